@@ -1,0 +1,41 @@
+# Everything runs in a virtual environment of its own, made on first use.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test check format bench clean
+.DELETE_ON_ERROR:
+
+demo: $(VENV)/.demo  ## A real server, a real listener, a task of each kind
+	@$(BIN)/expirebridge demo
+
+test: $(VENV)/.dev  ## The suite, against every server that is found here
+	@$(BIN)/pytest $(ARGS)
+
+check: $(VENV)/.dev  ## Style and types
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+format: $(VENV)/.dev
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: $(VENV)/.dev  ## Lateness of 1,000 tasks, with 0 and 200,000 others pending
+	@$(BIN)/python benchmarks/lateness.py $(ARGS)
+
+clean:
+	rm -rf $(VENV) dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+# The environment is made in one piece: the marker is written last.
+$(VENV)/.demo: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed: make PYTHON=python3.12")'
+	@echo "setting up $(VENV) ..."
+	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet --disable-pip-version-check -e '.[server]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.demo
+	@echo "setting up the tools for tests ..."
+	@$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@

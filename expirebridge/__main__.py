@@ -1,0 +1,5 @@
+"""`python -m expirebridge` is the command `expirebridge`."""
+
+from expirebridge.cli.main import run
+
+run()

@@ -1,0 +1,158 @@
+"""The two colours of a producer: `Bridge` waits, `AsyncBridge` is awaited.
+
+Neither has logic of its own: every method runs the operation of the same name, which is described,
+documented and typed once, in `operations.py`.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+import redis
+import redis.asyncio
+
+from expirebridge.hooks import Hook, Hooks
+from expirebridge.operations import Operations, Steps
+from expirebridge.settings import Settings
+from expirebridge.store import clients
+from expirebridge.store.store import AsyncStore, Store
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _waits(
+    operation: Callable[Concatenate[Operations, P], Steps[T]],
+) -> "Callable[Concatenate[Bridge, P], T]":
+    @_documented_by(operation)
+    def method(self: "Bridge", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._store.run(operation(self._operations, *args, **kwargs))
+
+    return method
+
+
+def _awaits(
+    operation: Callable[Concatenate[Operations, P], Steps[T]],
+) -> "Callable[Concatenate[AsyncBridge, P], Coroutine[Any, Any, T]]":
+    @_documented_by(operation)
+    async def method(self: "AsyncBridge", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._store.run(operation(self._operations, *args, **kwargs))
+
+    return method
+
+
+def _documented_by(operation: Callable[..., Steps[Any]]) -> Callable[[T], T]:
+    """Give a method the name, text and parameters of its operation, and the result as its type."""
+
+    def decorate(method: T) -> T:
+        functools.update_wrapper(method, operation)  # type: ignore[arg-type]
+        signature = inspect.signature(operation)
+        result = signature.return_annotation
+        inner = getattr(result, "__args__", (None, None, result))[-1]
+        method.__signature__ = signature.replace(return_annotation=inner)  # type: ignore[attr-defined]
+        return method
+
+    return decorate
+
+
+class Bridge:
+    """Makes, finds and steers tasks; every call waits for the server.
+
+    `url` names server and database; without it EXPIREBRIDGE_URL does, or
+    redis://localhost:6379/1. A `client` of the caller's own (with TLS, Sentinel or an ACL user) is
+    taken instead, and is not closed. `tasks` is the handlers' folder, needed only to name a handler
+    that is given as a function. `prefix` is what the names of expirebridge's keys begin with.
+    `hooks` are told of every task that is made.
+
+    A context manager; safe to share between threads.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        client: redis.Redis | None = None,
+        prefix: str | None = None,
+        tasks: str | None = None,
+        hooks: Sequence[Hook] = (),
+    ) -> None:
+        settings = Settings.read(url=url, prefix=prefix, tasks=tasks)
+        self._owns_client = client is None
+        self._store = Store(client or clients.producer_client(settings.url), prefix=settings.prefix)
+        self._operations = Operations(settings, Hooks(hooks))
+
+    make_task = _waits(Operations.make_task)
+    make_tasks = _waits(Operations.make_tasks)
+    get = _waits(Operations.get)
+    list = _waits(Operations.list)
+    count = _waits(Operations.count)
+    cancel = _waits(Operations.cancel)
+    reschedule = _waits(Operations.reschedule)
+
+    def close(self) -> None:
+        """Close the connections, unless the client is the caller's."""
+        if self._owns_client:
+            self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class AsyncBridge:
+    """The same, awaited. See `Bridge`; `client` is a `redis.asyncio.Redis`."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        client: redis.asyncio.Redis | None = None,
+        prefix: str | None = None,
+        tasks: str | None = None,
+        hooks: Sequence[Hook] = (),
+    ) -> None:
+        settings = Settings.read(url=url, prefix=prefix, tasks=tasks)
+        self._owns_client = client is None
+        self._store = AsyncStore(
+            client or clients.async_producer_client(settings.url), prefix=settings.prefix
+        )
+        self._operations = Operations(settings, Hooks(hooks))
+
+    make_task = _awaits(Operations.make_task)
+    make_tasks = _awaits(Operations.make_tasks)
+    get = _awaits(Operations.get)
+    list = _awaits(Operations.list)
+    count = _awaits(Operations.count)
+    cancel = _awaits(Operations.cancel)
+    reschedule = _awaits(Operations.reschedule)
+
+    async def aclose(self) -> None:
+        """Close the connections, unless the client is the caller's."""
+        if self._owns_client:
+            await self._store.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+@functools.cache
+def _default_bridge() -> Bridge:
+    return Bridge()
+
+
+def _on_default_bridge(method: Callable[Concatenate[Bridge, P], T]) -> Callable[P, T]:
+    @functools.wraps(method)
+    def function(*args: P.args, **kwargs: P.kwargs) -> T:
+        return method(_default_bridge(), *args, **kwargs)
+
+    return function
+
+
+make_task = _on_default_bridge(Bridge.make_task)
+make_tasks = _on_default_bridge(Bridge.make_tasks)

@@ -1,0 +1,170 @@
+"""The demo: a real server, a real listener, and a task of each kind, judged by what ran."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import redis
+
+from expirebridge.bridge import Bridge
+from expirebridge.cli.output import print_line
+from expirebridge.errors import ExpirebridgeError
+from expirebridge.resources import example_tasks
+from expirebridge.server import Server
+
+PATIENCE = 1.0
+"""Seconds after the last due time that the demo waits; a start later than that is a failure."""
+START_LIMIT = 10.0
+
+
+@dataclass
+class Kind:
+    """A kind of task, what is expected of it, and what the handlers recorded."""
+
+    about: str
+    id: str
+    due: float
+    """When its last attempt is expected, in seconds since 1970."""
+    attempts: int = 1
+    """How many attempts are expected; 0: it must not run."""
+    runs: list[dict[str, float]] = field(default_factory=list)
+
+    def fault(self) -> str | None:
+        """What it did wrong, if anything."""
+        if len(self.runs) != self.attempts:
+            return f"ran {len(self.runs)} times instead of {self.attempts}"
+        if any(run["started"] < run["due"] for run in self.runs):
+            return "ran before it was due"
+        if self.runs and self.runs[-1]["started"] < self.due - 0.1:
+            return "ran before it was expected"
+        if any(run["started"] > run["due"] + PATIENCE for run in self.runs):
+            return "ran late"
+        return None
+
+
+def demo() -> None:
+    """Start a server and a listener, run tasks of every kind, and show when each was started.
+
+    Needs nothing but the embedded server (pip install 'expirebridge[server]').
+    """
+    signal.signal(signal.SIGTERM, _interrupt)
+    with tempfile.TemporaryDirectory(prefix="expirebridge-demo-") as folder:
+        journal = Path(folder, "journal")
+        journal.touch()
+        with Server(directory=Path(folder, "server")) as server:
+            print_line(f"server    {server.binary.name} on {server.url}")
+            with _listener(server.url, journal), Bridge(server.url) as bridge:
+                print_line(f"listener  handlers from {example_tasks()}")
+                kinds = _make_tasks(bridge, redis.Redis.from_url(server.url))
+                _watch(journal, kinds)
+    faults = _summary(kinds)
+    if faults:
+        raise ExpirebridgeError(f"{faults} of {len(kinds)} kinds of task did not behave")
+
+
+def _make_tasks(bridge: Bridge, client: redis.Redis) -> list[Kind]:
+    """Make a task of each kind. The client is the stand-in for any program in any language."""
+    delayed = bridge.make_task("mail.send", [42, "welcome"], "2s")
+    plain = bridge.make_task(
+        "orders.rate", [17], at=datetime.now(UTC) + timedelta(seconds=3), tags=["order-17"]
+    )
+    keepalive = bridge.make_task("devices.offline", ["sensor-7"], "1s")
+    client.expire(keepalive.key, 4)
+    put_off = time.time() + 4
+    cancelled = bridge.make_task("mail.send", [42, "never sent"], "2s")
+    bridge.cancel(cancelled.id)
+    retried = bridge.make_task("payments.callback", [99], "1s")
+    bare = uuid.uuid4().hex
+    client.set(f'{bare}:?mail.send?[7, "from redis-cli"]', "", px=2500)
+    client.close()
+    return [
+        Kind("after a delay, async handler", delayed.id, delayed.due.timestamp()),
+        Kind("at a time, plain handler", plain.id, plain.due.timestamp()),
+        Kind("put off by a plain EXPIRE", keepalive.id, put_off),
+        Kind("cancelled", cancelled.id, cancelled.due.timestamp(), attempts=0),
+        Kind("fails twice, is retried", retried.id, retried.due.timestamp() + 2, attempts=3),
+        Kind("set by a bare SET ... PX", bare, time.time() + 2.5),
+    ]
+
+
+def _watch(journal: Path, kinds: list[Kind]) -> None:
+    """Print each start as it is recorded, until all that may come has come."""
+    print_line(f"\n{'due':<13} {'started':<13} {'late':>8}  task")
+    by_id = {kind.id: kind for kind in kinds}
+    end = max(kind.due for kind in kinds) + PATIENCE
+    with journal.open() as lines:
+        while time.time() < end:
+            line = lines.readline()
+            if not line.endswith("\n"):
+                time.sleep(0.02)
+                continue
+            run = json.loads(line)
+            kind = by_id[run["id"]]
+            kind.runs.append(run)
+            attempt = f", attempt {run['attempt']}" if kind.attempts > 1 else ""
+            late = f"{(run['started'] - run['due']) * 1000:.1f} ms"
+            print_line(
+                f"{_clock(run['due']):<13} {_clock(run['started']):<13} {late:>8}  "
+                f"{run['func']}: {kind.about}{attempt}"
+            )
+
+
+def _summary(kinds: list[Kind]) -> int:
+    print_line()
+    faults = 0
+    for kind in kinds:
+        fault = kind.fault()
+        faults += fault is not None
+        expected = {0: "did not run"}.get(kind.attempts, f"ran {kind.attempts}x")
+        print_line(f"{'ok   ' if fault is None else 'FAULT'} {kind.about}: {fault or expected}")
+    late = [(run["started"] - run["due"]) * 1000 for kind in kinds for run in kind.runs]
+    if late:
+        print_line(f"\n{len(late)} starts, {max(late):.1f} ms late at most")
+    return faults
+
+
+@contextmanager
+def _listener(url: str, journal: Path) -> Iterator[None]:
+    """A listener in a process of its own, as it runs in production."""
+    log = journal.with_name("listener.log")
+    with log.open("wb") as output:
+        process = subprocess.Popen(  # noqa: S603 - this very program
+            [sys.executable, "-m", "expirebridge", "listen", "--tasks", example_tasks()],
+            env=os.environ | {"EXPIREBRIDGE_URL": url, "EXPIREBRIDGE_JOURNAL": str(journal)},
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        with Bridge(url) as bridge:
+            _wait_until(lambda: process.poll() is None and bridge.count().listeners > 0, log)
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _wait_until(ready: Callable[[], bool], log: Path) -> None:
+    deadline = time.monotonic() + START_LIMIT
+    while not ready():
+        if time.monotonic() > deadline:
+            raise ExpirebridgeError(f"the listener did not start:\n{log.read_text()[-2000:]}")
+        time.sleep(0.02)
+
+
+def _clock(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%H:%M:%S.%f")[:-3]
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,163 @@
+"""The command `expirebridge`.
+
+Exit codes: 0 done; 1 the server or the handlers are at fault; 2 bad input; 3 the task is not there,
+or its state does not allow it; 4 a listener was stuck and must be replaced.
+"""
+
+import contextlib
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from expirebridge.cli import demo as demo_command
+from expirebridge.cli import tasks as task_commands
+from expirebridge.cli.options import AsJson, TasksFolder, Url
+from expirebridge.cli.output import print_json, print_line, print_table
+from expirebridge.durations import human
+from expirebridge.errors import ExpirebridgeError, InvalidSetting, InvalidTask, TaskExists
+from expirebridge.handlers import Handler, Registry
+from expirebridge.listener import listener
+from expirebridge.observe.logs import log_event
+from expirebridge.retry import Delays
+from expirebridge.server import Server
+from expirebridge.settings import Doorbells, Settings
+
+FAULT, BAD_INPUT, NOT_POSSIBLE, STUCK = 1, 2, 3, 4
+
+app = typer.Typer(
+    help="Tasks that run later: one plain Redis key with a TTL each.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    epilog="Exit codes: 0 done; 1 the server or the handlers are at fault; 2 bad input; "
+    "3 the task is not there, or its state does not allow it; 4 a stuck listener must be replaced.",
+)
+task_commands.add_to(app)
+app.command("demo")(demo_command.demo)
+
+
+@app.command()
+def listen(
+    url: Url = None,
+    tasks: TasksFolder = None,
+    concurrency: Annotated[
+        int | None, typer.Option(help="Handlers to run at a time.  [default: 100]")
+    ] = None,
+    doorbell: Annotated[
+        Doorbells | None,
+        typer.Option(help="What wakes it: key events, its clock, or both.  [default: both]"),
+    ] = None,
+    grace: Annotated[
+        float | None,
+        typer.Option(help="Seconds that handlers have to finish when it stops.  [default: 30]"),
+    ] = None,
+    lease: Annotated[
+        float | None,
+        typer.Option(help="Seconds that a claim holds without a heartbeat.  [default: 10]"),
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log each start.")] = False,
+) -> None:
+    """Run due tasks with the handlers in the tasks folder, until SIGTERM or Ctrl-C.
+
+    Example: expirebridge listen --tasks tasks --concurrency 50
+    """
+    settings = Settings.read(
+        url=url, tasks=tasks, concurrency=concurrency, doorbell=doorbell, grace=grace, lease=lease
+    )
+    logging.basicConfig(
+        format="%(asctime)s %(levelname)-7s %(message)s",
+        level=logging.DEBUG if verbose else logging.INFO,
+    )
+    listener.run(settings, hooks=[log_event])
+
+
+@app.command()
+def server(
+    port: Annotated[int, typer.Option(help="The port.")] = 6379,
+    directory: Annotated[Path, typer.Option("--dir", help="Where its data is kept.")] = Path(
+        ".expirebridge"
+    ),
+) -> None:
+    """Run the embedded server in the foreground, for development, until SIGTERM or Ctrl-C.
+
+    Example: expirebridge server --port 6379
+    """
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
+    with Server(port=port, directory=directory.resolve()) as running:
+        print_line(f"{running.url} (data in {running.directory})")
+        try:
+            code = running.wait()
+        except KeyboardInterrupt:
+            return
+    raise ExpirebridgeError(f"the server ended by itself with exit code {code}")
+
+
+@app.command()
+def functions(tasks: TasksFolder = None, as_json: AsJson = False) -> None:
+    """Show the handlers that a listener on this folder would run.
+
+    Example: expirebridge functions --tasks tasks
+    """
+    registry = Registry.load(Settings.read(tasks=tasks).tasks)
+    columns = ("function", "kind", "retry", "timeout", "about")
+    rows = [_handler_row(handler) for handler in registry]
+    if as_json:
+        print_json([dict(zip(columns, row, strict=True)) for row in rows])
+    else:
+        print_table(columns, rows)
+
+
+def _handler_row(handler: Handler) -> tuple[str, ...]:
+    match handler.retry:
+        case None:
+            retry = "default"
+        case Delays(seconds=()):
+            retry = "never"
+        case Delays(seconds=seconds):
+            retry = " ".join(human(delay).replace(" ", "") for delay in seconds)
+        case policy:
+            retry = str(policy)
+    timeout = human(handler.timeout) if handler.timeout else "default"
+    about = (handler.function.__doc__ or "").strip().partition("\n")[0]
+    return (handler.name, "async" if handler.is_async else "plain", retry, timeout, about)
+
+
+def run() -> None:
+    """Run the command: errors become one line on stderr and an exit code."""
+    try:
+        app()
+    except listener.ListenerStuck as error:
+        _end(error, STUCK)
+    except TaskExists as error:
+        _end(error, NOT_POSSIBLE)
+    except (InvalidTask, InvalidSetting) as error:
+        _end(error, BAD_INPUT)
+    except ExpirebridgeError as error:
+        _end(error, FAULT)
+    except BrokenPipeError:
+        _end(None, 0)
+    except SystemExit as exit:
+        _leave(exit.code if isinstance(exit.code, int) else FAULT)
+
+
+def _end(error: Exception | None, code: int) -> None:
+    if error is not None:
+        sys.stderr.write(f"expirebridge: {error}\n")
+    _leave(code)
+
+
+def _leave(code: int) -> None:
+    """End the process, although a thread may still run a handler that nobody can stop."""
+    logging.shutdown()
+    with contextlib.suppress(BrokenPipeError):
+        sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

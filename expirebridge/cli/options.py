@@ -1,0 +1,58 @@
+"""Options that several commands share."""
+
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from expirebridge.errors import InvalidTask
+from expirebridge.settings import DEFAULT_URL
+
+Url = Annotated[
+    str | None,
+    typer.Option(
+        "--url",
+        envvar="EXPIREBRIDGE_URL",
+        help=f"The server and its database.  [default: {DEFAULT_URL}]",
+        show_default=False,
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+TasksFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--tasks",
+        envvar="EXPIREBRIDGE_TASKS",
+        help="The folder of the handlers.  [default: tasks]",
+        show_default=False,
+    ),
+]
+In = Annotated[
+    str | None,
+    typer.Option("--in", metavar="DURATION", help="How long from now: 90s, 15m, 1h30m, 2d."),
+]
+At = Annotated[
+    str | None,
+    typer.Option("--at", metavar="TIME", help="When: ISO 8601 with a zone, 2031-05-01T08:00Z."),
+]
+
+
+class IfExists(StrEnum):
+    """What `make` does when an unfinished task has the id."""
+
+    REJECT = "reject"
+    KEEP = "keep"
+
+
+def read_time(at: str | None) -> datetime | None:
+    """Read the value of --at. Raises InvalidTask when it is no ISO 8601 time."""
+    if at is None:
+        return None
+    try:
+        return datetime.fromisoformat(at)
+    except ValueError:
+        raise InvalidTask(
+            f"at={at!r}: write the time as ISO 8601, such as 2031-05-01T08:00+02:00"
+        ) from None

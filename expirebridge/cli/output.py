@@ -1,0 +1,115 @@
+"""Prints data: JSON for programs, tables for people."""
+
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from expirebridge.durations import human
+from expirebridge.task import Task
+
+# Wide enough for any line: cut columns are for terminals, not for pipes.
+_PIPE_WIDTH = 10_000
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON."""
+    sys.stdout.write(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode() + "\n")
+
+
+def print_line(text: str = "") -> None:
+    """Print a line, as it is."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a table: fitted to a terminal, whole in a pipe."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH, highlight=False).print(table)
+
+
+def print_fields(fields: Iterable[tuple[str, str]]) -> None:
+    """Print names and values, one a line."""
+    rows = list(fields)
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        print_line(f"{name:<{width}}  {printable(value, keep_lines=True)}")
+
+
+def printable(text: str, *, keep_lines: bool = False) -> str:
+    """The text with control characters written out: what is in Redis must not steer a terminal."""
+    return "".join(
+        char
+        if char.isprintable() or (keep_lines and char == "\n")
+        else char.encode("unicode_escape").decode()
+        for char in text
+    )
+
+
+def task_as_data(task: Task) -> dict[str, Any]:
+    """A task as JSON can hold it: times in ISO 8601, the key as text."""
+    return {
+        "id": task.id,
+        "func": task.func,
+        "args": task.args,
+        "kwargs": task.kwargs,
+        "state": task.state,
+        "due": task.due,
+        "created": task.created,
+        "attempt": task.attempt,
+        "tags": task.tags,
+        "key": task.key.decode(errors="backslashreplace"),
+        "started": task.started,
+        "ended": task.ended,
+        "result": task.result,
+        "error": task.error,
+        "lapses": task.lapses,
+    } | ({"outcome": task.outcome} if task.outcome else {})
+
+
+def task_as_fields(task: Task) -> list[tuple[str, str]]:
+    """A task as a person reads it: what it has, and nothing that it has not."""
+    fields: dict[str, str | None] = {
+        "id": task.id,
+        "state": task.state,
+        "func": task.func,
+        "args": arguments(task),
+        "due": moment(task.due),
+        "created": moment(task.created),
+        "attempt": str(task.attempt) if task.attempt else None,
+        "lapses": str(task.lapses) if task.lapses else None,
+        "tags": " ".join(task.tags),
+        "started": moment(task.started),
+        "ended": moment(task.ended),
+        "result": orjson.dumps(task.result).decode() if task.result is not None else None,
+        "error": task.error,
+        "key": task.key.decode(errors="backslashreplace"),
+        "outcome": task.outcome,
+    }
+    return [(name, value) for name, value in fields.items() if value]
+
+
+def arguments(task: Task) -> str:
+    """The arguments as they would be written in a call."""
+    positional = [orjson.dumps(value).decode() for value in task.args]
+    named = [f"{name}={orjson.dumps(value).decode()}" for name, value in task.kwargs.items()]
+    return f"({', '.join(positional + named)})"
+
+
+def moment(when: datetime | None) -> str | None:
+    """A time, absolute and relative."""
+    if when is None:
+        return None
+    left = (when - datetime.now(UTC)).total_seconds()
+    relative = f"in {human(left)}" if left > 0 else f"{human(-left)} ago"
+    return f"{when.isoformat(timespec='milliseconds').replace('+00:00', 'Z')} ({relative})"

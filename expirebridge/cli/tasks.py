@@ -1,0 +1,173 @@
+"""Commands that make, find and steer tasks."""
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from expirebridge import wire
+from expirebridge.bridge import Bridge
+from expirebridge.cli.options import AsJson, At, IfExists, In, Url, read_time
+from expirebridge.cli.output import (
+    arguments,
+    moment,
+    print_fields,
+    print_json,
+    print_line,
+    print_table,
+    task_as_data,
+    task_as_fields,
+)
+from expirebridge.task import Cancelled, Rescheduled, State
+
+NOT_POSSIBLE = 3
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+    for command in (make, show, list_, cancel, reschedule, count):
+        app.command(command.__name__.rstrip("_"))(command)
+
+
+def make(
+    func: Annotated[str, typer.Argument(help="The handler: module.function.")],
+    args: Annotated[
+        str, typer.Argument(help="JSON: an array, or an object of keyword arguments.")
+    ] = "[]",
+    delay: In = None,
+    at: At = None,
+    id: Annotated[str | None, typer.Option(help="A name of your own for the task.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="A tag; may be repeated.")] = None,
+    if_exists: Annotated[
+        IfExists, typer.Option(help="What to do if an unfinished task has the id.")
+    ] = IfExists.REJECT,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a task.
+
+    Example: expirebridge make mail.send '[42, "hi"]' --in 15m
+    """
+    encoded = args.encode()
+    wire.check_args(encoded)
+    positional, keywords = wire.decode_args(encoded)
+    with Bridge(url) as bridge:
+        task = bridge.make_task(
+            func, positional, delay, kwargs=keywords, at=read_time(at), id=id,
+            if_exists=if_exists.value, tags=tag or (),
+        )  # fmt: skip
+    if as_json:
+        print_json(task_as_data(task))
+    else:
+        print_fields(task_as_fields(task))
+
+
+def show(
+    id: Annotated[str, typer.Argument(help="The task's id.")],
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show one task.
+
+    Example: expirebridge show order-17
+    """
+    with Bridge(url) as bridge:
+        task = bridge.get(id)
+    if task is None:
+        _not_possible(f"there is no task {id!r}")
+    elif as_json:
+        print_json(task_as_data(task))
+    else:
+        print_fields(task_as_fields(task))
+
+
+def list_(
+    state: Annotated[State | None, typer.Option(help="Only tasks in this state.")] = None,
+    func: Annotated[str | None, typer.Option(help="Only tasks of this handler.")] = None,
+    tag: Annotated[str | None, typer.Option(help="Only tasks with this tag.")] = None,
+    limit: Annotated[int, typer.Option(help="Tasks to show at most.")] = 100,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """List tasks, waiting ones soonest first, finished ones latest first.
+
+    Example: expirebridge list --state failed --func mail.send
+    """
+    with Bridge(url) as bridge:
+        listing = bridge.list(state=state, func=func, tag=tag, limit=limit)
+    if as_json:
+        tasks = [task_as_data(task) for task in listing.tasks]
+        print_json({"tasks": tasks, "examined": listing.examined, "complete": listing.complete})
+        return
+    print_table(
+        ("id", "state", "due", "function", "arguments", "attempt", "error"),
+        [
+            (
+                task.id, task.state, moment(task.due) or "", task.func, arguments(task),
+                str(task.attempt), (task.error or "").rpartition("\n")[2],
+            )
+            for task in listing.tasks
+        ],
+    )  # fmt: skip
+    if not listing.complete:
+        typer.echo(f"({listing.examined} tasks looked at; there are more)", err=True)
+
+
+def cancel(
+    id: Annotated[str, typer.Argument(help="The task's id.")],
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Cancel a task that waits.
+
+    Example: expirebridge cancel order-17
+    """
+    with Bridge(url) as bridge:
+        done = bridge.cancel(id)
+    _tell(id, done, as_json=as_json, well=done is Cancelled.CANCELLED)
+
+
+def reschedule(
+    id: Annotated[str, typer.Argument(help="The task's id.")],
+    delay: In = None,
+    at: At = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Move a task's due time.
+
+    Example: expirebridge reschedule order-17 --in 2h
+    """
+    with Bridge(url) as bridge:
+        done = bridge.reschedule(id, delay, at=read_time(at))
+    well = done in {Rescheduled.MOVED, Rescheduled.REARMED}
+    _tell(id, done, as_json=as_json, well=well)
+
+
+def count(url: Url = None, as_json: AsJson = False) -> None:
+    """Count tasks by state, overdue ones, and listeners that beat.
+
+    Example: expirebridge count --json
+    """
+    with Bridge(url) as bridge:
+        counts = asdict(bridge.count())
+    if as_json:
+        print_json(counts)
+    else:
+        print_fields((name, str(number)) for name, number in counts.items())
+
+
+def _tell(id: str, done: str, *, as_json: bool, well: bool) -> None:
+    if as_json:
+        print_json({"id": id, "outcome": done})
+        if not well:
+            raise typer.Exit(NOT_POSSIBLE)
+    elif well:
+        print_line(f"{id}: {done}")
+    else:
+        _not_possible(f"task {id!r}: {done}")
+
+
+def _not_possible(message: str) -> None:
+    typer.echo(f"expirebridge: {message}", err=True)
+    raise typer.Exit(NOT_POSSIBLE)

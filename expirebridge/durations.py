@@ -1,0 +1,63 @@
+"""Durations as people write them: seconds, a timedelta, or text such as "1h30m"."""
+
+import math
+import re
+from datetime import timedelta
+
+from expirebridge.errors import InvalidTask
+
+Duration = float | timedelta | str
+
+LONGEST = 100 * 365 * 86400.0
+"""A hundred years: a longer delay is a mistake (milliseconds taken for seconds, say)."""
+
+_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)", re.ASCII)
+_WHOLE = re.compile(rf"(?:{_PART.pattern})+", re.ASCII)
+
+
+def seconds_of(value: Duration, *, name: str) -> float:
+    """Return `value` in seconds. `name` is what the error calls it.
+
+    Numbers are seconds; text is one or more of `90s`, `15m`, `1h30m`, `2d`, `1w`, `250ms`.
+    Raises InvalidTask for anything else, for negative durations and for those over 100 years.
+    """
+    match value:
+        case bool():
+            raise InvalidTask(f"{name}={value!r}: give seconds, a timedelta, or text like '15m'")
+        case timedelta():
+            seconds = value.total_seconds()
+        case str():
+            seconds = _parse(value, name)
+        case int() | float():
+            seconds = float(value)
+        case _:
+            raise InvalidTask(f"{name}={value!r}: give seconds, a timedelta, or text like '15m'")
+    if not math.isfinite(seconds):
+        raise InvalidTask(f"{name}={value!r}: not a finite duration")
+    if seconds < 0:
+        raise InvalidTask(f"{name}={value!r}: a duration cannot be negative")
+    if seconds > LONGEST:
+        raise InvalidTask(f"{name}={value!r}: longer than 100 years; durations are in seconds")
+    return seconds
+
+
+def _parse(text: str, name: str) -> float:
+    if not _WHOLE.fullmatch(text):
+        raise InvalidTask(
+            f"{name}={text!r}: not a duration; write it like 90s, 15m, 1h30m, 2d or 250ms"
+        )
+    return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
+
+
+def human(seconds: float) -> str:
+    """Write a duration in its two largest units: `2d 4h`, `1m 30s`, `250ms`."""
+    if seconds < 1:
+        return f"{round(seconds * 1000)}ms"
+    left = round(seconds)
+    parts: list[str] = []
+    for unit in ("w", "d", "h", "m", "s"):
+        number, left = divmod(left, int(_SECONDS[unit]))
+        if number:
+            parts.append(f"{number}{unit}")
+    return " ".join(parts[:2])

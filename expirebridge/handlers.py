@@ -1,0 +1,234 @@
+"""The registry: which functions may run, found once at the start and looked up ever after.
+
+Whoever can write to Redis can write any function's name, so a name is only ever looked up, never
+imported or resolved. What can run is decided by the files under the handlers' folder: every public
+function that is defined there, and nothing that is merely imported.
+"""
+
+import importlib
+import inspect
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Self, TypeVar, overload
+
+from expirebridge.durations import Duration, seconds_of
+from expirebridge.errors import HandlersError, InvalidTask
+from expirebridge.retry import RetryPolicy, RetrySpec, policy_of
+from expirebridge.wire import check_func
+
+logger = logging.getLogger("expirebridge")
+
+Function = Callable[..., Any]
+F = TypeVar("F", bound=Function)
+
+_POLICY = "__expirebridge_policy__"
+
+
+@dataclass(frozen=True, slots=True)
+class _Policy:
+    retry: RetryPolicy | None
+    timeout: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handler:
+    """One function that tasks may name."""
+
+    name: str
+    function: Function
+    is_async: bool
+    retry: RetryPolicy | None
+    """Its own retry policy; None: the default."""
+    timeout: float | None
+    """How many seconds it may run; None: the default."""
+
+    @classmethod
+    def of(cls, name: str, function: Function) -> Self:
+        """Describe a function, with the policy that `@handler` gave it.
+
+        Raises HandlersError for a generator, which would never run.
+        """
+        if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
+            raise HandlersError(f"{name} is a generator: a handler is a plain or async function")
+        policy: _Policy = getattr(function, _POLICY, _Policy(None, None))
+        return cls(
+            name=name,
+            function=function,
+            is_async=inspect.iscoroutinefunction(function),
+            retry=policy.retry,
+            timeout=policy.timeout,
+        )
+
+
+@overload
+def handler(function: F, /) -> F: ...
+@overload
+def handler(
+    *, retry: RetrySpec | None = None, timeout: Duration | None = None
+) -> Callable[[F], F]: ...
+def handler(
+    function: F | None = None,
+    /,
+    *,
+    retry: RetrySpec | None = None,
+    timeout: Duration | None = None,
+) -> F | Callable[[F], F]:
+    """Give a handler a policy of its own. Handlers without one need no decorator.
+
+    `retry` is a list of delays, `[]` for a single attempt, or `Exponential(...)`; `timeout` is how
+    long it may run. What a task says for itself goes before. Raises InvalidTask for values that
+    cannot be.
+    """
+    policy = _Policy(policy_of(retry), check_timeout(timeout))
+
+    def mark(marked: F) -> F:
+        setattr(marked, _POLICY, policy)
+        return marked
+
+    return mark if function is None else mark(function)
+
+
+def check_timeout(timeout: Duration | None) -> float | None:
+    """Return a timeout in seconds; raise InvalidTask unless it is above 0."""
+    if timeout is None:
+        return None
+    seconds = seconds_of(timeout, name="timeout")
+    if seconds <= 0:
+        raise InvalidTask(f"timeout={timeout!r}: it must be above 0")
+    return seconds
+
+
+class Registry:
+    """The handlers by name."""
+
+    def __init__(self, handlers: Mapping[str, Handler]) -> None:
+        self._handlers = dict(handlers)
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Import every module under `folder` and take its public functions.
+
+        Raises HandlersError if the folder is missing or cannot be a package's name, or if a module
+        fails to import; the message then holds the file's name and the traceback.
+        """
+        return cls({handler.name: handler for handler in _handlers_in(folder)})
+
+    def find(self, name: str) -> Handler | None:
+        """Return the handler of exactly this name, or None."""
+        return self._handlers.get(name)
+
+    def __iter__(self) -> Iterator[Handler]:
+        return iter(sorted(self._handlers.values(), key=lambda handler: handler.name))
+
+    def __len__(self) -> int:
+        return len(self._handlers)
+
+
+def name_of(function: Function, folder: Path) -> str:
+    """Return the name under which `function` is registered when `folder` is loaded.
+
+    Raises InvalidTask when it is not a public function defined in a module there.
+    """
+    source = getattr(inspect.getmodule(function), "__file__", None)
+    name = getattr(function, "__qualname__", repr(function))
+    if not inspect.isfunction(function) or source is None:
+        raise InvalidTask(f"func={name}: give a function defined in a module, or its name")
+    try:
+        module = Path(source).resolve().relative_to(folder.resolve()).with_suffix("")
+    except ValueError:
+        raise InvalidTask(
+            f"func={name}: {source} is not under the handlers' folder {folder.resolve()}; "
+            "set EXPIREBRIDGE_TASKS or Bridge(tasks=...), or give the name"
+        ) from None
+    if name.startswith("_") or "." in name:
+        raise InvalidTask(f"func={name}: only a module's public functions are handlers")
+    return check_func(f"{module.as_posix()}.{name}")
+
+
+def check_binding(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Raise InvalidTask unless the function can be called with these arguments."""
+    try:
+        inspect.signature(function).bind(*args, **kwargs)
+    except TypeError as error:
+        raise InvalidTask(f"{function.__name__}{inspect.signature(function)}: {error}") from None
+
+
+def _handlers_in(folder: Path) -> Iterator[Handler]:
+    root = folder.resolve()
+    if not root.is_dir():
+        raise HandlersError(
+            f"the handlers' folder {root} does not exist: make it, or name another with --tasks"
+        )
+    if not root.name.isidentifier():
+        raise HandlersError(f"the handlers' folder {root} must be named like a Python package")
+    # The modules are imported under the folder's own name, so that `from tasks.mail import send`
+    # in a producer is the same function.
+    if str(root.parent) not in sys.path:
+        sys.path.insert(0, str(root.parent))
+    for path in _module_files(root):
+        module = _import(root, path)
+        for name, function in vars(module).items():
+            if _is_handler(name, function, module):
+                yield Handler.of(_name_in(root, path, name), function)
+
+
+def _module_files(root: Path) -> Iterator[Path]:
+    for directory, subdirectories, files in os.walk(root):
+        subdirectories[:] = sorted(
+            name for name in subdirectories if name.isidentifier() and not name.startswith("_")
+        )
+        for file in sorted(files):
+            path = Path(directory, file)
+            if path.suffix != ".py" or file.startswith("_"):
+                continue
+            if not path.resolve().is_relative_to(root):
+                logger.warning("%s leads out of the handlers' folder: not loaded", path)
+            elif not (path.stem.isidentifier() and path.stem.isascii()):
+                logger.warning("%s is not named like a module: not loaded", path)
+            else:
+                yield path
+
+
+def _import(root: Path, path: Path) -> ModuleType:
+    name = ".".join((root.name, *path.relative_to(root).with_suffix("").parts))
+    try:
+        module = importlib.import_module(name)
+    except (Exception, SystemExit) as error:
+        raise HandlersError(f"{path} does not import:\n{_traceback(error)}") from error
+    found = getattr(module, "__file__", None)
+    if found is None or Path(found).resolve() != path.resolve():
+        raise HandlersError(
+            f"{path} is hidden by {found}, which Python imports as {name}: rename the folder"
+        )
+    return module
+
+
+def _traceback(error: BaseException) -> str:
+    """The traceback without the frames of the import machinery."""
+    shown = traceback.TracebackException.from_exception(error)
+    inner = [
+        frame
+        for frame in shown.stack
+        if not frame.filename.startswith("<frozen importlib")
+        and frame.filename not in (__file__, importlib.__file__)
+    ]
+    shown.stack = traceback.StackSummary.from_list(inner)
+    return "".join(shown.format(chain=False)).rstrip()
+
+
+def _is_handler(name: str, value: object, module: ModuleType) -> bool:
+    return (
+        inspect.isfunction(value)
+        and not name.startswith("_")
+        and value.__module__ == module.__name__
+    )
+
+
+def _name_in(root: Path, path: Path, function: str) -> str:
+    return f"{path.relative_to(root).with_suffix('').as_posix()}.{function}"

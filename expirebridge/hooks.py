@@ -1,0 +1,95 @@
+"""What happens in expirebridge, as values, for whoever wants to count, trace or log it.
+
+A hook is any callable that takes one event. The core calls hooks and never imports them. Hooks run
+where the event happens (on the listener's event loop, or in the producer's call), so they must be
+quick; an exception in a hook is logged and goes no further.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from expirebridge.task import Task
+
+logger = logging.getLogger("expirebridge")
+
+
+class End(StrEnum):
+    """How one attempt ended."""
+
+    SUCCEEDED = "succeeded"
+    RETRY = "retry"  # it failed, and will be tried again
+    FAILED = "failed"  # it failed for good
+    RELEASED = "released"  # it was given back uncounted: the listener stops, or lacks the function
+    REFUSED = "refused"  # the lease had lapsed: another listener has the task, or had it
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Made:
+    """A producer's call returned; `task.outcome` tells what it did."""
+
+    task: Task
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Claimed:
+    """A listener looked for due tasks and took `count` of them (0: there was nothing to take)."""
+
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Started:
+    """A handler is about to be called."""
+
+    task: Task
+    lateness: float
+    """Seconds from due to now, by the listener's estimate of the server's clock."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ended:
+    """An attempt's outcome is recorded, or was refused."""
+
+    task: Task
+    end: End
+    duration: float
+    """Seconds that the handler took."""
+    reason: str = ""
+    """Why it did not succeed."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lapsed:
+    """A task's lease ran out without a heartbeat: its listener died, or fell silent."""
+
+    id: str
+    failed: bool
+    """Whether this lapse was one too many; otherwise the task is pending again."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Gap:
+    """Events may have been missed; a sweep follows."""
+
+    reason: str
+
+
+Event = Made | Claimed | Started | Ended | Lapsed | Gap
+Hook = Callable[[Event], None]
+
+
+class Hooks:
+    """Tells every hook of an event."""
+
+    def __init__(self, hooks: Sequence[Hook] = ()) -> None:
+        self._hooks = tuple(hooks)
+
+    def emit(self, event: Event) -> None:
+        """Call each hook with the event; what a hook raises is logged."""
+        for hook in self._hooks:
+            try:
+                hook(event)
+            except Exception:
+                logger.exception("a hook raised on %s", type(event).__name__)

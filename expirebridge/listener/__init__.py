@@ -1,0 +1,1 @@
+"""The listener: one file for each of its roles, and `listener.py` that wires them."""

@@ -1,0 +1,85 @@
+"""The adopter: gives records to tasks that other clients set, and follows edits of timers.
+
+An event, or a scan, only names a key. Names are collected here for a moment and looked at together.
+"""
+
+import asyncio
+import logging
+
+from expirebridge.errors import ServerError
+from expirebridge.settings import Settings
+from expirebridge.store import calls
+from expirebridge.store.calls import Adoption, Hint
+from expirebridge.store.store import AsyncStore
+from expirebridge.wire import IN_RECORD, InvalidKey, parse_key
+
+logger = logging.getLogger("expirebridge")
+
+BATCH = 100
+RETRY_PAUSE = 0.2
+
+
+class Adopter:
+    """Looks at every key of our form that it is told of."""
+
+    def __init__(self, store: AsyncStore, settings: Settings) -> None:
+        self._store = store
+        self._settings = settings
+        self._waiting: dict[tuple[bytes, bool], Hint] = {}
+        self._told = asyncio.Event()
+
+    def hear(self, name: bytes, *, expired: bool) -> None:
+        """Take note of a key that an event named; keys of another form are left alone."""
+        hint = hint_for(name, expired=expired)
+        if hint is not None:
+            self._waiting[name, expired] = hint
+            self._told.set()
+
+    async def run(self) -> None:
+        """Look at what was heard of, for ever."""
+        while True:
+            await self._told.wait()
+            batch = list(self._waiting)[:BATCH]
+            hints = [self._waiting.pop(key) for key in batch]
+            if not self._waiting:
+                self._told.clear()
+            await self._look_at(hints)
+
+    async def look_at(self, names: list[bytes]) -> int:
+        """Look at keys that a scan found, now; return how many were adopted."""
+        hints = [hint for name in names if (hint := hint_for(name, expired=False))]
+        codes: list[Adoption] = []
+        for at in range(0, len(hints), BATCH):
+            codes += await self._adopt(hints[at : at + BATCH])
+        return codes.count(Adoption.ADOPTED)
+
+    async def _look_at(self, hints: list[Hint]) -> None:
+        while True:
+            try:
+                await self._adopt(hints)
+            except ServerError as error:
+                logger.warning("%d keys wait to be looked at: %s", len(hints), error)
+                await asyncio.sleep(RETRY_PAUSE)
+            else:
+                return
+
+    async def _adopt(self, hints: list[Hint]) -> list[Adoption]:
+        codes = await self._store.run(calls.adopt(hints, self._settings))
+        for hint, code in zip(hints, codes, strict=True):
+            if code is Adoption.INVALID:
+                logger.error(
+                    "the key %r cannot be a task; kept as failed: %s", hint.name[:200], hint.invalid
+                )
+        return codes
+
+
+def hint_for(name: bytes, *, expired: bool) -> Hint | None:
+    """The hint for a key's name; None if the key is not of our form."""
+    try:
+        key = parse_key(name)
+        if key is not None and key.args == IN_RECORD:
+            # Arguments in a record: of our own tasks only. Without a record, nobody knows them.
+            return Hint(name, key.id, key.call, expired, "its arguments, '@', are in no record")
+    except InvalidKey as error:
+        return Hint.of_invalid(name, error, expired=expired)
+    return Hint.of(key, name, expired=expired) if key else None

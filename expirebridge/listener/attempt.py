@@ -1,0 +1,230 @@
+"""One attempt: calls a handler under its timeout, and turns what it did into an outcome."""
+
+import asyncio
+import contextvars
+import traceback
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from expirebridge.errors import InvalidTask
+from expirebridge.handlers import Handler, check_binding
+from expirebridge.hooks import End
+from expirebridge.retry import DEFAULT_POLICY, Discard, Retry, RetryPolicy, decode_policy
+from expirebridge.store.calls import Settlement
+from expirebridge.store.views import ClaimedTask
+from expirebridge.task import State, Task, from_ms
+from expirebridge.wire import IN_RECORD, decode_args
+
+UNKNOWN_DELAY = 15.0
+"""Seconds that a task of an unknown function waits for a listener that knows it."""
+MAX_RESULT = 4096
+MAX_ERROR = 8192
+
+_current: contextvars.ContextVar[Task] = contextvars.ContextVar("expirebridge_current_task")
+
+
+def current_task() -> Task:
+    """Return the task whose handler is calling. Raises LookupError outside of a handler."""
+    return _current.get()
+
+
+class Stopped(Exception):
+    """The reason of a cancellation by the listener itself, which stops."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How an attempt ended, and what is to be recorded of it."""
+
+    end: End
+    settlement: Settlement
+    reason: str = ""
+
+
+class Attempt:
+    """A claimed task on its way through its handler.
+
+    `on_overtime` is called if a plain function does not return at its timeout: it cannot be
+    stopped, so the attempt goes on until it does.
+    """
+
+    def __init__(
+        self,
+        claimed: ClaimedTask,
+        handler: Handler | None,
+        *,
+        timeout: float,
+        threads: Executor,
+        on_overtime: Callable[["Attempt"], None],
+    ) -> None:
+        self.claimed = claimed
+        self.task = _task_of(claimed)
+        self._handler = handler
+        self._timeout = timeout
+        self._threads = threads
+        self._on_overtime = on_overtime
+        self.stopping = False
+
+    @property
+    def is_async(self) -> bool:
+        """Whether the attempt can be cancelled."""
+        return self._handler is not None and self._handler.is_async
+
+    async def run(self) -> Outcome:
+        """Call the handler and say how it ended. Raises nothing that a handler could raise."""
+        if self._handler is None:
+            return self._unknown()
+        try:
+            args, kwargs = self._arguments()
+            policy = self._policy(self._handler)
+            limit = self.claimed.timeout or self._handler.timeout or self._timeout
+        except ValueError as error:
+            return self._failed(str(error))
+        _current.set(self.task)
+        try:
+            result = await self._call(self._handler, args, kwargs, limit)
+        except asyncio.CancelledError:
+            if self.stopping:
+                return self._released("its listener stopped")
+            return self._retry_or_fail(policy, "the handler was cancelled from within")
+        except Retry as retry:
+            return self._retry(retry.after, str(retry))
+        except Discard as discard:
+            return self._failed(str(discard))
+        except _TimedOut:
+            return self._retry_or_fail(policy, f"timed out after {limit:g} s")
+        except TypeError as error:
+            return self._wrong_arguments(args, kwargs) or self._retry_or_fail(policy, _told(error))
+        except (Exception, SystemExit) as error:
+            return self._retry_or_fail(policy, _told(error))
+        return self._succeeded(result)
+
+    # The steps
+
+    def _arguments(self) -> tuple[list[Any], dict[str, Any]]:
+        if self.claimed.args == IN_RECORD:
+            raise InvalidTask("its arguments are not in its record")
+        try:
+            return decode_args(self.claimed.args)
+        except ValueError as error:
+            raise InvalidTask(f"its arguments cannot be read: {error}") from error
+
+    def _policy(self, handler: Handler) -> RetryPolicy:
+        if self.claimed.retry is not None:
+            return decode_policy(self.claimed.retry)
+        return handler.retry or DEFAULT_POLICY
+
+    async def _call(
+        self, handler: Handler, args: list[Any], kwargs: dict[str, Any], limit: float
+    ) -> Any:
+        if not handler.is_async:
+            return await self._call_in_thread(handler, args, kwargs, limit)
+        scope = asyncio.timeout(limit)
+        try:
+            async with scope:
+                return await handler.function(*args, **kwargs)
+        except TimeoutError:
+            if scope.expired():
+                raise _TimedOut from None
+            raise
+
+    async def _call_in_thread(
+        self, handler: Handler, args: list[Any], kwargs: dict[str, Any], limit: float
+    ) -> Any:
+        context = contextvars.copy_context()
+        work = asyncio.get_running_loop().run_in_executor(
+            self._threads, lambda: context.run(handler.function, *args, **kwargs)
+        )
+        done, _ = await asyncio.wait([work], timeout=limit)
+        if done:
+            return work.result()
+        self._on_overtime(self)
+        await asyncio.wait([work])
+        work.exception()  # taken, so that it is not reported as forgotten
+        raise _TimedOut
+
+    # The outcomes
+
+    def _succeeded(self, result: Any) -> Outcome:
+        return self._outcome(End.SUCCEEDED, "succeeded", text=_result(result))
+
+    def _failed(self, reason: str) -> Outcome:
+        return self._outcome(End.FAILED, "failed", text=reason[-MAX_ERROR:], reason=reason)
+
+    def _retry(self, delay: float, reason: str) -> Outcome:
+        return self._outcome(End.RETRY, "retry", delay, reason[-MAX_ERROR:], reason)
+
+    def _retry_or_fail(self, policy: RetryPolicy, reason: str) -> Outcome:
+        delay = policy.delay(self.claimed.attempt)
+        return self._failed(reason) if delay is None else self._retry(delay, reason)
+
+    def _released(self, reason: str) -> Outcome:
+        return self._outcome(End.RELEASED, "released", text=reason, reason=reason)
+
+    def _unknown(self) -> Outcome:
+        reason = f"no handler {self.claimed.func!r}: the listener that claimed it does not know it"
+        return self._outcome(End.RELEASED, "unknown", UNKNOWN_DELAY, reason, reason)
+
+    def _wrong_arguments(self, args: list[Any], kwargs: dict[str, Any]) -> Outcome | None:
+        """The outcome if the arguments do not fit; None if the TypeError was the handler's own."""
+        assert self._handler is not None  # noqa: S101 - for the type checker
+        try:
+            check_binding(self._handler.function, args, kwargs)
+        except InvalidTask as error:
+            return self._failed(f"its arguments do not fit: {error}")
+        return None
+
+    def _outcome(
+        self, end: End, word: str, delay: float = 0.0, text: str | bytes = "", reason: str = ""
+    ) -> Outcome:
+        settlement = Settlement(self.claimed.id, self.claimed.token, word, delay, text)
+        return Outcome(end, settlement, reason)
+
+
+class _TimedOut(Exception):
+    """The handler's time is over."""
+
+
+def _task_of(claimed: ClaimedTask) -> Task:
+    try:
+        args, kwargs = decode_args(claimed.args)
+    except ValueError:
+        args, kwargs = [], {}
+    return Task(
+        id=claimed.id,
+        func=claimed.func,
+        args=args,
+        kwargs=kwargs,
+        key=claimed.key,
+        state=State.RUNNING,
+        due=from_ms(claimed.due),
+        created=from_ms(claimed.made * 1000) if claimed.made is not None else None,
+        attempt=claimed.attempt,
+        tags=claimed.tags,
+        lapses=claimed.lapses,
+    )
+
+
+def _told(error: BaseException) -> str:
+    """The error as a person wants to read it: the traceback from the handler on."""
+    shown = traceback.TracebackException.from_exception(error)
+    inner = [frame for frame in shown.stack if frame.filename != __file__]
+    shown.stack = traceback.StackSummary.from_list(inner)
+    return "".join(shown.format()).rstrip()
+
+
+def _result(value: Any) -> bytes:
+    """A handler's result as JSON, or a note if it cannot be kept: never a reason to fail."""
+    if value is None:
+        return b""
+    try:
+        encoded = orjson.dumps(value)
+    except (TypeError, ValueError):
+        return orjson.dumps(f"(a {type(value).__name__}, which JSON cannot hold)")
+    if len(encoded) > MAX_RESULT:
+        return orjson.dumps(f"({len(encoded):,} bytes of JSON, more than the {MAX_RESULT:,} kept)")
+    return encoded

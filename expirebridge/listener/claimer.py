@@ -1,0 +1,101 @@
+"""The claimer: answers the doorbell by claiming what is due, as far as there is room."""
+
+import asyncio
+import logging
+import time
+
+from expirebridge.errors import ServerError
+from expirebridge.hooks import Claimed, Hooks
+from expirebridge.listener.clock import Clock
+from expirebridge.listener.doorbell import Doorbell
+from expirebridge.listener.runner import Runner
+from expirebridge.listener.server_clock import ServerClock
+from expirebridge.store import calls
+from expirebridge.store.calls import Call, Claim
+from expirebridge.store.store import AsyncStore
+
+logger = logging.getLogger("expirebridge")
+
+RETRY_PAUSE = 0.1
+LAPSES_UNTIL_ALONE = 2
+
+
+class Claimer:
+    """Turns rings into running tasks.
+
+    A task whose listeners died twice is taken only by a listener that runs nothing else, and runs
+    alone: if one waits, this listener claims nothing more until it is idle.
+    """
+
+    def __init__(
+        self,
+        store: AsyncStore,
+        *,
+        lease: float,
+        doorbell: Doorbell,
+        clock: Clock,
+        server_clock: ServerClock,
+        runner: Runner,
+        hooks: Hooks,
+    ) -> None:
+        self._store = store
+        self._lease = lease
+        self._doorbell = doorbell
+        self._clock = clock
+        self._server_clock = server_clock
+        self._runner = runner
+        self._hooks = hooks
+        self._alone = False
+        """Whether nothing may be claimed until the runner is idle."""
+        self._wants_room = False
+        """Whether more may be due than there was room for."""
+
+    def notice_room(self) -> None:
+        """Look again if the last look ended for want of room."""
+        if self._wants_room and self._may_claim():
+            self._doorbell.ring()
+
+    async def run(self) -> None:
+        """Answer rings, for ever."""
+        while True:
+            await self._doorbell.answer()
+            await self._claim_what_is_due()
+
+    async def _claim_what_is_due(self) -> None:
+        """Claim until nothing more is due, or there is no room."""
+        more = True
+        while more and self._may_claim():
+            claim = await self._claim()
+            self._hooks.emit(Claimed(count=len(claim.tasks)))
+            for id in claim.broken:
+                logger.error("the record of task %r could not be read; it is kept as failed", id)
+            for task in claim.tasks:
+                self._runner.start(task)
+            lone = any(task.lapses >= LAPSES_UNTIL_ALONE for task in claim.tasks)
+            self._alone = claim.lone or lone
+            self._clock.plan(claim.next_due, claimed=len(claim.tasks))
+            overdue = claim.next_due is not None and claim.next_due <= claim.now_us // 1000
+            more = overdue and bool(claim.tasks)
+        self._wants_room = more or self._alone
+
+    def _may_claim(self) -> bool:
+        if self._alone and not self._runner.idle:
+            return False
+        return self._runner.room > 0
+
+    async def _claim(self) -> Claim:
+        """Claim once, resending until there is an answer: what was claimed must not be lost."""
+        call: Call[Claim] = calls.claim(
+            calls.new_nonce(), lease=self._lease, room=self._runner.room, idle=self._runner.idle
+        )
+        while True:
+            sent = time.monotonic()
+            try:
+                claim = await self._store.run(call)
+            except ServerError as error:
+                logger.warning("claim failed: %s", error)
+                call = calls.resent(call)
+                await asyncio.sleep(RETRY_PAUSE)
+            else:
+                self._server_clock.learn(claim.now_us, sent=sent, received=time.monotonic())
+                return claim

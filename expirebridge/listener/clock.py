@@ -1,0 +1,64 @@
+"""The clock: rings the doorbell when the next known task is due."""
+
+import asyncio
+
+from expirebridge.listener.doorbell import Doorbell
+from expirebridge.listener.server_clock import ServerClock
+
+LONGEST_SLEEP = 1.0
+"""Seconds after which it rings in any case: doorbells may be lost, and edits unheard."""
+FIRST_BACKOFF = 0.001
+LONGEST_BACKOFF = 0.020
+MOST_RANKS = 4
+
+
+class Clock:
+    """Sleeps until the earliest due time that is known, and rings then.
+
+    Of several listeners the later ranks wait a millisecond more each, up to four, so that they do
+    not all ask for the same task; a claim that came back empty although a task was due waits
+    longer each time, up to 20 ms.
+    """
+
+    def __init__(self, doorbell: Doorbell, server_clock: ServerClock) -> None:
+        self._doorbell = doorbell
+        self._server_clock = server_clock
+        self._next_due: int | None = None
+        self._changed = asyncio.Event()
+        self._backoff = 0.0
+        self.rank = 0
+
+    def plan(self, next_due: int | None, *, claimed: int) -> None:
+        """Take note of what a claim found: the next due time in ms, and how many it took."""
+        overdue = next_due is not None and self._server_clock.seconds_until(next_due) <= 0
+        if overdue and not claimed:
+            self._backoff = min(max(self._backoff * 2, FIRST_BACKOFF), LONGEST_BACKOFF)
+        else:
+            self._backoff = 0.0
+        self._next_due = next_due
+        self._changed.set()
+
+    def hear_of(self, due: int) -> None:
+        """Take note that a task due at that ms was made; only an earlier one matters."""
+        if self._next_due is None or due < self._next_due:
+            self._next_due = due
+            self._changed.set()
+
+    async def run(self) -> None:
+        """Ring whenever it is time, for ever."""
+        while True:
+            self._changed.clear()
+            try:
+                async with asyncio.timeout(self._sleep()):
+                    await self._changed.wait()
+            except TimeoutError:
+                # What was known is answered now; the claim's reply says what comes next.
+                self._next_due = None
+                self._doorbell.ring()
+
+    def _sleep(self) -> float:
+        if self._next_due is None:
+            return LONGEST_SLEEP
+        left = self._server_clock.seconds_until(self._next_due)
+        wait = max(left, self._backoff) + min(self.rank, MOST_RANKS) * 0.001
+        return min(max(wait, 0.0), LONGEST_SLEEP)

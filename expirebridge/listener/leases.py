@@ -1,0 +1,93 @@
+"""Leases: keeps the claims of this listener alive, from a thread of its own.
+
+A handler that blocks the event loop must not cost the other handlers their leases, so the
+heartbeat has its own thread and its own connection.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from expirebridge.errors import ServerError
+from expirebridge.listener.server_clock import ServerClock
+from expirebridge.store import calls
+from expirebridge.store.store import Store
+
+logger = logging.getLogger("expirebridge")
+
+BEATS_PER_LEASE = 3
+
+
+class Leases:
+    """Beats three times a lease, naming every claim that this listener still holds.
+
+    `on_beat` is told each answer, in the thread of the heartbeat.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        listener: str,
+        *,
+        lease: float,
+        server_clock: ServerClock,
+        on_beat: Callable[[calls.Beat], None],
+    ) -> None:
+        self._store = store
+        self._listener = listener
+        self._lease = lease
+        self._server_clock = server_clock
+        self._on_beat = on_beat
+        self._held: dict[str, str] = {}
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="expirebridge-leases", daemon=True)
+
+    def hold(self, id: str, token: str) -> None:
+        """Keep this claim alive from now on."""
+        with self._lock:
+            self._held[id] = token
+
+    def drop(self, id: str, token: str) -> None:
+        """Keep it no longer: it is settled, or lost."""
+        with self._lock:
+            if self._held.get(id) == token:
+                del self._held[id]
+
+    def holds(self, id: str) -> bool:
+        """Whether this listener holds a claim on the task."""
+        return id in self._held
+
+    def beat(self) -> calls.Beat:
+        """Beat once. Raises a ServerError."""
+        with self._lock:
+            held = list(self._held.items())
+        sent = time.monotonic()
+        beat = self._store.run(calls.heartbeat(self._listener, self._lease, held))
+        self._server_clock.learn(beat.now_us, sent=sent, received=time.monotonic())
+        return beat
+
+    def start(self) -> None:
+        """Beat from now on."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Beat no more, and say goodbye if the server answers."""
+        self._stop.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        try:
+            self._store.run(calls.leave(self._listener))
+        except ServerError as error:
+            logger.debug("no goodbye: %s", error)
+
+    def _run(self) -> None:
+        pause = self._lease / BEATS_PER_LEASE
+        while not self._stop.wait(pause):
+            try:
+                self._on_beat(self.beat())
+                pause = self._lease / BEATS_PER_LEASE
+            except ServerError as error:
+                logger.warning("heartbeat failed: %s", error)
+                pause = min(0.5, self._lease / 10)

@@ -1,0 +1,254 @@
+"""The listener: wires its roles together, starts them, and stops them in order."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import signal
+import socket
+from collections.abc import Iterator, Sequence
+
+from expirebridge.checks import Finding, Level, check_server, events_are_on, refuse_unsuitable
+from expirebridge.errors import ExpirebridgeError
+from expirebridge.handlers import Registry
+from expirebridge.hooks import Hook, Hooks
+from expirebridge.listener.adopter import Adopter
+from expirebridge.listener.claimer import Claimer
+from expirebridge.listener.clock import Clock
+from expirebridge.listener.doorbell import Doorbell
+from expirebridge.listener.leases import Leases
+from expirebridge.listener.runner import Runner
+from expirebridge.listener.server_clock import ServerClock
+from expirebridge.listener.subscriber import Subscriber
+from expirebridge.listener.sweeper import Sweeper
+from expirebridge.settings import Doorbells, Settings
+from expirebridge.store import calls, clients
+from expirebridge.store.store import AsyncStore, Store
+
+logger = logging.getLogger("expirebridge")
+
+EXPIRED = "expired"
+EDITS = ("expire", "persist")
+
+
+class ListenerStuck(ExpirebridgeError):
+    """A plain function never returned after its timeout; only a new process frees its thread."""
+
+
+class Listener:
+    """Runs due tasks until it is told to stop.
+
+    `registry` is what it can run; without one, the modules under `settings.tasks` are loaded.
+    `hooks` are told what happens. `ready` is set once the listener hears doorbells.
+
+    What it does not promise: an order among tasks that are due together, or that a task which was
+    running when the process died has not done a part of its work.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        registry: Registry | None = None,
+        hooks: Sequence[Hook] = (),
+    ) -> None:
+        self.settings = settings
+        self.registry = registry if registry is not None else Registry.load(settings.tasks)
+        self.name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+        self.ready = asyncio.Event()
+        self._stop = asyncio.Event()
+        self._stuck: str | None = None
+        self._wire(Hooks(hooks))
+
+    def _wire(self, hooks: Hooks) -> None:
+        settings = self.settings
+        # An answer that takes longer than this is no answer: the lease would be in danger.
+        patience = max(settings.lease / 2, 1.0)
+        self._store = AsyncStore(
+            clients.listener_client(settings.url, socket_timeout=patience), prefix=settings.prefix
+        )
+        self._heart_store = Store(
+            clients.heartbeat_client(settings.url, socket_timeout=patience), prefix=settings.prefix
+        )
+        server_clock = ServerClock()
+        doorbell = Doorbell()
+        self._doorbell = doorbell
+        self._clock = Clock(doorbell, server_clock)
+        self._leases = Leases(
+            self._heart_store,
+            self.name,
+            lease=settings.lease,
+            server_clock=server_clock,
+            on_beat=self._beat_from_thread,
+        )
+        self._runner = Runner(
+            self._store,
+            self.registry,
+            settings,
+            leases=self._leases,
+            server_clock=server_clock,
+            hooks=hooks,
+            on_room=self._notice_room,
+            on_stuck=self._notice_stuck,
+        )
+        self._claimer = Claimer(
+            self._store,
+            lease=settings.lease,
+            doorbell=doorbell,
+            clock=self._clock,
+            server_clock=server_clock,
+            runner=self._runner,
+            hooks=hooks,
+        )
+        self._adopter = Adopter(self._store, settings)
+        self._sweeper = Sweeper(
+            self._store, settings, adopter=self._adopter, doorbell=doorbell, hooks=hooks
+        )
+        self._subscriber = Subscriber(
+            self._store,
+            events=() if settings.doorbell is Doorbells.CLOCK else (EXPIRED, *EDITS),
+            on_doorbell=self._hear_doorbell,
+            on_event=self._hear_event,
+            on_gap=self._notice_gap,
+        )
+
+    async def run(self) -> None:
+        """Listen until `stop` is called, or a signal asks for it; then drain, and return.
+
+        Raises a ServerError if the server cannot be used at the start (later it is waited for), and
+        ListenerStuck if a plain function never returned.
+        """
+        self._loop = asyncio.get_running_loop()
+        try:
+            findings = await self._store.run(check_server())
+            self._report(findings)
+            # The first heartbeat goes before the first claim: it finds out whether anybody beat.
+            self._take_beat(await asyncio.to_thread(self._leases.beat))
+            await self._run_roles()
+        finally:
+            await self._close()
+        if self._stuck is not None:
+            raise ListenerStuck(f"{self._stuck} did not return {self.settings.grace:g} s after its "
+                                "timeout; the process must be replaced")  # fmt: skip
+
+    def stop(self) -> None:
+        """Claim nothing more, finish what runs within the grace time, and return from `run`."""
+        self._stop.set()
+
+    # Starting and stopping
+
+    def _report(self, findings: list[Finding]) -> None:
+        for finding in findings:
+            if finding.level is Level.WARNING:
+                logger.warning("%s", finding)
+        refuse_unsuitable(findings)
+        if self.settings.doorbell is Doorbells.EVENTS and not events_are_on(findings):
+            logger.warning("with --doorbell events and no events, only sweeps find due tasks")
+
+    async def _run_roles(self) -> None:
+        self._leases.start()
+        claiming = [asyncio.create_task(self._claimer.run(), name="claimer")]
+        if self.settings.doorbell is not Doorbells.EVENTS:
+            claiming.append(asyncio.create_task(self._clock.run(), name="clock"))
+        helping = [
+            asyncio.create_task(role.run(), name=type(role).__name__.lower())
+            for role in (self._runner, self._subscriber, self._adopter, self._sweeper)
+        ]
+        stopping = asyncio.create_task(self._stop.wait(), name="stop")
+        try:
+            with self._signals():
+                done, _ = await asyncio.wait(
+                    [stopping, *claiming, *helping], return_when=asyncio.FIRST_COMPLETED
+                )
+                for role in done:
+                    role.result()  # a role never ends but by an error, which ends the listener
+                await _cancel(claiming)
+                logger.info("stopping: claiming no more")
+                await self._runner.drain(self.settings.grace if self._stuck is None else 0)
+        finally:
+            await _cancel([stopping, *claiming, *helping])
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Stop in order at SIGTERM and SIGINT; at the second one without grace."""
+        try:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                self._loop.add_signal_handler(number, self._take_signal)
+        except (RuntimeError, ValueError):  # not in the main thread: the caller has the signals
+            yield
+            return
+        try:
+            yield
+        finally:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                self._loop.remove_signal_handler(number)
+
+    def _take_signal(self) -> None:
+        if self._stop.is_set():
+            self._runner.cancel_running()
+        self.stop()
+
+    async def _close(self) -> None:
+        self._runner.close()
+        await asyncio.to_thread(self._leases.stop)
+        self._heart_store.close()
+        await self._store.aclose()
+
+    # What the roles tell
+
+    def _beat_from_thread(self, beat: calls.Beat) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended; so does the listener
+            self._loop.call_soon_threadsafe(self._take_beat, beat)
+
+    def _take_beat(self, beat: calls.Beat) -> None:
+        self._clock.rank = beat.rank
+        if beat.gap:
+            self._sweeper.notice_gap("no listener had beaten for half a lease")
+        for id in beat.lost:
+            logger.warning("the lease of task %s lapsed while it ran here", id)
+        wants_events = beat.rank == 0 or self.settings.doorbell is Doorbells.EVENTS
+        hearing = self._loop.create_task(self._subscriber.hear_events(wants_events))
+        self._hearing = hearing  # kept, so that it is not collected before it is done
+
+    def _hear_doorbell(self, due: int) -> None:
+        if self.settings.doorbell is not Doorbells.EVENTS:
+            self._clock.hear_of(due)
+
+    def _hear_event(self, event: str, name: bytes) -> None:
+        expired = event == EXPIRED
+        if expired:
+            self._doorbell.ring()
+        # The echo of what runs here tells nothing. A stale subscription tells nothing to be relied
+        # on: it will be made anew, and a scan follows.
+        id = name.partition(b":?")[0].decode(errors="replace")
+        if self._subscriber.fresh and not (expired and self._leases.holds(id)):
+            self._adopter.hear(name, expired=expired)
+
+    def _notice_gap(self, of_events: bool) -> None:
+        self._doorbell.ring()
+        self.ready.set()
+        if of_events:
+            self._sweeper.notice_gap("the subscription to key events is new")
+
+    def _notice_room(self) -> None:
+        self._claimer.notice_room()
+
+    def _notice_stuck(self, func: str) -> None:
+        self._stuck = func
+        self.stop()
+
+
+async def _cancel(tasks: Sequence[asyncio.Task[object]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def run(settings: Settings, hooks: Sequence[Hook] = ()) -> None:
+    """Load the handlers and listen until a signal comes. Raises as `Listener.run`."""
+    registry = Registry.load(settings.tasks)
+
+    async def main() -> None:
+        await Listener(settings, registry, hooks).run()
+
+    asyncio.run(main())

@@ -1,0 +1,138 @@
+"""The runner: runs claimed tasks side by side, as many as there is room for."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from expirebridge.handlers import Registry
+from expirebridge.hooks import Hooks, Started
+from expirebridge.listener.attempt import Attempt
+from expirebridge.listener.leases import Leases
+from expirebridge.listener.server_clock import ServerClock
+from expirebridge.listener.settler import Finished, Settler
+from expirebridge.settings import Settings
+from expirebridge.store.store import AsyncStore
+from expirebridge.store.views import ClaimedTask
+
+logger = logging.getLogger("expirebridge")
+
+CANCEL_LIMIT = 5.0
+"""Seconds that a cancelled handler has to end."""
+
+
+class Runner:
+    """Starts an attempt for each claimed task, and holds its lease until it is settled.
+
+    `on_room` is called when room becomes free; `on_stuck` when a plain function has not returned
+    long after its timeout, so that its thread is lost for good.
+    """
+
+    def __init__(
+        self,
+        store: AsyncStore,
+        registry: Registry,
+        settings: Settings,
+        *,
+        leases: Leases,
+        server_clock: ServerClock,
+        hooks: Hooks,
+        on_room: Callable[[], None],
+        on_stuck: Callable[[str], None],
+    ) -> None:
+        self._registry = registry
+        self._settings = settings
+        self._leases = leases
+        self._server_clock = server_clock
+        self._hooks = hooks
+        self._on_room = on_room
+        self._on_stuck = on_stuck
+        self._threads = ThreadPoolExecutor(settings.concurrency, "expirebridge-handler")
+        self._settler = Settler(store, settings, hooks, self._settled)
+        self._running: dict[Attempt, asyncio.Task[None]] = {}
+        self._unsettled: set[Attempt] = set()
+        self._progress = asyncio.Event()
+
+    @property
+    def room(self) -> int:
+        """How many more tasks can be taken."""
+        return self._settings.concurrency - len(self._unsettled)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing runs, and nothing waits to be settled."""
+        return not self._unsettled
+
+    async def run(self) -> None:
+        """Settle what ends, for ever."""
+        await self._settler.run()
+
+    def start(self, claimed: ClaimedTask) -> None:
+        """Run a task that was claimed."""
+        attempt = Attempt(
+            claimed,
+            self._registry.find(claimed.func),
+            timeout=self._settings.timeout,
+            threads=self._threads,
+            on_overtime=self._overtime,
+        )
+        self._leases.hold(claimed.id, claimed.token)
+        self._unsettled.add(attempt)
+        self._running[attempt] = asyncio.create_task(self._run(attempt))
+
+    async def drain(self, grace: float) -> None:
+        """Wait up to `grace` seconds for what runs; then cancel what can be cancelled.
+
+        Plain functions that still run are left to their leases.
+        """
+        await self._wait_until(lambda: self.idle, grace)
+        self.cancel_running()
+        await self._wait_until(lambda: not any(a.is_async for a in self._unsettled), CANCEL_LIMIT)
+        for attempt in self._unsettled:
+            logger.warning("%s still runs; its lease lapses", attempt.task.func)
+
+    def cancel_running(self) -> None:
+        """Cancel the async handlers; their tasks are released for another listener."""
+        for attempt, work in list(self._running.items()):
+            if attempt.is_async and not attempt.stopping:
+                attempt.stopping = True
+                work.cancel()
+
+    def close(self) -> None:
+        """Let go of the threads; those that still run a handler end with the process."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _run(self, attempt: Attempt) -> None:
+        lateness = self._server_clock.now() - attempt.claimed.due / 1000
+        self._hooks.emit(Started(task=attempt.task, lateness=lateness))
+        began = time.perf_counter()
+        outcome = await attempt.run()
+        del self._running[attempt]
+        self._settler.add(Finished(attempt, outcome, time.perf_counter() - began))
+
+    def _settled(self, attempt: Attempt) -> None:
+        self._leases.drop(attempt.claimed.id, attempt.claimed.token)
+        self._unsettled.discard(attempt)
+        self._progress.set()
+        self._on_room()
+
+    async def _wait_until(self, reached: Callable[[], bool], seconds: float) -> None:
+        """Wait until `reached` holds after some attempt was settled, at most so many seconds."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not reached():
+                    self._progress.clear()
+                    await self._progress.wait()
+
+    def _overtime(self, attempt: Attempt) -> None:
+        """Give a plain function that overran its timeout the grace time to return."""
+        func = attempt.task.func
+        logger.warning("%s overran its timeout, and cannot be stopped", func)
+
+        def look_again() -> None:
+            if attempt in self._running:
+                self._on_stuck(func)
+
+        asyncio.get_running_loop().call_later(self._settings.grace, look_again)

@@ -1,0 +1,88 @@
+"""The settler: records outcomes in batches, as they come."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from expirebridge.errors import ServerError
+from expirebridge.hooks import End, Ended, Hooks
+from expirebridge.listener.attempt import Attempt, Outcome
+from expirebridge.settings import Settings
+from expirebridge.store import calls
+from expirebridge.store.calls import Call, Settled
+from expirebridge.store.store import AsyncStore
+
+logger = logging.getLogger("expirebridge")
+
+BATCH = 100
+RETRY_PAUSE = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """An attempt that ended, and is to be settled."""
+
+    attempt: Attempt
+    outcome: Outcome
+    duration: float
+
+
+class Settler:
+    """Sends outcomes to the server until each is recorded or refused.
+
+    While the server is away they wait here; their leases may lapse meanwhile, and then they are
+    refused. `on_settled` is told of each attempt when it is through.
+    """
+
+    def __init__(
+        self,
+        store: AsyncStore,
+        settings: Settings,
+        hooks: Hooks,
+        on_settled: Callable[[Attempt], None],
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._hooks = hooks
+        self._on_settled = on_settled
+        self._waiting: asyncio.Queue[Finished] = asyncio.Queue()
+
+    def add(self, finished: Finished) -> None:
+        """Settle this attempt soon."""
+        self._waiting.put_nowait(finished)
+
+    async def run(self) -> None:
+        """Settle what comes, for ever."""
+        while True:
+            await self._settle(await self._next_batch())
+
+    async def _next_batch(self) -> list[Finished]:
+        batch = [await self._waiting.get()]
+        while len(batch) < BATCH and not self._waiting.empty():
+            batch.append(self._waiting.get_nowait())
+        return batch
+
+    async def _settle(self, batch: list[Finished]) -> None:
+        # One call for all tries: the token in it lets the server know a resend.
+        call = calls.settle([item.outcome.settlement for item in batch], self._settings)
+        codes = await self._send(call)
+        for item, code in zip(batch, codes, strict=True):
+            self._tell(item, refused=code is Settled.REFUSED)
+
+    async def _send(self, call: Call[list[Settled]]) -> list[Settled]:
+        while True:
+            try:
+                return await self._store.run(call)
+            except ServerError as error:
+                logger.warning("outcomes wait for the server: %s", error)
+                await asyncio.sleep(RETRY_PAUSE)
+
+    def _tell(self, item: Finished, *, refused: bool) -> None:
+        end, reason = item.outcome.end, item.outcome.reason
+        if refused:
+            end, reason = End.REFUSED, "its lease had lapsed"
+        self._hooks.emit(
+            Ended(task=item.attempt.task, end=end, duration=item.duration, reason=reason)
+        )
+        self._on_settled(item.attempt)

@@ -1,0 +1,120 @@
+"""The subscriber: hears the server, and does no more than ring.
+
+Redis forgets what it sent to nobody, and a client library that reconnects in silence hides that.
+So a subscription is trusted only while its own pings are answered; each time it is made anew, there
+was a gap.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from redis.asyncio.client import PubSub
+from redis.exceptions import RedisError
+
+from expirebridge.store.store import AsyncStore
+
+logger = logging.getLogger("expirebridge")
+
+PING_EVERY = 1.0
+FRESH = 5.0
+"""Seconds after which a subscription whose ping was not answered is given up."""
+RETRY_PAUSE = 0.2
+
+
+class Subscriber:
+    """Holds one subscription to the doorbell channel and, for an ear, to key events.
+
+    `on_doorbell` is told the due time that a producer announced, `on_event` the event's name and
+    the key's. A subscription that begins may have missed things: `on_gap` is told so, and whether
+    key events were among them.
+    """
+
+    def __init__(
+        self,
+        store: AsyncStore,
+        *,
+        events: tuple[str, ...],
+        on_doorbell: Callable[[int], None],
+        on_event: Callable[[str, bytes], None],
+        on_gap: Callable[[bool], None],
+    ) -> None:
+        self._store = store
+        self._doorbell = store.protocol.doorbell.encode()
+        self._events = {
+            f"__keyevent@{store.protocol.database}__:{event}".encode(): event for event in events
+        }
+        self._on_doorbell = on_doorbell
+        self._on_event = on_event
+        self._on_gap = on_gap
+        self._hears_events = False
+        self._pubsub: PubSub | None = None
+        self._answered = 0.0
+
+    @property
+    def fresh(self) -> bool:
+        """Whether what was heard can be trusted to be all there was."""
+        return time.monotonic() - self._answered < FRESH
+
+    async def hear_events(self, hears: bool) -> None:
+        """Hear key events from now on, or no longer."""
+        if hears == self._hears_events or not self._events:
+            return
+        self._hears_events = hears
+        if self._pubsub is not None:
+            change = self._pubsub.subscribe if hears else self._pubsub.unsubscribe
+            # A subscription that breaks just now is made anew with what is wanted then.
+            with contextlib.suppress(RedisError, OSError):
+                await change(*self._events)
+
+    async def run(self) -> None:
+        """Stay subscribed, for ever."""
+        while True:
+            try:
+                await self._listen()
+            except (RedisError, OSError, TimeoutError) as error:
+                logger.warning("the subscription broke: %s", error)
+                await asyncio.sleep(RETRY_PAUSE)
+
+    async def _listen(self) -> None:
+        async with self._store.client.pubsub() as pubsub:
+            await pubsub.subscribe(self._doorbell, *(self._events if self._hears_events else ()))
+            self._pubsub = pubsub
+            self._answered = time.monotonic()
+            pings = asyncio.create_task(self._ping(pubsub))
+            try:
+                while True:
+                    message = await pubsub.get_message(timeout=PING_EVERY)
+                    if message is not None:
+                        self._hear(message)
+                    if not self.fresh:
+                        raise TimeoutError(f"no answer to a ping for {FRESH:g} s")
+            finally:
+                self._pubsub = None
+                pings.cancel()
+
+    async def _ping(self, pubsub: PubSub) -> None:
+        while True:
+            with contextlib.suppress(RedisError, OSError):
+                await pubsub.ping(repr(time.monotonic()))
+            await asyncio.sleep(PING_EVERY)
+
+    def _hear(self, message: dict[str, Any]) -> None:
+        match message["type"]:
+            case "message":
+                self._hear_message(message["channel"], message["data"])
+            case "subscribe":
+                self._on_gap(message["channel"] in self._events)
+            case "pong":
+                # It carries the time at which its ping was sent.
+                self._answered = max(self._answered, float(message["data"]))
+
+    def _hear_message(self, channel: bytes, data: bytes) -> None:
+        if channel == self._doorbell:
+            # Anyone may publish; what is no number says no more than "look now".
+            self._on_doorbell(int(data) if data.isdigit() and len(data) < 16 else 0)
+        elif event := self._events.get(channel):
+            self._on_event(event, data)

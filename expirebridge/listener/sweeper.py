@@ -1,0 +1,107 @@
+"""The sweeper: finds by looking what no doorbell told."""
+
+import asyncio
+import logging
+import time
+
+from expirebridge.errors import ServerError
+from expirebridge.hooks import Gap, Hooks, Lapsed
+from expirebridge.listener.adopter import Adopter
+from expirebridge.listener.doorbell import Doorbell
+from expirebridge.settings import Settings
+from expirebridge.store import calls
+from expirebridge.store.store import AsyncStore
+
+logger = logging.getLogger("expirebridge")
+
+EVERY = 1.0
+SCAN_STEP = 500
+"""About how many keys one step of a scan walks over: a millisecond or two of the server's time."""
+SCAN_SHARE = 0.02
+"""How much of a core a scan may take of the server."""
+
+
+class Sweeper:
+    """Makes a pass each second, and a scan of the whole database after each gap.
+
+    A pass takes back the tasks of dead listeners, looks again at paused ones and forgets old ones.
+    A scan finds trigger keys without a record, and timers that were edited while nobody listened.
+    """
+
+    def __init__(
+        self,
+        store: AsyncStore,
+        settings: Settings,
+        *,
+        adopter: Adopter,
+        doorbell: Doorbell,
+        hooks: Hooks,
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._adopter = adopter
+        self._doorbell = doorbell
+        self._hooks = hooks
+        self._gaps: list[str] = []
+        self._gap = asyncio.Event()
+
+    def notice_gap(self, reason: str) -> None:
+        """Scan soon: something may have been missed."""
+        self._gaps.append(reason)
+        self._gap.set()
+
+    async def run(self) -> None:
+        """Sweep and scan, for ever."""
+        async with asyncio.TaskGroup() as both:
+            both.create_task(self._sweep_for_ever())
+            both.create_task(self._scan_for_ever())
+
+    async def run_once(self) -> calls.Sweep:
+        """Make one pass. Raises a ServerError."""
+        sweep = await self._store.run(calls.sweep(self._settings))
+        for id in sweep.lapsed:
+            self._hooks.emit(Lapsed(id=id, failed=False))
+        for id in sweep.failed:
+            self._hooks.emit(Lapsed(id=id, failed=True))
+        if sweep.lapsed:
+            self._doorbell.ring()
+        return sweep
+
+    async def scan_once(self) -> int:
+        """Walk over the whole database once, gently; return how many tasks were adopted."""
+        cursor, adopted = "0", 0
+        while True:
+            began = time.monotonic()
+            scanned = await self._store.run(calls.scan(cursor, SCAN_STEP))
+            adopted += await self._adopter.look_at(scanned.found)
+            cursor = scanned.cursor
+            if cursor == "0":
+                return adopted
+            await asyncio.sleep((time.monotonic() - began) * (1 / SCAN_SHARE - 1))
+
+    async def _sweep_for_ever(self) -> None:
+        while True:
+            try:
+                more = True
+                while more:
+                    more = (await self.run_once()).more
+            except ServerError as error:
+                logger.warning("sweep failed: %s", error)
+            await asyncio.sleep(EVERY)
+
+    async def _scan_for_ever(self) -> None:
+        while True:
+            await self._gap.wait()
+            self._gap.clear()
+            reasons, self._gaps = self._gaps, []
+            self._hooks.emit(Gap(reason=", ".join(dict.fromkeys(reasons))))
+            self._doorbell.ring()
+            try:
+                adopted = await self.scan_once()
+            except ServerError as error:
+                logger.warning("scan failed: %s", error)
+                self.notice_gap("the last scan failed")
+                await asyncio.sleep(EVERY)
+            else:
+                if adopted:
+                    logger.info("a scan adopted %d tasks that other clients had set", adopted)

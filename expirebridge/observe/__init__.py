@@ -1,0 +1,1 @@
+"""What attaches to the core's hooks: the core never imports it."""

@@ -1,0 +1,298 @@
+"""What producers can do, described once: each operation is checked here and becomes calls.
+
+`Bridge` and `AsyncBridge` in `bridge.py` run these descriptions and add nothing of their own.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal, TypeVar
+from uuid import uuid4
+
+from expirebridge import wire
+from expirebridge.durations import Duration, seconds_of
+from expirebridge.errors import InvalidTask, TaskExists
+from expirebridge.handlers import check_binding, check_timeout, name_of
+from expirebridge.hooks import Hooks, Made
+from expirebridge.retry import RetrySpec, policy_of
+from expirebridge.settings import Settings
+from expirebridge.store import calls
+from expirebridge.store.calls import Call
+from expirebridge.store.views import split_call
+from expirebridge.task import (
+    Cancelled,
+    Counts,
+    Listing,
+    Outcome,
+    Rescheduled,
+    State,
+    Task,
+    from_ms,
+    to_ms,
+)
+
+T = TypeVar("T")
+Steps = Generator[Call[Any], Any, T]
+Func = str | Callable[..., Any]
+IfExists = Literal["reject", "keep"]
+
+_IF_EXISTS = ("reject", "keep")
+
+CHUNK_TASKS = 500
+"""Tasks that one request of `make_tasks` makes at most."""
+CHUNK_BYTES = 1024 * 1024
+PAGE = 200
+MAX_EXAMINED = 10_000
+"""Tasks that one `list` looks at, at most, however few of them it is asked for."""
+
+
+class Operations:
+    """The operations of a producer, with the settings and hooks that they need."""
+
+    def __init__(self, settings: Settings, hooks: Hooks) -> None:
+        self._settings = settings
+        self._hooks = hooks
+
+    def make_task(
+        self,
+        func: Func,
+        args: Sequence[Any] = (),
+        delay: Duration | None = None,
+        *,
+        kwargs: Mapping[str, Any] | None = None,
+        at: datetime | None = None,
+        id: str | None = None,
+        if_exists: IfExists = "reject",
+        tags: Sequence[str] = (),
+        retry: RetrySpec | None = None,
+        timeout: Duration | None = None,
+    ) -> Steps[Task]:
+        """Make a task that runs `func` after `delay`, or at `at`, on the server's clock.
+
+        `func` is a handler's name, `module.function`, or the handler itself, whose signature the
+        arguments are then checked against. `args` and `kwargs` are what JSON can hold, at most 64
+        KiB. `delay` is seconds, a timedelta, or text such as "15m" or "1h30m"; `at` is an aware
+        datetime, and one in the past means now. Exactly one of the two is needed.
+
+        `id` names the task; without it a random one is drawn. If an unfinished task has the id,
+        `if_exists="reject"` raises TaskExists, and `"keep"` returns that task untouched; a finished
+        one makes way. `tags` find the task again. `retry` (a list of delays, or a policy) and
+        `timeout` go before the handler's own.
+
+        Returns the task; `task.outcome` says what was done. Once it returned, the task is kept by
+        the server, and will be started at least once.
+
+        Raises InvalidTask if the task cannot be (nothing was sent then), TaskExists, and a
+        ServerError if the server did not do its part. After ServerUnreachable the task may or may
+        not have been made: with an `id`, and `if_exists="keep"`, it is safe to call again.
+        """
+        new = self._new_task(
+            func=func, args=args, delay=delay, kwargs=kwargs, at=at, id=id, if_exists=if_exists,
+            tags=tags, retry=retry, timeout=timeout,
+        )  # fmt: skip
+        [made] = yield from calls.make([new])
+        if made.outcome is Outcome.REJECTED:
+            raise TaskExists(new.id, made.state)
+        return self._made(new, made)
+
+    def make_tasks(self, tasks: Iterable[Mapping[str, Any]]) -> Steps[list[Task]]:
+        """Make many tasks: each is a mapping of `make_task`'s arguments by their names.
+
+        All are checked before the first is sent. They are sent in chunks of up to 500; each chunk
+        is made whole or not at all. Returns the tasks in order; one whose id was taken has the
+        outcome `rejected` (or `kept`, if it asked for that), and does not keep the others from
+        being made.
+
+        Raises InvalidTask, whose message tells the position, and a ServerError as `make_task`; the
+        chunks before the one that failed are made then.
+        """
+        new = [self._checked(position, item) for position, item in enumerate(tasks)]
+        _refuse_repeated_ids(new)
+        made: list[Task] = []
+        for chunk in _chunks(new):
+            outcomes = yield from calls.make(chunk)
+            made += [self._made(*pair) for pair in zip(chunk, outcomes, strict=True)]
+        return made
+
+    def get(self, id: str) -> Steps[Task | None]:
+        """Return the task of this id as it stands, or None. Raises InvalidTask for an illegal id.
+
+        Finished tasks are forgotten after a while: see `docs/states.md`.
+        """
+        return (yield from calls.get(wire.check_id(id)))
+
+    def list(
+        self,
+        *,
+        state: State | str | None = None,
+        func: str | None = None,
+        tag: str | None = None,
+        limit: int = 100,
+    ) -> Steps[Listing]:
+        """Return up to `limit` tasks that match, by state or tag; waiting ones soonest first.
+
+        It looks at no more than 10,000 tasks, whatever it finds: `listing.examined` and
+        `listing.complete` say how far it came. Raises InvalidTask for values that cannot be.
+        """
+        wanted = _check_state(state)
+        if func is not None:
+            wire.check_func(func)
+        if tag is not None:
+            wire.check_tags([tag])
+        if limit < 1:
+            raise InvalidTask(f"limit={limit!r}: it must be at least 1")
+        tasks: list[Task] = []
+        examined = 0
+        # One tag's ids stand together, whatever their states; otherwise each state has its own set.
+        sources = [wanted] if tag is not None or wanted is not None else list(State)
+        for source in sources:
+            cursor = "0"
+            while True:
+                page = yield from calls.list_page(
+                    state=source, func=func, tag=tag, cursor=cursor, count=PAGE
+                )
+                examined += page.examined
+                tasks += page.tasks
+                cursor = page.cursor
+                if len(tasks) >= limit or examined >= MAX_EXAMINED:
+                    complete = cursor == "0" and source is sources[-1] and len(tasks) <= limit
+                    return Listing(tasks=tasks[:limit], examined=examined, complete=complete)
+                if cursor == "0":
+                    break
+        return Listing(tasks=tasks, examined=examined, complete=True)
+
+    def count(self) -> Steps[Counts]:
+        """Return how many tasks stand in each state, and how many listeners beat."""
+        return (yield from calls.count(self._settings.lease))
+
+    def cancel(self, id: str) -> Steps[Cancelled]:
+        """Cancel a task that waits; returns cancelled, running, finished or not found.
+
+        Raises InvalidTask for an illegal id.
+        """
+        wire.check_id(id)
+        return (yield from calls.cancel(id, keep=self._settings.keep_succeeded))
+
+    def reschedule(
+        self, id: str, delay: Duration | None = None, *, at: datetime | None = None
+    ) -> Steps[Rescheduled]:
+        """Move a task's due time to `delay` from now, or to `at`, and say what was done.
+
+        A task whose handler runs at present is run again then. Raises InvalidTask for an illegal id
+        or time.
+        """
+        wire.check_id(id)
+        done, _ = yield from calls.reschedule(id, _when(delay, at))
+        return done
+
+    def _checked(self, position: int, item: Mapping[str, Any]) -> calls.NewTask:
+        try:
+            return self._new_task(**item)
+        except (InvalidTask, TypeError) as error:
+            reason = str(error).replace("Operations._new_task() ", "")
+            raise InvalidTask(f"task {position}: {reason}") from error
+
+    def _new_task(
+        self,
+        func: Func,
+        args: Sequence[Any] = (),
+        delay: Duration | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        at: datetime | None = None,
+        id: str | None = None,
+        if_exists: str = "reject",
+        tags: Sequence[str] = (),
+        retry: RetrySpec | None = None,
+        timeout: Duration | None = None,
+    ) -> calls.NewTask:
+        if if_exists not in _IF_EXISTS:
+            raise InvalidTask(f"if_exists={if_exists!r}: one of {', '.join(_IF_EXISTS)}")
+        name = self._name(func, args, kwargs or {})
+        encoded = wire.encode_args(args, kwargs)
+        fields: dict[str, calls.Argument] = {}
+        if len(encoded) > wire.MAX_ARGS_IN_KEY:
+            fields["args"] = encoded
+            encoded = wire.IN_RECORD
+        if tags:
+            fields["tags"] = " ".join(wire.check_tags(tags))
+        if (policy := policy_of(retry)) is not None:
+            fields["retry"] = policy.encode()
+        if (seconds := check_timeout(timeout)) is not None:
+            fields["timeout"] = seconds
+        return calls.NewTask(
+            id=wire.check_id(id) if id is not None else uuid4().hex,
+            drawn=id is None,
+            if_exists=if_exists,
+            call=name.encode() + b"?" + encoded,
+            when=_when(delay, at),
+            fields=fields,
+        )
+
+    def _name(self, func: Func, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+        if isinstance(func, str):
+            return wire.check_func(func)
+        if not callable(func):
+            raise InvalidTask(f"func={func!r}: give a handler, or its name 'module.function'")
+        name = name_of(func, self._settings.tasks)
+        check_binding(func, args, kwargs)
+        return name
+
+    def _made(self, new: calls.NewTask, made: calls.Made) -> Task:
+        args, kwargs = wire.decode_args(made.args)
+        task = Task(
+            id=new.id,
+            func=split_call(made.call)[0],
+            args=args,
+            kwargs=kwargs,
+            tags=tuple(str(new.fields.get("tags", "")).split()),
+            key=b"%b:?%b" % (new.id.encode(), made.call),
+            state=made.state,
+            due=from_ms(made.due),
+            created=from_ms(made.now) if made.outcome is Outcome.CREATED else None,
+            outcome=made.outcome,
+        )
+        self._hooks.emit(Made(task=task))
+        return task
+
+
+def _when(delay: Duration | None, at: datetime | None) -> calls.When:
+    if (delay is None) == (at is None):
+        raise InvalidTask("give either delay or at" + (", not both" if at is not None else ""))
+    if delay is not None:
+        return calls.When(round(seconds_of(delay, name="delay") * 1000), relative=True)
+    if not isinstance(at, datetime):
+        raise InvalidTask(f"at={at!r}: give an aware datetime")
+    if at.tzinfo is None or at.utcoffset() is None:
+        raise InvalidTask(
+            f"at={at.isoformat()}: a naive datetime names no moment; give it a time zone, such as "
+            "datetime.now(UTC)"
+        )
+    return calls.When(max(to_ms(at), 0), relative=False)
+
+
+def _check_state(state: State | str | None) -> State | None:
+    try:
+        return State(state) if state is not None else None
+    except ValueError:
+        raise InvalidTask(f"state={state!r}: one of {', '.join(State)}") from None
+
+
+def _refuse_repeated_ids(tasks: Iterable[calls.NewTask]) -> None:
+    seen: dict[str, int] = {}
+    for position, task in enumerate(tasks):
+        if task.id in seen:
+            raise InvalidTask(f"task {position}: id {task.id!r} is also that of {seen[task.id]}")
+        seen[task.id] = position
+
+
+def _chunks(tasks: Sequence[calls.NewTask]) -> Iterable[list[calls.NewTask]]:
+    chunk: list[calls.NewTask] = []
+    size = 0
+    for task in tasks:
+        weight = len(task.call) + sum(len(str(value)) for value in task.fields.values())
+        if chunk and (len(chunk) == CHUNK_TASKS or size + weight > CHUNK_BYTES):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(task)
+        size += weight
+    if chunk:
+        yield chunk

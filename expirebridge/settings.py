@@ -1,0 +1,96 @@
+"""What can be set, with its default, checked where it enters."""
+
+import difflib
+import os
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Self
+
+from expirebridge.errors import InvalidSetting
+
+DEFAULT_URL = "redis://localhost:6379/1"
+_ENVIRONMENT = {"EXPIREBRIDGE_URL": "url", "EXPIREBRIDGE_TASKS": "tasks"}
+
+
+class Doorbells(StrEnum):
+    """What wakes a listener to look for due tasks."""
+
+    EVENTS = "events"  # only the server's `expired` events, at the server's own pace
+    CLOCK = "clock"  # only its own clock and the producers' doorbell channel
+    BOTH = "both"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The settings of producers and listeners. Times are in seconds unless a name says otherwise.
+
+    Raises InvalidSetting for a value that cannot be.
+    """
+
+    url: str = DEFAULT_URL
+    """The server and its database, which should be expirebridge's own."""
+    prefix: str = "expirebridge"
+    """What the name of every key but the trigger keys begins with."""
+    tasks: Path = Path("tasks")
+    """The folder of the handlers' modules."""
+
+    concurrency: int = 100
+    """Handlers that one listener runs at a time."""
+    doorbell: Doorbells = Doorbells.BOTH
+    lease: float = 10.0
+    """How long a claim holds without a heartbeat. The same for all listeners of a database."""
+    grace: float = 30.0
+    """How long a stopping listener waits for its handlers; how long a plain function may go on
+    after its timeout before its listener gives up."""
+    timeout: float = 300.0
+    """How long a handler may run, unless it or its task says otherwise."""
+
+    keep_succeeded: float = 3600.0
+    """How long a succeeded or cancelled task can be looked up."""
+    keep_succeeded_count: int = 10_000
+    """How many succeeded tasks are kept at most (each is kept 15 s in any case)."""
+    keep_failed: float = 30 * 86400.0
+    """How long a failed task is kept."""
+
+    def __post_init__(self) -> None:
+        _require(self.concurrency >= 1, "concurrency", self.concurrency, "at least 1")
+        _require(self.lease >= 0.5, "lease", self.lease, "at least 0.5 s")
+        _require(self.grace >= 0, "grace", self.grace, "0 or more seconds")
+        _require(self.timeout > 0, "timeout", self.timeout, "more than 0 seconds")
+        _require(self.keep_succeeded >= 15, "keep_succeeded", self.keep_succeeded, "at least 15 s")
+        _require(self.keep_failed >= 15, "keep_failed", self.keep_failed, "at least 15 s")
+        _require(
+            self.keep_succeeded_count >= 0, "keep_succeeded_count", self.keep_succeeded_count, "0+"
+        )
+        _require(
+            self.prefix != "" and "?" not in self.prefix, "prefix", self.prefix, "text without '?'"
+        )
+
+    @classmethod
+    def read(cls, **given: Any) -> Self:
+        """Take what is given and not None, then the environment, then the defaults.
+
+        The environment's variables are EXPIREBRIDGE_URL and EXPIREBRIDGE_TASKS. Raises
+        InvalidSetting for a name that is no setting, with the nearest one that is.
+        """
+        known = {field.name for field in fields(cls)}
+        for name in given:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                raise InvalidSetting(f"{name!r} is not a setting{hint}")
+        values: dict[str, Any] = {
+            setting: os.environ[variable]
+            for variable, setting in _ENVIRONMENT.items()
+            if os.environ.get(variable)
+        }
+        values |= {name: value for name, value in given.items() if value is not None}
+        if "tasks" in values:
+            values["tasks"] = Path(values["tasks"])
+        return cls(**values)
+
+
+def _require(holds: bool, name: str, value: object, wanted: str) -> None:
+    if not holds:
+        raise InvalidSetting(f"{name}={value!r}: it must be {wanted}")

@@ -1,0 +1,1 @@
+"""All that touches data in Redis."""

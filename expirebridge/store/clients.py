@@ -1,0 +1,60 @@
+"""Makes redis clients as expirebridge needs them."""
+
+from typing import Any, TypeVar
+
+import redis
+import redis.asyncio
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
+from redis.retry import Retry
+
+from expirebridge.errors import InvalidSetting
+
+C = TypeVar("C", redis.Redis, redis.asyncio.Redis)
+
+# RESP2 works alike on every server that we support. Replies stay bytes: one key that is not UTF-8
+# must not stop a listener.
+_COMMON: dict[str, Any] = {"protocol": 2, "decode_responses": False, "socket_connect_timeout": 5}
+
+# A producer outlasts a short break: every script knows a resend by its nonce.
+_PRODUCER_RETRIES = 3
+
+
+def producer_client(url: str) -> redis.Redis:
+    """A client that sends a command again when the connection breaks."""
+    retry = Retry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), _PRODUCER_RETRIES)
+    return _checked(url, redis.Redis, retry=retry)
+
+
+def async_producer_client(url: str) -> redis.asyncio.Redis:
+    """The same, to be awaited."""
+    retry = AsyncRetry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), _PRODUCER_RETRIES)
+    return _checked(url, redis.asyncio.Redis, retry=retry)
+
+
+def listener_client(url: str, *, socket_timeout: float) -> redis.asyncio.Redis:
+    """A client that never repeats anything by itself: a listener must know of every break."""
+    retry = AsyncRetry(NoBackoff(), 0)
+    return _checked(url, redis.asyncio.Redis, retry=retry, socket_timeout=socket_timeout)
+
+
+def heartbeat_client(url: str, *, socket_timeout: float) -> redis.Redis:
+    """The same for the thread that beats."""
+    return _checked(url, redis.Redis, retry=Retry(NoBackoff(), 0), socket_timeout=socket_timeout)
+
+
+def _checked(url: str, kind: type[C], **options: Any) -> C:
+    try:
+        return kind.from_url(url, **_COMMON, **options)
+    except ValueError as error:
+        raise InvalidSetting(f"url={safe_url(url)!r}: {error}") from error
+
+
+def safe_url(url: str) -> str:
+    """The URL without its password, for people to read."""
+    head, at, tail = url.rpartition("@")
+    if not at:
+        return url
+    scheme, _, login = head.partition("://")
+    user = login.partition(":")[0]
+    return f"{scheme}://{user}:***@{tail}"

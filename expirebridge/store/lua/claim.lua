@@ -1,0 +1,101 @@
+-- flags: allow-oom
+-- Claims due tasks for a listener: the one step that decides who runs what, and that it is time.
+--
+-- KEYS[1]  prefix
+-- ARGV     1 database, 2 token (the nonce of this claim), 3 lease in ms, 4 room (most tasks to
+--          take), 5 most bytes of calls and arguments to take, 6 '1' if the listener runs nothing
+--          at present, 7 '1' if this is a resend
+-- returns  now in microseconds, the ms at which the next task is due (-1: none),
+--          '1' if a task waits to be claimed alone, the ids of broken records, then for each task:
+--          id, call, due, attempt, made, args, key, tags, retry, timeout, lapses
+--
+-- An id whose time has come may still tick: then somebody put it off, and only its score moves.
+
+-- include names
+-- include clock
+-- include format
+-- include records
+-- include timer_edits
+
+local token, lease, room, max_bytes = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local idle, resend = ARGV[6] == '1', ARGV[7] == '1'
+
+-- After this many lapses a task may be what kills its listeners: nothing else may die with it.
+local LAPSES_UNTIL_ALONE = 2
+local FIELDS = { 'attempt', 'lapses', 'made', 'args', 'tags', 'retry', 'timeout', 'token', 'due' }
+
+local reply = { now_us, -1, 0, {} }
+local broken = reply[4]
+local bytes, count, alone = 0, 0, false
+
+local function add(id, record, due, attempt)
+  local columns = { id, record.call, due, attempt, record.made or false, record.args or false,
+    record.key or false, record.tags or false, record.retry or false, record.timeout or false,
+    tonumber(record.lapses) or 0 }
+  for _, value in ipairs(columns) do reply[#reply + 1] = value end
+  count = count + 1
+  bytes = bytes + #record.call + #(record.args or '')
+end
+
+local function take(id, record, due)
+  local attempt = (tonumber(record.attempt) or 0) + 1
+  redis.call('HSET', record_key(id), 'token', token, 'attempt', attempt, 'due', due, 'started', now)
+  move(id, record, 'running', now + lease)
+  add(id, record, due, attempt)
+end
+
+-- The record of an id is gone, or another client put something else in its place.
+local function set_aside(id)
+  broken[#broken + 1] = id
+  local kind = redis.call('TYPE', record_key(id)).ok
+  if kind == 'none' then
+    redis.call('ZREM', state_set('pending'), id)
+    return
+  end
+  if kind ~= 'hash' then
+    redis.call('RENAME', record_key(id), prefix .. ':broken:' .. id)
+  end
+  redis.call('HSET', record_key(id), 'call', '?')
+  finish(id, { state = 'pending' }, 'failed', 30 * 86400000, 'error',
+    'the record held a ' .. kind .. ' without a call')
+end
+
+local function look_at(id, due)
+  local well, record = pcall(read, id, FIELDS)
+  if not well or not record then return set_aside(id) end
+  local poison = (tonumber(record.lapses) or 0) >= LAPSES_UNTIL_ALONE
+  if poison and (not idle or count > 0) then
+    reply[3] = 1
+    return
+  end
+  local timer = read_timer(id, record)
+  if timer then
+    follow_timer(id, record)
+  else
+    take(id, record, due)
+    alone = poison
+  end
+end
+
+local function find_own()
+  for _, id in ipairs(redis.call('ZRANGE', state_set('running'), 0, -1)) do
+    local record = read(id, FIELDS)
+    if record and record.token == token then
+      add(id, record, tonumber(record.due), tonumber(record.attempt))
+    end
+  end
+end
+
+if resend then find_own() end
+if count == 0 and room > 0 then
+  local ids = redis.call('ZRANGEBYSCORE', state_set('pending'), '-inf', now, 'WITHSCORES', 'LIMIT', 0,
+    room)
+  for i = 1, #ids, 2 do
+    if bytes >= max_bytes or alone then break end
+    look_at(ids[i], tonumber(ids[i + 1]))
+  end
+end
+
+local first = redis.call('ZRANGE', state_set('pending'), 0, 0, 'WITHSCORES')
+if first[2] then reply[2] = tonumber(first[2]) end
+return reply

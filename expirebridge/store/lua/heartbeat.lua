@@ -1,0 +1,59 @@
+-- flags: allow-oom
+-- A listener says that it lives, and which claims it holds; their leases begin anew.
+--
+-- KEYS[1]  prefix
+-- ARGV     1 database, 2 listener, 3 lease in ms, then id and token of each task that it holds
+-- returns  now in microseconds, the listener's rank (0 is the ear), listeners that beat,
+--          '1' if nobody had beaten for half a lease, then the ids that it no longer holds
+--
+-- If nobody beat for long, the server was away or its clock jumped: that is no listener's death,
+-- and every running task gets one more lease. If the clock went back, times that now lie too far
+-- ahead are brought in.
+
+-- include names
+-- include clock
+-- include format
+-- include mark_format
+-- include records
+
+local me, lease = ARGV[2], tonumber(ARGV[3])
+local running = state_set('running')
+
+local function renew_all(from)
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', running, from, '+inf')) do
+    redis.call('ZADD', running, 'XX', now + lease, id)
+  end
+end
+
+local function clock_went_back()
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', listeners_key, '(' .. now, '+inf')) do
+    redis.call('ZADD', listeners_key, 'XX', now, id)
+  end
+  renew_all('(' .. (now + lease))
+end
+
+mark_format()
+local last = redis.call('ZREVRANGE', listeners_key, 0, 0, 'WITHSCORES')
+local last_beat = tonumber(last[2]) or 0
+local gap = now - last_beat > lease / 2
+if gap then renew_all('-inf') end
+if last_beat > now then clock_went_back() end
+
+redis.call('ZADD', listeners_key, now, me)
+local beating = redis.call('ZRANGEBYSCORE', listeners_key, now - lease, '+inf')
+local rank = 0
+for _, other in ipairs(beating) do
+  if other < me then rank = rank + 1 end
+end
+
+local reply = { now_us, rank, #beating, gap and 1 or 0 }
+for at = 4, #ARGV, 2 do
+  local id = ARGV[at]
+  local record = read(id, { 'token' })
+  if record and record.state == 'running' and record.token == ARGV[at + 1] then
+    redis.call('ZADD', running, 'XX', now + lease, id)
+  else
+    reply[#reply + 1] = id
+  end
+end
+return reply

@@ -1,0 +1,85 @@
+-- A record holds few fields while its task is pending, to be small a million times over:
+--   call     <func>?<args>, what follows `<id>:?` in the trigger key's name
+--   made     when it was made, in seconds
+-- and only where there is a need:
+--   args     the arguments, when `call` ends in `@`
+--   key      the trigger key's name, when it is not <id>:?<call> (some foreign keys)
+--   nonce    the nonce of the call that made it, when the caller chose the id
+--   tags, retry, timeout   as the producer gave them
+--   state    absent while pending
+--   token    the nonce of the claim that runs it, or that ran it last
+--   settled  the token of the last settled attempt that left the task pending
+--   due      when the present or last run was due, in ms (while pending, the score says it)
+--   attempt, lapses, started, ended, result, error, unknown   what happened to it
+local FINISHED = { succeeded = true, failed = true, cancelled = true }
+
+-- A task has not run yet if these are absent: a new generation starts without them.
+local RUN_FIELDS = { 'token', 'settled', 'due', 'attempt', 'lapses', 'started', 'ended', 'result',
+  'error', 'unknown' }
+
+-- The fields `names` of a record as a table; nil when there is no record of that id.
+local function read(id, names)
+  local values = redis.call('HMGET', record_key(id), 'call', 'state', 'key', unpack(names or {}))
+  if not values[1] then return nil end
+  local record = { call = values[1], state = values[2] or 'pending', key = values[3] }
+  for i, name in ipairs(names or {}) do record[name] = values[i + 3] or nil end
+  return record
+end
+
+local function trigger_key(id, record)
+  return record.key or (slot .. id .. ':?' .. record.call)
+end
+
+-- Moves an id from the set of its present state to that of another. Lua does not roll back, so
+-- the destination is written first and the source last: nothing is ever in no set.
+local function move(id, record, state, look_at)
+  redis.call('ZADD', state_set(state), look_at, id)
+  if state == 'pending' then
+    redis.call('HDEL', record_key(id), 'state')
+  else
+    redis.call('HSET', record_key(id), 'state', state)
+  end
+  if record.state ~= state then
+    redis.call('ZREM', state_set(record.state), id)
+    record.state = state
+  end
+end
+
+-- Sets the timer. The value is a small integer because the server shares those: no bytes are spent
+-- on it. A time that has come needs no timer, and must not have one: a live key means "not yet".
+local function set_timer(id, record, due)
+  if due > now then
+    redis.call('SET', trigger_key(id, record), 0, 'PXAT', due)
+  else
+    redis.call('DEL', trigger_key(id, record))
+  end
+end
+
+-- What the timer says: the time at which it ends, in ms, 'none' if it has no end, or nil when it is
+-- gone. Reading it makes the server notice that it has expired, and tell every subscriber.
+local function read_timer(id, record)
+  local left = redis.call('PTTL', trigger_key(id, record))
+  if left > 0 then return now + left end
+  if left == -1 then return 'none' end
+  return nil -- gone (-2), or in its last millisecond (0), which counts as gone
+end
+
+-- Removes a finished task with all that belongs to it.
+local function forget(id, state)
+  local tags = redis.call('HGET', record_key(id), 'tags')
+  if tags then
+    for tag in string.gmatch(tags, '%S+') do redis.call('SREM', tag_set(tag), id) end
+  end
+  redis.call('DEL', record_key(id))
+  redis.call('ZREM', state_set(state), id)
+end
+
+-- Ends a task for good. `keep` is how many ms it can be looked up.
+local function finish(id, record, state, keep, field, text)
+  local fields = { 'ended', now }
+  if text and text ~= '' then
+    fields[3], fields[4] = field, text
+  end
+  redis.call('HSET', record_key(id), unpack(fields))
+  move(id, record, state, now + keep)
+end

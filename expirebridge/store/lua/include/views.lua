@@ -1,0 +1,15 @@
+-- A task as its reader wants it: id, the time at which it is due in ms, name and value of each field.
+-- A waiting task's timer is asked, for it may have been put off since the score was written.
+local function view(id, state, score)
+  local fields = redis.call('HGETALL', record_key(id))
+  if #fields == 0 then return nil end
+  local record = { state = state }
+  for i = 1, #fields, 2 do record[fields[i]] = fields[i + 1] end
+  if not record.call then return nil end
+  local due = tonumber(record.due) or -1
+  if state == 'pending' then
+    local timer = read_timer(id, record)
+    due = type(timer) == 'number' and timer or score or -1
+  end
+  return { id, state, due, fields }
+end

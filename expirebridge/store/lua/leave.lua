@@ -1,0 +1,10 @@
+-- flags: allow-oom
+-- A listener says goodbye, so that nobody counts it, or waits for it, any longer.
+--
+-- KEYS[1]  prefix
+-- ARGV     1 database, 2 listener
+-- returns  1
+
+-- include names
+redis.call('ZREM', listeners_key, ARGV[2])
+return 1

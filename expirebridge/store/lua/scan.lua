@@ -1,0 +1,56 @@
+-- flags: allow-oom
+-- Walks over a part of the database, and finds trigger keys that no record knows. Timers of known
+-- tasks that were edited while nobody listened are followed on the way.
+--
+-- KEYS[1]  prefix
+-- ARGV     1 database, 2 cursor ('0' to begin), 3 about how many keys to walk over
+-- returns  next cursor ('0': all was walked over), keys that are not ours, then the names found
+
+-- include names
+-- include clock
+-- include format
+-- include records
+-- include timer_edits
+-- include doorbell
+
+local before, soonest = earliest(), math.huge
+
+-- The id in a trigger key's name, or nil for any other key. Python reads the name in full; here
+-- only enough of it is read to look for the record.
+local function id_of(name)
+  local first = string.find(name, '?', 1, true)
+  if not first or first < 3 or string.sub(name, first - 1, first - 1) ~= ':' then return nil end
+  if not string.find(name, '?', first + 1, true) then return nil end
+  return string.gsub(string.sub(name, 1, first - 2), '^{[^{}]*}', '')
+end
+
+local function follow(id, record)
+  if record.state == 'paused' then
+    return follow_timer(id, record)
+  end
+  local timer = read_timer(id, record)
+  local score = tonumber(redis.call('ZSCORE', state_set('pending'), id))
+  if timer == 'none' or (timer and score and timer < score - 1) then
+    return follow_timer(id, record)
+  end
+end
+
+local page = redis.call('SCAN', ARGV[2], 'COUNT', ARGV[3])
+local reply = { page[1], 0 }
+for _, name in ipairs(page[2]) do
+  local id = id_of(name)
+  if id then
+    local record = read(id)
+    if not record or trigger_key(id, record) ~= name then
+      reply[#reply + 1] = name
+    elseif record.state == 'pending' or record.state == 'paused' then
+      soonest = math.min(soonest, follow(id, record) or math.huge)
+    elseif FINISHED[record.state] then
+      reply[#reply + 1] = name
+    end
+  elseif string.sub(name, 1, #prefix + 1) ~= prefix .. ':' then
+    reply[2] = reply[2] + 1
+  end
+end
+ring(soonest, before)
+return reply

@@ -1,0 +1,82 @@
+-- flags: allow-oom
+-- Records the outcomes of attempts, each fenced by the token of its claim.
+--
+-- KEYS[1]  prefix
+-- ARGV     1 database, 2 ms to keep a succeeded task, 3 ms to keep a failed one, then for each
+--          attempt: id, token, outcome, delay in ms, text
+--          outcomes: 'succeeded' (text: the result), 'retry' and 'failed' (text: the error),
+--          'released' (uncounted; due as before, or after the delay; text: why),
+--          'unknown' (the same, and failed when no listener has known the function for 24 h)
+-- returns  a code for each attempt: 1 done, 2 refused
+--
+-- A timer that lives again was set while the handler ran: the task then waits for that time with
+-- fresh attempts, whatever the outcome was. A resend of what was settled is answered as done.
+
+-- include names
+-- include clock
+-- include format
+-- include records
+-- include timer_edits
+-- include doorbell
+
+local keep_succeeded, keep_failed = tonumber(ARGV[2]), tonumber(ARGV[3])
+local DONE, REFUSED = 1, 2
+local UNKNOWN_LIMIT = 86400000
+
+local before, soonest = earliest(), math.huge
+
+local function wait_again(id, record, due, text, counted)
+  local fields = { 'settled', record.token, 'error', text }
+  if not counted then
+    fields[5], fields[6] = 'attempt', math.max((tonumber(record.attempt) or 1) - 1, 0)
+  end
+  redis.call('HSET', record_key(id), unpack(fields))
+  redis.call('HDEL', record_key(id), 'token')
+  set_timer(id, record, due)
+  move(id, record, 'pending', due)
+  soonest = math.min(soonest, due)
+end
+
+local OUTCOMES = {
+  succeeded = function(id, record, _, text)
+    redis.call('HDEL', record_key(id), 'error', 'lapses', 'unknown')
+    finish(id, record, 'succeeded', keep_succeeded, 'result', text)
+  end,
+  failed = function(id, record, _, text)
+    finish(id, record, 'failed', keep_failed, 'error', text)
+  end,
+  retry = function(id, record, delay, text)
+    redis.call('HDEL', record_key(id), 'lapses', 'unknown')
+    wait_again(id, record, now + delay, text, true)
+  end,
+  released = function(id, record, delay, text)
+    local due = delay > 0 and now + delay or tonumber(record.due) or now
+    wait_again(id, record, due, text, false)
+  end,
+}
+OUTCOMES.unknown = function(id, record, delay, text)
+  local since = tonumber(record.unknown) or now
+  if now - since >= UNKNOWN_LIMIT then return OUTCOMES.failed(id, record, delay, text) end
+  redis.call('HSET', record_key(id), 'unknown', since)
+  wait_again(id, record, now + delay, text, false)
+end
+
+local function settle(id, token, outcome, delay, text)
+  local record = read(id, { 'token', 'settled', 'attempt', 'due', 'unknown' })
+  if not record then return REFUSED end
+  if record.state == 'running' and record.token == token then
+    local rearmed, due = rearm(id, record)
+    if not rearmed then OUTCOMES[outcome](id, record, delay, text) end
+    soonest = math.min(soonest, due or math.huge)
+    return DONE
+  end
+  if record.settled == token or (record.token == token and FINISHED[record.state]) then return DONE end
+  return REFUSED
+end
+
+local reply = {}
+for at = 4, #ARGV, 5 do
+  reply[#reply + 1] = settle(ARGV[at], ARGV[at + 1], ARGV[at + 2], tonumber(ARGV[at + 3]), ARGV[at + 4])
+end
+ring(soonest, before)
+return reply

@@ -1,0 +1,93 @@
+-- flags: allow-oom
+-- One pass of the reconciler: takes back what dead listeners ran, looks again at paused tasks,
+-- forgets finished tasks whose time is over, and listeners that have been silent for long.
+--
+-- KEYS[1]  prefix
+-- ARGV     1 database, 2 lease in ms, 3 most ids to handle, 4 succeeded tasks to keep at most,
+--          5 ms to keep a succeeded task, 6 ms to keep a failed one
+-- returns  '1' if there is more to do, tasks forgotten, ids that lapsed, ids that lapsed once too
+--          often and failed
+
+-- include names
+-- include clock
+-- include format
+-- include records
+-- include timer_edits
+-- include doorbell
+
+local lease, limit, keep_count = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local keep_succeeded, keep_failed = tonumber(ARGV[5]), tonumber(ARGV[6])
+
+-- Doorbells of a run may arrive after it; for so long its record answers them, in ms.
+local ECHO = 15000
+local MAX_LAPSES = 3
+
+local before, soonest = earliest(), math.huge
+local left, forgotten, lapsed, failed = limit, 0, {}, {}
+
+local function due_in(state, until_ms)
+  if left <= 0 then return {} end
+  local ids = redis.call('ZRANGEBYSCORE', state_set(state), '-inf', until_ms, 'LIMIT', 0, left)
+  left = left - #ids
+  return ids
+end
+
+local function lapse(id)
+  local record = read(id, { 'token', 'attempt', 'lapses', 'due' })
+  if not record then
+    redis.call('ZREM', state_set('running'), id)
+    return
+  end
+  local lapses = (tonumber(record.lapses) or 0) + 1
+  redis.call('HSET', record_key(id), 'lapses', lapses)
+  redis.call('HDEL', record_key(id), 'token')
+  if lapses >= MAX_LAPSES then
+    finish(id, record, 'failed', keep_failed, 'error',
+      lapses .. ' listeners died, or fell silent, while they ran it')
+    failed[#failed + 1] = id
+    return
+  end
+  lapsed[#lapsed + 1] = id
+  local rearmed, timer = rearm(id, record)
+  soonest = math.min(soonest, timer or math.huge)
+  if rearmed then return end
+  local attempt = math.max((tonumber(record.attempt) or 1) - 1, 0)
+  redis.call('HSET', record_key(id), 'attempt', attempt, 'error', 'its listener died, or fell silent')
+  local due = tonumber(record.due) or now
+  move(id, record, 'pending', due)
+  soonest = math.min(soonest, due)
+end
+
+local function look_at_paused(id)
+  local record = read(id)
+  if not record then
+    redis.call('ZREM', state_set('paused'), id)
+  elseif not follow_timer(id, record) then
+    redis.call('ZADD', state_set('paused'), now + PAUSED_LOOK, id)
+  end
+end
+
+local function forget_all(state, until_ms)
+  for _, id in ipairs(due_in(state, until_ms)) do
+    forget(id, state)
+    forgotten = forgotten + 1
+  end
+end
+
+local function forget_surplus()
+  local surplus = redis.call('ZCARD', state_set('succeeded')) - keep_count
+  if surplus <= 0 or left <= 0 then return end
+  local whole = left
+  left = math.min(left, surplus)
+  local asked = left
+  forget_all('succeeded', now + keep_succeeded - ECHO)
+  left = whole - (asked - left)
+end
+
+for _, id in ipairs(due_in('running', now)) do lapse(id) end
+for _, id in ipairs(due_in('paused', now)) do look_at_paused(id) end
+for state in pairs(FINISHED) do forget_all(state, now) end
+forget_surplus()
+redis.call('ZREMRANGEBYSCORE', listeners_key, '-inf', now - 10 * lease)
+ring(soonest, before)
+return { left <= 0 and 1 or 0, forgotten, lapsed, failed }

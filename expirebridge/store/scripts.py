@@ -1,0 +1,54 @@
+"""Loads the Lua scripts: one file per operation, with the shared functions that it includes.
+
+An operation's file opens with a line `-- flags: ...`, which becomes its header on servers that know
+headers (Redis 7 and later, Valkey), and pulls shared code in with lines `-- include name`.
+"""
+
+import hashlib
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+_LUA = resources.files(__package__) / "lua"
+_FLAGS = re.compile(r"\A-- flags: (?P<flags>.*)\n")
+_INCLUDE = re.compile(r"^-- include (?P<name>\w+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A script's text, and the digest by which a server knows it."""
+
+    text: str
+    sha: str
+
+    @classmethod
+    def of(cls, text: str) -> "Source":
+        """Pair a text with its digest."""
+        return cls(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """One operation's script, for servers that know headers and for those that do not."""
+
+    name: str
+    headed: Source
+    plain: Source
+
+
+@cache
+def load(name: str) -> Script:
+    """Return the script of the operation `name`."""
+    text = (_LUA / f"{name}.lua").read_text(encoding="utf-8")
+    flags = _FLAGS.match(text)
+    if flags is None:
+        raise ValueError(f"{name}.lua does not begin with a line '-- flags: ...'")
+    body = _INCLUDE.sub(_included, text)
+    names = flags["flags"]
+    header = "#!lua" if names.startswith("(") else f"#!lua flags={names}"
+    return Script(name=name, headed=Source.of(f"{header}\n{body}"), plain=Source.of(body))
+
+
+def _included(line: re.Match[str]) -> str:
+    return (_LUA / "include" / f"{line['name']}.lua").read_text(encoding="utf-8").rstrip("\n")

@@ -1,0 +1,177 @@
+"""Runs calls against a server, in two colours.
+
+What is sent, and what is done when the server answers with an error, is decided once, in
+`Protocol.commands`, a generator of plain commands. The two stores only send them: one waits, the
+other awaits.
+"""
+
+from collections.abc import Generator
+from typing import Any, TypeVar
+
+import redis
+import redis.asyncio
+from redis import exceptions
+
+from expirebridge import errors
+from expirebridge.store import scripts
+from expirebridge.store.calls import Call, Operation
+
+T = TypeVar("T")
+
+Command = tuple[Any, ...]
+
+_FORMAT = "EXPIREBRIDGE_FORMAT"
+
+
+class Protocol:
+    """Turns calls into commands for one database, and replies back into results."""
+
+    def __init__(self, *, prefix: str, database: int) -> None:
+        self._prefix = prefix
+        self._database = database
+        self._headers = True
+        """Whether the server is believed to know script headers: Redis before 7 does not."""
+
+    @property
+    def doorbell(self) -> str:
+        """The channel on which a new earliest task is announced."""
+        return f"{self._prefix}:doorbell:{self._database}"
+
+    @property
+    def database(self) -> int:
+        """The number of the database."""
+        return self._database
+
+    def commands(self, operation: Operation[T]) -> Generator[Command, Any, T]:
+        """The commands of an operation; each is answered with its reply, or with a RedisError."""
+        calls = iter(operation)
+        try:
+            call = next(calls)
+            while True:
+                try:
+                    reply = yield from self._send(call)
+                except exceptions.RedisError as error:
+                    call = calls.throw(translated(error))
+                else:
+                    call = calls.send(reply)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+
+    def _send(self, call: Call[Any]) -> Generator[Command, Any, Any]:
+        if not call.is_script:
+            return (yield (call.name, *call.arguments))
+        tail = (1, self._prefix, self._database, *call.arguments)
+        script = scripts.load(call.name)
+        source = script.headed if self._headers else script.plain
+        try:
+            return (yield ("EVALSHA", source.sha, *tail))
+        except exceptions.NoScriptError:
+            pass
+        try:
+            return (yield ("EVAL", source.text, *tail))
+        except exceptions.ResponseError as error:
+            if not self._headers or "compiling script" not in str(error):
+                raise
+        self._headers = False
+        return (yield ("EVAL", script.plain.text, *tail))
+
+
+class Store:
+    """Runs operations and waits for them. Safe for threads, as its redis client is."""
+
+    def __init__(self, client: redis.Redis, *, prefix: str) -> None:
+        self.client = client
+        self.protocol = Protocol(prefix=prefix, database=_database(client))
+
+    def run(self, operation: Operation[T]) -> T:
+        """Run an operation. Raises a ServerError when the server does not do its part."""
+        commands = self.protocol.commands(operation)
+        try:
+            command = next(commands)
+            while True:
+                try:
+                    reply = self.client.execute_command(*command)  # type: ignore[no-untyped-call]
+                except exceptions.RedisError as error:
+                    command = commands.throw(error)
+                else:
+                    command = commands.send(reply)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.client.close()
+
+
+class AsyncStore:
+    """Runs operations and awaits them."""
+
+    def __init__(self, client: redis.asyncio.Redis, *, prefix: str) -> None:
+        self.client = client
+        self.protocol = Protocol(prefix=prefix, database=_database(client))
+
+    async def run(self, operation: Operation[T]) -> T:
+        """Run an operation. Raises a ServerError when the server does not do its part."""
+        commands = self.protocol.commands(operation)
+        try:
+            command = next(commands)
+            while True:
+                try:
+                    reply = await self.client.execute_command(*command)  # type: ignore[no-untyped-call]
+                except exceptions.RedisError as error:
+                    command = commands.throw(error)
+                else:
+                    command = commands.send(reply)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self.client.aclose()
+
+
+def translated(error: exceptions.RedisError) -> errors.ServerError:
+    """The error of ours that says what happened, with the client's own as its cause."""
+    ours: errors.ServerError
+    match error:
+        case exceptions.AuthenticationError() | exceptions.AuthorizationError():
+            ours = errors.ServerError(f"the server refused the login: {error}")
+        case exceptions.ConnectionError() | exceptions.TimeoutError():
+            ours = errors.ServerUnreachable(f"no answer from the server: {error}")
+        case exceptions.ReadOnlyError():
+            ours = errors.ServerReadOnly(
+                "the server is a read-only replica: connect to the primary"
+            )
+        case exceptions.OutOfMemoryError():
+            ours = errors.ServerOutOfMemory(
+                f"the server is out of memory, and nothing was written: {error}"
+            )
+        case _ if _FORMAT in str(error):
+            ours = errors.FormatTooNew(_too_new(str(error)))
+        case _ if "READONLY" in str(error):
+            ours = errors.ServerReadOnly(
+                "the server is a read-only replica: connect to the primary"
+            )
+        case _ if "OOM " in str(error):
+            ours = errors.ServerOutOfMemory(
+                f"the server is out of memory, and nothing was written: {error}"
+            )
+        case _:
+            ours = errors.ServerError(f"the server answered: {error}")
+    ours.__cause__ = error
+    return ours
+
+
+def _too_new(text: str) -> str:
+    written, known = text.split(_FORMAT, 1)[1].split()[:2]
+    return (
+        f"the database has format {written}, but this expirebridge knows only up to {known}: "
+        "upgrade it, or use another database"
+    )
+
+
+def _database(client: Any) -> int:
+    return int(client.get_connection_kwargs().get("db") or 0)

@@ -1,0 +1,127 @@
+"""What a task looks like to the people who make, run and inspect it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class State(StrEnum):
+    """Where a task stands. Each state has its sorted set in Redis."""
+
+    PENDING = "pending"
+    PAUSED = "paused"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more will happen to the task."""
+        return self in FINISHED
+
+
+FINISHED = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED})
+
+
+class Outcome(StrEnum):
+    """What `make_task` did."""
+
+    CREATED = "created"
+    KEPT = "kept"  # the id belonged to an unfinished task, which was left as it is
+    REJECTED = "rejected"  # the same, in bulk with if_exists="reject": this item was not made
+
+
+class Cancelled(StrEnum):
+    """What `cancel` found."""
+
+    CANCELLED = "cancelled"
+    RUNNING = "running"  # its handler is at work: it was not cancelled
+    FINISHED = "finished"
+    NOT_FOUND = "not found"
+
+
+class Rescheduled(StrEnum):
+    """What `reschedule` did."""
+
+    MOVED = "moved"
+    REARMED = "rearmed"  # its handler is at work: the task runs again at the new due time
+    FINISHED = "finished"
+    NOT_FOUND = "not found"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Task:
+    """One task, as it stood when it was read."""
+
+    id: str
+    """Its name: unique among the tasks that a database holds."""
+    func: str
+    """The handler: `module.function`, or `path/to/module.function`."""
+    args: Sequence[Any] = ()
+    """The handler's positional arguments."""
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    """The handler's keyword arguments."""
+    key: bytes
+    """The trigger key. Any client may put the task off with `EXPIRE key seconds`."""
+    state: State
+    due: datetime
+    """When it should start, on the server's clock (UTC, to the millisecond)."""
+    created: datetime | None = None
+    """When it was made, on the server's clock (UTC, to the second)."""
+    attempt: int = 0
+    """How many times a handler was started for it; while it runs, the number of this attempt."""
+    tags: tuple[str, ...] = ()
+    outcome: Outcome | None = None
+    """What `make_task` did; None for a task that was looked up."""
+    started: datetime | None = None
+    """When the last attempt was claimed, on the server's clock."""
+    ended: datetime | None = None
+    """When it reached its final state, on the server's clock."""
+    result: Any = None
+    """What the handler returned, where JSON can hold it in 4 KiB; otherwise a note."""
+    error: str | None = None
+    """Why the last attempt failed, or why the task waits."""
+    lapses: int = 0
+    """How many listeners died, or fell silent, while they ran the present attempt."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Listing:
+    """What `list` found, and how much of the database it looked at to find it."""
+
+    tasks: list[Task]
+    examined: int
+    """How many tasks were looked at."""
+    complete: bool
+    """Whether there are no more to find; False when a limit stopped the search."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Counts:
+    """How many tasks stand in each state, and how many listeners beat."""
+
+    pending: int
+    paused: int
+    running: int
+    succeeded: int
+    failed: int
+    cancelled: int
+    overdue: int
+    """Pending tasks whose due time has passed."""
+    listeners: int
+    """Listeners with a heartbeat inside the last lease."""
+
+
+def from_ms(ms: int) -> datetime:
+    """Turn milliseconds since 1970 into an aware UTC datetime, exactly."""
+    return _EPOCH + timedelta(milliseconds=ms)
+
+
+def to_ms(moment: datetime) -> int:
+    """Turn an aware datetime into whole milliseconds since 1970, rounded up: never earlier."""
+    return -((_EPOCH - moment) // timedelta(milliseconds=1))

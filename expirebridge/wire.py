@@ -1,0 +1,229 @@
+"""The wire format: how a task is written as the name of its trigger key, and read back.
+
+    [{tag}]<id>:?<func>?<args>
+
+The name is split at the first two `?`; all that follows the second belongs to the arguments. A
+leading `{tag}` is a cluster hash tag, read and left alone. Everything is bytes: a database may hold
+keys that are not UTF-8.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha1
+from typing import Any
+
+import orjson
+
+from expirebridge.errors import InvalidTask
+
+MAX_ARGS = 64 * 1024
+"""Bytes of arguments that a task may have."""
+MAX_ARGS_IN_KEY = 512
+"""Bytes of arguments up to which they stand in the key's name; longer ones are in the record."""
+MAX_FUNC = 200
+IN_RECORD = b"@"
+"""Stands in the key's name for arguments that are in the record."""
+
+_ID = re.compile(r"[A-Za-z0-9_.:@-]{1,128}", re.ASCII)
+_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+_FUNC = re.compile(rf"(?:{_NAME}/)*{_NAME}\.{_NAME}", re.ASCII)
+_TAG = re.compile(r"[A-Za-z0-9_.:@/-]{1,128}", re.ASCII)
+_SLOT = re.compile(rb"\{[^{}]*\}")
+_POSITIONAL = "*"
+
+# What orjson would turn into a string on its own is passed to nobody instead: it is refused.
+_STRICT = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriggerKey:
+    """The parts of a trigger key's name."""
+
+    id: str
+    func: str
+    args: bytes
+    """JSON, or `@` when the arguments are in the record."""
+    slot: str = ""
+    """The cluster hash tag with its braces, or nothing."""
+
+    @property
+    def call(self) -> bytes:
+        """Function and arguments, as the record holds them."""
+        return self.func.encode() + b"?" + self.args
+
+    def encode(self) -> bytes:
+        """The key's name."""
+        return f"{self.slot}{self.id}:?".encode() + self.call
+
+
+class InvalidKey(ValueError):
+    """A key has the form of a trigger key, but cannot be one; the message says why."""
+
+    def __init__(self, name: bytes, reason: str) -> None:
+        super().__init__(reason)
+        self.id = id_for_key(name)
+        """The id under which the failed task is kept."""
+
+
+def id_for_key(name: bytes) -> str:
+    """The id of a foreign task whose own id is illegal, or belongs to another task."""
+    return sha1(name, usedforsecurity=False).hexdigest()
+
+
+def parse_key(name: bytes) -> TriggerKey | None:
+    """Read the name of a key.
+
+    Returns None when the key is not ours: it lacks `:?` before its first `?`, or a second `?`.
+    Raises InvalidKey when it is ours, but has an illegal id, function or arguments.
+    """
+    slot = _SLOT.match(name)
+    head, _, call = name[slot.end() if slot else 0 :].partition(b"?")
+    func, second, args = call.partition(b"?")
+    if not second or not head.endswith(b":"):
+        return None
+    try:
+        key = TriggerKey(
+            id=check_id(head[:-1].decode("ascii")),
+            func=check_func(func.decode("ascii")),
+            args=args,
+            slot=slot.group().decode() if slot else "",
+        )
+        if args != IN_RECORD:
+            check_args(args)
+    except UnicodeDecodeError as error:
+        raise InvalidKey(name, f"the id and the function must be ASCII: {error}") from error
+    except InvalidTask as error:
+        raise InvalidKey(name, str(error)) from error
+    return key
+
+
+def check_id(id: object) -> str:
+    """Return a legal id as it is; raise InvalidTask for any other."""
+    if not isinstance(id, str) or not _ID.fullmatch(id):
+        raise InvalidTask(
+            f"id={_short(id)}: an id has 1 to 128 characters from A-Z a-z 0-9 and _ . : @ -"
+        )
+    return id
+
+
+def check_func(func: str) -> str:
+    """Return a legal function name as it is; raise InvalidTask for any other."""
+    if not _FUNC.fullmatch(func):
+        raise InvalidTask(
+            f"func={_short(func)}: write module.function or path/to/module.function, "
+            "in ASCII identifiers"
+        )
+    if len(func) > MAX_FUNC:
+        raise InvalidTask(f"func={_short(func)}: {len(func)} bytes; at most {MAX_FUNC}")
+    return func
+
+
+def check_tags(tags: Sequence[object]) -> tuple[str, ...]:
+    """Return legal tags without repetitions; raise InvalidTask for any other."""
+    if isinstance(tags, str):
+        raise InvalidTask(f"tags={_short(tags)}: give a list of tags, not one string")
+    legal: dict[str, None] = {}
+    for tag in tags:
+        if not isinstance(tag, str) or not _TAG.fullmatch(tag):
+            raise InvalidTask(
+                f"tag {_short(tag)}: a tag has 1 to 128 characters from A-Z a-z 0-9 and _ . : @ / -"
+            )
+        legal[tag] = None
+    return tuple(legal)
+
+
+def encode_args(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> bytes:
+    """Write arguments as JSON: an array, an object of keywords, or an object with `*` for both.
+
+    What the handler receives equals what was given; what JSON would change silently (NaN, a tuple,
+    an integer beyond 64 bits, a key that is not text) raises InvalidTask, which names the place.
+    """
+    if isinstance(args, str | bytes) or not isinstance(args, Sequence):
+        raise InvalidTask(
+            f"args={_short(args)}: give a list of positional arguments, such as [42, 'hi']"
+        )
+    if kwargs is not None and not isinstance(kwargs, Mapping):
+        raise InvalidTask(f"kwargs={_short(kwargs)}: give a mapping of keyword arguments")
+    if kwargs and _POSITIONAL in kwargs:
+        raise InvalidTask("kwargs: the name '*' is taken: it holds the positional arguments")
+    value: Any = list(args)
+    if kwargs:
+        value = {_POSITIONAL: value, **kwargs} if args else dict(kwargs)
+    try:
+        encoded = orjson.dumps(value, option=_STRICT)
+        same = orjson.loads(encoded) == value
+    except (TypeError, ValueError) as error:
+        raise InvalidTask(
+            f"{_culprit(value) or 'args'}: cannot be written as JSON: {error}"
+        ) from error
+    if not same:
+        raise InvalidTask(f"{_culprit(value) or 'args'}: JSON would change it silently")
+    if len(encoded) > MAX_ARGS:
+        raise InvalidTask(
+            f"args: {len(encoded):,} bytes as JSON; at most {MAX_ARGS:,}. Store the data elsewhere "
+            "and pass its key"
+        )
+    return encoded
+
+
+def decode_args(encoded: bytes) -> tuple[list[Any], dict[str, Any]]:
+    """Read positional and keyword arguments back from JSON. Raises ValueError if it is not such."""
+    value = orjson.loads(encoded)
+    match value:
+        case list():
+            return value, {}
+        case dict():
+            positional = value.pop(_POSITIONAL, [])
+            if not isinstance(positional, list):
+                raise ValueError("the positional arguments under '*' are not an array")
+            return positional, value
+        case _:
+            raise ValueError("the arguments are neither an array nor an object")
+
+
+def check_args(encoded: bytes) -> None:
+    """Raise InvalidTask unless `encoded` are arguments that reach a handler unchanged.
+
+    For bytes that another client wrote; our own are checked as they are encoded.
+    """
+    if len(encoded) > MAX_ARGS:
+        raise InvalidTask(f"args: {len(encoded):,} bytes; at most {MAX_ARGS:,}")
+    try:
+        decode_args(encoded)
+        # The faster reader above takes 2**64 for a float; this one shows the digits.
+        json.loads(encoded, parse_int=_check_int)
+    except (ValueError, RecursionError) as error:
+        raise InvalidTask(f"args={_short(encoded)}: {error}") from error
+
+
+def _check_int(digits: str) -> int:
+    # The length is looked at first: reading a million digits would take seconds.
+    if len(digits) > 20 or not -(2**63) <= int(digits) < 2**64:
+        raise ValueError(f"the integer {digits[:24]} is beyond 64 bits")
+    return int(digits)
+
+
+def _culprit(value: Any, path: str = "args") -> str | None:
+    """Name the innermost part of `value` that JSON refuses or changes; None if all is well."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if type(key) is not str:
+                return f"{path}: the key {_short(key)} is not text"
+            if inner := _culprit(item, f"{path}[{_short(key)}]"):
+                return inner
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            if inner := _culprit(item, f"{path}[{index}]"):
+                return inner
+    try:
+        changed = orjson.loads(orjson.dumps(value, option=_STRICT)) != value
+    except (TypeError, ValueError):
+        changed = True
+    return f"{path} = {_short(value)}" if changed else None
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,90 @@
+"""Fixtures: a real server of each kind, clean for each test, and ways to talk to it."""
+
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import redis
+
+from expirebridge import AsyncBridge, Bridge
+from expirebridge.server import Server
+from expirebridge.settings import Settings
+from expirebridge.store import clients
+from expirebridge.store.store import AsyncStore, Store
+from tests.servers import REQUIRED, SERVERS
+
+
+def pytest_report_header() -> list[str]:
+    return [f"server {name}: {_version(name)}" for name in SERVERS]
+
+
+def pytest_sessionstart() -> None:
+    missing = set(REQUIRED) - set(SERVERS)
+    if missing:
+        raise pytest.UsageError(f"no server found for {', '.join(sorted(missing))}")
+
+
+def _version(name: str) -> str:
+    words = subprocess.run([SERVERS[name], "--version"], capture_output=True, text=True, check=True)
+    return words.stdout.strip()
+
+
+@pytest.fixture(scope="session", params=sorted(SERVERS))
+def shared_server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    """One server of each kind for the whole session."""
+    with Server(binary=SERVERS[request.param]) as server:
+        yield server
+
+
+@pytest.fixture
+def server(shared_server: Server) -> Server:
+    """A server, emptied and with its settings as in redis.conf."""
+    with redis.Redis(port=shared_server.port) as client:
+        client.flushall()
+        client.config_set("notify-keyspace-events", "Exg")
+        client.config_set("maxmemory", 0)
+        client.config_set("maxmemory-policy", "noeviction")
+    return shared_server
+
+
+@pytest.fixture
+def url(server: Server) -> str:
+    return server.url
+
+
+@pytest.fixture
+def client(url: str) -> Iterator[redis.Redis]:
+    """A plain client: the stand-in for any program in any language."""
+    with redis.Redis.from_url(url) as plain:
+        yield plain
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[Store]:
+    store = Store(clients.producer_client(url), prefix="expirebridge")
+    yield store
+    store.close()
+
+
+@pytest.fixture
+async def async_store(url: str) -> AsyncIterator[AsyncStore]:
+    store = AsyncStore(clients.async_producer_client(url), prefix="expirebridge")
+    yield store
+    await store.aclose()
+
+
+@pytest.fixture
+def settings(url: str) -> Settings:
+    return Settings(url=url)
+
+
+@pytest.fixture
+def bridge(url: str) -> Iterator[Bridge]:
+    with Bridge(url) as bridge:
+        yield bridge
+
+
+@pytest.fixture
+async def async_bridge(url: str) -> AsyncIterator[AsyncBridge]:
+    async with AsyncBridge(url) as bridge:
+        yield bridge

@@ -1,0 +1,71 @@
+"""A hook that remembers what happened, and lets a test wait for it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from expirebridge.handlers import Handler, Registry
+from expirebridge.hooks import End, Ended, Event, Hook
+from expirebridge.listener.listener import Listener
+from expirebridge.settings import Settings
+
+E = TypeVar("E", bound=Event)
+
+PATIENCE = 20.0
+
+
+class Witness:
+    """Give it to a listener as a hook; then wait for what it saw."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self._more = asyncio.Event()
+
+    def __call__(self, event: Event) -> None:
+        self.events.append(event)
+        self._more.set()
+
+    def seen(self, kind: type[E]) -> list[E]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def ended(self, end: End | None = None) -> list[Ended]:
+        return [event for event in self.seen(Ended) if end in {None, event.end}]
+
+    async def until(self, holds: Callable[[], object]) -> None:
+        """Wait until `holds` is true after some event; fail after 20 s."""
+        async with asyncio.timeout(PATIENCE):
+            while not holds():
+                self._more.clear()
+                await self._more.wait()
+
+    async def until_ended(self, count: int = 1, end: End | None = None) -> list[Ended]:
+        await self.until(lambda: len(self.ended(end)) >= count)
+        return self.ended(end)
+
+
+def registry_of(**functions: Callable[..., Any]) -> Registry:
+    """A registry of `test.<name>` for each function."""
+    names = {f"test.{name}": function for name, function in functions.items()}
+    return Registry({name: Handler.of(name, function) for name, function in names.items()})
+
+
+@asynccontextmanager
+async def listening(
+    settings: Settings, witness: Hook | None = None, /, **functions: Callable[..., Any]
+) -> AsyncIterator[Listener]:
+    """A listener in this process that runs `functions`, up when the block begins."""
+    listener = Listener(settings, registry_of(**functions), hooks=[witness] if witness else [])
+    running = asyncio.create_task(listener.run())
+    ready = asyncio.create_task(listener.ready.wait())
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await asyncio.wait([running, ready], return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            running.result()
+        yield listener
+    finally:
+        ready.cancel()
+        listener.stop()
+        async with asyncio.timeout(PATIENCE):
+            await running
