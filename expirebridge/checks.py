@@ -38,21 +38,23 @@ class Finding:
 
 
 def check_server() -> Generator[Call[Any], Any, list[Finding]]:
-    """Look at the server of a store: one finding for each check.
+    """Look at the server of a store: one finding for each check that can be made.
 
     Raises ServerUnreachable if there is no server to look at.
     """
     info = yield from calls.command("INFO")
     events = yield from _setting("notify-keyspace-events")
     policy = yield from _setting("maxmemory-policy")
-    sample = yield from calls.scan("0", _SAMPLE)
-    return [
+    findings = [
         _check_version(info),
         _check_role(info),
         _check_events(events),
         _check_eviction(policy, int(info.get("maxmemory", 0))),
-        _check_foreign_data(sample.alien),
     ]
+    if all(finding.level is not Level.ERROR for finding in findings[:2]):
+        sample = yield from calls.scan("0", _SAMPLE)
+        findings.append(_check_foreign_data(sample.alien))
+    return findings
 
 
 def refuse_unsuitable(findings: Iterable[Finding]) -> None:

@@ -238,16 +238,17 @@ class Operations:
 
     def _made(self, new: calls.NewTask, made: calls.Made) -> Task:
         args, kwargs = wire.decode_args(made.args)
+        created = made.outcome is Outcome.CREATED
         task = Task(
             id=new.id,
             func=split_call(made.call)[0],
             args=args,
             kwargs=kwargs,
-            tags=tuple(str(new.fields.get("tags", "")).split()),
-            key=b"%b:?%b" % (new.id.encode(), made.call),
+            key=made.key,
             state=made.state,
             due=from_ms(made.due),
-            created=from_ms(made.now) if made.outcome is Outcome.CREATED else None,
+            created=from_ms(made.now) if created else None,
+            tags=tuple(str(new.fields.get("tags", "")).split()) if created else (),
             outcome=made.outcome,
         )
         self._hooks.emit(Made(task=task))

@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import orjson
@@ -17,7 +18,7 @@ from expirebridge.retry import DEFAULT_POLICY, Discard, Retry, RetryPolicy, deco
 from expirebridge.store.calls import Settlement
 from expirebridge.store.views import ClaimedTask
 from expirebridge.task import State, Task, from_ms
-from expirebridge.wire import IN_RECORD, decode_args
+from expirebridge.wire import decode_args
 
 UNKNOWN_DELAY = 15.0
 """Seconds that a task of an unknown function waits for a listener that knows it."""
@@ -30,10 +31,6 @@ _current: contextvars.ContextVar[Task] = contextvars.ContextVar("expirebridge_cu
 def current_task() -> Task:
     """Return the task whose handler is calling. Raises LookupError outside of a handler."""
     return _current.get()
-
-
-class Stopped(Exception):
-    """The reason of a cancellation by the listener itself, which stops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +59,9 @@ class Attempt:
         on_overtime: Callable[["Attempt"], None],
     ) -> None:
         self.claimed = claimed
-        self.task = _task_of(claimed)
+        self._unreadable = ""
+        """Why the arguments cannot be read, if they cannot."""
+        self.task = self._read()
         self._handler = handler
         self._timeout = timeout
         self._threads = threads
@@ -78,15 +77,16 @@ class Attempt:
         """Call the handler and say how it ended. Raises nothing that a handler could raise."""
         if self._handler is None:
             return self._unknown()
+        if self._unreadable:
+            return self._failed(f"its arguments cannot be read: {self._unreadable}")
         try:
-            args, kwargs = self._arguments()
             policy = self._policy(self._handler)
             limit = self.claimed.timeout or self._handler.timeout or self._timeout
         except ValueError as error:
             return self._failed(str(error))
         _current.set(self.task)
         try:
-            result = await self._call(self._handler, args, kwargs, limit)
+            result = await self._call(self._handler, limit)
         except asyncio.CancelledError:
             if self.stopping:
                 return self._released("its listener stopped")
@@ -98,54 +98,65 @@ class Attempt:
         except _TimedOut:
             return self._retry_or_fail(policy, f"timed out after {limit:g} s")
         except TypeError as error:
-            return self._wrong_arguments(args, kwargs) or self._retry_or_fail(policy, _told(error))
-        except (Exception, SystemExit) as error:
+            return self._wrong_arguments(self._handler) or self._retry_or_fail(policy, _told(error))
+        except BaseException as error:  # a handler's sys.exit() ends its task, not the listener
             return self._retry_or_fail(policy, _told(error))
         return self._succeeded(result)
 
     # The steps
 
-    def _arguments(self) -> tuple[list[Any], dict[str, Any]]:
-        if self.claimed.args == IN_RECORD:
-            raise InvalidTask("its arguments are not in its record")
+    def _read(self) -> Task:
+        claimed = self.claimed
+        args: list[Any] = []
+        kwargs: dict[str, Any] = {}
         try:
-            return decode_args(self.claimed.args)
+            args, kwargs = decode_args(claimed.args)
         except ValueError as error:
-            raise InvalidTask(f"its arguments cannot be read: {error}") from error
+            self._unreadable = str(error)
+        return Task(
+            id=claimed.id,
+            func=claimed.func,
+            args=args,
+            kwargs=kwargs,
+            key=claimed.key,
+            state=State.RUNNING,
+            due=from_ms(claimed.due),
+            created=from_ms(claimed.made * 1000) if claimed.made is not None else None,
+            attempt=claimed.attempt,
+            tags=claimed.tags,
+            lapses=claimed.lapses,
+        )
 
     def _policy(self, handler: Handler) -> RetryPolicy:
         if self.claimed.retry is not None:
             return decode_policy(self.claimed.retry)
         return handler.retry or DEFAULT_POLICY
 
-    async def _call(
-        self, handler: Handler, args: list[Any], kwargs: dict[str, Any], limit: float
-    ) -> Any:
+    async def _call(self, handler: Handler, limit: float) -> Any:
         if not handler.is_async:
-            return await self._call_in_thread(handler, args, kwargs, limit)
+            return await self._call_in_thread(handler, limit)
         scope = asyncio.timeout(limit)
         try:
             async with scope:
-                return await handler.function(*args, **kwargs)
+                return await handler.function(*self.task.args, **self.task.kwargs)
         except TimeoutError:
             if scope.expired():
                 raise _TimedOut from None
             raise
 
-    async def _call_in_thread(
-        self, handler: Handler, args: list[Any], kwargs: dict[str, Any], limit: float
-    ) -> Any:
+    async def _call_in_thread(self, handler: Handler, limit: float) -> Any:
         context = contextvars.copy_context()
-        work = asyncio.get_running_loop().run_in_executor(
-            self._threads, lambda: context.run(handler.function, *args, **kwargs)
-        )
+        call = partial(handler.function, *self.task.args, **self.task.kwargs)
+        work = asyncio.get_running_loop().run_in_executor(self._threads, context.run, _caught, call)
         done, _ = await asyncio.wait([work], timeout=limit)
-        if done:
-            return work.result()
-        self._on_overtime(self)
-        await asyncio.wait([work])
-        work.exception()  # taken, so that it is not reported as forgotten
-        raise _TimedOut
+        if not done:
+            self._on_overtime(self)
+            await asyncio.wait([work])
+            raise _TimedOut
+        result, error = work.result()
+        if error is not None:
+            raise error
+        return result
 
     # The outcomes
 
@@ -169,11 +180,10 @@ class Attempt:
         reason = f"no handler {self.claimed.func!r}: the listener that claimed it does not know it"
         return self._outcome(End.RELEASED, "unknown", UNKNOWN_DELAY, reason, reason)
 
-    def _wrong_arguments(self, args: list[Any], kwargs: dict[str, Any]) -> Outcome | None:
+    def _wrong_arguments(self, handler: Handler) -> Outcome | None:
         """The outcome if the arguments do not fit; None if the TypeError was the handler's own."""
-        assert self._handler is not None  # noqa: S101 - for the type checker
         try:
-            check_binding(self._handler.function, args, kwargs)
+            check_binding(handler.function, self.task.args, self.task.kwargs)
         except InvalidTask as error:
             return self._failed(f"its arguments do not fit: {error}")
         return None
@@ -189,24 +199,15 @@ class _TimedOut(Exception):
     """The handler's time is over."""
 
 
-def _task_of(claimed: ClaimedTask) -> Task:
+def _caught(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    """What a call returned or raised, as values: futures do not carry every exception."""
     try:
-        args, kwargs = decode_args(claimed.args)
-    except ValueError:
-        args, kwargs = [], {}
-    return Task(
-        id=claimed.id,
-        func=claimed.func,
-        args=args,
-        kwargs=kwargs,
-        key=claimed.key,
-        state=State.RUNNING,
-        due=from_ms(claimed.due),
-        created=from_ms(claimed.made * 1000) if claimed.made is not None else None,
-        attempt=claimed.attempt,
-        tags=claimed.tags,
-        lapses=claimed.lapses,
-    )
+        return call(), None
+    except StopIteration as error:
+        # Raised on, it would end the coroutine above instead of telling it.
+        return None, RuntimeError(f"the handler raised {error!r}")
+    except BaseException as error:
+        return None, error
 
 
 def _told(error: BaseException) -> str:

@@ -49,6 +49,14 @@ class Claimer:
         """Whether nothing may be claimed until the runner is idle."""
         self._wants_room = False
         """Whether more may be due than there was room for."""
+        self._stopping = False
+        self._claiming = asyncio.Lock()
+
+    async def stop(self) -> None:
+        """Claim no more. A claim on its way is waited for: what it brings would be lost."""
+        self._stopping = True
+        async with self._claiming:
+            pass
 
     def notice_room(self) -> None:
         """Look again if the last look ended for want of room."""
@@ -59,13 +67,16 @@ class Claimer:
         """Answer rings, for ever."""
         while True:
             await self._doorbell.answer()
-            await self._claim_what_is_due()
+            async with self._claiming:
+                await self._claim_what_is_due()
 
     async def _claim_what_is_due(self) -> None:
         """Claim until nothing more is due, or there is no room."""
         more = True
         while more and self._may_claim():
             claim = await self._claim()
+            if claim is None:
+                return
             self._hooks.emit(Claimed(count=len(claim.tasks)))
             for id in claim.broken:
                 logger.error("the record of task %r could not be read; it is kept as failed", id)
@@ -79,12 +90,15 @@ class Claimer:
         self._wants_room = more or self._alone
 
     def _may_claim(self) -> bool:
-        if self._alone and not self._runner.idle:
+        if self._stopping or (self._alone and not self._runner.idle):
             return False
         return self._runner.room > 0
 
-    async def _claim(self) -> Claim:
-        """Claim once, resending until there is an answer: what was claimed must not be lost."""
+    async def _claim(self) -> Claim | None:
+        """Claim once, resending until there is an answer: what was claimed must not be lost.
+
+        Only a listener that stops gives up, and leaves what it may have claimed to its lease.
+        """
         call: Call[Claim] = calls.claim(
             calls.new_nonce(), lease=self._lease, room=self._runner.room, idle=self._runner.idle
         )
@@ -94,6 +108,8 @@ class Claimer:
                 claim = await self._store.run(call)
             except ServerError as error:
                 logger.warning("claim failed: %s", error)
+                if self._stopping:
+                    return None
                 call = calls.resent(call)
                 await asyncio.sleep(RETRY_PAUSE)
             else:

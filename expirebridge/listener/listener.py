@@ -147,26 +147,30 @@ class Listener:
 
     async def _run_roles(self) -> None:
         self._leases.start()
-        claiming = [asyncio.create_task(self._claimer.run(), name="claimer")]
-        if self.settings.doorbell is not Doorbells.EVENTS:
-            claiming.append(asyncio.create_task(self._clock.run(), name="clock"))
-        helping = [
-            asyncio.create_task(role.run(), name=type(role).__name__.lower())
-            for role in (self._runner, self._subscriber, self._adopter, self._sweeper)
+        work = [
+            self._claimer.run(),
+            self._runner.run(),
+            self._subscriber.run(),
+            self._adopter.run(),
+            self._sweeper.run(),
+            self._sweeper.run_scans(),
         ]
+        if self.settings.doorbell is not Doorbells.EVENTS:
+            work.append(self._clock.run())
+        roles = [asyncio.create_task(coroutine) for coroutine in work]
         stopping = asyncio.create_task(self._stop.wait(), name="stop")
         try:
             with self._signals():
                 done, _ = await asyncio.wait(
-                    [stopping, *claiming, *helping], return_when=asyncio.FIRST_COMPLETED
+                    [stopping, *roles], return_when=asyncio.FIRST_COMPLETED
                 )
                 for role in done:
                     role.result()  # a role never ends but by an error, which ends the listener
-                await _cancel(claiming)
+                await self._claimer.stop()
                 logger.info("stopping: claiming no more")
                 await self._runner.drain(self.settings.grace if self._stuck is None else 0)
         finally:
-            await _cancel([stopping, *claiming, *helping])
+            await _cancel([stopping, *roles])
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
@@ -239,9 +243,14 @@ class Listener:
 
 
 async def _cancel(tasks: Sequence[asyncio.Task[object]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    """Cancel tasks until they have ended."""
+    waiting = set(tasks)
+    while waiting:
+        # Once is not always enough: before Python 3.12 asyncio.wait_for, which redis-py uses, loses
+        # a cancellation that arrives together with its result.
+        for task in waiting:
+            task.cancel()
+        _, waiting = await asyncio.wait(waiting, timeout=0.1)
 
 
 def run(settings: Settings, hooks: Sequence[Hook] = ()) -> None:

@@ -88,6 +88,7 @@ class Runner:
         Plain functions that still run are left to their leases.
         """
         await self._wait_until(lambda: self.idle, grace)
+        await asyncio.sleep(0)  # what was claimed last has not begun: only what has can end itself
         self.cancel_running()
         await self._wait_until(lambda: not any(a.is_async for a in self._unsettled), CANCEL_LIMIT)
         for attempt in self._unsettled:

@@ -97,7 +97,7 @@ class Subscriber:
                 pings.cancel()
 
     async def _ping(self, pubsub: PubSub) -> None:
-        while True:
+        while self._pubsub is pubsub:
             with contextlib.suppress(RedisError, OSError):
                 await pubsub.ping(repr(time.monotonic()))
             await asyncio.sleep(PING_EVERY)

@@ -51,10 +51,33 @@ class Sweeper:
         self._gap.set()
 
     async def run(self) -> None:
-        """Sweep and scan, for ever."""
-        async with asyncio.TaskGroup() as both:
-            both.create_task(self._sweep_for_ever())
-            both.create_task(self._scan_for_ever())
+        """Make a pass each second, for ever."""
+        while True:
+            try:
+                more = True
+                while more:
+                    more = (await self.run_once()).more
+            except ServerError as error:
+                logger.warning("sweep failed: %s", error)
+            await asyncio.sleep(EVERY)
+
+    async def run_scans(self) -> None:
+        """Scan after each gap, for ever."""
+        while True:
+            await self._gap.wait()
+            self._gap.clear()
+            reasons, self._gaps = self._gaps, []
+            self._hooks.emit(Gap(reason=", ".join(dict.fromkeys(reasons))))
+            self._doorbell.ring()
+            try:
+                adopted = await self.scan_once()
+            except ServerError as error:
+                logger.warning("scan failed: %s", error)
+                self.notice_gap("the last scan failed")
+                await asyncio.sleep(EVERY)
+            else:
+                if adopted:
+                    logger.info("a scan adopted %d tasks that other clients had set", adopted)
 
     async def run_once(self) -> calls.Sweep:
         """Make one pass. Raises a ServerError."""
@@ -78,30 +101,3 @@ class Sweeper:
             if cursor == "0":
                 return adopted
             await asyncio.sleep((time.monotonic() - began) * (1 / SCAN_SHARE - 1))
-
-    async def _sweep_for_ever(self) -> None:
-        while True:
-            try:
-                more = True
-                while more:
-                    more = (await self.run_once()).more
-            except ServerError as error:
-                logger.warning("sweep failed: %s", error)
-            await asyncio.sleep(EVERY)
-
-    async def _scan_for_ever(self) -> None:
-        while True:
-            await self._gap.wait()
-            self._gap.clear()
-            reasons, self._gaps = self._gaps, []
-            self._hooks.emit(Gap(reason=", ".join(dict.fromkeys(reasons))))
-            self._doorbell.ring()
-            try:
-                adopted = await self.scan_once()
-            except ServerError as error:
-                logger.warning("scan failed: %s", error)
-                self.notice_gap("the last scan failed")
-                await asyncio.sleep(EVERY)
-            else:
-                if adopted:
-                    logger.info("a scan adopted %d tasks that other clients had set", adopted)

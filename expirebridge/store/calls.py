@@ -112,6 +112,7 @@ class Made:
     now: int
     """The server's time, in ms."""
     due: int
+    key: bytes
     call: bytes
     args: bytes
     state: State
@@ -127,10 +128,18 @@ def make(tasks: Iterable[NewTask]) -> Call[list[Made]]:
 
 
 def _read_made(reply: list[Any]) -> list[Made]:
-    now, rows = reply[0], _rows(reply[1:], 5)
+    now, rows = reply[0], _rows(reply[1:], 6)
     return [
-        Made(_MAKE_CODES[code], now, due, call, args or split_call(call)[1], State(state.decode()))
-        for code, due, call, state, args in rows
+        Made(
+            _MAKE_CODES[code],
+            now,
+            due,
+            key,
+            call,
+            args or split_call(call)[1],
+            State(state.decode()),
+        )
+        for code, due, key, call, state, args in rows
     ]
 
 

@@ -31,14 +31,14 @@ class ClaimedTask:
 
 def claimed_from(row: Sequence[Any], token: str) -> ClaimedTask:
     """Read one row of a claim's reply."""
-    id, call, due, attempt, made, args, key, tags, retry, timeout, lapses = row
+    id, key, call, due, attempt, made, args, tags, retry, timeout, lapses = row
     func, inline = split_call(call)
     return ClaimedTask(
         id=id.decode(),
         token=token,
         func=func,
         args=args if inline == IN_RECORD and args is not None else inline,
-        key=key or b"%b:?%b" % (id, call),
+        key=key,
         due=due,
         attempt=attempt,
         made=int(made) if made is not None else None,
@@ -54,7 +54,7 @@ def task_from(row: Sequence[Any]) -> Task:
 
     What cannot be read is left out, or shown as it is: looking must work above all for bad tasks.
     """
-    raw_id, raw_state, due, columns = row
+    raw_id, key, raw_state, due, columns = row
     fields = {columns[i].decode(): columns[i + 1] for i in range(0, len(columns), 2)}
     func, inline = split_call(fields["call"])
     encoded = fields.get("args", inline)
@@ -69,7 +69,7 @@ def task_from(row: Sequence[Any]) -> Task:
         func=func,
         args=args,
         kwargs=kwargs,
-        key=fields.get("key") or b"%b:?%b" % (raw_id, fields["call"]),
+        key=key,
         state=State(raw_state.decode()),
         due=from_ms(due),
         created=from_ms(int(fields["made"]) * 1000) if "made" in fields else None,

@@ -7,7 +7,7 @@
 --          at present, 7 '1' if this is a resend
 -- returns  now in microseconds, the ms at which the next task is due (-1: none),
 --          '1' if a task waits to be claimed alone, the ids of broken records, then for each task:
---          id, call, due, attempt, made, args, key, tags, retry, timeout, lapses
+--          id, trigger key, call, due, attempt, made, args, tags, retry, timeout, lapses
 --
 -- An id whose time has come may still tick: then somebody put it off, and only its score moves.
 
@@ -29,8 +29,8 @@ local broken = reply[4]
 local bytes, count, alone = 0, 0, false
 
 local function add(id, record, due, attempt)
-  local columns = { id, record.call, due, attempt, record.made or false, record.args or false,
-    record.key or false, record.tags or false, record.retry or false, record.timeout or false,
+  local columns = { id, trigger_key(id, record), record.call, due, attempt, record.made or false,
+    record.args or false, record.tags or false, record.retry or false, record.timeout or false,
     tonumber(record.lapses) or 0 }
   for _, value in ipairs(columns) do reply[#reply + 1] = value end
   count = count + 1

@@ -3,7 +3,7 @@
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 id
--- returns  nil, or {id, state, due in ms, {name, value, ...}}
+-- returns  nil, or {id, trigger key, state, due in ms, {name, value, ...}}
 
 -- include names
 -- include clock

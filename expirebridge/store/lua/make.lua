@@ -6,7 +6,8 @@
 --          id, '1' if the id was drawn at random for this call (else '0'),
 --          if_exists ('reject' or 'keep'), call, 'in' or 'at', ms (from now, or since 1970),
 --          n, then n names and values for the record
--- returns  now, then for each task: code, due in ms, call, state, args (if they are in the record)
+-- returns  now, then for each task: code, due in ms, trigger key, call, state,
+--          args (if they are in the record)
 --          codes: 1 created, 2 kept, 3 exists
 --
 -- A resend finds its own work and answers as before: by the nonce where the caller chose the id;
@@ -61,17 +62,18 @@ while at <= #ARGV do
   local id, item, after = next_item(at)
   at = after
   local old = read(id, { 'nonce', 'due', 'args' })
-  local code, due, call, state, args = CREATED, item.due, item.call, 'pending', item.args
+  local code, due, state, task = CREATED, item.due, 'pending', item
   if old and (item.drawn or old.nonce == nonce) then
     due, state = due_of(id, old), old.state
   elseif old and not FINISHED[old.state] then
     code = item.if_exists == 'keep' and KEPT or EXISTS
-    due, call, state, args = due_of(id, old), old.call, old.state, old.args
+    due, state, task = due_of(id, old), old.state, old
   else
     create(id, item, old)
     soonest = math.min(soonest, due)
   end
-  for _, value in ipairs({ code, due, call, state, args or false }) do reply[#reply + 1] = value end
+  local row = { code, due, trigger_key(id, task), task.call, state, task.args or false }
+  for _, value in ipairs(row) do reply[#reply + 1] = value end
 end
 ring(soonest, before)
 return reply

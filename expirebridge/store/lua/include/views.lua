@@ -1,4 +1,4 @@
--- A task as its reader wants it: id, the time at which it is due in ms, name and value of each field.
+-- A task as its reader wants it: id, trigger key, state, due in ms, name and value of each field.
 -- A waiting task's timer is asked, for it may have been put off since the score was written.
 local function view(id, state, score)
   local fields = redis.call('HGETALL', record_key(id))
@@ -11,5 +11,5 @@ local function view(id, state, score)
     local timer = read_timer(id, record)
     due = type(timer) == 'number' and timer or score or -1
   end
-  return { id, state, due, fields }
+  return { id, trigger_key(id, record), state, due, fields }
 end

@@ -1,0 +1,206 @@
+"""The producers' calls, each in both colours."""
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+
+import expirebridge
+from expirebridge import (
+    AsyncBridge,
+    Bridge,
+    Cancelled,
+    InvalidTask,
+    Outcome,
+    Rescheduled,
+    ServerReadOnly,
+    ServerUnreachable,
+    State,
+    TaskExists,
+)
+from expirebridge.hooks import Event, Made
+from expirebridge.server import Server
+from tasks.mail import send
+from tests.servers import SERVERS
+
+Ask = Callable[..., Awaitable[Any]]
+
+
+def asking(bridge: Bridge | AsyncBridge) -> Ask:
+    """Call a bridge's method by name, and await it if it wants that."""
+
+    async def ask(name: str, *args: Any, **kwargs: Any) -> Any:
+        answer = getattr(bridge, name)(*args, **kwargs)
+        return await answer if inspect.isawaitable(answer) else answer
+
+    return ask
+
+
+@pytest.fixture(params=["sync", "async"])
+async def ask(request: pytest.FixtureRequest, url: str) -> AsyncIterator[Ask]:
+    if request.param == "sync":
+        with Bridge(url) as bridge:
+            yield asking(bridge)
+    else:
+        async with AsyncBridge(url) as bridge:
+            yield asking(bridge)
+
+
+async def test_make_task_answers_with_the_task(ask: Ask, client: redis.Redis) -> None:
+    task = await ask("make_task", "mail.send", [42, "hi"], "24h", kwargs={"cc": None}, tags=["a"])
+    assert (task.outcome, task.state, task.func) == (Outcome.CREATED, State.PENDING, "mail.send")
+    assert (task.args, task.kwargs, task.tags) == ([42, "hi"], {"cc": None}, ("a",))
+    assert task.key == f'{task.id}:?mail.send?{{"*":[42,"hi"],"cc":null}}'.encode()
+    assert 86_390 < client.ttl(task.key) <= 86_400
+    assert timedelta(hours=23) < task.due - datetime.now(UTC) < timedelta(hours=25)
+    read = await ask("get", task.id)
+    assert (read.args, read.kwargs, read.due, read.tags) == (
+        task.args, task.kwargs, task.due, task.tags
+    )  # fmt: skip
+
+
+async def test_a_time_is_the_due_time_to_the_millisecond(ask: Ask) -> None:
+    at = datetime(2099, 5, 1, 8, 0, 0, 123_000, tzinfo=UTC)
+    assert (await ask("make_task", "mail.send", [], at=at)).due == at
+
+
+async def test_an_id_that_is_taken_raises_or_is_kept(ask: Ask) -> None:
+    long = ["x" * 600]
+    first = await ask("make_task", "mail.send", long, 60, id="a", tags=["t"])
+    with pytest.raises(TaskExists, match="task 'a' exists and is pending"):
+        await ask("make_task", "mail.send", [2], 90, id="a")
+    kept = await ask("make_task", "mail.send", [2], 90, id="a", if_exists="keep")
+    assert (kept.outcome, kept.due, kept.args) == (Outcome.KEPT, first.due, long)
+
+
+async def test_many_tasks_are_made_in_chunks_each_with_its_outcome(
+    ask: Ask, client: redis.Redis
+) -> None:
+    await ask("make_task", "mail.send", [], 60, id="taken")
+    items: list[dict[str, Any]] = [
+        {"func": "mail.send", "args": [n], "delay": 60} for n in range(1100)
+    ]
+    items[700]["id"] = "taken"
+    items[701] |= {"id": "taken2", "if_exists": "keep"}
+    made = await ask("make_tasks", items)
+    assert [task.outcome for task in made[699:702]] == ["created", "rejected", "created"]
+    assert made[3].args == [3]
+    assert client.zcard("expirebridge:pending") == 1100
+
+
+async def test_bad_input_in_bulk_makes_nothing(ask: Ask, client: redis.Redis) -> None:
+    items = [{"func": "mail.send", "delay": 60}] * 600 + [{"func": "mail.send", "delay": -1}]
+    with pytest.raises(InvalidTask, match="task 600: delay=-1"):
+        await ask("make_tasks", items)
+    assert client.dbsize() == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "wrong"),
+    [
+        ({"args": [{1, 2}], "delay": 1}, r"args\[0\]"),
+        ({"args": [float("nan")], "delay": 1}, r"args\[0\] = nan"),
+        ({"args": [2**64], "delay": 1}, r"args\[0\] = 18446744073709551616"),
+        ({"args": ["x" * 70_000], "delay": 1}, "70,004 bytes as JSON; at most 65,536"),
+        ({"delay": -1}, "cannot be negative"),
+        ({"at": datetime(2099, 1, 1)}, "naive datetime"),
+        ({"at": datetime(2099, 1, 1, tzinfo=UTC), "delay": 1}, "not both"),
+        ({}, "give either delay or at"),
+        ({"delay": 1, "id": "a?b"}, "id='a\\?b'"),
+        ({"delay": 1, "id": "a b"}, "id='a b'"),
+        ({"delay": 1, "id": "{a}"}, "id='{a}'"),
+        ({"delay": 1, "if_exists": "maybe"}, "if_exists='maybe': one of reject, keep"),
+    ],
+)
+async def test_bad_input_is_refused_and_nothing_is_written(
+    ask: Ask, client: redis.Redis, options: dict[str, Any], wrong: str
+) -> None:
+    with pytest.raises(InvalidTask, match=wrong):
+        await ask("make_task", "mail.send", **options)
+    assert client.dbsize() == 0
+
+
+async def test_a_handler_itself_may_be_given_and_its_signature_is_checked(
+    ask: Ask, client: redis.Redis
+) -> None:
+    assert (await ask("make_task", send, [42, "hi"], 60)).func == "mail.send"
+    with pytest.raises(InvalidTask, match="missing a required argument: 'subject'"):
+        await ask("make_task", send, [42], 60)
+    with pytest.raises(InvalidTask, match="is not under the handlers' folder"):
+        await ask("make_task", inspect.getsource, [], 60)
+    assert client.zcard("expirebridge:pending") == 1
+
+
+async def test_tasks_are_found_counted_cancelled_and_rescheduled(ask: Ask) -> None:
+    await ask("make_tasks", [{"func": "a.b", "delay": n, "tags": ["t"]} for n in range(60, 70)])
+    last = await ask("make_task", "c.d", [], 60, id="last")
+    assert (await ask("count")).pending == 11
+    listing = await ask("list", state="pending", func="a.b", limit=3)
+    assert (len(listing.tasks), listing.complete) == (3, False)
+    assert [task.due for task in listing.tasks] == sorted(task.due for task in listing.tasks)
+    assert len((await ask("list", tag="t")).tasks) == 10
+    everything = await ask("list")
+    assert (len(everything.tasks), everything.complete, everything.examined) == (11, True, 11)
+    assert await ask("reschedule", "last", "2h") is Rescheduled.MOVED
+    assert (await ask("get", "last")).due - last.due > timedelta(hours=1)
+    assert await ask("cancel", "last") is Cancelled.CANCELLED
+    assert await ask("cancel", "nobody") is Cancelled.NOT_FOUND
+    assert (await ask("get", "last")).state is State.CANCELLED
+    assert await ask("get", "nobody") is None
+    with pytest.raises(InvalidTask, match="state='late': one of pending"):
+        await ask("list", state="late")
+
+
+async def test_a_client_of_the_caller_s_is_used_and_left_open(url: str) -> None:
+    client = redis.Redis.from_url(url)
+    with Bridge(client=client) as bridge:
+        task = bridge.make_task("mail.send", [], 60)
+    assert client.exists(task.key) == 1
+    client.close()
+    async_client = redis.asyncio.Redis.from_url(url, decode_responses=False)
+    async with AsyncBridge(client=async_client) as async_bridge:
+        assert await async_bridge.get(task.id) is not None
+    assert await async_client.exists(task.key) == 1
+    await async_client.aclose()
+
+
+def test_the_module_s_own_make_task_uses_the_environment(
+    url: str, monkeypatch: pytest.MonkeyPatch, client: redis.Redis
+) -> None:
+    monkeypatch.setenv("EXPIREBRIDGE_URL", url)
+    expirebridge.bridge._default_bridge.cache_clear()
+    task = expirebridge.make_task("mail.send", [42], "24h")
+    [other] = expirebridge.make_tasks([{"func": "mail.send", "delay": 1}])
+    assert client.exists(task.key, other.key) == 2
+    expirebridge.bridge._default_bridge().close()
+    expirebridge.bridge._default_bridge.cache_clear()
+
+
+def test_hooks_are_told_of_what_was_made(url: str) -> None:
+    seen: list[Event] = []
+    with Bridge(url, hooks=[seen.append]) as bridge:
+        task = bridge.make_task("mail.send", [], 60)
+    assert seen == [Made(task=task)]
+
+
+def test_an_unreachable_server_is_said_to_be_so() -> None:
+    with Bridge("redis://127.0.0.1:1/1") as bridge, pytest.raises(ServerUnreachable):
+        bridge.make_task("mail.send", [], 60)
+
+
+def test_a_read_only_server_is_said_to_be_so(server: Server) -> None:
+    with Server(binary=SERVERS["valkey"]) as replica, redis.Redis(port=replica.port) as client:
+        client.replicaof("127.0.0.1", str(server.port))
+        with Bridge(replica.url) as bridge, pytest.raises(ServerReadOnly, match="primary"):
+            bridge.make_task("mail.send", [], 60)
+
+
+async def test_calls_side_by_side_are_answered_each_with_its_own(url: str) -> None:
+    async with AsyncBridge(url) as bridge:
+        made = await asyncio.gather(*(bridge.make_task("a.b", [n], 60) for n in range(50)))
+    assert [task.args for task in made] == [[n] for n in range(50)]

@@ -1,0 +1,288 @@
+"""Tasks that other clients set with plain commands, and edits that they make."""
+
+import asyncio
+import time
+
+import pytest
+import redis
+
+from expirebridge import AsyncBridge, State, current_task
+from expirebridge.hooks import End, Gap, Started
+from expirebridge.settings import Doorbells, Settings
+from expirebridge.store import calls
+from expirebridge.store.calls import Adoption, Hint
+from expirebridge.store.store import Store
+from expirebridge.wire import id_for_key
+from tests.witness import Witness, listening
+
+
+def hearing(witness: Witness) -> bool:
+    return any("subscription" in gap.reason for gap in witness.seen(Gap))
+
+
+async def adopted(client: redis.Redis, id: str) -> None:
+    """Wait until the key has its record. (The adoption itself tells nobody.)"""
+    async with asyncio.timeout(10):
+        while not client.exists(f"expirebridge:task:{id}"):
+            await asyncio.sleep(0.005)
+
+
+async def test_a_bare_key_runs_when_it_expires_as_punctual_as_our_own(
+    settings: Settings, client: redis.Redis, async_bridge: AsyncBridge
+) -> None:
+    witness = Witness()
+
+    async def send(user: int) -> int:
+        return user
+
+    async with listening(settings, witness, send=send):
+        await witness.until(lambda: hearing(witness))
+        client.set("abc:?test.send?[42]", "", px=400)
+        await adopted(client, "abc")
+        await witness.until_ended()
+    task = await async_bridge.get("abc")
+    assert task is not None
+    assert (task.state, task.result) == (State.SUCCEEDED, 42)
+    # Redis's own expiry would take some 100 ms on average to be noticed.
+    assert 0 <= witness.seen(Started)[0].lateness < 0.1
+
+
+async def test_the_classic_producer_sets_a_key_and_then_its_ttl(
+    settings: Settings, client: redis.Redis
+) -> None:
+    witness = Witness()
+
+    async def send(user: int) -> None: ...
+
+    async with listening(settings, witness, send=send):
+        await witness.until(lambda: hearing(witness))
+        client.pipeline().set("abc:?test.send?[42]", "").expire("abc:?test.send?[42]", 1).execute()
+        await witness.until_ended()
+    assert witness.ended()[0].task.id == "abc"
+
+
+async def test_however_short_its_ttl_it_runs_once(settings: Settings, client: redis.Redis) -> None:
+    witness = Witness()
+    ran: list[str] = []
+
+    async def note() -> None:
+        ran.append(current_task().id)
+
+    async with listening(settings, witness, note=note):
+        await witness.until(lambda: hearing(witness))
+        for n in range(50):
+            client.set(f"k{n}:?test.note?[]", "", px=1 + n % 3)
+        await witness.until_ended(50)
+    assert sorted(ran) == sorted(f"k{n}" for n in range(50))
+
+
+async def test_many_listeners_run_it_once(settings: Settings, client: redis.Redis) -> None:
+    witness = Witness()
+    ran: list[str] = []
+
+    async def note() -> None:
+        ran.append(current_task().id)
+
+    events = Settings(url=settings.url, doorbell=Doorbells.EVENTS)  # all of these hear all events
+    async with (
+        listening(events, witness, note=note),
+        listening(events, witness, note=note),
+        listening(events, witness, note=note),
+    ):
+        await witness.until(lambda: len(witness.seen(Gap)) >= 3)
+        for n in range(20):
+            client.set(f"k{n}:?test.note?[]", "", px=30)
+        await witness.until_ended(20)
+    assert sorted(ran) == sorted(f"k{n}" for n in range(20))
+
+
+async def test_a_key_that_was_set_while_nobody_listened_is_found_by_the_scan(
+    settings: Settings, client: redis.Redis
+) -> None:
+    client.set("abc:?test.send?[42]", "", px=2000)
+    client.set("other:data", "left alone")
+    witness = Witness()
+
+    async def send(user: int) -> None: ...
+
+    async with listening(settings, witness, send=send):
+        await witness.until_ended()
+    assert witness.ended()[0].end is End.SUCCEEDED
+    assert client.get("other:data") == b"left alone"
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        (b"abc:?test.send?[42", "args="),
+        (b"abc:?test.send?12", "neither an array nor an object"),
+        (b"abc:?test.send?[NaN]", "args="),
+        (b"abc:?test.send?[36893488147419103232]", "beyond 64 bits"),
+        (b"abc:?../test.send?[]", "func='../test.send'"),
+        (b"a b:?test.send?[]", "id='a b'"),
+        (b"abc\xff:?test.send?[]", "must be ASCII"),
+        (b"abc:?test.send?@", "in no record"),
+        (b"abc:?test.send?[" + b"1," * 40_000 + b"1]", "at most 65,536"),
+    ],
+)
+async def test_a_key_that_cannot_be_a_task_is_kept_as_failed_with_the_reason(
+    settings: Settings,
+    client: redis.Redis,
+    async_bridge: AsyncBridge,
+    name: bytes,
+    reason: str,
+) -> None:
+    witness = Witness()
+
+    async def send(user: int) -> None: ...
+
+    async with listening(settings, witness, send=send):
+        await witness.until(lambda: hearing(witness))
+        client.set(name, "", px=50)
+        client.set("fine:?test.send?[1]", "", px=60)
+        await witness.until_ended()
+        [task] = (await async_bridge.list(state="failed")).tasks
+    assert reason in str(task.error)
+    assert [event.task.id for event in witness.ended()] == ["fine"]
+
+
+async def test_keys_of_other_forms_are_left_alone(
+    settings: Settings, client: redis.Redis, async_bridge: AsyncBridge
+) -> None:
+    witness = Witness()
+
+    async def send(user: int) -> None: ...
+
+    names = [b"session:1", b"a?b:?c", b"a:b?c?d", b"?f?[]", b":?", b"\xff\xfe?x?y"]
+    async with listening(settings, witness, send=send):
+        await witness.until(lambda: hearing(witness))
+        for name in names:
+            client.set(name, "", px=20)
+        client.set("fine:?test.send?[1]", "", px=60)
+        await witness.until_ended()
+        assert len((await async_bridge.list()).tasks) == 1
+
+
+async def test_a_sooner_deadline_is_followed_when_it_is_heard(
+    settings: Settings, client: redis.Redis, async_bridge: AsyncBridge
+) -> None:
+    witness = Witness()
+
+    async def note() -> None: ...
+
+    async with listening(settings, witness, note=note):
+        await witness.until(lambda: hearing(witness))
+        task = await async_bridge.make_task("test.note", [], 3600)
+        client.pexpire(task.key, 50)
+        await witness.until_ended()
+    assert witness.ended()[0].task.id == task.id
+
+
+async def test_put_offs_are_followed_however_many(
+    settings: Settings, client: redis.Redis, async_bridge: AsyncBridge
+) -> None:
+    witness = Witness()
+    started: list[float] = []
+
+    async def note() -> None:
+        started.append(time.time())
+
+    async with listening(settings, witness, note=note):
+        task = await async_bridge.make_task("test.note", [], 0.1)
+        for _ in range(5):
+            await asyncio.sleep(0.05)  # a keepalive's own pace
+            client.pexpire(task.key, 100)
+        last = client.pexpiretime(task.key) if hasattr(client, "pexpiretime") else 0
+        await witness.until_ended()
+    assert len(started) == 1
+    assert started[0] >= last / 1000
+
+
+# The adoption itself
+
+
+def hint(name: str, id: str, call: str, *, expired: bool = False) -> Hint:
+    return Hint(name.encode(), id, call.encode(), expired)
+
+
+def adopt(store: Store, *hints: Hint) -> list[Adoption]:
+    return store.run(calls.adopt(hints, Settings()))
+
+
+def test_a_hint_counts_only_if_the_key_is_there(store: Store, client: redis.Redis) -> None:
+    live = hint("a:?f.g?[]", "a", "f.g?[]")
+    assert adopt(store, live) == [Adoption.NOTHING]
+    client.set("a:?f.g?[]", "")  # without a TTL it is no timer
+    assert adopt(store, live) == [Adoption.NOTHING]
+    client.expire("a:?f.g?[]", 60)
+    assert adopt(store, live, live) == [Adoption.ADOPTED, Adoption.KNOWN]
+
+
+def test_the_echo_of_a_finished_task_does_not_run_it_again(
+    store: Store, client: redis.Redis
+) -> None:
+    echo = hint("a:?f.g?[]", "a", "f.g?[]", expired=True)
+    assert adopt(store, echo) == [Adoption.ADOPTED]
+    [task] = store.run(calls.claim("t", lease=10, room=9, idle=True)).tasks
+    assert adopt(store, echo) == [Adoption.KNOWN]
+    store.run(calls.settle([calls.Settlement(task.id, "t", "succeeded")], Settings()))
+    assert adopt(store, echo) == [Adoption.KNOWN]
+    assert store.run(calls.count(10)).pending == 0
+
+
+def test_a_finished_task_s_key_that_is_set_again_is_a_new_generation(
+    store: Store, client: redis.Redis
+) -> None:
+    store.run(calls.adopt([hint("a:?f.g?[]", "a", "f.g?[]", expired=True)], Settings()))
+    store.run(calls.claim("t", lease=10, room=9, idle=True))
+    store.run(calls.settle([calls.Settlement("a", "t", "failed", text="x")], Settings()))
+    client.set("a:?f.g?[]", "", px=60_000)
+    assert adopt(store, hint("a:?f.g?[]", "a", "f.g?[]")) == [Adoption.ADOPTED]
+    task = store.run(calls.get("a"))
+    assert task is not None
+    assert (task.state, task.error) == (State.PENDING, None)
+
+
+def test_a_key_whose_id_belongs_to_another_call_gets_an_id_of_its_own(
+    store: Store, client: redis.Redis
+) -> None:
+    for name in ("a:?f.g?[1]", "a:?f.g?[2]"):
+        client.set(name, "", px=60_000)
+    first, second = hint("a:?f.g?[1]", "a", "f.g?[1]"), hint("a:?f.g?[2]", "a", "f.g?[2]")
+    assert adopt(store, first, second) == [Adoption.ADOPTED, Adoption.ADOPTED]
+    assert adopt(store, second, first) == [Adoption.KNOWN, Adoption.KNOWN]
+    other = store.run(calls.get(id_for_key(b"a:?f.g?[2]")))
+    assert other is not None
+    assert (other.args, other.key) == ([2], b"a:?f.g?[2]")
+    # Its timer is the key that was set: a put-off of that key is followed.
+    client.expire("a:?f.g?[2]", 3600)
+    client.zadd("expirebridge:pending", {other.id: 1})
+    assert store.run(calls.claim("t", lease=10, room=9, idle=True)).tasks == []
+
+
+def test_a_scan_finds_what_no_record_knows_and_follows_edits(
+    store: Store, client: redis.Redis
+) -> None:
+    def mine(id: str) -> calls.NewTask:
+        when = calls.When(3_600_000, relative=True)
+        return calls.NewTask(id=id, drawn=False, if_exists="reject", call=b"f.g?[]", when=when)
+
+    store.run(calls.make([mine(id) for id in ("same", "sooner", "paused")]))
+    client.expire("sooner:?f.g?[]", 60)
+    client.persist("paused:?f.g?[]")
+    client.set("new:?f.g?[]", "", px=60_000)
+    client.set("unrelated", "x")
+    found, alien, cursor = [], 0, "0"
+    while True:
+        scanned = store.run(calls.scan(cursor, 3))
+        found += scanned.found
+        alien += scanned.alien
+        cursor = scanned.cursor
+        if cursor == "0":
+            break
+    assert (found, alien) == ([b"new:?f.g?[]"], 1)
+    states = {id: store.run(calls.get(id)) for id in ("same", "sooner", "paused")}
+    assert [task.state for task in states.values() if task] == ["pending", "pending", "paused"]
+    first = store.run(calls.claim("t", lease=10, room=9, idle=True)).next_due
+    assert first is not None
+    assert first / 1000 - time.time() < 61

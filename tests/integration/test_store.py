@@ -1,0 +1,544 @@
+"""Each script, called as the listener and the producers call it."""
+
+import time
+from typing import Any
+
+import pytest
+import redis
+
+from expirebridge import Cancelled, Outcome, Rescheduled, State
+from expirebridge.errors import FormatTooNew, ServerOutOfMemory, ServerUnreachable
+from expirebridge.settings import Settings
+from expirebridge.store import calls, clients
+from expirebridge.store.calls import Settled, Settlement
+from expirebridge.store.store import Store
+
+PREFIX = "expirebridge"
+
+
+def new(id: str, ms: int = 0, *, call: bytes = b"mail.send?[1]", **options: Any) -> calls.NewTask:
+    when = calls.When(ms, relative=options.pop("relative", True))
+    given: dict[str, Any] = {"drawn": False, "if_exists": "reject", "fields": {}} | options
+    return calls.NewTask(id=id, call=call, when=when, **given)
+
+
+def claim(store: Store, token: str = "t", *, room: int = 100, idle: bool = True) -> calls.Claim:
+    return store.run(calls.claim(token, lease=10, room=room, idle=idle))
+
+
+def settle(store: Store, *settlements: Settlement) -> list[Settled]:
+    return store.run(calls.settle(settlements, Settings()))
+
+
+def state_of(store: Store, id: str) -> State | None:
+    task = store.run(calls.get(id))
+    return task.state if task else None
+
+
+def server_ms(client: redis.Redis) -> int:
+    seconds, micros = client.time()
+    return int(seconds) * 1000 + int(micros) // 1000
+
+
+def age(client: redis.Redis, state: str, id: str, seconds: float) -> None:
+    """Make a task look as if its look-at time had come `seconds` ago."""
+    client.zadd(f"{PREFIX}:{state}", {id: server_ms(client) - seconds * 1000})
+
+
+# Making
+
+
+def test_a_task_is_a_key_with_a_ttl_a_record_and_a_place_in_pending(
+    store: Store, client: redis.Redis
+) -> None:
+    [made] = store.run(calls.make([new("a", 60_000, fields={"tags": "x y"})]))
+    assert (made.outcome, made.due - made.now) == (Outcome.CREATED, 60_000)
+    assert client.execute_command("PTTL", "a:?mail.send?[1]") > 59_000
+    record = client.hgetall("expirebridge:task:a")
+    assert record.pop(b"nonce")
+    assert record == {b"call": b"mail.send?[1]", b"made": b"%d" % (made.now // 1000),
+                      b"tags": b"x y"}  # fmt: skip
+    assert client.zscore("expirebridge:pending", "a") == made.due
+    assert client.smembers("expirebridge:tag:x") == {b"a"}
+    assert client.hgetall("expirebridge:meta") == {b"format": b"1", b"partitions": b"1"}
+
+
+def test_an_id_that_is_taken_is_rejected_or_kept_and_nothing_changes(
+    store: Store, client: redis.Redis
+) -> None:
+    [first] = store.run(calls.make([new("a", 60_000)]))
+    before = client.hgetall("expirebridge:task:a")
+    other = new("a", 5, call=b"mail.other?[2]")
+    [rejected] = store.run(calls.make([other]))
+    [kept] = store.run(calls.make([new("a", 5, call=b"mail.other?[2]", if_exists="keep")]))
+    assert (rejected.outcome, kept.outcome) == (Outcome.REJECTED, Outcome.KEPT)
+    assert (kept.due, kept.call) == (first.due, b"mail.send?[1]")
+    assert client.hgetall("expirebridge:task:a") == before
+    assert client.exists("a:?mail.other?[2]") == 0
+
+
+def test_a_resend_of_make_is_answered_as_the_first_time(store: Store) -> None:
+    named = calls.make([new("a", 60_000)])
+    drawn = calls.make([new("b", 60_000, drawn=True)])
+    for call in (named, drawn):
+        [first], [again] = store.run(call), store.run(call)
+        assert again.outcome is Outcome.CREATED
+        assert again.due == first.due
+    assert store.run(calls.count(10)).pending == 2
+
+
+def test_a_resend_of_make_is_no_false_rejection_even_after_the_task_ran(store: Store) -> None:
+    call = calls.make([new("a")])
+    store.run(call)
+    claim(store)
+    assert store.run(call)[0].outcome is Outcome.CREATED
+    settle(store, Settlement("a", "t", "succeeded"))
+    assert store.run(call)[0].outcome is Outcome.CREATED
+    assert state_of(store, "a") is State.SUCCEEDED
+
+
+def test_a_finished_task_makes_way_with_all_that_belonged_to_it(
+    store: Store, client: redis.Redis
+) -> None:
+    store.run(calls.make([new("a", fields={"tags": "old"})]))
+    claim(store)
+    settle(store, Settlement("a", "t", "failed", text="broken"))
+    [made] = store.run(calls.make([new("a", 60_000, fields={"tags": "new"})]))
+    assert made.outcome is Outcome.CREATED
+    task = store.run(calls.get("a"))
+    assert task is not None
+    assert (task.state, task.attempt, task.error, task.tags) == (State.PENDING, 0, None, ("new",))
+    assert client.exists("expirebridge:tag:old") == 0
+    assert client.zcard("expirebridge:failed") == 0
+
+
+def test_a_due_time_in_the_past_is_due_now_and_needs_no_timer(
+    store: Store, client: redis.Redis
+) -> None:
+    store.run(calls.make([new("a", 1_000, relative=False)]))
+    assert client.exists("a:?mail.send?[1]") == 0
+    assert [task.id for task in claim(store).tasks] == ["a"]
+
+
+def test_only_a_new_earliest_task_rings_the_doorbell(store: Store, client: redis.Redis) -> None:
+    with client.pubsub(ignore_subscribe_messages=True) as pubsub:
+        pubsub.subscribe(store.protocol.doorbell)
+        pubsub.get_message(timeout=5)
+        dues = [
+            store.run(calls.make([new(id, ms)]))[0].due
+            for id, ms in (("a", 60_000), ("b", 90_000), ("c", 30_000))
+        ]
+        client.publish(store.protocol.doorbell, "end")
+        rung = []
+        while (message := pubsub.get_message(timeout=5)) and message["data"] != b"end":
+            rung.append(int(message["data"]))
+    assert rung == [dues[0], dues[2]]
+
+
+def test_without_memory_a_task_is_refused_whole_but_outcomes_are_recorded(
+    store: Store, client: redis.Redis
+) -> None:
+    store.run(calls.make([new("a")]))
+    version = int(client.info("server")["redis_version"].split(".")[0])
+    client.config_set("maxmemory", 1)
+    try:
+        with pytest.raises(ServerOutOfMemory, match="nothing was written"):
+            store.run(calls.make([new("b", 60_000)]))
+        if version >= 7:
+            claim(store)
+            assert settle(store, Settlement("a", "t", "succeeded")) == [Settled.DONE]
+    finally:
+        client.config_set("maxmemory", 0)
+    assert client.keys("b:[?]*") == []
+    assert state_of(store, "b") is None
+
+
+def test_a_newer_format_is_refused_before_anything_is_read_or_written(
+    store: Store, client: redis.Redis
+) -> None:
+    client.hset("expirebridge:meta", "format", 2)
+    for call in (calls.make([new("a")]), calls.get("a"), calls.count(10)):
+        with pytest.raises(FormatTooNew, match="format 2, but .* only up to 1"):
+            store.run(call)
+    assert client.keys() == [b"expirebridge:meta"]
+
+
+# Claiming
+
+
+def test_a_claim_takes_what_is_due_oldest_first_and_leaves_the_rest(store: Store) -> None:
+    past = [new(id, 1_000 + n, relative=False) for n, id in enumerate(("a", "b", "c"))]
+    [_, _, _, later] = store.run(calls.make([*reversed(past), new("d", 60_000)]))
+    first = claim(store, room=2)
+    assert [task.id for task in first.tasks] == ["a", "b"]
+    assert first.next_due == 1_002
+    second = claim(store)
+    assert [task.id for task in second.tasks] == ["c"]
+    assert second.next_due == later.due
+    assert claim(store).tasks == []
+
+
+def test_a_claim_never_takes_a_task_before_its_millisecond(
+    store: Store, client: redis.Redis
+) -> None:
+    for n in range(20):
+        [made] = store.run(calls.make([new(f"a{n}", 3)]))
+        while not (taken := claim(store, f"t{n}").tasks):
+            pass
+        assert int(client.hget("expirebridge:task:" + taken[0].id, "started") or 0) >= made.due
+
+
+def test_a_put_off_is_followed_at_the_old_due_time(store: Store, client: redis.Redis) -> None:
+    store.run(calls.make([new("a", 60_000)]))
+    client.expire("a:?mail.send?[1]", 3600)
+    age(client, "pending", "a", 1)
+    looked = claim(store)
+    assert looked.tasks == []
+    assert looked.next_due is not None
+    assert looked.next_due - server_ms(client) > 3_500_000
+    assert state_of(store, "a") is State.PENDING
+
+
+def test_a_timer_without_an_end_is_a_pause_and_one_with_an_end_resumes(
+    store: Store, client: redis.Redis
+) -> None:
+    store.run(calls.make([new("a", 60_000)]))
+    client.persist("a:?mail.send?[1]")
+    age(client, "pending", "a", 1)
+    assert claim(store).tasks == []
+    assert state_of(store, "a") is State.PAUSED
+    client.pexpire("a:?mail.send?[1]", 50_000)
+    age(client, "paused", "a", 1)
+    store.run(calls.sweep(Settings()))
+    assert state_of(store, "a") is State.PENDING
+
+
+def test_a_missing_timer_alone_changes_nothing(store: Store, client: redis.Redis) -> None:
+    store.run(calls.make([new("a", 60_000)]))
+    client.delete("a:?mail.send?[1]")
+    assert claim(store).tasks == []
+    age(client, "pending", "a", 1)
+    assert len(claim(store).tasks) == 1
+
+
+def test_a_resent_claim_finds_what_it_took(store: Store) -> None:
+    store.run(calls.make([new("a"), new("b"), new("c")]))
+    call = calls.claim("t", lease=10, room=2, idle=True)
+    first = store.run(call).tasks
+    assert store.run(calls.resent(call)).tasks == first
+    unanswered = calls.resent(calls.claim("u", lease=10, room=2, idle=True))
+    assert [task.id for task in store.run(unanswered).tasks] == ["c"]
+
+
+def test_a_claim_is_bounded_in_bytes(store: Store) -> None:
+    big = {"args": "[" + "1," * 30_000 + "1]"}
+    store.run(calls.make([new(f"a{n}", call=b"f.g?@", fields=big) for n in range(40)]))
+    assert 1 < len(claim(store).tasks) < 40
+
+
+@pytest.mark.parametrize("wrong", ["missing", "text", "without a call"])
+def test_a_broken_record_is_put_aside_and_stops_nobody(
+    store: Store, client: redis.Redis, wrong: str
+) -> None:
+    store.run(calls.make([new("a"), new("b")]))
+    client.delete("expirebridge:task:a")
+    if wrong == "text":
+        client.set("expirebridge:task:a", "what")
+    elif wrong == "without a call":
+        client.hset("expirebridge:task:a", "made", 1)
+    looked = claim(store)
+    assert looked.broken == ["a"]
+    assert [task.id for task in looked.tasks] == ["b"]
+    assert claim(store).broken == []
+    if wrong == "missing":
+        assert state_of(store, "a") is None
+    else:
+        task = store.run(calls.get("a"))
+        assert task is not None
+        assert (task.state, "without a call" in str(task.error)) == (State.FAILED, True)
+
+
+# Settling
+
+
+@pytest.mark.parametrize("outcome", ["succeeded", "failed", "retry", "released", "unknown"])
+def test_only_the_holder_of_the_token_settles_and_a_resend_is_answered(
+    store: Store, outcome: str
+) -> None:
+    store.run(calls.make([new("a")]))
+    claim(store)
+    assert settle(store, Settlement("a", "other", outcome, 60)) == [Settled.REFUSED]
+    assert state_of(store, "a") is State.RUNNING
+    assert settle(store, Settlement("a", "t", outcome, 60)) == [Settled.DONE]
+    after = store.run(calls.get("a"))
+    assert settle(store, Settlement("a", "t", outcome, 60)) == [Settled.DONE]
+    assert store.run(calls.get("a")) == after
+    assert settle(store, Settlement("nobody", "t", outcome)) == [Settled.REFUSED]
+
+
+def test_a_lapsed_holder_is_refused(store: Store, client: redis.Redis) -> None:
+    store.run(calls.make([new("a")]))
+    claim(store, "first")
+    age(client, "running", "a", 1)
+    assert store.run(calls.sweep(Settings())).lapsed == ["a"]
+    assert settle(store, Settlement("a", "first", "succeeded")) == [Settled.REFUSED]
+    [again] = claim(store, "second").tasks
+    assert (again.attempt, again.lapses) == (1, 1)  # a lapse restores the attempt
+    assert settle(store, Settlement("a", "first", "succeeded")) == [Settled.REFUSED]
+    assert settle(store, Settlement("a", "second", "succeeded")) == [Settled.DONE]
+
+
+def test_a_retry_waits_with_a_timer_of_its_own_and_counts_its_attempts(
+    store: Store, client: redis.Redis
+) -> None:
+    store.run(calls.make([new("a")]))
+    claim(store)
+    settle(store, Settlement("a", "t", "retry", 60, "no answer"))
+    assert client.pttl("a:?mail.send?[1]") > 59_000
+    client.delete("a:?mail.send?[1]")
+    age(client, "pending", "a", 1)
+    assert claim(store, "u").tasks[0].attempt == 2
+
+
+def test_a_release_restores_the_attempt_and_the_due_time(store: Store) -> None:
+    [made] = store.run(calls.make([new("a")]))
+    claim(store)
+    settle(store, Settlement("a", "t", "released", text="stopping"))
+    task = store.run(calls.get("a"))
+    assert task is not None
+    assert (task.attempt, task.error) == (0, "stopping")
+    assert claim(store, "u").tasks[0].due == made.due
+
+
+@pytest.mark.parametrize("outcome", ["succeeded", "failed", "retry", "released", "unknown"])
+def test_a_timer_set_while_the_handler_ran_arms_the_task_again(
+    store: Store, client: redis.Redis, outcome: str
+) -> None:
+    store.run(calls.make([new("a")]))
+    claim(store)
+    client.set("a:?mail.send?[1]", "", px=60_000)  # a keepalive during "mark offline"
+    settlement = Settlement("a", "t", outcome, 1, "x")
+    assert settle(store, settlement) == [Settled.DONE]
+    task = store.run(calls.get("a"))
+    assert task is not None
+    assert (task.state, task.attempt, task.error) == (State.PENDING, 0, None)
+    assert claim(store).tasks == []
+    assert settle(store, settlement) == [Settled.DONE]
+
+
+# Heartbeats, leases, lapses
+
+
+def test_a_heartbeat_renews_what_is_held_and_names_what_is_not(
+    store: Store, client: redis.Redis
+) -> None:
+    store.run(calls.make([new("a"), new("b")]))
+    claim(store)
+    age(client, "running", "a", -1)
+    age(client, "running", "b", -1)
+    held = [("a", "t"), ("b", "other"), ("c", "t")]
+    store.run(calls.heartbeat("l1", 10, []))
+    age(client, "running", "a", -1)
+    age(client, "running", "b", -1)
+    assert store.run(calls.heartbeat("l1", 10, held)).lost == ["b", "c"]
+    renewed = client.zscore("expirebridge:running", "a") or 0
+    assert renewed - server_ms(client) > 9_000
+    assert (client.zscore("expirebridge:running", "b") or 0) - server_ms(client) < 1_001
+
+
+def test_ranks_follow_the_names_of_the_listeners_that_beat(
+    store: Store, client: redis.Redis
+) -> None:
+    ranks = [store.run(calls.heartbeat(name, 10, [])).rank for name in ("b", "a", "c")]
+    assert ranks == [0, 0, 2]
+    client.zadd("expirebridge:listeners", {"a": server_ms(client) - 11_000})
+    assert store.run(calls.heartbeat("b", 10, [])).rank == 0
+    store.run(calls.leave("b"))
+    assert store.run(calls.heartbeat("c", 10, [])).listeners == 1
+
+
+def test_when_nobody_beat_for_half_a_lease_running_tasks_get_one_more(
+    store: Store, client: redis.Redis
+) -> None:
+    store.run(calls.make([new("a")]))
+    store.run(calls.heartbeat("dead", 10, []))
+    claim(store)
+    client.zadd("expirebridge:listeners", {"dead": server_ms(client) - 6_000})
+    age(client, "running", "a", 1)
+    assert store.run(calls.heartbeat("new", 10, [])).gap
+    assert store.run(calls.sweep(Settings())).lapsed == []
+    age(client, "running", "a", 1)
+    assert not store.run(calls.heartbeat("new", 10, [])).gap
+    assert store.run(calls.sweep(Settings())).lapsed == ["a"]
+
+
+def test_when_the_clock_went_back_leases_are_brought_in(store: Store, client: redis.Redis) -> None:
+    store.run(calls.make([new("a")]))
+    claim(store)
+    hours = server_ms(client) + 10_800_000
+    client.zadd("expirebridge:running", {"a": hours})
+    client.zadd("expirebridge:listeners", {"me": hours})
+    store.run(calls.heartbeat("me", 10, []))
+    assert (client.zscore("expirebridge:running", "a") or 0) <= server_ms(client) + 10_000
+    assert (client.zscore("expirebridge:listeners", "me") or 0) <= server_ms(client)
+
+
+def test_a_task_that_lapsed_twice_is_claimed_alone_and_fails_after_the_third(
+    store: Store, client: redis.Redis
+) -> None:
+    store.run(calls.make([new("poison", 1_000, relative=False)]))
+    for _ in range(2):
+        assert [task.id for task in claim(store).tasks] == ["poison"]
+        age(client, "running", "poison", 1)
+        store.run(calls.sweep(Settings()))
+    store.run(calls.make([new("innocent")]))
+    busy = claim(store, idle=False)
+    assert ([task.id for task in busy.tasks], busy.lone) == (["innocent"], True)
+    store.run(calls.make([new("innocent2")]))
+    alone = claim(store, "u", idle=True)
+    assert [task.id for task in alone.tasks] == ["poison"]
+    age(client, "running", "poison", 1)
+    sweep = store.run(calls.sweep(Settings()))
+    assert (sweep.lapsed, sweep.failed) == ([], ["poison"])
+    task = store.run(calls.get("poison"))
+    assert task is not None
+    assert (task.state, "3 listeners died" in str(task.error)) == (State.FAILED, True)
+
+
+# Cancelling and rescheduling
+
+
+def test_cancel_says_what_it_found(store: Store, client: redis.Redis) -> None:
+    store.run(calls.make([new("a", 60_000), new("b")]))
+    call = calls.cancel("a", keep=3600)
+    assert store.run(call) is Cancelled.CANCELLED
+    assert store.run(call) is Cancelled.CANCELLED  # a resend
+    assert store.run(calls.cancel("a", keep=3600)) is Cancelled.FINISHED
+    assert store.run(calls.cancel("nobody", keep=3600)) is Cancelled.NOT_FOUND
+    claim(store)
+    assert store.run(calls.cancel("b", keep=3600)) is Cancelled.RUNNING
+    assert client.exists("a:?mail.send?[1]") == 0
+    assert state_of(store, "a") is State.CANCELLED
+
+
+def test_reschedule_moves_the_due_time_and_the_timer(store: Store, client: redis.Redis) -> None:
+    store.run(calls.make([new("a", 60_000), new("b")]))
+    done, due = store.run(calls.reschedule("a", calls.When(5_000, relative=True)))
+    assert done is Rescheduled.MOVED
+    assert client.zscore("expirebridge:pending", "a") == due
+    assert client.pttl("a:?mail.send?[1]") <= 5_000
+    claim(store)
+    assert store.run(calls.reschedule("b", calls.When(0, True)))[0] is Rescheduled.REARMED
+    client.pexpire("b:?mail.send?[1]", 60_000)
+    settle(store, Settlement("b", "t", "succeeded"))
+    assert state_of(store, "b") is State.PENDING
+    assert store.run(calls.reschedule("c", calls.When(0, True)))[0] is Rescheduled.NOT_FOUND
+    # A time that has come leaves no live timer behind, which would hold the task back.
+    assert store.run(calls.reschedule("a", calls.When(0, True)))[0] is Rescheduled.MOVED
+    assert [task.id for task in claim(store, "u").tasks] == ["a"]
+
+
+# Looking and sweeping
+
+
+def test_listing_pages_through_states_and_tags(store: Store, client: redis.Redis) -> None:
+    store.run(calls.make([new(f"a{n:02}", 60_000 + n, fields={"tags": "x"}) for n in range(25)]))
+    store.run(calls.make([new("b", 30_000, call=b"mail.other?[]")]))
+
+    def page(cursor: str = "0", **options: Any) -> calls.Page:
+        given: dict[str, Any] = {"state": None, "func": None, "tag": None, "count": 10} | options
+        return store.run(calls.list_page(cursor=cursor, **given))
+
+    first = page(state=State.PENDING)
+    assert [task.id for task in first.tasks] == ["b"] + [f"a{n:02}" for n in range(9)]
+    third = page(page(first.cursor, state=State.PENDING).cursor, state=State.PENDING)
+    assert (third.cursor, third.examined) == ("0", 6)
+    assert [task.id for task in page(state=State.PENDING, func="mail.other").tasks] == ["b"]
+    tagged, cursor = set(), "0"
+    while True:
+        part = page(cursor, tag="x", func="mail.send")
+        tagged |= {task.id for task in part.tasks}
+        cursor = part.cursor
+        if cursor == "0":
+            break
+    assert tagged == {f"a{n:02}" for n in range(25)}
+
+
+def test_what_was_put_off_is_shown_with_its_true_due_time(
+    store: Store, client: redis.Redis
+) -> None:
+    store.run(calls.make([new("a", 60_000)]))
+    client.expire("a:?mail.send?[1]", 3600)
+    task = store.run(calls.get("a"))
+    assert task is not None
+    assert task.due.timestamp() - time.time() > 3_500
+
+
+def test_finished_tasks_are_forgotten_with_their_tags_when_their_time_is_over(
+    store: Store, client: redis.Redis
+) -> None:
+    store.run(calls.make([new("a", fields={"tags": "x"}), new("b")]))
+    claim(store)
+    settle(store, Settlement("a", "t", "succeeded"), Settlement("b", "t", "failed"))
+    store.run(calls.sweep(Settings()))
+    assert store.run(calls.count(10)).succeeded == 1
+    age(client, "succeeded", "a", 1)
+    age(client, "failed", "b", 1)
+    assert store.run(calls.sweep(Settings())).forgotten == 2
+    assert client.keys() == [b"expirebridge:meta"]
+
+
+def test_more_succeeded_tasks_than_are_kept_are_forgotten_but_not_in_their_first_15_s(
+    store: Store, client: redis.Redis
+) -> None:
+    settings = Settings(keep_succeeded_count=2)
+    store.run(calls.make([new(f"a{n}") for n in range(5)]))
+    settle(store, *(Settlement(task.id, "t", "succeeded") for task in claim(store).tasks))
+    assert store.run(calls.sweep(settings)).forgotten == 0
+    for n in range(4):  # these ended 16 s ago
+        age(client, "succeeded", f"a{n}", -3600 + 16)
+    assert store.run(calls.sweep(settings)).forgotten == 3
+    assert store.run(calls.count(10)).succeeded == 2
+
+
+def test_a_sweep_is_bounded_and_says_when_there_is_more(store: Store, client: redis.Redis) -> None:
+    store.run(calls.make([new(f"a{n}") for n in range(5)]))
+    claim(store)
+    for n in range(5):
+        age(client, "running", f"a{n}", 1)
+    first = store.run(calls.sweep(Settings(), limit=3))
+    assert (len(first.lapsed), first.more) == (3, True)
+    second = store.run(calls.sweep(Settings(), limit=3))
+    assert (len(second.lapsed), second.more) == (2, False)
+
+
+# The connection
+
+
+def test_scripts_survive_a_flush_of_the_server_s_cache(store: Store, client: redis.Redis) -> None:
+    store.run(calls.make([new("a", 60_000)]))
+    client.script_flush()
+    store.run(calls.make([new("b", 60_000)]))
+    assert store.run(calls.count(10)).pending == 2
+
+
+def test_every_name_carries_the_hash_tag_of_the_prefix(url: str, client: redis.Redis) -> None:
+    store = Store(clients.producer_client(url), prefix="{eb:3}expirebridge")
+    store.run(calls.make([new("a"), new("b", 60_000)]))
+    claim(store)
+    settle(store, Settlement("a", "t", "succeeded"))
+    store.run(calls.heartbeat("l", 10, []))
+    names = client.keys()
+    assert b"{eb:3}b:?mail.send?[1]" in names
+    assert all(bytes(name).startswith(b"{eb:3}") for name in names)
+    task = store.run(calls.get("b"))
+    assert task is not None
+    assert task.key == b"{eb:3}b:?mail.send?[1]"
+    store.close()
+
+
+def test_an_unreachable_server_is_named_so() -> None:
+    store = Store(clients.heartbeat_client("redis://127.0.0.1:1/1", socket_timeout=1), prefix="e")
+    with pytest.raises(ServerUnreachable, match="no answer from the server"):
+        store.run(calls.count(10))
+    store.close()

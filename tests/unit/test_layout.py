@@ -1,0 +1,79 @@
+"""Dependencies point down: a module imports from its own layer, or from those below."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import expirebridge
+
+PACKAGE = Path(expirebridge.__file__).parent
+
+LAYERS = [
+    {"cli", "web", "observe"},
+    {"listener"},
+    {"bridge", "operations", "handlers", "checks"},
+    {"store"},
+    {"server", "resources"},
+    {"settings", "wire", "task", "retry", "durations", "hooks", "errors"},
+]
+FACES, VALUES = LAYERS[0], LAYERS[-1]
+# The first gathers the public names; the second is the command.
+EXEMPT = {PACKAGE / "__init__.py", PACKAGE / "__main__.py"}
+
+MODULES = sorted(set(PACKAGE.rglob("*.py")) - EXEMPT)
+
+
+def part_of(path: Path) -> str:
+    """The module, or the folder, that stands directly under the package."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imported_names(path: Path) -> Iterator[str]:
+    """Every module that a file may import, wherever in it the import stands."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Import(names=names):
+                yield from (alias.name for alias in names)
+            case ast.ImportFrom(module=str(module), names=names, level=0):
+                yield from (f"{module}.{alias.name}" for alias in names)
+            case ast.ImportFrom():
+                raise AssertionError(f"{path}: relative imports are not read here")
+
+
+def imported_parts(path: Path) -> set[str]:
+    names = [name.split(".") for name in imported_names(path)]
+    return {parts[1] for parts in names if parts[0] == "expirebridge" and len(parts) > 1}
+
+
+def layer_of(part: str) -> int:
+    [layer] = [number for number, parts in enumerate(LAYERS) if part in parts]
+    return layer
+
+
+def test_the_package_is_read() -> None:
+    assert len(MODULES) > 20
+    assert "errors" in imported_parts(PACKAGE / "retry.py")
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_module_imports_only_from_its_own_layer_or_below(path: Path) -> None:
+    part = part_of(path)
+    # A name that belongs to no layer would be a new module, or a public name of the package.
+    assert {part, *imported_parts(path)} <= set().union(*LAYERS)
+    above = {other for other in imported_parts(path) if layer_of(other) < layer_of(part)}
+    assert above == set()
+
+
+def test_the_core_never_imports_its_faces() -> None:
+    for path in (PACKAGE / "__init__.py", *MODULES):
+        if path == PACKAGE / "__init__.py" or part_of(path) not in FACES:
+            assert not imported_parts(path) & FACES, path
+
+
+def test_values_and_rules_do_no_input_or_output() -> None:
+    for path in MODULES:
+        if part_of(path) in VALUES:
+            roots = {name.partition(".")[0] for name in imported_names(path)}
+            assert not roots & {"redis", "asyncio", "socket", "subprocess", "threading"}, path

@@ -1,0 +1,371 @@
+"""What producers may ask for: everything is checked before the first call is made."""
+
+import sys
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta, timezone
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from expirebridge.errors import InvalidTask, TaskExists
+from expirebridge.handlers import Registry
+from expirebridge.hooks import Event, Hooks, Made
+from expirebridge.operations import CHUNK_BYTES, CHUNK_TASKS, Operations, Steps
+from expirebridge.retry import Exponential
+from expirebridge.settings import Settings
+from expirebridge.store.calls import Call, NewTask, When
+from expirebridge.task import Outcome, State, Task, from_ms
+
+OPERATIONS = Operations(Settings(), Hooks())
+NOW = 1_900_000_000_000
+FUTURE = datetime(2035, 1, 1, tzinfo=UTC)
+
+
+def new_tasks(call: Call[Any]) -> list[NewTask]:
+    """The tasks of a call to make.lua, read back from its arguments."""
+    assert call.name == "make"
+    rest: list[Any] = list(call.arguments[1:])
+    tasks = []
+    while rest:
+        id, drawn, if_exists, name, anchor, ms, count = rest[:7]
+        pairs, rest = rest[7 : 7 + 2 * count], rest[7 + 2 * count :]
+        tasks.append(
+            NewTask(
+                id=id,
+                drawn=drawn == "1",
+                if_exists=if_exists,
+                call=name,
+                when=When(ms, relative=anchor == "in"),
+                fields=dict(zip(pairs[::2], pairs[1::2], strict=True)),
+            )
+        )
+    return tasks
+
+
+def first_call(steps: Steps[Any]) -> Call[Any]:
+    return next(steps)
+
+
+def new_task(func: Any = "mail.send", args: Any = (), delay: Any = 60, **options: Any) -> NewTask:
+    """The one task that `make_task` would send."""
+    [task] = new_tasks(first_call(OPERATIONS.make_task(func, args, delay, **options)))
+    return task
+
+
+def answer(call: Call[Any], code: int = 1, state: bytes = b"pending") -> list[Any]:
+    """What make.lua answers when every task of the call has the same fate.
+
+    The keys have a hash tag: only the server knows what it put before the id.
+    """
+    reply: list[Any] = [NOW]
+    for task in new_tasks(call):
+        due = NOW + task.when.ms if task.when.relative else task.when.ms
+        key = f"{{tag}}{task.id}:?".encode() + task.call
+        reply += [code, due, key, task.call, state, task.fields.get("args")]
+    return reply
+
+
+def run(steps: Steps[Any], **fate: Any) -> tuple[list[Call[Any]], Any]:
+    """Every call of an operation that makes tasks, and its result."""
+    calls: list[Call[Any]] = []
+    reply = None
+    try:
+        while True:
+            calls.append(steps.send(reply))
+            reply = answer(calls[-1], **fate)
+    except StopIteration as stop:
+        return calls, stop.value
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"delay": None}, "either delay or at"),
+        ({"at": FUTURE}, "either delay or at, not both"),
+        ({"delay": -1}, "delay=-1"),
+        ({"delay": timedelta(seconds=-1)}, "delay="),
+        ({"delay": "soon"}, "delay='soon'"),
+        ({"delay": float("nan")}, "delay=nan"),
+        ({"delay": True}, "delay=True"),
+        ({"delay": 10**400}, "delay=1000"),
+        ({"delay": None, "at": datetime(2035, 1, 1)}, "at=2035-01-01T00:00:00: a naive"),
+        ({"delay": None, "at": "2035-01-01"}, "at='2035-01-01'"),
+        ({"delay": None, "at": date(2035, 1, 1)}, "at="),
+        ({"delay": None, "at": 1_900_000_000}, "at=1900000000"),
+        ({"if_exists": "overwrite"}, "if_exists='overwrite'"),
+        ({"if_exists": ["keep"]}, "if_exists="),
+        ({"if_exists": None}, "if_exists=None"),
+        ({"id": "a?b"}, "id='a?b'"),
+        ({"id": ""}, "id=''"),
+        ({"id": 42}, "id=42"),
+        ({"tags": "mail"}, "tags='mail'"),
+        ({"tags": ""}, "tags=''"),
+        ({"tags": ["a b"]}, "tag 'a b'"),
+        ({"tags": [42]}, "tag 42"),
+        ({"tags": 42}, "tags=42"),
+        ({"timeout": 0}, "timeout=0"),
+        ({"timeout": -1}, "timeout=-1"),
+        ({"timeout": "soon"}, "timeout='soon'"),
+        ({"retry": "1m"}, "retry='1m'"),
+        ({"retry": [-1]}, "retry[0]=-1"),
+        ({"retry": 3}, "retry=3"),
+        ({"func": ""}, "func=''"),
+        ({"func": "send"}, "func='send'"),
+        ({"func": "../mail.send"}, "func='../mail.send'"),
+        ({"func": b"mail.send"}, "func=b'mail.send'"),
+        ({"func": None}, "func=None"),
+        ({"func": print}, "func=print"),
+        ({"func": new_task}, "func=new_task"),
+        ({"args": "hi"}, "args='hi'"),
+        ({"args": None}, "args=None"),
+        ({"args": [0, {"x": (1,)}]}, "args[1]['x'] = (1,)"),
+        ({"args": ["x" * 65_536]}, "args: 65,540 bytes"),
+        ({"kwargs": ["hi"]}, "kwargs="),
+        ({"kwargs": {"*": 1}}, "'*' is taken"),
+        ({"kwargs": {1: 1}}, "the key 1 is not text"),
+        ({"kwargs": {"x": float("inf")}}, "['x'] = inf"),
+    ],
+)
+def test_a_task_that_cannot_be_is_refused_before_anything_is_sent(
+    options: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(InvalidTask) as caught:
+        new_task(**options)
+    assert named in str(caught.value)
+    # The same in bulk, where the message tells the position.
+    item = {"func": "mail.send", "delay": 60, **options}
+    with pytest.raises(InvalidTask) as caught:
+        first_call(OPERATIONS.make_tasks([{"func": "mail.send", "delay": 60}, item]))
+    assert str(caught.value).startswith("task 1: ")
+    assert named in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("item", "named"),
+    [
+        ({"func": "mail.send", "dely": 60}, "'dely'"),
+        ({"func": "mail.send", "delay": 60, "self": 1}, "'self'"),
+        ({"delay": 60}, "'func'"),
+        ({}, "'func'"),
+        ({"func": "mail.send"}, "either delay or at"),
+        ({1: 2}, "must be strings"),
+        (42, "mapping"),
+        ("mail.send", "mapping"),
+        (("mail.send", [], 60), "mapping"),
+    ],
+)
+def test_a_bad_item_is_told_by_its_position(item: Any, named: str) -> None:
+    good = {"func": "mail.send", "delay": 60}
+    with pytest.raises(InvalidTask) as caught:
+        first_call(OPERATIONS.make_tasks([good, good, item, good]))
+    assert str(caught.value).startswith("task 2: ")
+    assert named in str(caught.value)
+    # The names inside of expirebridge say nothing to its users.
+    assert "_new_task" not in str(caught.value)
+    assert "expirebridge." not in str(caught.value)
+
+
+def test_ids_repeated_in_bulk_are_refused_by_both_positions() -> None:
+    items = [{"func": "mail.send", "delay": 60, "id": id} for id in ("a", "b", "c", "b")]
+    with pytest.raises(InvalidTask, match=r"^task 3: id 'b' is also that of 1$"):
+        first_call(OPERATIONS.make_tasks(items))
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"state": "waiting"}, "state='waiting'"),
+        ({"state": 1}, "state=1"),
+        ({"func": "send"}, "func='send'"),
+        ({"tag": "a b"}, "tag 'a b'"),
+        ({"tag": 42}, "tag 42"),
+        ({"limit": 0}, "limit=0"),
+        ({"limit": -1}, "limit=-1"),
+    ],
+)
+def test_a_listing_that_cannot_be_is_refused(options: dict[str, Any], named: str) -> None:
+    with pytest.raises(InvalidTask) as caught:
+        first_call(OPERATIONS.list(**options))
+    assert named in str(caught.value)
+
+
+def test_no_operation_takes_an_illegal_id() -> None:
+    for steps in (
+        OPERATIONS.get("a?b"),
+        OPERATIONS.cancel("a?b"),
+        OPERATIONS.reschedule("a?b", 60),
+    ):
+        with pytest.raises(InvalidTask, match=r"^id='a"):
+            next(steps)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({}, "either delay or at"),
+        ({"delay": 60, "at": FUTURE}, "not both"),
+        ({"delay": -1}, "delay=-1"),
+        ({"at": datetime(2035, 1, 1)}, "naive"),
+    ],
+)
+def test_a_task_is_not_moved_to_a_time_that_cannot_be(options: dict[str, Any], named: str) -> None:
+    with pytest.raises(InvalidTask, match=named):
+        first_call(OPERATIONS.reschedule("a", **options))
+
+
+# What is sent
+
+
+def test_a_task_is_sent_as_its_key_is_written() -> None:
+    task = new_task("shop/mail.send", [42, "?"], "1h30m", kwargs={"copy": True})
+    assert task.call == b'shop/mail.send?{"*":[42,"?"],"copy":true}'
+    assert task.when == When(5_400_000, relative=True)
+    assert (task.if_exists, task.fields) == ("reject", {})
+
+
+def test_without_an_id_a_random_one_is_drawn() -> None:
+    one, other = new_task(), new_task()
+    assert one.drawn
+    assert len(one.id) == 32
+    assert one.id != other.id
+
+
+def test_a_chosen_id_is_sent_as_such() -> None:
+    task = new_task(id="order:42", if_exists="keep")
+    assert (task.id, task.drawn, task.if_exists) == ("order:42", False, "keep")
+
+
+@pytest.mark.parametrize(
+    ("at", "ms"),
+    [
+        (FUTURE, 2_051_222_400_000),
+        (FUTURE.astimezone(timezone(timedelta(hours=8))), 2_051_222_400_000),
+        (FUTURE + timedelta(microseconds=1), 2_051_222_400_001),
+        (datetime(2001, 9, 9, 1, 46, 40, tzinfo=UTC), 1_000_000_000_000),
+        (datetime(1960, 1, 1, tzinfo=UTC), 0),
+    ],
+)
+def test_a_moment_is_sent_as_it_is_even_if_it_has_passed(at: datetime, ms: int) -> None:
+    assert new_task(delay=None, at=at).when == When(ms, relative=False)
+
+
+def test_what_a_task_says_for_itself_goes_into_its_record() -> None:
+    task = new_task(tags=["b", "a", "b"], retry=[15, "1m"], timeout="2m")
+    assert task.fields == {"tags": "b a", "retry": b"[15.0,60.0]", "timeout": 120.0}
+    assert new_task(retry=[]).fields == {"retry": b"[]"}
+    assert b'"factor"' in bytes(new_task(retry=Exponential()).fields["retry"])  # type: ignore[arg-type]
+
+
+def test_arguments_of_512_bytes_stand_in_the_key() -> None:
+    longest = "x" * (512 - len('[""]'))
+    task = new_task(args=[longest])
+    assert task.call == f'mail.send?["{longest}"]'.encode()
+    assert task.fields == {}
+
+
+def test_longer_arguments_go_into_the_record() -> None:
+    longer = "x" * (513 - len('[""]'))
+    task = new_task(args=[longer])
+    assert task.call == b"mail.send?@"
+    assert task.fields == {"args": f'["{longer}"]'.encode()}
+
+
+@pytest.fixture
+def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """A module of handlers in a folder of its own, loaded."""
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    folder = tmp_path / f"handlers_{uuid4().hex}"
+    folder.mkdir()
+    (folder / "mail.py").write_text("def send(to, *, copy=False): ...", encoding="utf-8")
+    Registry.load(folder)
+    yield sys.modules[f"{folder.name}.mail"]
+    for name in list(sys.modules):
+        if name.partition(".")[0] == folder.name:
+            del sys.modules[name]
+
+
+def test_a_handler_may_be_given_itself_and_its_call_is_checked(tasks: ModuleType) -> None:
+    folder = Path(str(tasks.__file__)).parent
+    operations = Operations(Settings(tasks=folder), Hooks())
+    [task] = new_tasks(first_call(operations.make_task(tasks.send, [42], 60)))
+    assert task.call == b"mail.send?[42]"
+    with pytest.raises(InvalidTask, match=r"^send\(to, \*, copy=False\): missing.*'to'"):
+        first_call(operations.make_task(tasks.send, [], 60))
+    with pytest.raises(InvalidTask, match="unexpected keyword argument 'colour'"):
+        first_call(operations.make_task(tasks.send, [42], 60, kwargs={"colour": "red"}))
+
+
+# What comes back
+
+
+def test_a_made_task_is_told_to_the_caller_and_to_the_hooks() -> None:
+    events: list[Event] = []
+    operations = Operations(Settings(), Hooks([events.append]))
+    long = "x" * 600
+    _, task = run(operations.make_task("mail.send", [long], 60, id="a", tags=["t"]))
+    assert task == Task(
+        id="a", func="mail.send", args=[long], tags=("t",), key=b"{tag}a:?mail.send?@",
+        state=State.PENDING, due=from_ms(NOW + 60_000), created=from_ms(NOW),
+        outcome=Outcome.CREATED,
+    )  # fmt: skip
+    assert events == [Made(task=task)]
+
+
+def test_a_rejected_task_raises_task_exists() -> None:
+    with pytest.raises(TaskExists) as caught:
+        run(OPERATIONS.make_task("mail.send", [], 60, id="a"), code=3, state=b"running")
+    assert (caught.value.id, caught.value.state) == ("a", "running")
+
+
+def test_a_kept_task_is_returned() -> None:
+    _, task = run(OPERATIONS.make_task("mail.send", [], 60, id="a", if_exists="keep"), code=2)
+    assert task.outcome is Outcome.KEPT
+
+
+# In bulk
+
+
+def test_many_tasks_are_sent_in_chunks_and_come_back_in_order() -> None:
+    items = [{"func": "mail.send", "args": [n], "delay": 60} for n in range(1200)]
+    calls, made = run(OPERATIONS.make_tasks(items))
+    assert [len(new_tasks(call)) for call in calls] == [CHUNK_TASKS, CHUNK_TASKS, 200]
+    assert [task.args for task in made] == [[n] for n in range(1200)]
+
+
+def test_large_tasks_are_sent_in_chunks_of_a_mebibyte() -> None:
+    items = [{"func": "mail.send", "args": ["x" * 60_000], "delay": 60} for _ in range(40)]
+    calls, made = run(OPERATIONS.make_tasks(items))
+    assert [len(new_tasks(call)) for call in calls] == [17, 17, 6]
+    for call in calls:
+        sent = [part for part in call.arguments if isinstance(part, bytes)]
+        assert sum(map(len, sent)) <= CHUNK_BYTES
+    assert len(made) == 40
+
+
+def test_all_tasks_are_checked_before_the_first_is_sent() -> None:
+    items: list[dict[str, Any]] = [{"func": "mail.send", "delay": 60} for _ in range(1200)]
+    items[-1]["delay"] = -1
+    with pytest.raises(InvalidTask, match=r"^task 1199: delay=-1"):
+        first_call(OPERATIONS.make_tasks(items))
+
+
+def test_every_task_is_sent_with_a_nonce_of_its_call() -> None:
+    items = [{"func": "mail.send", "delay": 60} for _ in range(501)]
+    calls, _ = run(OPERATIONS.make_tasks(items))
+    assert len({call.arguments[0] for call in calls}) == 2
+
+
+def test_no_tasks_send_nothing() -> None:
+    assert run(OPERATIONS.make_tasks([])) == ([], [])
+
+
+def test_rejected_tasks_do_not_keep_the_others_from_being_made() -> None:
+    items = ({"func": "mail.send", "delay": 60, "id": id} for id in "ab")
+    _, made = run(OPERATIONS.make_tasks(items), code=3)
+    assert [task.outcome for task in made] == [Outcome.REJECTED] * 2

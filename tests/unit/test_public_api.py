@@ -1,0 +1,120 @@
+"""The public names: frozen, documented, and the same in both colours."""
+
+import inspect
+from collections.abc import Iterator
+from enum import Enum
+from typing import Any
+
+import pytest
+
+import expirebridge
+from expirebridge import AsyncBridge, Bridge
+from expirebridge.operations import Operations
+
+
+def public(owner: object) -> dict[str, Any]:
+    return {name: value for name, value in vars(owner).items() if not name.startswith("_")}
+
+
+def documented() -> Iterator[tuple[str, Any]]:
+    """Every function and class that is reachable from the public names."""
+    for name in expirebridge.__all__:
+        value = getattr(expirebridge, name)
+        yield name, value
+        if inspect.isclass(value):
+            for inner, member in public(value).items():
+                is_member = isinstance(value, type(Enum)) and isinstance(member, value)
+                if not is_member and (callable(member) or isinstance(member, property)):
+                    yield f"{name}.{inner}", member
+
+
+def test_the_public_names_are_these() -> None:
+    assert expirebridge.__all__ == [
+        "AsyncBridge",
+        "Bridge",
+        "Cancelled",
+        "Counts",
+        "Discard",
+        "EmbeddedServerError",
+        "ExpirebridgeError",
+        "Exponential",
+        "FormatTooNew",
+        "HandlersError",
+        "InvalidSetting",
+        "InvalidTask",
+        "Listing",
+        "Outcome",
+        "Rescheduled",
+        "Retry",
+        "ServerError",
+        "ServerOutOfMemory",
+        "ServerReadOnly",
+        "ServerUnreachable",
+        "ServerUnsuitable",
+        "State",
+        "Task",
+        "TaskExists",
+        "current_task",
+        "handler",
+        "make_task",
+        "make_tasks",
+    ]
+
+
+@pytest.mark.parametrize("value", [pytest.param(value, id=name) for name, value in documented()])
+def test_a_public_name_has_a_docstring(value: Any) -> None:
+    doc = inspect.getdoc(value)
+    assert doc
+    # What a dataclass writes for itself is no documentation.
+    assert not doc.startswith(f"{getattr(value, '__name__', '?')}(")
+
+
+def test_both_bridges_have_every_operation() -> None:
+    operations = set(public(Operations))
+    assert set(public(Bridge)) == operations | {"close"}
+    assert set(public(AsyncBridge)) == operations | {"aclose"}
+
+
+@pytest.mark.parametrize("name", sorted(public(Operations)))
+def test_an_operation_is_the_same_in_both_colours(name: str) -> None:
+    waits, awaits = getattr(Bridge, name), getattr(AsyncBridge, name)
+    assert inspect.signature(waits) == inspect.signature(awaits)
+    assert waits.__doc__ == awaits.__doc__ == getattr(Operations, name).__doc__
+    assert inspect.iscoroutinefunction(awaits)
+    assert not inspect.iscoroutinefunction(waits)
+
+
+@pytest.mark.parametrize("name", sorted(public(Operations)))
+def test_an_operation_keeps_the_parameters_of_its_description(name: str) -> None:
+    described = inspect.signature(getattr(Operations, name)).parameters
+    assert inspect.signature(getattr(Bridge, name)).parameters == described
+    assert "Generator" not in str(inspect.signature(getattr(Bridge, name)).return_annotation)
+
+
+def test_both_bridges_are_made_in_the_same_way() -> None:
+    def shape(bridge: type) -> list[tuple[str, Any, Any]]:
+        parameters = inspect.signature(bridge).parameters.values()
+        return [(one.name, one.kind, one.default) for one in parameters]
+
+    assert shape(Bridge) == shape(AsyncBridge)
+
+
+@pytest.mark.parametrize("name", ["make_task", "make_tasks"])
+def test_a_function_of_the_package_takes_what_the_method_takes(name: str) -> None:
+    _, *parameters = inspect.signature(getattr(Bridge, name)).parameters.values()
+    function = inspect.signature(getattr(expirebridge, name))
+    assert list(function.parameters.values()) == parameters
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name, value in documented()
+        if inspect.isclass(value) and issubclass(value, Exception)
+    ],
+)
+def test_every_error_but_a_handlers_own_has_the_same_base(name: str) -> None:
+    # Handlers raise these two to steer their own task: they are no errors of expirebridge.
+    is_ours = issubclass(getattr(expirebridge, name), expirebridge.ExpirebridgeError)
+    assert is_ours == (name not in {"Retry", "Discard"})

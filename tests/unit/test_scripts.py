@@ -1,0 +1,93 @@
+"""The Lua scripts: whole, headed and described."""
+
+import hashlib
+import re
+from pathlib import Path
+
+import pytest
+
+from expirebridge.store import calls, scripts
+
+LUA = Path(scripts.__file__).parent / "lua"
+NAMES = sorted(path.stem for path in LUA.glob("*.lua"))
+INCLUDES = sorted(path.stem for path in (LUA / "include").glob("*.lua"))
+
+
+def text_of(name: str) -> str:
+    return (LUA / f"{name}.lua").read_text(encoding="utf-8")
+
+
+def opening_of(text: str) -> list[str]:
+    """The lines of the comment with which a file opens."""
+    lines = text.split("\n")
+    end = next(number for number, line in enumerate(lines) if not line.startswith("--"))
+    return lines[:end]
+
+
+def test_every_script_is_called_and_every_call_has_its_script() -> None:
+    source = Path(calls.__file__).read_text(encoding="utf-8")
+    assert sorted(set(re.findall(r'_script\(\s*"(\w+)"', source))) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_script_loads_with_nothing_left_to_include(name: str) -> None:
+    script = scripts.load(name)
+    assert script.name == name
+    for source in (script.headed, script.plain):
+        assert "-- include" not in source.text
+        assert source.sha == hashlib.sha1(source.text.encode()).hexdigest()  # noqa: S324
+    assert scripts.load(name) is script
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_script_is_headed_for_servers_that_know_headers(name: str) -> None:
+    script = scripts.load(name)
+    header, _, body = script.headed.text.partition("\n")
+    assert header in {"#!lua", "#!lua flags=allow-oom", "#!lua flags=no-writes"}
+    assert body == script.plain.text
+    assert not script.plain.text.startswith("#!")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_script_begins_with_its_flags_and_says_what_it_takes_and_returns(name: str) -> None:
+    flags, purpose, *rest = opening_of(text_of(name))
+    assert re.fullmatch(r"-- flags: (allow-oom|no-writes|\(none: .+\))", flags)
+    assert re.match(r"-- [A-Z].*", purpose)
+    for word in ("KEYS[1]  prefix", "ARGV     1 database", "returns  "):
+        assert [line for line in rest if line.startswith(f"-- {word}")], word
+
+
+@pytest.mark.parametrize("name", ["claim", "settle", "cancel", "heartbeat", "sweep"])
+def test_finished_work_can_be_recorded_when_memory_is_full(name: str) -> None:
+    assert scripts.load(name).headed.text.startswith("#!lua flags=allow-oom\n")
+
+
+@pytest.mark.parametrize("name", ["make", "reschedule"])
+def test_new_work_is_refused_when_memory_is_full(name: str) -> None:
+    assert scripts.load(name).headed.text.startswith("#!lua\n")
+
+
+@pytest.mark.parametrize("name", ["get", "list", "count"])
+def test_what_only_looks_writes_nothing(name: str) -> None:
+    script = scripts.load(name)
+    assert script.headed.text.startswith("#!lua flags=no-writes\n")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_script_names_no_key_but_by_the_shared_functions(name: str) -> None:
+    # One module holds all names; a literal here would miss the prefix and its hash tag.
+    assert "expirebridge:" not in text_of(name)
+    assert "KEYS[1]" not in "\n".join(text_of(name).split("\n")[len(opening_of(text_of(name))) :])
+
+
+@pytest.mark.parametrize("name", INCLUDES)
+def test_a_shared_file_is_described_and_included_somewhere(name: str) -> None:
+    text = (LUA / "include" / f"{name}.lua").read_text(encoding="utf-8")
+    assert opening_of(text)
+    assert "-- include" not in text
+    assert any(f"\n-- include {name}\n" in text_of(other) for other in NAMES)
+
+
+def test_a_script_that_does_not_exist_is_not_found() -> None:
+    with pytest.raises(FileNotFoundError):
+        scripts.load("missing")

@@ -1,0 +1,112 @@
+"""Settings: given, from the environment, or the defaults."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from expirebridge.errors import InvalidSetting
+from expirebridge.settings import DEFAULT_URL, Doorbells, Settings
+
+URL = "redis://elsewhere:6380/2"
+
+
+@pytest.fixture(autouse=True)
+def _empty_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("EXPIREBRIDGE_URL", raising=False)
+    monkeypatch.delenv("EXPIREBRIDGE_TASKS", raising=False)
+
+
+def test_without_anything_the_defaults_hold() -> None:
+    assert Settings.read() == Settings()
+    assert Settings().url == DEFAULT_URL == "redis://localhost:6379/1"
+    assert Settings().tasks == Path("tasks")
+    assert Settings().doorbell is Doorbells.BOTH
+
+
+def test_the_environment_goes_before_the_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EXPIREBRIDGE_URL", URL)
+    monkeypatch.setenv("EXPIREBRIDGE_TASKS", "/srv/jobs")
+    assert Settings.read() == Settings(url=URL, tasks=Path("/srv/jobs"))
+
+
+def test_what_is_given_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EXPIREBRIDGE_URL", "redis://unused")
+    monkeypatch.setenv("EXPIREBRIDGE_TASKS", "unused")
+    assert Settings.read(url=URL, tasks="jobs") == Settings(url=URL, tasks=Path("jobs"))
+
+
+def test_none_means_that_nothing_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EXPIREBRIDGE_URL", URL)
+    assert Settings.read(url=None, tasks=None, lease=None) == Settings(url=URL)
+
+
+def test_an_empty_variable_counts_as_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EXPIREBRIDGE_URL", "")
+    monkeypatch.setenv("EXPIREBRIDGE_TASKS", "")
+    assert Settings.read() == Settings()
+
+
+def test_a_setting_may_be_at_its_limit() -> None:
+    Settings(
+        concurrency=1, lease=0.5, grace=0, timeout=0.001,
+        keep_succeeded=15, keep_succeeded_count=0, keep_failed=15,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("concurrency", 0),
+        ("concurrency", -1),
+        ("lease", 0.4),
+        ("lease", math.nan),
+        ("grace", -1),
+        ("grace", math.nan),
+        ("timeout", 0),
+        ("timeout", -1),
+        ("timeout", math.nan),
+        ("keep_succeeded", 14.9),
+        ("keep_failed", 14.9),
+        ("keep_succeeded_count", -1),
+        ("prefix", ""),
+        ("prefix", "a?b"),
+        # These go to the server in whole milliseconds.
+        ("lease", math.inf),
+        ("keep_succeeded", math.inf),
+        ("keep_failed", math.inf),
+        # Of the wrong kind, as from a configuration file.
+        ("concurrency", "many"),
+        ("lease", "10"),
+        ("prefix", 5),
+        ("doorbell", "bells"),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused_by_its_name(name: str, value: Any) -> None:
+    with pytest.raises(InvalidSetting, match=f"^{name}={value!r}".replace("?", r"\?")):
+        Settings.read(**{name: value})
+
+
+@pytest.mark.parametrize("doorbell", list(Doorbells))
+def test_a_doorbell_may_be_given_by_its_name(doorbell: Doorbells) -> None:
+    assert Settings.read(doorbell=str(doorbell)).doorbell is doorbell
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("conurrency", "concurrency"),
+        ("leese", "lease"),
+        ("task", "tasks"),
+        ("keep_fail", "keep_failed"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_the_nearest_that_is_known(wrong: str, right: str) -> None:
+    with pytest.raises(InvalidSetting, match=f"'{wrong}' is not a setting; did you mean '{right}'"):
+        Settings.read(**{wrong: 1})
+
+
+def test_an_unknown_name_like_no_other_is_refused_without_advice() -> None:
+    with pytest.raises(InvalidSetting, match=r"^'zzz' is not a setting$"):
+        Settings.read(zzz=None)
