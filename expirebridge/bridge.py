@@ -151,6 +151,9 @@ def _on_default_bridge(method: Callable[Concatenate[Bridge, P], T]) -> Callable[
     def function(*args: P.args, **kwargs: P.kwargs) -> T:
         return method(_default_bridge(), *args, **kwargs)
 
+    signature = inspect.signature(method)
+    without_self = list(signature.parameters.values())[1:]
+    function.__signature__ = signature.replace(parameters=without_self)  # type: ignore[attr-defined]
     return function
 
 

@@ -30,7 +30,7 @@ def seconds_of(value: Duration, *, name: str) -> float:
         case str():
             seconds = _parse(value, name)
         case int() | float():
-            seconds = float(value)
+            seconds = _number(value)
         case _:
             raise InvalidTask(f"{name}={value!r}: give seconds, a timedelta, or text like '15m'")
     if not math.isfinite(seconds):
@@ -40,6 +40,13 @@ def seconds_of(value: Duration, *, name: str) -> float:
     if seconds > LONGEST:
         raise InvalidTask(f"{name}={value!r}: longer than 100 years; durations are in seconds")
     return seconds
+
+
+def _number(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # an integer larger than any float
+        return math.inf
 
 
 def _parse(text: str, name: str) -> float:
@@ -52,7 +59,7 @@ def _parse(text: str, name: str) -> float:
 
 def human(seconds: float) -> str:
     """Write a duration in its two largest units: `2d 4h`, `1m 30s`, `250ms`."""
-    if seconds < 1:
+    if round(seconds * 1000) < 1000:
         return f"{round(seconds * 1000)}ms"
     left = round(seconds)
     parts: list[str] = []

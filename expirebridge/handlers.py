@@ -6,6 +6,7 @@ function that is defined there, and nothing that is merely imported.
 """
 
 import importlib
+import importlib.util
 import inspect
 import logging
 import os
@@ -146,8 +147,8 @@ def name_of(function: Function, folder: Path) -> str:
             f"func={name}: {source} is not under the handlers' folder {folder.resolve()}; "
             "set EXPIREBRIDGE_TASKS or Bridge(tasks=...), or give the name"
         ) from None
-    if name.startswith("_") or "." in name:
-        raise InvalidTask(f"func={name}: only a module's public functions are handlers")
+    if "." in name or any(part.startswith("_") for part in (*module.parts, name)):
+        raise InvalidTask(f"func={name}: only public functions of public modules are handlers")
     return check_func(f"{module.as_posix()}.{name}")
 
 
@@ -171,6 +172,7 @@ def _handlers_in(folder: Path) -> Iterator[Handler]:
     # in a producer is the same function.
     if str(root.parent) not in sys.path:
         sys.path.insert(0, str(root.parent))
+    _refuse_hidden(root)
     for path in _module_files(root):
         module = _import(root, path)
         for name, function in vars(module).items():
@@ -178,8 +180,24 @@ def _handlers_in(folder: Path) -> Iterator[Handler]:
                 yield Handler.of(_name_in(root, path, name), function)
 
 
+def _refuse_hidden(root: Path) -> None:
+    """Raise HandlersError if Python takes another package for the folder."""
+    importlib.invalidate_caches()
+    spec = importlib.util.find_spec(root.name)
+    places = [Path(place).resolve() for place in (spec and spec.submodule_search_locations) or ()]
+    if places[:1] != [root]:
+        other = places[0] if places else spec and spec.origin
+        raise HandlersError(
+            f"the handlers' folder {root} is hidden by {other}, which Python imports as "
+            f"{root.name}: rename the folder, or put an __init__.py into it"
+        )
+
+
 def _module_files(root: Path) -> Iterator[Path]:
     for directory, subdirectories, files in os.walk(root):
+        package = Path(directory, "__init__.py")
+        if package.exists() and not package.resolve().is_relative_to(root):
+            raise HandlersError(f"{package} leads out of the handlers' folder: remove it")
         subdirectories[:] = sorted(
             name for name in subdirectories if name.isidentifier() and not name.startswith("_")
         )
@@ -204,7 +222,7 @@ def _import(root: Path, path: Path) -> ModuleType:
     found = getattr(module, "__file__", None)
     if found is None or Path(found).resolve() != path.resolve():
         raise HandlersError(
-            f"{path} is hidden by {found}, which Python imports as {name}: rename the folder"
+            f"{path} is hidden by {found}, which Python imports as {name}: rename one of them"
         )
     return module
 

@@ -138,8 +138,8 @@ class Operations:
             wire.check_func(func)
         if tag is not None:
             wire.check_tags([tag])
-        if limit < 1:
-            raise InvalidTask(f"limit={limit!r}: it must be at least 1")
+        if not isinstance(limit, int) or limit < 1:
+            raise InvalidTask(f"limit={limit!r}: it must be a whole number, at least 1")
         tasks: list[Task] = []
         examined = 0
         # One tag's ids stand together, whatever their states; otherwise each state has its own set.
@@ -185,6 +185,8 @@ class Operations:
         return done
 
     def _checked(self, position: int, item: Mapping[str, Any]) -> calls.NewTask:
+        if not isinstance(item, Mapping):
+            raise InvalidTask(f"task {position}: give a mapping of make_task's arguments")
         try:
             return self._new_task(**item)
         except (InvalidTask, TypeError) as error:
@@ -212,8 +214,8 @@ class Operations:
         if len(encoded) > wire.MAX_ARGS_IN_KEY:
             fields["args"] = encoded
             encoded = wire.IN_RECORD
-        if tags:
-            fields["tags"] = " ".join(wire.check_tags(tags))
+        if legal_tags := wire.check_tags(tags):
+            fields["tags"] = " ".join(legal_tags)
         if (policy := policy_of(retry)) is not None:
             fields["retry"] = policy.encode()
         if (seconds := check_timeout(timeout)) is not None:

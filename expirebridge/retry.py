@@ -4,6 +4,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from math import isfinite
 from typing import Any, Protocol
 
 import orjson
@@ -55,19 +56,26 @@ class Exponential:
     attempts: int = 10
 
     def __post_init__(self) -> None:
+        for name in ("first", "longest"):
+            seconds_of(getattr(self, name), name=name)
+        numbers = (self.first, self.factor, self.longest)
+        if not all(isinstance(number, int | float) and isfinite(number) for number in numbers):
+            raise InvalidTask(f"{self!r}: first, factor and longest must be finite numbers")
         if not (self.first > 0 and self.factor >= 1 and self.longest >= self.first):
             raise InvalidTask(
                 f"{self!r}: first must be above 0, factor at least 1, longest at least first"
             )
-        if not 1 <= self.attempts <= MAX_ATTEMPTS:
-            raise InvalidTask(f"{self!r}: attempts must be from 1 to {MAX_ATTEMPTS}")
+        if not isinstance(self.attempts, int) or not 1 <= self.attempts <= MAX_ATTEMPTS:
+            raise InvalidTask(f"{self!r}: attempts must be a whole number, 1 to {MAX_ATTEMPTS}")
 
     def delay(self, attempt: int) -> float | None:
         """See `RetryPolicy.delay`."""
         if attempt >= self.attempts:
             return None
-        # Beyond 64 doublings every delay is the longest; the bound keeps the power finite.
-        whole = min(self.longest, self.first * self.factor ** min(attempt - 1, 64))
+        try:
+            whole = min(self.longest, self.first * self.factor ** (attempt - 1))
+        except OverflowError:
+            whole = self.longest
         return whole * random.uniform(0.5, 1.0)  # noqa: S311 - jitter needs no secrecy
 
     def encode(self) -> bytes:
@@ -116,16 +124,12 @@ def policy_of(spec: RetrySpec | None) -> RetryPolicy | None:
 def decode_policy(stored: bytes) -> RetryPolicy:
     """Read a policy back from a task's record. Raises ValueError when it is not one."""
     value: Any = orjson.loads(stored)
-    match value:
-        case list():
+    try:
+        if isinstance(value, list):
             return Delays(tuple(float(item) for item in value))
-        case dict():
-            try:
-                return Exponential(**value)
-            except TypeError as error:
-                raise ValueError(f"not a retry policy: {stored!r}") from error
-        case _:
-            raise ValueError(f"not a retry policy: {stored!r}")
+        return Exponential(**value)
+    except TypeError as error:
+        raise ValueError(f"not a retry policy: {stored!r}") from error
 
 
 class Retry(Exception):

@@ -7,6 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self
 
+from expirebridge.durations import LONGEST
 from expirebridge.errors import InvalidSetting
 
 DEFAULT_URL = "redis://localhost:6379/1"
@@ -54,18 +55,26 @@ class Settings:
     """How long a failed task is kept."""
 
     def __post_init__(self) -> None:
-        _require(self.concurrency >= 1, "concurrency", self.concurrency, "at least 1")
-        _require(self.lease >= 0.5, "lease", self.lease, "at least 0.5 s")
-        _require(self.grace >= 0, "grace", self.grace, "0 or more seconds")
-        _require(self.timeout > 0, "timeout", self.timeout, "more than 0 seconds")
-        _require(self.keep_succeeded >= 15, "keep_succeeded", self.keep_succeeded, "at least 15 s")
-        _require(self.keep_failed >= 15, "keep_failed", self.keep_failed, "at least 15 s")
-        _require(
-            self.keep_succeeded_count >= 0, "keep_succeeded_count", self.keep_succeeded_count, "0+"
-        )
-        _require(
-            self.prefix != "" and "?" not in self.prefix, "prefix", self.prefix, "text without '?'"
-        )
+        self._check_number("concurrency", at_least=1, whole=True)
+        self._check_number("lease", at_least=0.5)
+        self._check_number("grace", at_least=0)
+        self._check_number("timeout", at_least=0.001)
+        # Doorbells of a run may arrive after it, and must find its record.
+        self._check_number("keep_succeeded", at_least=15)
+        self._check_number("keep_failed", at_least=15)
+        self._check_number("keep_succeeded_count", at_least=0, whole=True)
+        if not isinstance(self.prefix, str) or not self.prefix or "?" in self.prefix:
+            raise InvalidSetting(f"prefix={self.prefix!r}: it must be text without '?'")
+        if self.doorbell not in list(Doorbells):
+            raise InvalidSetting(f"doorbell={self.doorbell!r}: one of {', '.join(Doorbells)}")
+        object.__setattr__(self, "doorbell", Doorbells(self.doorbell))
+
+    def _check_number(self, name: str, *, at_least: float, whole: bool = False) -> None:
+        value: object = getattr(self, name)
+        kinds = (int,) if whole else (int, float)
+        if not isinstance(value, kinds) or not at_least <= value <= LONGEST:
+            kind = "a whole number" if whole else "a number"
+            raise InvalidSetting(f"{name}={value!r}: it must be {kind}, at least {at_least}")
 
     @classmethod
     def read(cls, **given: Any) -> Self:
@@ -89,8 +98,3 @@ class Settings:
         if "tasks" in values:
             values["tasks"] = Path(values["tasks"])
         return cls(**values)
-
-
-def _require(holds: bool, name: str, value: object, wanted: str) -> None:
-    if not holds:
-        raise InvalidSetting(f"{name}={value!r}: it must be {wanted}")

@@ -32,6 +32,7 @@ _FUNC = re.compile(rf"(?:{_NAME}/)*{_NAME}\.{_NAME}", re.ASCII)
 _TAG = re.compile(r"[A-Za-z0-9_.:@/-]{1,128}", re.ASCII)
 _SLOT = re.compile(rb"\{[^{}]*\}")
 _POSITIONAL = "*"
+_MAX_DEPTH = 250
 
 # What orjson would turn into a string on its own is passed to nobody instead: it is refused.
 _STRICT = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS
@@ -120,10 +121,10 @@ def check_func(func: str) -> str:
     return func
 
 
-def check_tags(tags: Sequence[object]) -> tuple[str, ...]:
+def check_tags(tags: object) -> tuple[str, ...]:
     """Return legal tags without repetitions; raise InvalidTask for any other."""
-    if isinstance(tags, str):
-        raise InvalidTask(f"tags={_short(tags)}: give a list of tags, not one string")
+    if isinstance(tags, str | bytes) or not isinstance(tags, Sequence):
+        raise InvalidTask(f"tags={_short(tags)}: give a list of tags, such as ['order-17']")
     legal: dict[str, None] = {}
     for tag in tags:
         if not isinstance(tag, str) or not _TAG.fullmatch(tag):
@@ -154,12 +155,11 @@ def encode_args(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> bytes:
     try:
         encoded = orjson.dumps(value, option=_STRICT)
         same = orjson.loads(encoded) == value
-    except (TypeError, ValueError) as error:
-        raise InvalidTask(
-            f"{_culprit(value) or 'args'}: cannot be written as JSON: {error}"
-        ) from error
+    except (TypeError, ValueError, RecursionError) as error:
+        place = _culprit_of(args, kwargs)
+        raise InvalidTask(f"{place}: cannot be written as JSON: {error}") from error
     if not same:
-        raise InvalidTask(f"{_culprit(value) or 'args'}: JSON would change it silently")
+        raise InvalidTask(f"{_culprit_of(args, kwargs)}: JSON would change it silently")
     if len(encoded) > MAX_ARGS:
         raise InvalidTask(
             f"args: {len(encoded):,} bytes as JSON; at most {MAX_ARGS:,}. Store the data elsewhere "
@@ -205,21 +205,28 @@ def _check_int(digits: str) -> int:
     return int(digits)
 
 
-def _culprit(value: Any, path: str = "args") -> str | None:
+def _culprit_of(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> str:
+    """Name the place in the arguments that JSON refuses or changes."""
+    return _culprit(list(args), "args") or _culprit(dict(kwargs or {}), "kwargs") or "args"
+
+
+def _culprit(value: Any, path: str, depth: int = 0) -> str | None:
     """Name the innermost part of `value` that JSON refuses or changes; None if all is well."""
+    if depth > _MAX_DEPTH:
+        return "args: nested too deep"
     if isinstance(value, dict):
         for key, item in value.items():
             if type(key) is not str:
                 return f"{path}: the key {_short(key)} is not text"
-            if inner := _culprit(item, f"{path}[{_short(key)}]"):
+            if inner := _culprit(item, f"{path}[{_short(key)}]", depth + 1):
                 return inner
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            if inner := _culprit(item, f"{path}[{index}]"):
+            if inner := _culprit(item, f"{path}[{index}]", depth + 1):
                 return inner
     try:
         changed = orjson.loads(orjson.dumps(value, option=_STRICT)) != value
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         changed = True
     return f"{path} = {_short(value)}" if changed else None
 

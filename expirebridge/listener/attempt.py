@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import inspect
 import traceback
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -133,12 +134,17 @@ class Attempt:
         return handler.retry or DEFAULT_POLICY
 
     async def _call(self, handler: Handler, limit: float) -> Any:
-        if not handler.is_async:
-            return await self._call_in_thread(handler, limit)
+        if handler.is_async:
+            result = handler.function(*self.task.args, **self.task.kwargs)
+        else:
+            result = await self._call_in_thread(handler, limit)
+            # A plain wrapper around an async function gives back its coroutine.
+            if not inspect.isawaitable(result):
+                return result
         scope = asyncio.timeout(limit)
         try:
             async with scope:
-                return await handler.function(*self.task.args, **self.task.kwargs)
+                return await result
         except TimeoutError:
             if scope.expired():
                 raise _TimedOut from None

@@ -10,6 +10,7 @@ from expirebridge.listener.clock import Clock
 from expirebridge.listener.doorbell import Doorbell
 from expirebridge.listener.runner import Runner
 from expirebridge.listener.server_clock import ServerClock
+from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.calls import Call, Claim
 from expirebridge.store.store import AsyncStore
@@ -30,8 +31,8 @@ class Claimer:
     def __init__(
         self,
         store: AsyncStore,
+        settings: Settings,
         *,
-        lease: float,
         doorbell: Doorbell,
         clock: Clock,
         server_clock: ServerClock,
@@ -39,7 +40,7 @@ class Claimer:
         hooks: Hooks,
     ) -> None:
         self._store = store
-        self._lease = lease
+        self._settings = settings
         self._doorbell = doorbell
         self._clock = clock
         self._server_clock = server_clock
@@ -79,7 +80,7 @@ class Claimer:
                 return
             self._hooks.emit(Claimed(count=len(claim.tasks)))
             for id in claim.broken:
-                logger.error("the record of task %r could not be read; it is kept as failed", id)
+                logger.error("task %r cannot run: its record is missing or broken", id)
             for task in claim.tasks:
                 self._runner.start(task)
             lone = any(task.lapses >= LAPSES_UNTIL_ALONE for task in claim.tasks)
@@ -100,7 +101,7 @@ class Claimer:
         Only a listener that stops gives up, and leaves what it may have claimed to its lease.
         """
         call: Call[Claim] = calls.claim(
-            calls.new_nonce(), lease=self._lease, room=self._runner.room, idle=self._runner.idle
+            calls.new_nonce(), self._settings, room=self._runner.room, idle=self._runner.idle
         )
         while True:
             sent = time.monotonic()

@@ -55,6 +55,11 @@ class Leases:
             if self._held.get(id) == token:
                 del self._held[id]
 
+    def forget(self, id: str) -> None:
+        """Keep it no longer: the server says that it is lost."""
+        with self._lock:
+            self._held.pop(id, None)
+
     def holds(self, id: str) -> bool:
         """Whether this listener holds a claim on the task."""
         return id in self._held

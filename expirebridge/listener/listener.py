@@ -9,8 +9,15 @@ import signal
 import socket
 from collections.abc import Iterator, Sequence
 
-from expirebridge.checks import Finding, Level, check_server, events_are_on, refuse_unsuitable
-from expirebridge.errors import ExpirebridgeError
+from expirebridge.checks import (
+    EVENT_FLAGS,
+    Finding,
+    Level,
+    check_server,
+    events_are_on,
+    refuse_unsuitable,
+)
+from expirebridge.errors import ExpirebridgeError, ServerUnsuitable
 from expirebridge.handlers import Registry
 from expirebridge.hooks import Hook, Hooks
 from expirebridge.listener.adopter import Adopter
@@ -70,7 +77,7 @@ class Listener:
         self._heart_store = Store(
             clients.heartbeat_client(settings.url, socket_timeout=patience), prefix=settings.prefix
         )
-        server_clock = ServerClock()
+        server_clock = self._server_clock = ServerClock()
         doorbell = Doorbell()
         self._doorbell = doorbell
         self._clock = Clock(doorbell, server_clock)
@@ -93,7 +100,7 @@ class Listener:
         )
         self._claimer = Claimer(
             self._store,
-            lease=settings.lease,
+            settings,
             doorbell=doorbell,
             clock=self._clock,
             server_clock=server_clock,
@@ -143,7 +150,10 @@ class Listener:
                 logger.warning("%s", finding)
         refuse_unsuitable(findings)
         if self.settings.doorbell is Doorbells.EVENTS and not events_are_on(findings):
-            logger.warning("with --doorbell events and no events, only sweeps find due tasks")
+            raise ServerUnsuitable(
+                "--doorbell events needs the server's key events, and it sends none: CONFIG SET "
+                f"notify-keyspace-events {EVENT_FLAGS}, or take --doorbell both"
+            )
 
     async def _run_roles(self) -> None:
         self._leases.start()
@@ -210,6 +220,7 @@ class Listener:
             self._sweeper.notice_gap("no listener had beaten for half a lease")
         for id in beat.lost:
             logger.warning("the lease of task %s lapsed while it ran here", id)
+            self._leases.forget(id)
         wants_events = beat.rank == 0 or self.settings.doorbell is Doorbells.EVENTS
         hearing = self._loop.create_task(self._subscriber.hear_events(wants_events))
         self._hearing = hearing  # kept, so that it is not collected before it is done
@@ -217,6 +228,8 @@ class Listener:
     def _hear_doorbell(self, due: int) -> None:
         if self.settings.doorbell is not Doorbells.EVENTS:
             self._clock.hear_of(due)
+        elif self._server_clock.seconds_until(due) <= 0:
+            self._doorbell.ring()  # a task that is due at once has no key, and so no event
 
     def _hear_event(self, event: str, name: bytes) -> None:
         expired = event == EXPIRED

@@ -157,14 +157,15 @@ class Claim:
     lone: bool
     """Whether a task waits to be claimed by a listener that runs nothing else."""
     broken: list[str]
-    """Ids whose records could not be read; they were put aside as failed."""
+    """Ids whose records were missing, or could not be read; the latter are kept as failed."""
     tasks: list[ClaimedTask]
 
 
-def claim(token: str, *, lease: float, room: int, idle: bool) -> Call[Claim]:
-    """Take up to `room` due tasks for `lease` seconds, fenced by `token`, a new nonce."""
+def claim(token: str, settings: Settings, *, room: int, idle: bool) -> Call[Claim]:
+    """Take up to `room` due tasks for a lease, fenced by `token`, a new nonce."""
     return _script(
-        "claim", token, _ms(lease), min(room, MAX_CLAIM), MAX_CLAIM_BYTES, int(idle), 0,
+        "claim", token, _ms(settings.lease), min(room, MAX_CLAIM), MAX_CLAIM_BYTES, int(idle),
+        _ms(settings.keep_failed), 0,
         read=lambda reply: _read_claim(reply, token),
     )  # fmt: skip
 

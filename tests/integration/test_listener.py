@@ -10,7 +10,16 @@ from typing import Any
 import pytest
 import redis
 
-from expirebridge import AsyncBridge, Discard, Retry, State, Task, current_task, handler
+from expirebridge import (
+    AsyncBridge,
+    Discard,
+    Retry,
+    ServerUnsuitable,
+    State,
+    Task,
+    current_task,
+    handler,
+)
 from expirebridge.hooks import End, Gap, Started
 from expirebridge.listener.listener import Listener, ListenerStuck
 from expirebridge.settings import Doorbells, Settings
@@ -308,7 +317,7 @@ async def test_an_unknown_function_fails_after_a_day(
 ) -> None:
     await async_store.run(calls.make([new_task("a", 0)]))
     client.hset("expirebridge:task:a", "unknown", int(time.time() * 1000) - 86_400_000)
-    claim = await async_store.run(calls.claim("t", lease=10, room=1, idle=True))
+    claim = await async_store.run(calls.claim("t", Settings(), room=1, idle=True))
     assert [task.id for task in claim.tasks] == ["a"]
     unknown = calls.Settlement("a", "t", "unknown", 15, "no handler")
     await async_store.run(calls.settle([unknown], settings))
@@ -447,3 +456,37 @@ async def test_hooks_that_raise_harm_nothing(
         await async_bridge.make_task("test.note", [], 0)
         await asyncio.wait_for(done.wait(), 10)
     assert "a hook raised on Started" in caplog.text
+
+
+@pytest.mark.parametrize("doorbell", [Doorbells.CLOCK, Doorbells.EVENTS])
+async def test_a_task_that_is_due_at_once_needs_no_event(
+    url: str, async_bridge: AsyncBridge, doorbell: Doorbells
+) -> None:
+    witness = Witness()
+
+    async def note() -> None: ...
+
+    async with listening(Settings(url=url, doorbell=doorbell), witness, note=note):
+        await async_bridge.make_task("test.note", [], 0)
+        await witness.until_ended()
+    assert witness.ended()[0].end is End.SUCCEEDED
+
+
+async def test_events_alone_are_refused_where_there_are_none(url: str, client: redis.Redis) -> None:
+    client.config_set("notify-keyspace-events", "")
+    with pytest.raises(ServerUnsuitable, match="CONFIG SET notify-keyspace-events Exg"):
+        await Listener(Settings(url=url, doorbell=Doorbells.EVENTS), registry_of()).run()
+
+
+async def test_an_orderly_stop_leaves_nothing_claimed(url: str, async_bridge: AsyncBridge) -> None:
+    """Stopped at any moment of a stream of claims."""
+
+    async def note() -> None:
+        await asyncio.sleep(0)
+
+    for n in range(10):
+        await async_bridge.make_tasks([{"func": "test.note", "delay": 0} for _ in range(200)])
+        witness = Witness()
+        async with listening(Settings(url=url, concurrency=20), witness, note=note):
+            await witness.until_ended(10 * n)
+        assert (await async_bridge.count()).running == 0

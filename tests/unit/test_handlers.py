@@ -262,19 +262,19 @@ def test_a_generator_is_refused(folder: Path, source: str) -> None:
 
 
 def test_a_folder_hidden_by_a_package_of_its_name_is_told(folder: Path) -> None:
-    theirs = put(folder.parent, f"theirs/{folder.name}/mail.py")
-    put(theirs.parent, "__init__.py", "")
+    theirs = put(folder.parent, f"theirs/{folder.name}/mail.py").parent
+    put(theirs, "__init__.py", "")
     sys.path.insert(0, str(folder.parent / "theirs"))
-    mine = put(folder, "mail.py")
-    with pytest.raises(HandlersError, match=rf"{mine} is hidden by {theirs}.*rename the folder"):
+    put(folder, "mail.py")
+    with pytest.raises(HandlersError, match=rf"{folder} is hidden by {theirs}.*rename the folder"):
         Registry.load(folder)
 
 
 def test_a_folder_hidden_by_a_package_without_such_a_module_is_told(folder: Path) -> None:
-    theirs = put(folder.parent, f"theirs/{folder.name}/__init__.py", "")
+    theirs = put(folder.parent, f"theirs/{folder.name}/__init__.py", "").parent
     sys.path.insert(0, str(folder.parent / "theirs"))
-    mine = put(folder, "mail.py")
-    with pytest.raises(HandlersError, match=rf"{mine} is hidden by {theirs}.*rename the folder"):
+    put(folder, "mail.py")
+    with pytest.raises(HandlersError, match=rf"{folder} is hidden by {theirs}.*rename the folder"):
         Registry.load(folder)
 
 

@@ -23,19 +23,17 @@ local keep_failed = tonumber(ARGV[2])
 local ADOPTED, KNOWN, INVALID, NOTHING = 1, 2, 3, 4
 local before, soonest = earliest(), math.huge
 
-local function create(id, record, due, error)
-  local fields = { 'call', record.call, 'made', math.floor(now / 1000) }
-  if record.key then
-    fields[#fields + 1] = 'key'
-    fields[#fields + 1] = record.key
-  end
-  redis.call('HSET', record_key(id), unpack(fields))
-  if error then
-    finish(id, record, 'failed', keep_failed, 'error', error)
-  else
-    redis.call('ZADD', state_set('pending'), due, id)
-    soonest = math.min(soonest, due)
-  end
+local function create(id, record, due)
+  redis.call('HSET', record_key(id), 'call', record.call, 'made', math.floor(now / 1000))
+  if record.key then redis.call('HSET', record_key(id), 'key', record.key) end
+  redis.call('ZADD', state_set('pending'), due, id)
+end
+
+-- A finished task whose timer was set again: a new generation, with the old one's policies.
+local function revive(id, record, due)
+  redis.call('HDEL', record_key(id), unpack(RUN_FIELDS))
+  redis.call('HSET', record_key(id), 'made', math.floor(now / 1000))
+  move(id, record, 'pending', due)
 end
 
 -- When the key that was heard of makes its task due: nil if it says nothing.
@@ -46,43 +44,56 @@ local function due_of(id, record, hint)
   return nil
 end
 
-local function follow_known(id, record)
-  if record.state == 'running' then return end -- its settling reads the timer
-  local due = follow_timer(id, record)
-  if due then soonest = math.min(soonest, due) end
+local function follow_known(id, record, hint)
+  local timer = read_timer(id, record)
+  local due
+  if record.state == 'running' then
+    -- A claim needs the timer to be gone, so this one was set since.
+    if type(timer) == 'number' then redis.call('HSET', record_key(id), 'rearm', timer) end
+  elseif record.state == 'paused' and timer == nil and hint == 'expired' then
+    due = now
+    move(id, record, 'pending', due)
+  else
+    due = follow_timer(id, record)
+  end
+  soonest = math.min(soonest, due or math.huge)
 end
 
-local function adopt(name, id, call, hint, invalid)
+local function look_at(name, id, call, hint, invalid)
   local record = { call = call, state = 'pending' }
   if slot .. id .. ':?' .. call ~= name then record.key = name end
-  local old = read(id)
+  local old = read(id, { 'args' })
   if old and trigger_key(id, old) ~= name then
     id = redis.sha1hex(name)
     record.key = name
-    old = read(id)
+    old = read(id, { 'args' })
   end
   if old and not FINISHED[old.state] then
-    follow_known(id, old)
+    follow_known(id, old, hint)
     return KNOWN, id
   end
-  if invalid ~= '' then
-    if not old and due_of(id, record, hint) then
-      create(id, record, nil, invalid)
+  local due = due_of(id, old or record, old and 'live' or hint)
+  if not due then return old and KNOWN or NOTHING, id end
+  -- `@` is valid for a task whose record holds the arguments.
+  if old and invalid ~= '' and not old.args then return KNOWN, id end
+  if old then
+    revive(id, old, due)
+  else
+    create(id, record, due)
+    if invalid ~= '' then
+      redis.call('HSET', record_key(id), 'due', due)
+      finish(id, record, 'failed', keep_failed, 'error', invalid)
       return INVALID, id
     end
-    return old and KNOWN or NOTHING, id
   end
-  local due = due_of(id, record, old and 'live' or hint)
-  if not due then return old and KNOWN or NOTHING, id end
-  if old then forget(id, old.state) end
-  create(id, record, due)
+  soonest = math.min(soonest, due)
   return ADOPTED, id
 end
 
 mark_format()
 local reply = {}
 for at = 3, #ARGV, 5 do
-  local code, id = adopt(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4])
+  local code, id = look_at(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4])
   reply[#reply + 1] = code
   reply[#reply + 1] = id
 end

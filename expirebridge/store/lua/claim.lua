@@ -4,9 +4,10 @@
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 token (the nonce of this claim), 3 lease in ms, 4 room (most tasks to
 --          take), 5 most bytes of calls and arguments to take, 6 '1' if the listener runs nothing
---          at present, 7 '1' if this is a resend
+--          at present, 7 ms to keep a failed task, 8 '1' if this is a resend
 -- returns  now in microseconds, the ms at which the next task is due (-1: none),
---          '1' if a task waits to be claimed alone, the ids of broken records, then for each task:
+--          '1' if a task waits to be claimed alone, ids whose records are missing or broken, then
+--          for each task:
 --          id, trigger key, call, due, attempt, made, args, tags, retry, timeout, lapses
 --
 -- An id whose time has come may still tick: then somebody put it off, and only its score moves.
@@ -18,7 +19,7 @@
 -- include timer_edits
 
 local token, lease, room, max_bytes = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local idle, resend = ARGV[6] == '1', ARGV[7] == '1'
+local idle, keep_failed, resend = ARGV[6] == '1', tonumber(ARGV[7]), ARGV[8] == '1'
 
 -- After this many lapses a task may be what kills its listeners: nothing else may die with it.
 local LAPSES_UNTIL_ALONE = 2
@@ -56,7 +57,7 @@ local function set_aside(id)
     redis.call('RENAME', record_key(id), prefix .. ':broken:' .. id)
   end
   redis.call('HSET', record_key(id), 'call', '?')
-  finish(id, { state = 'pending' }, 'failed', 30 * 86400000, 'error',
+  finish(id, { state = 'pending' }, 'failed', keep_failed, 'error',
     'the record held a ' .. kind .. ' without a call')
 end
 

@@ -4,7 +4,8 @@
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 listener, 3 lease in ms, then id and token of each task that it holds
 -- returns  now in microseconds, the listener's rank (0 is the ear), listeners that beat,
---          '1' if nobody had beaten for half a lease, then the ids that it no longer holds
+--          '1' if nobody had beaten for half a lease, then the ids that it lost (not those that
+--          it settled while this heartbeat was on its way)
 --
 -- If nobody beat for long, the server was away or its clock jumped: that is no listener's death,
 -- and every running task gets one more lease. If the clock went back, times that now lie too far
@@ -49,10 +50,11 @@ end
 local reply = { now_us, rank, #beating, gap and 1 or 0 }
 for at = 4, #ARGV, 2 do
   local id = ARGV[at]
-  local record = read(id, { 'token' })
-  if record and record.state == 'running' and record.token == ARGV[at + 1] then
+  local token = ARGV[at + 1]
+  local record = read(id, { 'token', 'settled' })
+  if record and record.state == 'running' and record.token == token then
     redis.call('ZADD', running, 'XX', now + lease, id)
-  else
+  elseif not record or (record.token ~= token and record.settled ~= token) then
     reply[#reply + 1] = id
   end
 end

@@ -24,6 +24,7 @@ local nonce = ARGV[2]
 local CREATED, KEPT, EXISTS = 1, 2, 3
 
 local function due_of(id, record)
+  if record.state == 'paused' then return now + (tonumber(record.left) or 0) end
   if record.state ~= 'pending' then return tonumber(record.due) or now end
   return read_timer(id, record) or tonumber(redis.call('ZSCORE', state_set('pending'), id)) or now
 end
@@ -61,7 +62,7 @@ local reply, at = { now }, 3
 while at <= #ARGV do
   local id, item, after = next_item(at)
   at = after
-  local old = read(id, { 'nonce', 'due', 'args' })
+  local old = read(id, { 'nonce', 'due', 'args', 'left' })
   local code, due, state, task = CREATED, item.due, 'pending', item
   if old and (item.drawn or old.nonce == nonce) then
     due, state = due_of(id, old), old.state

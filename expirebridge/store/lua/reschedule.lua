@@ -6,8 +6,8 @@
 -- returns  code, due in ms
 --          codes: 1 moved, 2 rearmed, 3 finished, 4 not found
 --
--- A paused task becomes pending. While a handler runs, only the timer is set: a live one makes the
--- task wait for it when the run is settled.
+-- A paused task becomes pending. While a handler runs, the new time is noted, and the task waits for
+-- it when the run is settled.
 
 -- include names
 -- include clock
@@ -23,8 +23,7 @@ local record = read(id)
 if not record then return { NOT_FOUND, due } end
 if FINISHED[record.state] then return { FINISHED_BEFORE, due } end
 if record.state == 'running' then
-  -- A timer in the past would be no timer: the soonest that can be set is the next millisecond.
-  due = math.max(due, now + 1)
+  redis.call('HSET', record_key(id), 'rearm', due)
   set_timer(id, record, due)
   return { REARMED, due }
 end

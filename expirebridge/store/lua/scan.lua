@@ -18,10 +18,11 @@ local before, soonest = earliest(), math.huge
 -- The id in a trigger key's name, or nil for any other key. Python reads the name in full; here
 -- only enough of it is read to look for the record.
 local function id_of(name)
-  local first = string.find(name, '?', 1, true)
-  if not first or first < 3 or string.sub(name, first - 1, first - 1) ~= ':' then return nil end
-  if not string.find(name, '?', first + 1, true) then return nil end
-  return string.gsub(string.sub(name, 1, first - 2), '^{[^{}]*}', '')
+  local rest = string.gsub(name, '^{[^{}]*}', '')
+  local first = string.find(rest, '?', 1, true)
+  if not first or string.sub(rest, first - 1, first - 1) ~= ':' then return nil end
+  if not string.find(rest, '?', first + 1, true) then return nil end
+  return string.sub(rest, 1, first - 2)
 end
 
 local function follow(id, record)

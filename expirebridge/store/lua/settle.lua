@@ -9,8 +9,8 @@
 --          'unknown' (the same, and failed when no listener has known the function for 24 h)
 -- returns  a code for each attempt: 1 done, 2 refused
 --
--- A timer that lives again was set while the handler ran: the task then waits for that time with
--- fresh attempts, whatever the outcome was. A resend of what was settled is answered as done.
+-- A task that was set, or rescheduled, while its handler ran waits for that time with fresh
+-- attempts, whatever the outcome was. A resend of what was settled is answered as done.
 
 -- include names
 -- include clock
@@ -62,7 +62,7 @@ OUTCOMES.unknown = function(id, record, delay, text)
 end
 
 local function settle(id, token, outcome, delay, text)
-  local record = read(id, { 'token', 'settled', 'attempt', 'due', 'unknown' })
+  local record = read(id, { 'token', 'settled', 'attempt', 'due', 'unknown', 'rearm' })
   if not record then return REFUSED end
   if record.state == 'running' and record.token == token then
     local rearmed, due = rearm(id, record)

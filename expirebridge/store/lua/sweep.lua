@@ -33,14 +33,21 @@ local function due_in(state, until_ms)
 end
 
 local function lapse(id)
-  local record = read(id, { 'token', 'attempt', 'lapses', 'due' })
+  -- The token is not read: what its holder still says is no longer heard.
+  local record = read(id, { 'attempt', 'lapses', 'due', 'rearm' })
   if not record then
     redis.call('ZREM', state_set('running'), id)
     return
   end
+  redis.call('HDEL', record_key(id), 'token')
+  local rearmed, timer = rearm(id, record)
+  soonest = math.min(soonest, timer or math.huge)
+  if rearmed then
+    lapsed[#lapsed + 1] = id
+    return
+  end
   local lapses = (tonumber(record.lapses) or 0) + 1
   redis.call('HSET', record_key(id), 'lapses', lapses)
-  redis.call('HDEL', record_key(id), 'token')
   if lapses >= MAX_LAPSES then
     finish(id, record, 'failed', keep_failed, 'error',
       lapses .. ' listeners died, or fell silent, while they ran it')
@@ -48,9 +55,6 @@ local function lapse(id)
     return
   end
   lapsed[#lapsed + 1] = id
-  local rearmed, timer = rearm(id, record)
-  soonest = math.min(soonest, timer or math.huge)
-  if rearmed then return end
   local attempt = math.max((tonumber(record.attempt) or 1) - 1, 0)
   redis.call('HSET', record_key(id), 'attempt', attempt, 'error', 'its listener died, or fell silent')
   local due = tonumber(record.due) or now
@@ -58,12 +62,17 @@ local function lapse(id)
   soonest = math.min(soonest, due)
 end
 
+-- A paused task's timer has no end. If it is gone, it was given one, which has passed unheard: an
+-- unheard deletion looks alike, and is not honoured.
 local function look_at_paused(id)
   local record = read(id)
   if not record then
     redis.call('ZREM', state_set('paused'), id)
-  elseif not follow_timer(id, record) then
-    redis.call('ZADD', state_set('paused'), now + PAUSED_LOOK, id)
+  elseif not read_timer(id, record) then
+    move(id, record, 'pending', now)
+    soonest = now
+  else
+    soonest = math.min(soonest, follow_timer(id, record) or math.huge)
   end
 end
 

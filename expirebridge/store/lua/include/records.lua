@@ -11,11 +11,13 @@
 --   settled  the token of the last settled attempt that left the task pending
 --   due      when the present or last run was due, in ms (while pending, the score says it)
 --   attempt, lapses, started, ended, result, error, unknown   what happened to it
+--   rearm    when it shall run once more, if that was said while it ran
+--   left     while paused: the ms that were left until it was due
 local FINISHED = { succeeded = true, failed = true, cancelled = true }
 
 -- A task has not run yet if these are absent: a new generation starts without them.
 local RUN_FIELDS = { 'token', 'settled', 'due', 'attempt', 'lapses', 'started', 'ended', 'result',
-  'error', 'unknown' }
+  'error', 'unknown', 'rearm' }
 
 -- The fields `names` of a record as a table; nil when there is no record of that id.
 local function read(id, names)
@@ -35,7 +37,7 @@ end
 local function move(id, record, state, look_at)
   redis.call('ZADD', state_set(state), look_at, id)
   if state == 'pending' then
-    redis.call('HDEL', record_key(id), 'state')
+    redis.call('HDEL', record_key(id), 'state', 'left')
   else
     redis.call('HSET', record_key(id), 'state', state)
   end
@@ -57,11 +59,18 @@ end
 
 -- What the timer says: the time at which it ends, in ms, 'none' if it has no end, or nil when it is
 -- gone. Reading it makes the server notice that it has expired, and tell every subscriber.
+-- In its last millisecond a timer still exists, and counts as gone.
 local function read_timer(id, record)
-  local left = redis.call('PTTL', trigger_key(id, record))
-  if left > 0 then return now + left end
-  if left == -1 then return 'none' end
-  return nil -- gone (-2), or in its last millisecond (0), which counts as gone
+  local name = trigger_key(id, record)
+  local ends
+  if redis.REDIS_VERSION_NUM then
+    ends = redis.call('PEXPIRETIME', name)
+  else -- Redis 6.2 tells only what is left, by a clock that may be a millisecond ahead of `now`
+    ends = redis.call('PTTL', name)
+    if ends >= 0 then ends = now + ends end
+  end
+  if ends == -1 then return 'none' end
+  return ends > now and ends or nil
 end
 
 -- Removes a finished task with all that belongs to it.

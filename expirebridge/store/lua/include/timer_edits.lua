@@ -8,6 +8,10 @@ local PAUSED_LOOK = 300000
 local function follow_timer(id, record)
   local timer = read_timer(id, record)
   if timer == 'none' then
+    if record.state == 'pending' then
+      local due = tonumber(redis.call('ZSCORE', state_set('pending'), id)) or now
+      redis.call('HSET', record_key(id), 'left', math.max(due - now, 0))
+    end
     move(id, record, 'paused', now + PAUSED_LOOK)
     return nil
   end
@@ -15,12 +19,17 @@ local function follow_timer(id, record)
   return timer
 end
 
--- A timer that lives although its task was claimed was set while the handler ran: somebody wants
--- the task once more. It waits for that time, as if it had never run. Returns whether it does,
--- and until when.
+-- Somebody may have asked, while the handler ran, that the task run once more: by setting its timer
+-- (a live one says so), or by rescheduling it (the record says so, even if that time has come). It
+-- then waits for that time as if it had never run. Returns whether it does, and until when.
 local function rearm(id, record)
-  if not read_timer(id, record) then return false end
+  local timer = read_timer(id, record)
+  if not timer and not record.rearm then return false end
   redis.call('HDEL', record_key(id), unpack(RUN_FIELDS))
   if record.token then redis.call('HSET', record_key(id), 'settled', record.token) end
-  return true, follow_timer(id, record)
+  if timer then return true, follow_timer(id, record) end
+  local due = tonumber(record.rearm)
+  set_timer(id, record, due)
+  move(id, record, 'pending', due)
+  return true, due
 end

@@ -6,10 +6,10 @@ local function view(id, state, score)
   local record = { state = state }
   for i = 1, #fields, 2 do record[fields[i]] = fields[i + 1] end
   if not record.call then return nil end
-  local due = tonumber(record.due) or -1
+  local due = tonumber(record.due) or now + (tonumber(record.left) or 0)
   if state == 'pending' then
     local timer = read_timer(id, record)
-    due = type(timer) == 'number' and timer or score or -1
+    due = type(timer) == 'number' and timer or score or now
   end
   return { id, trigger_key(id, record), state, due, fields }
 end
