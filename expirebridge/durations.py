@@ -63,7 +63,7 @@ def human(seconds: float) -> str:
         return f"{round(seconds * 1000)}ms"
     left = round(seconds)
     parts: list[str] = []
-    for unit in ("w", "d", "h", "m", "s"):
+    for unit in ("d", "h", "m", "s"):
         number, left = divmod(left, int(_SECONDS[unit]))
         if number:
             parts.append(f"{number}{unit}")

@@ -14,6 +14,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Self, TypeVar, overload
@@ -168,29 +169,49 @@ def _handlers_in(folder: Path) -> Iterator[Handler]:
         )
     if not root.name.isidentifier():
         raise HandlersError(f"the handlers' folder {root} must be named like a Python package")
+    files = list(_module_files(root))
     # The modules are imported under the folder's own name, so that `from tasks.mail import send`
-    # in a producer is the same function.
+    # in a producer is the same function; what stands beside the folder can be imported by them.
     if str(root.parent) not in sys.path:
         sys.path.insert(0, str(root.parent))
-    _refuse_hidden(root)
-    for path in _module_files(root):
+    importlib.invalidate_caches()
+    _open_package(root)
+    for path in files:
         module = _import(root, path)
         for name, function in vars(module).items():
             if _is_handler(name, function, module):
                 yield Handler.of(_name_in(root, path, name), function)
 
 
-def _refuse_hidden(root: Path) -> None:
-    """Raise HandlersError if Python takes another package for the folder."""
-    importlib.invalidate_caches()
-    spec = importlib.util.find_spec(root.name)
-    places = [Path(place).resolve() for place in (spec and spec.submodule_search_locations) or ()]
-    if places[:1] != [root]:
-        other = places[0] if places else spec and spec.origin
-        raise HandlersError(
-            f"the handlers' folder {root} is hidden by {other}, which Python imports as "
-            f"{root.name}: rename the folder, or put an __init__.py into it"
-        )
+def _open_package(root: Path) -> None:
+    """Make the folder the package of its name, whatever else on the path has that name.
+
+    Raises HandlersError if a package of that name was imported before.
+    """
+    present = sys.modules.get(root.name)
+    if present is not None:
+        places = [Path(place).resolve() for place in getattr(present, "__path__", ())]
+        if root not in places:
+            raise HandlersError(
+                f"the handlers' folder {root} is hidden by {present.__file__ or places[0]}, which "
+                f"was imported as {root.name} before: rename the folder"
+            )
+        return
+    file = root / "__init__.py"
+    if file.exists():
+        spec = importlib.util.spec_from_file_location(root.name, file)
+    else:
+        spec = ModuleSpec(root.name, None, is_package=True)
+    assert spec is not None  # noqa: S101 - for the type checker: a .py file has a loader
+    spec.submodule_search_locations = [str(root)]
+    package = importlib.util.module_from_spec(spec)
+    sys.modules[root.name] = package
+    if spec.loader is not None:
+        try:
+            spec.loader.exec_module(package)
+        except (Exception, SystemExit) as error:
+            del sys.modules[root.name]
+            raise HandlersError(f"{file} does not import:\n{_traceback(error)}") from error
 
 
 def _module_files(root: Path) -> Iterator[Path]:

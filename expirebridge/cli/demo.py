@@ -13,8 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Annotated
 
 import redis
+import typer
 
 from expirebridge.bridge import Bridge
 from expirebridge.cli.output import print_line
@@ -52,19 +54,27 @@ class Kind:
         return None
 
 
-def demo() -> None:
+def demo(
+    tasks: Annotated[
+        Path | None,
+        typer.Option(help="A folder with the example handlers.  [default: those installed]"),
+    ] = None,
+) -> None:
     """Start a server and a listener, run tasks of every kind, and show when each was started.
 
     Needs nothing but the embedded server (pip install 'expirebridge[server]').
+
+    Example: expirebridge demo
     """
+    handlers = tasks or example_tasks()
     signal.signal(signal.SIGTERM, _interrupt)
     with tempfile.TemporaryDirectory(prefix="expirebridge-demo-") as folder:
         journal = Path(folder, "journal")
         journal.touch()
         with Server(directory=Path(folder, "server")) as server:
             print_line(f"server    {server.binary.name} on {server.url}")
-            with _listener(server.url, journal), Bridge(server.url) as bridge:
-                print_line(f"listener  handlers from {example_tasks()}")
+            with _listener(server.url, handlers, journal), Bridge(server.url) as bridge:
+                print_line(f"listener  handlers from {handlers}")
                 kinds = _make_tasks(bridge, redis.Redis.from_url(server.url))
                 _watch(journal, kinds)
     faults = _summary(kinds)
@@ -134,12 +144,12 @@ def _summary(kinds: list[Kind]) -> int:
 
 
 @contextmanager
-def _listener(url: str, journal: Path) -> Iterator[None]:
+def _listener(url: str, handlers: Path, journal: Path) -> Iterator[None]:
     """A listener in a process of its own, as it runs in production."""
     log = journal.with_name("listener.log")
     with log.open("wb") as output:
         process = subprocess.Popen(  # noqa: S603 - this very program
-            [sys.executable, "-m", "expirebridge", "listen", "--tasks", example_tasks()],
+            [sys.executable, "-m", "expirebridge", "listen", "--tasks", handlers],
             env=os.environ | {"EXPIREBRIDGE_URL": url, "EXPIREBRIDGE_JOURNAL": str(journal)},
             stdout=output,
             stderr=subprocess.STDOUT,

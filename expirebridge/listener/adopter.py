@@ -16,6 +16,8 @@ from expirebridge.wire import IN_RECORD, InvalidKey, parse_key
 logger = logging.getLogger("expirebridge")
 
 BATCH = 100
+MAX_WAITING = 20_000
+"""Keys that wait to be looked at, at most: a bound on memory."""
 RETRY_PAUSE = 0.2
 
 
@@ -28,12 +30,18 @@ class Adopter:
         self._waiting: dict[tuple[bytes, bool], Hint] = {}
         self._told = asyncio.Event()
 
-    def hear(self, name: bytes, *, expired: bool) -> None:
-        """Take note of a key that an event named; keys of another form are left alone."""
+    def hear(self, name: bytes, *, expired: bool) -> bool:
+        """Take note of a key that an event named; keys of another form are left alone.
+
+        Returns False, and forgets it, if too many wait: only a scan finds it then.
+        """
+        if len(self._waiting) >= MAX_WAITING:
+            return False
         hint = hint_for(name, expired=expired)
         if hint is not None:
             self._waiting[name, expired] = hint
             self._told.set()
+        return True
 
     async def run(self) -> None:
         """Look at what was heard of, for ever."""

@@ -85,8 +85,8 @@ class Claimer:
                 self._runner.start(task)
             lone = any(task.lapses >= LAPSES_UNTIL_ALONE for task in claim.tasks)
             self._alone = claim.lone or lone
-            self._clock.plan(claim.next_due, claimed=len(claim.tasks))
             overdue = claim.next_due is not None and claim.next_due <= claim.now_us // 1000
+            self._clock.plan(claim.next_due, fruitless=overdue and not claim.tasks)
             more = overdue and bool(claim.tasks)
         self._wants_room = more or self._alone
 

@@ -28,10 +28,11 @@ class Clock:
         self._backoff = 0.0
         self.rank = 0
 
-    def plan(self, next_due: int | None, *, claimed: int) -> None:
-        """Take note of what a claim found: the next due time in ms, and how many it took."""
-        overdue = next_due is not None and self._server_clock.seconds_until(next_due) <= 0
-        if overdue and not claimed:
+    def plan(self, next_due: int | None, *, fruitless: bool) -> None:
+        """Take note of what a claim found: the next due time in ms, and whether it had come already
+        although nothing could be taken.
+        """
+        if fruitless:
             self._backoff = min(max(self._backoff * 2, FIRST_BACKOFF), LONGEST_BACKOFF)
         else:
             self._backoff = 0.0

@@ -216,7 +216,8 @@ class Listener:
 
     def _take_beat(self, beat: calls.Beat) -> None:
         self._clock.rank = beat.rank
-        if beat.gap:
+        if beat.gap and self.settings.doorbell is Doorbells.CLOCK:
+            # With events, the subscription is new then, too, and tells of the gap.
             self._sweeper.notice_gap("no listener had beaten for half a lease")
         for id in beat.lost:
             logger.warning("the lease of task %s lapsed while it ran here", id)
@@ -234,12 +235,12 @@ class Listener:
     def _hear_event(self, event: str, name: bytes) -> None:
         expired = event == EXPIRED
         if expired:
+            if self._leases.holds(name.partition(b":?")[0].decode(errors="replace")):
+                return  # the echo of what runs here
             self._doorbell.ring()
-        # The echo of what runs here tells nothing. A stale subscription tells nothing to be relied
-        # on: it will be made anew, and a scan follows.
-        id = name.partition(b":?")[0].decode(errors="replace")
-        if self._subscriber.fresh and not (expired and self._leases.holds(id)):
-            self._adopter.hear(name, expired=expired)
+        # A stale subscription says nothing to be relied on: it is made anew, and a scan follows.
+        if self._subscriber.fresh and not self._adopter.hear(name, expired=expired):
+            self._sweeper.notice_gap("more keys were heard of than could be looked at")
 
     def _notice_gap(self, of_events: bool) -> None:
         self._doorbell.ring()

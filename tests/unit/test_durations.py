@@ -74,7 +74,7 @@ def test_what_is_no_duration_is_refused_by_its_name(value: Any) -> None:
         (3601, "1h 1s"),
         (3661, "1h 1m"),
         (187200, "2d 4h"),
-        (LONGEST, "5214w 2d"),
+        (LONGEST, "36500d"),
     ],
 )
 def test_a_duration_is_shown_in_its_two_largest_units(seconds: float, text: str) -> None:
@@ -83,6 +83,6 @@ def test_a_duration_is_shown_in_its_two_largest_units(seconds: float, text: str)
 
 @given(st.floats(0, LONGEST))
 def test_a_shown_duration_can_be_read_again(seconds: float) -> None:
-    # Two units show at least 99 % of a duration that has a second or more.
+    # The most that two units leave out is just under an hour of a day and an hour.
     read = seconds_of(human(seconds).replace(" ", ""), name="delay")
-    assert read == pytest.approx(seconds, rel=0.02, abs=0.51)
+    assert read == pytest.approx(seconds, rel=0.04, abs=0.51)

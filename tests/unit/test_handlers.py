@@ -1,5 +1,6 @@
 """The registry: what is found in the handlers' folder, and what never is."""
 
+import importlib
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -261,20 +262,27 @@ def test_a_generator_is_refused(folder: Path, source: str) -> None:
         Registry.load(folder)
 
 
-def test_a_folder_hidden_by_a_package_of_its_name_is_told(folder: Path) -> None:
-    theirs = put(folder.parent, f"theirs/{folder.name}/mail.py").parent
-    put(theirs, "__init__.py", "")
+def test_the_folder_goes_before_any_package_of_its_name_on_the_path(folder: Path) -> None:
+    theirs = put(folder.parent, f"theirs/{folder.name}/mail.py", "def theirs(): ...")
+    put(theirs.parent, "__init__.py", "")
     sys.path.insert(0, str(folder.parent / "theirs"))
+    put(folder, "mail.py", "def ours(): ...")
+    assert names(folder) == ["mail.ours"]
+
+
+def test_a_folder_whose_name_is_taken_by_an_imported_package_is_told(folder: Path) -> None:
+    theirs = put(folder.parent, f"theirs/{folder.name}/__init__.py", "")
+    sys.path.insert(0, str(folder.parent / "theirs"))
+    importlib.import_module(folder.name)
     put(folder, "mail.py")
     with pytest.raises(HandlersError, match=rf"{folder} is hidden by {theirs}.*rename the folder"):
         Registry.load(folder)
 
 
-def test_a_folder_hidden_by_a_package_without_such_a_module_is_told(folder: Path) -> None:
-    theirs = put(folder.parent, f"theirs/{folder.name}/__init__.py", "").parent
-    sys.path.insert(0, str(folder.parent / "theirs"))
+def test_a_package_that_does_not_import_is_told(folder: Path) -> None:
+    put(folder, "__init__.py", "1 / 0")
     put(folder, "mail.py")
-    with pytest.raises(HandlersError, match=rf"{folder} is hidden by {theirs}.*rename the folder"):
+    with pytest.raises(HandlersError, match=r"__init__.py does not import:\nTraceback(.|\n)*Zero"):
         Registry.load(folder)
 
 

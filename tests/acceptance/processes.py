@@ -1,0 +1,103 @@
+"""Listeners as processes of their own, and a channel on which their handlers report."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from expirebridge import Bridge
+
+PATIENCE = 30
+COMMAND = (sys.executable, "-m", "expirebridge")
+
+HANDLERS = '''
+"""Handlers that report to a list in database 2: a test can wait for what is pushed there."""
+import asyncio, os, time
+import redis
+from expirebridge import current_task
+
+reports = redis.Redis(port=int(os.environ["REPORTS_PORT"]), db=2)
+
+def report(word):
+    task = current_task()
+    reports.rpush("reports", f"{word} {task.id} {os.getpid()} {task.attempt} {time.time()}")
+
+async def note():
+    report("ran")
+
+async def hold(seconds=60):
+    report("started")
+    await asyncio.sleep(seconds)
+    report("ended")
+
+def block(seconds=60):
+    report("started")
+    time.sleep(seconds)
+    report("ended")
+
+async def work():
+    await asyncio.sleep(0.005)
+    report("ran")
+'''
+
+
+class Report:
+    """One line from a handler."""
+
+    def __init__(self, line: bytes) -> None:
+        word, self.id, pid, attempt, at = line.decode().split()
+        self.word, self.pid, self.attempt, self.at = word, int(pid), int(attempt), float(at)
+
+
+class Reports:
+    """What handlers reported, waited for."""
+
+    def __init__(self, port: int) -> None:
+        self.client = redis.Redis(port=port, db=2, socket_timeout=PATIENCE + 10)
+
+    def next(self) -> Report:
+        """The next report; fails if none comes in 30 s."""
+        popped: Any = self.client.blpop(["reports"], timeout=PATIENCE)
+        assert popped is not None, f"no report in {PATIENCE} s"
+        return Report(popped[1])
+
+
+@contextmanager
+def listener(url: str, folder: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A listener process that is up when the block begins; its log is `<folder>/../<pid>.log`."""
+    port = url.rpartition(":")[2].partition("/")[0]
+    with Bridge(url) as bridge:
+        before = bridge.count().listeners
+        log = folder.parent / "listeners.log"
+        with log.open("ab") as output:
+            process = subprocess.Popen(
+                [*COMMAND, "listen", "--tasks", folder, "--url", url, *options],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=os.environ | {"REPORTS_PORT": port},
+            )
+        try:
+            while bridge.count().listeners <= before:
+                assert process.poll() is None, log.read_text()
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+
+
+def run(*words: str | Path, url: str | None = None, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run the command to its end."""
+    surroundings = os.environ | env | ({"EXPIREBRIDGE_URL": url} if url else {})
+    return subprocess.run(
+        [*COMMAND, *words],
+        env=surroundings,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE * 2,
+        check=False,
+    )

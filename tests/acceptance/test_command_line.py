@@ -1,0 +1,146 @@
+"""Every command as a user runs it, with its output, exit code and errors."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import redis
+
+from expirebridge import Bridge
+from expirebridge.resources import example_tasks
+from tests.acceptance.processes import run
+
+
+def ok(*words: str | Path, url: str | None = None) -> str:
+    result = run(*words, url=url)
+    assert (result.returncode, result.stderr) == (0, "")
+    return result.stdout
+
+
+def refused(code: int, *words: str | Path, url: str | None = None) -> str:
+    """The one line on stderr of a command that exits with `code`."""
+    result = run(*words, url=url)
+    assert result.returncode == code
+    assert result.stdout == ""
+    assert result.stderr.startswith("expirebridge: ")
+    assert result.stderr.count("\n") == 1
+    assert "Traceback" not in result.stderr
+    return result.stderr
+
+
+def test_a_task_is_made_shown_moved_listed_counted_and_cancelled(url: str) -> None:
+    made = json.loads(
+        ok("make", "mail.send", '[42, "hi"]', "--in", "15m", "--id", "m1",
+           "--tag", "a", "--tag", "b", "--json", url=url)
+    )  # fmt: skip
+    assert (made["outcome"], made["args"], made["tags"]) == ("created", [42, "hi"], ["a", "b"])
+    assert made["key"] == 'm1:?mail.send?[42,"hi"]'
+    assert "state    pending" in ok("show", "m1", url=url)
+    assert ok("reschedule", "m1", "--in", "2h", url=url) == "m1: moved\n"
+    due = datetime.fromisoformat(json.loads(ok("show", "m1", "--json", url=url))["due"])
+    assert due - datetime.now(UTC) > timedelta(hours=1, minutes=59)
+    ok("make", "mail.send", '{"user": 7}', "--at", "2099-05-01T08:00Z", url=url)
+    table = ok("list", "--state", "pending", "--func", "mail.send", url=url)
+    assert table.splitlines()[0].split() == [
+        "id", "state", "due", "function", "arguments", "attempt", "error"
+    ]  # fmt: skip
+    assert '(42, "hi")' in table.splitlines()[1]
+    assert "(user=7)" in table.splitlines()[2]
+    listed = json.loads(ok("list", "--tag", "a", "--json", url=url))
+    assert [task["id"] for task in listed["tasks"]] == ["m1"]
+    assert json.loads(ok("count", "--json", url=url))["pending"] == 2
+    assert ok("cancel", "m1", url=url) == "m1: cancelled\n"
+    assert "cancelled  1" in ok("count", url=url)
+    kept = ok("make", "mail.send", "--in", "1h", "--id", "m2", "--if-exists", "keep", url=url)
+    assert "outcome  created" in kept
+
+
+def test_what_is_not_possible_exits_3(url: str, bridge: Bridge) -> None:
+    assert "there is no task 'm9'" in refused(3, "show", "m9", url=url)
+    assert "not found" in refused(3, "cancel", "m9", url=url)
+    assert "not found" in refused(3, "reschedule", "m9", "--in", "1h", url=url)
+    bridge.make_task("mail.send", [], 60, id="m1")
+    line = refused(3, "make", "mail.send", "--in", "1h", "--id", "m1", url=url)
+    assert "task 'm1' exists and is pending" in line
+
+
+@pytest.mark.parametrize(
+    ("words", "wrong"),
+    [
+        (("make", "mail.send", "[1", "--in", "1h"), "args="),
+        (("make", "mail.send", "[NaN]", "--in", "1h"), "args="),
+        (("make", "mail.send", "[99999999999999999999999]", "--in", "1h"), "beyond 64 bits"),
+        (("make", "mail.send", "42", "--in", "1h"), "neither an array nor an object"),
+        (("make", "../send", "--in", "1h"), "func='../send'"),
+        (("make", "mail.send"), "either delay or at"),
+        (("make", "mail.send", "--in", "1h", "--at", "2099-01-01T00:00Z"), "not both"),
+        (("make", "mail.send", "--in", "soon"), "delay='soon': not a duration"),
+        (("make", "mail.send", "--at", "2099-01-01"), "naive datetime"),
+        (("make", "mail.send", "--at", "tomorrow"), "ISO 8601"),
+        (("make", "mail.send", "--in", "1h", "--id", "a b"), "id='a b'"),
+        (("listen", "--lease", "0.1"), "lease=0.1"),
+        (("count", "--url", "http://x"), "url='http://x'"),
+    ],
+)
+def test_bad_input_exits_2_and_says_what_was_wrong(
+    bridge: Bridge, url: str, words: tuple[str, ...], wrong: str
+) -> None:
+    assert wrong in refused(2, *words, url=url)
+    assert bridge.count().pending == 0
+
+
+def test_an_unreachable_server_exits_1_and_passwords_are_not_shown() -> None:
+    for words in (("count",), ("listen", "--tasks", example_tasks())):
+        line = refused(1, *words, "--url", "redis://me:secret@127.0.0.1:1/1")
+        assert "no answer from the server" in line
+        assert "secret" not in line
+
+
+def test_a_missing_handlers_folder_exits_1(tmp_path: Path, url: str) -> None:
+    line = refused(1, "listen", "--tasks", tmp_path / "tasks", url=url)
+    assert f"the handlers' folder {tmp_path}/tasks does not exist" in line
+
+
+def test_a_module_that_does_not_import_stops_the_start_with_its_traceback(
+    tmp_path: Path, url: str
+) -> None:
+    folder = tmp_path / "tasks"
+    folder.mkdir()
+    (folder / "mail.py").write_text("import nothing_of_that_name\n")
+    result = run("listen", "--tasks", folder, url=url)
+    assert result.returncode == 1
+    assert f"{folder}/mail.py does not import" in result.stderr
+    assert "ModuleNotFoundError: No module named 'nothing_of_that_name'" in result.stderr
+    assert "importlib" not in result.stderr
+
+
+def test_the_handlers_of_a_folder_are_shown() -> None:
+    table = ok("functions", "--tasks", example_tasks()).splitlines()
+    assert table[0].split() == ["function", "kind", "retry", "timeout", "about"]
+    assert table[3].split()[:3] == ["orders.rate", "plain", "default"]
+    assert "1s 1s 5s" in table[4]
+    shown = json.loads(ok("functions", "--tasks", example_tasks(), "--json"))
+    assert [row["function"] for row in shown] == [
+        "devices.offline", "mail.send", "orders.rate", "payments.callback"
+    ]  # fmt: skip
+
+
+def test_what_is_in_redis_cannot_steer_a_terminal(url: str, client: redis.Redis) -> None:
+    with Bridge(url) as bridge:
+        bridge.make_task("mail.send", ["\x1b[31mred\u202e[bold]x"], 60, id="m1")
+    client.hset("expirebridge:task:m1", "error", "\x1b]0;owned\x07")
+    for words in (("list",), ("show", "m1")):
+        shown = ok(*words, url=url)
+        assert "\x1b" not in shown
+        assert "\x07" not in shown
+        assert "\u202e" not in shown
+
+
+def test_every_command_explains_itself() -> None:
+    overview = ok("--help")
+    assert "Exit codes" in overview
+    for command in ("demo", "server", "listen", "make", "show", "list", "cancel", "reschedule",
+                    "count", "functions"):  # fmt: skip
+        assert command in overview
+        assert f"expirebridge {command}" in ok(command, "--help")

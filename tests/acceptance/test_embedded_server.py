@@ -1,0 +1,88 @@
+"""The embedded server, started, killed and started again."""
+
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+import redis
+
+from expirebridge import Bridge, EmbeddedServerError
+from expirebridge.resources import redis_conf
+from expirebridge.server import HOST, Server
+from tests.acceptance.processes import COMMAND, run
+from tests.servers import SERVERS
+
+
+@pytest.fixture(params=sorted(SERVERS))
+def binary(request: pytest.FixtureRequest) -> Path:
+    return SERVERS[request.param]
+
+
+def test_it_keeps_its_tasks_over_a_crash(binary: Path, tmp_path: Path) -> None:
+    server = Server(binary=binary, directory=tmp_path, options={"appendfsync": "always"})
+    server.start()
+    with Bridge(server.url) as bridge:
+        task = bridge.make_task("mail.send", [42], "24h")
+    server.kill()
+    server.start()
+    with Bridge(server.url) as bridge:
+        assert bridge.get(task.id) is not None
+    server.stop()
+
+
+def test_the_configuration_loads_and_sets_what_it_says(binary: Path) -> None:
+    with Server(binary=binary) as server, redis.Redis(port=server.port) as client:
+        wanted = {}
+        for line in redis_conf().read_text().splitlines():
+            if line and not line.startswith("#"):
+                name, _, value = line.partition(" ")
+                wanted[name] = value.strip('"')
+        for name in ("appendonly", "appendfsync", "maxmemory-policy", "save",
+                     "hash-max-ziplist-value", "tcp-keepalive"):  # fmt: skip
+            assert client.config_get(name)[name] == wanted[name]
+        flags = client.config_get("notify-keyspace-events")["notify-keyspace-events"]
+        assert set(flags) == set("Exg")
+        limits = client.config_get("client-output-buffer-limit")["client-output-buffer-limit"]
+        assert "pubsub 67108864 16777216 60" in limits
+        assert client.info("server")["tcp_port"] == server.port
+
+
+def test_it_listens_on_this_machine_only(binary: Path) -> None:
+    with Server(binary=binary) as server:
+        sockets = subprocess.run(["ss", "-ltnH"], capture_output=True, text=True, check=False)
+        ours = [
+            line.split()[3] for line in sockets.stdout.splitlines() if f":{server.port}" in line
+        ]
+    assert set(ours) <= {f"{HOST}:{server.port}", f"[::1]:{server.port}"}
+
+
+def test_a_second_server_on_its_port_is_refused_with_the_server_s_words(binary: Path) -> None:
+    with Server(binary=binary) as first:
+        second = Server(binary=binary, port=first.port)
+        with pytest.raises(EmbeddedServerError, match=r"(?i)address already in use"):
+            second.start()
+        result = run("server", "--port", str(first.port), "--dir", second.directory)
+        assert result.returncode == 1
+        assert result.stderr.startswith("expirebridge: valkey-server did not start on port")
+        assert result.stderr.count("\n") == 1
+        assert first.pid is not None
+        with redis.Redis(port=first.port) as client:
+            assert client.ping()
+
+
+def test_the_command_runs_it_until_it_is_told_to_stop(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "server", "--port", str(Server(directory=tmp_path).port), "--dir", tmp_path],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    url = process.stdout.readline().split()[0]
+    with Bridge(url) as bridge:
+        bridge.make_task("mail.send", [42], "24h")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 0
+    process.stdout.close()
+    with pytest.raises(redis.ConnectionError), redis.Redis.from_url(url) as client:
+        client.ping()

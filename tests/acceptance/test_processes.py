@@ -1,0 +1,119 @@
+"""Reconciliation between real processes: outages, crashes, many listeners, signals."""
+
+import signal
+import time
+from collections import Counter
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import redis
+
+from expirebridge import Bridge, State
+from tests.acceptance.processes import Reports, listener
+
+
+def test_what_came_due_while_nobody_listened_runs_oldest_first(
+    url: str, bridge: Bridge, folder: Path, reports: Reports
+) -> None:
+    past = datetime.now(UTC) - timedelta(hours=1)
+    for n in (3, 1, 4, 2, 5):
+        bridge.make_task("acts.note", [], at=past + timedelta(seconds=n), id=f"t{n}")
+    with listener(url, folder, "--concurrency", "1"):
+        assert [reports.next().id for _ in range(5)] == ["t1", "t2", "t3", "t4", "t5"]
+
+
+def test_a_killed_listener_s_tasks_run_elsewhere_within_a_lease(
+    url: str, bridge: Bridge, folder: Path, reports: Reports
+) -> None:
+    with listener(url, folder, "--lease", "2") as victim:
+        task = bridge.make_task("acts.hold", [], 0)
+        first = reports.next()
+        with listener(url, folder, "--lease", "2") as heir:
+            victim.send_signal(signal.SIGKILL)
+            killed = time.time()
+            second = reports.next()
+            assert (first.id, second.id) == (task.id, task.id)
+            assert (first.pid, second.pid) == (victim.pid, heir.pid)
+            assert (first.attempt, second.attempt) == (1, 1)  # the lapse used no attempt
+            assert second.at - killed < 2 + 1 + 1  # a lease, a sweep, and a busy machine
+    found = bridge.get(task.id)
+    assert found is not None
+    assert found.lapses == 1
+
+
+def test_a_killed_listener_s_tasks_run_when_it_is_started_again(
+    url: str, bridge: Bridge, folder: Path, reports: Reports
+) -> None:
+    with listener(url, folder, "--lease", "1") as victim:
+        task = bridge.make_task("acts.hold", [], 0)
+        reports.next()
+        victim.send_signal(signal.SIGKILL)
+    with listener(url, folder, "--lease", "1") as heir:
+        again = reports.next()
+    assert (again.id, again.pid) == (task.id, heir.pid)
+
+
+def test_ten_listeners_run_each_task_once_and_each_takes_a_share(
+    url: str, bridge: Bridge, folder: Path, reports: Reports
+) -> None:
+    count = 2000
+    with ExitStack() as stack:
+        processes = [
+            stack.enter_context(listener(url, folder, "--concurrency", "20")) for _ in range(10)
+        ]
+        at = datetime.now(UTC) + timedelta(seconds=1.5)
+        bridge.make_tasks([{"func": "acts.work", "at": at} for _ in range(count)])
+        seen = [reports.next() for _ in range(count)]
+        for process in processes:
+            process.send_signal(signal.SIGTERM)
+        assert [process.wait(30) for process in processes] == [0] * 10
+        left = reports.client.llen("reports")
+    assert left == 0
+    assert len({report.id for report in seen}) == count
+    shares = Counter(report.pid for report in seen)
+    assert set(shares) == {process.pid for process in processes}
+    assert bridge.count().running == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_lets_handlers_finish_and_exits_0(
+    url: str, bridge: Bridge, folder: Path, reports: Reports, number: signal.Signals
+) -> None:
+    with listener(url, folder) as process:
+        task = bridge.make_task("acts.hold", [0.3], 0)
+        reports.next()
+        process.send_signal(number)
+        late = bridge.make_task("acts.note", [], 0)
+        assert process.wait(20) == 0
+        assert reports.next().word == "ended"
+    states = [bridge.get(id) for id in (task.id, late.id)]
+    assert [found and found.state for found in states] == [State.SUCCEEDED, State.PENDING]
+    assert bridge.count().listeners == 0
+
+
+def test_after_the_grace_time_async_handlers_are_released_and_plain_ones_left(
+    url: str, bridge: Bridge, folder: Path, reports: Reports
+) -> None:
+    with listener(url, folder, "--grace", "0.2") as process:
+        held = bridge.make_task("acts.hold", [], 0)
+        blocked = bridge.make_task("acts.block", [], 0)
+        reports.next()
+        reports.next()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    states = [bridge.get(id) for id in (held.id, blocked.id)]
+    assert [found and found.state for found in states] == [State.PENDING, State.RUNNING]
+
+
+def test_a_listener_whose_server_is_restarted_carries_on(
+    url: str, bridge: Bridge, folder: Path, reports: Reports, client: redis.Redis
+) -> None:
+    """The connections break, all of them at once, twice."""
+    with listener(url, folder):
+        for _ in range(2):
+            client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+            client.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+            task = bridge.make_task("acts.note", [], 0.05)
+            assert reports.next().id == task.id
