@@ -1,9 +1,12 @@
 """A hook that remembers what happened, and lets a test wait for it."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
+
+import pytest
 
 from expirebridge.handlers import Handler, Registry
 from expirebridge.hooks import End, Ended, Event, Hook
@@ -13,6 +16,25 @@ from expirebridge.settings import Settings
 E = TypeVar("E", bound=Event)
 
 PATIENCE = 20.0
+
+
+async def logged(words: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Wait until a line of the log holds these words; fail after 20 s."""
+    told = asyncio.Event()
+
+    class Watch(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if words in record.getMessage():
+                told.set()
+
+    watch = Watch()
+    logger = logging.getLogger("expirebridge")
+    logger.addHandler(watch)
+    try:
+        if words not in caplog.text:
+            await asyncio.wait_for(told.wait(), PATIENCE)
+    finally:
+        logger.removeHandler(watch)
 
 
 class Witness:

@@ -63,7 +63,8 @@ class Protocol:
             return (yield (call.name, *call.arguments))
         tail = (1, self._prefix, self._database, *call.arguments)
         script = scripts.load(call.name)
-        source = script.headed if self._headers else script.plain
+        headed = self._headers
+        source = script.headed if headed else script.plain
         try:
             return (yield ("EVALSHA", source.sha, *tail))
         except exceptions.NoScriptError:
@@ -71,7 +72,7 @@ class Protocol:
         try:
             return (yield ("EVAL", source.text, *tail))
         except exceptions.ResponseError as error:
-            if not self._headers or "compiling script" not in str(error):
+            if not headed or "compiling script" not in str(error):
                 raise
         self._headers = False
         return (yield ("EVAL", script.plain.text, *tail))

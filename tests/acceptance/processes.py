@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -69,7 +70,7 @@ class Reports:
 
 @contextmanager
 def listener(url: str, folder: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A listener process that is up when the block begins; its log is `<folder>/../<pid>.log`."""
+    """A listener process, up when the block begins; it logs to `<folder>/../listeners.log`."""
     port = url.rpartition(":")[2].partition("/")[0]
     with Bridge(url) as bridge:
         before = bridge.count().listeners
@@ -88,6 +89,13 @@ def listener(url: str, folder: Path, *options: str) -> Iterator[subprocess.Popen
         finally:
             process.kill()
             process.wait()
+
+
+def until_logged(words: str, folder: Path) -> None:
+    """Wait until the listeners' log holds these words; the test's own timeout is the limit."""
+    log = folder.parent / "listeners.log"
+    while words not in log.read_text():
+        time.sleep(0.01)
 
 
 def run(*words: str | Path, url: str | None = None, **env: str) -> subprocess.CompletedProcess[str]:

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from expirebridge import Bridge, State
-from tests.acceptance.processes import Reports, listener
+from tests.acceptance.processes import Reports, listener, until_logged
 
 
 def test_what_came_due_while_nobody_listened_runs_oldest_first(
@@ -85,6 +85,7 @@ def test_a_signal_lets_handlers_finish_and_exits_0(
         task = bridge.make_task("acts.hold", [0.3], 0)
         reports.next()
         process.send_signal(number)
+        until_logged("claiming no more", folder)
         late = bridge.make_task("acts.note", [], 0)
         assert process.wait(20) == 0
         assert reports.next().word == "ended"

@@ -1,6 +1,7 @@
 """The one path of a task, from make_task to settle, against real servers."""
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -25,7 +26,7 @@ from expirebridge.listener.listener import Listener, ListenerStuck
 from expirebridge.settings import Doorbells, Settings
 from expirebridge.store import calls
 from expirebridge.store.store import AsyncStore
-from tests.witness import Witness, listening, registry_of
+from tests.witness import Witness, listening, logged, registry_of
 
 
 async def found(bridge: AsyncBridge, task: Task) -> Task:
@@ -367,8 +368,9 @@ async def test_a_blocked_event_loop_keeps_its_leases(url: str, async_bridge: Asy
 
 
 async def test_stopping_waits_for_handlers_within_the_grace_time(
-    url: str, async_bridge: AsyncBridge
+    url: str, async_bridge: AsyncBridge, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO)
     witness = Witness()
     go_on = asyncio.Event()
 
@@ -379,6 +381,7 @@ async def test_stopping_waits_for_handlers_within_the_grace_time(
         task = await async_bridge.make_task("test.finish", [], 0)
         await witness.until(lambda: witness.seen(Started))
         listener.stop()
+        await logged("claiming no more", caplog)
         late = await async_bridge.make_task("test.finish", [], 0)
         go_on.set()
     assert (await found(async_bridge, task)).state is State.SUCCEEDED
