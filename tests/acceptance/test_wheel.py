@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.timeout(300)
 def test_an_installed_wheel_runs_the_demo(tmp_path: Path) -> None:
-    build = [sys.executable, "-m", "build", "--wheel", "--outdir", tmp_path, ROOT]
+    build = [sys.executable, "-m", "build", "--wheel", "--outdir", str(tmp_path), str(ROOT)]
     subprocess.run(build, check=True, capture_output=True)
     [wheel] = tmp_path.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
@@ -22,7 +22,7 @@ def test_an_installed_wheel_runs_the_demo(tmp_path: Path) -> None:
     assert {name.partition("/")[0] for name in names if "dist-info" not in name} == {"expirebridge"}
     venv.create(tmp_path / "env", with_pip=True)
     bin = tmp_path / "env" / "bin"
-    install = [bin / "pip", "install", "--quiet", f"{wheel}[server]"]
+    install = [str(bin / "pip"), "install", "--quiet", f"{wheel}[server]"]
     subprocess.run(install, check=True, capture_output=True)
     demo = subprocess.run(
         [bin / "expirebridge", "demo"], cwd=tmp_path, capture_output=True, text=True, check=False
