@@ -1,6 +1,7 @@
 """Tasks that run later: one plain Redis key with a TTL each, on time and never lost."""
 
 from expirebridge.bridge import AsyncBridge, Bridge, make_task, make_tasks
+from expirebridge.current import current_task
 from expirebridge.errors import (
     EmbeddedServerError,
     ExpirebridgeError,
@@ -13,17 +14,16 @@ from expirebridge.errors import (
     ServerReadOnly,
     ServerUnreachable,
     ServerUnsuitable,
+    TaskDiffers,
     TaskExists,
 )
 from expirebridge.handlers import handler
-from expirebridge.listener.attempt import current_task
 from expirebridge.retry import Discard, Exponential, Retry
 from expirebridge.task import (
-    Cancelled,
+    Change,
     Counts,
     Listing,
     Outcome,
-    Rescheduled,
     State,
     Task,
 )
@@ -31,7 +31,7 @@ from expirebridge.task import (
 __all__ = [
     "AsyncBridge",
     "Bridge",
-    "Cancelled",
+    "Change",
     "Counts",
     "Discard",
     "EmbeddedServerError",
@@ -43,7 +43,6 @@ __all__ = [
     "InvalidTask",
     "Listing",
     "Outcome",
-    "Rescheduled",
     "Retry",
     "ServerError",
     "ServerOutOfMemory",
@@ -52,6 +51,7 @@ __all__ = [
     "ServerUnsuitable",
     "State",
     "Task",
+    "TaskDiffers",
     "TaskExists",
     "current_task",
     "handler",

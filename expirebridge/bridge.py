@@ -88,7 +88,11 @@ class Bridge:
     list = _waits(Operations.list)
     count = _waits(Operations.count)
     cancel = _waits(Operations.cancel)
+    cancel_tag = _waits(Operations.cancel_tag)
     reschedule = _waits(Operations.reschedule)
+    pause = _waits(Operations.pause)
+    resume = _waits(Operations.resume)
+    run_now = _waits(Operations.run_now)
 
     def close(self) -> None:
         """Close the connections, unless the client is the caller's."""
@@ -127,7 +131,11 @@ class AsyncBridge:
     list = _awaits(Operations.list)
     count = _awaits(Operations.count)
     cancel = _awaits(Operations.cancel)
+    cancel_tag = _awaits(Operations.cancel_tag)
     reschedule = _awaits(Operations.reschedule)
+    pause = _awaits(Operations.pause)
+    resume = _awaits(Operations.resume)
+    run_now = _awaits(Operations.run_now)
 
     async def aclose(self) -> None:
         """Close the connections, unless the client is the caller's."""

@@ -4,6 +4,7 @@ ExpirebridgeError
 ├── InvalidTask          what a producer asked for cannot be a task (also a ValueError)
 ├── InvalidSetting       a setting has a value that it cannot have (also a ValueError)
 ├── TaskExists           the id belongs to a task that has not finished
+│   └── TaskDiffers          and extending was asked for, but it is another call
 ├── HandlersError        the handlers' folder cannot be used
 ├── EmbeddedServerError  the embedded server did not start
 └── ServerError          the Redis server
@@ -34,11 +35,19 @@ class TaskExists(ExpirebridgeError):
 
     def __init__(self, id: str, state: str) -> None:
         super().__init__(
-            f"task {id!r} exists and is {state}: pass if_exists='keep' to leave it as it is, "
+            f"task {id!r} exists and is {state}: pass if_exists='keep', 'replace' or 'extend', "
             "or choose another id"
         )
         self.id = id
         self.state = state
+
+
+class TaskDiffers(TaskExists):
+    """The task that was to be extended has another function or other arguments."""
+
+    def __init__(self, id: str, state: str, call: str) -> None:
+        super().__init__(id, state)
+        self.args = (f"task {id!r} is {state}, but is {call}: pass if_exists='replace' instead",)
 
 
 class HandlersError(ExpirebridgeError):

@@ -5,6 +5,7 @@ imported or resolved. What can run is decided by the files under the handlers' f
 function that is defined there, and nothing that is merely imported.
 """
 
+import difflib
 import importlib
 import importlib.util
 import inspect
@@ -125,6 +126,11 @@ class Registry:
         """Return the handler of exactly this name, or None."""
         return self._handlers.get(name)
 
+    def suggest(self, name: str) -> str:
+        """What may have been meant by a name that is not there, as a half sentence; or nothing."""
+        near = difflib.get_close_matches(name, self._handlers, n=1)
+        return f" (did you mean {near[0]!r}?)" if near else ""
+
     def __iter__(self) -> Iterator[Handler]:
         return iter(sorted(self._handlers.values(), key=lambda handler: handler.name))
 
@@ -164,8 +170,9 @@ def check_binding(function: Function, args: Sequence[Any], kwargs: Mapping[str, 
 def _handlers_in(folder: Path) -> Iterator[Handler]:
     root = folder.resolve()
     if not root.is_dir():
+        problem = "is not a folder" if root.exists() else "does not exist"
         raise HandlersError(
-            f"the handlers' folder {root} does not exist: make it, or name another with --tasks"
+            f"the handlers' folder {root} {problem}: make it, or name another with --tasks"
         )
     if not root.name.isidentifier():
         raise HandlersError(f"the handlers' folder {root} must be named like a Python package")

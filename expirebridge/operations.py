@@ -3,14 +3,15 @@
 `Bridge` and `AsyncBridge` in `bridge.py` run these descriptions and add nothing of their own.
 """
 
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 from uuid import uuid4
 
 from expirebridge import wire
 from expirebridge.durations import Duration, seconds_of
-from expirebridge.errors import InvalidTask, TaskExists
+from expirebridge.errors import InvalidTask, TaskDiffers, TaskExists
 from expirebridge.handlers import check_binding, check_timeout, name_of
 from expirebridge.hooks import Hooks, Made
 from expirebridge.retry import RetrySpec, policy_of
@@ -19,11 +20,10 @@ from expirebridge.store import calls
 from expirebridge.store.calls import Call
 from expirebridge.store.views import split_call
 from expirebridge.task import (
-    Cancelled,
+    Change,
     Counts,
     Listing,
     Outcome,
-    Rescheduled,
     State,
     Task,
     from_ms,
@@ -33,9 +33,9 @@ from expirebridge.task import (
 T = TypeVar("T")
 Steps = Generator[Call[Any], Any, T]
 Func = str | Callable[..., Any]
-IfExists = Literal["reject", "keep"]
+IfExists = Literal["reject", "keep", "replace", "extend"]
 
-_IF_EXISTS = ("reject", "keep")
+_IF_EXISTS = get_args(IfExists)
 
 CHUNK_TASKS = 500
 """Tasks that one request of `make_tasks` makes at most."""
@@ -73,23 +73,29 @@ class Operations:
         KiB. `delay` is seconds, a timedelta, or text such as "15m" or "1h30m"; `at` is an aware
         datetime, and one in the past means now. Exactly one of the two is needed.
 
-        `id` names the task; without it a random one is drawn. If an unfinished task has the id,
-        `if_exists="reject"` raises TaskExists, and `"keep"` returns that task untouched; a finished
-        one makes way. `tags` find the task again. `retry` (a list of delays, or a policy) and
-        `timeout` go before the handler's own.
+        `id` names the task; without it a random one is drawn. A finished task of that id makes way.
+        If an unfinished one has it, `if_exists="reject"` raises TaskExists; `"keep"` returns that
+        task untouched; `"replace"` puts the new one in its place (a running one runs to its end
+        first); `"extend"` moves its due time, and raises TaskDiffers if it is another call.
 
-        Returns the task; `task.outcome` says what was done. Once it returned, the task is kept by
-        the server, and will be started at least once.
+        `tags` find the task again. `retry` (a list of delays, or a policy) and `timeout` go before
+        the handler's own.
 
-        Raises InvalidTask if the task cannot be (nothing was sent then), TaskExists, and a
-        ServerError if the server did not do its part. After ServerUnreachable the task may or may
-        not have been made: with an `id`, and `if_exists="keep"`, it is safe to call again.
+        Returns the task; `task.outcome` says what was done. Of a task that was kept, `created`,
+        `tags` and `attempt` are not filled in: `get` has them. Once it returned, the task is kept
+        by the server, and will be started at least once.
+
+        Raises InvalidTask if the task cannot be (nothing was sent then), TaskExists, TaskDiffers,
+        and a ServerError if the server did not do its part. After ServerUnreachable the task may or
+        may not have been made: with an `id`, and `if_exists="keep"`, it is safe to call again.
         """
         new = self._new_task(
             func=func, args=args, delay=delay, kwargs=kwargs, at=at, id=id, if_exists=if_exists,
             tags=tags, retry=retry, timeout=timeout,
         )  # fmt: skip
         [made] = yield from calls.make([new])
+        if made.differs:
+            raise TaskDiffers(new.id, made.state, made.call.decode())
         if made.outcome is Outcome.REJECTED:
             raise TaskExists(new.id, made.state)
         return self._made(new, made)
@@ -164,25 +170,67 @@ class Operations:
         """Return how many tasks stand in each state, and how many listeners beat."""
         return (yield from calls.count(self._settings.lease))
 
-    def cancel(self, id: str) -> Steps[Cancelled]:
-        """Cancel a task that waits; returns cancelled, running, finished or not found.
+    def cancel(self, id: str) -> Steps[Change]:
+        """Cancel a task; returns cancelled, running, finished or not found.
 
-        Raises InvalidTask for an illegal id.
+        A running task is not stopped by that, but no further attempt follows; an async handler is
+        cancelled as soon as its listener hears of it. Raises InvalidTask for an illegal id.
         """
-        wire.check_id(id)
-        return (yield from calls.cancel(id, keep=self._settings.keep_succeeded))
+        [change] = yield from calls.cancel([wire.check_id(id)], keep=self._settings.keep_succeeded)
+        return change
+
+    def cancel_tag(self, tag: str) -> Steps[dict[Change, int]]:
+        """Cancel every unfinished task with the tag; returns how many were cancelled or running.
+
+        Sent in batches: tasks that are made meanwhile may be missed. Raises InvalidTask for an
+        illegal tag.
+        """
+        wire.check_tags([tag])
+        done: Counter[Change] = Counter()
+        cursor = "0"
+        while True:
+            page = yield from calls.list_page(
+                state=None, func=None, tag=tag, cursor=cursor, count=PAGE
+            )
+            ids = [task.id for task in page.tasks if not task.state.finished]
+            if ids:
+                changes = yield from calls.cancel(ids, keep=self._settings.keep_succeeded)
+                done.update(changes)
+            cursor = page.cursor
+            if cursor == "0":
+                return {change: done[change] for change in (Change.CANCELLED, Change.RUNNING)}
 
     def reschedule(
         self, id: str, delay: Duration | None = None, *, at: datetime | None = None
-    ) -> Steps[Rescheduled]:
-        """Move a task's due time to `delay` from now, or to `at`, and say what was done.
+    ) -> Steps[Change]:
+        """Move a task's due time to `delay` from now, or to `at`.
 
-        A task whose handler runs at present is run again then. Raises InvalidTask for an illegal id
-        or time.
+        Returns moved, rearmed (its handler runs at present; it runs once more then), finished or
+        not found. A paused task is pending afterwards. Raises InvalidTask for an illegal id or
+        time.
         """
-        wire.check_id(id)
-        done, _ = yield from calls.reschedule(id, _when(delay, at))
-        return done
+        return (yield from calls.reschedule(wire.check_id(id), _when(delay, at)))
+
+    def pause(self, id: str) -> Steps[Change]:
+        """Pause a task that waits, and keep the time that is left.
+
+        Returns paused, running, finished or not found. Raises InvalidTask for an illegal id.
+        """
+        return (yield from calls.pause(wire.check_id(id)))
+
+    def resume(self, id: str) -> Steps[Change]:
+        """Let a paused task go on: it is due when the time that was left has passed.
+
+        Returns resumed, running, finished or not found. Raises InvalidTask for an illegal id.
+        """
+        return (yield from calls.resume(wire.check_id(id)))
+
+    def run_now(self, id: str) -> Steps[Change]:
+        """Make a task due now; a finished one, failed or not, starts anew with fresh attempts.
+
+        Returns due now, running or not found. Raises InvalidTask for an illegal id.
+        """
+        return (yield from calls.run_now(wire.check_id(id)))
 
     def _checked(self, position: int, item: Mapping[str, Any]) -> calls.NewTask:
         if not isinstance(item, Mapping):
@@ -240,7 +288,7 @@ class Operations:
 
     def _made(self, new: calls.NewTask, made: calls.Made) -> Task:
         args, kwargs = wire.decode_args(made.args)
-        created = made.outcome is Outcome.CREATED
+        created = made.outcome in {Outcome.CREATED, Outcome.REPLACED}
         task = Task(
             id=new.id,
             func=split_call(made.call)[0],

@@ -1,6 +1,7 @@
 """The embedded server: a real Valkey or Redis process, for demo, development and tests."""
 
 import contextlib
+import fcntl
 import os
 import shutil
 import signal
@@ -75,14 +76,33 @@ class Server:
     def start(self) -> None:
         """Start the process and wait until it answers.
 
-        Raises EmbeddedServerError with the server's own words if it ends, or is silent for 10 s.
+        Raises EmbeddedServerError if the directory cannot be used or is another server's, and with
+        the server's own words if it ends, or is silent for 10 s.
         """
-        self.directory.mkdir(parents=True, exist_ok=True)
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            lock = os.open(self.directory / "server.lock", os.O_CREAT | os.O_RDWR, 0o600)
+        except OSError as error:
+            raise EmbeddedServerError(f"{self.directory}: {error.strerror}") from error
+        try:
+            self._launch(lock)
+        finally:
+            os.close(lock)
+        self._wait_until_it_answers()
+
+    def _launch(self, lock: int) -> None:
+        # Two servers on one append-only file would overwrite each other's tasks. The process
+        # inherits the lock, and so holds it for as long as it lives.
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise EmbeddedServerError(
+                f"the directory {self.directory} is in use by another server: choose another"
+            ) from None
         options = {"port": str(self.port), "dir": str(self.directory), "daemonize": "no"}
         words = [word for name, value in (options | self._options).items()
                  for word in (f"--{name}", value)]  # fmt: skip
-        log = self.directory / "server.log"
-        with log.open("wb") as output:
+        with self._log.open("wb") as output:
             # In a session of its own, Ctrl-C at the terminal reaches us, and we stop it in order.
             self._process = subprocess.Popen(  # noqa: S603 - our binary, our words
                 [self.binary, redis_conf(), *words],
@@ -90,16 +110,22 @@ class Server:
                 stderr=subprocess.STDOUT,
                 cwd=self.directory,
                 start_new_session=True,
+                pass_fds=(lock,),
             )
+
+    @property
+    def _log(self) -> Path:
+        return self.directory / "server.log"
+
+    def _wait_until_it_answers(self) -> None:
         deadline = time.monotonic() + _START_LIMIT
         while not self._answers():
-            ended = self._process.poll() is not None
+            ended = self._process is None or self._process.poll() is not None
             if ended or time.monotonic() > deadline:
                 self.kill()
-                words_of_server = log.read_text(errors="replace").strip().splitlines()[-3:]
+                words = self._log.read_text(errors="replace").strip().splitlines()[-3:]
                 raise EmbeddedServerError(
-                    f"{self.binary.name} did not start on port {self.port}: "
-                    + " | ".join(words_of_server)
+                    f"{self.binary.name} did not start on port {self.port}: {' | '.join(words)}"
                 )
             time.sleep(0.01)
 

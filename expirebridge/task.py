@@ -33,23 +33,21 @@ class Outcome(StrEnum):
 
     CREATED = "created"
     KEPT = "kept"  # the id belonged to an unfinished task, which was left as it is
-    REJECTED = "rejected"  # the same, in bulk with if_exists="reject": this item was not made
+    REPLACED = "replaced"  # it took the place of an unfinished task, or will when that has run
+    EXTENDED = "extended"  # an unfinished task's due time was moved
+    REJECTED = "rejected"  # in bulk only: the id belonged to an unfinished task; nothing was done
 
 
-class Cancelled(StrEnum):
-    """What `cancel` found."""
+class Change(StrEnum):
+    """What became of a change that was asked for."""
 
     CANCELLED = "cancelled"
-    RUNNING = "running"  # its handler is at work: it was not cancelled
-    FINISHED = "finished"
-    NOT_FOUND = "not found"
-
-
-class Rescheduled(StrEnum):
-    """What `reschedule` did."""
-
     MOVED = "moved"
-    REARMED = "rearmed"  # its handler is at work: the task runs again at the new due time
+    PAUSED = "paused"
+    RESUMED = "resumed"
+    DUE_NOW = "due now"
+    REARMED = "rearmed"  # its handler is at work: the task runs once more at the new due time
+    RUNNING = "running"  # its handler is at work: if it was to be cancelled, no attempt follows
     FINISHED = "finished"
     NOT_FOUND = "not found"
 

@@ -143,7 +143,8 @@ def encode_args(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> bytes:
     """
     if isinstance(args, str | bytes) or not isinstance(args, Sequence):
         raise InvalidTask(
-            f"args={_short(args)}: give a list of positional arguments, such as [42, 'hi']"
+            f"args={_short(args)}: give a list of positional arguments, such as [42, 'hi']; "
+            "keyword arguments go into kwargs"
         )
     if kwargs is not None and not isinstance(kwargs, Mapping):
         raise InvalidTask(f"kwargs={_short(kwargs)}: give a mapping of keyword arguments")
@@ -195,13 +196,14 @@ def check_args(encoded: bytes) -> None:
         # The faster reader above takes 2**64 for a float; this one shows the digits.
         json.loads(encoded, parse_int=_check_int)
     except (ValueError, RecursionError) as error:
-        raise InvalidTask(f"args={_short(encoded)}: {error}") from error
+        # The arguments themselves are not shown: this is logged, and they may be secrets.
+        raise InvalidTask(f"args: {error}") from error
 
 
 def _check_int(digits: str) -> int:
     # The length is looked at first: reading a million digits would take seconds.
     if len(digits) > 20 or not -(2**63) <= int(digits) < 2**64:
-        raise ValueError(f"the integer {digits[:24]} is beyond 64 bits")
+        raise ValueError("an integer is beyond 64 bits")
     return int(digits)
 
 

@@ -33,6 +33,7 @@ app = typer.Typer(
     help="Tasks that run later: one plain Redis key with a TTL each.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # it would read [server] and [default: ...] as markup
     epilog="Exit codes: 0 done; 1 the server or the handlers are at fault; 2 bad input; "
     "3 the task is not there, or its state does not allow it; 4 a stuck listener must be replaced.",
 )
@@ -68,10 +69,8 @@ def listen(
     settings = Settings.read(
         url=url, tasks=tasks, concurrency=concurrency, doorbell=doorbell, grace=grace, lease=lease
     )
-    logging.basicConfig(
-        format="%(asctime)s %(levelname)-7s %(message)s",
-        level=logging.DEBUG if verbose else logging.INFO,
-    )
+    logging.basicConfig(format="%(asctime)s %(levelname)-7s %(message)s")
+    logging.getLogger("expirebridge").setLevel(logging.DEBUG if verbose else logging.INFO)
     listener.run(settings, hooks=[log_event])
 
 

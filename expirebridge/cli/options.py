@@ -44,15 +44,25 @@ class IfExists(StrEnum):
 
     REJECT = "reject"
     KEEP = "keep"
+    REPLACE = "replace"
+    EXTEND = "extend"
 
 
-def read_time(at: str | None) -> datetime | None:
-    """Read the value of --at. Raises InvalidTask when it is no ISO 8601 time."""
+def read_time(at: str | None, *, delay: str | None) -> datetime | None:
+    """Read the value of --at, which goes without --in.
+
+    Raises InvalidTask when it is no ISO 8601 time with a zone, and unless one of both is given.
+    """
+    if (at is None) == (delay is None):
+        raise InvalidTask("give either --in or --at" + (", not both" if at is not None else ""))
     if at is None:
         return None
     try:
-        return datetime.fromisoformat(at)
+        moment = datetime.fromisoformat(at)
     except ValueError:
         raise InvalidTask(
-            f"at={at!r}: write the time as ISO 8601, such as 2031-05-01T08:00+02:00"
+            f"--at {at}: write the time as ISO 8601, such as 2031-05-01T08:00+02:00"
         ) from None
+    if moment.tzinfo is None:
+        raise InvalidTask(f"--at {at}: add a zone, such as {at}Z or {at}+02:00")
+    return moment

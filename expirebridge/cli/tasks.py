@@ -18,14 +18,16 @@ from expirebridge.cli.output import (
     task_as_data,
     task_as_fields,
 )
-from expirebridge.task import Cancelled, Rescheduled, State
+from expirebridge.task import Change, State
 
 NOT_POSSIBLE = 3
+
+TaskId = Annotated[str, typer.Argument(help="The task's id.")]
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to the application."""
-    for command in (make, show, list_, cancel, reschedule, count):
+    for command in (make, show, list_, cancel, reschedule, pause, resume, run, count):
         app.command(command.__name__.rstrip("_"))(command)
 
 
@@ -53,7 +55,7 @@ def make(
     positional, keywords = wire.decode_args(encoded)
     with Bridge(url) as bridge:
         task = bridge.make_task(
-            func, positional, delay, kwargs=keywords, at=read_time(at), id=id,
+            func, positional, delay, kwargs=keywords, at=read_time(at, delay=delay), id=id,
             if_exists=if_exists.value, tags=tag or (),
         )  # fmt: skip
     if as_json:
@@ -63,7 +65,7 @@ def make(
 
 
 def show(
-    id: Annotated[str, typer.Argument(help="The task's id.")],
+    id: TaskId,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
@@ -114,34 +116,63 @@ def list_(
 
 
 def cancel(
-    id: Annotated[str, typer.Argument(help="The task's id.")],
+    id: Annotated[str | None, typer.Argument(help="The task's id.")] = None,
+    tag: Annotated[str | None, typer.Option(help="Cancel all tasks with this tag.")] = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Cancel a task that waits.
+    """Cancel a task, or all that have a tag. Of a running one, no further attempt is made.
 
     Example: expirebridge cancel order-17
     """
+    if (id is None) == (tag is None):
+        raise typer.BadParameter("give either an id or --tag")
     with Bridge(url) as bridge:
-        done = bridge.cancel(id)
-    _tell(id, done, as_json=as_json, well=done is Cancelled.CANCELLED)
+        if id is not None:
+            return _tell(id, bridge.cancel(id), as_json=as_json)
+        assert tag is not None  # noqa: S101 - for the type checker
+        done = bridge.cancel_tag(tag)
+    if as_json:
+        return print_json(done)
+    return print_fields((change, str(number)) for change, number in done.items())
 
 
 def reschedule(
-    id: Annotated[str, typer.Argument(help="The task's id.")],
-    delay: In = None,
-    at: At = None,
-    url: Url = None,
-    as_json: AsJson = False,
+    id: TaskId, delay: In = None, at: At = None, url: Url = None, as_json: AsJson = False
 ) -> None:
     """Move a task's due time.
 
     Example: expirebridge reschedule order-17 --in 2h
     """
     with Bridge(url) as bridge:
-        done = bridge.reschedule(id, delay, at=read_time(at))
-    well = done in {Rescheduled.MOVED, Rescheduled.REARMED}
-    _tell(id, done, as_json=as_json, well=well)
+        _tell(id, bridge.reschedule(id, delay, at=read_time(at, delay=delay)), as_json=as_json)
+
+
+def pause(id: TaskId, url: Url = None, as_json: AsJson = False) -> None:
+    """Pause a task that waits; the time that is left is kept.
+
+    Example: expirebridge pause order-17
+    """
+    with Bridge(url) as bridge:
+        _tell(id, bridge.pause(id), as_json=as_json)
+
+
+def resume(id: TaskId, url: Url = None, as_json: AsJson = False) -> None:
+    """Let a paused task go on.
+
+    Example: expirebridge resume order-17
+    """
+    with Bridge(url) as bridge:
+        _tell(id, bridge.resume(id), as_json=as_json)
+
+
+def run(id: TaskId, url: Url = None, as_json: AsJson = False) -> None:
+    """Make a task due now; a finished or failed one starts anew.
+
+    Example: expirebridge run order-17
+    """
+    with Bridge(url) as bridge:
+        _tell(id, bridge.run_now(id), as_json=as_json)
 
 
 def count(url: Url = None, as_json: AsJson = False) -> None:
@@ -157,15 +188,16 @@ def count(url: Url = None, as_json: AsJson = False) -> None:
         print_fields((name, str(number)) for name, number in counts.items())
 
 
-def _tell(id: str, done: str, *, as_json: bool, well: bool) -> None:
+def _tell(id: str, change: Change, *, as_json: bool) -> None:
+    well = change not in {Change.RUNNING, Change.FINISHED, Change.NOT_FOUND}
     if as_json:
-        print_json({"id": id, "outcome": done})
+        print_json({"id": id, "outcome": change})
         if not well:
             raise typer.Exit(NOT_POSSIBLE)
     elif well:
-        print_line(f"{id}: {done}")
+        print_line(f"{id}: {change}")
     else:
-        _not_possible(f"task {id!r}: {done}")
+        _not_possible(f"task {id!r}: {change}")
 
 
 def _not_possible(message: str) -> None:

@@ -9,7 +9,7 @@ import logging
 from expirebridge.errors import ServerError
 from expirebridge.settings import Settings
 from expirebridge.store import calls
-from expirebridge.store.calls import Adoption, Hint
+from expirebridge.store.calls import Adoption, Heard, Hint
 from expirebridge.store.store import AsyncStore
 from expirebridge.wire import IN_RECORD, InvalidKey, parse_key
 
@@ -27,19 +27,19 @@ class Adopter:
     def __init__(self, store: AsyncStore, settings: Settings) -> None:
         self._store = store
         self._settings = settings
-        self._waiting: dict[tuple[bytes, bool], Hint] = {}
+        self._waiting: dict[tuple[bytes, Heard], Hint] = {}
         self._told = asyncio.Event()
 
-    def hear(self, name: bytes, *, expired: bool) -> bool:
+    def hear(self, name: bytes, heard: Heard) -> bool:
         """Take note of a key that an event named; keys of another form are left alone.
 
         Returns False, and forgets it, if too many wait: only a scan finds it then.
         """
         if len(self._waiting) >= MAX_WAITING:
             return False
-        hint = hint_for(name, expired=expired)
+        hint = hint_for(name, heard)
         if hint is not None:
-            self._waiting[name, expired] = hint
+            self._waiting[name, heard] = hint
             self._told.set()
         return True
 
@@ -55,7 +55,7 @@ class Adopter:
 
     async def look_at(self, names: list[bytes]) -> int:
         """Look at keys that a scan found, now; return how many were adopted."""
-        hints = [hint for name in names if (hint := hint_for(name, expired=False))]
+        hints = [hint for name in names if (hint := hint_for(name, Heard.LIVE))]
         codes: list[Adoption] = []
         for at in range(0, len(hints), BATCH):
             codes += await self._adopt(hints[at : at + BATCH])
@@ -76,18 +76,20 @@ class Adopter:
         for hint, code in zip(hints, codes, strict=True):
             if code is Adoption.INVALID:
                 logger.error(
-                    "the key %r cannot be a task; kept as failed: %s", hint.name[:200], hint.invalid
+                    "a foreign key cannot be a task, and is kept as failed task %s: %s",
+                    hint.id,
+                    hint.invalid,
                 )
         return codes
 
 
-def hint_for(name: bytes, *, expired: bool) -> Hint | None:
+def hint_for(name: bytes, heard: Heard) -> Hint | None:
     """The hint for a key's name; None if the key is not of our form."""
     try:
         key = parse_key(name)
         if key is not None and key.args == IN_RECORD:
             # Arguments in a record: of our own tasks only. Without a record, nobody knows them.
-            return Hint(name, key.id, key.call, expired, "its arguments, '@', are in no record")
+            return Hint(name, key.id, key.call, heard, "its arguments, '@', are in no record")
     except InvalidKey as error:
-        return Hint.of_invalid(name, error, expired=expired)
-    return Hint.of(key, name, expired=expired) if key else None
+        return Hint.of_invalid(name, error, heard)
+    return Hint.of(key, name, heard) if key else None

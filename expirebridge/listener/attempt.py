@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 
+from expirebridge.current import running_task
 from expirebridge.errors import InvalidTask
 from expirebridge.handlers import Handler, check_binding
 from expirebridge.hooks import End
@@ -26,13 +27,6 @@ UNKNOWN_DELAY = 15.0
 MAX_RESULT = 4096
 MAX_ERROR = 8192
 
-_current: contextvars.ContextVar[Task] = contextvars.ContextVar("expirebridge_current_task")
-
-
-def current_task() -> Task:
-    """Return the task whose handler is calling. Raises LookupError outside of a handler."""
-    return _current.get()
-
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -46,8 +40,9 @@ class Outcome:
 class Attempt:
     """A claimed task on its way through its handler.
 
-    `on_overtime` is called if a plain function does not return at its timeout: it cannot be
-    stopped, so the attempt goes on until it does.
+    Without a `handler` it ends at once; `hint` then says what may have been meant. `on_overtime` is
+    called if a plain function does not return at its timeout: it cannot be stopped, so the attempt
+    goes on until it does.
     """
 
     def __init__(
@@ -55,6 +50,7 @@ class Attempt:
         claimed: ClaimedTask,
         handler: Handler | None,
         *,
+        hint: str,
         timeout: float,
         threads: Executor,
         on_overtime: Callable[["Attempt"], None],
@@ -64,10 +60,17 @@ class Attempt:
         """Why the arguments cannot be read, if they cannot."""
         self.task = self._read()
         self._handler = handler
+        self._hint = hint
         self._timeout = timeout
         self._threads = threads
         self._on_overtime = on_overtime
-        self.stopping = False
+        self.stopped = ""
+        """Why the listener cancelled it, if it did."""
+
+    @property
+    def knows_its_handler(self) -> bool:
+        """Whether there is a handler to call."""
+        return self._handler is not None
 
     @property
     def is_async(self) -> bool:
@@ -85,12 +88,12 @@ class Attempt:
             limit = self.claimed.timeout or self._handler.timeout or self._timeout
         except ValueError as error:
             return self._failed(str(error))
-        _current.set(self.task)
+        running_task.set(self.task)
         try:
             result = await self._call(self._handler, limit)
         except asyncio.CancelledError:
-            if self.stopping:
-                return self._released("its listener stopped")
+            if self.stopped:
+                return self._released(self.stopped)
             return self._retry_or_fail(policy, "the handler was cancelled from within")
         except Retry as retry:
             return self._retry(retry.after, str(retry))
@@ -144,11 +147,14 @@ class Attempt:
         scope = asyncio.timeout(limit)
         try:
             async with scope:
-                return await result
+                value = await result
         except TimeoutError:
             if scope.expired():
                 raise _TimedOut from None
             raise
+        if scope.expired():  # the handler swallowed its cancellation
+            raise _TimedOut
+        return value
 
     async def _call_in_thread(self, handler: Handler, limit: float) -> Any:
         context = contextvars.copy_context()
@@ -183,7 +189,10 @@ class Attempt:
         return self._outcome(End.RELEASED, "released", text=reason, reason=reason)
 
     def _unknown(self) -> Outcome:
-        reason = f"no handler {self.claimed.func!r}: the listener that claimed it does not know it"
+        reason = (
+            f"no handler {self.claimed.func!r} in the listener that claimed it{self._hint}; tried "
+            f"again every {UNKNOWN_DELAY:g} s, for a day"
+        )
         return self._outcome(End.RELEASED, "unknown", UNKNOWN_DELAY, reason, reason)
 
     def _wrong_arguments(self, handler: Handler) -> Outcome | None:

@@ -18,7 +18,6 @@ from expirebridge.store.store import AsyncStore
 logger = logging.getLogger("expirebridge")
 
 RETRY_PAUSE = 0.1
-LAPSES_UNTIL_ALONE = 2
 
 
 class Claimer:
@@ -83,8 +82,7 @@ class Claimer:
                 logger.error("task %r cannot run: its record is missing or broken", id)
             for task in claim.tasks:
                 self._runner.start(task)
-            lone = any(task.lapses >= LAPSES_UNTIL_ALONE for task in claim.tasks)
-            self._alone = claim.lone or lone
+            self._alone = claim.alone
             overdue = claim.next_due is not None and claim.next_due <= claim.now_us // 1000
             self._clock.plan(claim.next_due, fruitless=overdue and not claim.tasks)
             more = overdue and bool(claim.tasks)

@@ -41,7 +41,8 @@ class Leases:
         self._on_beat = on_beat
         self._held: dict[str, str] = {}
         self._lock = threading.Lock()
-        self._stop = threading.Event()
+        self._stopping = False
+        self._wake = threading.Event()
         self._thread = threading.Thread(target=self._run, name="expirebridge-leases", daemon=True)
 
     def hold(self, id: str, token: str) -> None:
@@ -55,11 +56,6 @@ class Leases:
             if self._held.get(id) == token:
                 del self._held[id]
 
-    def forget(self, id: str) -> None:
-        """Keep it no longer: the server says that it is lost."""
-        with self._lock:
-            self._held.pop(id, None)
-
     def holds(self, id: str) -> bool:
         """Whether this listener holds a claim on the task."""
         return id in self._held
@@ -67,19 +63,26 @@ class Leases:
     def beat(self) -> calls.Beat:
         """Beat once. Raises a ServerError."""
         with self._lock:
-            held = list(self._held.items())
+            held = dict(self._held)
         sent = time.monotonic()
-        beat = self._store.run(calls.heartbeat(self._listener, self._lease, held))
+        beat = self._store.run(calls.heartbeat(self._listener, self._lease, held.items()))
         self._server_clock.learn(beat.now_us, sent=sent, received=time.monotonic())
+        for id in beat.lost:
+            self.drop(id, held[id])
         return beat
 
     def start(self) -> None:
         """Beat from now on."""
         self._thread.start()
 
+    def hurry(self) -> None:
+        """Beat at once: the answer may have news."""
+        self._wake.set()
+
     def stop(self) -> None:
         """Beat no more, and say goodbye if the server answers."""
-        self._stop.set()
+        self._stopping = True
+        self._wake.set()
         if self._thread.ident is not None:
             self._thread.join()
         try:
@@ -89,7 +92,11 @@ class Leases:
 
     def _run(self) -> None:
         pause = self._lease / BEATS_PER_LEASE
-        while not self._stop.wait(pause):
+        while True:
+            self._wake.wait(pause)
+            self._wake.clear()
+            if self._stopping:
+                return
             try:
                 self._on_beat(self.beat())
                 pause = self._lease / BEATS_PER_LEASE

@@ -31,12 +31,21 @@ from expirebridge.listener.subscriber import Subscriber
 from expirebridge.listener.sweeper import Sweeper
 from expirebridge.settings import Doorbells, Settings
 from expirebridge.store import calls, clients
+from expirebridge.store.calls import Heard
 from expirebridge.store.store import AsyncStore, Store
 
 logger = logging.getLogger("expirebridge")
 
+EARS = 2
+"""Listeners that hear key events: one, and another in case it dies (see docs/adr/0004)."""
 EXPIRED = "expired"
-EDITS = ("expire", "persist")
+HEARD = {
+    EXPIRED: Heard.EXPIRED,
+    "del": Heard.DELETED,
+    "expire": Heard.LIVE,
+    "persist": Heard.LIVE,
+}
+"""The key events that are heard, and what each says of its key."""
 
 
 class ListenerStuck(ExpirebridgeError):
@@ -65,6 +74,8 @@ class Listener:
         self.ready = asyncio.Event()
         self._stop = asyncio.Event()
         self._stuck: str | None = None
+        self._loop: asyncio.AbstractEventLoop
+        self._hearing: asyncio.Task[None]
         self._wire(Hooks(hooks))
 
     def _wire(self, hooks: Hooks) -> None:
@@ -113,8 +124,9 @@ class Listener:
         )
         self._subscriber = Subscriber(
             self._store,
-            events=() if settings.doorbell is Doorbells.CLOCK else (EXPIRED, *EDITS),
+            events=() if settings.doorbell is Doorbells.CLOCK else tuple(HEARD),
             on_doorbell=self._hear_doorbell,
+            on_cancel=self._leases.hurry,
             on_event=self._hear_event,
             on_gap=self._notice_gap,
         )
@@ -131,6 +143,7 @@ class Listener:
             self._report(findings)
             # The first heartbeat goes before the first claim: it finds out whether anybody beat.
             self._take_beat(await asyncio.to_thread(self._leases.beat))
+            self._greet()
             await self._run_roles()
         finally:
             await self._close()
@@ -154,6 +167,12 @@ class Listener:
                 "--doorbell events needs the server's key events, and it sends none: CONFIG SET "
                 f"notify-keyspace-events {EVENT_FLAGS}, or take --doorbell both"
             )
+
+    def _greet(self) -> None:
+        where = clients.safe_url(self.settings.url)
+        logger.info("listening on %s with %d handlers", where, len(self.registry))
+        if not len(self.registry):
+            logger.warning("there is no handler in %s", self.settings.tasks.resolve())
 
     async def _run_roles(self) -> None:
         self._leases.start()
@@ -181,6 +200,7 @@ class Listener:
                 await self._runner.drain(self.settings.grace if self._stuck is None else 0)
         finally:
             await _cancel([stopping, *roles])
+            logger.info("stopped")
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
@@ -221,10 +241,10 @@ class Listener:
             self._sweeper.notice_gap("no listener had beaten for half a lease")
         for id in beat.lost:
             logger.warning("the lease of task %s lapsed while it ran here", id)
-            self._leases.forget(id)
-        wants_events = beat.rank == 0 or self.settings.doorbell is Doorbells.EVENTS
-        hearing = self._loop.create_task(self._subscriber.hear_events(wants_events))
-        self._hearing = hearing  # kept, so that it is not collected before it is done
+        self._runner.cancel(beat.cancelled)
+        wants_events = beat.rank < EARS or self.settings.doorbell is Doorbells.EVENTS
+        # Kept, so that it is not collected before it is done.
+        self._hearing = self._loop.create_task(self._subscriber.hear_events(wants_events))
 
     def _hear_doorbell(self, due: int) -> None:
         if self.settings.doorbell is not Doorbells.EVENTS:
@@ -233,13 +253,12 @@ class Listener:
             self._doorbell.ring()  # a task that is due at once has no key, and so no event
 
     def _hear_event(self, event: str, name: bytes) -> None:
-        expired = event == EXPIRED
-        if expired:
+        if event == EXPIRED:
             if self._leases.holds(name.partition(b":?")[0].decode(errors="replace")):
                 return  # the echo of what runs here
             self._doorbell.ring()
         # A stale subscription says nothing to be relied on: it is made anew, and a scan follows.
-        if self._subscriber.fresh and not self._adopter.hear(name, expired=expired):
+        if self._subscriber.fresh and not self._adopter.hear(name, HEARD[event]):
             self._sweeper.notice_gap("more keys were heard of than could be looked at")
 
     def _notice_gap(self, of_events: bool) -> None:

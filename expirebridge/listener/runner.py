@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from expirebridge.handlers import Registry
@@ -71,9 +71,11 @@ class Runner:
 
     def start(self, claimed: ClaimedTask) -> None:
         """Run a task that was claimed."""
+        handler = self._registry.find(claimed.func)
         attempt = Attempt(
             claimed,
-            self._registry.find(claimed.func),
+            handler,
+            hint="" if handler else self._registry.suggest(claimed.func),
             timeout=self._settings.timeout,
             threads=self._threads,
             on_overtime=self._overtime,
@@ -88,26 +90,36 @@ class Runner:
         Plain functions that still run are left to their leases.
         """
         await self._wait_until(lambda: self.idle, grace)
-        await asyncio.sleep(0)  # what was claimed last has not begun: only what has can end itself
+        # An attempt that was made a moment ago must begin first: cancelled before, it would end
+        # without an outcome.
+        await asyncio.sleep(0)
         self.cancel_running()
         await self._wait_until(lambda: not any(a.is_async for a in self._unsettled), CANCEL_LIMIT)
         for attempt in self._unsettled:
-            logger.warning("%s still runs; its lease lapses", attempt.task.func)
+            logger.warning("%s %s still runs; its lease lapses", attempt.task.func, attempt.task.id)
 
     def cancel_running(self) -> None:
         """Cancel the async handlers; their tasks are released for another listener."""
-        for attempt, work in list(self._running.items()):
-            if attempt.is_async and not attempt.stopping:
-                attempt.stopping = True
-                work.cancel()
+        self._cancel(list(self._running), "its listener stopped")
+
+    def cancel(self, ids: Collection[str]) -> None:
+        """Cancel the async handlers of these tasks, which were cancelled."""
+        self._cancel([a for a in self._running if a.claimed.id in ids], "it was cancelled")
+
+    def _cancel(self, attempts: Iterable[Attempt], reason: str) -> None:
+        for attempt in attempts:
+            if attempt.is_async and not attempt.stopped:
+                attempt.stopped = reason
+                self._running[attempt].cancel()
 
     def close(self) -> None:
         """Let go of the threads; those that still run a handler end with the process."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _run(self, attempt: Attempt) -> None:
-        lateness = self._server_clock.now() - attempt.claimed.due / 1000
-        self._hooks.emit(Started(task=attempt.task, lateness=lateness))
+        if attempt.knows_its_handler:
+            lateness = self._server_clock.now() - attempt.claimed.due / 1000
+            self._hooks.emit(Started(task=attempt.task, lateness=lateness))
         began = time.perf_counter()
         outcome = await attempt.run()
         del self._running[attempt]
@@ -130,7 +142,7 @@ class Runner:
     def _overtime(self, attempt: Attempt) -> None:
         """Give a plain function that overran its timeout the grace time to return."""
         func = attempt.task.func
-        logger.warning("%s overran its timeout, and cannot be stopped", func)
+        logger.warning("%s %s overran its timeout: it cannot be stopped", func, attempt.task.id)
 
         def look_again() -> None:
             if attempt in self._running:

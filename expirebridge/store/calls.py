@@ -12,12 +12,12 @@ them let the server know a resend.
 import secrets
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
 from expirebridge.settings import Settings
 from expirebridge.store.views import ClaimedTask, claimed_from, split_call, task_from
-from expirebridge.task import Cancelled, Counts, Outcome, Rescheduled, State, Task
+from expirebridge.task import Change, Counts, Outcome, State, Task
 from expirebridge.wire import InvalidKey, TriggerKey
 
 T = TypeVar("T")
@@ -89,7 +89,7 @@ class NewTask:
     drawn: bool
     """Whether the id was drawn at random for this call, so that nobody else can have it."""
     if_exists: str
-    """What to do when the id belongs to an unfinished task: `reject` or `keep`."""
+    """What to do when the id belongs to an unfinished task: see make.lua."""
     call: bytes
     when: When
     fields: dict[str, Argument] = field(default_factory=dict)
@@ -109,6 +109,8 @@ class Made:
     """What became of one new task; of the older one, if that was kept."""
 
     outcome: Outcome
+    differs: bool
+    """Whether it was rejected because the task to be extended has another call."""
     now: int
     """The server's time, in ms."""
     due: int
@@ -118,7 +120,15 @@ class Made:
     state: State
 
 
-_MAKE_CODES = {1: Outcome.CREATED, 2: Outcome.KEPT, 3: Outcome.REJECTED}
+_DIFFERS = 6
+_MAKE_CODES = {
+    1: Outcome.CREATED,
+    2: Outcome.KEPT,
+    3: Outcome.REJECTED,
+    4: Outcome.REPLACED,
+    5: Outcome.EXTENDED,
+    _DIFFERS: Outcome.REJECTED,
+}
 
 
 def make(tasks: Iterable[NewTask]) -> Call[list[Made]]:
@@ -131,13 +141,14 @@ def _read_made(reply: list[Any]) -> list[Made]:
     now, rows = reply[0], _rows(reply[1:], 6)
     return [
         Made(
-            _MAKE_CODES[code],
-            now,
-            due,
-            key,
-            call,
-            args or split_call(call)[1],
-            State(state.decode()),
+            outcome=_MAKE_CODES[code],
+            differs=code == _DIFFERS,
+            now=now,
+            due=due,
+            key=key,
+            call=call,
+            args=args or split_call(call)[1],
+            state=State(state.decode()),
         )
         for code, due, key, call, state, args in rows
     ]
@@ -154,8 +165,9 @@ class Claim:
     """The server's time, in microseconds."""
     next_due: int | None
     """When the earliest task is due, in ms; it may have passed, if room or patience ran out."""
-    lone: bool
-    """Whether a task waits to be claimed by a listener that runs nothing else."""
+    alone: bool
+    """Whether nothing may be claimed until the listener is idle: a task waits to run alone, or
+    does."""
     broken: list[str]
     """Ids whose records were missing, or could not be read; the latter are kept as failed."""
     tasks: list[ClaimedTask]
@@ -176,12 +188,12 @@ def resent(claim: Call[Claim]) -> Call[Claim]:
 
 
 def _read_claim(reply: list[Any], token: str) -> Claim:
-    now_us, next_due, lone, broken, *columns = reply
+    now_us, next_due, alone, broken, *columns = reply
     return Claim(
         now_us=now_us,
         next_due=next_due if next_due >= 0 else None,
-        lone=bool(lone),
-        broken=[id.decode() for id in broken],
+        alone=bool(alone),
+        broken=_ids(broken),
         tasks=[claimed_from(row, token) for row in _rows(columns, 11)],
     )
 
@@ -232,6 +244,8 @@ class Beat:
     """Whether nobody had beaten for half a lease: events may have been missed."""
     lost: list[str]
     """Ids that this listener no longer holds."""
+    cancelled: list[str]
+    """Ids of those it holds that were cancelled."""
 
 
 def heartbeat(listener: str, lease: float, held: Iterable[tuple[str, str]]) -> Call[Beat]:
@@ -241,8 +255,8 @@ def heartbeat(listener: str, lease: float, held: Iterable[tuple[str, str]]) -> C
 
 
 def _read_beat(reply: list[Any]) -> Beat:
-    now_us, rank, listeners, gap, *lost = reply
-    return Beat(now_us, rank, listeners, bool(gap), [id.decode() for id in lost])
+    now_us, rank, listeners, gap, lost, cancelled = reply
+    return Beat(now_us, rank, listeners, bool(gap), _ids(lost), _ids(cancelled))
 
 
 def leave(listener: str) -> Call[None]:
@@ -253,26 +267,44 @@ def leave(listener: str) -> Call[None]:
 # Steering
 
 
-def cancel(id: str, *, keep: float) -> Call[Cancelled]:
-    """Cancel a task that waits; it can be looked up for `keep` seconds."""
-    codes = {
-        1: Cancelled.CANCELLED,
-        2: Cancelled.RUNNING,
-        3: Cancelled.FINISHED,
-        4: Cancelled.NOT_FOUND,
-    }
-    return _script("cancel", id, new_nonce(), _ms(keep), read=lambda code: codes[code])
+def cancel(ids: Iterable[str], *, keep: float) -> Call[list[Change]]:
+    """Cancel tasks; they can be looked up for `keep` seconds."""
+    return _script(
+        "cancel", new_nonce(), _ms(keep), *ids,
+        read=lambda codes: [_change(code, Change.CANCELLED) for code in codes],
+    )  # fmt: skip
 
 
-def reschedule(id: str, when: When) -> Call[tuple[Rescheduled, int]]:
-    """Move a task's due time; gives back what was done, and the new due time in ms."""
-    codes = {
-        1: Rescheduled.MOVED,
-        2: Rescheduled.REARMED,
-        3: Rescheduled.FINISHED,
-        4: Rescheduled.NOT_FOUND,
-    }
-    return _script("reschedule", id, *when.encode(), read=lambda reply: (codes[reply[0]], reply[1]))
+def reschedule(id: str, when: When) -> Call[Change]:
+    """Move a task's due time."""
+    return _script("reschedule", new_nonce(), id, *when.encode(), read=_changed(Change.MOVED))
+
+
+def pause(id: str) -> Call[Change]:
+    """Pause a task that waits."""
+    return _script("pause", id, read=_changed(Change.PAUSED))
+
+
+def resume(id: str) -> Call[Change]:
+    """Let a paused task go on."""
+    return _script("resume", id, read=_changed(Change.RESUMED))
+
+
+def run_now(id: str) -> Call[Change]:
+    """Make a task due now; a finished one starts anew."""
+    return _script("run_now", new_nonce(), id, read=_changed(Change.DUE_NOW))
+
+
+_DONE = 1
+_CHANGE_CODES = {2: Change.REARMED, 3: Change.RUNNING, 4: Change.FINISHED, 5: Change.NOT_FOUND}
+
+
+def _change(code: int, done: Change) -> Change:
+    return done if code == _DONE else _CHANGE_CODES[code]
+
+
+def _changed(done: Change) -> Callable[[int], Change]:
+    return lambda code: _change(code, done)
 
 
 # Looking
@@ -327,6 +359,14 @@ class Adoption(IntEnum):
     NOTHING = 4
 
 
+class Heard(StrEnum):
+    """What was heard of a key."""
+
+    EXPIRED = "expired"
+    DELETED = "deleted"
+    LIVE = "live"  # anything else: it was set or edited, or a scan found it
+
+
 @dataclass(frozen=True, slots=True)
 class Hint:
     """A trigger key that an event named, or a scan found."""
@@ -334,31 +374,31 @@ class Hint:
     name: bytes
     id: str
     call: bytes
-    expired: bool
-    """Whether its expiry was heard."""
+    heard: Heard
     invalid: str = ""
     """Why it cannot be a task, if it cannot."""
 
     @classmethod
-    def of(cls, key: TriggerKey, name: bytes, *, expired: bool) -> "Hint":
+    def of(cls, key: TriggerKey, name: bytes, heard: Heard) -> "Hint":
         """The hint for a key whose name was read. Its arguments must stand in the name."""
-        return cls(name, key.id, key.call, expired)
+        return cls(name, key.id, key.call, heard)
 
     @classmethod
-    def of_invalid(cls, name: bytes, error: InvalidKey, *, expired: bool) -> "Hint":
+    def of_invalid(cls, name: bytes, error: InvalidKey, heard: Heard) -> "Hint":
         """The hint for a key of our form that cannot be a task; long names are cut."""
-        return cls(name, error.id, name[:512], expired, str(error))
+        call = name.partition(b":?")[2]
+        return cls(name, error.id, call[:512], heard, str(error))
 
     def encode(self) -> tuple[Argument, ...]:
         """As adopt.lua takes it."""
-        return (self.name, self.id, self.call, "expired" if self.expired else "live", self.invalid)
+        return (self.name, self.id, self.call, self.heard, self.invalid)
 
 
 def adopt(hints: Iterable[Hint], settings: Settings) -> Call[list[Adoption]]:
     """Make records for foreign tasks, and follow edits of the timers of known ones."""
     items = [argument for hint in hints for argument in hint.encode()]
     return _script(
-        "adopt", _ms(settings.keep_failed), *items,
+        "adopt", _ms(settings.keep_failed), _ms(settings.keep_succeeded), *items,
         read=lambda reply: [Adoption(code) for code in reply[::2]],
     )  # fmt: skip
 
@@ -399,8 +439,7 @@ def sweep(settings: Settings, limit: int = 500) -> Call[Sweep]:
         "sweep", _ms(settings.lease), limit, settings.keep_succeeded_count,
         _ms(settings.keep_succeeded), _ms(settings.keep_failed),
         read=lambda reply: Sweep(
-            bool(reply[0]), reply[1], [id.decode() for id in reply[2]],
-            [id.decode() for id in reply[3]],
+            bool(reply[0]), reply[1], _ids(reply[2]), _ids(reply[3])
         ),
     )  # fmt: skip
 
@@ -415,6 +454,10 @@ def command(*parts: Argument) -> Call[Any]:
 
 def _ms(seconds: float) -> int:
     return round(seconds * 1000)
+
+
+def _ids(raw: Iterable[bytes]) -> list[str]:
+    return [id.decode() for id in raw]
 
 
 def _rows(columns: Sequence[Any], width: int) -> list[Sequence[Any]]:

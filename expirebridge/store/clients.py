@@ -1,6 +1,7 @@
 """Makes redis clients as expirebridge needs them."""
 
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import redis
 import redis.asyncio
@@ -44,6 +45,9 @@ def heartbeat_client(url: str, *, socket_timeout: float) -> redis.Redis:
 
 
 def _checked(url: str, kind: type[C], **options: Any) -> C:
+    path = urlsplit(url).path
+    if url.startswith(("redis://", "rediss://")) and path.strip("/") and not path[1:].isdigit():
+        raise InvalidSetting(f"url={safe_url(url)!r}: {path[1:]!r} is not a database's number")
     try:
         return kind.from_url(url, **_COMMON, **options)
     except ValueError as error:

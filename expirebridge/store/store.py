@@ -136,34 +136,28 @@ class AsyncStore:
 
 def translated(error: exceptions.RedisError) -> errors.ServerError:
     """The error of ours that says what happened, with the client's own as its cause."""
-    ours: errors.ServerError
-    match error:
-        case exceptions.AuthenticationError() | exceptions.AuthorizationError():
-            ours = errors.ServerError(f"the server refused the login: {error}")
-        case exceptions.ConnectionError() | exceptions.TimeoutError():
-            ours = errors.ServerUnreachable(f"no answer from the server: {error}")
-        case exceptions.ReadOnlyError():
-            ours = errors.ServerReadOnly(
-                "the server is a read-only replica: connect to the primary"
-            )
-        case exceptions.OutOfMemoryError():
-            ours = errors.ServerOutOfMemory(
-                f"the server is out of memory, and nothing was written: {error}"
-            )
-        case _ if _FORMAT in str(error):
-            ours = errors.FormatTooNew(_too_new(str(error)))
-        case _ if "READONLY" in str(error):
-            ours = errors.ServerReadOnly(
-                "the server is a read-only replica: connect to the primary"
-            )
-        case _ if "OOM " in str(error):
-            ours = errors.ServerOutOfMemory(
-                f"the server is out of memory, and nothing was written: {error}"
-            )
-        case _:
-            ours = errors.ServerError(f"the server answered: {error}")
+    ours = _ours(error, str(error))
     ours.__cause__ = error
     return ours
+
+
+def _ours(error: exceptions.RedisError, text: str) -> errors.ServerError:
+    if isinstance(error, exceptions.AuthenticationError | exceptions.AuthorizationError):
+        return errors.ServerError(f"the server refused the login: {text}")
+    if isinstance(error, exceptions.ConnectionError | exceptions.TimeoutError):
+        return errors.ServerUnreachable(
+            f"no answer from the server: {text}; is it running, and is EXPIREBRIDGE_URL right?"
+        )
+    # An error inside of a script begins with the script's name, not with its own code.
+    if "READONLY" in text or isinstance(error, exceptions.ReadOnlyError):
+        return errors.ServerReadOnly("the server is a read-only replica: connect to the primary")
+    if "OOM " in text or isinstance(error, exceptions.OutOfMemoryError):
+        return errors.ServerOutOfMemory(
+            f"the server is out of memory, and nothing was written: {text}"
+        )
+    if _FORMAT in text:
+        return errors.FormatTooNew(_too_new(text))
+    return errors.ServerError(f"the server answered: {text}")
 
 
 def _too_new(text: str) -> str:

@@ -68,19 +68,20 @@ def test_what_is_not_possible_exits_3(url: str, bridge: Bridge) -> None:
 @pytest.mark.parametrize(
     ("words", "wrong"),
     [
-        (("make", "mail.send", "[1", "--in", "1h"), "args="),
-        (("make", "mail.send", "[NaN]", "--in", "1h"), "args="),
+        (("make", "mail.send", "[1", "--in", "1h"), "args: "),
+        (("make", "mail.send", "[NaN]", "--in", "1h"), "args: "),
         (("make", "mail.send", "[99999999999999999999999]", "--in", "1h"), "beyond 64 bits"),
         (("make", "mail.send", "42", "--in", "1h"), "neither an array nor an object"),
         (("make", "../send", "--in", "1h"), "func='../send'"),
-        (("make", "mail.send"), "either delay or at"),
+        (("make", "mail.send"), "either --in or --at"),
         (("make", "mail.send", "--in", "1h", "--at", "2099-01-01T00:00Z"), "not both"),
         (("make", "mail.send", "--in", "soon"), "delay='soon': not a duration"),
-        (("make", "mail.send", "--at", "2099-01-01"), "naive datetime"),
+        (("make", "mail.send", "--at", "2099-01-01"), "add a zone"),
         (("make", "mail.send", "--at", "tomorrow"), "ISO 8601"),
         (("make", "mail.send", "--in", "1h", "--id", "a b"), "id='a b'"),
         (("listen", "--lease", "0.1"), "lease=0.1"),
         (("count", "--url", "http://x"), "url='http://x'"),
+        (("count", "--url", "redis://localhost/abc"), "'abc' is not a database's number"),
     ],
 )
 def test_bad_input_exits_2_and_says_what_was_wrong(

@@ -71,6 +71,28 @@ def test_a_second_server_on_its_port_is_refused_with_the_server_s_words(binary: 
             assert client.ping()
 
 
+def test_a_second_server_on_its_directory_is_refused_while_the_first_lives(binary: Path) -> None:
+    """Two servers on one append-only file would overwrite each other's tasks."""
+    with Server(binary=binary) as first:
+        log = (first.directory / "server.log").read_bytes()
+        second = Server(binary=binary, directory=first.directory)
+        with pytest.raises(EmbeddedServerError, match="is in use by another server"):
+            second.start()
+        assert (first.directory / "server.log").read_bytes().startswith(log)
+        first.kill()
+        second.start()
+        second.stop()
+
+
+@pytest.mark.parametrize("place", ["a file", "no place"])
+def test_a_directory_that_cannot_be_is_refused(tmp_path: Path, place: str) -> None:
+    directory = tmp_path / "file" if place == "a file" else Path("/proc/nowhere")
+    (tmp_path / "file").touch()
+    result = run("server", "--dir", directory)
+    assert (result.returncode, result.stderr.count("\n")) == (1, 1)
+    assert str(directory) in result.stderr
+
+
 def test_the_command_runs_it_until_it_is_told_to_stop(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [*COMMAND, "server", "--port", str(Server(directory=tmp_path).port), "--dir", tmp_path],

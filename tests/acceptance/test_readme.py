@@ -24,7 +24,7 @@ def block(first_line: str) -> str:
 def test_the_producer_and_the_handler_work_together(
     url: str, bridge: Bridge, client: redis.Redis, tmp_path: Path
 ) -> None:
-    (tmp_path / "producer.py").write_text(block("# producer.py") + "print(task.key.decode())\n")
+    (tmp_path / "producer.py").write_text(block("# producer.py"))
     (tmp_path / "tasks").mkdir()
     (tmp_path / "tasks" / "mail.py").write_text(block("# tasks/mail.py"))
     produced = subprocess.run(
@@ -43,6 +43,23 @@ def test_the_producer_and_the_handler_work_together(
             pass
     assert task is not None
     assert task.state is State.SUCCEEDED
+
+
+def test_the_page_on_usage_runs_as_it_stands(url: str, tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "usage.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len(blocks) == 6
+    (tmp_path / "usage.py").write_text("\n".join(blocks))
+    result = subprocess.run(
+        [sys.executable, tmp_path / "usage.py"],
+        env={"EXPIREBRIDGE_URL": url},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    with Bridge(url) as bridge:
+        assert bridge.count().pending == 1003
 
 
 def test_the_commands_that_it_names_are_there() -> None:

@@ -14,10 +14,9 @@ import expirebridge
 from expirebridge import (
     AsyncBridge,
     Bridge,
-    Cancelled,
+    Change,
     InvalidTask,
     Outcome,
-    Rescheduled,
     ServerReadOnly,
     ServerUnreachable,
     State,
@@ -146,10 +145,10 @@ async def test_tasks_are_found_counted_cancelled_and_rescheduled(ask: Ask) -> No
     assert len((await ask("list", tag="t")).tasks) == 10
     everything = await ask("list")
     assert (len(everything.tasks), everything.complete, everything.examined) == (11, True, 11)
-    assert await ask("reschedule", "last", "2h") is Rescheduled.MOVED
+    assert await ask("reschedule", "last", "2h") is Change.MOVED
     assert (await ask("get", "last")).due - last.due > timedelta(hours=1)
-    assert await ask("cancel", "last") is Cancelled.CANCELLED
-    assert await ask("cancel", "nobody") is Cancelled.NOT_FOUND
+    assert await ask("cancel", "last") is Change.CANCELLED
+    assert await ask("cancel", "nobody") is Change.NOT_FOUND
     assert (await ask("get", "last")).state is State.CANCELLED
     assert await ask("get", "nobody") is None
     with pytest.raises(InvalidTask, match="state='late': one of pending"):

@@ -113,7 +113,7 @@ async def test_settings_that_the_server_keeps_to_itself_are_no_fault(
         )
         try:
             url = f"redis://limited:secret@127.0.0.1:{server.port}/1"
-            async with listening(Settings(url=url)):
+            async with listening(Settings(url=url), act=lambda: None):
                 pass
         finally:
             admin.execute_command("ACL", "DELUSER", "limited")

@@ -9,7 +9,7 @@ from expirebridge import AsyncBridge, State, current_task
 from expirebridge.hooks import End, Gap, Started
 from expirebridge.settings import Doorbells, Settings
 from expirebridge.store import calls
-from expirebridge.store.calls import Adoption, Hint
+from expirebridge.store.calls import Adoption, Heard, Hint
 from expirebridge.store.store import Store
 from expirebridge.wire import id_for_key
 from tests.witness import Witness, listening
@@ -108,9 +108,9 @@ async def test_a_key_that_was_set_while_nobody_listened_is_found_by_the_scan(
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        (b"abc:?test.send?[42", "args="),
+        (b"abc:?test.send?[42", "args: "),
         (b"abc:?test.send?12", "neither an array nor an object"),
-        (b"abc:?test.send?[NaN]", "args="),
+        (b"abc:?test.send?[NaN]", "args: "),
         (b"abc:?test.send?[36893488147419103232]", "beyond 64 bits"),
         (b"abc:?../test.send?[]", "func='../test.send'"),
         (b"a b:?test.send?[]", "id='a b'"),
@@ -194,8 +194,8 @@ async def test_put_offs_are_followed_however_many(
 # The adoption itself
 
 
-def hint(name: str, id: str, call: str, *, expired: bool = False) -> Hint:
-    return Hint(name.encode(), id, call.encode(), expired)
+def hint(name: str, id: str, call: str, heard: Heard = Heard.LIVE) -> Hint:
+    return Hint(name.encode(), id, call.encode(), heard)
 
 
 def adopt(store: Store, *hints: Hint) -> list[Adoption]:
@@ -214,7 +214,7 @@ def test_a_hint_counts_only_if_the_key_is_there(store: Store, client: redis.Redi
 def test_the_echo_of_a_finished_task_does_not_run_it_again(
     store: Store, client: redis.Redis
 ) -> None:
-    echo = hint("a:?f.g?[]", "a", "f.g?[]", expired=True)
+    echo = hint("a:?f.g?[]", "a", "f.g?[]", Heard.EXPIRED)
     assert adopt(store, echo) == [Adoption.ADOPTED]
     [task] = store.run(calls.claim("t", Settings(), room=9, idle=True)).tasks
     assert adopt(store, echo) == [Adoption.KNOWN]
@@ -226,7 +226,7 @@ def test_the_echo_of_a_finished_task_does_not_run_it_again(
 def test_a_finished_task_s_key_that_is_set_again_is_a_new_generation(
     store: Store, client: redis.Redis
 ) -> None:
-    store.run(calls.adopt([hint("a:?f.g?[]", "a", "f.g?[]", expired=True)], Settings()))
+    store.run(calls.adopt([hint("a:?f.g?[]", "a", "f.g?[]", Heard.EXPIRED)], Settings()))
     store.run(calls.claim("t", Settings(), room=9, idle=True))
     store.run(calls.settle([calls.Settlement("a", "t", "failed", text="x")], Settings()))
     client.set("a:?f.g?[]", "", px=60_000)

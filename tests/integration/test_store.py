@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import redis
 
-from expirebridge import Cancelled, Outcome, Rescheduled, State
+from expirebridge import Change, Outcome, State
 from expirebridge.errors import FormatTooNew, ServerOutOfMemory, ServerUnreachable
 from expirebridge.settings import Settings
 from expirebridge.store import calls, clients
@@ -393,10 +393,10 @@ def test_a_task_that_lapsed_twice_is_claimed_alone_and_fails_after_the_third(
         store.run(calls.sweep(Settings()))
     store.run(calls.make([new("innocent")]))
     busy = claim(store, idle=False)
-    assert ([task.id for task in busy.tasks], busy.lone) == (["innocent"], True)
+    assert ([task.id for task in busy.tasks], busy.alone) == (["innocent"], True)
     store.run(calls.make([new("innocent2")]))
     alone = claim(store, "u", idle=True)
-    assert [task.id for task in alone.tasks] == ["poison"]
+    assert ([task.id for task in alone.tasks], alone.alone) == (["poison"], True)
     age(client, "running", "poison", 1)
     sweep = store.run(calls.sweep(Settings()))
     assert (sweep.lapsed, sweep.failed) == ([], ["poison"])
@@ -408,32 +408,39 @@ def test_a_task_that_lapsed_twice_is_claimed_alone_and_fails_after_the_third(
 # Cancelling and rescheduling
 
 
+def cancel(store: Store, id: str) -> Change:
+    return store.run(calls.cancel([id], keep=3600))[0]
+
+
+def reschedule(store: Store, id: str, ms: int) -> Change:
+    return store.run(calls.reschedule(id, calls.When(ms, relative=True)))
+
+
 def test_cancel_says_what_it_found(store: Store, client: redis.Redis) -> None:
     store.run(calls.make([new("a", 60_000), new("b")]))
-    call = calls.cancel("a", keep=3600)
-    assert store.run(call) is Cancelled.CANCELLED
-    assert store.run(call) is Cancelled.CANCELLED  # a resend
-    assert store.run(calls.cancel("a", keep=3600)) is Cancelled.FINISHED
-    assert store.run(calls.cancel("nobody", keep=3600)) is Cancelled.NOT_FOUND
+    call = calls.cancel(["a", "b", "nobody"], keep=3600)
     claim(store)
-    assert store.run(calls.cancel("b", keep=3600)) is Cancelled.RUNNING
+    expected = [Change.CANCELLED, Change.RUNNING, Change.NOT_FOUND]
+    assert store.run(call) == expected
+    assert store.run(call) == expected  # a resend
+    assert cancel(store, "a") is Change.FINISHED
     assert client.exists("a:?mail.send?[1]") == 0
     assert state_of(store, "a") is State.CANCELLED
 
 
 def test_reschedule_moves_the_due_time_and_the_timer(store: Store, client: redis.Redis) -> None:
     store.run(calls.make([new("a", 60_000), new("b")]))
-    done, due = store.run(calls.reschedule("a", calls.When(5_000, relative=True)))
-    assert done is Rescheduled.MOVED
-    assert client.zscore("expirebridge:pending", "a") == due
+    assert reschedule(store, "a", 5_000) is Change.MOVED
+    due = client.zscore("expirebridge:pending", "a") or 0
+    assert 0 < due - server_ms(client) <= 5_000
     assert client.pttl("a:?mail.send?[1]") <= 5_000
     claim(store)
-    assert store.run(calls.reschedule("b", calls.When(60_000, True)))[0] is Rescheduled.REARMED
+    assert reschedule(store, "b", 60_000) is Change.REARMED
     settle(store, Settlement("b", "t", "succeeded"))
     assert state_of(store, "b") is State.PENDING
-    assert store.run(calls.reschedule("c", calls.When(0, True)))[0] is Rescheduled.NOT_FOUND
+    assert reschedule(store, "c", 0) is Change.NOT_FOUND
     # A time that has come leaves no live timer behind, which would hold the task back.
-    assert store.run(calls.reschedule("a", calls.When(0, True)))[0] is Rescheduled.MOVED
+    assert reschedule(store, "a", 0) is Change.MOVED
     assert [task.id for task in claim(store, "u").tasks] == ["a"]
 
 
@@ -551,7 +558,7 @@ def test_a_task_rescheduled_while_it_ran_runs_again_even_if_that_time_came_first
 ) -> None:
     store.run(calls.make([new("a")]))
     claim(store)
-    assert store.run(calls.reschedule("a", calls.When(0, True)))[0] is Rescheduled.REARMED
+    assert reschedule(store, "a", 0) is Change.REARMED
     settle(store, Settlement("a", "t", "succeeded"))
     [again] = claim(store, "u").tasks
     assert (again.id, again.attempt) == ("a", 1)
@@ -565,7 +572,7 @@ def test_a_timer_that_was_heard_of_while_the_handler_ran_counts_though_it_ended(
     store.run(calls.make([new("a")]))
     claim(store)
     client.set("a:?mail.send?[1]", "", px=60_000)
-    heard = calls.Hint(b"a:?mail.send?[1]", "a", b"mail.send?[1]", expired=False)
+    heard = calls.Hint(b"a:?mail.send?[1]", "a", b"mail.send?[1]", calls.Heard.LIVE)
     store.run(calls.adopt([heard], Settings()))
     client.delete("a:?mail.send?[1]")  # as its expiry would
     client.hset("expirebridge:task:a", "rearm", 1_000)
@@ -579,7 +586,7 @@ def test_a_lapse_obeys_a_rearm_and_still_refuses_its_dead_holder(
     store.run(calls.make([new("a")]))
     client.hset("expirebridge:task:a", "lapses", 2)  # one more would be the last
     claim(store)
-    store.run(calls.reschedule("a", calls.When(60_000, True)))
+    reschedule(store, "a", 60_000)
     age(client, "running", "a", 1)
     sweep = store.run(calls.sweep(Settings()))
     assert (sweep.lapsed, sweep.failed) == (["a"], [])
@@ -590,7 +597,7 @@ def test_a_lapse_obeys_a_rearm_and_still_refuses_its_dead_holder(
 def test_a_paused_task_keeps_the_time_that_was_left(store: Store, client: redis.Redis) -> None:
     store.run(calls.make([new("a", 3_600_000)]))
     client.persist("a:?mail.send?[1]")
-    heard = calls.Hint(b"a:?mail.send?[1]", "a", b"mail.send?[1]", expired=False)
+    heard = calls.Hint(b"a:?mail.send?[1]", "a", b"mail.send?[1]", calls.Heard.LIVE)
     store.run(calls.adopt([heard], Settings()))
     task = store.run(calls.get("a"))
     assert task is not None
@@ -605,11 +612,13 @@ def test_a_paused_task_whose_new_timer_ended_runs(
     store.run(calls.make([new("a", 60_000)]))
     name = b"a:?mail.send?[1]"
     client.persist(name)
-    store.run(calls.adopt([calls.Hint(name, "a", b"mail.send?[1]", expired=False)], Settings()))
+    store.run(calls.adopt([calls.Hint(name, "a", b"mail.send?[1]", calls.Heard.LIVE)], Settings()))
     assert state_of(store, "a") is State.PAUSED
     client.delete(name)  # as PEXPIRE 1 and its expiry would
     if found_by == "event":
-        store.run(calls.adopt([calls.Hint(name, "a", b"mail.send?[1]", expired=True)], Settings()))
+        store.run(
+            calls.adopt([calls.Hint(name, "a", b"mail.send?[1]", calls.Heard.EXPIRED)], Settings())
+        )
     else:
         age(client, "paused", "a", 1)
         store.run(calls.sweep(Settings()))
@@ -632,7 +641,7 @@ def test_a_finished_task_s_next_generation_keeps_its_policies(
     claim(store)
     settle(store, Settlement("a", "t", "failed", text="x"))
     client.set("a:?f.g?@", "", px=60_000)
-    hint = calls.Hint(b"a:?f.g?@", "a", b"f.g?@", expired=False, invalid="in no record")
+    hint = calls.Hint(b"a:?f.g?@", "a", b"f.g?@", calls.Heard.LIVE, invalid="in no record")
     assert store.run(calls.adopt([hint], Settings())) == [calls.Adoption.ADOPTED]
     task = store.run(calls.get("a"))
     assert task is not None

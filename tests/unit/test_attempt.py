@@ -25,6 +25,7 @@ async def outcome_of(
         return await Attempt(
             claimed,
             Handler.of("mail.send", function),
+            hint="",
             timeout=5,
             threads=threads,
             on_overtime=lambda _: None,

@@ -245,7 +245,7 @@ def test_a_missing_folder_is_told(tmp_path: Path) -> None:
 
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
-    with pytest.raises(HandlersError, match="does not exist"):
+    with pytest.raises(HandlersError, match="is not a folder"):
         Registry.load(put(tmp_path, "mail.py"))
 
 

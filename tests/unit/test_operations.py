@@ -200,6 +200,9 @@ def test_no_operation_takes_an_illegal_id() -> None:
         OPERATIONS.get("a?b"),
         OPERATIONS.cancel("a?b"),
         OPERATIONS.reschedule("a?b", 60),
+        OPERATIONS.pause("a?b"),
+        OPERATIONS.resume("a?b"),
+        OPERATIONS.run_now("a?b"),
     ):
         with pytest.raises(InvalidTask, match=r"^id='a"):
             next(steps)

@@ -3,8 +3,9 @@
 -- set, and follows edits of the timers of tasks that are known.
 --
 -- KEYS[1]  prefix
--- ARGV     1 database, 2 ms to keep a failed task, then for each key:
---          its name, id, call, 'expired' if its expiry was heard (else 'live'), why it is invalid
+-- ARGV     1 database, 2 ms to keep a failed task, 3 ms to keep a cancelled one, then for each key:
+--          its name, id, call, what was heard ('expired', 'deleted', or 'live' for anything else),
+--          why it is invalid
 -- returns  for each key: code, id
 --          codes: 1 adopted, 2 known, 3 invalid (kept as failed), 4 nothing there
 --
@@ -19,7 +20,7 @@
 -- include timer_edits
 -- include doorbell
 
-local keep_failed = tonumber(ARGV[2])
+local keep_failed, keep_cancelled = tonumber(ARGV[2]), tonumber(ARGV[3])
 local ADOPTED, KNOWN, INVALID, NOTHING = 1, 2, 3, 4
 local before, soonest = earliest(), math.huge
 
@@ -37,10 +38,24 @@ local function revive(id, record, due)
 end
 
 -- When the key that was heard of makes its task due: nil if it says nothing.
-local function due_of(id, record, hint)
+local function due_by(id, record, hint)
   local timer = read_timer(id, record)
   if type(timer) == 'number' then return timer end
   if timer == nil and hint == 'expired' then return now end
+  return nil
+end
+
+-- A waiting task's timer is gone although its time has not come: somebody deleted it, or gave it an
+-- end that came before anybody looked.
+local function follow_end(id, record, hint)
+  local score = tonumber(redis.call('ZSCORE', state_set(record.state), id)) or now
+  if score <= now then return nil end -- it is due, or about to be looked at
+  if hint == 'expired' then
+    move(id, record, 'pending', now)
+    return now
+  end
+  redis.call('HSET', record_key(id), 'due', due_of(id, record))
+  finish(id, record, 'cancelled', keep_cancelled, 'error', 'its key was deleted')
   return nil
 end
 
@@ -50,9 +65,8 @@ local function follow_known(id, record, hint)
   if record.state == 'running' then
     -- A claim needs the timer to be gone, so this one was set since.
     if type(timer) == 'number' then redis.call('HSET', record_key(id), 'rearm', timer) end
-  elseif record.state == 'paused' and timer == nil and hint == 'expired' then
-    due = now
-    move(id, record, 'pending', due)
+  elseif timer == nil and hint ~= 'live' then
+    due = follow_end(id, record, hint)
   else
     due = follow_timer(id, record)
   end
@@ -62,17 +76,17 @@ end
 local function look_at(name, id, call, hint, invalid)
   local record = { call = call, state = 'pending' }
   if slot .. id .. ':?' .. call ~= name then record.key = name end
-  local old = read(id, { 'args' })
+  local old = read(id, { 'args', 'left' })
   if old and trigger_key(id, old) ~= name then
     id = redis.sha1hex(name)
     record.key = name
-    old = read(id, { 'args' })
+    old = read(id, { 'args', 'left' })
   end
   if old and not FINISHED[old.state] then
     follow_known(id, old, hint)
     return KNOWN, id
   end
-  local due = due_of(id, old or record, old and 'live' or hint)
+  local due = due_by(id, old or record, old and 'live' or hint)
   if not due then return old and KNOWN or NOTHING, id end
   -- `@` is valid for a task whose record holds the arguments.
   if old and invalid ~= '' and not old.args then return KNOWN, id end
@@ -92,7 +106,7 @@ end
 
 mark_format()
 local reply = {}
-for at = 3, #ARGV, 5 do
+for at = 4, #ARGV, 5 do
   local code, id = look_at(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4])
   reply[#reply + 1] = code
   reply[#reply + 1] = id

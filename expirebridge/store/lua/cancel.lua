@@ -1,28 +1,44 @@
 -- flags: allow-oom
--- Cancels a task that waits.
+-- Cancels tasks: those that wait at once; of those that run no further attempt is made.
 --
 -- KEYS[1]  prefix
--- ARGV     1 database, 2 id, 3 nonce of this call, 4 ms to keep the cancelled task
--- returns  1 cancelled, 2 running, 3 finished, 4 not found
+-- ARGV     1 database, 2 nonce of this call, 3 ms to keep a cancelled task, then ids
+-- returns  for each id: 1 done, 3 running, 4 finished, 5 not found
 --
--- The nonce becomes the token, by which a resend knows its own work.
+-- The heartbeat of the listener that runs a cancelled task tells it so; the doorbell hurries it.
 
 -- include names
 -- include clock
 -- include format
 -- include records
+-- include resends
+-- include changes
 
-local id, nonce = ARGV[2], ARGV[3]
-local CANCELLED, RUNNING, FINISHED_BEFORE, NOT_FOUND = 1, 2, 3, 4
+local nonce, keep = ARGV[2], tonumber(ARGV[3])
+local running = false
 
-local record = read(id, { 'token' })
-if not record then return NOT_FOUND end
-if record.token == nonce and record.state == 'cancelled' then return CANCELLED end
-if FINISHED[record.state] then return FINISHED_BEFORE end
-if record.state == 'running' then return RUNNING end
+local function cancel(id)
+  local record = read(id, { 'nonce', 'due', 'left' })
+  if not record then return NOT_FOUND end
+  local before = answered(record, nonce)
+  if before then return before end
+  if FINISHED[record.state] then return FINISHED_BEFORE end
+  if record.state == 'running' then
+    remember(id, nonce, RUNNING)
+    redis.call('HSET', record_key(id), 'cancel', 1)
+    redis.call('HDEL', record_key(id), 'rearm', 'next')
+    redis.call('DEL', trigger_key(id, record))
+    running = true
+    return RUNNING
+  end
+  remember(id, nonce, DONE)
+  redis.call('HSET', record_key(id), 'due', due_of(id, record))
+  finish(id, record, 'cancelled', keep)
+  redis.call('DEL', trigger_key(id, record))
+  return DONE
+end
 
-local due = redis.call('ZSCORE', state_set(record.state), id) or now
-redis.call('HSET', record_key(id), 'token', nonce, 'due', due)
-finish(id, record, 'cancelled', tonumber(ARGV[4]))
-redis.call('DEL', trigger_key(id, record))
-return CANCELLED
+local reply = {}
+for at = 4, #ARGV do reply[#reply + 1] = cancel(ARGV[at]) end
+if running then redis.call('PUBLISH', doorbell, 'cancel') end
+return reply

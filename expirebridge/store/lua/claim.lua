@@ -6,7 +6,8 @@
 --          take), 5 most bytes of calls and arguments to take, 6 '1' if the listener runs nothing
 --          at present, 7 ms to keep a failed task, 8 '1' if this is a resend
 -- returns  now in microseconds, the ms at which the next task is due (-1: none),
---          '1' if a task waits to be claimed alone, ids whose records are missing or broken, then
+--          '1' if nothing may be claimed until the listener is idle, because a task waits to be
+--          claimed alone, or was; ids whose records are missing or broken, then
 --          for each task:
 --          id, trigger key, call, due, attempt, made, args, tags, retry, timeout, lapses
 --
@@ -75,6 +76,7 @@ local function look_at(id, due)
   else
     take(id, record, due)
     alone = poison
+    if poison then reply[3] = 1 end
   end
 end
 

@@ -3,9 +3,9 @@
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 listener, 3 lease in ms, then id and token of each task that it holds
--- returns  now in microseconds, the listener's rank (0 is the ear), listeners that beat,
---          '1' if nobody had beaten for half a lease, then the ids that it lost (not those that
---          it settled while this heartbeat was on its way)
+-- returns  now in microseconds, the listener's rank among those that beat, their number,
+--          '1' if nobody had beaten for half a lease, the ids that it lost (not those that it
+--          settled while this heartbeat was on its way), the ids that were cancelled
 --
 -- If nobody beat for long, the server was away or its clock jumped: that is no listener's death,
 -- and every running task gets one more lease. If the clock went back, times that now lie too far
@@ -41,21 +41,22 @@ if gap then renew_all('-inf') end
 if last_beat > now then clock_went_back() end
 
 redis.call('ZADD', listeners_key, now, me)
-local beating = redis.call('ZRANGEBYSCORE', listeners_key, now - lease, '+inf')
+-- Three beats go into a lease: one that is half a lease old was missed, and counts no longer.
+local beating = redis.call('ZRANGEBYSCORE', listeners_key, now - lease / 2, '+inf')
 local rank = 0
 for _, other in ipairs(beating) do
   if other < me then rank = rank + 1 end
 end
 
-local reply = { now_us, rank, #beating, gap and 1 or 0 }
+local lost, cancelled = {}, {}
 for at = 4, #ARGV, 2 do
-  local id = ARGV[at]
-  local token = ARGV[at + 1]
-  local record = read(id, { 'token', 'settled' })
+  local id, token = ARGV[at], ARGV[at + 1]
+  local record = read(id, { 'token', 'settled', 'cancel' })
   if record and record.state == 'running' and record.token == token then
     redis.call('ZADD', running, 'XX', now + lease, id)
+    if record.cancel then cancelled[#cancelled + 1] = id end
   elseif not record or (record.token ~= token and record.settled ~= token) then
-    reply[#reply + 1] = id
+    lost[#lost + 1] = id
   end
 end
-return reply
+return { now_us, rank, #beating, gap and 1 or 0, lost, cancelled }

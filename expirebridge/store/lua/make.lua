@@ -4,47 +4,26 @@
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 nonce of this call, then for each task:
 --          id, '1' if the id was drawn at random for this call (else '0'),
---          if_exists ('reject' or 'keep'), call, 'in' or 'at', ms (from now, or since 1970),
---          n, then n names and values for the record
+--          if_exists ('reject', 'keep', 'replace' or 'extend'), call, 'in' or 'at', ms (from now, or
+--          since 1970), n, then n names and values for the record
 -- returns  now, then for each task: code, due in ms, trigger key, call, state,
 --          args (if they are in the record)
---          codes: 1 created, 2 kept, 3 exists
+--          codes: 1 created, 2 kept, 3 exists, 4 replaced, 5 extended, 6 differs (extend was asked
+--          for, but the task has another function or other arguments)
 --
--- A resend finds its own work and answers as before: by the nonce where the caller chose the id;
--- an id drawn at random can only be there because this very call put it there.
+-- An id drawn at random can only be there because this very call, sent before, put it there.
 
 -- include names
 -- include clock
 -- include format
 -- include mark_format
 -- include records
+-- include resends
+-- include timer_edits
 -- include doorbell
 
 local nonce = ARGV[2]
-local CREATED, KEPT, EXISTS = 1, 2, 3
-
-local function due_of(id, record)
-  if record.state == 'paused' then return now + (tonumber(record.left) or 0) end
-  if record.state ~= 'pending' then return tonumber(record.due) or now end
-  return read_timer(id, record) or tonumber(redis.call('ZSCORE', state_set('pending'), id)) or now
-end
-
-local function create(id, item, old)
-  if old then
-    redis.call('DEL', trigger_key(id, old))
-    forget(id, old.state)
-  end
-  local fields = { 'call', item.call, 'made', math.floor(now / 1000) }
-  for _, value in ipairs(item.fields) do fields[#fields + 1] = value end
-  if not item.drawn then
-    fields[#fields + 1] = 'nonce'
-    fields[#fields + 1] = nonce
-  end
-  redis.call('HSET', record_key(id), unpack(fields))
-  redis.call('ZADD', state_set('pending'), item.due, id)
-  set_timer(id, item, item.due)
-  for tag in string.gmatch(item.tags or '', '%S+') do redis.call('SADD', tag_set(tag), id) end
-end
+local CREATED, KEPT, EXISTS, REPLACED, EXTENDED, DIFFERS = 1, 2, 3, 4, 5, 6
 
 local function next_item(at)
   local item = { drawn = ARGV[at + 1] == '1', if_exists = ARGV[at + 2], call = ARGV[at + 3],
@@ -52,8 +31,59 @@ local function next_item(at)
   local ms, count = tonumber(ARGV[at + 5]), tonumber(ARGV[at + 6])
   item.due = ARGV[at + 4] == 'in' and now + ms or ms
   for i = at + 7, at + 6 + 2 * count do item.fields[#item.fields + 1] = ARGV[i] end
-  for i = 1, #item.fields, 2 do item[item.fields[i]] = item.fields[i + 1] end
+  for i = 1, #item.fields, 2 do
+    if item.fields[i] == 'args' then item.args = item.fields[i + 1] end
+  end
   return ARGV[at], item, at + 7 + 2 * count
+end
+
+local function create(id, item, old)
+  if old then
+    redis.call('DEL', trigger_key(id, old))
+    forget(id, old.state)
+  end
+  write(id, item, item.due, item.fields)
+  return item.due, 'pending', item
+end
+
+-- What is done if an unfinished task has the id: each returns a code, when it is due now, its state,
+-- and the task that then stands there.
+local IF_EXISTS = {
+  reject = function(id, _, old) return EXISTS, due_of(id, old), old.state, old end,
+  keep = function(id, _, old) return KEPT, due_of(id, old), old.state, old end,
+  replace = function(id, item, old)
+    if old.state ~= 'running' then return REPLACED, create(id, item, old) end
+    redis.call('HSET', record_key(id), 'next',
+      cmsgpack.pack({ call = item.call, due = item.due, fields = item.fields }))
+    redis.call('HDEL', record_key(id), 'rearm', 'cancel')
+    return REPLACED, item.due, 'running', item
+  end,
+  extend = function(id, item, old)
+    if old.call ~= item.call or old.args ~= item.args then
+      return DIFFERS, due_of(id, old), old.state, old
+    end
+    if old.state == 'running' then
+      note_rearm(id, old, item.due)
+    else
+      set_timer(id, old, item.due)
+      move(id, old, 'pending', item.due)
+    end
+    return EXTENDED, item.due, old.state, old
+  end,
+}
+
+local function make(id, item)
+  local old = read(id, { 'nonce', 'due', 'args', 'left' })
+  local before = answered(old, nonce) or (old and item.drawn and CREATED)
+  if before then return before, due_of(id, old), old.state, old end
+  if not old or FINISHED[old.state] then
+    local due, state, task = create(id, item, old)
+    if not item.drawn then remember(id, nonce, CREATED) end
+    return CREATED, due, state, task
+  end
+  local code, due, state, task = IF_EXISTS[item.if_exists](id, item, old)
+  if code == REPLACED or code == EXTENDED then remember(id, nonce, code) end
+  return code, due, state, task
 end
 
 mark_format()
@@ -61,20 +91,11 @@ local before, soonest = earliest(), math.huge
 local reply, at = { now }, 3
 while at <= #ARGV do
   local id, item, after = next_item(at)
-  at = after
-  local old = read(id, { 'nonce', 'due', 'args', 'left' })
-  local code, due, state, task = CREATED, item.due, 'pending', item
-  if old and (item.drawn or old.nonce == nonce) then
-    due, state = due_of(id, old), old.state
-  elseif old and not FINISHED[old.state] then
-    code = item.if_exists == 'keep' and KEPT or EXISTS
-    due, state, task = due_of(id, old), old.state, old
-  else
-    create(id, item, old)
-    soonest = math.min(soonest, due)
-  end
+  local code, due, state, task = make(id, item)
+  if state == 'pending' then soonest = math.min(soonest, due) end
   local row = { code, due, trigger_key(id, task), task.call, state, task.args or false }
   for _, value in ipairs(row) do reply[#reply + 1] = value end
+  at = after
 end
 ring(soonest, before)
 return reply

@@ -2,9 +2,8 @@
 -- Moves the due time of a task, and its timer with it.
 --
 -- KEYS[1]  prefix
--- ARGV     1 database, 2 id, 3 'in' or 'at', 4 ms (from now, or since 1970)
--- returns  code, due in ms
---          codes: 1 moved, 2 rearmed, 3 finished, 4 not found
+-- ARGV     1 database, 2 nonce of this call, 3 id, 4 'in' or 'at', 5 ms (from now, or since 1970)
+-- returns  1 done, 2 rearmed, 4 finished, 5 not found
 --
 -- A paused task becomes pending. While a handler runs, the new time is noted, and the task waits for
 -- it when the run is settled.
@@ -13,22 +12,27 @@
 -- include clock
 -- include format
 -- include records
+-- include resends
+-- include timer_edits
 -- include doorbell
+-- include changes
 
-local id, ms = ARGV[2], tonumber(ARGV[4])
-local due = ARGV[3] == 'in' and now + ms or ms
-local MOVED, REARMED, FINISHED_BEFORE, NOT_FOUND = 1, 2, 3, 4
+local nonce, id, ms = ARGV[2], ARGV[3], tonumber(ARGV[5])
+local due = ARGV[4] == 'in' and now + ms or ms
 
-local record = read(id)
-if not record then return { NOT_FOUND, due } end
-if FINISHED[record.state] then return { FINISHED_BEFORE, due } end
+local record = read(id, { 'nonce' })
+if not record then return NOT_FOUND end
+local done_before = answered(record, nonce)
+if done_before then return done_before end
+if FINISHED[record.state] then return FINISHED_BEFORE end
 if record.state == 'running' then
-  redis.call('HSET', record_key(id), 'rearm', due)
-  set_timer(id, record, due)
-  return { REARMED, due }
+  remember(id, nonce, REARMED)
+  note_rearm(id, record, due)
+  return REARMED
 end
 local before = earliest()
+remember(id, nonce, DONE)
 set_timer(id, record, due)
 move(id, record, 'pending', due)
 ring(due, before)
-return { MOVED, due }
+return DONE

@@ -10,7 +10,8 @@
 -- returns  a code for each attempt: 1 done, 2 refused
 --
 -- A task that was set, or rescheduled, while its handler ran waits for that time with fresh
--- attempts, whatever the outcome was. A resend of what was settled is answered as done.
+-- attempts, whatever the outcome was. One that was cancelled has no further attempt. A resend of
+-- what was settled is answered as done.
 
 -- include names
 -- include clock
@@ -45,6 +46,9 @@ local OUTCOMES = {
   failed = function(id, record, _, text)
     finish(id, record, 'failed', keep_failed, 'error', text)
   end,
+  cancelled = function(id, record, _, text)
+    finish(id, record, 'cancelled', keep_succeeded, 'error', text)
+  end,
   retry = function(id, record, delay, text)
     redis.call('HDEL', record_key(id), 'lapses', 'unknown')
     wait_again(id, record, now + delay, text, true)
@@ -62,12 +66,14 @@ OUTCOMES.unknown = function(id, record, delay, text)
 end
 
 local function settle(id, token, outcome, delay, text)
-  local record = read(id, { 'token', 'settled', 'attempt', 'due', 'unknown', 'rearm' })
+  local record = read(id, { 'token', 'settled', 'attempt', 'due', 'unknown', 'rearm', 'next', 'cancel' })
   if not record then return REFUSED end
   if record.state == 'running' and record.token == token then
     local rearmed, due = rearm(id, record)
-    if not rearmed then OUTCOMES[outcome](id, record, delay, text) end
     soonest = math.min(soonest, due or math.huge)
+    if rearmed then return DONE end
+    if record.cancel and not FINISHED[outcome] then outcome = 'cancelled' end
+    OUTCOMES[outcome](id, record, delay, text)
     return DONE
   end
   if record.settled == token or (record.token == token and FINISHED[record.state]) then return DONE end

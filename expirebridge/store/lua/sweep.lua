@@ -34,7 +34,7 @@ end
 
 local function lapse(id)
   -- The token is not read: what its holder still says is no longer heard.
-  local record = read(id, { 'attempt', 'lapses', 'due', 'rearm' })
+  local record = read(id, { 'attempt', 'lapses', 'due', 'rearm', 'next', 'cancel' })
   if not record then
     redis.call('ZREM', state_set('running'), id)
     return
@@ -44,6 +44,10 @@ local function lapse(id)
   soonest = math.min(soonest, timer or math.huge)
   if rearmed then
     lapsed[#lapsed + 1] = id
+    return
+  end
+  if record.cancel then
+    finish(id, record, 'cancelled', keep_succeeded)
     return
   end
   local lapses = (tonumber(record.lapses) or 0) + 1

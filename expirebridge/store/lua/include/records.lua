@@ -4,7 +4,8 @@
 -- and only where there is a need:
 --   args     the arguments, when `call` ends in `@`
 --   key      the trigger key's name, when it is not <id>:?<call> (some foreign keys)
---   nonce    the nonce of the call that made it, when the caller chose the id
+--   nonce    `<code>:<nonce>` of the last call that made or changed it, by which a resend is known;
+--            absent after a make with an id drawn at random
 --   tags, retry, timeout   as the producer gave them
 --   state    absent while pending
 --   token    the nonce of the claim that runs it, or that ran it last
@@ -12,12 +13,14 @@
 --   due      when the present or last run was due, in ms (while pending, the score says it)
 --   attempt, lapses, started, ended, result, error, unknown   what happened to it
 --   rearm    when it shall run once more, if that was said while it ran
+--   next     what it shall be after this run, if it was replaced while it ran (see next.lua)
+--   cancel   1 if it was cancelled while it ran: no further attempt
 --   left     while paused: the ms that were left until it was due
 local FINISHED = { succeeded = true, failed = true, cancelled = true }
 
 -- A task has not run yet if these are absent: a new generation starts without them.
 local RUN_FIELDS = { 'token', 'settled', 'due', 'attempt', 'lapses', 'started', 'ended', 'result',
-  'error', 'unknown', 'rearm' }
+  'error', 'unknown', 'rearm', 'next', 'cancel' }
 
 -- The fields `names` of a record as a table; nil when there is no record of that id.
 local function read(id, names)
@@ -73,14 +76,34 @@ local function read_timer(id, record)
   return ends > now and ends or nil
 end
 
--- Removes a finished task with all that belongs to it.
+-- Removes a task's record, and its tags and place with it.
 local function forget(id, state)
   local tags = redis.call('HGET', record_key(id), 'tags')
-  if tags then
-    for tag in string.gmatch(tags, '%S+') do redis.call('SREM', tag_set(tag), id) end
-  end
+  for tag in string.gmatch(tags or '', '%S+') do redis.call('SREM', tag_set(tag), id) end
   redis.call('DEL', record_key(id))
   redis.call('ZREM', state_set(state), id)
+end
+
+-- Writes a new record, with its tags, place in `pending` and timer. `fields` are names and values.
+local function write(id, record, due, fields)
+  redis.call('HSET', record_key(id), 'call', record.call, 'made', math.floor(now / 1000),
+    unpack(fields))
+  redis.call('ZADD', state_set('pending'), due, id)
+  set_timer(id, record, due)
+  for i = 1, #fields, 2 do
+    if fields[i] == 'tags' then
+      for tag in string.gmatch(fields[i + 1], '%S+') do redis.call('SADD', tag_set(tag), id) end
+    end
+  end
+end
+
+-- When a task is due, or was, as far as anybody can tell now. Needs the fields `due` and `left`.
+local function due_of(id, record)
+  if record.state == 'paused' then return now + (tonumber(record.left) or 0) end
+  if record.state ~= 'pending' then return tonumber(record.due) or now end
+  local timer = read_timer(id, record)
+  if type(timer) == 'number' then return timer end
+  return tonumber(redis.call('ZSCORE', state_set('pending'), id)) or now
 end
 
 -- Ends a task for good. `keep` is how many ms it can be looked up.

@@ -19,10 +19,22 @@ local function follow_timer(id, record)
   return timer
 end
 
+-- Puts the task that replaced a running one in its place.
+local function become_next(id, record)
+  local task = cmsgpack.unpack(record.next)
+  redis.call('DEL', trigger_key(id, record))
+  forget(id, record.state)
+  write(id, task, task.due, task.fields)
+  if record.token then redis.call('HSET', record_key(id), 'settled', record.token) end
+  return task.due
+end
+
 -- Somebody may have asked, while the handler ran, that the task run once more: by setting its timer
--- (a live one says so), or by rescheduling it (the record says so, even if that time has come). It
--- then waits for that time as if it had never run. Returns whether it does, and until when.
+-- (a live one says so), by rescheduling it, or by replacing it (the record says so, even if that
+-- time has come). It then waits for that time as if it had never run. Returns whether it does, and
+-- until when.
 local function rearm(id, record)
+  if record.next then return true, become_next(id, record) end
   local timer = read_timer(id, record)
   if not timer and not record.rearm then return false end
   redis.call('HDEL', record_key(id), unpack(RUN_FIELDS))
@@ -32,4 +44,11 @@ local function rearm(id, record)
   set_timer(id, record, due)
   move(id, record, 'pending', due)
   return true, due
+end
+
+-- Notes that a running task shall run once more at `due`.
+local function note_rearm(id, record, due)
+  redis.call('HSET', record_key(id), 'rearm', due)
+  redis.call('HDEL', record_key(id), 'cancel', 'next')
+  set_timer(id, record, due)
 end

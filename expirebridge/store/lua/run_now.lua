@@ -1,0 +1,28 @@
+-- flags: allow-oom
+-- Makes a task due now. A finished one starts anew, with all its attempts before it.
+--
+-- KEYS[1]  prefix
+-- ARGV     1 database, 2 nonce of this call, 3 id
+-- returns  1 done, 3 running, 5 not found
+
+-- include names
+-- include clock
+-- include format
+-- include records
+-- include resends
+-- include doorbell
+-- include changes
+
+local nonce, id = ARGV[2], ARGV[3]
+local record = read(id, { 'nonce' })
+if not record then return NOT_FOUND end
+local done_before = answered(record, nonce)
+if done_before then return done_before end
+if record.state == 'running' then return RUNNING end
+local before = earliest()
+if FINISHED[record.state] then redis.call('HDEL', record_key(id), unpack(RUN_FIELDS)) end
+remember(id, nonce, DONE)
+set_timer(id, record, now)
+move(id, record, 'pending', now)
+ring(now, before)
+return DONE
