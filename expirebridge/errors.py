@@ -12,6 +12,7 @@ ExpirebridgeError
     ├── ServerReadOnly       a replica: it takes no writes
     ├── ServerOutOfMemory    `maxmemory` is reached: nothing was written
     ├── ServerUnsuitable     lacks what expirebridge cannot do without
+    ├── ScriptFailed         a script met data that it could not handle
     └── FormatTooNew         a newer expirebridge wrote this database
 
 What a handler may raise to steer its own task (`Retry`, `Discard`) is in `retry.py`.
@@ -76,6 +77,10 @@ class ServerOutOfMemory(ServerError):
 
 class ServerUnsuitable(ServerError):
     """The server lacks something that expirebridge cannot do without."""
+
+
+class ScriptFailed(ServerError):
+    """A script met data that it could not handle: another client changed expirebridge's keys."""
 
 
 class FormatTooNew(ServerError):

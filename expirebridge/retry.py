@@ -126,7 +126,7 @@ def decode_policy(stored: bytes) -> RetryPolicy:
     value: Any = orjson.loads(stored)
     try:
         if isinstance(value, list):
-            return Delays(tuple(float(item) for item in value))
+            return Delays(tuple(seconds_of(float(item), name="retry") for item in value))
         return Exponential(**value)
     except TypeError as error:
         raise ValueError(f"not a retry policy: {stored!r}") from error

@@ -7,6 +7,8 @@ from enum import StrEnum
 from typing import Any
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST_MS = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
+_LAST_MS = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
 
 
 class State(StrEnum):
@@ -116,8 +118,12 @@ class Counts:
 
 
 def from_ms(ms: int) -> datetime:
-    """Turn milliseconds since 1970 into an aware UTC datetime, exactly."""
-    return _EPOCH + timedelta(milliseconds=ms)
+    """Turn milliseconds since 1970 into an aware UTC datetime, exactly.
+
+    What lies outside of the years that a datetime knows is brought to their limits: it is bad data,
+    and looking at it must work.
+    """
+    return _EPOCH + timedelta(milliseconds=min(max(ms, _FIRST_MS), _LAST_MS))
 
 
 def to_ms(moment: datetime) -> int:

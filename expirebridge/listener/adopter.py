@@ -6,7 +6,7 @@ An event, or a scan, only names a key. Names are collected here for a moment and
 import asyncio
 import logging
 
-from expirebridge.errors import ServerError
+from expirebridge.errors import ScriptFailed, ServerError
 from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.calls import Adoption, Heard, Hint
@@ -65,11 +65,22 @@ class Adopter:
         while True:
             try:
                 await self._adopt(hints)
+            except ScriptFailed as error:
+                await self._look_at_each(hints, error)
+                return
             except ServerError as error:
                 logger.warning("%d keys wait to be looked at: %s", len(hints), error)
                 await asyncio.sleep(RETRY_PAUSE)
             else:
                 return
+
+    async def _look_at_each(self, hints: list[Hint], error: ScriptFailed) -> None:
+        """Look at each by itself: one that the script cannot handle must not hold up the others."""
+        if len(hints) == 1:
+            logger.error("a foreign key, of task %s, cannot be looked at: %s", hints[0].id, error)
+            return
+        for hint in hints:
+            await self._look_at([hint])
 
     async def _adopt(self, hints: list[Hint]) -> list[Adoption]:
         codes = await self._store.run(calls.adopt(hints, self._settings))

@@ -41,8 +41,8 @@ class Attempt:
     """A claimed task on its way through its handler.
 
     Without a `handler` it ends at once; `hint` then says what may have been meant. `on_overtime` is
-    called if a plain function does not return at its timeout: it cannot be stopped, so the attempt
-    goes on until it does.
+    called if a handler does not end at its timeout: it cannot be stopped, so the attempt goes on
+    until it does.
     """
 
     def __init__(
@@ -56,8 +56,8 @@ class Attempt:
         on_overtime: Callable[["Attempt"], None],
     ) -> None:
         self.claimed = claimed
-        self._unreadable = ""
-        """Why the arguments cannot be read, if they cannot."""
+        self._unreadable = claimed.unreadable
+        """What cannot be read, and why, if something cannot."""
         self.task = self._read()
         self._handler = handler
         self._hint = hint
@@ -82,7 +82,7 @@ class Attempt:
         if self._handler is None:
             return self._unknown()
         if self._unreadable:
-            return self._failed(f"its arguments cannot be read: {self._unreadable}")
+            return self._failed(f"{self._unreadable} cannot be read")
         try:
             policy = self._policy(self._handler)
             limit = self.claimed.timeout or self._handler.timeout or self._timeout
@@ -107,6 +107,10 @@ class Attempt:
             return self._retry_or_fail(policy, _told(error))
         return self._succeeded(result)
 
+    def broken(self, error: BaseException) -> Outcome:
+        """The outcome when even telling what happened failed, as with an unprintable exception."""
+        return self._failed(f"it raised {type(error).__name__} in a way that cannot be told")
+
     # The steps
 
     def _read(self) -> Task:
@@ -116,7 +120,7 @@ class Attempt:
         try:
             args, kwargs = decode_args(claimed.args)
         except ValueError as error:
-            self._unreadable = str(error)
+            self._unreadable = f"its arguments ({error})"
         return Task(
             id=claimed.id,
             func=claimed.func,
@@ -145,6 +149,8 @@ class Attempt:
             if not inspect.isawaitable(result):
                 return result
         scope = asyncio.timeout(limit)
+        # It is cancelled at its timeout, and may ignore that.
+        overtime = asyncio.get_running_loop().call_later(limit + 1, self._on_overtime, self)
         try:
             async with scope:
                 value = await result
@@ -152,6 +158,8 @@ class Attempt:
             if scope.expired():
                 raise _TimedOut from None
             raise
+        finally:
+            overtime.cancel()
         if scope.expired():  # the handler swallowed its cancellation
             raise _TimedOut
         return value
@@ -176,10 +184,10 @@ class Attempt:
         return self._outcome(End.SUCCEEDED, "succeeded", text=_result(result))
 
     def _failed(self, reason: str) -> Outcome:
-        return self._outcome(End.FAILED, "failed", text=reason[-MAX_ERROR:], reason=reason)
+        return self._outcome(End.FAILED, "failed", text=reason, reason=reason)
 
     def _retry(self, delay: float, reason: str) -> Outcome:
-        return self._outcome(End.RETRY, "retry", delay, reason[-MAX_ERROR:], reason)
+        return self._outcome(End.RETRY, "retry", delay, reason, reason)
 
     def _retry_or_fail(self, policy: RetryPolicy, reason: str) -> Outcome:
         delay = policy.delay(self.claimed.attempt)
@@ -206,6 +214,9 @@ class Attempt:
     def _outcome(
         self, end: End, word: str, delay: float = 0.0, text: str | bytes = "", reason: str = ""
     ) -> Outcome:
+        if isinstance(text, str):
+            # Errors may hold what UTF-8 cannot, such as names of files; their end matters most.
+            text = text.encode(errors="backslashreplace")[-MAX_ERROR:]
         settlement = Settlement(self.claimed.id, self.claimed.token, word, delay, text)
         return Outcome(end, settlement, reason)
 

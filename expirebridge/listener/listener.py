@@ -49,7 +49,7 @@ HEARD = {
 
 
 class ListenerStuck(ExpirebridgeError):
-    """A plain function never returned after its timeout; only a new process frees its thread."""
+    """A handler never ended after its timeout; only a new process frees its room."""
 
 
 class Listener:
@@ -126,7 +126,7 @@ class Listener:
             self._store,
             events=() if settings.doorbell is Doorbells.CLOCK else tuple(HEARD),
             on_doorbell=self._hear_doorbell,
-            on_cancel=self._leases.hurry,
+            on_beat=self._leases.hurry,
             on_event=self._hear_event,
             on_gap=self._notice_gap,
         )
@@ -293,4 +293,11 @@ def run(settings: Settings, hooks: Sequence[Hook] = ()) -> None:
     async def main() -> None:
         await Listener(settings, registry, hooks).run()
 
-    asyncio.run(main())
+    # Not asyncio.run: it would wait without end for what handlers left behind, such as a thread
+    # that sleeps, or a coroutine that ignores its cancellation.
+    loop = asyncio.new_event_loop()
+    try:
+        loop.run_until_complete(main())
+    finally:
+        if not asyncio.all_tasks(loop):
+            loop.close()

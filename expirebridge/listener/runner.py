@@ -26,8 +26,8 @@ CANCEL_LIMIT = 5.0
 class Runner:
     """Starts an attempt for each claimed task, and holds its lease until it is settled.
 
-    `on_room` is called when room becomes free; `on_stuck` when a plain function has not returned
-    long after its timeout, so that its thread is lost for good.
+    `on_room` is called when room becomes free; `on_stuck` when a handler has not ended long
+    after its timeout, so that its room is lost for good.
     """
 
     def __init__(
@@ -121,8 +121,14 @@ class Runner:
             lateness = self._server_clock.now() - attempt.claimed.due / 1000
             self._hooks.emit(Started(task=attempt.task, lateness=lateness))
         began = time.perf_counter()
-        outcome = await attempt.run()
-        del self._running[attempt]
+        try:
+            outcome = await attempt.run()
+        except Exception as error:
+            # Not with its traceback, which may be what cannot be printed.
+            logger.error("%s %s raised what cannot be told", attempt.task.func, attempt.task.id)  # noqa: TRY400
+            outcome = attempt.broken(error)
+        finally:
+            del self._running[attempt]
         self._settler.add(Finished(attempt, outcome, time.perf_counter() - began))
 
     def _settled(self, attempt: Attempt) -> None:
@@ -140,7 +146,7 @@ class Runner:
                     await self._progress.wait()
 
     def _overtime(self, attempt: Attempt) -> None:
-        """Give a plain function that overran its timeout the grace time to return."""
+        """Give a handler that overran its timeout the grace time to end."""
         func = attempt.task.func
         logger.warning("%s %s overran its timeout: it cannot be stopped", func, attempt.task.id)
 

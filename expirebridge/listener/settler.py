@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from expirebridge.errors import ServerError
+from expirebridge.errors import ScriptFailed, ServerError
 from expirebridge.hooks import End, Ended, Hooks
 from expirebridge.listener.attempt import Attempt, Outcome
 from expirebridge.settings import Settings
@@ -66,14 +66,29 @@ class Settler:
     async def _settle(self, batch: list[Finished]) -> None:
         # One call for all tries: the token in it lets the server know a resend.
         call = calls.settle([item.outcome.settlement for item in batch], self._settings)
-        codes = await self._send(call)
+        try:
+            codes = await self._send(call)
+        except ScriptFailed as error:
+            await self._settle_apart(batch, error)
+            return
         for item, code in zip(batch, codes, strict=True):
             self._tell(item, refused=code is Settled.REFUSED)
+
+    async def _settle_apart(self, batch: list[Finished], error: ScriptFailed) -> None:
+        """Settle each by itself: one that the script cannot handle must not hold up the others."""
+        if len(batch) == 1:
+            logger.error("task %s cannot be settled: %s", batch[0].attempt.task.id, error)
+            self._tell(batch[0], refused=True)
+            return
+        for item in batch:
+            await self._settle([item])
 
     async def _send(self, call: Call[list[Settled]]) -> list[Settled]:
         while True:
             try:
                 return await self._store.run(call)
+            except ScriptFailed:
+                raise
             except ServerError as error:
                 logger.warning("outcomes wait for the server: %s", error)
                 await asyncio.sleep(RETRY_PAUSE)
@@ -81,7 +96,7 @@ class Settler:
     def _tell(self, item: Finished, *, refused: bool) -> None:
         end, reason = item.outcome.end, item.outcome.reason
         if refused:
-            end, reason = End.REFUSED, "its lease had lapsed"
+            end, reason = End.REFUSED, "its lease had lapsed, or its record is gone"
         self._hooks.emit(
             Ended(task=item.attempt.task, end=end, duration=item.duration, reason=reason)
         )

@@ -28,8 +28,8 @@ RETRY_PAUSE = 0.2
 class Subscriber:
     """Holds one subscription to the doorbell channel and, for an ear, to key events.
 
-    `on_doorbell` is told the due time that a producer announced, `on_cancel` that a running task
-    was cancelled, `on_event` the event's name and the key's. A subscription that begins may have
+    `on_doorbell` is told the due time that a producer announced, `on_beat` that a heartbeat would
+    bring news, `on_event` the event's name and the key's. A subscription that begins may have
     missed things: `on_gap` is told so, and whether key events were among them.
     """
 
@@ -39,7 +39,7 @@ class Subscriber:
         *,
         events: tuple[str, ...],
         on_doorbell: Callable[[int], None],
-        on_cancel: Callable[[], None],
+        on_beat: Callable[[], None],
         on_event: Callable[[str, bytes], None],
         on_gap: Callable[[bool], None],
     ) -> None:
@@ -49,7 +49,7 @@ class Subscriber:
             f"__keyevent@{store.protocol.database}__:{event}".encode(): event for event in events
         }
         self._on_doorbell = on_doorbell
-        self._on_cancel = on_cancel
+        self._on_beat = on_beat
         self._on_event = on_event
         self._on_gap = on_gap
         self._hears_events = False
@@ -100,7 +100,8 @@ class Subscriber:
 
     async def _ping(self, pubsub: PubSub) -> None:
         while self._pubsub is pubsub:
-            with contextlib.suppress(RedisError, OSError):
+            # Whatever goes wrong while the connection breaks: an unanswered ping says it best.
+            with contextlib.suppress(Exception):
                 await pubsub.ping(repr(time.monotonic()))
             await asyncio.sleep(PING_EVERY)
 
@@ -115,8 +116,8 @@ class Subscriber:
                 self._answered = max(self._answered, float(message["data"]))
 
     def _hear_message(self, channel: bytes, data: bytes) -> None:
-        if channel == self._doorbell and data == b"cancel":
-            self._on_cancel()
+        if channel == self._doorbell and data == b"beat":
+            self._on_beat()
         elif channel == self._doorbell:
             # Anyone may publish; what is no number says no more than "look now".
             self._on_doorbell(int(data) if data.isdigit() and len(data) < 16 else 0)

@@ -16,7 +16,7 @@ from enum import IntEnum, StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
 from expirebridge.settings import Settings
-from expirebridge.store.views import ClaimedTask, claimed_from, split_call, task_from
+from expirebridge.store.views import ClaimedTask, claimed_from, split_call, task_from, text
 from expirebridge.task import Change, Counts, Outcome, State, Task
 from expirebridge.wire import InvalidKey, TriggerKey
 
@@ -457,7 +457,7 @@ def _ms(seconds: float) -> int:
 
 
 def _ids(raw: Iterable[bytes]) -> list[str]:
-    return [id.decode() for id in raw]
+    return [text(id) for id in raw]
 
 
 def _rows(columns: Sequence[Any], width: int) -> list[Sequence[Any]]:

@@ -157,6 +157,8 @@ def _ours(error: exceptions.RedisError, text: str) -> errors.ServerError:
         )
     if _FORMAT in text:
         return errors.FormatTooNew(_too_new(text))
+    if "user_script" in text or "running script" in text:
+        return errors.ScriptFailed(f"a script failed on what it found in the database: {text}")
     return errors.ServerError(f"the server answered: {text}")
 
 

@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
 from expirebridge.task import State, Task, from_ms
 from expirebridge.wire import IN_RECORD, decode_args
+
+N = TypeVar("N", int, float)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,25 +29,29 @@ class ClaimedTask:
     retry: bytes | None
     timeout: float | None
     lapses: int
+    unreadable: str = ""
+    """What in its record cannot be read, if anything: it cannot run then."""
 
 
 def claimed_from(row: Sequence[Any], token: str) -> ClaimedTask:
-    """Read one row of a claim's reply."""
+    """Read one row of a claim's reply. Bad data in it makes a task that cannot run, no error."""
     id, key, call, due, attempt, made, args, tags, retry, timeout, lapses = row
     func, inline = split_call(call)
+    seconds = _number(timeout, float)
     return ClaimedTask(
-        id=id.decode(),
+        id=text(id),
         token=token,
         func=func,
         args=args if inline == IN_RECORD and args is not None else inline,
         key=key,
         due=due,
-        attempt=attempt,
-        made=int(made) if made is not None else None,
+        attempt=max(attempt, 1),
+        made=_number(made, int),
         tags=_tags(tags),
         retry=retry,
-        timeout=float(timeout) if timeout is not None else None,
+        timeout=seconds,
         lapses=lapses,
+        unreadable="its timeout" if timeout is not None and not (seconds and seconds > 0) else "",
     )
 
 
@@ -54,44 +60,68 @@ def task_from(row: Sequence[Any]) -> Task:
 
     What cannot be read is left out, or shown as it is: looking must work above all for bad tasks.
     """
-    raw_id, key, raw_state, due, columns = row
-    fields = {columns[i].decode(): columns[i + 1] for i in range(0, len(columns), 2)}
+    id, key, state, due, columns = row
+    fields = {text(columns[i]): columns[i + 1] for i in range(0, len(columns), 2)}
     func, inline = split_call(fields["call"])
     encoded = fields.get("args", inline)
     try:
         args, kwargs = decode_args(encoded)
     except ValueError:
-        args, kwargs = [encoded.decode(errors="replace")], {}
-    result = fields.get("result")
+        args, kwargs = [text(encoded)], {}
+    made = _number(fields.get("made"), int)
     error = fields.get("error")
     return Task(
-        id=raw_id.decode(),
+        id=text(id),
         func=func,
         args=args,
         kwargs=kwargs,
         key=key,
-        state=State(raw_state.decode()),
+        state=State(text(state)) if text(state) in set(State) else State.FAILED,
         due=from_ms(due),
-        created=from_ms(int(fields["made"]) * 1000) if "made" in fields else None,
-        attempt=int(fields.get("attempt", 0)),
+        created=from_ms(made * 1000) if made is not None else None,
+        attempt=_number(fields.get("attempt"), int) or 0,
         tags=_tags(fields.get("tags")),
-        started=_moment(fields, "started"),
-        ended=_moment(fields, "ended"),
-        result=orjson.loads(result) if result is not None else None,
-        error=error.decode(errors="replace") if error is not None else None,
-        lapses=int(fields.get("lapses", 0)),
+        started=_moment(fields.get("started")),
+        ended=_moment(fields.get("ended")),
+        result=_json(fields.get("result")),
+        error=text(error) if error is not None else None,
+        lapses=_number(fields.get("lapses"), int) or 0,
     )
+
+
+def text(raw: bytes) -> str:
+    """Bytes as text, whatever they are."""
+    return raw.decode(errors="backslashreplace")
 
 
 def split_call(call: bytes) -> tuple[str, bytes]:
     """Take a record's call apart: the function's name, and the arguments or `@`."""
     func, _, args = call.partition(b"?")
-    return func.decode(errors="replace"), args
+    return text(func), args
 
 
 def _tags(stored: bytes | None) -> tuple[str, ...]:
-    return tuple(stored.decode().split()) if stored else ()
+    return tuple(text(stored).split()) if stored else ()
 
 
-def _moment(fields: dict[str, bytes], name: str) -> datetime | None:
-    return from_ms(int(fields[name])) if name in fields else None
+def _moment(stored: bytes | None) -> datetime | None:
+    ms = _number(stored, int)
+    return from_ms(ms) if ms is not None else None
+
+
+def _number(stored: bytes | None, kind: type[N]) -> N | None:
+    if stored is None:
+        return None
+    try:
+        return kind(stored)
+    except ValueError:
+        return None
+
+
+def _json(stored: bytes | None) -> Any:
+    if stored is None:
+        return None
+    try:
+        return orjson.loads(stored)
+    except ValueError:
+        return text(stored)

@@ -45,6 +45,11 @@ def age(client: redis.Redis, state: str, id: str, seconds: float) -> None:
     client.zadd(f"{PREFIX}:{state}", {id: server_ms(client) - seconds * 1000})
 
 
+def beating(store: Store) -> None:
+    """Let some listener beat: only then is a silent one taken for dead."""
+    store.run(calls.heartbeat("another", 10, []))
+
+
 # Making
 
 
@@ -277,6 +282,7 @@ def test_only_the_holder_of_the_token_settles_and_a_resend_is_answered(
 
 
 def test_a_lapsed_holder_is_refused(store: Store, client: redis.Redis) -> None:
+    beating(store)
     store.run(calls.make([new("a")]))
     claim(store, "first")
     age(client, "running", "a", 1)
@@ -372,6 +378,21 @@ def test_when_nobody_beat_for_half_a_lease_running_tasks_get_one_more(
     assert store.run(calls.sweep(Settings())).lapsed == ["a"]
 
 
+@pytest.mark.parametrize("beats", ["none", "old"])
+def test_a_sweep_takes_nothing_back_while_nobody_beats(
+    store: Store, client: redis.Redis, beats: str
+) -> None:
+    """A server that was away must not be answered by a sweep that waited in its queue."""
+    store.run(calls.make([new("a")]))
+    claim(store)
+    age(client, "running", "a", 1)
+    if beats == "old":
+        client.zadd("expirebridge:listeners", {"me": server_ms(client) - 5_100})
+    assert store.run(calls.sweep(Settings())).lapsed == []
+    store.run(calls.heartbeat("me", 10, [("a", "t")]))
+    assert settle(store, Settlement("a", "t", "succeeded")) == [Settled.DONE]
+
+
 def test_when_the_clock_went_back_leases_are_brought_in(store: Store, client: redis.Redis) -> None:
     store.run(calls.make([new("a")]))
     claim(store)
@@ -386,6 +407,7 @@ def test_when_the_clock_went_back_leases_are_brought_in(store: Store, client: re
 def test_a_task_that_lapsed_twice_is_claimed_alone_and_fails_after_the_third(
     store: Store, client: redis.Redis
 ) -> None:
+    beating(store)
     store.run(calls.make([new("poison", 1_000, relative=False)]))
     for _ in range(2):
         assert [task.id for task in claim(store).tasks] == ["poison"]
@@ -508,6 +530,7 @@ def test_more_succeeded_tasks_than_are_kept_are_forgotten_but_not_in_their_first
 
 
 def test_a_sweep_is_bounded_and_says_when_there_is_more(store: Store, client: redis.Redis) -> None:
+    beating(store)
     store.run(calls.make([new(f"a{n}") for n in range(5)]))
     claim(store)
     for n in range(5):
@@ -583,6 +606,7 @@ def test_a_timer_that_was_heard_of_while_the_handler_ran_counts_though_it_ended(
 def test_a_lapse_obeys_a_rearm_and_still_refuses_its_dead_holder(
     store: Store, client: redis.Redis
 ) -> None:
+    beating(store)
     store.run(calls.make([new("a")]))
     client.hset("expirebridge:task:a", "lapses", 2)  # one more would be the last
     claim(store)

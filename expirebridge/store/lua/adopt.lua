@@ -86,6 +86,7 @@ local function look_at(name, id, call, hint, invalid)
     follow_known(id, old, hint)
     return KNOWN, id
   end
+  if not old and redis.call('EXISTS', record_key(id)) == 1 then return NOTHING, id end
   local due = due_by(id, old or record, old and 'live' or hint)
   if not due then return old and KNOWN or NOTHING, id end
   -- `@` is valid for a task whose record holds the arguments.

@@ -46,25 +46,13 @@ local function take(id, record, due)
   add(id, record, due, attempt)
 end
 
--- The record of an id is gone, or another client put something else in its place.
-local function set_aside(id)
-  broken[#broken + 1] = id
-  local kind = redis.call('TYPE', record_key(id)).ok
-  if kind == 'none' then
-    redis.call('ZREM', state_set('pending'), id)
-    return
-  end
-  if kind ~= 'hash' then
-    redis.call('RENAME', record_key(id), prefix .. ':broken:' .. id)
-  end
-  redis.call('HSET', record_key(id), 'call', '?')
-  finish(id, { state = 'pending' }, 'failed', keep_failed, 'error',
-    'the record held a ' .. kind .. ' without a call')
-end
-
 local function look_at(id, due)
-  local well, record = pcall(read, id, FIELDS)
-  if not well or not record then return set_aside(id) end
+  local record = not string.find(id, '[^%w_.:@-]') and read(id, FIELDS)
+  if not record then
+    broken[#broken + 1] = id
+    return set_aside(id, 'pending', keep_failed)
+  end
+  if strayed(id, record, 'pending', keep_failed) then return end
   local poison = (tonumber(record.lapses) or 0) >= LAPSES_UNTIL_ALONE
   if poison and (not idle or count > 0) then
     reply[3] = 1

@@ -1,5 +1,6 @@
 -- flags: allow-oom
--- A listener says goodbye, so that nobody counts it, or waits for it, any longer.
+-- A listener says goodbye, so that nobody counts it, or waits for it, any longer. The others beat at
+-- once: one of them may have to be its ear.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 listener
@@ -7,4 +8,5 @@
 
 -- include names
 redis.call('ZREM', listeners_key, ARGV[2])
+redis.call('PUBLISH', doorbell, 'beat')
 return 1

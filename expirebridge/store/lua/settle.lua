@@ -27,14 +27,16 @@ local UNKNOWN_LIMIT = 86400000
 local before, soonest = earliest(), math.huge
 
 local function wait_again(id, record, due, text, counted)
-  local fields = { 'settled', record.token, 'error', text }
+  local fields = { 'error', text }
   if not counted then
-    fields[5], fields[6] = 'attempt', math.max((tonumber(record.attempt) or 1) - 1, 0)
+    fields[3], fields[4] = 'attempt', math.max((tonumber(record.attempt) or 1) - 1, 0)
   end
   redis.call('HSET', record_key(id), unpack(fields))
-  redis.call('HDEL', record_key(id), 'token')
   set_timer(id, record, due)
   move(id, record, 'pending', due)
+  -- Last, so that a resend is not answered as done unless it was.
+  redis.call('HSET', record_key(id), 'settled', record.token)
+  redis.call('HDEL', record_key(id), 'token')
   soonest = math.min(soonest, due)
 end
 

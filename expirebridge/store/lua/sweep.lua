@@ -35,10 +35,8 @@ end
 local function lapse(id)
   -- The token is not read: what its holder still says is no longer heard.
   local record = read(id, { 'attempt', 'lapses', 'due', 'rearm', 'next', 'cancel' })
-  if not record then
-    redis.call('ZREM', state_set('running'), id)
-    return
-  end
+  if not record then return set_aside(id, 'running', keep_failed) end
+  if strayed(id, record, 'running', keep_failed) then return end
   redis.call('HDEL', record_key(id), 'token')
   local rearmed, timer = rearm(id, record)
   soonest = math.min(soonest, timer or math.huge)
@@ -71,7 +69,9 @@ end
 local function look_at_paused(id)
   local record = read(id)
   if not record then
-    redis.call('ZREM', state_set('paused'), id)
+    set_aside(id, 'paused', keep_failed)
+  elseif strayed(id, record, 'paused', keep_failed) then
+    return
   elseif not read_timer(id, record) then
     move(id, record, 'pending', now)
     soonest = now
@@ -82,7 +82,8 @@ end
 
 local function forget_all(state, until_ms)
   for _, id in ipairs(due_in(state, until_ms)) do
-    forget(id, state)
+    local record = read(id)
+    if not record or not strayed(id, record, state, keep_failed) then forget(id, state) end
     forgotten = forgotten + 1
   end
 end
@@ -97,7 +98,12 @@ local function forget_surplus()
   left = whole - (asked - left)
 end
 
-for _, id in ipairs(due_in('running', now)) do lapse(id) end
+-- If nobody beat for half a lease, the server was away, or its clock jumped: no listener's death. The
+-- next heartbeat renews the leases.
+local beats = redis.call('ZREVRANGE', listeners_key, 0, 0, 'WITHSCORES')
+if beats[2] and now - tonumber(beats[2]) <= lease / 2 then
+  for _, id in ipairs(due_in('running', now)) do lapse(id) end
+end
 for _, id in ipairs(due_in('paused', now)) do look_at_paused(id) end
 for state in pairs(FINISHED) do forget_all(state, now) end
 forget_surplus()

@@ -22,10 +22,11 @@ local FINISHED = { succeeded = true, failed = true, cancelled = true }
 local RUN_FIELDS = { 'token', 'settled', 'due', 'attempt', 'lapses', 'started', 'ended', 'result',
   'error', 'unknown', 'rearm', 'next', 'cancel' }
 
--- The fields `names` of a record as a table; nil when there is no record of that id.
+-- The fields `names` of a record as a table; nil when there is no record of that id, or when what
+-- another client put in its place is none.
 local function read(id, names)
-  local values = redis.call('HMGET', record_key(id), 'call', 'state', 'key', unpack(names or {}))
-  if not values[1] then return nil end
+  local values = redis.pcall('HMGET', record_key(id), 'call', 'state', 'key', unpack(names or {}))
+  if values.err or not values[1] then return nil end
   local record = { call = values[1], state = values[2] or 'pending', key = values[3] }
   for i, name in ipairs(names or {}) do record[name] = values[i + 3] or nil end
   return record
@@ -76,10 +77,12 @@ local function read_timer(id, record)
   return ends > now and ends or nil
 end
 
--- Removes a task's record, and its tags and place with it.
+-- Removes a task's record, and its tags and place with it. (Tag sets may have been overwritten.)
 local function forget(id, state)
-  local tags = redis.call('HGET', record_key(id), 'tags')
-  for tag in string.gmatch(tags or '', '%S+') do redis.call('SREM', tag_set(tag), id) end
+  local tags = redis.pcall('HGET', record_key(id), 'tags')
+  if type(tags) == 'string' then
+    for tag in string.gmatch(tags, '%S+') do redis.pcall('SREM', tag_set(tag), id) end
+  end
   redis.call('DEL', record_key(id))
   redis.call('ZREM', state_set(state), id)
 end
@@ -114,4 +117,30 @@ local function finish(id, record, state, keep, field, text)
   end
   redis.call('HSET', record_key(id), unpack(fields))
   move(id, record, state, now + keep)
+end
+
+-- The record of an id that stands in the set of `state` is gone, or another client put something else
+-- in its place: what is there is kept as a failed task.
+local function set_aside(id, state, keep)
+  local kind = redis.call('TYPE', record_key(id)).ok
+  if kind == 'none' or string.find(id, '[^%w_.:@-]') then
+    redis.call('ZREM', state_set(state), id)
+    return
+  end
+  if kind ~= 'hash' then
+    redis.call('RENAME', record_key(id), prefix .. ':broken:' .. id)
+  end
+  redis.call('HSET', record_key(id), 'call', '?')
+  finish(id, { state = state }, 'failed', keep, 'error', 'the record held a ' .. kind .. ' without a call')
+end
+
+-- Whether an id stands in the set of `state` although its record names another. It is taken out; if it
+-- then stands nowhere, it is kept as failed.
+local function strayed(id, record, state, keep)
+  if record.state == state then return false end
+  redis.call('ZREM', state_set(state), id)
+  if not redis.call('ZSCORE', state_set(record.state), id) then
+    finish(id, { state = state }, 'failed', keep, 'error', 'its record named the state ' .. record.state)
+  end
+  return true
 end

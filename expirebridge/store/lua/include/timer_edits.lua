@@ -25,7 +25,6 @@ local function become_next(id, record)
   redis.call('DEL', trigger_key(id, record))
   forget(id, record.state)
   write(id, task, task.due, task.fields)
-  if record.token then redis.call('HSET', record_key(id), 'settled', record.token) end
   return task.due
 end
 
@@ -34,15 +33,22 @@ end
 -- time has come). It then waits for that time as if it had never run. Returns whether it does, and
 -- until when.
 local function rearm(id, record)
-  if record.next then return true, become_next(id, record) end
-  local timer = read_timer(id, record)
-  if not timer and not record.rearm then return false end
-  redis.call('HDEL', record_key(id), unpack(RUN_FIELDS))
+  local due
+  if record.next then
+    due = become_next(id, record)
+  else
+    local timer = read_timer(id, record)
+    if not timer and not record.rearm then return false end
+    redis.call('HDEL', record_key(id), unpack(RUN_FIELDS))
+    if timer then
+      due = follow_timer(id, record)
+    else
+      due = tonumber(record.rearm) or now
+      set_timer(id, record, due)
+      move(id, record, 'pending', due)
+    end
+  end
   if record.token then redis.call('HSET', record_key(id), 'settled', record.token) end
-  if timer then return true, follow_timer(id, record) end
-  local due = tonumber(record.rearm)
-  set_timer(id, record, due)
-  move(id, record, 'pending', due)
   return true, due
 end
 

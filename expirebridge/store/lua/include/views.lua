@@ -1,8 +1,8 @@
 -- A task as its reader wants it: id, trigger key, state, due in ms, name and value of each field.
 -- A waiting task's timer is asked, for it may have been put off since the score was written.
 local function view(id, state, score)
-  local fields = redis.call('HGETALL', record_key(id))
-  if #fields == 0 then return nil end
+  local fields = redis.pcall('HGETALL', record_key(id))
+  if fields.err then return nil end
   local record = { state = state }
   for i = 1, #fields, 2 do record[fields[i]] = fields[i + 1] end
   if not record.call then return nil end
