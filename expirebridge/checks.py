@@ -11,7 +11,7 @@ from expirebridge.store.calls import Call
 
 OLDEST_VERSION = (6, 2)
 EVENT_FLAGS = "Exg"
-"""The notifications that a listener hears: by name of the event; expiry; EXPIRE and PERSIST."""
+"""The notifications that a listener hears: by name of the event; expiry; EXPIRE, PERSIST, DEL."""
 _SAMPLE = 1000
 
 

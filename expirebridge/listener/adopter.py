@@ -5,6 +5,7 @@ An event, or a scan, only names a key. Names are collected here for a moment and
 
 import asyncio
 import logging
+from itertools import islice
 
 from expirebridge.errors import ScriptFailed, ServerError
 from expirebridge.settings import Settings
@@ -16,7 +17,7 @@ from expirebridge.wire import IN_RECORD, InvalidKey, parse_key
 logger = logging.getLogger("expirebridge")
 
 BATCH = 100
-MAX_WAITING = 20_000
+MAX_WAITING = 100_000
 """Keys that wait to be looked at, at most: a bound on memory."""
 RETRY_PAUSE = 0.2
 
@@ -27,7 +28,8 @@ class Adopter:
     def __init__(self, store: AsyncStore, settings: Settings) -> None:
         self._store = store
         self._settings = settings
-        self._waiting: dict[tuple[bytes, Heard], Hint] = {}
+        self._waiting: dict[tuple[bytes, Heard], None] = {}
+        """What was heard of, in order and once each; names only, since very many may wait."""
         self._told = asyncio.Event()
 
     def hear(self, name: bytes, heard: Heard) -> bool:
@@ -37,9 +39,8 @@ class Adopter:
         """
         if len(self._waiting) >= MAX_WAITING:
             return False
-        hint = hint_for(name, heard)
-        if hint is not None:
-            self._waiting[name, heard] = hint
+        if b":?" in name:
+            self._waiting[name, heard] = None
             self._told.set()
         return True
 
@@ -47,11 +48,13 @@ class Adopter:
         """Look at what was heard of, for ever."""
         while True:
             await self._told.wait()
-            batch = list(self._waiting)[:BATCH]
-            hints = [self._waiting.pop(key) for key in batch]
+            batch = list(islice(self._waiting, BATCH))
+            for key in batch:
+                del self._waiting[key]
             if not self._waiting:
                 self._told.clear()
-            await self._look_at(hints)
+            if hints := [hint for key in batch if (hint := hint_for(*key))]:
+                await self._look_at(hints)
 
     async def look_at(self, names: list[bytes]) -> int:
         """Look at keys that a scan found, now; return how many were adopted."""
