@@ -1,0 +1,428 @@
+"""Every cell of the table in docs/states.md: each operation and raw edit in each state."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+import redis
+
+from expirebridge import AsyncBridge, Change, Outcome, State, Task
+from expirebridge.hooks import Gap, Started
+from expirebridge.settings import Settings
+from expirebridge.store import calls
+from expirebridge.store.calls import Heard, Settlement
+from expirebridge.store.store import Store
+from tests.integration.test_store import age, claim, new, settle
+from tests.witness import Witness, listening
+
+CALL = b"mail.send?[1]"
+KEY = b"a:?mail.send?[1]"
+HOUR = 3_600_000
+FINISHED = ("succeeded", "failed", "cancelled")
+UNFINISHED = ("pending", "paused", "running")
+
+
+def bring(store: Store, client: redis.Redis, state: str) -> None:
+    """Bring task `a`, with a tag and one failed attempt behind it, into a state."""
+    if state == "absent":
+        return
+    store.run(calls.make([new("a", fields={"tags": "t", "retry": "[60]"})]))
+    claim(store, "first")
+    settle(store, Settlement("a", "first", "retry", 3600, "no answer"))
+    match state:
+        case "paused":
+            store.run(calls.pause("a"))
+        case "cancelled":
+            store.run(calls.cancel(["a"], keep=3600))
+        case "running" | "succeeded" | "failed":
+            store.run(calls.reschedule("a", calls.When(0, relative=True)))
+            claim(store, "t")
+            if state != "running":
+                settle(store, Settlement("a", "t", state, text="x"))
+
+
+def task_of(store: Store) -> Task | None:
+    return store.run(calls.get("a"))
+
+
+def left(task: Task, client: redis.Redis) -> float:
+    """Seconds until it is due, by the server's clock."""
+    seconds, micros = client.time()
+    return task.due.timestamp() - seconds - micros / 1e6
+
+
+def make(store: Store, if_exists: str, *, call: bytes = CALL) -> calls.Made:
+    return store.run(calls.make([new("a", HOUR, call=call, if_exists=if_exists)]))[0]
+
+
+@pytest.mark.parametrize("state", ["absent", *FINISHED])
+@pytest.mark.parametrize("if_exists", ["reject", "keep", "replace", "extend"])
+def test_make_creates_where_nothing_is_unfinished(
+    store: Store, client: redis.Redis, state: str, if_exists: str
+) -> None:
+    bring(store, client, state)
+    assert make(store, if_exists, call=b"f.g?[2]").outcome is Outcome.CREATED
+    task = task_of(store)
+    assert task is not None
+    assert (task.state, task.func, task.attempt, task.error, task.tags) == (
+        State.PENDING, "f.g", 0, None, ()
+    )  # fmt: skip
+    assert client.exists("expirebridge:tag:t") == 0
+
+
+@pytest.mark.parametrize("state", UNFINISHED)
+@pytest.mark.parametrize(
+    ("if_exists", "outcome"), [("reject", Outcome.REJECTED), ("keep", Outcome.KEPT)]
+)
+def test_make_refuses_or_keeps_an_unfinished_task(
+    store: Store, client: redis.Redis, state: str, if_exists: str, outcome: Outcome
+) -> None:
+    bring(store, client, state)
+    before = (client.hgetall("expirebridge:task:a"), client.pttl(KEY) > 0)
+    made = make(store, if_exists, call=b"f.g?[2]")
+    assert (made.outcome, made.state, made.call) == (outcome, state, CALL)
+    assert (client.hgetall("expirebridge:task:a"), client.pttl(KEY) > 0) == before
+
+
+@pytest.mark.parametrize("state", ["pending", "paused"])
+@pytest.mark.parametrize("call", [CALL, b"f.g?[2]"])
+def test_replace_puts_a_new_generation_in_place_of_a_waiting_one(
+    store: Store, client: redis.Redis, state: str, call: bytes
+) -> None:
+    bring(store, client, state)
+    made = make(store, "replace", call=call)
+    assert made.outcome is Outcome.REPLACED
+    task = task_of(store)
+    assert task is not None
+    assert (task.state, task.key, task.attempt, task.tags) == (State.PENDING, b"a:?" + call, 0, ())
+    assert client.exists(KEY) == (call == CALL)
+    assert client.ttl(task.key) > 3500
+    assert client.exists("expirebridge:tag:t") == 0
+
+
+@pytest.mark.parametrize("outcome", ["succeeded", "failed", "retry", "released", "lapse"])
+def test_replace_of_a_running_task_follows_its_run_whatever_that_brings(
+    store: Store, client: redis.Redis, outcome: str
+) -> None:
+    bring(store, client, "running")
+    made = make(store, "replace", call=b"f.g?[2]")
+    assert (made.outcome, made.state) == (Outcome.REPLACED, State.RUNNING)
+    end_run(store, client, outcome)
+    task = task_of(store)
+    assert task is not None
+    assert (task.state, task.func, task.args, task.attempt) == (State.PENDING, "f.g", [2], 0)
+    assert left(task, client) > 3500
+    assert client.exists(b"a:?f.g?[2]") == 1
+
+
+def end_run(store: Store, client: redis.Redis, outcome: str) -> None:
+    if outcome == "lapse":
+        store.run(calls.heartbeat("another", 10, []))
+        age(client, "running", "a", 1)
+        store.run(calls.sweep(Settings()))
+    else:
+        settle(store, Settlement("a", "t", outcome, 60, "x"))
+
+
+@pytest.mark.parametrize("state", ["pending", "paused"])
+def test_extend_moves_the_due_time_and_nothing_else(
+    store: Store, client: redis.Redis, state: str
+) -> None:
+    bring(store, client, state)
+    made = make(store, "extend")
+    assert made.outcome is Outcome.EXTENDED
+    task = task_of(store)
+    assert task is not None
+    assert (task.state, task.attempt, task.tags) == (State.PENDING, 1, ("t",))
+    assert 3590 < left(task, client) < 3601
+
+
+@pytest.mark.parametrize("state", UNFINISHED)
+def test_extend_refuses_another_call(store: Store, client: redis.Redis, state: str) -> None:
+    bring(store, client, state)
+    made = make(store, "extend", call=b"mail.send?[2]")
+    assert (made.outcome, made.differs, made.call) == (Outcome.REJECTED, True, CALL)
+
+
+REARMING: dict[str, Callable[[Store, redis.Redis], object]] = {
+    "extend": lambda store, _: make(store, "extend"),
+    "reschedule": lambda store, _: store.run(calls.reschedule("a", calls.When(HOUR, True))),
+    "raw SET": lambda _, client: client.set(KEY, "", px=HOUR),
+}
+
+
+@pytest.mark.parametrize("outcome", ["succeeded", "failed", "retry", "released", "lapse"])
+@pytest.mark.parametrize("how", REARMING)
+def test_a_running_task_that_is_wanted_again_waits_for_that_time(
+    store: Store, client: redis.Redis, how: str, outcome: str
+) -> None:
+    bring(store, client, "running")
+    REARMING[how](store, client)
+    end_run(store, client, outcome)
+    task = task_of(store)
+    assert task is not None
+    assert (task.state, task.attempt, task.lapses, task.tags) == (State.PENDING, 0, 0, ("t",))
+    assert 3590 < left(task, client) < 3601
+
+
+CHANGES: dict[str, Callable[[Store], Change]] = {
+    "cancel": lambda store: store.run(calls.cancel(["a"], keep=3600))[0],
+    "reschedule": lambda store: store.run(calls.reschedule("a", calls.When(HOUR, True))),
+    "run_now": lambda store: store.run(calls.run_now("a")),
+    "pause": lambda store: store.run(calls.pause("a")),
+    "resume": lambda store: store.run(calls.resume("a")),
+}
+MISSING, OVER, BUSY = Change.NOT_FOUND, Change.FINISHED, Change.RUNNING
+# operation: absent, pending, paused, running, finished; with the state that follows
+TABLE = {
+    "cancel": (
+        (MISSING, None), (Change.CANCELLED, "cancelled"), (Change.CANCELLED, "cancelled"),
+        (BUSY, "running"), (OVER, ""),
+    ),
+    "reschedule": (
+        (MISSING, None), (Change.MOVED, "pending"), (Change.MOVED, "pending"),
+        (Change.REARMED, "running"), (OVER, ""),
+    ),
+    "run_now": (
+        (MISSING, None), (Change.DUE_NOW, "pending"), (Change.DUE_NOW, "pending"),
+        (BUSY, "running"), (Change.DUE_NOW, "pending"),
+    ),
+    "pause": (
+        (MISSING, None), (Change.PAUSED, "paused"), (Change.PAUSED, "paused"),
+        (BUSY, "running"), (OVER, ""),
+    ),
+    "resume": (
+        (MISSING, None), (Change.RESUMED, "pending"), (Change.RESUMED, "pending"),
+        (BUSY, "running"), (OVER, ""),
+    ),
+}  # fmt: skip
+COLUMNS = (("absent",), ("pending",), ("paused",), ("running",), FINISHED)
+CELLS = [
+    (operation, state, *cells[column])
+    for operation, cells in TABLE.items()
+    for column, states in enumerate(COLUMNS)
+    for state in states
+]
+
+
+@pytest.mark.parametrize(("operation", "state", "change", "after"), CELLS)
+def test_each_change_in_each_state(
+    store: Store,
+    client: redis.Redis,
+    operation: str,
+    state: str,
+    change: Change,
+    after: str | None,
+) -> None:
+    bring(store, client, state)
+    assert CHANGES[operation](store) is change
+    task = task_of(store)
+    assert (task.state if task else None) == (state if after == "" else after)
+    if task is not None:
+        check_invariant(client, task)
+
+
+def check_invariant(client: redis.Redis, task: Task) -> None:
+    """The id stands in the one set that its record names; a waiting task has the right timer."""
+    sets = [state for state in State if client.zscore(f"expirebridge:{state}", task.id) is not None]
+    assert sets == [task.state]
+    ttl = client.pttl(task.key)
+    match task.state:
+        case State.PENDING:
+            assert ttl > 0 or left(task, client) <= 0
+        case State.PAUSED:
+            assert ttl == -1
+        case State.SUCCEEDED | State.FAILED | State.CANCELLED:
+            assert ttl == -2
+
+
+def test_run_now_gives_a_finished_task_fresh_attempts(store: Store, client: redis.Redis) -> None:
+    bring(store, client, "failed")
+    store.run(calls.run_now("a"))
+    [again] = claim(store, "u").tasks
+    assert (again.attempt, again.tags, again.retry) == (1, ("t",), b"[60]")
+
+
+def test_pause_keeps_the_time_that_is_left_and_resume_gives_it_back(
+    store: Store, client: redis.Redis
+) -> None:
+    store.run(calls.make([new("a", HOUR)]))
+    store.run(calls.pause("a"))
+    assert client.pttl(KEY) == -1
+    age(client, "paused", "a", 1)
+    store.run(calls.sweep(Settings()))  # looks at it, and lets it be
+    store.run(calls.resume("a"))
+    task = task_of(store)
+    assert task is not None
+    assert 3590 < left(task, client) < 3601
+    assert client.pttl(KEY) > 3_590_000
+
+
+@pytest.mark.parametrize("outcome", ["succeeded", "failed", "retry", "released", "unknown"])
+def test_of_a_task_cancelled_while_it_ran_no_further_attempt_is_made(
+    store: Store, client: redis.Redis, outcome: str
+) -> None:
+    bring(store, client, "running")
+    store.run(calls.reschedule("a", calls.When(HOUR, True)))  # undone by the cancel
+    CHANGES["cancel"](store)
+    beat = store.run(calls.heartbeat("l", 10, [("a", "t")]))
+    assert (beat.lost, beat.cancelled) == ([], ["a"])
+    settle(store, Settlement("a", "t", outcome, 1, "x"))
+    task = task_of(store)
+    assert task is not None
+    assert task.state == (outcome if outcome in FINISHED else "cancelled")
+    check_invariant(client, task)
+
+
+def test_a_lapse_of_a_cancelled_task_cancels_it(store: Store, client: redis.Redis) -> None:
+    bring(store, client, "running")
+    CHANGES["cancel"](store)
+    end_run(store, client, "lapse")
+    task = task_of(store)
+    assert task is not None
+    assert task.state is State.CANCELLED
+
+
+# Raw edits that were heard
+
+
+def hear(store: Store, heard: Heard) -> None:
+    store.run(calls.adopt([calls.Hint(KEY, "a", CALL, heard)], Settings()))
+
+
+@pytest.mark.parametrize("state", ["pending", "paused"])
+def test_a_deletion_that_is_heard_cancels_a_waiting_task(
+    store: Store, client: redis.Redis, state: str
+) -> None:
+    bring(store, client, state)
+    client.delete(KEY)
+    hear(store, Heard.DELETED)
+    task = task_of(store)
+    assert task is not None
+    assert (task.state, task.error) == (State.CANCELLED, "its key was deleted")
+
+
+@pytest.mark.parametrize("state", ["absent", "running", *FINISHED])
+def test_a_deletion_changes_nothing_else(store: Store, client: redis.Redis, state: str) -> None:
+    bring(store, client, state)
+    before = task_of(store)
+    hear(store, Heard.DELETED)
+    assert task_of(store) == before
+
+
+def test_a_deletion_of_a_task_that_is_due_or_was_set_again_changes_nothing(
+    store: Store, client: redis.Redis
+) -> None:
+    bring(store, client, "pending")
+    hear(store, Heard.DELETED)  # an old event: the key lives
+    assert claim(store, "u").tasks == []
+    client.delete(KEY)
+    age(client, "pending", "a", 1)
+    hear(store, Heard.DELETED)
+    assert [task.id for task in claim(store, "u").tasks] == ["a"]
+
+
+@pytest.mark.parametrize("state", ["pending", "paused"])
+def test_an_end_that_came_before_anybody_looked_makes_the_task_due(
+    store: Store, client: redis.Redis, state: str
+) -> None:
+    bring(store, client, state)
+    client.delete(KEY)  # as PEXPIRE 1 and its expiry would
+    hear(store, Heard.EXPIRED)
+    assert [task.id for task in claim(store, "u").tasks] == ["a"]
+
+
+@pytest.mark.parametrize("state", FINISHED)
+def test_a_finished_task_s_key_set_again_starts_it_anew(
+    store: Store, client: redis.Redis, state: str
+) -> None:
+    bring(store, client, state)
+    client.set(KEY, "", px=HOUR)
+    hear(store, Heard.LIVE)
+    task = task_of(store)
+    assert task is not None
+    assert (task.state, task.attempt, task.error, task.tags) == (State.PENDING, 0, None, ("t",))
+    check_invariant(client, task)
+
+
+# Through a listener
+
+
+async def test_an_async_handler_of_a_cancelled_task_is_cancelled_soon(
+    settings: Settings, async_bridge: AsyncBridge
+) -> None:
+    witness = Witness()
+
+    async def endless() -> None:
+        await asyncio.Event().wait()
+
+    async with listening(settings, witness, endless=endless):
+        task = await async_bridge.make_task("test.endless", [], 0)
+        await witness.until(lambda: witness.seen(Started))
+        assert await async_bridge.cancel(task.id) is Change.RUNNING
+        await witness.until_ended()  # well before the next regular heartbeat, and no lease ran out
+    read = await async_bridge.get(task.id)
+    assert read is not None
+    assert (read.state, read.error) == (State.CANCELLED, "it was cancelled")
+
+
+async def test_a_deletion_by_any_client_cancels_while_a_listener_hears(
+    settings: Settings, async_bridge: AsyncBridge, client: redis.Redis
+) -> None:
+    witness = Witness()
+
+    async def note() -> None: ...
+
+    async with listening(settings, witness, note=note):
+        await witness.until(lambda: any("subscription" in gap.reason for gap in witness.seen(Gap)))
+        task = await async_bridge.make_task("test.note", [], 3600)
+        client.delete(task.key)
+        async with asyncio.timeout(10):
+            while not (await async_bridge.count()).cancelled:
+                pass
+
+
+async def test_all_tasks_of_a_tag_are_cancelled_in_batches(
+    async_bridge: AsyncBridge, client: redis.Redis
+) -> None:
+    many = [{"func": "a.b", "delay": 60, "tags": ["t", "u"]} for _ in range(450)]
+    await async_bridge.make_tasks([*many, {"func": "a.b", "delay": 60, "tags": ["u"]}])
+    assert await async_bridge.cancel_tag("t") == {Change.CANCELLED: 450, Change.RUNNING: 0}
+    assert await async_bridge.cancel_tag("t") == {Change.CANCELLED: 0, Change.RUNNING: 0}
+    counts = await async_bridge.count()
+    assert (counts.pending, counts.cancelled) == (1, 450)
+
+
+@pytest.mark.parametrize("operation", ["cancel", "reschedule", "run_now"])
+def test_a_resend_of_a_change_is_answered_as_the_first_time(
+    store: Store, client: redis.Redis, operation: str
+) -> None:
+    bring(store, client, "pending")
+    call: calls.Call[object]
+    match operation:
+        case "cancel":
+            call = calls.cancel(["a"], keep=60)  # type: ignore[assignment]
+        case "reschedule":
+            call = calls.reschedule("a", calls.When(HOUR, True))  # type: ignore[assignment]
+        case _:
+            call = calls.run_now("a")  # type: ignore[assignment]
+    first = store.run(call)
+    if operation == "run_now":
+        claim(store, "u")
+        settle(store, Settlement("a", "u", "succeeded"))
+    after = task_of(store)
+    assert store.run(call) == first
+    assert task_of(store) == after
+
+
+@pytest.mark.parametrize("if_exists", ["replace", "extend"])
+@pytest.mark.parametrize("state", UNFINISHED)
+def test_a_resend_of_a_make_that_changed_a_task_is_answered_as_the_first_time(
+    store: Store, client: redis.Redis, state: str, if_exists: str
+) -> None:
+    bring(store, client, state)
+    call = calls.make([new("a", HOUR, if_exists=if_exists)])
+    first = store.run(call)[0].outcome
+    after = client.hgetall("expirebridge:task:a")
+    assert store.run(call)[0].outcome is first
+    assert client.hgetall("expirebridge:task:a") == after
