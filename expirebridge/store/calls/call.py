@@ -1,0 +1,88 @@
+"""The form of a call, of which operations are made.
+
+A call names a script (or, rarely, a plain command), holds its arguments, and reads the reply. An
+operation that takes more than one call is a generator of them:
+
+    counts = yield from calls.count(lease=10)
+
+Because its arguments are fixed when it is made, a call can be sent again as it is: the nonces in
+them let the server know a resend.
+"""
+
+import secrets
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from expirebridge.store.views import text
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+Argument = str | bytes | int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """One request to the server, and how its reply is read."""
+
+    name: str
+    """A script's name, or a command."""
+    arguments: tuple[Argument, ...]
+    read: Callable[[Any], T]
+    is_script: bool = True
+
+    def __iter__(self) -> Generator["Call[Any]", Any, T]:
+        """Let `yield from call` send the call and give back what was read from the reply."""
+        reply = yield self
+        return self.read(reply)
+
+
+class Operation(Protocol[T_co]):
+    """One call, or a generator of calls."""
+
+    def __iter__(self) -> Generator[Call[Any], Any, T_co]:
+        """The calls, each answered with its raw reply, and the result."""
+        ...
+
+
+def new_nonce() -> str:
+    """A value that no other call has."""
+    return secrets.token_hex(8)
+
+
+def script(name: str, *arguments: Argument, read: Callable[[Any], T]) -> Call[T]:
+    """A call of the operation `name`, whose file is `lua/<name>.lua`."""
+    return Call(name, arguments, read)
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """A due time: so many ms from now on the server's clock, or at that ms since 1970."""
+
+    ms: int
+    relative: bool
+
+    def encode(self) -> tuple[Argument, ...]:
+        """As the scripts take it."""
+        return ("in" if self.relative else "at", self.ms)
+
+
+def command(*parts: Argument) -> Call[Any]:
+    """A plain command, for what is no task's business: the server's version, settings and role."""
+    return Call(str(parts[0]), parts[1:], lambda reply: reply, is_script=False)
+
+
+def milliseconds(seconds: float) -> int:
+    """Seconds as the scripts take them."""
+    return round(seconds * 1000)
+
+
+def ids_of(raw: Iterable[bytes]) -> list[str]:
+    """Ids of a reply as text."""
+    return [text(id) for id in raw]
+
+
+def rows_of(columns: Sequence[Any], width: int) -> list[Sequence[Any]]:
+    """A flat reply cut into rows."""
+    return [columns[at : at + width] for at in range(0, len(columns), width)]

@@ -1,0 +1,177 @@
+"""The calls of producers: make tasks, steer them, look at them."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from expirebridge.store.calls.call import (
+    Argument,
+    Call,
+    When,
+    milliseconds,
+    new_nonce,
+    rows_of,
+    script,
+)
+from expirebridge.store.views import split_call, task_from
+from expirebridge.task import Change, Counts, Outcome, State, Task
+
+# Making
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NewTask:
+    """A task to be made, checked and encoded."""
+
+    id: str
+    drawn: bool
+    """Whether the id was drawn at random for this call, so that nobody else can have it."""
+    if_exists: str
+    """What to do when the id belongs to an unfinished task: see make.lua."""
+    call: bytes
+    when: When
+    fields: dict[str, Argument] = field(default_factory=dict)
+    """What else its record holds."""
+
+    def encode(self) -> tuple[Argument, ...]:
+        """As make.lua takes it."""
+        pairs = [item for pair in self.fields.items() for item in pair]
+        drawn = "1" if self.drawn else "0"
+        return (
+            self.id, drawn, self.if_exists, self.call, *self.when.encode(), len(self.fields), *pairs
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What became of one new task; of the older one, if that was kept."""
+
+    outcome: Outcome
+    differs: bool
+    """Whether it was rejected because the task to be extended has another call."""
+    now: int
+    """The server's time, in ms."""
+    due: int
+    key: bytes
+    call: bytes
+    args: bytes
+    state: State
+
+
+_DIFFERS = 6
+_MAKE_CODES = {
+    1: Outcome.CREATED,
+    2: Outcome.KEPT,
+    3: Outcome.REJECTED,
+    4: Outcome.REPLACED,
+    5: Outcome.EXTENDED,
+    _DIFFERS: Outcome.REJECTED,
+}
+
+
+def make(tasks: Iterable[NewTask]) -> Call[list[Made]]:
+    """Make tasks, all or nothing; those whose ids are taken are kept or rejected as they ask."""
+    items = [argument for task in tasks for argument in task.encode()]
+    return script("make", new_nonce(), *items, read=_read_made)
+
+
+def _read_made(reply: list[Any]) -> list[Made]:
+    now, rows = reply[0], rows_of(reply[1:], 6)
+    return [
+        Made(
+            outcome=_MAKE_CODES[code],
+            differs=code == _DIFFERS,
+            now=now,
+            due=due,
+            key=key,
+            call=call,
+            args=args or split_call(call)[1],
+            state=State(state.decode()),
+        )
+        for code, due, key, call, state, args in rows
+    ]
+
+
+# Steering
+
+
+def cancel(ids: Iterable[str], *, keep: float) -> Call[list[Change]]:
+    """Cancel tasks; they can be looked up for `keep` seconds."""
+    return script(
+        "cancel", new_nonce(), milliseconds(keep), *ids,
+        read=lambda codes: [_change(code, Change.CANCELLED) for code in codes],
+    )  # fmt: skip
+
+
+def reschedule(id: str, when: When) -> Call[Change]:
+    """Move a task's due time."""
+    return script("reschedule", new_nonce(), id, *when.encode(), read=_changed(Change.MOVED))
+
+
+def pause(id: str) -> Call[Change]:
+    """Pause a task that waits."""
+    return script("pause", id, read=_changed(Change.PAUSED))
+
+
+def resume(id: str) -> Call[Change]:
+    """Let a paused task go on."""
+    return script("resume", id, read=_changed(Change.RESUMED))
+
+
+def run_now(id: str) -> Call[Change]:
+    """Make a task due now; a finished one starts anew."""
+    return script("run_now", new_nonce(), id, read=_changed(Change.DUE_NOW))
+
+
+_DONE = 1
+_CHANGE_CODES = {2: Change.REARMED, 3: Change.RUNNING, 4: Change.FINISHED, 5: Change.NOT_FOUND}
+
+
+def _change(code: int, done: Change) -> Change:
+    return done if code == _DONE else _CHANGE_CODES[code]
+
+
+def _changed(done: Change) -> Callable[[int], Change]:
+    return lambda code: _change(code, done)
+
+
+# Looking
+
+
+def get(id: str) -> Call[Task | None]:
+    """Read one task; None if there is none of that id."""
+    return script("get", id, read=lambda row: task_from(row) if row else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A part of a listing."""
+
+    cursor: str
+    """Where the next page begins; "0" if this was the last."""
+    examined: int
+    tasks: list[Task]
+
+
+def list_page(
+    *, state: State | None, func: str | None, tag: str | None, cursor: str, count: int
+) -> Call[Page]:
+    """Read the tasks of one state, or of one tag, a page at a time; see list.lua."""
+    return script(
+        "list", state or "", func or "", tag or "", cursor, count,
+        read=lambda reply: Page(
+            reply[0].decode(), reply[1], [task_from(row) for row in reply[2:]]
+        ),
+    )  # fmt: skip
+
+
+def count(lease: float) -> Call[Counts]:
+    """Count the tasks in each state, and the listeners that beat within `lease` seconds."""
+    names = (
+        "pending", "paused", "running", "succeeded", "failed", "cancelled", "overdue", "listeners"
+    )  # fmt: skip
+    return script(
+        "count",
+        milliseconds(lease),
+        read=lambda reply: Counts(**dict(zip(names, reply, strict=True))),
+    )

@@ -1,0 +1,103 @@
+"""The calls of a listener that reconciles: what was heard, what a scan finds, what is over."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+
+from expirebridge.settings import Settings
+from expirebridge.store.calls.call import Argument, Call, ids_of, milliseconds, script
+from expirebridge.wire import InvalidKey, TriggerKey
+
+
+class Adoption(IntEnum):
+    """What became of a key that was heard of, or found."""
+
+    ADOPTED = 1
+    KNOWN = 2
+    INVALID = 3  # kept as a failed task, with the reason
+    NOTHING = 4
+
+
+class Heard(StrEnum):
+    """What was heard of a key."""
+
+    EXPIRED = "expired"
+    DELETED = "deleted"
+    LIVE = "live"  # anything else: it was set or edited, or a scan found it
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """A trigger key that an event named, or a scan found."""
+
+    name: bytes
+    id: str
+    call: bytes
+    heard: Heard
+    invalid: str = ""
+    """Why it cannot be a task, if it cannot."""
+
+    @classmethod
+    def of(cls, key: TriggerKey, name: bytes, heard: Heard) -> "Hint":
+        """The hint for a key whose name was read. Its arguments must stand in the name."""
+        return cls(name, key.id, key.call, heard)
+
+    @classmethod
+    def of_invalid(cls, name: bytes, error: InvalidKey, heard: Heard) -> "Hint":
+        """The hint for a key of our form that cannot be a task; long names are cut."""
+        call = name.partition(b":?")[2]
+        return cls(name, error.id, call[:512], heard, str(error))
+
+    def encode(self) -> tuple[Argument, ...]:
+        """As adopt.lua takes it."""
+        return (self.name, self.id, self.call, self.heard, self.invalid)
+
+
+def adopt(hints: Iterable[Hint], settings: Settings) -> Call[list[Adoption]]:
+    """Make records for foreign tasks, and follow edits of the timers of known ones."""
+    items = [argument for hint in hints for argument in hint.encode()]
+    return script(
+        "adopt", milliseconds(settings.keep_failed), milliseconds(settings.keep_succeeded), *items,
+        read=lambda reply: [Adoption(code) for code in reply[::2]],
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """What a part of the database holds that no record knows."""
+
+    cursor: str
+    """Where to go on; "0" if all was walked over."""
+    alien: int
+    """Keys that are not expirebridge's."""
+    found: list[bytes]
+
+
+def scan(cursor: str, count: int) -> Call[Scanned]:
+    """Walk over about `count` keys in search of trigger keys without a record."""
+    return script(
+        "scan", cursor, count,
+        read=lambda reply: Scanned(reply[0].decode(), reply[1], reply[2:]),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """What one pass of the reconciler did."""
+
+    more: bool
+    forgotten: int
+    lapsed: list[str]
+    failed: list[str]
+    """Tasks that lapsed once too often."""
+
+
+def sweep(settings: Settings, limit: int = 500) -> Call[Sweep]:
+    """Take back lapsed tasks, look at paused ones, forget finished ones; at most `limit` ids."""
+    return script(
+        "sweep", milliseconds(settings.lease), limit, settings.keep_succeeded_count,
+        milliseconds(settings.keep_succeeded), milliseconds(settings.keep_failed),
+        read=lambda reply: Sweep(
+            bool(reply[0]), reply[1], ids_of(reply[2]), ids_of(reply[3])
+        ),
+    )  # fmt: skip

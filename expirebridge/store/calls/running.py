@@ -1,0 +1,121 @@
+"""The calls of a listener that runs tasks: claim them, keep the claims alive, settle them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Any
+
+from expirebridge.settings import Settings
+from expirebridge.store.calls.call import Argument, Call, ids_of, milliseconds, rows_of, script
+from expirebridge.store.views import ClaimedTask, claimed_from
+
+MAX_CLAIM = 100
+"""Tasks that one claim takes at most, so that no claim holds the server for long."""
+MAX_CLAIM_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What one look for due tasks brought."""
+
+    now_us: int
+    """The server's time, in microseconds."""
+    next_due: int | None
+    """When the earliest task is due, in ms; it may have passed, if room or patience ran out."""
+    alone: bool
+    """Whether nothing may be claimed until the listener is idle: a task waits to run alone, or
+    does."""
+    broken: list[str]
+    """Ids whose records were missing, or could not be read; the latter are kept as failed."""
+    tasks: list[ClaimedTask]
+
+
+def claim(token: str, settings: Settings, *, room: int, idle: bool) -> Call[Claim]:
+    """Take up to `room` due tasks for a lease, fenced by `token`, a new nonce."""
+    return script(
+        "claim", token, milliseconds(settings.lease), min(room, MAX_CLAIM), MAX_CLAIM_BYTES,
+        int(idle), milliseconds(settings.keep_failed), 0,
+        read=lambda reply: _read_claim(reply, token),
+    )  # fmt: skip
+
+
+def resent(claim: Call[Claim]) -> Call[Claim]:
+    """Return the claim as it is sent again after its reply was lost: it finds its own tasks."""
+    return replace(claim, arguments=(*claim.arguments[:-1], 1))
+
+
+def _read_claim(reply: list[Any], token: str) -> Claim:
+    now_us, next_due, alone, broken, *columns = reply
+    return Claim(
+        now_us=now_us,
+        next_due=next_due if next_due >= 0 else None,
+        alone=bool(alone),
+        broken=ids_of(broken),
+        tasks=[claimed_from(row, token) for row in rows_of(columns, 11)],
+    )
+
+
+class Settled(IntEnum):
+    """Whether an outcome was recorded."""
+
+    DONE = 1
+    REFUSED = 2  # the claim no longer held: its lease had lapsed
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """The outcome of one attempt."""
+
+    id: str
+    token: str
+    outcome: str
+    """`succeeded`, `retry`, `failed`, `released` or `unknown`: see settle.lua."""
+    delay: float = 0.0
+    """Seconds until the task is looked at again, for `retry`, `released` and `unknown`."""
+    text: str | bytes = ""
+    """The result as JSON, or the reason."""
+
+    def encode(self) -> tuple[Argument, ...]:
+        """As settle.lua takes it."""
+        return (self.id, self.token, self.outcome, milliseconds(self.delay), self.text)
+
+
+def settle(settlements: Iterable[Settlement], settings: Settings) -> Call[list[Settled]]:
+    """Record the outcomes of attempts."""
+    items = [argument for settlement in settlements for argument in settlement.encode()]
+    return script(
+        "settle", milliseconds(settings.keep_succeeded), milliseconds(settings.keep_failed), *items,
+        read=lambda reply: [Settled(code) for code in reply],
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """The answer to a heartbeat."""
+
+    now_us: int
+    rank: int
+    """Place among the listeners that beat; rank 0 is the ear."""
+    listeners: int
+    gap: bool
+    """Whether nobody had beaten for half a lease: events may have been missed."""
+    lost: list[str]
+    """Ids that this listener no longer holds."""
+    cancelled: list[str]
+    """Ids of those it holds that were cancelled."""
+
+
+def heartbeat(listener: str, lease: float, held: Iterable[tuple[str, str]]) -> Call[Beat]:
+    """Say that `listener` lives, and renew its claims: `held` are ids with their tokens."""
+    pairs = [item for pair in held for item in pair]
+    return script("heartbeat", listener, milliseconds(lease), *pairs, read=_read_beat)
+
+
+def _read_beat(reply: list[Any]) -> Beat:
+    now_us, rank, listeners, gap, lost, cancelled = reply
+    return Beat(now_us, rank, listeners, bool(gap), ids_of(lost), ids_of(cancelled))
+
+
+def leave(listener: str) -> Call[None]:
+    """Take `listener` off the list of those that beat."""
+    return script("leave", listener, read=lambda _: None)
