@@ -16,7 +16,7 @@ import typer
 
 from expirebridge.cli import demo as demo_command
 from expirebridge.cli import tasks as task_commands
-from expirebridge.cli.options import AsJson, TasksFolder, Url
+from expirebridge.cli.options import BAD_INPUT, FAULT, NOT_POSSIBLE, STUCK, AsJson, TasksFolder, Url
 from expirebridge.cli.output import print_json, print_line, print_table
 from expirebridge.durations import human
 from expirebridge.errors import ExpirebridgeError, InvalidSetting, InvalidTask, TaskExists
@@ -26,8 +26,6 @@ from expirebridge.observe.logs import log_event
 from expirebridge.retry import Delays
 from expirebridge.server import Server
 from expirebridge.settings import Doorbells, Settings
-
-FAULT, BAD_INPUT, NOT_POSSIBLE, STUCK = 1, 2, 3, 4
 
 app = typer.Typer(
     help="Tasks that run later: one plain Redis key with a TTL each.",

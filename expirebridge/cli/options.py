@@ -10,6 +10,9 @@ import typer
 from expirebridge.errors import InvalidTask
 from expirebridge.settings import DEFAULT_URL
 
+# Exit codes, beside 0 for what was done.
+FAULT, BAD_INPUT, NOT_POSSIBLE, STUCK = 1, 2, 3, 4
+
 Url = Annotated[
     str | None,
     typer.Option(

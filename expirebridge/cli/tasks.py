@@ -7,7 +7,7 @@ import typer
 
 from expirebridge import wire
 from expirebridge.bridge import Bridge
-from expirebridge.cli.options import AsJson, At, IfExists, In, Url, read_time
+from expirebridge.cli.options import NOT_POSSIBLE, AsJson, At, IfExists, In, Url, read_time
 from expirebridge.cli.output import (
     arguments,
     moment,
@@ -19,8 +19,6 @@ from expirebridge.cli.output import (
     task_as_fields,
 )
 from expirebridge.task import Change, State
-
-NOT_POSSIBLE = 3
 
 TaskId = Annotated[str, typer.Argument(help="The task's id.")]
 

@@ -16,6 +16,7 @@
 -- include format
 -- include mark_format
 -- include records
+-- include beats
 
 local me, lease = ARGV[2], tonumber(ARGV[3])
 local running = state_set('running')
@@ -34,11 +35,9 @@ local function clock_went_back()
 end
 
 mark_format()
-local last = redis.call('ZREVRANGE', listeners_key, 0, 0, 'WITHSCORES')
-local last_beat = tonumber(last[2]) or 0
-local gap = now - last_beat > lease / 2
+local gap = nobody_beats(lease)
 if gap then renew_all('-inf') end
-if last_beat > now then clock_went_back() end
+if last_beat() > now then clock_went_back() end
 
 redis.call('ZADD', listeners_key, now, me)
 -- Three beats go into a lease: one that is half a lease old was missed, and counts no longer.

@@ -12,6 +12,7 @@
 -- include clock
 -- include format
 -- include records
+-- include beats
 -- include timer_edits
 -- include doorbell
 
@@ -98,10 +99,8 @@ local function forget_surplus()
   left = whole - (asked - left)
 end
 
--- If nobody beat for half a lease, the server was away, or its clock jumped: no listener's death. The
--- next heartbeat renews the leases.
-local beats = redis.call('ZREVRANGE', listeners_key, 0, 0, 'WITHSCORES')
-if beats[2] and now - tonumber(beats[2]) <= lease / 2 then
+-- Otherwise the next heartbeat renews the leases.
+if not nobody_beats(lease) then
   for _, id in ipairs(due_in('running', now)) do lapse(id) end
 end
 for _, id in ipairs(due_in('paused', now)) do look_at_paused(id) end

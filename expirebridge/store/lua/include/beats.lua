@@ -1,0 +1,7 @@
+-- When any listener beat last, in ms; 0 if none is known.
+local function last_beat()
+  return tonumber(redis.call('ZREVRANGE', listeners_key, 0, 0, 'WITHSCORES')[2]) or 0
+end
+
+-- If nobody beat for half a lease, the server was away, or its clock jumped: no listener's death.
+local function nobody_beats(lease) return now - last_beat() > lease / 2 end
