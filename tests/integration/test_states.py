@@ -115,6 +115,49 @@ def test_replace_of_a_running_task_follows_its_run_whatever_that_brings(
     assert client.exists(b"a:?f.g?[2]") == 1
 
 
+@pytest.mark.parametrize("how", ["reschedule", "extend"])
+def test_what_replaces_a_running_task_can_be_put_off(
+    store: Store, client: redis.Redis, how: str
+) -> None:
+    bring(store, client, "running")
+    store.run(calls.make([new("a", 60_000, call=b"f.g?[2]", if_exists="replace")]))
+    if how == "extend":
+        assert make(store, "extend").differs
+        assert make(store, "extend", call=b"f.g?[2]").outcome is Outcome.EXTENDED
+    else:
+        store.run(calls.reschedule("a", calls.When(HOUR, True)))
+    settle(store, Settlement("a", "t", "succeeded"))
+    task = task_of(store)
+    assert task is not None
+    assert (task.state, task.func) == (State.PENDING, "f.g")
+    assert left(task, client) > 3500
+
+
+def test_what_replaces_a_running_task_with_the_same_call_has_its_timer_at_once(
+    store: Store, client: redis.Redis
+) -> None:
+    bring(store, client, "running")
+    store.run(calls.make([new("a", 60_000, call=CALL, if_exists="replace")]))
+    assert client.expire(KEY, 3600) == 1
+    settle(store, Settlement("a", "t", "succeeded"))
+    task = task_of(store)
+    assert task is not None
+    assert task.tags == ()
+    assert left(task, client) > 3500
+
+
+def test_a_resent_replace_is_known_even_after_the_replacement_ran(store: Store) -> None:
+    store.run(calls.make([new("a")]))
+    claim(store, "t")
+    replace = calls.make([new("a", call=b"f.g?[2]", if_exists="replace")])
+    assert store.run(replace)[0].outcome is Outcome.REPLACED
+    settle(store, Settlement("a", "t", "succeeded"))
+    claim(store, "u")
+    settle(store, Settlement("a", "u", "succeeded"))
+    assert store.run(replace)[0].outcome is Outcome.REPLACED
+    assert store.run(calls.count(10)).pending == 0
+
+
 def end_run(store: Store, client: redis.Redis, outcome: str) -> None:
     if outcome == "lapse":
         store.run(calls.heartbeat("another", 10, []))

@@ -53,14 +53,13 @@ local IF_EXISTS = {
   keep = function(id, _, old) return KEPT, due_of(id, old), old.state, old end,
   replace = function(id, item, old)
     if old.state ~= 'running' then return REPLACED, create(id, item, old) end
-    redis.call('HSET', record_key(id), 'next',
-      cmsgpack.pack({ call = item.call, due = item.due, fields = item.fields }))
-    redis.call('HDEL', record_key(id), 'rearm', 'cancel')
+    note_next(id, old, { call = item.call, args = item.args, due = item.due, fields = item.fields })
     return REPLACED, item.due, 'running', item
   end,
   extend = function(id, item, old)
-    if old.call ~= item.call or old.args ~= item.args then
-      return DIFFERS, due_of(id, old), old.state, old
+    local last = old.next and cmsgpack.unpack(old.next) or old
+    if last.call ~= item.call or last.args ~= item.args then
+      return DIFFERS, due_of(id, old), old.state, last
     end
     if old.state == 'running' then
       note_rearm(id, old, item.due)
@@ -68,12 +67,12 @@ local IF_EXISTS = {
       set_timer(id, old, item.due)
       move(id, old, 'pending', item.due)
     end
-    return EXTENDED, item.due, old.state, old
+    return EXTENDED, item.due, old.state, last
   end,
 }
 
 local function make(id, item)
-  local old = read(id, { 'nonce', 'due', 'args', 'left' })
+  local old = read(id, { 'nonce', 'due', 'args', 'left', 'next' })
   local before = answered(old, nonce) or (old and item.drawn and CREATED)
   if before then return before, due_of(id, old), old.state, old end
   if not old or FINISHED[old.state] then

@@ -20,7 +20,7 @@
 local nonce, id, ms = ARGV[2], ARGV[3], tonumber(ARGV[5])
 local due = ARGV[4] == 'in' and now + ms or ms
 
-local record = read(id, { 'nonce' })
+local record = read(id, { 'nonce', 'next' })
 if not record then return NOT_FOUND end
 local done_before = answered(record, nonce)
 if done_before then return done_before end

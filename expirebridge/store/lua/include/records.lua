@@ -13,7 +13,7 @@
 --   due      when the present or last run was due, in ms (while pending, the score says it)
 --   attempt, lapses, started, ended, result, error, unknown   what happened to it
 --   rearm    when it shall run once more, if that was said while it ran
---   next     what it shall be after this run, if it was replaced while it ran (see next.lua)
+--   next     what it shall be after this run, if it was replaced while it ran (see timer_edits.lua)
 --   cancel   1 if it was cancelled while it ran: no further attempt
 --   left     while paused: the ms that were left until it was due
 local FINISHED = { succeeded = true, failed = true, cancelled = true }

@@ -19,12 +19,18 @@ local function follow_timer(id, record)
   return timer
 end
 
--- Puts the task that replaced a running one in its place.
+-- Puts the task that replaced a running one in its place. If their keys have the same name, the timer
+-- may have been put off since. What a resend is known by goes over to it.
 local function become_next(id, record)
   local task = cmsgpack.unpack(record.next)
-  redis.call('DEL', trigger_key(id, record))
+  if trigger_key(id, task) == trigger_key(id, record) then
+    local timer = read_timer(id, record)
+    if type(timer) == 'number' then task.due = timer end
+  end
+  local nonce = redis.call('HGET', record_key(id), 'nonce')
   forget(id, record.state)
   write(id, task, task.due, task.fields)
+  if nonce then redis.call('HSET', record_key(id), 'nonce', nonce) end
   return task.due
 end
 
@@ -52,9 +58,23 @@ local function rearm(id, record)
   return true, due
 end
 
--- Notes that a running task shall run once more at `due`.
+-- Notes by what a running task shall be replaced after its run. The timer is set at once if it has
+-- the same name: any client can then put it off. Another name would look like a foreign task's.
+local function note_next(id, record, task)
+  redis.call('HSET', record_key(id), 'next', cmsgpack.pack(task))
+  redis.call('HDEL', record_key(id), 'rearm', 'cancel')
+  local same = trigger_key(id, task) == trigger_key(id, record)
+  set_timer(id, record, same and task.due or now)
+end
+
+-- Notes that a running task, or what will replace it, shall run at `due`.
 local function note_rearm(id, record, due)
+  if record.next then
+    local task = cmsgpack.unpack(record.next)
+    task.due = due
+    return note_next(id, record, task)
+  end
   redis.call('HSET', record_key(id), 'rearm', due)
-  redis.call('HDEL', record_key(id), 'cancel', 'next')
+  redis.call('HDEL', record_key(id), 'cancel')
   set_timer(id, record, due)
 end
