@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check format bench clean
+.PHONY: demo test machine check format bench clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.demo  ## A real server, a real listener, a task of each kind
@@ -11,6 +11,9 @@ demo: $(VENV)/.demo  ## A real server, a real listener, a task of each kind
 
 test: $(VENV)/.dev  ## The suite, against every server that is found here
 	@$(BIN)/pytest $(ARGS)
+
+machine: $(VENV)/.dev  ## Long random sequences of operations, against the model
+	@EXPIREBRIDGE_EXAMPLES=$${EXPIREBRIDGE_EXAMPLES:-3000} $(BIN)/pytest tests/machine -q $(ARGS)
 
 check: $(VENV)/.dev  ## Style and types
 	@$(BIN)/ruff check .

@@ -1,7 +1,7 @@
 """Fixtures: a real server of each kind, clean for each test, and ways to talk to it."""
 
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 import redis
@@ -22,6 +22,20 @@ def pytest_sessionstart() -> None:
     missing = set(REQUIRED) - set(SERVERS)
     if missing:
         raise pytest.UsageError(f"no server found for {', '.join(sorted(missing))}")
+
+
+_tables: list[str] = []
+
+
+@pytest.fixture
+def print_later(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Prints a table after all tests, under the name of the test."""
+    return lambda table: _tables.append(f"{request.node.name}\n{table}")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for table in _tables:
+        terminalreporter.write_line(f"\n{table}")
 
 
 def _version(name: str) -> str:

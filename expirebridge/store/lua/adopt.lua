@@ -32,6 +32,7 @@ end
 
 -- A finished task whose timer was set again: a new generation, with the old one's policies.
 local function revive(id, record, due)
+  if record.key then redis.call('HSET', record_key(id), 'key', record.key) end
   redis.call('HDEL', record_key(id), unpack(RUN_FIELDS))
   redis.call('HSET', record_key(id), 'made', math.floor(now / 1000))
   move(id, record, 'pending', due)
@@ -77,10 +78,15 @@ local function look_at(name, id, call, hint, invalid)
   local record = { call = call, state = 'pending' }
   if slot .. id .. ':?' .. call ~= name then record.key = name end
   local old = read(id, { 'args', 'left' })
-  if old and trigger_key(id, old) ~= name then
-    id = redis.sha1hex(name)
-    record.key = name
-    old = read(id, { 'args', 'left' })
+  if not old or trigger_key(id, old) ~= name then
+    -- Another call has the id, or had it when this key was first heard of.
+    local other = redis.sha1hex(name)
+    local known = read(other, { 'args', 'left' })
+    if old or known then id, old, record.key = other, known, name end
+    if known and trigger_key(other, known) ~= name then -- it runs, and had to give this key up
+      if not FINISHED[known.state] then return NOTHING, id end
+      known.key = name
+    end
   end
   if old and not FINISHED[old.state] then
     follow_known(id, old, hint)

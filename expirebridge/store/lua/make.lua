@@ -53,6 +53,7 @@ local IF_EXISTS = {
   keep = function(id, _, old) return KEPT, due_of(id, old), old.state, old end,
   replace = function(id, item, old)
     if old.state ~= 'running' then return REPLACED, create(id, item, old) end
+    redis.call('DEL', trigger_key(id, old))
     note_next(id, old, { call = item.call, args = item.args, due = item.due, fields = item.fields })
     return REPLACED, item.due, 'running', item
   end,

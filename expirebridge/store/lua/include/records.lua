@@ -87,8 +87,22 @@ local function forget(id, state)
   redis.call('ZREM', state_set(state), id)
 end
 
+-- A foreign task, whose id was taken when its key was first heard of, may have the key that a new task
+-- is about to have. It then makes way; if it runs, it only gives the key up.
+local function take_over(name)
+  local other = redis.sha1hex(name)
+  local record = read(other)
+  if not record or record.key ~= name then return end
+  if record.state == 'running' then
+    redis.call('HDEL', record_key(other), 'key')
+  else
+    forget(other, record.state)
+  end
+end
+
 -- Writes a new record, with its tags, place in `pending` and timer. `fields` are names and values.
 local function write(id, record, due, fields)
+  if not record.drawn then take_over(trigger_key(id, record)) end
   redis.call('HSET', record_key(id), 'call', record.call, 'made', math.floor(now / 1000),
     unpack(fields))
   redis.call('ZADD', state_set('pending'), due, id)

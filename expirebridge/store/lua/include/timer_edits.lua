@@ -63,8 +63,7 @@ end
 local function note_next(id, record, task)
   redis.call('HSET', record_key(id), 'next', cmsgpack.pack(task))
   redis.call('HDEL', record_key(id), 'rearm', 'cancel')
-  local same = trigger_key(id, task) == trigger_key(id, record)
-  set_timer(id, record, same and task.due or now)
+  if trigger_key(id, task) == trigger_key(id, record) then set_timer(id, record, task.due) end
 end
 
 -- Notes that a running task, or what will replace it, shall run at `due`.

@@ -1,0 +1,473 @@
+"""Runs operations, raw edits, claims and deaths in any order, on a real server and on the model."""
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import ClassVar, TypeVar
+
+import redis
+from hypothesis import assume
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from expirebridge import Change, Outcome, State
+from expirebridge.settings import Settings
+from expirebridge.store import calls, clients
+from expirebridge.store.calls import Adoption, Call, Heard, Settled, Settlement
+from expirebridge.store.store import Store
+from expirebridge.wire import TriggerKey, parse_key
+from tests.machine.model import NEVER, Model, New, foreign_id
+from tests.machine.promise import ANY_TIME, Promise
+from tests.machine.world import World
+
+T = TypeVar("T")
+
+# Sixty seconds are the step of the model's clock; half a lease falls between two steps, so that the
+# few milliseconds that really pass decide nothing.
+STEP = 60
+SETTINGS = Settings(lease=150, keep_succeeded=600, keep_failed=1200)
+
+IDS = ("a", "b")
+CALLS = ("mail.send?[1]", "mail.send?[2]")
+ROWS = (
+    "make, reject", "make, keep", "make, replace", "make, extend", "cancel", "reschedule",
+    "run_now", "pause", "resume", "raw SET PX", "raw SET", "raw EXPIRE later",
+    "raw EXPIRE sooner", "raw PERSIST", "raw DEL", "raw RENAME",
+)  # fmt: skip
+COLUMNS = ("absent", *State)
+ENDS = {State.RUNNING, State.SUCCEEDED, State.FAILED}
+
+any_call = st.sampled_from(CALLS)
+any_tags = st.sampled_from(["", "t", "t u"])
+ids = st.integers(0, 4)
+names = st.integers(0, 7)
+delays = st.sampled_from([0, 0, STEP, 2 * STEP, 5 * STEP])
+
+
+def said(answer: object) -> object:
+    """What an answer says, without the moment at which it was given."""
+    if isinstance(answer, list):
+        return [said(one) for one in answer]
+    return answer.outcome if isinstance(answer, calls.Made) else answer
+
+
+@dataclass
+class Claimed:
+    """One run that a listener was given."""
+
+    id: str
+    token: str
+
+
+@dataclass
+class Life:
+    """A listener: what it believes to hold."""
+
+    name: str
+    held: list[Claimed] = field(default_factory=list)
+
+
+class Machine(RuleBasedStateMachine):
+    """One database, from empty to the end of all its tasks."""
+
+    url: ClassVar[str]
+    hits: ClassVar[Counter[tuple[str, str]]]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.client = redis.Redis.from_url(self.url)
+        self.client.flushall()
+        self.store = Store(clients.producer_client(self.url), prefix="expirebridge")
+        self.model = Model(SETTINGS)
+        self.world = World(self.client, self.model)
+        self.promise = Promise()
+        self.listeners = [Life("one"), Life("two")]
+        self.runs: list[Claimed] = []
+        self.edited: set[str] = set()
+        self.tokens = 0
+
+    def teardown(self) -> None:
+        """Let everything come to its end: what is owed must have been started by then."""
+        try:
+            # Not after a failure, nor on a machine that stood still.
+            if sys.exception() is None and self.world.elapsed() < STEP / 3:
+                self._run_to_the_end()
+        finally:
+            self.store.close()
+            self.client.close()
+
+    # What the rules are made of
+
+    def run(self, call: Call[T], *, twice: bool = False) -> T:
+        """Send a call; if `twice`, then again, as if its reply had been lost."""
+        answer = self.store.run(call)
+        if twice:
+            assert said(self.store.run(call)) == said(answer)
+        return answer
+
+    @invariant()
+    def holds(self) -> None:
+        # On a machine that stood still, time has passed that the model knows nothing of.
+        assume(self.world.elapsed() < STEP / 3)
+        self.world.check(self.edited)
+
+    def id_of(self, pick: int) -> str:
+        known = list(dict.fromkeys([*sorted(self.model.tasks), *IDS, "c"]))
+        return known[pick % len(known)]
+
+    def id_for(self, row: str, pick: int) -> str:
+        """The id that an operation of this row of the table is about to meet."""
+        id = self.id_of(pick)
+        self.hit(row, id)
+        return id
+
+    def name_of(self, pick: int) -> str:
+        usual = [f"{id}:?{call}" for id in IDS for call in CALLS]
+        known = [task.key for _, task in sorted(self.model.tasks.items())]
+        names = list(dict.fromkeys([*known, *usual, *sorted(self.model.timers)]))
+        return names[pick % len(names)]
+
+    def hit(self, row: str, id: str | None) -> State | None:
+        """Count a cell of the table: this operation met a task in that state."""
+        state = self.model.state_of(id) if id is not None else None
+        self.hits[row, state or "absent"] += 1
+        return state
+
+    @contextmanager
+    def _taking_over(self) -> Iterator[None]:
+        """A foreign task may make way for one of a producer's with the same key: it is replaced."""
+        before = {id: task for id, task in self.model.tasks.items() if not task.state.finished}
+        yield
+        for id in before.keys() - self.model.tasks.keys():
+            assert id == foreign_id(before[id].key)
+            assert self.model.owner_of(before[id].key)
+            self.promise.debts.pop(id, None)
+
+    @initialize(states=st.tuples(*[st.sampled_from(COLUMNS[::-1]) for _ in IDS]))
+    def begin(self, states: tuple[str, ...]) -> None:
+        """Bring each id into some state, so that no column of the table is rare."""
+        for id, state in zip(IDS, states, strict=True):
+            if state != "absent":
+                self._make(id, CALLS[0], 0 if state in ENDS else STEP, "t", "reject")
+            if state in ENDS:
+                self._claim(self.listeners[0], room=1, idle=True)
+                if state != State.RUNNING:
+                    self._settle(self.runs[-1], state)
+            if state == State.PAUSED:
+                self._pause(id)
+            if state == State.CANCELLED:
+                self._cancel(id)
+
+    # Producers
+
+    @rule(pick=ids, call=any_call, delay=delays, tags=any_tags, twice=st.booleans())
+    def make_or_reject(self, pick: int, call: str, delay: int, tags: str, twice: bool) -> None:
+        self._make(self.id_for("make, reject", pick), call, delay, tags, "reject", twice=twice)
+
+    @rule(pick=ids, call=any_call, delay=delays, tags=any_tags, twice=st.booleans())
+    def make_or_keep(self, pick: int, call: str, delay: int, tags: str, twice: bool) -> None:
+        self._make(self.id_for("make, keep", pick), call, delay, tags, "keep", twice=twice)
+
+    @rule(pick=ids, call=any_call, delay=delays, tags=any_tags, twice=st.booleans())
+    def make_or_replace(self, pick: int, call: str, delay: int, tags: str, twice: bool) -> None:
+        self._make(self.id_for("make, replace", pick), call, delay, tags, "replace", twice=twice)
+
+    @rule(pick=ids, call=any_call, delay=delays, tags=any_tags, twice=st.booleans())
+    def make_or_extend(self, pick: int, call: str, delay: int, tags: str, twice: bool) -> None:
+        self._make(self.id_for("make, extend", pick), call, delay, tags, "extend", twice=twice)
+
+    def _make(
+        self, id: str, call: str, delay: int, tags: str, if_exists: str, *, twice: bool = False
+    ) -> None:
+        due = self.model.now + delay
+        new = calls.NewTask(
+            id=id, drawn=False, if_exists=if_exists, call=call.encode(),
+            when=calls.When(delay * 1000, relative=True), fields={"tags": tags} if tags else {},
+        )  # fmt: skip
+        [made] = self.run(calls.make([new]), twice=twice)
+        with self._taking_over():
+            expected = self.model.make(id, New(call, due, frozenset(tags.split())), if_exists)
+        assert made.outcome is expected
+        if made.outcome not in {Outcome.KEPT, Outcome.REJECTED}:
+            self.promise.acknowledged(id, due)
+
+    @rule(pick=ids, twice=st.booleans())
+    def cancel(self, pick: int, twice: bool) -> None:
+        id = self.id_for("cancel", pick)
+        self._cancel(id, twice=twice)
+
+    def _cancel(self, id: str, *, twice: bool = False) -> None:
+        [change] = self.run(calls.cancel([id], keep=SETTINGS.keep_succeeded), twice=twice)
+        assert change is self.model.cancel(id)
+        if change in {Change.CANCELLED, Change.RUNNING}:
+            self.promise.excused(id)
+
+    @rule(pick=ids, delay=delays, twice=st.booleans())
+    def reschedule(self, pick: int, delay: int, twice: bool) -> None:
+        id, due = self.id_for("reschedule", pick), self.model.now + delay
+        when = calls.When(delay * 1000, relative=True)
+        change = self.run(calls.reschedule(id, when), twice=twice)
+        assert change is self.model.reschedule(id, due)
+        if change in {Change.MOVED, Change.REARMED}:
+            self.promise.acknowledged(id, due)
+
+    @rule(pick=ids, twice=st.booleans())
+    def run_now(self, pick: int, twice: bool) -> None:
+        id = self.id_for("run_now", pick)
+        change = self.run(calls.run_now(id), twice=twice)
+        assert change is self.model.run_now(id)
+        if change is Change.DUE_NOW:
+            self.promise.acknowledged(id, self.model.now)
+
+    @rule(pick=ids, twice=st.booleans())
+    def pause(self, pick: int, twice: bool) -> None:
+        id = self.id_for("pause", pick)
+        self._pause(id, twice=twice)
+
+    def _pause(self, id: str, *, twice: bool = False) -> None:
+        change = self.run(calls.pause(id), twice=twice)
+        assert change is self.model.pause(id)
+        if change is Change.PAUSED:
+            self.promise.paused(id, self.model.now)
+
+    @rule(pick=ids, twice=st.booleans())
+    def resume(self, pick: int, twice: bool) -> None:
+        id = self.id_for("resume", pick)
+        change = self.run(calls.resume(id), twice=twice)
+        assert change is self.model.resume(id)
+        if change is Change.RESUMED:
+            self.promise.resumed(id, self.model.now)
+
+    # Other clients, with plain commands
+
+    def edit(self, row: str, pick: int) -> tuple[str, str | None]:
+        """The name of a key to be edited, and the id of the task whose key it is."""
+        name = self.name_of(pick)
+        owner = self.model.owner_of(name)
+        self.hit(row, owner)
+        return name, owner
+
+    @rule(pick=names, delay=st.sampled_from([STEP, 3 * STEP]))
+    def raw_set_with_an_end(self, pick: int, delay: int) -> None:
+        name, owner = self.edit("raw SET PX", pick)
+        end = self.model.now + delay
+        self.client.set(name, "", px=delay * 1000)
+        self.model.raw_set(name, end)
+        self._edited(name, owner, end)
+
+    @rule(pick=names)
+    def raw_set_without_an_end(self, pick: int) -> None:
+        name, owner = self.edit("raw SET", pick)
+        self.client.set(name, "")
+        self.model.raw_set(name, NEVER)
+        self._edited(name, owner, self.model.now)
+
+    @rule(pick=names, delay=st.sampled_from([STEP, 3 * STEP]))
+    def raw_expire_later(self, pick: int, delay: int) -> None:
+        name, owner = self.edit("raw EXPIRE later", pick)
+        before = self.model.timers.get(name, NEVER)
+        self._expire(name, owner, (self.model.now if before == NEVER else before) + delay)
+
+    @rule(pick=names)
+    def raw_expire_sooner(self, pick: int) -> None:
+        name, owner = self.edit("raw EXPIRE sooner", pick)
+        self._expire(name, owner, self.model.now + STEP)
+
+    def _expire(self, name: str, owner: str | None, end: float) -> None:
+        answer = self.client.pexpire(name, round((end - self.model.now) * 1000))
+        assert answer == self.model.raw_expire(name, end)
+        if answer:
+            self._edited(name, owner, end)
+
+    @rule(pick=names)
+    def raw_persist(self, pick: int) -> None:
+        name, owner = self.edit("raw PERSIST", pick)
+        answer = self.client.persist(name)
+        assert answer == self.model.raw_persist(name)
+        if answer:
+            self._edited(name, owner, self.model.now)
+
+    def _edited(self, name: str, owner: str | None, end: float) -> None:
+        self.edited.add(name)
+        if owner is not None:
+            self.promise.edited(owner, end)
+
+    @rule(pick=names)
+    def raw_delete(self, pick: int) -> None:
+        name, owner = self.edit("raw DEL", pick)
+        answer = self.client.delete(name)
+        assert answer == self.model.raw_delete(name)
+        self._taken_away(name, owner)
+
+    @rule(pick=names)
+    def raw_rename(self, pick: int) -> None:
+        name, owner = self.edit("raw RENAME", pick)
+        other = f"copy:?{name.partition(':?')[2]}"
+        there = self.model.raw_rename(name, other)
+        assert there == bool(self.client.exists(name))
+        if there:
+            self.client.rename(name, other)
+            self._edited(other, self.model.owner_of(other), self.model.now)
+        self._taken_away(name, owner)
+
+    def _taken_away(self, name: str, owner: str | None) -> None:
+        self.edited.add(name)
+        if owner is not None:
+            self.promise.doubted(owner)
+
+    # Listeners
+
+    @rule(pick=names, heard=st.sampled_from(Heard))
+    def hear(self, pick: int, heard: Heard) -> None:
+        """An event comes: a true one, a late one, or a forged one."""
+        self._adopt(self.name_of(pick), heard)
+
+    def _adopt(self, name: str, heard: Heard) -> None:
+        key = parse_key(name.encode())
+        assert isinstance(key, TriggerKey)
+        hint = calls.Hint.of(key, name.encode(), heard)
+        [code] = self.run(calls.adopt([hint], SETTINGS))
+        there = name in self.model.timers
+        expected, id = self.model.hear(name, heard)
+        assert code is expected, (name, heard, id, self.model.tasks, self.model.timers)
+        after = self.model.state_of(id)
+        if code is Adoption.ADOPTED:
+            self.edited.add(name)
+            due = self.model.timers.get(name, self.model.now)
+            self.promise.acknowledged(id, due)
+        elif after is State.CANCELLED:
+            self.promise.excused(id)
+        elif heard is Heard.EXPIRED and not there and after is State.PENDING:
+            self.promise.edited(id, ANY_TIME)
+
+    @rule()
+    def scan(self) -> None:
+        cursor, found = "", list[bytes]()
+        while cursor != "0":
+            page = self.run(calls.scan(cursor or "0", 10))
+            cursor = page.cursor
+            found += page.found
+        assert {name.decode() for name in found} == self.model.scan()
+        for name in dict.fromkeys(found):
+            self._adopt(name.decode(), Heard.LIVE)
+
+    @rule(
+        who=st.sampled_from([0, 1]), room=st.sampled_from([1, 2, 100, 100]),
+        busy=st.booleans(), twice=st.booleans(),
+    )  # fmt: skip
+    def claim(self, who: int, room: int, busy: bool, twice: bool) -> None:
+        self._claim(self.listeners[who], room=room, idle=not busy, twice=twice)
+
+    def _claim(self, listener: Life, *, room: int, idle: bool, twice: bool = False) -> None:
+        self.tokens += 1
+        token = f"token-{self.tokens}"
+        order = self.world.order(State.PENDING)
+        call = calls.claim(token, SETTINGS, room=room, idle=idle)
+        claimed = self.run(call)
+        ids = [task.id for task in claimed.tasks]
+        assert ids == self.model.claim(token, order, room=room, idle=idle)
+        if twice and ids:
+            again = self.run(calls.resent(call))
+            assert sorted(task.id for task in again.tasks) == sorted(ids)
+        for task in claimed.tasks:
+            self.promise.started(task.id, self.model.now)
+            assert task.attempt == self.model.tasks[task.id].run.attempt
+            run = Claimed(task.id, token)
+            listener.held.append(run)
+            self.runs.append(run)
+
+    @precondition(lambda self: self.runs)
+    @rule(
+        back=st.integers(0, 5), delay=delays, twice=st.booleans(),
+        outcome=st.sampled_from(["succeeded", "failed", "retry", "released", "unknown"]),
+    )  # fmt: skip
+    def settle(self, back: int, delay: int, outcome: str, twice: bool) -> None:
+        """A run ends: one of the latest, or one that is long over, of a silent listener."""
+        self._settle(self.runs[-1 - back % len(self.runs)], outcome, delay, twice=twice)
+
+    def _settle(self, run: Claimed, outcome: str, delay: int = 0, *, twice: bool = False) -> None:
+        valid = self.model.holds(run.id, run.token)
+        settlement = Settlement(run.id, run.token, outcome, delay, "")
+        [answer] = self.run(calls.settle([settlement], SETTINGS), twice=twice)
+        with self._taking_over():
+            assert answer is self.model.settle(run.id, run.token, outcome, delay)
+        assert answer is Settled.DONE or not valid
+        for listener in self.listeners:
+            listener.held = [held for held in listener.held if held != run]
+        if not valid:
+            return
+        if self.model.state_of(run.id) is State.PENDING:
+            due = self.model.now + delay if delay or outcome != "released" else ANY_TIME
+            self.promise.to_run_again(run.id, run.token, due)
+        self.promise.settled.add((run.id, run.token))
+
+    @rule(who=st.sampled_from([0, 1]))
+    def beat(self, who: int) -> None:
+        self._beat(self.listeners[who])
+
+    def _beat(self, listener: Life) -> None:
+        held = [(run.id, run.token) for run in listener.held]
+        beat = self.run(calls.heartbeat(listener.name, SETTINGS.lease, held))
+        assert (beat.gap, beat.lost, beat.cancelled) == self.model.beat(held)
+
+    @rule(who=st.sampled_from([0, 1]))
+    def die(self, who: int) -> None:
+        """A listener is killed: what it held is neither renewed nor, in time, settled."""
+        self.listeners[who] = Life(self.listeners[who].name)
+
+    @rule(who=st.sampled_from([0, 1]))
+    def live_on(self, who: int) -> None:
+        """One listener beats for longer than a lease, so that the other's leases run out."""
+        for _ in range(3):
+            self.world.advance(STEP)
+            self._beat(self.listeners[who])
+
+    @rule()
+    def sweep(self) -> None:
+        self._sweep()
+
+    def _sweep(self) -> None:
+        tokens = {id: task.run.token for id, task in self.model.tasks.items()}
+        swept = self.run(calls.sweep(SETTINGS))
+        with self._taking_over():
+            assert (set(swept.lapsed), set(swept.failed)) == self.model.sweep()
+        for id in swept.lapsed:
+            self.promise.to_run_again(id, tokens[id] or "")
+
+    @rule(seconds=st.sampled_from([STEP, STEP, 3 * STEP, 6 * STEP, 15 * STEP, 90_000]))
+    def wait(self, seconds: int) -> None:
+        self.world.advance(seconds)
+
+    # The end
+
+    def _run_to_the_end(self) -> None:
+        for _ in range(20):
+            for id in self._in(State.PAUSED):
+                self.run(calls.resume(id))
+                self.model.resume(id)
+                self.promise.resumed(id, self.model.now)
+            for run in [Claimed(id, self._token(id)) for id in self._in(State.RUNNING)]:
+                self._settle(run, "succeeded")
+            if all(task.state.finished for task in self.model.tasks.values()):
+                break
+            self.world.advance(10 * STEP)
+            self._beat(self.listeners[0])
+            self._claim(self.listeners[0], room=100, idle=True)
+        assert all(task.state.finished for task in self.model.tasks.values())
+        assert not self.promise.outstanding(), (self.promise, self.model.tasks)
+        self.holds()
+
+    def _in(self, state: State) -> list[str]:
+        return [id for id, task in self.model.tasks.items() if task.state is state]
+
+    def _token(self, id: str) -> str:
+        token = self.model.tasks[id].run.token
+        assert token is not None
+        return token
+
+
+def machine_for(url: str, hits: Counter[tuple[str, str]]) -> type[Machine]:
+    """The machine on one server, counting the cells that it meets."""
+    return type("MachineOn", (Machine,), {"url": url, "hits": hits})

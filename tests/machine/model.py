@@ -1,0 +1,446 @@
+"""What docs/states.md says, as a program: the tasks and timers of a database after each operation.
+
+Times are in seconds on the model's own clock, which stands still but for `advance`.
+"""
+
+import hashlib
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from expirebridge import Change, Outcome, State
+from expirebridge.settings import Settings
+from expirebridge.store.calls import Adoption, Heard, Settled
+
+NEVER = math.inf
+"""The end of a timer without one."""
+
+PAUSED_LOOK = 300
+UNKNOWN_LIMIT = 86400
+MAX_LAPSES = 3
+LAPSES_UNTIL_ALONE = 2
+
+
+@dataclass(frozen=True)
+class New:
+    """A task that is asked for."""
+
+    call: str
+    due: float
+    tags: frozenset[str]
+
+
+def key_of(id: str, new: New) -> str:
+    """The name of its trigger key."""
+    return f"{id}:?{new.call}"
+
+
+def foreign_id(name: str) -> str:
+    """The id of a foreign task whose own id belongs to another."""
+    return hashlib.sha1(name.encode(), usedforsecurity=False).hexdigest()
+
+
+@dataclass
+class Run:
+    """What a task has behind it, and what was said while it ran. A new generation has none."""
+
+    attempt: int = 0
+    lapses: int = 0
+    due: float | None = None
+    token: str | None = None
+    settled: str | None = None
+    wanted_at: float | None = None
+    replacement: New | None = None
+    cancelled: bool = False
+    unknown_since: float | None = None
+
+
+@dataclass
+class Modelled:
+    """One task."""
+
+    key: str
+    call: str
+    tags: frozenset[str]
+    state: State
+    look_at: float
+    left: float = 0
+    run: Run = field(default_factory=Run)
+
+
+class Model:
+    """A database: tasks by id, and timers by their keys' names."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.now = 0.0
+        self.tasks: dict[str, Modelled] = {}
+        self.timers: dict[str, float] = {}
+        self.last_beat = -math.inf
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+        self.timers = {name: end for name, end in self.timers.items() if end > self.now}
+
+    def state_of(self, id: str) -> State | None:
+        return self.tasks[id].state if id in self.tasks else None
+
+    def owner_of(self, name: str) -> str | None:
+        """The id of the task whose key it is."""
+        return next((id for id, task in self.tasks.items() if task.key == name), None)
+
+    # Producers
+
+    def make(self, id: str, new: New, if_exists: str) -> Outcome:
+        task = self.tasks.get(id)
+        if task is None or task.state.finished:
+            self._create(id, new)
+            return Outcome.CREATED
+        match if_exists:
+            case "keep":
+                return Outcome.KEPT
+            case "replace":
+                self._replace(id, task, new)
+                return Outcome.REPLACED
+            case "extend" if (task.run.replacement or task).call == new.call:
+                self._move(id, task, new.due)
+                return Outcome.EXTENDED
+            case _:
+                return Outcome.REJECTED
+
+    def _create(self, id: str, new: New) -> None:
+        if id in self.tasks:
+            self.timers.pop(self.tasks[id].key, None)
+        self._write(id, new)
+
+    def _write(self, id: str, new: New) -> None:
+        key = key_of(id, new)
+        foreign = self.tasks.get(foreign_id(key))
+        if foreign is not None and foreign.key == key:
+            if foreign.state is State.RUNNING:
+                foreign.key = f"{foreign_id(key)}:?{foreign.call}"
+            else:
+                del self.tasks[foreign_id(key)]
+        self.tasks[id] = Modelled(key, new.call, new.tags, State.PENDING, new.due)
+        self._set_timer(key, new.due)
+
+    def _replace(self, id: str, task: Modelled, new: New) -> None:
+        if task.state is not State.RUNNING:
+            return self._create(id, new)
+        self.timers.pop(task.key, None)
+        if key_of(id, new) == task.key:
+            self._set_timer(task.key, new.due)
+        task.run.replacement, task.run.wanted_at, task.run.cancelled = new, None, False
+        return None
+
+    def _move(self, id: str, task: Modelled, due: float) -> None:
+        if task.state is not State.RUNNING:
+            self._wait(task, due)
+        elif replacement := task.run.replacement:
+            task.run.replacement = replace(replacement, due=due)
+            if key_of(id, replacement) == task.key:
+                self._set_timer(task.key, due)
+        else:
+            task.run.wanted_at, task.run.cancelled = due, False
+            self._set_timer(task.key, due)
+
+    def _wait(self, task: Modelled, due: float) -> None:
+        task.state, task.look_at = State.PENDING, due
+        self._set_timer(task.key, due)
+
+    def _set_timer(self, name: str, due: float) -> None:
+        if due > self.now:
+            self.timers[name] = due
+        else:
+            self.timers.pop(name, None)
+
+    def cancel(self, id: str) -> Change:
+        match self.tasks.get(id):
+            case None:
+                return Change.NOT_FOUND
+            case Modelled(state=State.RUNNING) as task:
+                run = task.run
+                run.cancelled, run.wanted_at, run.replacement = True, None, None
+                self.timers.pop(task.key, None)
+                return Change.RUNNING
+            case task if task.state.finished:
+                return Change.FINISHED
+            case task:
+                self.timers.pop(task.key, None)
+                self._finish(task, State.CANCELLED)
+                return Change.CANCELLED
+
+    def _finish(self, task: Modelled, state: State) -> None:
+        kept = self.settings.keep_failed if state is State.FAILED else self.settings.keep_succeeded
+        task.state, task.look_at = state, self.now + kept
+
+    def reschedule(self, id: str, due: float) -> Change:
+        task = self.tasks.get(id)
+        if task is None:
+            return Change.NOT_FOUND
+        if task.state.finished:
+            return Change.FINISHED
+        self._move(id, task, due)
+        return Change.REARMED if task.state is State.RUNNING else Change.MOVED
+
+    def run_now(self, id: str) -> Change:
+        task = self.tasks.get(id)
+        if task is None:
+            return Change.NOT_FOUND
+        if task.state is State.RUNNING:
+            return Change.RUNNING
+        if task.state.finished:
+            task.run = Run()
+        self._wait(task, self.now)
+        return Change.DUE_NOW
+
+    def pause(self, id: str) -> Change:
+        task = self.tasks.get(id)
+        if task is None:
+            return Change.NOT_FOUND
+        if task.state is State.PENDING:
+            end = self.timers.get(task.key, NEVER)
+            task.left = max((task.look_at if end == NEVER else end) - self.now, 0)
+            task.state, task.look_at = State.PAUSED, self.now + PAUSED_LOOK
+            self.timers[task.key] = NEVER
+        return self._unless_busy(task, Change.PAUSED)
+
+    def resume(self, id: str) -> Change:
+        task = self.tasks.get(id)
+        if task is None:
+            return Change.NOT_FOUND
+        if task.state is State.PAUSED:
+            end = self.timers.get(task.key, NEVER)
+            self._wait(task, self.now + task.left if end == NEVER else end)
+        return self._unless_busy(task, Change.RESUMED)
+
+    def _unless_busy(self, task: Modelled, change: Change) -> Change:
+        if task.state is State.RUNNING:
+            return Change.RUNNING
+        return Change.FINISHED if task.state.finished else change
+
+    # Other clients
+
+    def raw_set(self, name: str, end: float) -> None:
+        self.timers[name] = end
+
+    def raw_expire(self, name: str, end: float) -> int:
+        if name not in self.timers:
+            return 0
+        self.timers[name] = end
+        return 1
+
+    def raw_persist(self, name: str) -> int:
+        if self.timers.get(name, NEVER) == NEVER:
+            return 0
+        self.timers[name] = NEVER
+        return 1
+
+    def raw_delete(self, name: str) -> int:
+        return int(self.timers.pop(name, None) is not None)
+
+    def raw_rename(self, name: str, other: str) -> bool:
+        if name not in self.timers:
+            return False
+        self.timers[other] = self.timers.pop(name)
+        return True
+
+    # A listener
+
+    def hear(self, name: str, heard: Heard) -> tuple[Adoption, str]:
+        """What was heard of a key, and the id of its task."""
+        id, _, call = name.partition(":?")
+        other = foreign_id(name)
+        task = self.tasks.get(id)
+        if (task is None and other in self.tasks) or (task is not None and task.key != name):
+            id, task = other, self.tasks.get(other)
+            if task is not None and task.key != name and not task.state.finished:
+                return Adoption.NOTHING, id
+        if task is not None and not task.state.finished:
+            self._hear_of_unfinished(task, heard)
+            return Adoption.KNOWN, id
+        end = self.timers.get(name)
+        if end == NEVER or (end is None and (task is not None or heard is not Heard.EXPIRED)):
+            return (Adoption.NOTHING if task is None else Adoption.KNOWN), id
+        due = self.now if end is None else end
+        tags = task.tags if task is not None else frozenset[str]()
+        self.tasks[id] = Modelled(name, call, tags, State.PENDING, due)
+        return Adoption.ADOPTED, id
+
+    def _hear_of_unfinished(self, task: Modelled, heard: Heard) -> None:
+        end = self.timers.get(task.key)
+        if task.state is State.RUNNING:
+            if end is not None and end != NEVER:
+                task.run.wanted_at = end
+        elif end is not None or heard is Heard.LIVE:
+            self._follow_timer(task)
+        elif task.look_at > self.now:  # otherwise its time has come anyhow
+            if heard is Heard.EXPIRED:
+                task.state, task.look_at = State.PENDING, self.now
+            else:
+                self._finish(task, State.CANCELLED)
+
+    def _follow_timer(self, task: Modelled) -> None:
+        end = self.timers.get(task.key)
+        if end == NEVER:
+            if task.state is State.PENDING:
+                task.left = max(task.look_at - self.now, 0)
+            task.state, task.look_at = State.PAUSED, self.now + PAUSED_LOOK
+        elif end is not None:
+            task.state, task.look_at = State.PENDING, end
+
+    def scan(self) -> set[str]:
+        """The names of which a scan says that nobody knows them."""
+        found = set()
+        for name, end in self.timers.items():
+            task = self.tasks.get(name.partition(":?")[0])
+            if task is None or task.key != name or task.state.finished:
+                found.add(name)
+            elif task.state is State.PAUSED or (
+                task.state is State.PENDING and (end == NEVER or end < task.look_at)
+            ):
+                self._follow_timer(task)
+        return found
+
+    def claim(self, token: str, order: Iterable[str], *, room: int, idle: bool) -> list[str]:
+        """Take due tasks. `order` are the pending ids as the server has them."""
+        due = [id for id in order if self.tasks[id].look_at <= self.now]
+        taken: list[str] = []
+        for id in due[:room]:
+            task = self.tasks[id]
+            poison = task.run.lapses >= LAPSES_UNTIL_ALONE
+            if poison and (taken or not idle):
+                continue
+            if task.key in self.timers:
+                self._follow_timer(task)
+                continue
+            run = task.run
+            run.attempt, run.due, run.token = run.attempt + 1, task.look_at, token
+            task.state, task.look_at = State.RUNNING, self.now + self.settings.lease
+            taken.append(id)
+            if poison:
+                break
+        return taken
+
+    def holds(self, id: str, token: str) -> bool:
+        task = self.tasks.get(id)
+        return task is not None and task.state is State.RUNNING and task.run.token == token
+
+    def settle(self, id: str, token: str, outcome: str, delay: float) -> Settled:
+        task = self.tasks.get(id)
+        if not self.holds(id, token):
+            run = task.run if task is not None else Run()
+            known = run.settled == token or (
+                run.token == token and task is not None and task.state.finished
+            )
+            return Settled.DONE if known else Settled.REFUSED
+        assert task is not None
+        if self._rearm(id, task):
+            self.tasks[id].run.settled = token
+        else:
+            self._end_run(task, outcome, delay)
+        return Settled.DONE
+
+    def _end_run(self, task: Modelled, outcome: str, delay: float) -> None:
+        run = task.run
+        if run.cancelled and outcome not in {"succeeded", "failed"}:
+            return self._finish(task, State.CANCELLED)
+        if outcome == "unknown":
+            run.unknown_since = self.now if run.unknown_since is None else run.unknown_since
+            if self.now - run.unknown_since >= UNKNOWN_LIMIT:
+                outcome = "failed"
+        if outcome in {"succeeded", "retry"}:
+            run.lapses, run.unknown_since = 0, None
+        if outcome in {"succeeded", "failed"}:
+            return self._finish(task, State(outcome))
+        if outcome != "retry":
+            run.attempt -= 1
+        again = run.due if outcome == "released" and not delay else self.now + delay
+        assert again is not None
+        run.settled, run.token = run.token, None
+        return self._wait(task, again)
+
+    def _rearm(self, id: str, task: Modelled) -> bool:
+        """If it was asked, while the task ran, that it run once more: let it wait for that."""
+        run, end = task.run, self.timers.get(task.key)
+        if new := run.replacement:
+            key = key_of(id, new)
+            if key == task.key and end is not None and end != NEVER:
+                new = replace(new, due=end)
+            self._write(id, new)
+            return True
+        if end is None and run.wanted_at is None:
+            return False
+        task.run = Run()
+        if end is not None:
+            task.left = 0
+            self._follow_timer(task)
+        else:
+            assert run.wanted_at is not None
+            self._wait(task, run.wanted_at)
+        return True
+
+    def nobody_beats(self) -> bool:
+        return self.now - self.last_beat > self.settings.lease / 2
+
+    def beat(self, held: Iterable[tuple[str, str]]) -> tuple[bool, list[str], list[str]]:
+        """Whether nobody had beaten for long, the ids that were lost, and those cancelled."""
+        gap = self.nobody_beats()
+        running = [task for task in self.tasks.values() if task.state is State.RUNNING]
+        for task in running if gap else []:
+            task.look_at = self.now + self.settings.lease
+        self.last_beat = self.now
+        lost, cancelled = [], []
+        for id, token in held:
+            if self.holds(id, token):
+                self.tasks[id].look_at = self.now + self.settings.lease
+                if self.tasks[id].run.cancelled:
+                    cancelled.append(id)
+            elif id not in self.tasks or token not in {
+                self.tasks[id].run.token,
+                self.tasks[id].run.settled,
+            }:
+                lost.append(id)
+        return gap, lost, cancelled
+
+    # The reconciler
+
+    def sweep(self) -> tuple[set[str], set[str]]:
+        """The ids that lapsed, and those that failed because they had lapsed too often."""
+        lapsed, failed = set(), set()
+        over = [(id, task) for id, task in self.tasks.items() if task.look_at <= self.now]
+        for id, task in over:
+            if task.state is State.PAUSED:
+                self._look_at_paused(task)
+            elif task.state.finished:
+                del self.tasks[id]
+            elif task.state is State.RUNNING and not self.nobody_beats():
+                self._lapse(id, task)
+                after = self.tasks[id].state
+                if after is State.FAILED:
+                    failed.add(id)
+                elif after is not State.CANCELLED:
+                    lapsed.add(id)
+        return lapsed, failed
+
+    def _look_at_paused(self, task: Modelled) -> None:
+        if task.key in self.timers:
+            self._follow_timer(task)
+        else:
+            task.state, task.look_at = State.PENDING, self.now
+
+    def _lapse(self, id: str, task: Modelled) -> None:
+        run = task.run
+        run.token = None
+        if self._rearm(id, task):
+            return
+        if run.cancelled:
+            self._finish(task, State.CANCELLED)
+            return
+        run.lapses += 1
+        if run.lapses == MAX_LAPSES:
+            self._finish(task, State.FAILED)
+            return
+        run.attempt -= 1
+        assert run.due is not None
+        task.state, task.look_at = State.PENDING, run.due

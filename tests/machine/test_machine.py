@@ -1,0 +1,91 @@
+"""Any sequence of operations keeps the invariant and the promise, and does what the table says."""
+
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from expirebridge.server import Server
+from expirebridge.store import scripts
+from tests.machine.machine import COLUMNS, ROWS, machine_for
+
+Hits = Counter[tuple[str, str]]
+
+CELLS = [(row, state) for row in ROWS for state in COLUMNS]
+
+
+def run_machine(server: Server, hits: Hits, *, examples: int, shrink: bool = True) -> None:
+    phases = {Phase.reuse, Phase.generate} | ({Phase.shrink} if shrink else set())
+    chosen = settings(
+        max_examples=examples, stateful_step_count=50, deadline=None, report_multiple_bugs=False,
+        phases=phases,
+        # The machine draws little, but talks to a server.
+        suppress_health_check=[HealthCheck.too_slow],
+    )  # fmt: skip
+    run_state_machine_as_test(machine_for(server.url, hits), settings=chosen)
+
+
+@pytest.mark.timeout(900)
+def test_any_sequence_of_operations_keeps_the_promise(
+    server: Server, examples: int, print_later: Callable[[str], None]
+) -> None:
+    """Each cell of the table in docs/states.md is met, or there is another round."""
+    hits: Hits = Counter()
+    for _ in range(5):
+        run_machine(server, hits, examples=examples)
+        if all(hits[cell] for cell in CELLS):
+            break
+    print_later(table_of(hits))
+    assert [cell for cell in CELLS if not hits[cell]] == []
+
+
+def table_of(hits: Hits) -> str:
+    lines = [f"{'cells met':<18}" + "".join(f"{state:>10}" for state in COLUMNS)]
+    lines += [
+        f"{row:<18}" + "".join(f"{hits[row, state]:>10}" for state in COLUMNS) for row in ROWS
+    ]
+    return "\n".join(lines)
+
+
+# For each bug: the file, what stands in it, and what is put in its place.
+BUGS = {
+    "no fence": (
+        "settle", "record.state == 'running' and record.token == token", "record.state == 'running'"
+    ),
+    "no sweep": ("sweep", "if not nobody_beats(lease) then", "if false then"),
+    "a claim before due, where the timer is gone": ("claim", "'-inf', now,", "'-inf', '+inf',"),
+    "a dropped put-off": ("claim", "local timer = read_timer(id, record)", "local timer = nil"),
+    "a dropped re-arm": (
+        "include/timer_edits", "if not timer and not record.rearm then", "if true then"
+    ),
+    "a dropped replacement": (
+        "include/timer_edits", "if record.next then\n    due", "if false then\n    due"
+    ),
+    "a make that knows no resend": ("make", "if before then return", "if false then return"),
+    "a claim that knows no resend": ("claim", "if resend then find_own() end", ""),
+}  # fmt: skip
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("bug", BUGS)
+def test_the_machine_finds_a_planted_bug(
+    bug: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug in a script is one on every server; one will do."""
+    name, right, wrong = BUGS[bug]
+    lua = tmp_path / "lua"
+    shutil.copytree(Path(scripts.__file__).parent / "lua", lua)
+    file = lua / f"{name}.lua"
+    source = file.read_text()
+    assert source.count(right) == 1
+    file.write_text(source.replace(right, wrong))
+    scripts.load.cache_clear()
+    with monkeypatch.context() as patched:
+        patched.setattr(scripts, "_LUA", lua)
+        with Server() as server, pytest.raises((AssertionError, KeyError)):
+            run_machine(server, Counter(), examples=1000, shrink=False)
+    scripts.load.cache_clear()

@@ -1,0 +1,176 @@
+"""A real database beside its model: reads it whole, lets time pass in it, compares the two."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import redis
+
+from expirebridge import State
+from tests.machine.model import NEVER, Model, Modelled
+
+PREFIX = "expirebridge"
+
+# Each key with its kind, the ms left to a string, and the content of anything else.
+_READ = """
+local all = {}
+for _, name in ipairs(redis.call('KEYS', '*')) do
+  local kind = redis.call('TYPE', name).ok
+  local content
+  if kind == 'string' then content = redis.call('PTTL', name)
+  elseif kind == 'hash' then content = redis.call('HGETALL', name)
+  elseif kind == 'zset' then content = redis.call('ZRANGE', name, 0, -1, 'WITHSCORES')
+  else content = redis.call('SMEMBERS', name) end
+  all[#all + 1] = { name, kind, content }
+end
+return { redis.call('TIME'), all }
+"""
+
+# Moves all that the database holds into the past: for every rule of expirebridge, time has passed.
+_AGE = """
+local ms = tonumber(ARGV[1])
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+local moments = { 'due', 'started', 'ended', 'rearm', 'unknown' }
+for _, name in ipairs(redis.call('KEYS', '*')) do
+  local kind = redis.call('TYPE', name).ok
+  if kind == 'string' then
+    local left = redis.call('PTTL', name)
+    if left >= 0 and left <= ms then redis.call('DEL', name) end
+    if left > ms then redis.call('PEXPIREAT', name, now + left - ms) end
+  elseif kind == 'hash' then
+    for _, field in ipairs(moments) do
+      local moment = redis.call('HGET', name, field)
+      if moment then redis.call('HSET', name, field, string.format('%.0f', moment - ms)) end
+    end
+    local replacement = redis.call('HGET', name, 'next')
+    if replacement then
+      local task = cmsgpack.unpack(replacement)
+      task.due = task.due - ms
+      redis.call('HSET', name, 'next', cmsgpack.pack(task))
+    end
+  elseif kind == 'zset' then
+    for _, id in ipairs(redis.call('ZRANGE', name, 0, -1)) do
+      redis.call('ZINCRBY', name, -ms, id)
+    end
+  end
+end
+"""
+
+
+@dataclass
+class Snapshot:
+    """All that a database holds."""
+
+    now: float
+    timers: dict[str, float]
+    """By name: the seconds left, NEVER for a timer without an end."""
+    records: dict[str, dict[str, str]]
+    sets: dict[State, dict[str, float]]
+    """For each state: id and look-at time in seconds."""
+    tags: dict[str, set[str]]
+
+
+class World:
+    """A database, and the time that has passed in it."""
+
+    def __init__(self, client: redis.Redis, model: Model) -> None:
+        self._client = client
+        self._model = model
+        self._began = self._read().now
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, for the database and for its model."""
+        self._client.eval(_AGE, 0, round(seconds * 1000))
+        self._model.advance(seconds)
+
+    def elapsed(self) -> float:
+        """How much real time has passed since the beginning, of which the model knows nothing."""
+        return self._read().now - self._began
+
+    def _read(self) -> Snapshot:
+        reply: Any = self._client.eval(_READ, 0)
+        (seconds, micros), rows = reply
+        all = Snapshot(int(seconds) + int(micros) / 1e6, {}, {}, {state: {} for state in State}, {})
+        for raw, kind, content in rows:
+            name = raw.decode()
+            part = name.removeprefix(f"{PREFIX}:")
+            if kind == b"string":
+                all.timers[name] = content / 1000 if content >= 0 else NEVER
+            elif part.startswith("task:"):
+                pairs = [item.decode(errors="replace") for item in content]
+                all.records[part[5:]] = dict(zip(pairs[::2], pairs[1::2], strict=True))
+            elif part.startswith("tag:"):
+                all.tags[part[4:]] = {id.decode() for id in content}
+            elif part in set(State):
+                scores = zip(content[::2], content[1::2], strict=True)
+                all.sets[State(part)] = {id.decode(): float(at) / 1000 for id, at in scores}
+        return all
+
+    def order(self, state: State) -> list[str]:
+        """The ids of a state's set, as the server orders them."""
+        ids: Any = self._client.zrange(f"{PREFIX}:{state}", 0, -1)
+        return [id.decode() for id in ids]
+
+    def check(self, edited: set[str]) -> None:
+        """Fail unless the invariant holds, and the database is what the model says it is.
+
+        `edited` are the names of keys that other clients deleted, or gave another end.
+        """
+        found = self._read()
+        _check_invariant(found, edited)
+        model = self._model
+        assert set(found.records) == set(model.tasks)
+        for id, task in model.tasks.items():
+            self._check_task(id, task, found)
+        assert set(found.timers) == set(model.timers)
+        for name, end in model.timers.items():
+            self._check_moment(found.timers[name] + found.now, end, found, name)
+        tagged = {tag for task in model.tasks.values() for tag in task.tags}
+        expected = {
+            tag: {id for id, task in model.tasks.items() if tag in task.tags} for tag in tagged
+        }
+        assert found.tags == expected
+
+    def _check_task(self, id: str, task: Modelled, found: Snapshot) -> None:
+        record = found.records[id]
+        assert record.get("state", State.PENDING) == task.state, id
+        assert record["call"] == task.call, id
+        assert key_name(id, record) == task.key, id
+        assert int(record.get("attempt", 0)) == task.run.attempt, id
+        assert int(record.get("lapses", 0)) == task.run.lapses, id
+        assert record.get("token") == task.run.token, id
+        self._check_moment(found.sets[task.state][id], task.look_at, found, id)
+        if task.state is State.PAUSED:
+            spent = found.now - self._began
+            assert abs(int(record.get("left", 0)) / 1000 - task.left) <= spent + 0.01, id
+
+    def _check_moment(self, real: float, modelled: float, found: Snapshot, what: str) -> None:
+        """Whether two moments are the same, but for the real time that has passed meanwhile."""
+        if math.inf in {real, modelled}:
+            assert real == modelled, what
+            return
+        late = real - (self._began + modelled - self._model.now)
+        assert -0.01 <= late <= found.now - self._began + 0.01, (what, late)
+
+
+def key_name(id: str, record: dict[str, str]) -> str:
+    """The name of a record's trigger key."""
+    return record.get("key", f"{id}:?{record['call']}")
+
+
+def _check_invariant(found: Snapshot, edited: set[str]) -> None:
+    """Each id is in the one set that its record names; what waits has a timer, or is due."""
+    for id, record in found.records.items():
+        places = [state for state in State if id in found.sets[state]]
+        assert places == [record.get("state", "pending")], id
+    strays = {id for ids in found.sets.values() for id in ids} - set(found.records)
+    assert not strays
+    keys = {id: key_name(id, record) for id, record in found.records.items()}
+    assert len(set(keys.values())) == len(keys), "two tasks share a key"
+    for id, look_at in found.sets[State.PENDING].items():
+        name = keys[id]
+        assert name in found.timers or look_at <= found.now or name in edited, id
+    for id in found.sets[State.PAUSED]:
+        name = keys[id]
+        assert found.timers.get(name) == NEVER or name in edited, id
