@@ -1,6 +1,7 @@
 """Each script, called as the listener and the producers call it."""
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -100,6 +101,21 @@ def test_a_resend_of_make_is_no_false_rejection_even_after_the_task_ran(store: S
     settle(store, Settlement("a", "t", "succeeded"))
     assert store.run(call)[0].outcome is Outcome.CREATED
     assert state_of(store, "a") is State.SUCCEEDED
+
+
+@pytest.mark.parametrize(
+    ("if_exists", "call"), [("replace", b"f.g?@"), ("extend", b"mail.send?[1]")]
+)
+def test_a_resend_about_a_running_task_is_answered_with_what_will_follow_it(
+    store: Store, if_exists: str, call: bytes
+) -> None:
+    store.run(calls.make([new("a")]))
+    claim(store)
+    fields = {"args": "[2]"} if if_exists == "replace" else {}
+    make = calls.make([new("a", 60_000, call=call, if_exists=if_exists, fields=fields)])
+    [first], [again] = store.run(make), store.run(make)
+    assert (first.due - first.now, first.call) == (60_000, call)
+    assert replace(again, now=first.now) == first
 
 
 def test_a_finished_task_makes_way_with_all_that_belonged_to_it(

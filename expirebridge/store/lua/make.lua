@@ -72,10 +72,18 @@ local IF_EXISTS = {
   end,
 }
 
+-- Answers a resend. What will follow a running task, and when, is only noted in its record.
+local function answer_again(id, code, old)
+  if code == CREATED then return code, due_of(id, old), old.state, old end
+  local last = old.next and cmsgpack.unpack(old.next) or old
+  local due = old.next and last.due or tonumber(old.rearm) or due_of(id, old)
+  return code, due, old.state, last
+end
+
 local function make(id, item)
-  local old = read(id, { 'nonce', 'due', 'args', 'left', 'next' })
+  local old = read(id, { 'nonce', 'due', 'args', 'left', 'next', 'rearm' })
   local before = answered(old, nonce) or (old and item.drawn and CREATED)
-  if before then return before, due_of(id, old), old.state, old end
+  if before then return answer_again(id, before, old) end
   if not old or FINISHED[old.state] then
     local due, state, task = create(id, item, old)
     if not item.drawn then remember(id, nonce, CREATED) end
