@@ -110,12 +110,12 @@ def reschedule(id: str, when: When) -> Call[Change]:
 
 def pause(id: str) -> Call[Change]:
     """Pause a task that waits."""
-    return script("pause", id, read=_changed(Change.PAUSED))
+    return script("pause", new_nonce(), id, read=_changed(Change.PAUSED))
 
 
 def resume(id: str) -> Call[Change]:
     """Let a paused task go on."""
-    return script("resume", id, read=_changed(Change.RESUMED))
+    return script("resume", new_nonce(), id, read=_changed(Change.RESUMED))
 
 
 def run_now(id: str) -> Call[Change]:
