@@ -46,6 +46,8 @@ local function take(id, record, due)
   add(id, record, due, attempt)
 end
 
+local function is_poison(record) return (tonumber(record.lapses) or 0) >= LAPSES_UNTIL_ALONE end
+
 local function look_at(id, due)
   local record = not string.find(id, '[^%w_.:@-]') and read(id, FIELDS)
   if not record then
@@ -53,7 +55,7 @@ local function look_at(id, due)
     return set_aside(id, 'pending', keep_failed)
   end
   if strayed(id, record, 'pending', keep_failed) then return end
-  local poison = (tonumber(record.lapses) or 0) >= LAPSES_UNTIL_ALONE
+  local poison = is_poison(record)
   if poison and (not idle or count > 0) then
     reply[3] = 1
     return
@@ -73,6 +75,7 @@ local function find_own()
     local record = read(id, FIELDS)
     if record and record.token == token then
       add(id, record, tonumber(record.due), tonumber(record.attempt))
+      if is_poison(record) then reply[3] = 1 end
     end
   end
 end
