@@ -1,0 +1,585 @@
+"""Connections that break after a request was carried out and before its reply arrives.
+
+Nobody can tell such a call from one that never arrived, so it is sent again. Here each script is
+cut off from its caller: the answer must be that of a call whose connection held, and the effect
+must be there once.
+"""
+
+import asyncio
+import dataclasses
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+import pytest
+import redis
+from redis.backoff import NoBackoff
+
+from expirebridge import (
+    AsyncBridge,
+    Bridge,
+    Change,
+    Discard,
+    Listing,
+    Outcome,
+    ServerUnreachable,
+    State,
+    Task,
+    TaskExists,
+    current_task,
+)
+from expirebridge.hooks import End, Lapsed, Started
+from expirebridge.listener import sweeper
+from expirebridge.listener.listener import Listener
+from expirebridge.server import Server
+from expirebridge.settings import Settings
+from expirebridge.store import calls, clients
+from expirebridge.store.calls import Settlement
+from expirebridge.store.store import Store
+from tests.integration.test_bridge import Ask, asking
+from tests.integration.test_states import KEY, bring
+from tests.integration.test_store import age, claim, settle
+from tests.proxy import Proxy
+from tests.unit.test_scripts import NAMES
+from tests.witness import PATIENCE, Witness, listening
+
+RETRIES = clients._PRODUCER_RETRIES
+HOUR = 3600.0
+
+
+@pytest.fixture
+def proxy(server: Server) -> Iterator[Proxy]:
+    with Proxy(server.port) as proxy:
+        yield proxy
+
+
+# Producers
+
+
+@pytest.fixture(params=["sync", "async"])
+async def ask(
+    request: pytest.FixtureRequest, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Ask]:
+    """A bridge by way of the proxy. It sends again at once: its pauses are not the subject."""
+    monkeypatch.setattr(clients, "ExponentialWithJitterBackoff", lambda **_: NoBackoff())
+    if request.param == "sync":
+        with Bridge(proxy.url) as bridge:
+            yield asking(bridge)
+    else:
+        async with AsyncBridge(proxy.url) as bridge:
+            yield asking(bridge)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Asked:
+    """A producer's call that concerns task `a`."""
+
+    script: str
+    method: str
+    args: tuple[Any, ...] = ("a",)
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    async def of(self, ask: Ask, delay: float = 2 * HOUR) -> Any:
+        """What the caller gets, an error or a result; `delay` is for the calls that take one."""
+        takes_delay = self.method in {"make_task", "reschedule"}
+        options = self.options | ({"delay": delay} if takes_delay else {})
+        try:
+            return described(await ask(self.method, *self.args, **options))
+        except TaskExists as error:
+            return repr(error)
+
+
+def asked_to_make(if_exists: str, func: str = "f.g", args: tuple[int, ...] = (2,)) -> Asked:
+    return Asked("make", "make_task", (func, args), {"id": "a", "if_exists": if_exists})
+
+
+CHANGES = {
+    "reject": asked_to_make("reject"),
+    "keep": asked_to_make("keep"),
+    "replace": asked_to_make("replace"),
+    "extend": asked_to_make("extend", "mail.send", (1,)),
+    "extend another": asked_to_make("extend"),
+    "cancel": Asked("cancel", "cancel"),
+    "reschedule": Asked("reschedule", "reschedule"),
+    "pause": Asked("pause", "pause"),
+    "resume": Asked("resume", "resume"),
+    "run_now": Asked("run_now", "run_now"),
+}
+READS = {
+    "get": Asked("get", "get"),
+    "list": Asked("list", "list", ()),
+    "list of a tag": Asked("list", "list", (), {"tag": "t"}),
+    "count": Asked("count", "count", ()),
+}
+STATES = ("absent", "pending", "paused", "running", "succeeded")
+
+
+def described(answer: Any) -> Any:
+    """An answer that can be compared with that of another time: times count by the hour."""
+    if isinstance(answer, Listing):
+        return [described(task) for task in answer.tasks], answer.examined, answer.complete
+    if isinstance(answer, Task):
+        values = {item.name: getattr(answer, item.name) for item in dataclasses.fields(answer)}
+        return {
+            name: hours_until(value.timestamp()) if isinstance(value, datetime) else value
+            for name, value in values.items()
+        }
+    return answer
+
+
+def hours_until(seconds: float) -> int:
+    return round((seconds - time.time()) / HOUR)
+
+
+def footprint(client: redis.Redis) -> dict[bytes, Any]:
+    """All that the database holds, to be compared with that of another time."""
+    return {name: _held(client, name) for name in client.scan_iter(count=1000)}
+
+
+def _held(client: redis.Redis, name: bytes) -> Any:
+    value: Any
+    match client.type(name):
+        case b"hash":
+            value = client.hgetall(name)
+            return {field: _plain(field, text) for field, text in value.items()}
+        case b"zset":
+            value = client.zrange(name, 0, -1, withscores=True)
+            return {member: hours_until(score / 1000) for member, score in value}
+        case b"set":
+            return client.smembers(name)
+    return round(client.pttl(name) / 1000 / HOUR)
+
+
+def _plain(field: bytes, value: bytes) -> Any:
+    match field:
+        case b"due" | b"started" | b"ended" | b"rearm":
+            return hours_until(int(value) / 1000)
+        case b"made":
+            return hours_until(int(value))
+        case b"left":
+            return round(int(value) / 1000 / HOUR)
+        case b"nonce":
+            return value.partition(b":")[0]
+        case b"next":
+            return "a replacement"  # packed, with its due time inside
+    return value
+
+
+def run_all(store: Store) -> int:
+    """End the run of task `a`, if it runs, and run what is due then; return how many that were."""
+    settle(store, Settlement("a", "t", "succeeded"))
+    runs = 0
+    while tasks := claim(store, f"run {runs}").tasks:
+        runs += len(tasks)
+        settle(store, *(Settlement(task.id, task.token, "succeeded") for task in tasks))
+    return runs
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("name", CHANGES)
+async def test_a_change_is_made_once_and_answered_as_if_the_connection_had_held(
+    ask: Ask, proxy: Proxy, store: Store, client: redis.Redis, name: str, state: str
+) -> None:
+    call = CHANGES[name]
+    bring(store, client, state)
+    expected = await call.of(ask), footprint(client)
+    client.flushall()
+    bring(store, client, state)
+    proxy.cut_reply_of(call.script)
+    assert (await call.of(ask), footprint(client)) == expected
+    assert proxy.cuts == {call.script: 1}
+
+
+EFFECTIVE = [
+    ("reject", "absent"), ("reject", "succeeded"), ("keep", "absent"), ("keep", "succeeded"),
+    ("replace", "absent"), ("replace", "pending"), ("replace", "paused"), ("replace", "running"),
+    ("replace", "succeeded"), ("extend", "absent"), ("extend", "pending"), ("extend", "paused"),
+    ("extend", "running"), ("extend", "succeeded"), ("cancel", "pending"), ("cancel", "running"),
+    ("reschedule", "pending"), ("reschedule", "paused"), ("reschedule", "running"),
+    ("resume", "paused"), ("run_now", "pending"), ("run_now", "paused"), ("run_now", "succeeded"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "state"), EFFECTIVE)
+async def test_a_task_that_runs_before_the_resend_arrives_runs_once(
+    ask: Ask, proxy: Proxy, store: Store, client: redis.Redis, name: str, state: str
+) -> None:
+    call = CHANGES[name]
+
+    def prepare() -> None:
+        bring(store, client, state)
+        if name == "resume":
+            client.hset("expirebridge:task:a", "left", 0)
+
+    prepare()
+    expected = await call.of(ask, delay=0)
+    runs = [run_all(store)]
+    after = footprint(client)
+    client.flushall()
+    prepare()
+    proxy.cut_reply_of(call.script, then=lambda: runs.append(run_all(store)))
+    given = await call.of(ask, delay=0)
+    if isinstance(given, dict):  # a task, as it stood when its call was answered
+        given["state"] = expected["state"]
+    assert given == expected
+    assert footprint(client) == after
+    runs.append(run_all(store))
+    assert runs == ([0, 0, 0] if name == "cancel" else [1, 1, 0])
+
+
+@pytest.mark.parametrize("delay", [HOUR, 0])
+async def test_a_task_with_a_drawn_id_is_made_once(
+    ask: Ask, proxy: Proxy, store: Store, client: redis.Redis, delay: float
+) -> None:
+    runs: list[int] = []
+    proxy.cut_reply_of("make", then=lambda: runs.append(run_all(store)))
+    task = await ask("make_task", "mail.send", [42], delay)
+    assert task.outcome is Outcome.CREATED
+    assert client.keys("expirebridge:task:*") == [f"expirebridge:task:{task.id}".encode()]
+    assert (*runs, run_all(store)) == ((0, 0) if delay else (1, 0))
+
+
+async def test_a_call_that_changed_nothing_may_be_answered_by_what_is_there_now(
+    ask: Ask, proxy: Proxy, store: Store, client: redis.Redis
+) -> None:
+    """The task that was kept is over when the resend arrives: a new one is made, and said so."""
+    bring(store, client, "running")
+    proxy.cut_reply_of("make", then=lambda: run_all(store))
+    task = await ask("make_task", "f.g", [], HOUR, id="a", if_exists="keep")
+    assert task.outcome is Outcome.CREATED
+    assert client.zrange("expirebridge:pending", 0, -1) == [b"a"]
+
+
+async def test_a_resent_pause_does_not_undo_what_happened_since(
+    ask: Ask, proxy: Proxy, store: Store, client: redis.Redis
+) -> None:
+    def put_off() -> None:
+        client.expire(KEY, 90)
+        store.run(calls.scan("0", 1000))
+
+    bring(store, client, "pending")
+    proxy.cut_reply_of("pause", then=put_off)
+    assert await ask("pause", "a") is Change.PAUSED
+    assert client.zrange("expirebridge:pending", 0, -1) == [b"a"]
+
+
+@pytest.mark.parametrize("name", READS)
+async def test_looking_again_shows_the_same(
+    ask: Ask, proxy: Proxy, store: Store, client: redis.Redis, name: str
+) -> None:
+    bring(store, client, "pending")
+    expected = await READS[name].of(ask)
+    proxy.cut_reply_of(READS[name].script)
+    assert await READS[name].of(ask) == expected
+    assert proxy.cuts == {READS[name].script: 1}
+
+
+async def test_many_tasks_are_made_once_each(ask: Ask, proxy: Proxy, client: redis.Redis) -> None:
+    items = [{"func": "a.b", "args": [n], "delay": HOUR} for n in range(1100)]
+    items[20] |= {"id": "taken"}
+    items[540] |= {"id": "taken-2", "if_exists": "keep"}
+    for id in ("taken", "taken-2"):
+        await ask("make_task", "a.b", [], HOUR, id=id)
+    for n in (0, 500, 1099):  # one of each chunk
+        proxy.cut_reply_of("make", holding=b"?a.b?[%d]" % n)
+    made = await ask("make_tasks", items)
+    assert proxy.cuts == {"make": 3}
+    outcomes = [task.outcome for task in made]
+    assert (outcomes.pop(540), outcomes.pop(20)) == (Outcome.KEPT, Outcome.REJECTED)
+    assert set(outcomes) == {Outcome.CREATED}
+    assert client.zcard("expirebridge:pending") == 1100
+    assert client.dbsize() == 2 * 1100 + 2  # records, keys; the state set and the format
+
+
+async def test_all_tasks_of_a_tag_are_found_and_cancelled_once(ask: Ask, proxy: Proxy) -> None:
+    await ask("make_tasks", [{"func": "a.b", "delay": n, "tags": ["t"]} for n in range(60, 510)])
+    proxy.cut_reply_of("list")
+    proxy.cut_reply_of("cancel")
+    assert await ask("cancel_tag", "t") == {Change.CANCELLED: 450, Change.RUNNING: 0}
+    assert proxy.cuts == {"list": 1, "cancel": 1}
+    assert (await ask("count")).cancelled == 450
+
+
+@pytest.mark.parametrize("cut", ["EVALSHA", "EVAL", "both"])
+async def test_the_first_call_of_all_which_sends_the_script_is_no_exception(
+    ask: Ask, proxy: Proxy, client: redis.Redis, cut: str
+) -> None:
+    client.script_flush()
+    if cut != "EVAL":
+        proxy.cut_reply_of("make", holding=b"NOSCRIPT")
+    if cut != "EVALSHA":
+        proxy.cut_reply_of("make", holding=b"a:?mail.send?[]")
+    task = await ask("make_task", "mail.send", [], HOUR, id="a")
+    assert task.outcome is Outcome.CREATED
+    assert proxy.cuts == {"make": 2 if cut == "both" else 1}
+    assert client.zcard("expirebridge:pending") == 1
+
+
+async def test_a_call_outlasts_as_many_cuts_as_it_has_retries(
+    ask: Ask, proxy: Proxy, client: redis.Redis
+) -> None:
+    await ask("count")  # connected, and the script may be known or not
+    proxy.cut_reply_of("make", RETRIES, holding=b"a:?mail.send?[]")
+    task = await ask("make_task", "mail.send", [], HOUR, id="a")
+    assert (task.outcome, proxy.cuts["make"]) == (Outcome.CREATED, RETRIES)
+    assert client.zcard("expirebridge:pending") == 1
+
+
+async def test_after_more_cuts_nobody_can_say_and_keep_makes_it_safe_to_call_again(
+    ask: Ask, proxy: Proxy, client: redis.Redis
+) -> None:
+    make = asked_to_make("keep")
+    proxy.cut_reply_of("make", RETRIES + 1, holding=b"a:?f.g?[2]")
+    with pytest.raises(ServerUnreachable):
+        await make.of(ask)
+    assert proxy.cuts["make"] == RETRIES + 1
+    with pytest.raises(TaskExists):  # a call of its own, not a resend
+        await ask("make_task", "f.g", [2], HOUR, id="a")
+    assert (await make.of(ask))["outcome"] is Outcome.KEPT
+    assert client.keys("expirebridge:task:*") == [b"expirebridge:task:a"]
+
+
+async def test_bulk_that_was_cut_off_for_good_can_be_repeated_with_keep(
+    ask: Ask, proxy: Proxy, client: redis.Redis
+) -> None:
+    items = [
+        {"func": "a.b", "args": [n], "delay": HOUR, "id": f"n{n}", "if_exists": "keep"}
+        for n in range(1100)
+    ]
+    proxy.cut_reply_of("make", RETRIES + 1, holding=b"?a.b?[500]")
+    with pytest.raises(ServerUnreachable):
+        await ask("make_tasks", items)
+    assert client.zcard("expirebridge:pending") == 1000  # the chunk that was cut off, too
+    outcomes = [task.outcome for task in await ask("make_tasks", items)]
+    assert outcomes == [Outcome.KEPT] * 1000 + [Outcome.CREATED] * 100
+    assert client.zcard("expirebridge:pending") == 1100
+
+
+# Listeners
+
+
+class Scene:
+    """A listener by way of the proxy, whose leases outlast the test: waiting one out fails it."""
+
+    def __init__(
+        self, proxy: Proxy, bridge: AsyncBridge, store: Store, client: redis.Redis
+    ) -> None:
+        self.proxy = proxy
+        self.bridge = bridge
+        self.store = store
+        self.client = client
+        self.witness = Witness()
+        self.ran: list[str] = []
+
+    def listening(self, **others: Callable[..., Any]) -> AbstractAsyncContextManager[Listener]:
+        async def note() -> str:
+            self.ran.append(current_task().id)
+            return f"{current_task().id} ran"
+
+        settings = Settings(url=self.proxy.url, lease=60.0)
+        return listening(settings, self.witness, note=note, **others)
+
+    async def make(self, *ids: str) -> None:
+        """Make tasks that are due at once, all in the same moment."""
+        await self.bridge.make_tasks([{"func": "test.note", "delay": 0, "id": id} for id in ids])
+
+    async def cannot_start(self) -> None:
+        with pytest.raises(ServerUnreachable):
+            async with self.listening():
+                pass
+
+    async def until_replied(self, holds: Callable[[], object]) -> None:
+        """Wait until `holds` is true after some reply, without holding up the listener."""
+        await asyncio.to_thread(self.proxy.until, holds)
+
+    async def check_each_ran_once(self, *ids: str) -> None:
+        await self.witness.until_ended(len(ids))
+        assert sorted(self.ran) == sorted(ids)
+        assert [event.end for event in self.witness.ended()] == [End.SUCCEEDED] * len(ids)
+        assert self.witness.seen(Lapsed) == []
+        for id in ids:
+            task = await self.bridge.get(id)
+            assert task is not None
+            assert (task.state, task.attempt, task.lapses) == (State.SUCCEEDED, 1, 0), id
+            assert task.result == f"{id} ran"
+
+
+@pytest.fixture
+def scene(
+    proxy: Proxy,
+    async_bridge: AsyncBridge,
+    store: Store,
+    client: redis.Redis,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Scene:
+    monkeypatch.setattr(sweeper, "EVERY", 0.05)
+    return Scene(proxy, async_bridge, store, client)
+
+
+async def cut_claims(scene: Scene) -> None:
+    """What was claimed is found by the resend, be it the listener's first claim or a later one."""
+    await scene.make("a1", "a2", "a3")
+    scene.proxy.cut_reply_of("claim", holding=b"a1")
+    async with scene.listening():
+        await scene.witness.until_ended(3)
+        scene.proxy.cut_reply_of("claim", times=2, holding=b"b1")
+        await scene.make("b1", "b2", "b3")
+        await scene.check_each_ran_once("a1", "a2", "a3", "b1", "b2", "b3")
+    assert scene.proxy.cuts == {"claim": 3}
+
+
+async def cut_settles(scene: Scene) -> None:
+    """An outcome that was recorded is not recorded again, and not refused."""
+    records: list[Any] = []
+
+    def read() -> None:
+        records.append(scene.client.hgetall("expirebridge:task:a"))
+
+    scene.proxy.cut_reply_of("settle", then=read)
+    async with scene.listening():
+        await scene.make("a")
+        await scene.witness.until_ended()
+        scene.proxy.cut_reply_of("settle", times=2, then=read)
+        await scene.make("b")
+        await scene.check_each_ran_once("a", "b")
+    assert scene.proxy.cuts == {"settle": 3}
+    read()
+    assert records == records[:1] * 4
+
+
+async def cut_heartbeats(scene: Scene) -> None:
+    """One that fails is followed by another, which brings the same news."""
+    scene.proxy.cut_reply_of("heartbeat")
+    await scene.cannot_start()
+    stopped = asyncio.Event()
+
+    async def hold() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    async with scene.listening(hold=hold):
+        await scene.make("a")
+        task = await scene.bridge.make_task("test.hold", [], 0)
+        await scene.witness.until(lambda: len(scene.witness.seen(Started)) == 2)
+        scene.proxy.cut_reply_of("heartbeat", holding=task.id.encode())
+        assert await scene.bridge.cancel(task.id) is Change.RUNNING
+        async with asyncio.timeout(PATIENCE):
+            await stopped.wait()
+        await scene.witness.until_ended(2)
+    assert scene.proxy.cuts == {"heartbeat": 2}
+    assert [event.end for event in scene.witness.ended()] == [End.SUCCEEDED, End.RELEASED]
+    read = await scene.bridge.get(task.id)
+    assert read is not None
+    assert (read.state, read.attempt, read.lapses) == (State.CANCELLED, 1, 0)
+
+
+async def cut_adoptions(scene: Scene) -> None:
+    """A foreign task that was adopted is known when it is looked at again."""
+    async with scene.listening():
+        for count, id in enumerate(("first", "later"), start=1):
+            scene.proxy.cut_reply_of("adopt", holding=id.encode())
+            scene.client.set(f"{id}:?test.note?[]", "", px=50)
+            await scene.witness.until_ended(count)
+        await scene.check_each_ran_once("first", "later")
+    assert scene.proxy.cuts == {"adopt": 2}
+
+
+async def cut_scans(scene: Scene) -> None:
+    """A scan that was cut off is made again from the beginning."""
+    scene.proxy.cut_reply_of("scan")
+    await scene.cannot_start()
+    async with scene.listening():
+        for id in ("first", "later"):
+            scene.proxy.cut_reply_of("scan", holding=f"{id}:?".encode())
+            # Set while nobody hears it: only the scan that follows such a gap finds it.
+            with scene.client.pipeline() as together:
+                together.client_kill_filter(_type="pubsub")
+                together.set(f"{id}:?test.note?[]", "", ex=60)
+                together.execute()
+            await scene.until_replied(partial(scene.client.exists, f"expirebridge:task:{id}"))
+            assert await scene.bridge.run_now(id) is Change.DUE_NOW
+        await scene.check_each_ran_once("first", "later")
+    assert scene.proxy.cuts == {"scan": 3}
+
+
+async def cut_sweeps(scene: Scene) -> None:
+    """What was taken back from a dead listener is run, although nobody was told of the lapse."""
+    await scene.make("orphan")
+    assert claim(scene.store, "dead").tasks
+    scene.proxy.cut_reply_of("sweep")
+    async with scene.listening():
+        await scene.until_replied(lambda: scene.proxy.cuts["sweep"] == 1)
+        scene.proxy.cut_reply_of("sweep", holding=b"orphan")
+        age(scene.client, "running", "orphan", 1)
+        await scene.check_each_ran_once("orphan")
+        swept = scene.proxy.answered["sweep"]
+        await scene.until_replied(lambda: scene.proxy.answered["sweep"] > swept)
+    assert scene.proxy.cuts == {"sweep": 2}
+    assert [event.task.lapses for event in scene.witness.seen(Started)] == [1]
+
+
+async def cut_goodbyes(scene: Scene) -> None:
+    """A listener that is not answered ends all the same, and nobody counts it any longer."""
+    scene.proxy.cut_reply_of("leave")
+    async with scene.listening():
+        await scene.make("a")
+        await scene.check_each_ran_once("a")
+    assert scene.proxy.cuts == {"leave": 1}
+    assert (await scene.bridge.count()).listeners == 0
+
+
+LISTENER: dict[str, Callable[[Scene], Awaitable[None]]] = {
+    "claim": cut_claims,
+    "settle": cut_settles,
+    "heartbeat": cut_heartbeats,
+    "adopt": cut_adoptions,
+    "scan": cut_scans,
+    "sweep": cut_sweeps,
+    "leave": cut_goodbyes,
+}
+
+
+@pytest.mark.parametrize("script", LISTENER)
+async def test_a_listener_goes_on_and_each_task_runs_once(
+    scene: Scene, script: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await LISTENER[script](scene)
+    assert "lapsed while it ran" not in caplog.text
+
+
+async def test_every_outcome_is_recorded_once(scene: Scene) -> None:
+    """A retry that is due at once may have begun when the resend of its settlement arrives."""
+
+    async def flaky() -> str:
+        if current_task().attempt == 1:
+            raise ConnectionError("no answer")
+        return "at last"
+
+    async def hopeless() -> None:
+        raise Discard("it will never work")
+
+    async with scene.listening(flaky=flaky, hopeless=hopeless):
+        scene.proxy.cut_reply_of("settle", times=3)
+        flaky_one = await scene.bridge.make_task("test.flaky", [], 0, retry=[0])
+        hopeless_one = await scene.bridge.make_task("test.hopeless", [], 0)
+        await scene.witness.until_ended(3)
+    assert scene.proxy.cuts == {"settle": 3}
+    assert sorted(event.end for event in scene.witness.ended()) == sorted(
+        [End.RETRY, End.SUCCEEDED, End.FAILED]
+    )
+    read = await scene.bridge.get(flaky_one.id)
+    assert read is not None
+    assert (read.state, read.attempt, read.result) == (State.SUCCEEDED, 2, "at last")
+    read = await scene.bridge.get(hopeless_one.id)
+    assert read is not None
+    assert (read.state, read.attempt, read.error) == (State.FAILED, 1, "it will never work")
+
+
+def test_every_script_is_cut_off_somewhere_above() -> None:
+    producers = {call.script for call in (CHANGES | READS).values()}
+    assert producers | set(LISTENER) == set(NAMES)

@@ -1,0 +1,217 @@
+"""A TCP proxy in front of a real server, which cuts connections where a test wants it.
+
+It sees every request and every reply whole. They are framed here because forwarding needs their
+bytes: redis-py's parser is private to it and gives only values, and hiredis, once it is installed,
+would also be what the client under test reads with.
+"""
+
+import asyncio
+import hashlib
+import threading
+from collections import Counter, deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from expirebridge.server import HOST
+from expirebridge.store import scripts
+from tests.unit.test_scripts import NAMES
+from tests.witness import PATIENCE
+
+_Asked = deque[str | None]
+"""For each reply that is to come on a connection, the script that will have run, if one will."""
+
+_SCRIPTS = {
+    source.sha.encode(): script.name
+    for script in map(scripts.load, NAMES)
+    for source in (script.headed, script.plain)
+}
+
+
+@dataclass(slots=True)
+class _Cut:
+    """Replies of one script that shall not arrive."""
+
+    script: str
+    times: int
+    holding: bytes
+    then: Callable[[], object] | None
+
+    def concerns(self, script: str | None, reply: bytes) -> bool:
+        if not self.holding and reply.startswith(b"-NOSCRIPT"):
+            return False  # the server does not know the script yet: it was not run
+        return self.times > 0 and self.script == script and self.holding in reply
+
+
+class Proxy:
+    """Forwards to the server on `port`, in a thread of its own, so that sync clients can use it.
+
+    `cuts` and `answered` count, by script, the replies that were swallowed and those that went
+    through.
+    """
+
+    def __init__(self, port: int) -> None:
+        self.cuts: Counter[str] = Counter()
+        self.answered: Counter[str] = Counter()
+        self._server_port = port
+        self._to_cut: list[_Cut] = []
+        self._counted = threading.Condition()
+        self._links: set[asyncio.Task[None]] = set()
+        self._up = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="proxy")
+        self._loop: asyncio.AbstractEventLoop
+        self._stop: asyncio.Event
+        self._port: int
+
+    @property
+    def url(self) -> str:
+        """The URL of database 1, by way of the proxy."""
+        return f"redis://{HOST}:{self._port}/1"
+
+    def cut_reply_of(
+        self,
+        script: str,
+        times: int = 1,
+        *,
+        holding: bytes = b"",
+        then: Callable[[], object] | None = None,
+    ) -> None:
+        """Cut the connection instead of forwarding the next `times` replies to this script.
+
+        The server has done its part by then. With `holding`, only replies that hold these bytes
+        count. `then` is called after a reply was swallowed and before the client can notice: what
+        it does on the server lies between the call and its resend.
+        """
+        assert script in NAMES
+        self._to_cut.append(_Cut(script, times, holding, then))
+
+    def until(self, holds: Callable[[], object]) -> None:
+        """Wait until `holds` is true after some reply was counted; fail after 20 s."""
+        with self._counted:
+            assert self._counted.wait_for(holds, PATIENCE), "the reply never came"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        assert self._up.wait(PATIENCE)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+
+    # In the proxy's own thread
+
+    async def _serve(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        server = await asyncio.start_server(self._accept, HOST, 0)
+        async with server:
+            self._port = server.sockets[0].getsockname()[1]
+            self._up.set()
+            await self._stop.wait()
+            for link in self._links:
+                link.cancel()
+            ends = await asyncio.gather(*self._links, return_exceptions=True)
+        for end in ends:
+            if isinstance(end, Exception):
+                raise end
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._links.add(asyncio.create_task(self._link(reader, writer)))
+
+    async def _link(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
+        """Forward both ways until either side, or a cut, ends it."""
+        server, to_server = await asyncio.open_connection(HOST, self._server_port)
+        asked: _Asked = deque()
+        pumps = [
+            asyncio.create_task(self._forward_requests(client, to_server, asked)),
+            asyncio.create_task(self._forward_replies(server, to_client, asked)),
+        ]
+        try:
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            to_server.close()
+            to_client.close()
+            for pump in pumps:
+                pump.cancel()
+            ends = await asyncio.gather(*pumps, return_exceptions=True)
+        for end in ends:
+            if isinstance(end, Exception):
+                raise end
+
+    async def _forward_requests(
+        self,
+        client: asyncio.StreamReader,
+        to_server: asyncio.StreamWriter,
+        asked: deque[str | None],
+    ) -> None:
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                pieces = await _read_message(client)
+                asked.append(_script_in(pieces))
+                to_server.write(b"".join(pieces))
+                await to_server.drain()
+
+    async def _forward_replies(
+        self,
+        server: asyncio.StreamReader,
+        to_client: asyncio.StreamWriter,
+        asked: deque[str | None],
+    ) -> None:
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                reply = b"".join(await _read_message(server))
+                # A subscribed connection gets what nobody asked for. It carries no scripts, so it
+                # does not matter there which request is taken for which reply's.
+                script = asked.popleft() if asked else None
+                if self._cuts(script, reply):
+                    return
+                to_client.write(reply)
+                await to_client.drain()
+                if script:
+                    self._count(self.answered, script)
+
+    def _cuts(self, script: str | None, reply: bytes) -> bool:
+        for cut in self._to_cut:
+            if cut.concerns(script, reply):
+                cut.times -= 1
+                if cut.then:
+                    cut.then()
+                self._count(self.cuts, cut.script)
+                return True
+        return False
+
+    def _count(self, counter: Counter[str], script: str) -> None:
+        with self._counted:
+            counter[script] += 1
+            self._counted.notify_all()
+
+
+async def _read_message(stream: asyncio.StreamReader) -> list[bytes]:
+    """One whole message, in the pieces of which RESP2 makes it: lines, and bodies of strings."""
+    line = await stream.readuntil(b"\r\n")
+    kind, size = line[:1], line[1:-2]
+    if kind == b"$" and size != b"-1":
+        return [line, await stream.readexactly(int(size) + 2)]
+    pieces = [line]
+    if kind == b"*":
+        for _ in range(int(size)):
+            pieces += await _read_message(stream)
+    return pieces
+
+
+def _script_in(pieces: list[bytes]) -> str | None:
+    """The script that a request runs, if it does: a request is an array of strings."""
+    command, *arguments = [piece[:-2] for piece in pieces[2::2]]
+    match command.upper():
+        case b"EVALSHA":
+            return _SCRIPTS.get(arguments[0])
+        case b"EVAL":
+            return _SCRIPTS.get(hashlib.sha1(arguments[0]).hexdigest().encode())  # noqa: S324
+    return None
