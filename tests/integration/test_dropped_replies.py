@@ -230,6 +230,46 @@ async def test_a_task_that_runs_before_the_resend_arrives_runs_once(
     assert runs == ([0, 0, 0] if name == "cancel" else [1, 1, 0])
 
 
+MEANWHILE: dict[str, Callable[[Bridge], object]] = {
+    "extended": lambda bridge: bridge.make_task("f.g", [2], HOUR, id="a", if_exists="extend"),
+    "replaced": lambda bridge: bridge.make_task("h.i", [3], HOUR, id="a", if_exists="replace"),
+    "rescheduled": lambda bridge: bridge.reschedule("a", HOUR),
+    "cancelled": lambda bridge: bridge.cancel("a"),
+    "resumed": lambda bridge: bridge.resume("a"),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "other"),
+    [
+        ("reject", "absent", "extended"),
+        ("reject", "absent", "replaced"),
+        ("reject", "absent", "rescheduled"),
+        ("reject", "succeeded", "cancelled"),
+        ("replace", "running", "rescheduled"),
+        ("reschedule", "pending", "cancelled"),
+        ("pause", "pending", "resumed"),
+    ],
+)
+async def test_what_another_producer_asks_for_before_the_resend_arrives_stays(
+    ask: Ask, proxy: Proxy, store: Store, bridge: Bridge, client: redis.Redis,
+    name: str, state: str, other: str,
+) -> None:  # fmt: skip
+    call = CHANGES[name]
+    bring(store, client, state)
+    expected = await call.of(ask)
+    MEANWHILE[other](bridge)
+    after = footprint(client)
+    client.flushall()
+    bring(store, client, state)
+    proxy.cut_reply_of(call.script, then=lambda: MEANWHILE[other](bridge))
+    given = await call.of(ask)
+    if isinstance(given, dict):  # a task, as it stood when its call was answered
+        given, expected = given["outcome"], expected["outcome"]
+    assert given == expected
+    assert footprint(client) == after
+
+
 @pytest.mark.parametrize("delay", [HOUR, 0])
 async def test_a_task_with_a_drawn_id_is_made_once(
     ask: Ask, proxy: Proxy, store: Store, client: redis.Redis, delay: float

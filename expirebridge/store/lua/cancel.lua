@@ -24,14 +24,14 @@ local function cancel(id)
   if before then return before end
   if FINISHED[record.state] then return FINISHED_BEFORE end
   if record.state == 'running' then
-    remember(id, nonce, RUNNING)
+    remember(id, record, nonce, RUNNING)
     redis.call('HSET', record_key(id), 'cancel', 1)
     redis.call('HDEL', record_key(id), 'rearm', 'next')
     redis.call('DEL', trigger_key(id, record))
     running = true
     return RUNNING
   end
-  remember(id, nonce, DONE)
+  remember(id, record, nonce, DONE)
   redis.call('HSET', record_key(id), 'due', due_of(id, record))
   finish(id, record, 'cancelled', keep)
   redis.call('DEL', trigger_key(id, record))

@@ -86,11 +86,11 @@ local function make(id, item)
   if before then return answer_again(id, before, old) end
   if not old or FINISHED[old.state] then
     local due, state, task = create(id, item, old)
-    if not item.drawn then remember(id, nonce, CREATED) end
+    if not item.drawn then remember(id, old, nonce, CREATED) end
     return CREATED, due, state, task
   end
   local code, due, state, task = IF_EXISTS[item.if_exists](id, item, old)
-  if code == REPLACED or code == EXTENDED then remember(id, nonce, code) end
+  if code == REPLACED or code == EXTENDED then remember(id, old, nonce, code) end
   return code, due, state, task
 end
 

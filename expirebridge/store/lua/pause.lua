@@ -21,7 +21,7 @@ if done_before then return done_before end
 if FINISHED[record.state] then return FINISHED_BEFORE end
 if record.state == 'running' then return RUNNING end
 if record.state == 'pending' then
-  remember(id, nonce, DONE)
+  remember(id, record, nonce, DONE)
   redis.call('HSET', record_key(id), 'left', math.max(due_of(id, record) - now, 0))
   redis.call('SET', trigger_key(id, record), 0)
   move(id, record, 'paused', now + PAUSED_LOOK)

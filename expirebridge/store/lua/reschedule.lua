@@ -26,12 +26,12 @@ local done_before = answered(record, nonce)
 if done_before then return done_before end
 if FINISHED[record.state] then return FINISHED_BEFORE end
 if record.state == 'running' then
-  remember(id, nonce, REARMED)
+  remember(id, record, nonce, REARMED)
   note_rearm(id, record, due)
   return REARMED
 end
 local before = earliest()
-remember(id, nonce, DONE)
+remember(id, record, nonce, DONE)
 set_timer(id, record, due)
 move(id, record, 'pending', due)
 ring(due, before)

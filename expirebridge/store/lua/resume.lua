@@ -24,7 +24,7 @@ if done_before then return done_before end
 if FINISHED[record.state] then return FINISHED_BEFORE end
 if record.state == 'running' then return RUNNING end
 if record.state == 'paused' then
-  remember(id, nonce, DONE)
+  remember(id, record, nonce, DONE)
   local before = earliest()
   local timer = read_timer(id, record)
   local due = type(timer) == 'number' and timer or due_of(id, record)

@@ -21,7 +21,7 @@ if done_before then return done_before end
 if record.state == 'running' then return RUNNING end
 local before = earliest()
 if FINISHED[record.state] then redis.call('HDEL', record_key(id), unpack(RUN_FIELDS)) end
-remember(id, nonce, DONE)
+remember(id, record, nonce, DONE)
 set_timer(id, record, now)
 move(id, record, 'pending', now)
 ring(now, before)

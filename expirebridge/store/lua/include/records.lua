@@ -4,8 +4,8 @@
 -- and only where there is a need:
 --   args     the arguments, when `call` ends in `@`
 --   key      the trigger key's name, when it is not <id>:?<call> (some foreign keys)
---   nonce    `<code>:<nonce>` of the last call that made or changed it, by which a resend is known;
---            absent after a make with an id drawn at random
+--   nonce    `<code>:<nonce>` of the last three calls that made or changed it, by which a resend is
+--            known; absent after a make with an id drawn at random
 --   tags, retry, timeout   as the producer gave them
 --   state    absent while pending
 --   token    the nonce of the claim that runs it, or that ran it last
