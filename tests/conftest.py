@@ -11,6 +11,7 @@ from expirebridge.server import Server
 from expirebridge.settings import Settings
 from expirebridge.store import clients
 from expirebridge.store.store import AsyncStore, Store
+from tests.processes import Reports
 from tests.servers import REQUIRED, SERVERS
 
 
@@ -102,3 +103,11 @@ def bridge(url: str) -> Iterator[Bridge]:
 async def async_bridge(url: str) -> AsyncIterator[AsyncBridge]:
     async with AsyncBridge(url) as bridge:
         yield bridge
+
+
+@pytest.fixture
+def reports(server: Server) -> Iterator[Reports]:
+    """What handlers in other processes report."""
+    reports = Reports(server.port)
+    yield reports
+    reports.client.close()

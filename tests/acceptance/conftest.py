@@ -1,12 +1,10 @@
 """Fixtures of the acceptance tests."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from expirebridge.server import Server
-from tests.acceptance.processes import HANDLERS, Reports
+from tests.processes import HANDLERS
 
 
 @pytest.fixture
@@ -16,10 +14,3 @@ def folder(tmp_path: Path) -> Path:
     folder.mkdir()
     (folder / "acts.py").write_text(HANDLERS)
     return folder
-
-
-@pytest.fixture
-def reports(server: Server) -> Iterator[Reports]:
-    reports = Reports(server.port)
-    yield reports
-    reports.client.close()

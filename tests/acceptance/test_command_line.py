@@ -9,7 +9,7 @@ import redis
 
 from expirebridge import Bridge
 from expirebridge.resources import example_tasks
-from tests.acceptance.processes import run
+from tests.processes import run
 
 
 def ok(*words: str | Path, url: str | None = None) -> str:

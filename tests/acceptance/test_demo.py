@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from expirebridge.resources import example_tasks
-from tests.acceptance.processes import run
+from tests.processes import run
 
 
 def processes_under(folder: Path) -> list[str]:

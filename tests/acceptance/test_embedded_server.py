@@ -10,7 +10,7 @@ import redis
 from expirebridge import Bridge, EmbeddedServerError
 from expirebridge.resources import redis_conf
 from expirebridge.server import HOST, Server
-from tests.acceptance.processes import COMMAND, run
+from tests.processes import COMMAND, run
 from tests.servers import SERVERS
 
 

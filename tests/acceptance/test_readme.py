@@ -8,7 +8,7 @@ from pathlib import Path
 import redis
 
 from expirebridge import Bridge, State
-from tests.acceptance.processes import listener, run
+from tests.processes import listener, run
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()

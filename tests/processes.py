@@ -6,27 +6,22 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import redis
 
-from expirebridge import Bridge
+from expirebridge import Bridge, current_task
 
 PATIENCE = 30
+ROOT = Path(__file__).parent.parent
 COMMAND = (sys.executable, "-m", "expirebridge")
 
 HANDLERS = '''
-"""Handlers that report to a list in database 2: a test can wait for what is pushed there."""
-import asyncio, os, time
-import redis
-from expirebridge import current_task
-
-reports = redis.Redis(port=int(os.environ["REPORTS_PORT"]), db=2)
-
-def report(word):
-    task = current_task()
-    reports.rpush("reports", f"{word} {task.id} {os.getpid()} {task.attempt} {time.time()}")
+"""Handlers that report."""
+import asyncio, time
+from tests.processes import report
 
 async def note():
     report("ran")
@@ -45,6 +40,18 @@ async def work():
     await asyncio.sleep(0.005)
     report("ran")
 '''
+
+
+def report(word: str) -> None:
+    """Tell the test, from a handler: into a list in database 2, on which it waits."""
+    task = current_task()
+    line = f"{word} {task.id} {os.getpid()} {task.attempt} {time.time()}"
+    _reporting_client().rpush("reports", line)
+
+
+@cache
+def _reporting_client() -> redis.Redis:
+    return redis.Redis(port=int(os.environ["REPORTS_PORT"]), db=2)
 
 
 class Report:
@@ -69,9 +76,13 @@ class Reports:
 
 
 @contextmanager
-def listener(url: str, folder: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+def listener(
+    url: str, folder: Path, *options: str, **env: str
+) -> Iterator[subprocess.Popen[bytes]]:
     """A listener process, up when the block begins; it logs to `<folder>/../listeners.log`."""
     port = url.rpartition(":")[2].partition("/")[0]
+    # Its handlers report with the help of this very module.
+    env |= {"REPORTS_PORT": port, "PYTHONPATH": str(ROOT)}
     with Bridge(url) as bridge:
         before = bridge.count().listeners
         log = folder.parent / "listeners.log"
@@ -80,7 +91,7 @@ def listener(url: str, folder: Path, *options: str) -> Iterator[subprocess.Popen
                 [*COMMAND, "listen", "--tasks", folder, "--url", url, *options],
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=os.environ | {"REPORTS_PORT": port},
+                env=os.environ | env,
             )
         try:
             while bridge.count().listeners <= before:
