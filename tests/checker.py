@@ -1,0 +1,319 @@
+"""Holds a history against what the product says of each task in the end, and gives a verdict.
+
+What the product says is never enough: a task that it calls succeeded must have a run in the history
+that returned, and one that it calls failed a reason there. And each run after the first needs a
+reason that the test itself has seen or caused.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from expirebridge import Bridge, Change, State, Task
+from tests.history import Cancelled, Ended, Event, Killed, Made, Started, Stopped
+
+SETTLED_WITHIN = 1000
+"""The ms within which an outcome is recorded after its handler's end, while the server answers. A
+process that is killed later than that after a run's end is no reason to run the task again."""
+MAX_LAPSES = 3
+"""The lapse after which a task is failed."""
+SHOWN = 10
+"""Faults of each kind whose lines a verdict shows."""
+
+Injection = Killed | Stopped
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One call of a handler."""
+
+    started: Started
+    ended: Ended | None
+
+    def raised_before(self, moment: int) -> bool:
+        """Whether it had raised by then."""
+        return self.ended is not None and self.ended.how == "raised" and self.ended.at <= moment
+
+
+@dataclass(slots=True)
+class Story:
+    """What the history holds of one task; its runs in the order of their starts."""
+
+    made: Made
+    cancelled: Cancelled | None = None
+    runs: list[Run] = field(default_factory=list)
+
+    @property
+    def lines(self) -> list[Event]:
+        """The history's lines about it, in the order of time."""
+        runs = [line for run in self.runs for line in (run.started, run.ended)]
+        lines = [line for line in (self.made, self.cancelled, *runs) if line is not None]
+        return sorted(lines, key=lambda line: line.at)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A task that was not treated as promised."""
+
+    id: str
+    what: str
+    lines: list[Event]
+
+    def __str__(self) -> str:
+        return "\n    ".join([f"{self.id}: {self.what}", *map(str, self.lines)])
+
+
+@dataclass(kw_only=True, slots=True)
+class Verdict:
+    """How the tasks of a history fared."""
+
+    acknowledged: int = 0
+    states: Counter[State] = field(default_factory=Counter)
+    """How the tasks that are not lost ended, or wait."""
+    lost: list[Fault] = field(default_factory=list)
+    early: list[Fault] = field(default_factory=list)
+    unexplained: list[Fault] = field(default_factory=list)
+    """Runs for which the history shows no reason."""
+    twice: Counter[str] = field(default_factory=Counter)
+    """Runs after the first of their task, by reason."""
+    longest_delay: int = 0
+    """The most ms from a task's due time to its first start."""
+    injections: list[Injection] = field(default_factory=list)
+    kills: int = 0
+    recoveries: list[int | None] = field(default_factory=list)
+    """For each kill that hit a running handler, the ms until the last of the tasks that the process
+    ran was started elsewhere; None if none of them was."""
+
+    @property
+    def sound(self) -> bool:
+        """Whether every promise was kept."""
+        return not (self.lost or self.early or self.unexplained)
+
+    def __str__(self) -> str:
+        states = ", ".join(f"{count} {state}" for state, count in sorted(self.states.items()))
+        parts = [f"{self.acknowledged} acknowledged: {states or 'none finished'}"]
+        for name in ("lost", "early", "unexplained"):
+            faults: list[Fault] = getattr(self, name)
+            if faults:
+                parts.append(f"{len(faults)} {name.upper()}")
+                parts += [f"  {fault}" for fault in faults[:SHOWN]]
+        parts += [str(injection) for injection in self.injections]
+        return "\n".join(parts)
+
+
+def look_up(bridge: Bridge, events: Iterable[Event]) -> dict[str, Task | None]:
+    """What the product says of each acknowledged task."""
+    return {event.id: bridge.get(event.id) for event in events if isinstance(event, Made)}
+
+
+def check(
+    events: Sequence[Event],
+    found: Mapping[str, Task | None],
+    *,
+    lease: float,
+    may_wait: bool = False,
+) -> Verdict:
+    """Judge every task that was acknowledged; of others nothing was promised.
+
+    `found` is what `look_up` gave when nothing ran any longer. `lease` is the listeners', in
+    seconds: a stop that is shorter is no reason to run a task again. With `may_wait` a task may
+    still be pending or paused.
+
+    Raises ValueError if the history contradicts itself.
+    """
+    stories = read_stories(events)
+    injections = _injections_in(events, lease)
+    verdict = Verdict(acknowledged=len(stories), injections=injections)
+    for story in stories.values():
+        _judge_outcome(story, found[story.made.id], injections, verdict, may_wait=may_wait)
+        _judge_runs(story, injections, verdict)
+    _judge_kills(stories.values(), injections, verdict)
+    return verdict
+
+
+def read_stories(events: Sequence[Event]) -> dict[str, Story]:
+    """Sort the lines of a history by the acknowledged tasks."""
+    stories: dict[str, Story] = {}
+    for event in events:
+        if isinstance(event, Made):
+            if event.id in stories:
+                raise ValueError(f"{event.id} was made twice")
+            stories[event.id] = Story(event)
+    for event in events:
+        if isinstance(event, Cancelled) and event.id in stories:
+            stories[event.id].cancelled = event
+    for run in _runs_in(events):
+        if run.started.id in stories:
+            stories[run.started.id].runs.append(run)
+    return stories
+
+
+def _runs_in(events: Sequence[Event]) -> list[Run]:
+    ends: dict[str, Ended] = {}
+    for event in events:
+        if isinstance(event, Ended) and ends.setdefault(event.run, event) is not event:
+            raise ValueError(f"run {event.run} of {event.id} ended twice")
+    runs = [Run(event, ends.pop(event.run, None)) for event in events if isinstance(event, Started)]
+    if ends:
+        raise ValueError(f"runs ended that never started: {list(ends.values())}")
+    return sorted(runs, key=lambda run: run.started.at)
+
+
+def _injections_in(events: Sequence[Event], lease: float) -> list[Injection]:
+    """What can cost a listener its leases."""
+    return [
+        event
+        for event in events
+        if isinstance(event, Killed)
+        or (isinstance(event, Stopped) and event.until - event.at >= lease * 1000)
+    ]
+
+
+# The outcome
+
+
+def _judge_outcome(
+    story: Story,
+    task: Task | None,
+    injections: Sequence[Injection],
+    verdict: Verdict,
+    *,
+    may_wait: bool,
+) -> None:
+    what = _wrong_outcome(story, task, injections, may_wait)
+    if what is not None:
+        verdict.lost.append(Fault(story.made.id, what, story.lines))
+    elif task is not None:
+        verdict.states[task.state] += 1
+
+
+def _wrong_outcome(
+    story: Story, task: Task | None, injections: Sequence[Injection], may_wait: bool
+) -> str | None:
+    """What is wrong with the state in which a task ended, if anything is."""
+    if task is None:
+        return "there is no such task"
+    asked = story.cancelled
+    if asked and asked.answer == Change.CANCELLED and task.state is not State.CANCELLED:
+        return f"it is {task.state} although its cancellation was acknowledged"
+    match task.state:
+        case State.SUCCEEDED:
+            returned = any(run.ended and run.ended.how == "returned" for run in story.runs)
+            return None if returned else "it succeeded, but no run of it returned"
+        case State.FAILED:
+            explained = _used_up(story, task) or _lapsed_too_often(story, task, injections)
+            return (
+                None if explained else f"it failed, without a reason in the history: {task.error}"
+            )
+        case State.CANCELLED:
+            return None if asked else "it is cancelled, but nobody asked for that"
+        case State.PENDING | State.PAUSED if may_wait:
+            return None
+    return f"it is still {task.state}"
+
+
+def _used_up(story: Story, task: Task) -> bool:
+    """Whether the last attempt that its policy allows raised what the product tells."""
+    if not story.runs:
+        return False
+    last = story.runs[-1]
+    return (
+        last.ended is not None
+        and last.ended.how == "raised"
+        and last.started.attempt == task.attempt == story.made.attempts
+        and last.ended.error in (task.error or "")
+    )
+
+
+def _lapsed_too_often(story: Story, task: Task, injections: Sequence[Injection]) -> bool:
+    """Whether each of the lapses that failed a task is some injection's work.
+
+    That its earlier runs were cut short is judged with the runs after them.
+    """
+    cut = not story.runs or _cut_short(story.runs[-1], injections) is not None
+    possible = [injection for injection in injections if injection.until >= story.made.due]
+    return task.lapses == MAX_LAPSES and cut and len(possible) >= MAX_LAPSES
+
+
+# The runs
+
+
+def _judge_runs(story: Story, injections: Sequence[Injection], verdict: Verdict) -> None:
+    for place, run in enumerate(story.runs):
+        start = run.started
+        too_soon = max(story.made.due, start.due) - start.at
+        if too_soon > 0:
+            what = f"started {too_soon} ms before it was due"
+            verdict.early.append(Fault(start.id, what, story.lines))
+        reason = _reason(story, place, injections)
+        if reason is None:
+            what = f"run {start.run} has no reason"
+            verdict.unexplained.append(Fault(start.id, what, story.lines))
+        elif place > 0:
+            verdict.twice[reason] += 1
+    if story.runs:
+        delay = story.runs[0].started.at - story.made.due
+        verdict.longest_delay = max(verdict.longest_delay, delay)
+
+
+def _reason(story: Story, place: int, injections: Sequence[Injection]) -> str | None:
+    """Why a run was started; None if the history does not tell.
+
+    What the listener was told, attempt and lapses, must fit to what became of the run before. A
+    lapse without a run (its listener was killed between claim and handler) needs an injection too.
+    """
+    start = story.runs[place].started
+    before = story.runs[place - 1] if place > 0 else None
+    if story.cancelled and start.at > story.cancelled.at:
+        return None
+    if before is None:
+        fits, reason, lapses, since = start.attempt == 1, "due", start.lapses, story.made.due
+    elif before.raised_before(start.at) and start.attempt == before.started.attempt + 1:
+        assert before.ended is not None
+        fits, reason, lapses, since = True, "retry", start.lapses, before.ended.at
+    elif cut := _cut_short(before, injections, start.at):
+        lapses, since = start.lapses - before.started.lapses, before.started.at
+        fits, reason = start.attempt == before.started.attempt and lapses > 0, cut
+    else:
+        return None
+    possible = [each for each in injections if each.until >= since and each.at <= start.at]
+    return reason if fits and lapses <= len(possible) else None
+
+
+def _cut_short(run: Run, injections: Sequence[Injection], by: int | None = None) -> str | None:
+    """How an injection, begun by then, kept a run's outcome from being recorded, if one did."""
+    for injection in injections:
+        if injection.pid != run.started.pid or run.started.at > injection.until:
+            continue
+        if by is not None and injection.at > by:
+            continue
+        word = type(injection).__name__.lower()
+        if run.ended is None or run.ended.at >= injection.at:
+            return word
+        if run.ended.at >= injection.at - SETTLED_WITHIN:
+            return f"{word} before it was settled"
+    return None
+
+
+# The kills
+
+
+def _judge_kills(
+    stories: Iterable[Story], injections: Sequence[Injection], verdict: Verdict
+) -> None:
+    told = list(stories)
+    for kill in injections:
+        if isinstance(kill, Killed):
+            verdict.kills += 1
+            if victims := list(_victims(told, kill)):
+                delays = [again.at - kill.at for again in victims if again is not None]
+                verdict.recoveries.append(max(delays, default=None))
+
+
+def _victims(stories: Iterable[Story], kill: Killed) -> Iterator[Started | None]:
+    """For each run that a kill cut short, the next start of its task."""
+    for story in stories:
+        for place, run in enumerate(story.runs):
+            if run.started.pid == kill.pid and run.ended is None:
+                after = story.runs[place + 1 : place + 2]
+                yield after[0].started if after else None
