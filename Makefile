@@ -2,8 +2,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Of each fault test on each server.
+ROUNDS ?= 20
 
-.PHONY: demo test machine check format bench clean
+.PHONY: demo test machine faults check format bench clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.demo  ## A real server, a real listener, a task of each kind
@@ -14,6 +16,9 @@ test: $(VENV)/.dev  ## The suite, against every server that is found here
 
 machine: $(VENV)/.dev  ## Long random sequences of operations, against the model
 	@EXPIREBRIDGE_EXAMPLES=$${EXPIREBRIDGE_EXAMPLES:-3000} $(BIN)/pytest tests/machine -q $(ARGS)
+
+faults: $(VENV)/.dev  ## The fault tests, many rounds of each, and a table in the end
+	@ROUNDS=$(ROUNDS) $(BIN)/pytest tests/faults $(ARGS)
 
 check: $(VENV)/.dev  ## Style and types
 	@$(BIN)/ruff check .

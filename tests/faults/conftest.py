@@ -1,0 +1,34 @@
+"""Fixtures of the fault tests, and the table that they print in the end."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.stage import TABLE
+from tests.history import Writer
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    lines = list(TABLE.lines())
+    if lines:
+        terminalreporter.section("fault tests")
+        terminalreporter.write_line("\n".join(lines))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A handlers' folder; what listeners write beside it stays with the test."""
+    without = shutil.ignore_patterns("__pycache__")
+    return Path(
+        shutil.copytree(Path(__file__).parent / "handlers", tmp_path / "tasks", ignore=without)
+    )
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Iterator[Writer]:
+    """This test's history; the handlers' processes write theirs beside it."""
+    writer = Writer(tmp_path / "history")
+    yield writer
+    writer.close()

@@ -1,0 +1,90 @@
+"""A steady stream of tasks, and a listener killed in its midst: each task is accounted for."""
+
+import random
+import subprocess
+import time
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from expirebridge import Bridge, Change
+from expirebridge.server import Server
+from expirebridge.task import to_ms
+from tests.faults.stage import ROUNDS, judge, kill, recorded_listener, until_finished
+from tests.history import Cancelled, Made, Writer
+from tests.processes import Reports
+
+TASKS = 2000
+SECONDS = 4.0
+LEAD = 1.0
+"""Seconds in which the stream is made before it begins."""
+LEASE = 1.0
+BAIT = 0.1
+"""Seconds that the handler runs in whose midst its listener is killed."""
+RETRY = [0.2]
+
+# What becomes of each hundred tasks.
+CANCELLED = {99}
+RAISES = {20: 1, 70: 1, 45: 2}
+BAITED = 50
+
+
+@pytest.mark.parametrize("round", range(ROUNDS))
+@pytest.mark.parametrize("heirs", [0, 1], ids=["restarted", "survived"])
+def test_a_listener_is_killed_in_a_stream_of_tasks(
+    server: Server,
+    bridge: Bridge,
+    folder: Path,
+    history: Writer,
+    reports: Reports,
+    heirs: int,
+    round: int,
+) -> None:
+    """Without an heir that lives on, the listener is started again."""
+    chance = random.Random(round)  # noqa: S311 - the same rounds each time
+    with ExitStack() as stack:
+
+        def start() -> subprocess.Popen[bytes]:
+            return stack.enter_context(recorded_listener(server.url, folder, history, lease=LEASE))
+
+        listeners = {process.pid: process for process in [start() for _ in range(1 + heirs)]}
+        make_stream(bridge, history, chance)
+        victim = listeners[reports.next().pid]
+        # The moment of the kill is what differs from round to round.
+        time.sleep(chance.uniform(0, BAIT / 2))
+        kill(victim, history)
+        if not heirs:
+            start()
+        until_finished(bridge)
+    scene = "survived" if heirs else "restarted"
+    verdict = judge(scene, server, bridge, history, lease=LEASE)
+    assert verdict.sound, str(verdict)
+    assert verdict.recoveries, "the kill hit no running handler"
+
+
+def make_stream(bridge: Bridge, history: Writer, chance: random.Random) -> None:
+    """Make the tasks, one of them the bait, and cancel a few."""
+    begin = datetime.now(UTC) + timedelta(seconds=LEAD)
+    items: list[dict[str, Any]] = [
+        {
+            "func": "recorded.work",
+            "args": [chance.uniform(0.005, 0.05), RAISES.get(n % 100, 0)],
+            "at": begin + timedelta(seconds=SECONDS * n / TASKS),
+            "retry": RETRY,
+        }
+        for n in range(TASKS)
+    ]
+    hundreds = TASKS // 100
+    bait = 100 * chance.randrange(hundreds // 4, hundreds * 3 // 4) + BAITED
+    items[bait] |= {"func": "recorded.bait", "args": [BAIT]}
+    tasks = bridge.make_tasks(items)
+    attempts = len(RETRY) + 1
+    history.write(*(Made(id=t.id, due=to_ms(t.due), attempts=attempts) for t in tasks))
+    for n, task in enumerate(tasks):
+        if n % 100 in CANCELLED:
+            answer = bridge.cancel(task.id)
+            if answer in {Change.CANCELLED, Change.RUNNING}:
+                history.write(Cancelled(id=task.id, answer=answer))
