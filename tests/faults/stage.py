@@ -1,17 +1,18 @@
 """What every fault test needs: listeners, injections, the wait for the end, verdict and table."""
 
 import os
+import signal
 import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from expirebridge import Bridge, State
 from expirebridge.server import Server
 from tests.checker import Verdict, check, look_up
-from tests.history import Killed, Writer, now, read
+from tests.history import Killed, Stopped, Writer, now, read
 from tests.processes import listener
 
 ROUNDS = int(os.environ.get("ROUNDS", "1"))
@@ -32,6 +33,19 @@ def kill(process: subprocess.Popen[bytes], history: Writer) -> None:
     process.kill()
     process.wait()
     history.write(Killed(pid=process.pid, at=at, until=now()))
+
+
+@contextmanager
+def held_still(process: subprocess.Popen[bytes], history: Writer) -> Iterator[None]:
+    """Stop a process for as long as the block takes, and write it down."""
+    at = now()
+    process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        until = now()
+        process.send_signal(signal.SIGCONT)
+        history.write(Stopped(pid=process.pid, at=at, until=until))
 
 
 def until_finished(bridge: Bridge) -> None:

@@ -48,3 +48,12 @@ async def bait(seconds: float) -> None:
     with _recorded():
         report("running")
         await asyncio.sleep(seconds)
+
+
+async def falter(seconds: float) -> None:
+    """Tell the test, and raise soon; but take so long if a listener has lost the task before."""
+    with _recorded() as task:
+        report("running")
+        await asyncio.sleep(seconds if task.lapses else seconds / 4)
+        if not task.lapses:
+            raise Planned(f"{task.id} was to raise")
