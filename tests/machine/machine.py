@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeVar
@@ -74,6 +74,8 @@ class Machine(RuleBasedStateMachine):
 
     url: ClassVar[str]
     hits: ClassVar[Counter[tuple[str, str]]]
+    aims: ClassVar[list[tuple[str, str]]]
+    """Cells of the table: each life begins with one of them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -113,21 +115,24 @@ class Machine(RuleBasedStateMachine):
         assume(self.world.elapsed() < STEP / 3)
         self.world.check(self.edited)
 
-    def id_of(self, pick: int) -> str:
-        known = list(dict.fromkeys([*sorted(self.model.tasks), *IDS, "c"]))
-        return known[pick % len(known)]
+    def known_ids(self) -> list[str]:
+        return list(dict.fromkeys([*sorted(self.model.tasks), *IDS, "c"]))
+
+    def known_names(self) -> list[str]:
+        usual = [f"{id}:?{call}" for id in IDS for call in CALLS]
+        known = [task.key for _, task in sorted(self.model.tasks.items())]
+        return list(dict.fromkeys([*known, *usual, *sorted(self.model.timers)]))
 
     def id_for(self, row: str, pick: int) -> str:
         """The id that an operation of this row of the table is about to meet."""
-        id = self.id_of(pick)
+        known = self.known_ids()
+        id = known[pick % len(known)]
         self.hit(row, id)
         return id
 
     def name_of(self, pick: int) -> str:
-        usual = [f"{id}:?{call}" for id in IDS for call in CALLS]
-        known = [task.key for _, task in sorted(self.model.tasks.items())]
-        names = list(dict.fromkeys([*known, *usual, *sorted(self.model.timers)]))
-        return names[pick % len(names)]
+        known = self.known_names()
+        return known[pick % len(known)]
 
     def hit(self, row: str, id: str | None) -> State | None:
         """Count a cell of the table: this operation met a task in that state."""
@@ -145,20 +150,48 @@ class Machine(RuleBasedStateMachine):
             assert self.model.owner_of(before[id].key)
             self.promise.debts.pop(id, None)
 
-    @initialize(states=st.tuples(*[st.sampled_from(COLUMNS[::-1]) for _ in IDS]))
-    def begin(self, states: tuple[str, ...]) -> None:
-        """Bring each id into some state, so that no column of the table is rare."""
-        for id, state in zip(IDS, states, strict=True):
-            if state != "absent":
-                self._make(id, CALLS[0], 0 if state in ENDS else STEP, "t", "reject")
-            if state in ENDS:
-                self._claim(self.listeners[0], room=1, idle=True)
-                if state != State.RUNNING:
-                    self._settle(self.runs[-1], state)
-            if state == State.PAUSED:
-                self._pause(id)
-            if state == State.CANCELLED:
-                self._cancel(id)
+    @initialize(data=st.data(), other=st.sampled_from(COLUMNS[::-1]))
+    def begin(self, data: st.DataObject, other: str) -> None:
+        """Bring each id into some state, and meet one cell of the table, so that none is rare."""
+        row, state = data.draw(st.sampled_from(self.aims))
+        self._bring("a", state)
+        self._bring("b", other)
+        self._meet(row)
+
+    def _bring(self, id: str, state: str) -> None:
+        if state != "absent":
+            self._make(id, CALLS[0], 0 if state in ENDS else STEP, "t", "reject")
+        if state in ENDS:
+            self._claim(self.listeners[0], room=1, idle=True)
+            if state != State.RUNNING:
+                self._settle(self.runs[-1], state)
+        if state == State.PAUSED:
+            self._pause(id)
+        if state == State.CANCELLED:
+            self._cancel(id)
+
+    def _meet(self, row: str) -> None:
+        """Do what stands in this row of the table to the first id."""
+        id, name = self.known_ids().index("a"), self.known_names().index(f"a:?{CALLS[0]}")
+        operations: dict[str, Callable[[], None]] = {
+            "make, reject": lambda: self.make_or_reject(id, CALLS[1], STEP, "u", twice=False),
+            "make, keep": lambda: self.make_or_keep(id, CALLS[1], STEP, "u", twice=False),
+            "make, replace": lambda: self.make_or_replace(id, CALLS[1], STEP, "u", twice=False),
+            "make, extend": lambda: self.make_or_extend(id, CALLS[1], STEP, "u", twice=False),
+            "cancel": lambda: self.cancel(id, twice=False),
+            "reschedule": lambda: self.reschedule(id, STEP, twice=False),
+            "run_now": lambda: self.run_now(id, twice=False),
+            "pause": lambda: self.pause(id, twice=False),
+            "resume": lambda: self.resume(id, twice=False),
+            "raw SET PX": lambda: self.raw_set_with_an_end(name, STEP),
+            "raw SET": lambda: self.raw_set_without_an_end(name),
+            "raw EXPIRE later": lambda: self.raw_expire_later(name, STEP),
+            "raw EXPIRE sooner": lambda: self.raw_expire_sooner(name),
+            "raw PERSIST": lambda: self.raw_persist(name),
+            "raw DEL": lambda: self.raw_delete(name),
+            "raw RENAME": lambda: self.raw_rename(name),
+        }
+        operations[row]()
 
     # Producers
 
@@ -468,6 +501,8 @@ class Machine(RuleBasedStateMachine):
         return token
 
 
-def machine_for(url: str, hits: Counter[tuple[str, str]]) -> type[Machine]:
+def machine_for(
+    url: str, hits: Counter[tuple[str, str]], aims: list[tuple[str, str]]
+) -> type[Machine]:
     """The machine on one server, counting the cells that it meets."""
-    return type("MachineOn", (Machine,), {"url": url, "hits": hits})
+    return type("MachineOn", (Machine,), {"url": url, "hits": hits, "aims": aims})
