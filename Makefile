@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Of each fault test on each server.
 ROUNDS ?= 20
 
-.PHONY: demo test machine faults check format bench clean
+.PHONY: demo test test-pythons servers machine faults check format bench clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.demo  ## A real server, a real listener, a task of each kind
@@ -20,6 +20,12 @@ machine: $(VENV)/.dev  ## Long random sequences of operations, against the model
 faults: $(VENV)/.dev  ## The fault tests, many rounds of each, and a table in the end
 	@ROUNDS=$(ROUNDS) $(BIN)/pytest tests/faults $(ARGS)
 
+test-pythons:  ## A part of the suite with every other Python that is found
+	@.ci/pythons
+
+servers: $(VENV)/.dev  ## More servers to test against, in .servers/ (on Debian)
+	@PYTHON=$(BIN)/python .ci/servers
+
 check: $(VENV)/.dev  ## Style and types
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -33,7 +39,7 @@ bench: $(VENV)/.dev  ## Lateness of 1,000 tasks, with 0 and 200,000 others pendi
 	@$(BIN)/python benchmarks/lateness.py $(ARGS)
 
 clean:
-	rm -rf $(VENV) dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-* dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 # The environment is made in one piece: the marker is written last.
 $(VENV)/.demo: pyproject.toml

@@ -1,29 +1,18 @@
 """Fixtures: a real server of each kind, clean for each test, and ways to talk to it."""
 
-import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 import redis
 
 from expirebridge import AsyncBridge, Bridge
-from expirebridge.server import Server
 from expirebridge.settings import Settings
 from expirebridge.store import clients
 from expirebridge.store.store import AsyncStore, Store
 from tests.processes import Reports
-from tests.servers import REQUIRED, SERVERS
+from tests.servers import AnyServer, server_of
 
-
-def pytest_report_header() -> list[str]:
-    return [f"server {name}: {_version(name)}" for name in SERVERS]
-
-
-def pytest_sessionstart() -> None:
-    missing = set(REQUIRED) - set(SERVERS)
-    if missing:
-        raise pytest.UsageError(f"no server found for {', '.join(sorted(missing))}")
-
+pytest_plugins = ["tests.matrix"]
 
 _tables: list[str] = []
 
@@ -39,20 +28,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"\n{table}")
 
 
-def _version(name: str) -> str:
-    words = subprocess.run([SERVERS[name], "--version"], capture_output=True, text=True, check=True)
-    return words.stdout.strip()
-
-
-@pytest.fixture(scope="session", params=sorted(SERVERS))
-def shared_server(request: pytest.FixtureRequest) -> Iterator[Server]:
+@pytest.fixture(scope="session")
+def shared_server(request: pytest.FixtureRequest) -> Iterator[AnyServer]:
     """One server of each kind for the whole session."""
-    with Server(binary=SERVERS[request.param]) as server:
+    with server_of(request.param) as server:
         yield server
 
 
 @pytest.fixture
-def server(shared_server: Server) -> Server:
+def server(shared_server: AnyServer) -> AnyServer:
     """A server, emptied and with its settings as in redis.conf."""
     with redis.Redis(port=shared_server.port) as client:
         client.flushall()
@@ -63,7 +47,7 @@ def server(shared_server: Server) -> Server:
 
 
 @pytest.fixture
-def url(server: Server) -> str:
+def url(server: AnyServer) -> str:
     return server.url
 
 
@@ -106,7 +90,7 @@ async def async_bridge(url: str) -> AsyncIterator[AsyncBridge]:
 
 
 @pytest.fixture
-def reports(server: Server) -> Iterator[Reports]:
+def reports(server: AnyServer) -> Iterator[Reports]:
     """What handlers in other processes report."""
     reports = Reports(server.port)
     yield reports

@@ -29,6 +29,9 @@ _SCRIPTS = {
     for source in (script.headed, script.plain)
 }
 
+_NOT_RUN = (b"-NOSCRIPT", b"-ERR Error compiling script")
+"""Replies of a server that does not know the script yet, or, as Redis 6.2, no headed script."""
+
 
 @dataclass(slots=True)
 class _Cut:
@@ -40,8 +43,8 @@ class _Cut:
     then: Callable[[], object] | None
 
     def concerns(self, script: str | None, reply: bytes) -> bool:
-        if not self.holding and reply.startswith(b"-NOSCRIPT"):
-            return False  # the server does not know the script yet: it was not run
+        if not self.holding and reply.startswith(_NOT_RUN):
+            return False
         return self.times > 0 and self.script == script and self.holding in reply
 
 

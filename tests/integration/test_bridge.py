@@ -25,7 +25,7 @@ from expirebridge import (
 from expirebridge.hooks import Event, Made
 from expirebridge.server import Server
 from tasks.mail import send
-from tests.servers import SERVERS
+from tests.servers import AnyServer
 
 Ask = Callable[..., Awaitable[Any]]
 
@@ -74,7 +74,9 @@ async def test_an_id_that_is_taken_raises_or_is_kept(ask: Ask) -> None:
     with pytest.raises(TaskExists, match="task 'a' exists and is pending"):
         await ask("make_task", "mail.send", [2], 90, id="a")
     kept = await ask("make_task", "mail.send", [2], 90, id="a", if_exists="keep")
-    assert (kept.outcome, kept.due, kept.args) == (Outcome.KEPT, first.due, long)
+    assert (kept.outcome, kept.args) == (Outcome.KEPT, long)
+    # Redis 6.2 tells a timer's end to the millisecond only.
+    assert abs(kept.due - first.due) <= timedelta(milliseconds=1)
 
 
 async def test_many_tasks_are_made_in_chunks_each_with_its_outcome(
@@ -192,8 +194,8 @@ def test_an_unreachable_server_is_said_to_be_so() -> None:
         bridge.make_task("mail.send", [], 60)
 
 
-def test_a_read_only_server_is_said_to_be_so(server: Server) -> None:
-    with Server(binary=SERVERS["valkey"]) as replica, redis.Redis(port=replica.port) as client:
+def test_a_read_only_server_is_said_to_be_so(server: AnyServer) -> None:
+    with Server() as replica, redis.Redis(port=replica.port) as client:
         client.replicaof("127.0.0.1", str(server.port))
         with Bridge(replica.url) as bridge, pytest.raises(ServerReadOnly, match="primary"):
             bridge.make_task("mail.send", [], 60)

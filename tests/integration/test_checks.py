@@ -12,7 +12,7 @@ from expirebridge.listener.listener import Listener
 from expirebridge.server import Server
 from expirebridge.settings import Settings
 from expirebridge.store.store import Store
-from tests.servers import SERVERS
+from tests.servers import AnyServer
 from tests.witness import Witness, listening, registry_of
 
 
@@ -78,8 +78,8 @@ async def test_a_listener_refuses_a_server_that_evicts(
         await Listener(settings, registry_of()).run()
 
 
-async def test_a_listener_refuses_a_replica_and_names_its_primary(server: Server) -> None:
-    with Server(binary=SERVERS["valkey"]) as replica, redis.Redis(port=replica.port) as client:
+async def test_a_listener_refuses_a_replica_and_names_its_primary(server: AnyServer) -> None:
+    with Server() as replica, redis.Redis(port=replica.port) as client:
         client.replicaof("127.0.0.1", str(server.port))
         with pytest.raises(
             ServerReadOnly, match=f"connect to its primary, 127.0.0.1:{server.port}"
@@ -103,7 +103,7 @@ def test_an_old_server_is_refused() -> None:
 
 
 async def test_settings_that_the_server_keeps_to_itself_are_no_fault(
-    server: Server, caplog: pytest.LogCaptureFixture
+    server: AnyServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Hosted servers refuse CONFIG."""
     caplog.set_level(logging.WARNING)

@@ -89,7 +89,8 @@ def test_a_resend_of_make_is_answered_as_the_first_time(store: Store) -> None:
     for call in (named, drawn):
         [first], [again] = store.run(call), store.run(call)
         assert again.outcome is Outcome.CREATED
-        assert again.due == first.due
+        # Redis 6.2 tells a timer's end to the millisecond only.
+        assert abs(again.due - first.due) <= 1
     assert store.run(calls.count(10)).pending == 2
 
 

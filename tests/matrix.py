@@ -1,0 +1,63 @@
+"""Which tests run against which servers, and how many each passed.
+
+What was asked for must have been found, and used.
+"""
+
+from collections import Counter
+
+import pytest
+
+from tests.servers import ASKED, FEW, NAMES, version_of
+
+PASSED: Counter[str] = Counter()
+"""Tests that passed against each server."""
+
+
+def pytest_report_header() -> list[str]:
+    return [f"server {name}: {version_of(name)}" for name in NAMES]
+
+
+def pytest_sessionstart() -> None:
+    if missing := set(ASKED) - set(NAMES):
+        raise pytest.UsageError(
+            f"EXPIREBRIDGE_TEST_SERVERS asks for {', '.join(sorted(missing))}: not found here"
+        )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run what differs from server to server on all; processes, faults and the machine on two."""
+    if "shared_server" in metafunc.fixturenames:
+        all_servers = metafunc.definition.path.parent.name == "integration"
+        names = NAMES if all_servers else FEW
+        metafunc.parametrize("shared_server", names, indirect=True, scope="session")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Write down which server each test runs against, if any: its parameter says so."""
+    for item in items:
+        parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+        item.user_properties += [("server", value) for value in parameters if value in NAMES]
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.when == "call" and report.passed:
+        PASSED.update(str(value) for name, value in report.user_properties if name == "server")
+
+
+def _unused() -> list[str]:
+    return [name for name in ASKED if not PASSED[name]]
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    # What was asked for must not have been skipped in silence.
+    if exitstatus == pytest.ExitCode.OK and _unused() and not session.config.option.collectonly:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for name in NAMES:
+        terminalreporter.write_line(f"server {name}: {PASSED[name]} passed")
+    if unused := _unused():
+        terminalreporter.write_line(
+            f"EXPIREBRIDGE_TEST_SERVERS asks for {', '.join(unused)}: no test used it", red=True
+        )
