@@ -15,6 +15,7 @@ import pytest
 import redis
 
 from expirebridge import Bridge, Change, Outcome, State, TaskExists
+from expirebridge.hooks import End, Gap
 from expirebridge.server import HOST, Server, free_port
 from expirebridge.settings import Settings
 from expirebridge.store import calls, scripts
@@ -22,6 +23,7 @@ from expirebridge.store.calls import Adoption, Call, Claim, Heard, Hint, Settled
 from expirebridge.store.store import Store
 from expirebridge.wire import InvalidKey, id_for_key, parse_key
 from tests.servers import SERVERS
+from tests.witness import Witness, listening
 
 TAG = "{eb:0}"
 PREFIX = f"{TAG}expirebridge"
@@ -39,6 +41,10 @@ class Cluster:
     """Whether it knows script headers; it then compares the slots of all keys of a script."""
     whole: bool
     """Whether the node has every slot, or only ours."""
+
+    @property
+    def url(self) -> str:
+        return f"redis://{HOST}:{self.client.get_connection_kwargs()['port']}/0"
 
 
 def cluster_command(client: redis.Redis, *words: Any) -> Any:
@@ -107,6 +113,37 @@ def test_no_script_leaves_its_slot(cluster: Cluster) -> None:
     assert len(cluster.client.keys(f"{TAG}*")) == cluster.client.dbsize()
     # Whoever adds a script must lead it through here.
     assert scripts_known_to(cluster.client) == SCRIPTS
+
+
+def test_a_key_of_another_slot_is_another_partition_s(cluster: Cluster) -> None:
+    tasks = Tasks(cluster.client)
+    for name in (b"other:?mail.send?[1]", b"{eb:1}other:?mail.send?[1]", b"{eb:1}bad:?mail.send?1"):
+        if cluster.whole:
+            tasks.set(name)
+        for heard in Heard:
+            assert tasks.adopt(name, heard) is Adoption.NOTHING
+    assert tasks.store.run(calls.scan("0", 1000)).found == []
+    assert tasks.bridge.list(state="failed").tasks == []
+
+
+async def test_a_listener_runs_the_tasks_of_its_slot(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    tasks = Tasks(cluster.client)
+    witness = Witness()
+
+    async def send(user: int) -> None: ...
+
+    if cluster.whole:
+        tasks.set(b"{eb:1}other:?test.send?[1]")
+    settings = Settings(url=cluster.url, prefix=PREFIX)
+    async with listening(settings, witness, send=send):
+        await witness.until(lambda: witness.seen(Gap))
+        tasks.bridge.make_task("test.send", [1], 0.05, id="ours")
+        cluster.client.set("{eb:0}foreign:?test.send?[1]", "", px=50)
+        await witness.until_ended(2)
+    assert {event.task.id for event in witness.ended(End.SUCCEEDED)} == {"ours", "foreign"}
+    assert [record.getMessage() for record in caplog.records] == []
 
 
 class Tasks:

@@ -75,6 +75,7 @@ local function follow_known(id, record, hint)
 end
 
 local function look_at(name, id, call, hint, invalid)
+  if not in_slot(name) then return NOTHING, id end
   local record = { call = call, state = 'pending' }
   if slot .. id .. ':?' .. call ~= name then record.key = name end
   local old = read(id, { 'args', 'left' })

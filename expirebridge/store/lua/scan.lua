@@ -38,7 +38,8 @@ end
 
 local page = redis.call('SCAN', ARGV[2], 'COUNT', ARGV[3])
 local reply = { page[1], 0 }
-for _, name in ipairs(page[2]) do
+
+local function look_at(name)
   local id = id_of(name)
   if id then
     local record = read(id)
@@ -52,6 +53,10 @@ for _, name in ipairs(page[2]) do
   elseif string.sub(name, 1, #prefix + 1) ~= prefix .. ':' then
     reply[2] = reply[2] + 1
   end
+end
+
+for _, name in ipairs(page[2]) do
+  if in_slot(name) then look_at(name) end
 end
 ring(soonest, before)
 return reply

@@ -10,3 +10,7 @@ local doorbell = prefix .. ':doorbell:' .. ARGV[1]
 local function state_set(state) return prefix .. ':' .. state end
 local function record_key(id) return prefix .. ':task:' .. id end
 local function tag_set(tag) return prefix .. ':tag:' .. tag end
+
+-- Whether a key can be ours. With a tag, keys of other tags belong to other partitions, and no script
+-- may touch them, for they may be on another node.
+local function in_slot(name) return string.sub(name, 1, #slot) == slot end
