@@ -101,6 +101,7 @@ class Claimer:
         call: Call[Claim] = calls.claim(
             calls.new_nonce(), self._settings, room=self._runner.room, idle=self._runner.idle
         )
+        self._clock.notice_claim()
         while True:
             sent = time.monotonic()
             try:

@@ -24,9 +24,15 @@ class Clock:
         self._doorbell = doorbell
         self._server_clock = server_clock
         self._next_due: int | None = None
+        self._heard: int | None = None
+        """The earliest that was heard of since the latest claim was sent."""
         self._changed = asyncio.Event()
         self._backoff = 0.0
         self.rank = 0
+
+    def notice_claim(self) -> None:
+        """Take note that a claim is sent: what is heard of from now on, its answer may not know."""
+        self._heard = None
 
     def plan(self, next_due: int | None, *, fruitless: bool) -> None:
         """Take note of what a claim found: the next due time in ms, and whether it had come already
@@ -36,11 +42,13 @@ class Clock:
             self._backoff = min(max(self._backoff * 2, FIRST_BACKOFF), LONGEST_BACKOFF)
         else:
             self._backoff = 0.0
-        self._next_due = next_due
+        known = [due for due in (next_due, self._heard) if due is not None]
+        self._next_due = min(known, default=None)
         self._changed.set()
 
     def hear_of(self, due: int) -> None:
         """Take note that a task due at that ms was made; only an earlier one matters."""
+        self._heard = due if self._heard is None else min(self._heard, due)
         if self._next_due is None or due < self._next_due:
             self._next_due = due
             self._changed.set()

@@ -1,0 +1,67 @@
+"""The clock rings when the earliest task that is known is due."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from expirebridge.listener import clock
+from expirebridge.listener.clock import Clock
+from expirebridge.listener.doorbell import Doorbell
+from expirebridge.listener.server_clock import ServerClock
+from tests.witness import PATIENCE
+
+
+@asynccontextmanager
+async def ringing(of: Clock) -> AsyncIterator[None]:
+    running = asyncio.create_task(of.run())
+    try:
+        async with asyncio.timeout(PATIENCE):
+            yield
+    finally:
+        running.cancel()
+
+
+@pytest.fixture(autouse=True)
+def only_when_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock, "LONGEST_SLEEP", 3600.0)
+
+
+def ms_from_now(seconds: float) -> int:
+    return int((time.time() + seconds) * 1000)
+
+
+async def test_it_rings_for_the_earliest_of_what_it_heard_and_what_a_claim_found() -> None:
+    for heard, found in ((0, 1000), (1000, 0)):
+        doorbell = Doorbell()
+        alarm = Clock(doorbell, ServerClock())
+        alarm.notice_claim()
+        alarm.plan(ms_from_now(found), fruitless=False)
+        alarm.hear_of(ms_from_now(heard))
+        async with ringing(alarm):
+            await doorbell.answer()
+
+
+async def test_what_is_heard_while_a_claim_is_on_its_way_outlives_its_answer() -> None:
+    """The task may have been made after the claim was carried out, before its reply was read."""
+    for found in (ms_from_now(1000), None):
+        doorbell = Doorbell()
+        alarm = Clock(doorbell, ServerClock())
+        alarm.notice_claim()
+        alarm.hear_of(ms_from_now(0))
+        alarm.plan(found, fruitless=False)
+        async with ringing(alarm):
+            await doorbell.answer()
+
+
+async def test_what_was_heard_before_a_claim_is_known_to_its_answer() -> None:
+    alarm = Clock(Doorbell(), ServerClock())
+    alarm.hear_of(ms_from_now(0))
+    alarm.notice_claim()
+    alarm.plan(None, fruitless=False)
+    async with ringing(alarm):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await alarm._doorbell.answer()
