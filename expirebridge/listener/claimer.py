@@ -96,7 +96,8 @@ class Claimer:
     async def _claim(self) -> Claim | None:
         """Claim once, resending until there is an answer: what was claimed must not be lost.
 
-        Only a listener that stops gives up, and leaves what it may have claimed to its lease.
+        Only a listener that stops gives up, after one resend more, and leaves what it may have
+        claimed to its lease.
         """
         call: Call[Claim] = calls.claim(
             calls.new_nonce(), self._settings, room=self._runner.room, idle=self._runner.idle
@@ -104,11 +105,12 @@ class Claimer:
         self._clock.notice_claim()
         while True:
             sent = time.monotonic()
+            last = self._stopping
             try:
                 claim = await self._store.run(call)
             except ServerError as error:
                 logger.warning("claim failed: %s", error)
-                if self._stopping:
+                if last:
                     return None
                 call = calls.resent(call)
                 await asyncio.sleep(RETRY_PAUSE)

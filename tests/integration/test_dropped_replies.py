@@ -620,6 +620,23 @@ async def test_every_outcome_is_recorded_once(scene: Scene) -> None:
     assert (read.state, read.attempt, read.error) == (State.FAILED, 1, "it will never work")
 
 
+async def test_a_listener_that_stops_runs_what_its_last_claim_brought(scene: Scene) -> None:
+    loop = asyncio.get_running_loop()
+    async with scene.listening() as listener:
+
+        async def stop() -> None:
+            listener.stop()
+            for _ in range(5):  # until the claimer has been told
+                await asyncio.sleep(0)
+
+        def stop_here() -> None:
+            asyncio.run_coroutine_threadsafe(stop(), loop).result(PATIENCE)
+
+        scene.proxy.cut_reply_of("claim", holding=b"last", then=stop_here)
+        await scene.make("last")
+        await scene.check_each_ran_once("last")
+
+
 def test_every_script_is_cut_off_somewhere_above() -> None:
     producers = {call.script for call in (CHANGES | READS).values()}
     assert producers | set(LISTENER) == set(NAMES)

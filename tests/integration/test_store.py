@@ -94,6 +94,16 @@ def test_a_resend_of_make_is_answered_as_the_first_time(store: Store) -> None:
     assert store.run(calls.count(10)).pending == 2
 
 
+def test_a_resent_settlement_is_known_although_the_task_was_started_anew(store: Store) -> None:
+    store.run(calls.make([new("a")]))
+    claim(store)
+    call = calls.settle([Settlement("a", "t", "succeeded")], Settings())
+    store.run(call)
+    store.run(calls.run_now("a"))
+    assert store.run(call) == [Settled.DONE]
+    assert state_of(store, "a") is State.PENDING
+
+
 def test_a_resend_of_make_is_no_false_rejection_even_after_the_task_ran(store: Store) -> None:
     call = calls.make([new("a")])
     store.run(call)

@@ -190,7 +190,7 @@ class Model:
         if task.state is State.RUNNING:
             return Change.RUNNING
         if task.state.finished:
-            task.run = Run()
+            task.run = Run(settled=task.run.token or task.run.settled)
         self._wait(task, self.now)
         return Change.DUE_NOW
 

@@ -13,14 +13,21 @@
 -- include doorbell
 -- include changes
 
+-- A settlement that ended it may be on its way again: its token stays known.
+local function start_anew(id, record)
+  redis.call('HDEL', record_key(id), unpack(RUN_FIELDS))
+  local settled = record.token or record.settled
+  if settled then redis.call('HSET', record_key(id), 'settled', settled) end
+end
+
 local nonce, id = ARGV[2], ARGV[3]
-local record = read(id, { 'nonce' })
+local record = read(id, { 'nonce', 'token', 'settled' })
 if not record then return NOT_FOUND end
 local done_before = answered(record, nonce)
 if done_before then return done_before end
 if record.state == 'running' then return RUNNING end
 local before = earliest()
-if FINISHED[record.state] then redis.call('HDEL', record_key(id), unpack(RUN_FIELDS)) end
+if FINISHED[record.state] then start_anew(id, record) end
 remember(id, record, nonce, DONE)
 set_timer(id, record, now)
 move(id, record, 'pending', now)

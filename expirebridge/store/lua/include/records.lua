@@ -9,7 +9,7 @@
 --   tags, retry, timeout   as the producer gave them
 --   state    absent while pending
 --   token    the nonce of the claim that runs it, or that ran it last
---   settled  the token of the last settled attempt that left the task pending
+--   settled  the token of the last settled attempt, if the task has been pending since
 --   due      when the present or last run was due, in ms (while pending, the score says it)
 --   attempt, lapses, started, ended, result, error, unknown   what happened to it
 --   rearm    when it shall run once more, if that was said while it ran
