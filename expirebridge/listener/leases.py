@@ -4,6 +4,7 @@ A handler that blocks the event loop must not cost the other handlers their leas
 heartbeat has its own thread and its own connection.
 """
 
+import dataclasses
 import logging
 import threading
 import time
@@ -41,6 +42,8 @@ class Leases:
         self._on_beat = on_beat
         self._held: dict[str, str] = {}
         self._lock = threading.Lock()
+        self._answered = False
+        """Whether the latest beat was."""
         self._stopping = False
         self._wake = threading.Event()
         self._thread = threading.Thread(target=self._run, name="expirebridge-leases", daemon=True)
@@ -61,11 +64,18 @@ class Leases:
         return id in self._held
 
     def beat(self) -> calls.Beat:
-        """Beat once. Raises a ServerError."""
+        """Beat once. Raises a ServerError.
+
+        An answer that got lost may have told of a gap: then, and at first, the next one does.
+        """
         with self._lock:
             held = dict(self._held)
         sent = time.monotonic()
+        answered, self._answered = self._answered, False
         beat = self._store.run(calls.heartbeat(self._listener, self._lease, held.items()))
+        self._answered = True
+        if not answered:
+            beat = dataclasses.replace(beat, gap=True)
         self._server_clock.learn(beat.now_us, sent=sent, received=time.monotonic())
         for id in beat.lost:
             self.drop(id, held[id])

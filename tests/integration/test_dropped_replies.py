@@ -35,7 +35,7 @@ from expirebridge.hooks import End, Lapsed, Started
 from expirebridge.listener import sweeper
 from expirebridge.listener.listener import Listener
 from expirebridge.server import Server
-from expirebridge.settings import Settings
+from expirebridge.settings import Doorbells, Settings
 from expirebridge.store import calls, clients
 from expirebridge.store.calls import Settlement
 from expirebridge.store.store import Store
@@ -414,12 +414,14 @@ class Scene:
         self.witness = Witness()
         self.ran: list[str] = []
 
-    def listening(self, **others: Callable[..., Any]) -> AbstractAsyncContextManager[Listener]:
+    def listening(
+        self, doorbell: Doorbells = Doorbells.BOTH, **others: Callable[..., Any]
+    ) -> AbstractAsyncContextManager[Listener]:
         async def note() -> str:
             self.ran.append(current_task().id)
             return f"{current_task().id} ran"
 
-        settings = Settings(url=self.proxy.url, lease=60.0)
+        settings = Settings(url=self.proxy.url, lease=60.0, doorbell=doorbell)
         return listening(settings, self.witness, note=note, **others)
 
     async def make(self, *ids: str) -> None:
@@ -618,6 +620,19 @@ async def test_every_outcome_is_recorded_once(scene: Scene) -> None:
     read = await scene.bridge.get(hopeless_one.id)
     assert read is not None
     assert (read.state, read.attempt, read.error) == (State.FAILED, 1, "it will never work")
+
+
+async def test_a_gap_that_an_unanswered_heartbeat_told_of_is_scanned(scene: Scene) -> None:
+    """The clock's listener hears no key events: nothing else would find this task."""
+    async with scene.listening(doorbell=Doorbells.CLOCK):
+        await scene.until_replied(lambda: scene.proxy.answered["scan"])  # that of the start
+        scene.client.set("foreign:?test.note?[]", "", px=3_600_000)
+        scene.client.delete("expirebridge:listeners")  # so that nobody has beaten
+        scene.proxy.cut_reply_of("heartbeat")
+        scene.client.publish("expirebridge:doorbell:1", "beat")
+        await scene.until_replied(lambda: scene.proxy.answered["adopt"])
+    assert scene.proxy.cuts == {"heartbeat": 1}
+    assert (await scene.bridge.count()).pending == 1
 
 
 async def test_a_listener_that_stops_runs_what_its_last_claim_brought(scene: Scene) -> None:
