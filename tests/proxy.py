@@ -177,7 +177,7 @@ class Proxy:
                     return
                 to_client.write(reply)
                 await to_client.drain()
-                if script:
+                if script and not reply.startswith(_NOT_RUN):
                     self._count(self.answered, script)
 
     def _cuts(self, script: str | None, reply: bytes) -> bool:
