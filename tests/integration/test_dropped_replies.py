@@ -6,6 +6,7 @@ must be there once.
 """
 
 import asyncio
+import contextlib
 import dataclasses
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -33,9 +34,11 @@ from expirebridge import (
 )
 from expirebridge.hooks import End, Lapsed, Started
 from expirebridge.listener import sweeper
+from expirebridge.listener.leases import Leases
 from expirebridge.listener.listener import Listener
+from expirebridge.listener.server_clock import ServerClock
 from expirebridge.server import Server
-from expirebridge.settings import Doorbells, Settings
+from expirebridge.settings import Settings
 from expirebridge.store import calls, clients
 from expirebridge.store.calls import Settlement
 from expirebridge.store.store import Store
@@ -414,14 +417,12 @@ class Scene:
         self.witness = Witness()
         self.ran: list[str] = []
 
-    def listening(
-        self, doorbell: Doorbells = Doorbells.BOTH, **others: Callable[..., Any]
-    ) -> AbstractAsyncContextManager[Listener]:
+    def listening(self, **others: Callable[..., Any]) -> AbstractAsyncContextManager[Listener]:
         async def note() -> str:
             self.ran.append(current_task().id)
             return f"{current_task().id} ran"
 
-        settings = Settings(url=self.proxy.url, lease=60.0, doorbell=doorbell)
+        settings = Settings(url=self.proxy.url, lease=60.0)
         return listening(settings, self.witness, note=note, **others)
 
     async def make(self, *ids: str) -> None:
@@ -622,17 +623,19 @@ async def test_every_outcome_is_recorded_once(scene: Scene) -> None:
     assert (read.state, read.attempt, read.error) == (State.FAILED, 1, "it will never work")
 
 
-async def test_a_gap_that_an_unanswered_heartbeat_told_of_is_scanned(scene: Scene) -> None:
-    """The clock's listener hears no key events: nothing else would find this task."""
-    async with scene.listening(doorbell=Doorbells.CLOCK):
-        await scene.until_replied(lambda: scene.proxy.answered["scan"])  # that of the start
-        scene.client.set("foreign:?test.note?[]", "", px=3_600_000)
-        scene.client.delete("expirebridge:listeners")  # so that nobody has beaten
-        scene.proxy.cut_reply_of("heartbeat")
-        scene.client.publish("expirebridge:doorbell:1", "beat")
-        await scene.until_replied(lambda: scene.proxy.answered["adopt"])
-    assert scene.proxy.cuts == {"heartbeat": 1}
-    assert (await scene.bridge.count()).pending == 1
+def test_a_gap_that_an_unanswered_heartbeat_told_of_is_told_by_the_next(proxy: Proxy) -> None:
+    client = clients.heartbeat_client(proxy.url, socket_timeout=PATIENCE)
+    with contextlib.closing(Store(client, prefix="expirebridge")) as store:
+        leases = Leases(
+            store, "one", lease=60.0, server_clock=ServerClock(), on_beat=lambda _: None
+        )
+        assert leases.beat().gap
+        assert not leases.beat().gap
+        proxy.cut_reply_of("heartbeat")
+        with pytest.raises(ServerUnreachable):
+            leases.beat()
+        assert leases.beat().gap
+        assert not leases.beat().gap
 
 
 async def test_a_listener_that_stops_runs_what_its_last_claim_brought(scene: Scene) -> None:
