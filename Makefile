@@ -17,7 +17,7 @@ test: $(VENV)/.dev  ## The suite, against every server that is found here
 machine: $(VENV)/.dev  ## Long random sequences of operations, against the model
 	@EXPIREBRIDGE_EXAMPLES=$${EXPIREBRIDGE_EXAMPLES:-3000} $(BIN)/pytest tests/machine -q $(ARGS)
 
-faults: $(VENV)/.dev  ## The fault tests, many rounds of each, and a table in the end
+faults: $(VENV)/.dev  ## The fault tests, many rounds of each; the table goes into docs/guarantees.md
 	@ROUNDS=$(ROUNDS) $(BIN)/pytest tests/faults $(ARGS)
 
 test-pythons:  ## A part of the suite with every other Python that is found

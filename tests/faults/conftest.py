@@ -6,15 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.stage import TABLE
+from tests.faults.stage import ROUNDS
+from tests.faults.table import PAGE, TABLE
 from tests.history import Writer
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, exitstatus: pytest.ExitCode
+) -> None:
     lines = list(TABLE.lines())
     if lines:
         terminalreporter.section("fault tests")
         terminalreporter.write_line("\n".join(lines))
+    # One round says too little, and a page with a failed test's numbers would be no guarantee.
+    if lines and ROUNDS > 1 and exitstatus == pytest.ExitCode.OK:
+        TABLE.write_into(PAGE)
 
 
 @pytest.fixture

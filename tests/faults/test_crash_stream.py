@@ -14,6 +14,7 @@ from expirebridge import Bridge, Change
 from expirebridge.server import Server
 from expirebridge.task import to_ms
 from tests.faults.stage import ROUNDS, judge, kill, recorded_listener, until_finished
+from tests.faults.table import Fault
 from tests.history import Cancelled, Made, Writer
 from tests.processes import Reports
 
@@ -30,6 +31,18 @@ RETRY = [0.2]
 CANCELLED = {99}
 RAISES = {20: 1, 70: 1, 45: 2}
 BAITED = 50
+
+INJECTED = "`kill -9` of a listener in a stream of 2,000 tasks, while a handler runs"
+RESTARTED = Fault(
+    name="a listener is killed under load, and restarted",
+    injected=INJECTED,
+    promise="its tasks run again one lease after the new one finds that nobody beat",
+)
+SURVIVED = Fault(
+    name="a listener is killed under load, and another lives",
+    injected=INJECTED,
+    promise="its tasks run again within a lease and a second",
+)
 
 
 @pytest.mark.parametrize("round", range(ROUNDS))
@@ -59,8 +72,8 @@ def test_a_listener_is_killed_in_a_stream_of_tasks(
         if not heirs:
             start()
         until_finished(bridge)
-    scene = "survived" if heirs else "restarted"
-    verdict = judge(scene, server, bridge, history, lease=LEASE)
+    fault = SURVIVED if heirs else RESTARTED
+    verdict = judge(fault, server, bridge, history, lease=LEASE)
     assert verdict.sound, str(verdict)
     assert verdict.recoveries, "the kill hit no running handler"
 

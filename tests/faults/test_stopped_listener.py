@@ -10,12 +10,19 @@ from expirebridge import Bridge
 from expirebridge.server import Server
 from expirebridge.task import to_ms
 from tests.faults.stage import ROUNDS, held_still, judge, recorded_listener, until_finished
+from tests.faults.table import Fault
 from tests.history import Ended, Made, Writer, read
 from tests.processes import Reports
 
 LEASE = 1.0
 HOLD = 2.0
 """Seconds that the heir's run takes: long enough for the first listener to wake up and to raise."""
+
+STOPPED = Fault(
+    name="a listener is stopped for longer than its lease",
+    injected="`SIGSTOP` while a handler runs, `SIGCONT` once another listener runs the task",
+    promise="another listener runs its task, and its own late outcome is refused",
+)
 
 
 @pytest.mark.parametrize("round", range(ROUNDS))
@@ -36,7 +43,7 @@ def test_what_a_listener_says_of_a_task_that_it_has_lost_is_not_heard(
             time.sleep(LEASE / 2)
         until_finished(bridge)
     assert first.pid != second.pid
-    verdict = judge("stopped", server, bridge, history, lease=LEASE)
+    verdict = judge(STOPPED, server, bridge, history, lease=LEASE)
     assert verdict.sound, str(verdict)
     assert verdict.twice == {"stopped": 1}
     ends = [event for event in read(history.folder) if isinstance(event, Ended)]

@@ -1,0 +1,136 @@
+"""The table of the fault tests: each fault, what is promised of it, and what came of it.
+
+It is printed after every run, server by server. `make faults` also writes it into
+`docs/guarantees.md`, between two marks, and the rows of faults that were not run stay as they were.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from expirebridge import State
+from tests.checker import Verdict
+
+PAGE = Path(__file__).parents[2] / "docs" / "guarantees.md"
+BEGIN = "<!-- The table begins: `make faults` writes it. -->\n"
+END = "<!-- The table ends. -->\n"
+HEAD = (
+    "| fault | how it is injected | what is promised | times | lost | run twice, and why "
+    "| longest delay |\n|---|---|---|--:|--:|---|--:|\n"
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fault:
+    """What a fault test is about, in words for the table."""
+
+    name: str
+    injected: str
+    """How the test makes it happen."""
+    promise: str
+    """What is still promised of the tasks then."""
+
+
+class Table:
+    """The verdicts of all rounds, summed up by fault and server."""
+
+    def __init__(self) -> None:
+        self._rounds: dict[tuple[Fault, str], list[tuple[Verdict, int]]] = {}
+
+    def add(self, fault: Fault, server: str, verdict: Verdict, times: int) -> None:
+        """Note the verdict over a round in which the fault was injected so many times."""
+        self._rounds.setdefault((fault, server), []).append((verdict, times))
+
+    def lines(self) -> Iterator[str]:
+        """The table as text, nothing if there was no round."""
+        if not self._rounds:
+            return
+        found = sorted(self._rounds.items(), key=lambda item: (item[0][1], item[0][0].name))
+        rows = [_COLUMNS, *(_row(server, fault, rounds) for (fault, server), rounds in found)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        for row in rows:
+            cells = [
+                text.ljust(width) if place in _WORDS else text.rjust(width)
+                for place, (text, width) in enumerate(zip(row, widths, strict=True))
+            ]
+            yield "  ".join(cells).rstrip()
+
+    def write_into(self, page: Path) -> None:
+        """Put the rows into the page, in place of the same faults' rows."""
+        before, rest = page.read_text().split(BEGIN)
+        old, after = rest.split(END)
+        rows = dict(re.findall(r"^(\| [^|]+ \|)(.*\n)", old.removeprefix(HEAD), re.MULTILINE))
+        for fault in {fault for fault, _ in self._rounds}:
+            rounds = [
+                each for (of, _), some in self._rounds.items() if of == fault for each in some
+            ]
+            rows[f"| {fault.name} |"] = _rest_of_row(fault, rounds)
+        body = "".join(name + row for name, row in sorted(rows.items()))
+        page.write_text("".join([before, BEGIN, HEAD, body, END, after]))
+
+
+TABLE = Table()
+
+_COLUMNS = (
+    "server", "fault", "rounds", "times", "acknowledged", "succeeded", "failed", "cancelled",
+    "lost", "early", "unexplained", "kills that hit", "longest recovery", "longest delay",
+    "twice, and why",
+)  # fmt: skip
+_WORDS = {0, 1, len(_COLUMNS) - 1}
+"""The columns that hold words and not numbers."""
+
+
+def _row(server: str, fault: Fault, rounds: list[tuple[Verdict, int]]) -> tuple[str, ...]:
+    verdicts = [verdict for verdict, _ in rounds]
+    states = Counter[State]()
+    for verdict in verdicts:
+        states += verdict.states
+    recoveries = [ms for verdict in verdicts for ms in verdict.recoveries]
+    longest = max((ms for ms in recoveries if ms is not None), default=None)
+    numbers = [
+        len(rounds),
+        sum(times for _, times in rounds),
+        sum(verdict.acknowledged for verdict in verdicts),
+        *(states[state] for state in (State.SUCCEEDED, State.FAILED, State.CANCELLED)),
+        sum(len(verdict.lost) for verdict in verdicts),
+        sum(len(verdict.early) for verdict in verdicts),
+        sum(len(verdict.unexplained) for verdict in verdicts),
+    ]
+    kills = sum(verdict.kills for verdict in verdicts)
+    return (
+        server,
+        fault.name,
+        *(f"{number:,}" for number in numbers),
+        f"{len(recoveries)} of {kills}",
+        f"{longest:,} ms" if longest is not None else "-",
+        f"{_longest_delay(verdicts):,} ms",
+        _twice(verdicts),
+    )
+
+
+def _rest_of_row(fault: Fault, rounds: list[tuple[Verdict, int]]) -> str:
+    """The row for the page, after the fault's name."""
+    verdicts = [verdict for verdict, _ in rounds]
+    cells = (
+        fault.injected,
+        fault.promise,
+        f"{sum(times for _, times in rounds):,}",
+        f"{sum(len(verdict.lost) for verdict in verdicts):,}",
+        _twice(verdicts),
+        f"{_longest_delay(verdicts):,} ms",
+    )
+    return " " + " | ".join(cells) + " |\n"
+
+
+def _longest_delay(verdicts: Iterable[Verdict]) -> int:
+    return max(verdict.longest_delay for verdict in verdicts)
+
+
+def _twice(verdicts: Iterable[Verdict]) -> str:
+    twice = Counter[str]()
+    for verdict in verdicts:
+        twice += verdict.twice
+    why = ", ".join(f"{count:,} {reason}" for reason, count in twice.most_common())
+    return f"{sum(twice.values()):,}: {why}" if twice else "0"
