@@ -12,7 +12,7 @@ from typing import Any
 
 import redis
 
-from expirebridge import Bridge, current_task
+from expirebridge import current_task
 
 PATIENCE = 30
 ROOT = Path(__file__).parent.parent
@@ -83,8 +83,7 @@ def listener(
     port = url.rpartition(":")[2].partition("/")[0]
     # Its handlers report with the help of this very module.
     env |= {"REPORTS_PORT": port, "PYTHONPATH": str(ROOT)}
-    with Bridge(url) as bridge:
-        before = bridge.count().listeners
+    with redis.Redis.from_url(url) as client:
         log = folder.parent / "listeners.log"
         with log.open("ab") as output:
             process = subprocess.Popen(
@@ -94,12 +93,19 @@ def listener(
                 env=os.environ | env,
             )
         try:
-            while bridge.count().listeners <= before:
+            while not _beats(client, process.pid):
                 assert process.poll() is None, log.read_text()
+                time.sleep(0.01)
             yield process
         finally:
             process.kill()
             process.wait()
+
+
+def _beats(client: redis.Redis, pid: int) -> bool:
+    """Whether this process's listener has beaten; dead ones are in the list for a while, too."""
+    names: Any = client.zrange("expirebridge:listeners", 0, -1)
+    return any(name.split(b":")[-2] == b"%d" % pid for name in names)
 
 
 def until_logged(words: str, folder: Path) -> None:
