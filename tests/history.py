@@ -72,7 +72,7 @@ class Ended:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Killed:
-    """The test killed a process: from just before the signal until the process was gone."""
+    """A process was killed, by the test or a handler of its own: from just before to its end."""
 
     pid: int
     at: int

@@ -4,20 +4,41 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
-from expirebridge import Bridge
+from expirebridge import Bridge, Task
 from expirebridge.server import Server
+from expirebridge.task import to_ms
 from tests.checker import Verdict, check, look_up
 from tests.faults.table import TABLE, Fault
-from tests.history import Killed, Stopped, Writer, now, read
-from tests.processes import listener
+from tests.history import Killed, Made, Stopped, Writer, now, read
+from tests.processes import Report, listener
 
 ROUNDS = int(os.environ.get("ROUNDS", "1"))
 FINISHED_WITHIN = 30.0
 """Seconds that a round's tasks have to end, once the test does no more to them."""
+
+
+def make(
+    bridge: Bridge,
+    history: Writer,
+    items: Iterable[tuple[str, list[Any]]],
+    *,
+    delay: float = 0,
+    retry: Sequence[float] = (),
+) -> list[Task]:
+    """Make tasks of these functions and arguments, all due at once, and write them down."""
+    at = datetime.now(UTC) + timedelta(seconds=delay)
+    tasks = bridge.make_tasks(
+        [{"func": func, "args": args, "at": at, "retry": list(retry)} for func, args in items]
+    )
+    attempts = len(retry) + 1
+    history.write(*(Made(id=task.id, due=to_ms(task.due), attempts=attempts) for task in tasks))
+    return tasks
 
 
 def recorded_listener(
@@ -33,6 +54,12 @@ def kill(process: subprocess.Popen[bytes], history: Writer) -> None:
     process.kill()
     process.wait()
     history.write(Killed(pid=process.pid, at=at, until=now()))
+
+
+def ended_itself(process: subprocess.Popen[bytes], dying: Report, history: Writer) -> None:
+    """Wait until a process is gone whose handler reported that it would end it; write it down."""
+    process.wait()
+    history.write(Killed(pid=process.pid, at=int(dying.at * 1000), until=now()))
 
 
 @contextmanager

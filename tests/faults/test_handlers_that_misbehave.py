@@ -1,0 +1,54 @@
+"""Handlers that no listener should have to bear: what becomes of their tasks, and of the others."""
+
+import random
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from expirebridge import Bridge, State
+from expirebridge.server import Server
+from tests.faults.stage import ROUNDS, ended_itself, judge, make, recorded_listener, until_finished
+from tests.faults.table import Fault
+from tests.history import Writer
+from tests.processes import Reports
+
+LEASE = 1.0
+
+POISON = Fault(
+    name="a poison task among 50 others",
+    injected="its handler ends the listener's process, by `os._exit`, a segmentation fault or "
+    "`SIGKILL`, each time it runs",
+    promise="it is failed after three lapses, with the reason; the others succeed",
+)
+DEATHS = 3
+INNOCENTS = 50
+WORK = 0.05
+"""Seconds that each innocent takes: none is through when the poison works."""
+
+
+@pytest.mark.parametrize("round", range(ROUNDS))
+def test_a_poison_task_harms_no_other(
+    server: Server, bridge: Bridge, folder: Path, history: Writer, reports: Reports, round: int
+) -> None:
+    """All are claimed together, so the innocents' listeners die twice, too."""
+    way = ("exit", "segfault", "kill")[round % 3]
+    place = random.Random(round).randrange(INNOCENTS + 1)  # noqa: S311 - the same rounds each time
+    calls: list[tuple[str, list[Any]]] = [("recorded.work", [WORK, 0])] * INNOCENTS
+    calls.insert(place, ("misbehaving.kill_listener", [way]))
+    tasks = make(bridge, history, calls)
+    with ExitStack() as stack:
+        for _ in range(DEATHS):
+            process = stack.enter_context(
+                recorded_listener(server.url, folder, history, lease=LEASE)
+            )
+            ended_itself(process, reports.next(), history)
+        stack.enter_context(recorded_listener(server.url, folder, history, lease=LEASE))
+        until_finished(bridge)
+    verdict = judge(POISON, server, bridge, history, lease=LEASE, times=DEATHS)
+    assert verdict.sound, str(verdict)
+    assert verdict.states == {State.SUCCEEDED: INNOCENTS, State.FAILED: 1}
+    poison = bridge.get(tasks[place].id)
+    assert poison is not None
+    assert poison.error == "3 listeners died, or fell silent, while they ran it"
