@@ -1,6 +1,7 @@
 """Handlers that no listener should have to bear: what becomes of their tasks, and of the others."""
 
 import random
+import subprocess
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -52,3 +53,37 @@ def test_a_poison_task_harms_no_other(
     poison = bridge.get(tasks[place].id)
     assert poison is not None
     assert poison.error == "3 listeners died, or fell silent, while they ran it"
+
+
+ENDS_PROCESS = Fault(
+    name="a handler ends its listener's process",
+    injected="`os._exit(0)` and a segmentation fault inside a handler, once each",
+    promise="another listener runs the task, within a lease and a second",
+)
+
+
+@pytest.mark.parametrize("round", range(ROUNDS))
+def test_a_handler_that_ends_its_process_is_run_elsewhere(
+    server: Server, bridge: Bridge, folder: Path, history: Writer, reports: Reports, round: int
+) -> None:
+    """An exit code of 0 is no outcome either."""
+    ways = ("exit", "segfault")
+    with ExitStack() as stack:
+        listeners: dict[int, subprocess.Popen[bytes]] = {}
+
+        def start() -> None:
+            scene = recorded_listener(server.url, folder, history, lease=LEASE)
+            process = stack.enter_context(scene)
+            listeners[process.pid] = process
+
+        start()
+        for way in ways:
+            start()
+            make(bridge, history, [("misbehaving.kill_first_listener", [way])])
+            dying = reports.next()
+            ended_itself(listeners[dying.pid], dying, history)
+        until_finished(bridge)
+    verdict = judge(ENDS_PROCESS, server, bridge, history, lease=LEASE, times=len(ways))
+    assert verdict.sound, str(verdict)
+    assert verdict.states == {State.SUCCEEDED: len(ways)}
+    assert verdict.twice == {"killed": len(ways)}
