@@ -69,7 +69,7 @@ def listen(
     )
     logging.basicConfig(format="%(asctime)s %(levelname)-7s %(message)s")
     logging.getLogger("expirebridge").setLevel(logging.DEBUG if verbose else logging.INFO)
-    listener.run(settings, hooks=[log_event])
+    listener.run(settings, hooks=[log_event], on_blocked=lambda error: _end(error, STUCK))
 
 
 @app.command()

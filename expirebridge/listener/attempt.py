@@ -61,7 +61,8 @@ class Attempt:
         self.task = self._read()
         self._handler = handler
         self._hint = hint
-        self._timeout = timeout
+        self.limit = timeout
+        """Seconds that its handler may take; known for sure once it runs."""
         self._threads = threads
         self._on_overtime = on_overtime
         self.stopped = ""
@@ -85,12 +86,12 @@ class Attempt:
             return self._failed(f"{self._unreadable} cannot be read")
         try:
             policy = self._policy(self._handler)
-            limit = self.claimed.timeout or self._handler.timeout or self._timeout
+            self.limit = self.claimed.timeout or self._handler.timeout or self.limit
         except ValueError as error:
             return self._failed(str(error))
         running_task.set(self.task)
         try:
-            result = await self._call(self._handler, limit)
+            result = await self._call(self._handler, self.limit)
         except asyncio.CancelledError:
             if self.stopped:
                 return self._released(self.stopped)
@@ -100,12 +101,16 @@ class Attempt:
         except Discard as discard:
             return self._failed(str(discard))
         except _TimedOut:
-            return self._retry_or_fail(policy, f"timed out after {limit:g} s")
+            return self._retry_or_fail(policy, f"timed out after {self.limit:g} s")
         except TypeError as error:
             return self._wrong_arguments(self._handler) or self._retry_or_fail(policy, _told(error))
         except BaseException as error:  # a handler's sys.exit() ends its task, not the listener
             return self._retry_or_fail(policy, _told(error))
         return self._succeeded(result)
+
+    def given_back(self) -> Outcome:
+        """The outcome if it has not begun, and another listener is to run it."""
+        return self._released("its listener's event loop was blocked")
 
     def broken(self, error: BaseException) -> Outcome:
         """The outcome when even telling what happened failed, as with an unprintable exception."""

@@ -89,6 +89,10 @@ class Leases:
         """Beat at once: the answer may have news."""
         self._wake.set()
 
+    def fall_silent(self) -> None:
+        """Beat no more, and say no goodbye: all leases lapse."""
+        self._stopping = True
+
     def stop(self) -> None:
         """Beat no more, and say goodbye if the server answers."""
         self._stopping = True

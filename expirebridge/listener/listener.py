@@ -7,7 +7,7 @@ import os
 import secrets
 import signal
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from expirebridge.checks import (
     EVENT_FLAGS,
@@ -29,6 +29,7 @@ from expirebridge.listener.runner import Runner
 from expirebridge.listener.server_clock import ServerClock
 from expirebridge.listener.subscriber import Subscriber
 from expirebridge.listener.sweeper import Sweeper
+from expirebridge.listener.watchdog import Watchdog
 from expirebridge.settings import Doorbells, Settings
 from expirebridge.store import calls, clients
 from expirebridge.store.calls import Heard
@@ -51,12 +52,19 @@ HEARD = {
 class ListenerStuck(ExpirebridgeError):
     """A handler never ended after its timeout; only a new process frees its room."""
 
+    def __init__(self, func: str, grace: float) -> None:
+        super().__init__(
+            f"{func} did not return {grace:g} s after its timeout; the process must be replaced"
+        )
+
 
 class Listener:
     """Runs due tasks until it is told to stop.
 
     `registry` is what it can run; without one, the modules under `settings.tasks` are loaded.
-    `hooks` are told what happens. `ready` is set once the listener hears doorbells.
+    `hooks` are told what happens. `ready` is set once the listener hears doorbells. `on_blocked` is
+    called, in a thread, when a handler has blocked the event loop for so long that `run` can no
+    longer raise ListenerStuck; the listener's leases lapse then.
 
     What it does not promise: an order among tasks that are due together, or that a task which was
     running when the process died has not done a part of its work.
@@ -67,8 +75,11 @@ class Listener:
         settings: Settings,
         registry: Registry | None = None,
         hooks: Sequence[Hook] = (),
+        *,
+        on_blocked: Callable[[ListenerStuck], None] | None = None,
     ) -> None:
         self.settings = settings
+        self._on_blocked = on_blocked
         self.registry = registry if registry is not None else Registry.load(settings.tasks)
         self.name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         self.ready = asyncio.Event()
@@ -109,6 +120,9 @@ class Listener:
             on_room=self._notice_room,
             on_stuck=self._notice_stuck,
         )
+        self._watchdog = Watchdog(
+            self._heart_store, self._runner, settings, on_stuck=self._notice_hopeless
+        )
         self._claimer = Claimer(
             self._store,
             settings,
@@ -148,8 +162,7 @@ class Listener:
         finally:
             await self._close()
         if self._stuck is not None:
-            raise ListenerStuck(f"{self._stuck} did not return {self.settings.grace:g} s after its "
-                                "timeout; the process must be replaced")  # fmt: skip
+            raise ListenerStuck(self._stuck, self.settings.grace)
 
     def stop(self) -> None:
         """Claim nothing more, finish what runs within the grace time, and return from `run`."""
@@ -233,6 +246,7 @@ class Listener:
     def _beat_from_thread(self, beat: calls.Beat) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has ended; so does the listener
             self._loop.call_soon_threadsafe(self._take_beat, beat)
+            self._watchdog.look(self._loop)
 
     def _take_beat(self, beat: calls.Beat) -> None:
         self._clock.rank = beat.rank
@@ -274,6 +288,13 @@ class Listener:
         self._stuck = func
         self.stop()
 
+    def _notice_hopeless(self, func: str) -> None:
+        """Told in the heartbeat's thread: the loop is blocked, and may never do anything again."""
+        self._leases.fall_silent()
+        self._loop.call_soon_threadsafe(self._notice_stuck, func)
+        if self._on_blocked is not None:
+            self._on_blocked(ListenerStuck(func, self.settings.grace))
+
 
 async def _cancel(tasks: Sequence[asyncio.Task[object]]) -> None:
     """Cancel tasks until they have ended."""
@@ -286,12 +307,17 @@ async def _cancel(tasks: Sequence[asyncio.Task[object]]) -> None:
         _, waiting = await asyncio.wait(waiting, timeout=0.1)
 
 
-def run(settings: Settings, hooks: Sequence[Hook] = ()) -> None:
+def run(
+    settings: Settings,
+    hooks: Sequence[Hook] = (),
+    *,
+    on_blocked: Callable[[ListenerStuck], None] | None = None,
+) -> None:
     """Load the handlers and listen until a signal comes. Raises as `Listener.run`."""
     registry = Registry.load(settings.tasks)
 
     async def main() -> None:
-        await Listener(settings, registry, hooks).run()
+        await Listener(settings, registry, hooks, on_blocked=on_blocked).run()
 
     # Not asyncio.run: it would wait without end for what handlers left behind, such as a thread
     # that sleeps, or a coroutine that ignores its cancellation.

@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from expirebridge.handlers import Registry
-from expirebridge.hooks import Hooks, Started
-from expirebridge.listener.attempt import Attempt
+from expirebridge.hooks import Ended, Hooks, Started
+from expirebridge.listener.attempt import Attempt, Outcome
 from expirebridge.listener.leases import Leases
 from expirebridge.listener.server_clock import ServerClock
 from expirebridge.listener.settler import Finished, Settler
@@ -53,6 +53,9 @@ class Runner:
         self._settler = Settler(store, settings, hooks, self._settled)
         self._running: dict[Attempt, asyncio.Task[None]] = {}
         self._unsettled: set[Attempt] = set()
+        self._waiting: set[Attempt] = set()
+        """What has not begun. The loop and the heartbeat's thread both take from it, each attempt
+        at most once: that is decided by the set's own operations, which are atomic."""
         self._progress = asyncio.Event()
 
     @property
@@ -82,6 +85,7 @@ class Runner:
         )
         self._leases.hold(claimed.id, claimed.token)
         self._unsettled.add(attempt)
+        self._waiting.add(attempt)
         self._running[attempt] = asyncio.create_task(self._run(attempt))
 
     async def drain(self, grace: float) -> None:
@@ -106,6 +110,23 @@ class Runner:
         """Cancel the async handlers of these tasks, which were cancelled."""
         self._cancel([a for a in self._running if a.claimed.id in ids], "it was cancelled")
 
+    def attempt_in(self, task: asyncio.Task[object] | None) -> Attempt | None:
+        """The attempt that this asyncio task is, if it is one."""
+        return next((a for a, running in list(self._running.items()) if running is task), None)
+
+    def withdraw(self) -> list[Outcome]:
+        """Give up what has not begun, and return what is to be recorded of it.
+
+        For the heartbeat's thread, while the event loop is blocked; the leases are let go.
+        """
+        outcomes = []
+        with contextlib.suppress(KeyError):
+            while True:
+                attempt = self._waiting.pop()
+                self._leases.drop(attempt.claimed.id, attempt.claimed.token)
+                outcomes.append(attempt.given_back())
+        return outcomes
+
     def _cancel(self, attempts: Iterable[Attempt], reason: str) -> None:
         for attempt in attempts:
             if attempt.is_async and not attempt.stopped:
@@ -117,6 +138,11 @@ class Runner:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _run(self, attempt: Attempt) -> None:
+        try:
+            self._waiting.remove(attempt)
+        except KeyError:
+            self._notice_withdrawn(attempt)
+            return
         if attempt.knows_its_handler:
             lateness = self._server_clock.now() - attempt.claimed.due / 1000
             self._hooks.emit(Started(task=attempt.task, lateness=lateness))
@@ -130,6 +156,14 @@ class Runner:
         finally:
             del self._running[attempt]
         self._settler.add(Finished(attempt, outcome, time.perf_counter() - began))
+
+    def _notice_withdrawn(self, attempt: Attempt) -> None:
+        outcome = attempt.given_back()
+        del self._running[attempt]
+        self._hooks.emit(
+            Ended(task=attempt.task, end=outcome.end, duration=0.0, reason=outcome.reason)
+        )
+        self._settled(attempt)
 
     def _settled(self, attempt: Attempt) -> None:
         self._leases.drop(attempt.claimed.id, attempt.claimed.token)

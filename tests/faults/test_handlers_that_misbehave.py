@@ -12,8 +12,8 @@ from expirebridge import Bridge, State
 from expirebridge.server import Server
 from tests.faults.stage import ROUNDS, ended_itself, judge, make, recorded_listener, until_finished
 from tests.faults.table import Fault
-from tests.history import Writer
-from tests.processes import Reports
+from tests.history import Started, Writer, read
+from tests.processes import Reports, until_logged
 
 LEASE = 1.0
 
@@ -87,3 +87,35 @@ def test_a_handler_that_ends_its_process_is_run_elsewhere(
     assert verdict.sound, str(verdict)
     assert verdict.states == {State.SUCCEEDED: len(ways)}
     assert verdict.twice == {"killed": len(ways)}
+
+
+BLOCKS = Fault(
+    name="a handler blocks the event loop",
+    injected="`time.sleep` for three leases in an async handler, before the 20 tasks that its "
+    "listener claimed with it have begun",
+    promise="it keeps its lease and runs once; another listener runs the others meanwhile",
+)
+BEHIND = 20
+
+
+@pytest.mark.parametrize("round", range(ROUNDS))
+def test_what_waits_behind_a_blocked_event_loop_runs_elsewhere(
+    server: Server, bridge: Bridge, folder: Path, history: Writer, reports: Reports, round: int
+) -> None:
+    """Nothing that has begun is given up: it would run twice."""
+    [blocker] = make(bridge, history, [("misbehaving.block_loop", [3 * LEASE])], delay=-1)
+    make(bridge, history, [("recorded.work", [0, 0])] * BEHIND)
+    with ExitStack() as stack:
+        pair = [recorded_listener(server.url, folder, history, lease=LEASE) for _ in range(2)]
+        first = stack.enter_context(pair[0])
+        assert reports.next().id == blocker.id
+        second = stack.enter_context(pair[1])
+        until_finished(bridge)
+    verdict = judge(BLOCKS, server, bridge, history, lease=LEASE)
+    assert verdict.sound, str(verdict)
+    assert verdict.states == {State.SUCCEEDED: 1 + BEHIND}
+    assert not verdict.twice
+    ran = {event.id: event.pid for event in read(history.folder) if isinstance(event, Started)}
+    assert ran.pop(blocker.id) == first.pid
+    assert set(ran.values()) == {second.pid}
+    until_logged("misbehaving.block_loop", folder)

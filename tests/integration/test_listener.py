@@ -297,6 +297,53 @@ async def test_a_listener_whose_thread_never_returns_gives_up(
         go_on.set()
 
 
+async def test_a_listener_whose_event_loop_is_blocked_for_good_lets_its_leases_lapse(
+    url: str, async_bridge: AsyncBridge
+) -> None:
+    told: list[ListenerStuck] = []
+    go_on = threading.Event()
+
+    def notice(error: ListenerStuck) -> None:
+        told.append(error)
+        go_on.set()
+
+    async def block() -> None:
+        go_on.wait(30)
+
+    settings = Settings(url=url, lease=0.5, grace=0.05)
+    listener = Listener(settings, registry_of(block=block), on_blocked=notice)
+    await async_bridge.make_task("test.block", [], 0, timeout=0.05)
+    with pytest.raises(ListenerStuck, match=r"test\.block did not return"):
+        await listener.run()
+    assert [str(error) for error in told] == [str(ListenerStuck("test.block", 0.05))]
+
+
+async def test_what_waits_behind_a_blocked_event_loop_is_given_back(
+    url: str, async_bridge: AsyncBridge, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is claimed again, by whoever can run it; nobody counts what did not begin."""
+    witness = Witness()
+    attempts: list[int] = []
+
+    async def block() -> None:
+        threading.Event().wait(1)
+
+    async def wait() -> None:
+        attempts.append(current_task().attempt)
+
+    past = datetime.now(UTC) - timedelta(seconds=1)
+    await async_bridge.make_task("test.block", [], at=past)
+    task = await async_bridge.make_task("test.wait", [], 0)
+    async with listening(Settings(url=url, lease=0.5), witness, block=block, wait=wait):
+        await witness.until_ended(2, end=End.SUCCEEDED)
+    [released] = witness.ended(End.RELEASED)
+    assert released.task.id == task.id
+    assert released.reason == "its listener's event loop was blocked"
+    assert [started.task.func for started in witness.seen(Started)] == ["test.block", "test.wait"]
+    assert attempts == [1]
+    assert "test.block blocks the event loop" in caplog.text
+
+
 async def test_an_unknown_function_waits_uncounted_with_its_reason_shown(
     settings: Settings, async_bridge: AsyncBridge
 ) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import ctypes
 import os
 import signal
+import time
 
 from tests.processes import report
 
@@ -32,6 +33,13 @@ async def return_and_fall() -> None:
     if not task.lapses:
         report("dying")
         asyncio.get_running_loop().call_soon(_end, "kill")
+
+
+async def block_loop(seconds: float) -> None:
+    """Keep the event loop from doing anything else for so long."""
+    with recorded():
+        report("running")
+        time.sleep(seconds)  # noqa: ASYNC251 - the very mistake that the test is about
 
 
 def _end(way: str) -> None:

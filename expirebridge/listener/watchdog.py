@@ -1,0 +1,90 @@
+"""The watchdog: notices that a handler blocks the event loop.
+
+An async handler that does not give way holds up all that its listener does: the other handlers,
+their timeouts, the recording of outcomes, even signals. Only the heartbeat goes on, in a thread of
+its own, and so it is there that the watchdog looks.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+from expirebridge.errors import ServerError
+from expirebridge.listener.leases import BEATS_PER_LEASE
+from expirebridge.listener.runner import Runner
+from expirebridge.settings import Settings
+from expirebridge.store import calls
+from expirebridge.store.store import Store
+
+logger = logging.getLogger("expirebridge")
+
+
+class Watchdog:
+    """Asks the event loop for a sign of life at each heartbeat.
+
+    If none comes for the time of a heartbeat, what blocks it is named in the log, and what was
+    claimed and has not begun is released for other listeners. What has begun keeps its lease: it
+    would run twice. If there is still no sign one grace time after the blocking handler's timeout,
+    `on_stuck` is told, as of a plain function that never returns.
+
+    All but the answer runs in the heartbeat's thread. It does not find a handler that blocks for
+    less than a heartbeat, nor why it blocks.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        runner: Runner,
+        settings: Settings,
+        *,
+        on_stuck: Callable[[str], None],
+    ) -> None:
+        self._store = store
+        self._runner = runner
+        self._settings = settings
+        self._on_stuck = on_stuck
+        self._patience = settings.lease / BEATS_PER_LEASE
+        self._asked: float | None = None
+        """When the loop was asked for the sign that it still owes; None if it owes none."""
+        self._warned = False
+
+    def look(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Ask for a sign, or see for how long it is owed. Raises RuntimeError if the loop ended."""
+        asked = self._asked
+        if asked is None:
+            self._warned = False
+            self._asked = time.monotonic()
+            loop.call_soon_threadsafe(self._answer)
+            return
+        blocked = time.monotonic() - asked
+        if blocked >= self._patience:
+            self._notice(loop, blocked)
+
+    def _answer(self) -> None:
+        self._asked = None
+
+    def _notice(self, loop: asyncio.AbstractEventLoop, blocked: float) -> None:
+        attempt = self._runner.attempt_in(asyncio.current_task(loop))
+        name = attempt.task.func if attempt else "something that is no handler"
+        limit = attempt.limit if attempt else self._settings.timeout
+        if not self._warned:
+            self._warned = True
+            logger.warning(
+                "%s blocks the event loop, since %.1f s or more: nothing else goes on in this "
+                "listener; make it a plain function, or let it await",
+                name, blocked,
+            )  # fmt: skip
+        self._give_back()
+        if blocked >= limit + self._settings.grace:
+            self._on_stuck(name)
+
+    def _give_back(self) -> None:
+        outcomes = self._runner.withdraw()
+        if not outcomes:
+            return
+        settlements = [outcome.settlement for outcome in outcomes]
+        try:
+            self._store.run(calls.settle(settlements, self._settings))
+        except ServerError as error:
+            logger.warning("%d tasks are left to their leases: %s", len(outcomes), error)
