@@ -42,10 +42,10 @@ def make(
 
 
 def recorded_listener(
-    url: str, folder: Path, history: Writer, *, lease: float
+    url: str, folder: Path, history: Writer, *options: str, lease: float
 ) -> AbstractContextManager[subprocess.Popen[bytes]]:
     """A listener process whose handlers write into the history."""
-    return listener(url, folder, "--lease", f"{lease:g}", HISTORY=str(history.folder))
+    return listener(url, folder, "--lease", f"{lease:g}", *options, HISTORY=str(history.folder))
 
 
 def kill(process: subprocess.Popen[bytes], history: Writer) -> None:

@@ -1,6 +1,7 @@
 """Handlers that do as they are told, and whose runs are written into the history."""
 
 import asyncio
+import time
 
 from tests.processes import report
 
@@ -20,6 +21,13 @@ async def bait(seconds: float) -> None:
     with recorded():
         report("running")
         await asyncio.sleep(seconds)
+
+
+def toil(seconds: float) -> None:
+    """The same as a plain function, in a thread."""
+    with recorded():
+        report("running")
+        time.sleep(seconds)
 
 
 async def falter(seconds: float) -> None:
