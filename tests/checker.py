@@ -15,6 +15,8 @@ from tests.history import Cancelled, Ended, Event, Killed, Made, Started, Stoppe
 SETTLED_WITHIN = 1000
 """The ms within which an outcome is recorded after its handler's end, while the server answers. A
 process that is killed later than that after a run's end is no reason to run the task again."""
+TIMER_SLACK = 50
+"""The ms by which a run may look shorter than its timeout, which begins before its first line."""
 MAX_LAPSES = 3
 """The lapse after which a task is failed."""
 SHOWN = 10
@@ -24,15 +26,32 @@ Injection = Killed | Stopped
 
 
 @dataclass(frozen=True, slots=True)
+class Failure:
+    """Why another attempt follows a run, if its policy allows one."""
+
+    at: int
+    reason: str
+    words: str
+    """What the product must tell of it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """One call of a handler."""
 
     started: Started
     ended: Ended | None
 
-    def raised_before(self, moment: int) -> bool:
-        """Whether it had raised by then."""
-        return self.ended is not None and self.ended.how == "raised" and self.ended.at <= moment
+    def failure(self, timeout: float | None) -> Failure | None:
+        """How it failed, if it did: it raised, or took longer than its timeout."""
+        if self.ended is None:
+            return None
+        if self.ended.how == "raised":
+            return Failure(self.ended.at, "retry", self.ended.error)
+        took = self.ended.at - self.started.at
+        if timeout is not None and took >= timeout * 1000 - TIMER_SLACK:
+            return Failure(self.ended.at, "timeout", f"timed out after {timeout:g} s")
+        return None
 
 
 @dataclass(slots=True)
@@ -213,15 +232,15 @@ def _wrong_outcome(
 
 
 def _used_up(story: Story, task: Task) -> bool:
-    """Whether the last attempt that its policy allows raised what the product tells."""
+    """Whether the last attempt that its policy allows failed with what the product tells."""
     if not story.runs:
         return False
     last = story.runs[-1]
+    failure = last.failure(story.made.timeout)
     return (
-        last.ended is not None
-        and last.ended.how == "raised"
+        failure is not None
         and last.started.attempt == task.attempt == story.made.attempts
-        and last.ended.error in (task.error or "")
+        and failure.words in (task.error or "")
     )
 
 
@@ -268,9 +287,12 @@ def _reason(story: Story, place: int, injections: Sequence[Injection]) -> str | 
         return None
     if before is None:
         fits, reason, lapses, since = start.attempt == 1, "due", start.lapses, story.made.due
-    elif before.raised_before(start.at) and start.attempt == before.started.attempt + 1:
-        assert before.ended is not None
-        fits, reason, lapses, since = True, "retry", start.lapses, before.ended.at
+    elif (
+        (failure := before.failure(story.made.timeout))
+        and failure.at <= start.at
+        and start.attempt == before.started.attempt + 1
+    ):
+        fits, reason, lapses, since = True, failure.reason, start.lapses, failure.at
     elif cut := _cut_short(before, injections, start.at):
         lapses, since = start.lapses - before.started.lapses, before.started.at
         fits, reason = start.attempt == before.started.attempt and lapses > 0, cut

@@ -31,6 +31,8 @@ class Made:
     due: int
     attempts: int
     """How many attempts its retry policy allows."""
+    timeout: float | None = None
+    """The seconds that it was given for each run; None: the default."""
     at: int = field(default_factory=now)
 
 

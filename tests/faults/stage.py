@@ -16,7 +16,7 @@ from expirebridge.task import to_ms
 from tests.checker import Verdict, check, look_up
 from tests.faults.table import TABLE, Fault
 from tests.history import Killed, Made, Stopped, Writer, now, read
-from tests.processes import Report, listener
+from tests.processes import PATIENCE, Report, listener
 
 ROUNDS = int(os.environ.get("ROUNDS", "1"))
 FINISHED_WITHIN = 30.0
@@ -30,14 +30,16 @@ def make(
     *,
     delay: float = 0,
     retry: Sequence[float] = (),
+    timeout: float | None = None,
 ) -> list[Task]:
     """Make tasks of these functions and arguments, all due at once, and write them down."""
     at = datetime.now(UTC) + timedelta(seconds=delay)
-    tasks = bridge.make_tasks(
-        [{"func": func, "args": args, "at": at, "retry": list(retry)} for func, args in items]
-    )
+    common = {"at": at, "retry": list(retry), "timeout": timeout}
+    tasks = bridge.make_tasks([{"func": func, "args": args} | common for func, args in items])
     attempts = len(retry) + 1
-    history.write(*(Made(id=task.id, due=to_ms(task.due), attempts=attempts) for task in tasks))
+    history.write(
+        *(Made(id=t.id, due=to_ms(t.due), attempts=attempts, timeout=timeout) for t in tasks)
+    )
     return tasks
 
 
@@ -58,7 +60,7 @@ def kill(process: subprocess.Popen[bytes], history: Writer) -> None:
 
 def ended_itself(process: subprocess.Popen[bytes], dying: Report, history: Writer) -> None:
     """Wait until a process is gone whose handler reported that it would end it; write it down."""
-    process.wait()
+    process.wait(PATIENCE)
     history.write(Killed(pid=process.pid, at=int(dying.at * 1000), until=now()))
 
 

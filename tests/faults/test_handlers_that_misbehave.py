@@ -119,3 +119,61 @@ def test_what_waits_behind_a_blocked_event_loop_runs_elsewhere(
     assert ran.pop(blocker.id) == first.pid
     assert set(ran.values()) == {second.pid}
     until_logged("misbehaving.block_loop", folder)
+
+
+NEVER_RETURNS = Fault(
+    name="a handler never returns, and cannot be stopped",
+    injected="a plain function that waits for ever, an async one that does so in the event loop, "
+    "and one that ignores its cancellation, once each",
+    promise="a grace time after its timeout the listener exits with code 4; the task runs again",
+)
+WAYS_TO_STAY = ("never_return", "never_give_way", "ignore_cancellation")
+
+
+@pytest.mark.parametrize("round", range(ROUNDS))
+def test_a_handler_that_cannot_be_stopped_costs_its_listener_and_no_task(
+    server: Server, bridge: Bridge, folder: Path, history: Writer, reports: Reports, round: int
+) -> None:
+    # The last takes 8 s: a listener that gives up grants its async handlers 5 s to end.
+    ways = WAYS_TO_STAY if ROUNDS > 1 else WAYS_TO_STAY[:2]
+    with ExitStack() as stack:
+        listeners: dict[int, subprocess.Popen[bytes]] = {}
+
+        def start() -> None:
+            scene = recorded_listener(server.url, folder, history, "--grace", "0.3", lease=LEASE)
+            process = stack.enter_context(scene)
+            listeners[process.pid] = process
+
+        start()
+        for way in ways:
+            start()
+            make(bridge, history, [(f"misbehaving.{way}", [])], timeout=0.3)
+            dying = reports.next()
+            process = listeners[dying.pid]
+            ended_itself(process, dying, history)
+            assert process.returncode == 4
+        until_finished(bridge)
+    verdict = judge(NEVER_RETURNS, server, bridge, history, lease=LEASE, times=len(ways))
+    assert verdict.sound, str(verdict)
+    assert verdict.states == {State.SUCCEEDED: len(ways)}
+    assert verdict.twice == {"killed": len(ways)}
+
+
+TIMES_OUT = Fault(
+    name="an async handler never ends",
+    injected="it waits for what never comes, in each of two attempts",
+    promise="it is cancelled at its timeout, tried again, and failed for that reason",
+)
+
+
+@pytest.mark.parametrize("round", range(ROUNDS))
+def test_an_async_handler_that_never_ends_times_out(
+    server: Server, bridge: Bridge, folder: Path, history: Writer, round: int
+) -> None:
+    with recorded_listener(server.url, folder, history, lease=LEASE):
+        make(bridge, history, [("misbehaving.wait_forever", [])], retry=[0.1], timeout=0.3)
+        until_finished(bridge)
+    verdict = judge(TIMES_OUT, server, bridge, history, lease=LEASE)
+    assert verdict.sound, str(verdict)
+    assert verdict.states == {State.FAILED: 1}
+    assert verdict.twice == {"timeout": 1}

@@ -1,6 +1,7 @@
 """The checker: each verdict, and each way to be wrong, over histories made by hand."""
 
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -114,6 +115,27 @@ def test_a_task_that_raised_on_its_last_attempt_has_failed() -> None:
     verdict = judge(task(State.FAILED, attempt=2, error=RAISED), *events)
     assert verdict.sound
     assert verdict.states == {State.FAILED: 1}
+
+
+TIMED_OUT = task(State.FAILED, attempt=2, error="timed out after 0.3 s")
+
+
+@pytest.mark.parametrize("how", ["cancelled", "returned"])
+def test_a_timeout_explains_a_run_and_a_failure(how: Literal["cancelled", "returned"]) -> None:
+    events = [
+        *run("r1", DUE, DUE + 300, how),
+        *run("r2", DUE + 400, DUE + 701, how, attempt=2),
+    ]
+    verdict = check([replace(MADE, timeout=0.3), *events], {"t": TIMED_OUT}, lease=LEASE)
+    assert verdict.sound
+    assert verdict.twice == {"timeout": 1}
+
+
+@pytest.mark.parametrize("timeout", [None, 0.5])
+def test_a_run_that_had_more_time_did_not_time_out(timeout: float | None) -> None:
+    events = run("r1", DUE, DUE + 300, "cancelled", attempt=1)
+    made = replace(MADE, timeout=timeout, attempts=1)
+    assert not check([made, *events], {"t": replace(TIMED_OUT, attempt=1)}, lease=LEASE).sound
 
 
 @pytest.mark.parametrize(("answer", "state"), [

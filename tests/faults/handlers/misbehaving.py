@@ -4,7 +4,9 @@ import asyncio
 import ctypes
 import os
 import signal
+import threading
 import time
+from contextlib import suppress
 
 from tests.processes import report
 
@@ -40,6 +42,38 @@ async def block_loop(seconds: float) -> None:
     with recorded():
         report("running")
         time.sleep(seconds)  # noqa: ASYNC251 - the very mistake that the test is about
+
+
+def never_return() -> None:
+    """Hold the thread for ever, in the first listener."""
+    with recorded() as task:
+        if not task.lapses:
+            report("dying")
+            threading.Event().wait()
+
+
+async def never_give_way() -> None:
+    """Hold the event loop for ever, in the first listener."""
+    with recorded() as task:
+        if not task.lapses:
+            report("dying")
+            threading.Event().wait()
+
+
+async def ignore_cancellation() -> None:
+    """Go on whatever is asked of it, in the first listener."""
+    with recorded() as task:
+        if not task.lapses:
+            report("dying")
+        while not task.lapses:
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+
+
+async def wait_forever() -> None:
+    """Wait for what never comes."""
+    with recorded():
+        await asyncio.Event().wait()
 
 
 def _end(way: str) -> None:
