@@ -1,5 +1,8 @@
 """A listener is killed at the moments that matter most."""
 
+import random
+import subprocess
+import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -7,12 +10,65 @@ import pytest
 
 from expirebridge import Bridge, State
 from expirebridge.server import Server
-from tests.faults.stage import ROUNDS, ended_itself, judge, make, recorded_listener, until_finished
+from tests.faults.stage import (
+    ROUNDS,
+    ended_itself,
+    judge,
+    kill,
+    make,
+    recorded_listener,
+    until_finished,
+)
 from tests.faults.table import Fault
 from tests.history import Writer
 from tests.processes import Reports
 
 LEASE = 1.0
+
+KILLED = Fault(
+    name="a listener is killed in the midst of a handler",
+    injected="`kill -9` of one of three listeners, each time anew, with 20 other tasks about",
+    promise="every task it ran is run again, and none is lost or failed",
+)
+KILLS = 10 if ROUNDS > 1 else 2
+"""In each round."""
+HOLD = 5.0
+"""Seconds that the handler would run in whose midst its listener is killed."""
+OTHERS = 20
+WORK = 0.2
+
+
+@pytest.mark.parametrize("round", range(ROUNDS))
+def test_no_task_is_lost_however_often_a_listener_is_killed(
+    server: Server, bridge: Bridge, folder: Path, history: Writer, reports: Reports, round: int
+) -> None:
+    chance = random.Random(round)  # noqa: S311 - the same rounds each time
+    with ExitStack() as stack:
+        listeners: dict[int, subprocess.Popen[bytes]] = {}
+
+        def start() -> None:
+            scene = recorded_listener(server.url, folder, history, lease=LEASE)
+            process = stack.enter_context(scene)
+            listeners[process.pid] = process
+
+        start()
+        start()
+        for _ in range(KILLS):
+            start()
+            make(bridge, history, [("recorded.work", [WORK, 0])] * OTHERS)
+            make(bridge, history, [("recorded.bait", [HOLD])])
+            victim = listeners.pop(reports.next().pid)
+            # The others are then at their beginning, in their midst or recorded.
+            time.sleep(chance.uniform(0, 1.5 * WORK))
+            kill(victim, history)
+        start()
+        until_finished(bridge)
+    verdict = judge(KILLED, server, bridge, history, lease=LEASE, times=KILLS)
+    assert verdict.sound, str(verdict)
+    assert verdict.states == {State.SUCCEEDED: KILLS * (1 + OTHERS)}
+    # A kill counts only if it cut a run short: a start without an end.
+    assert len(verdict.recoveries) == KILLS
+
 
 UNSETTLED = Fault(
     name="a listener is killed between a handler's success and its record",

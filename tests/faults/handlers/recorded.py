@@ -17,10 +17,11 @@ async def work(seconds: float, raises: int) -> None:
 
 
 async def bait(seconds: float) -> None:
-    """Tell the test that this process runs a handler, and take so long."""
-    with recorded():
-        report("running")
-        await asyncio.sleep(seconds)
+    """Tell the test that this process runs a handler, and take so long; the first listener only."""
+    with recorded() as task:
+        if not task.lapses:
+            report("running")
+            await asyncio.sleep(seconds)
 
 
 def toil(seconds: float) -> None:
