@@ -16,6 +16,8 @@ from expirebridge.current import running_task
 from expirebridge.errors import InvalidTask
 from expirebridge.handlers import Handler, check_binding
 from expirebridge.hooks import End
+from expirebridge.listener import home
+from expirebridge.listener.home import AtHome, Home
 from expirebridge.retry import DEFAULT_POLICY, Discard, Retry, RetryPolicy, decode_policy
 from expirebridge.store.calls import Settlement
 from expirebridge.store.views import ClaimedTask
@@ -158,7 +160,7 @@ class Attempt:
         overtime = asyncio.get_running_loop().call_later(limit + 1, self._on_overtime, self)
         try:
             async with scope:
-                value = await result
+                value = await AtHome(result)
         except TimeoutError:
             if scope.expired():
                 raise _TimedOut from None
@@ -233,7 +235,8 @@ class _TimedOut(Exception):
 def _caught(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
     """What a call returned or raised, as values: futures do not carry every exception."""
     try:
-        return call(), None
+        with Home():
+            return call(), None
     except StopIteration as error:
         # Raised on, it would end the coroutine above instead of telling it.
         return None, RuntimeError(f"the handler raised {error!r}")
@@ -244,7 +247,8 @@ def _caught(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
 def _told(error: BaseException) -> str:
     """The error as a person wants to read it: the traceback from the handler on."""
     shown = traceback.TracebackException.from_exception(error)
-    inner = [frame for frame in shown.stack if frame.filename != __file__]
+    ours = {__file__, home.__file__}
+    inner = [frame for frame in shown.stack if frame.filename not in ours]
     shown.stack = traceback.StackSummary.from_list(inner)
     return "".join(shown.format()).rstrip()
 

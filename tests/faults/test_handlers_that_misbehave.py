@@ -177,3 +177,32 @@ def test_an_async_handler_that_never_ends_times_out(
     assert verdict.sound, str(verdict)
     assert verdict.states == {State.FAILED: 1}
     assert verdict.twice == {"timeout": 1}
+
+
+FORKS = Fault(
+    name="a handler forks, and the child comes back",
+    injected="a child returns from a plain handler, gives way in an async one, or calls `sys.exit`",
+    promise="the child ends there: only the parent settles the task and runs others",
+)
+WAYS_TO_FORK = ("fork_and_return", "fork_and_give_way", "fork_and_exit")
+
+
+@pytest.mark.parametrize("round", range(ROUNDS))
+def test_a_forked_child_is_no_listener(
+    server: Server, bridge: Bridge, folder: Path, history: Writer, round: int
+) -> None:
+    """The parents wait for their children's ends, and tell how they ended."""
+    with recorded_listener(server.url, folder, history, lease=LEASE) as process:
+        # The event loop has the others to run when the children come back to it.
+        for way in WAYS_TO_FORK:
+            make(bridge, history, [("recorded.work", [0.01, 0])] * BEHIND, delay=0.2)
+            make(bridge, history, [(f"misbehaving.{way}", [])], delay=0.2, timeout=10)
+        until_finished(bridge)
+    verdict = judge(FORKS, server, bridge, history, lease=LEASE, times=len(WAYS_TO_FORK))
+    assert verdict.sound, str(verdict)
+    assert verdict.states == {State.SUCCEEDED: len(WAYS_TO_FORK) * (1 + BEHIND)}
+    assert not verdict.twice
+    starts = [event for event in read(history.folder) if isinstance(event, Started)]
+    assert {start.pid for start in starts} == {process.pid}
+    log = (folder.parent / "listeners.log").read_text()
+    assert log.count("a child that a handler forked came back") == 2

@@ -4,6 +4,7 @@ import asyncio
 import ctypes
 import os
 import signal
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -74,6 +75,36 @@ async def wait_forever() -> None:
     """Wait for what never comes."""
     with recorded():
         await asyncio.Event().wait()
+
+
+def fork_and_return() -> None:
+    """Let a child return as its parent does."""
+    child = os.fork()
+    if child:
+        _await_end_of(child)
+
+
+async def fork_and_give_way() -> None:
+    """Let a child go on to where the event loop would go on, too."""
+    child = os.fork()
+    if not child:
+        await asyncio.sleep(0)
+        return
+    await asyncio.to_thread(_await_end_of, child)
+
+
+async def fork_and_exit() -> None:
+    """Let a child end as Python programs do."""
+    child = os.fork()
+    if not child:
+        sys.exit(7)
+    await asyncio.to_thread(_await_end_of, child, 7)
+
+
+def _await_end_of(child: int, code: int = 1) -> None:
+    with recorded():
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == code
 
 
 def _end(way: str) -> None:

@@ -1,0 +1,63 @@
+"""Home: the process in which handlers are called.
+
+A handler may fork. The child is a copy of the whole listener, with its claims and its connections.
+As long as it stays within the handler's own code it does no harm; if it left it, a second listener
+would go on, on connections that both write to and read from.
+"""
+
+import logging
+import os
+from collections.abc import Awaitable, Generator
+from types import TracebackType
+from typing import Any, TypeVar
+
+logger = logging.getLogger("expirebridge")
+
+T = TypeVar("T")
+
+
+class Home:
+    """Around a handler's code: a child that leaves it, by whatever way, ends there.
+
+    It takes its exit code from `sys.exit`; any other way is a mistake, which is logged.
+    """
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if os.getpid() == self._process:
+            return
+        if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
+            os._exit(error.code or 0)
+        logger.error("a child that a handler forked came back to the listener: it is ended")
+        os._exit(1)
+
+
+class AtHome(Generator[Any, None, T]):
+    """An awaitable whose every step ends in the process in which it began."""
+
+    def __init__(self, awaitable: Awaitable[T]) -> None:
+        self._steps = awaitable.__await__()
+        self._home = Home()
+
+    def __await__(self) -> Generator[Any, None, T]:
+        return self
+
+    def send(self, _: None) -> Any:
+        """Go on to where it waits next; the event loop never sends a value."""
+        with self._home:
+            return next(self._steps)
+
+    def throw(self, *error: Any) -> Any:
+        """Raise an error where it waits, such as its cancellation."""
+        with self._home:
+            return self._steps.throw(*error)
