@@ -1,6 +1,7 @@
 """Handlers that no listener should have to bear: what becomes of their tasks, and of the others."""
 
 import random
+import resource
 import subprocess
 from contextlib import ExitStack
 from pathlib import Path
@@ -206,3 +207,33 @@ def test_a_forked_child_is_no_listener(
     assert {start.pid for start in starts} == {process.pid}
     log = (folder.parent / "listeners.log").read_text()
     assert log.count("a child that a handler forked came back") == 2
+
+
+DEVOURS = Fault(
+    name="a handler takes memory without end",
+    injected="an async handler in a listener with an `RLIMIT_AS` of 512 MiB more than it has",
+    promise="`MemoryError` is a failure like any other: it is retried, and the listener goes on",
+)
+ROOM = 512 * 2**20
+
+
+@pytest.mark.parametrize("round", range(ROUNDS))
+def test_a_handler_that_takes_all_memory_fails_alone(
+    server: Server, bridge: Bridge, folder: Path, history: Writer, round: int
+) -> None:
+    with recorded_listener(server.url, folder, history, lease=LEASE) as process:
+        # In pages, the size of its address space comes first.
+        pages = Path(f"/proc/{process.pid}/statm").read_text().split()[0]
+        limit = int(pages) * resource.getpagesize() + ROOM
+        resource.prlimit(process.pid, resource.RLIMIT_AS, (limit, limit))
+        [devouring] = make(bridge, history, [("misbehaving.devour", [])], retry=[0.1])
+        make(bridge, history, [("recorded.work", [WORK, 0])] * BEHIND)
+        until_finished(bridge)
+        assert process.poll() is None
+    verdict = judge(DEVOURS, server, bridge, history, lease=LEASE)
+    assert verdict.sound, str(verdict)
+    assert verdict.states == {State.SUCCEEDED: BEHIND, State.FAILED: 1}
+    assert verdict.twice == {"retry": 1}
+    found = bridge.get(devouring.id)
+    assert found is not None
+    assert "MemoryError" in (found.error or "")

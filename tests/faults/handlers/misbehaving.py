@@ -107,6 +107,14 @@ def _await_end_of(child: int, code: int = 1) -> None:
         assert os.waitstatus_to_exitcode(status) == code
 
 
+async def devour() -> None:
+    """Take memory until there is no more of it."""
+    taken = []
+    with recorded():
+        while True:
+            taken.append(bytearray(16 * 2**20))
+
+
 def _end(way: str) -> None:
     match way:
         case "exit":
