@@ -114,6 +114,8 @@ class Leases:
             try:
                 self._on_beat(self.beat())
                 pause = self._lease / BEATS_PER_LEASE
-            except ServerError as error:
-                logger.warning("heartbeat failed: %s", error)
+            # Any error: a thread that ended would leave a listener that works without leases.
+            except Exception as error:
+                told = error if isinstance(error, ServerError) else repr(error)
+                logger.warning("heartbeat failed: %s", told)
                 pause = min(0.5, self._lease / 10)

@@ -22,10 +22,12 @@ from expirebridge import (
     handler,
 )
 from expirebridge.hooks import End, Gap, Started
+from expirebridge.listener.leases import Leases
 from expirebridge.listener.listener import Listener, ListenerStuck
+from expirebridge.listener.server_clock import ServerClock
 from expirebridge.settings import Doorbells, Settings
-from expirebridge.store import calls
-from expirebridge.store.store import AsyncStore
+from expirebridge.store import calls, clients
+from expirebridge.store.store import AsyncStore, Store
 from tests.witness import Witness, listening, logged, registry_of
 
 
@@ -316,6 +318,30 @@ async def test_a_listener_whose_event_loop_is_blocked_for_good_lets_its_leases_l
     with pytest.raises(ListenerStuck, match=r"test\.block did not return"):
         await listener.run()
     assert [str(error) for error in told] == [str(ListenerStuck("test.block", 0.05))]
+
+
+async def test_the_heartbeat_outlives_any_error(
+    url: str, async_bridge: AsyncBridge, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without it the listener would run tasks whose leases nobody keeps."""
+    beats: list[calls.Beat] = []
+    again = threading.Event()
+
+    def take(beat: calls.Beat) -> None:
+        beats.append(beat)
+        if len(beats) == 1:
+            raise MemoryError
+        again.set()
+
+    store = Store(clients.heartbeat_client(url, socket_timeout=1.0), prefix="expirebridge")
+    leases = Leases(store, "me", lease=0.5, server_clock=ServerClock(), on_beat=take)
+    leases.start()
+    try:
+        assert await asyncio.to_thread(again.wait, 20)
+    finally:
+        await asyncio.to_thread(leases.stop)
+        store.close()
+    assert "heartbeat failed: MemoryError" in caplog.text
 
 
 async def test_what_waits_behind_a_blocked_event_loop_is_given_back(
