@@ -154,8 +154,12 @@ class Server:
         if self._process is None or self._process.poll() is not None:
             return False
         with contextlib.suppress(OSError), socket.create_connection((HOST, self.port), 1) as link:
-            link.sendall(b"INFO server\r\n")
-            return f"process_id:{self._process.pid}".encode() in link.recv(65536)
+            link.sendall(b"INFO\r\n")
+            with link.makefile("rb") as answer:
+                size = answer.readline().removeprefix(b"$").strip()
+                lines = answer.read(int(size) if size.isdigit() else 0).split(b"\r\n")
+            # While it still loads its data it tells of itself, and refuses all else.
+            return {f"process_id:{self._process.pid}".encode(), b"loading:0"} <= set(lines)
         return False
 
     def __enter__(self) -> Self:
