@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from expirebridge import Bridge, Change, State, Task
-from tests.history import Cancelled, Ended, Event, Killed, Made, Started, Stopped
+from tests.history import Cancelled, Ended, Event, Forgot, Killed, Made, Started, Stopped
 
 SETTLED_WITHIN = 1000
 """The ms within which an outcome is recorded after its handler's end, while the server answers. A
@@ -19,10 +19,12 @@ TIMER_SLACK = 50
 """The ms by which a run may look shorter than its timeout, which begins before its first line."""
 MAX_LAPSES = 3
 """The lapse after which a task is failed."""
+FORGOT = "forgotten by the server"
+"""The reason of a run that follows on one of which the server knows nothing any longer."""
 SHOWN = 10
 """Faults of each kind whose lines a verdict shows."""
 
-Injection = Killed | Stopped
+Injection = Killed | Stopped | Forgot
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,9 @@ class Verdict:
 
     acknowledged: int = 0
     states: Counter[State] = field(default_factory=Counter)
-    """How the tasks that are not lost ended, or wait."""
+    """How the tasks that are neither lost nor forgotten ended, or wait."""
+    forgotten: int = 0
+    """Tasks that are gone because the test made the server forget them."""
     lost: list[Fault] = field(default_factory=list)
     early: list[Fault] = field(default_factory=list)
     unexplained: list[Fault] = field(default_factory=list)
@@ -111,6 +115,8 @@ class Verdict:
     def __str__(self) -> str:
         states = ", ".join(f"{count} {state}" for state, count in sorted(self.states.items()))
         parts = [f"{self.acknowledged} acknowledged: {states or 'none finished'}"]
+        if self.forgotten:
+            parts.append(f"{self.forgotten} forgotten by the server, as the test made it")
         for name in ("lost", "early", "unexplained"):
             faults: list[Fault] = getattr(self, name)
             if faults:
@@ -179,11 +185,11 @@ def _runs_in(events: Sequence[Event]) -> list[Run]:
 
 
 def _injections_in(events: Sequence[Event], lease: float) -> list[Injection]:
-    """What can cost a listener its leases."""
+    """What can cost a listener its leases, or the server its memory."""
     return [
         event
         for event in events
-        if isinstance(event, Killed)
+        if isinstance(event, Killed | Forgot)
         or (isinstance(event, Stopped) and event.until - event.at >= lease * 1000)
     ]
 
@@ -200,7 +206,9 @@ def _judge_outcome(
     may_wait: bool,
 ) -> None:
     what = _wrong_outcome(story, task, injections, may_wait)
-    if what is not None:
+    if task is None and _may_be_forgotten(story, injections):
+        verdict.forgotten += 1
+    elif what is not None:
         verdict.lost.append(Fault(story.made.id, what, story.lines))
     elif task is not None:
         verdict.states[task.state] += 1
@@ -229,6 +237,13 @@ def _wrong_outcome(
         case State.PENDING | State.PAUSED if may_wait:
             return None
     return f"it is still {task.state}"
+
+
+def _may_be_forgotten(story: Story, injections: Sequence[Injection]) -> bool:
+    """Whether a task was acknowledged in a time of which the server may know nothing."""
+    return any(
+        isinstance(each, Forgot) and each.at <= story.made.at <= each.until for each in injections
+    )
 
 
 def _used_up(story: Story, task: Task) -> bool:
@@ -296,6 +311,8 @@ def _reason(story: Story, place: int, injections: Sequence[Injection]) -> str | 
     elif cut := _cut_short(before, injections, start.at):
         lapses, since = start.lapses - before.started.lapses, before.started.at
         fits, reason = start.attempt == before.started.attempt and lapses > 0, cut
+        if cut == FORGOT:  # the task is where it was some attempts ago
+            fits = start.attempt <= before.started.attempt
     else:
         return None
     possible = [each for each in injections if each.until >= since and each.at <= start.at]
@@ -305,9 +322,14 @@ def _reason(story: Story, place: int, injections: Sequence[Injection]) -> str | 
 def _cut_short(run: Run, injections: Sequence[Injection], by: int | None = None) -> str | None:
     """How an injection, begun by then, kept a run's outcome from being recorded, if one did."""
     for injection in injections:
-        if injection.pid != run.started.pid or run.started.at > injection.until:
+        if run.started.at > injection.until or (by is not None and injection.at > by):
             continue
-        if by is not None and injection.at > by:
+        if isinstance(injection, Forgot):
+            unsettled = run.ended is None or run.ended.at >= injection.at - SETTLED_WITHIN
+            if unsettled and (by is None or by >= injection.until):
+                return FORGOT
+            continue
+        if injection.pid != run.started.pid:
             continue
         word = type(injection).__name__.lower()
         if run.ended is None or run.ended.at >= injection.at:

@@ -90,10 +90,20 @@ class Stopped:
     until: int
 
 
-Event = Made | Cancelled | Started | Ended | Killed | Stopped
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Forgot:
+    """The test made the server forget: what was written from `at` on may be gone, all of it or a
+    part. At `until` that was done, and the server had not begun to serve again."""
+
+    at: int
+    until: int
+
+
+Event = Made | Cancelled | Started | Ended | Killed | Stopped | Forgot
 
 KINDS: dict[str, type[Event]] = {
-    kind.__name__.lower(): kind for kind in (Made, Cancelled, Started, Ended, Killed, Stopped)
+    kind.__name__.lower(): kind
+    for kind in (Made, Cancelled, Started, Ended, Killed, Stopped, Forgot)
 }
 
 

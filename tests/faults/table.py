@@ -75,8 +75,8 @@ TABLE = Table()
 
 _COLUMNS = (
     "server", "fault", "rounds", "times", "acknowledged", "succeeded", "failed", "cancelled",
-    "lost", "early", "unexplained", "kills that hit", "longest recovery", "longest delay",
-    "twice, and why",
+    "forgotten", "lost", "early", "unexplained", "kills that hit", "longest recovery",
+    "longest delay", "twice, and why",
 )  # fmt: skip
 _WORDS = {0, 1, len(_COLUMNS) - 1}
 """The columns that hold words and not numbers."""
@@ -94,6 +94,7 @@ def _row(server: str, fault: Fault, rounds: list[tuple[Verdict, int]]) -> tuple[
         sum(times for _, times in rounds),
         sum(verdict.acknowledged for verdict in verdicts),
         *(states[state] for state in (State.SUCCEEDED, State.FAILED, State.CANCELLED)),
+        sum(verdict.forgotten for verdict in verdicts),
         sum(len(verdict.lost) for verdict in verdicts),
         sum(len(verdict.early) for verdict in verdicts),
         sum(len(verdict.unexplained) for verdict in verdicts),
@@ -117,11 +118,18 @@ def _rest_of_row(fault: Fault, rounds: list[tuple[Verdict, int]]) -> str:
         fault.injected,
         fault.promise,
         f"{sum(times for _, times in rounds):,}",
-        f"{sum(len(verdict.lost) for verdict in verdicts):,}",
+        _lost(verdicts),
         _twice(verdicts),
         f"{_longest_delay(verdicts):,} ms",
     )
     return " " + " | ".join(cells) + " |\n"
+
+
+def _lost(verdicts: Iterable[Verdict]) -> str:
+    """The lost ones; those apart of which the fault takes the server's memory."""
+    lost = sum(len(verdict.lost) for verdict in verdicts)
+    forgotten = sum(verdict.forgotten for verdict in verdicts)
+    return f"{lost:,}, and {forgotten:,} with the server's memory" if forgotten else f"{lost:,}"
 
 
 def _longest_delay(verdicts: Iterable[Verdict]) -> int:

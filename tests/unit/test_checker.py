@@ -8,8 +8,8 @@ from typing import Literal
 import pytest
 
 from expirebridge import State, Task
-from tests.checker import SETTLED_WITHIN, Verdict, check
-from tests.history import Cancelled, Ended, Event, Killed, Made, Started, Stopped
+from tests.checker import FORGOT, SETTLED_WITHIN, Verdict, check
+from tests.history import Cancelled, Ended, Event, Forgot, Killed, Made, Started, Stopped
 
 DUE = 10_000
 LEASE = 2.0
@@ -239,6 +239,31 @@ def test_three_lapses_that_were_all_caused_explain_a_failure() -> None:
     assert verdict.recoveries == [2995, 2995, None]
 
 
+def test_what_the_server_was_made_to_forget_is_no_loss() -> None:
+    verdict = judge(None, Forgot(at=MADE.at, until=MADE.at + 10))
+    assert verdict.sound
+    assert (verdict.acknowledged, verdict.forgotten) == (1, 1)
+
+
+@pytest.mark.parametrize("forgot", [
+    Forgot(at=MADE.at + 1, until=MADE.at + 10), Forgot(at=MADE.at - 10, until=MADE.at - 1),
+])  # fmt: skip
+def test_what_was_made_before_or_after_is_lost(forgot: Forgot) -> None:
+    assert only_lost(judge(None, forgot)) == "there is no such task"
+
+
+def test_an_outcome_that_the_server_forgot_explains_a_run_as_of_old() -> None:
+    events = [
+        *run("r1", DUE, DUE + 5, "raised"),
+        *run("r2", DUE + 200, DUE + 205, attempt=2),
+        Forgot(at=DUE + 205 + SETTLED_WITHIN, until=DUE + 1500),
+        *run("r3", DUE + 1500, DUE + 1505, lapses=1),
+    ]
+    verdict = judge(SUCCEEDED, *events)
+    assert verdict.sound
+    assert verdict.twice == {"retry": 1, FORGOT: 1}
+
+
 def test_what_was_never_acknowledged_is_not_judged() -> None:
     events = [*run("r1", DUE - 5), *run("r2", DUE - 5), cancelled(DUE)]
     assert check(events, {}, lease=LEASE) == Verdict()
@@ -450,6 +475,22 @@ LATER = DUE + 4000
                 *run("r3", DUE + 4200, DUE + 4210, pid=B, attempt=2),
             ],
             id="a retry by a listener that had lost the task",
+        ),
+        pytest.param(
+            [
+                *R1,
+                Forgot(at=DUE + 6 + SETTLED_WITHIN, until=LATER),
+                *run("r2", LATER, LATER),
+            ],
+            id="an outcome recorded before what the server forgot",
+        ),
+        pytest.param(
+            [*R1, Forgot(at=DUE, until=LATER + 1), *run("r2", LATER, LATER)],
+            id="a run before the server forgot",
+        ),
+        pytest.param(
+            [*R1, Forgot(at=DUE, until=LATER), *run("r2", LATER, LATER, attempt=2)],
+            id="a higher attempt after the server forgot",
         ),
     ],
 )

@@ -7,7 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.history import Cancelled, Ended, Event, Killed, Made, Started, Stopped, Writer, read
+from tests.history import (
+    Cancelled,
+    Ended,
+    Event,
+    Forgot,
+    Killed,
+    Made,
+    Started,
+    Stopped,
+    Writer,
+    read,
+)
 from tests.processes import ROOT
 
 EVENTS: list[Event] = [
@@ -17,6 +28,7 @@ EVENTS: list[Event] = [
     Ended(id="t1", run="r1", how="raised", error="a \n newline", at=1010),
     Killed(pid=7, at=1020, until=1021),
     Stopped(pid=8, at=1030, until=5000),
+    Forgot(at=1040, until=1050),
 ]
 
 
@@ -55,7 +67,7 @@ def test_a_broken_line_that_is_not_torn_is_an_error(tmp_path: Path, broken: byte
     whole = file.read_bytes()
     for spoilt in (broken + b"\n" + whole, whole + broken + b"\n"):
         file.write_bytes(spoilt)
-        with pytest.raises(ValueError, match=r"jsonl, line [17]: "):
+        with pytest.raises(ValueError, match=r"jsonl, line [18]: "):
             read(tmp_path)
 
 
