@@ -9,6 +9,7 @@ import pytest
 from tests.faults.stage import ROUNDS
 from tests.faults.table import PAGE, TABLE
 from tests.history import Writer
+from tests.servers import SERVERS
 
 
 def pytest_terminal_summary(
@@ -21,6 +22,12 @@ def pytest_terminal_summary(
     # One round says too little, and a page with a failed test's numbers would be no guarantee.
     if lines and ROUNDS > 1 and exitstatus == pytest.ExitCode.OK:
         TABLE.write_into(PAGE)
+
+
+@pytest.fixture(params=sorted(SERVERS))
+def binary(request: pytest.FixtureRequest) -> Path:
+    """Each kind of server in turn, for a test that starts one of its own."""
+    return SERVERS[request.param]
 
 
 @pytest.fixture

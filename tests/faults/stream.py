@@ -1,0 +1,100 @@
+"""A producer that makes tasks one after another, in a thread, whatever happens to the server."""
+
+import random
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from expirebridge import Bridge
+from expirebridge.errors import ServerError
+from expirebridge.task import to_ms
+from tests.history import Made, Writer
+from tests.witness import PATIENCE
+
+PAUSE = 0.003
+"""Seconds between two tasks."""
+FURTHEST = 1.0
+"""Seconds from now in which tasks are due; the nearest are due at once."""
+WORK = 0.02
+"""Seconds that a handler takes at most."""
+RAISES_EVERY = 20
+"""Of so many tasks one raises on its first attempt."""
+RETRY = [0.2]
+
+
+class Stream:
+    """Makes tasks until its `with` block ends, and writes down each that is acknowledged.
+
+    One that was refused, or of which no answer came, was never promised; `errors` holds why.
+    """
+
+    def __init__(self, url: str, history: Writer, *, chance: random.Random) -> None:
+        self.errors: list[ServerError] = []
+        self._url = url
+        self._history = history
+        self._chance = chance
+        self._acknowledged = 0
+        self._counted = threading.Condition()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="producer")
+
+    @property
+    def acknowledged(self) -> int:
+        """How many tasks were acknowledged."""
+        return self._acknowledged
+
+    def until_more(self, count: int) -> None:
+        """Wait until so many more tasks were acknowledged."""
+        wanted = self._acknowledged + count
+        self._until(lambda: self._acknowledged >= wanted, f"{count} more acknowledged tasks")
+
+    def until_refused(self) -> ServerError:
+        """Wait until one more call failed, and return why."""
+        wanted = len(self.errors) + 1
+        self._until(lambda: len(self.errors) >= wanted, "another error")
+        return self.errors[-1]
+
+    def stop(self) -> None:
+        """Make no more; when this returns, the last one is written down."""
+        self._stop.set()
+        self._thread.join()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _until(self, holds: Callable[[], bool], what: str) -> None:
+        with self._counted:
+            assert self._counted.wait_for(holds, PATIENCE), f"waited in vain for {what}"
+
+    def _run(self) -> None:
+        with Bridge(self._url) as bridge:
+            count = 0
+            while not self._stop.wait(PAUSE):
+                count += 1
+                self._make_one(bridge, raises=int(count % RAISES_EVERY == 0))
+
+    def _make_one(self, bridge: Bridge, raises: int) -> None:
+        chance = self._chance
+        args = [chance.uniform(0, WORK), raises]
+        try:
+            delay = chance.uniform(0, FURTHEST)
+            task = bridge.make_task("recorded.work", args, delay, retry=RETRY)
+        except ServerError as error:
+            with self._counted:
+                self.errors.append(error)
+                self._counted.notify_all()
+            return
+        self._history.write(Made(id=task.id, due=to_ms(task.due), attempts=len(RETRY) + 1))
+        with self._counted:
+            self._acknowledged += 1
+            self._counted.notify_all()
