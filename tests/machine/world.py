@@ -71,13 +71,34 @@ class Snapshot:
     tags: dict[str, set[str]]
 
 
+def read(client: redis.Redis) -> Snapshot:
+    """Read all that the client's database holds, at one moment."""
+    reply: Any = client.eval(_READ, 0)
+    (seconds, micros), rows = reply
+    all = Snapshot(int(seconds) + int(micros) / 1e6, {}, {}, {state: {} for state in State}, {})
+    for raw, kind, content in rows:
+        name = raw.decode()
+        part = name.removeprefix(f"{PREFIX}:")
+        if kind == b"string":
+            all.timers[name] = content / 1000 if content >= 0 else NEVER
+        elif part.startswith("task:"):
+            pairs = [item.decode(errors="replace") for item in content]
+            all.records[part[5:]] = dict(zip(pairs[::2], pairs[1::2], strict=True))
+        elif part.startswith("tag:"):
+            all.tags[part[4:]] = {id.decode() for id in content}
+        elif part in set(State):
+            scores = zip(content[::2], content[1::2], strict=True)
+            all.sets[State(part)] = {id.decode(): float(at) / 1000 for id, at in scores}
+    return all
+
+
 class World:
     """A database, and the time that has passed in it."""
 
     def __init__(self, client: redis.Redis, model: Model) -> None:
         self._client = client
         self._model = model
-        self._began = self._read().now
+        self._began = read(self._client).now
 
     def advance(self, seconds: float) -> None:
         """Let time pass, for the database and for its model."""
@@ -86,26 +107,7 @@ class World:
 
     def elapsed(self) -> float:
         """How much real time has passed since the beginning, of which the model knows nothing."""
-        return self._read().now - self._began
-
-    def _read(self) -> Snapshot:
-        reply: Any = self._client.eval(_READ, 0)
-        (seconds, micros), rows = reply
-        all = Snapshot(int(seconds) + int(micros) / 1e6, {}, {}, {state: {} for state in State}, {})
-        for raw, kind, content in rows:
-            name = raw.decode()
-            part = name.removeprefix(f"{PREFIX}:")
-            if kind == b"string":
-                all.timers[name] = content / 1000 if content >= 0 else NEVER
-            elif part.startswith("task:"):
-                pairs = [item.decode(errors="replace") for item in content]
-                all.records[part[5:]] = dict(zip(pairs[::2], pairs[1::2], strict=True))
-            elif part.startswith("tag:"):
-                all.tags[part[4:]] = {id.decode() for id in content}
-            elif part in set(State):
-                scores = zip(content[::2], content[1::2], strict=True)
-                all.sets[State(part)] = {id.decode(): float(at) / 1000 for id, at in scores}
-        return all
+        return read(self._client).now - self._began
 
     def order(self, state: State) -> list[str]:
         """The ids of a state's set, as the server orders them."""
@@ -117,8 +119,8 @@ class World:
 
         `edited` are the names of keys that other clients deleted, or gave another end.
         """
-        found = self._read()
-        _check_invariant(found, edited)
+        found = read(self._client)
+        check_invariant(found, edited)
         model = self._model
         assert set(found.records) == set(model.tasks)
         for id, task in model.tasks.items():
@@ -159,7 +161,7 @@ def key_name(id: str, record: dict[str, str]) -> str:
     return record.get("key", f"{id}:?{record['call']}")
 
 
-def _check_invariant(found: Snapshot, edited: set[str]) -> None:
+def check_invariant(found: Snapshot, edited: set[str]) -> None:
     """Each id is in the one set that its record names; what waits has a timer, or is due."""
     for id, record in found.records.items():
         places = [state for state in State if id in found.sets[state]]

@@ -1,0 +1,91 @@
+"""A loss of power: what had not reached the disk is gone, and not only the process.
+
+A killed process leaves all that it wrote to the kernel. So here the server's append-only file is
+cut back after the kill, to a place that its last fsync must have reached.
+
+Nobody outside the server knows that place. What stands for it is harsher than a real loss, or as
+harsh: with `always` the length of the file when the last answer had arrived, as no answer leaves
+before its fsync; with `everysec` any length between the one of two seconds before the kill and the
+last, for Redis promises an fsync within two seconds. A cut falls into the midst of a command or of
+a script's commands as it likes. What is not shown is that the server calls fsync at all, and that
+the disk heeds it.
+"""
+
+import random
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from expirebridge.server import Server
+from tests.history import Forgot, Writer, now
+
+SAMPLE_EVERY = 0.005
+FSYNC_WITHIN = 2000
+"""The ms within which `everysec` has what was acknowledged on disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """How long the append-only file was at a time: what was acknowledged before it, is in it."""
+
+    at: int
+    bytes: int
+
+
+class Power:
+    """Watches a server's append-only file while its `with` block runs, and can cut the power."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._lengths = [self.length()]
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="power")
+
+    def length(self) -> Length:
+        """How long the file is now."""
+        at = now()
+        return Length(at, self._file().stat().st_size)
+
+    def lose_at_once(self, kept: Length, history: Writer) -> None:
+        """Kill the server, and leave of its file what was there at that time."""
+        self._server.kill()
+        self._cut(kept, kept.bytes, history)
+
+    def lose_unsynced(self, chance: random.Random, history: Writer) -> None:
+        """Kill the server, and leave some length that the file had in the last two seconds."""
+        killed_at = now()
+        self._server.kill()
+        kept = max(
+            (length for length in self._lengths if length.at <= killed_at - FSYNC_WITHIN),
+            key=lambda length: length.at,
+        )
+        self._cut(kept, chance.randint(kept.bytes, self.length().bytes), history)
+
+    def _cut(self, kept: Length, size: int, history: Writer) -> None:
+        with self._file().open("r+b") as file:
+            file.truncate(size)
+        history.write(Forgot(at=kept.at, until=now()))
+
+    def _file(self) -> Path:
+        # A test's file is too short to be rewritten: there is the base, and one file that grows.
+        [file] = self._server.directory.glob("appendonlydir/*.incr.aof")
+        return file
+
+    def _watch(self) -> None:
+        while not self._stop.wait(SAMPLE_EVERY):
+            self._lengths.append(self.length())
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
