@@ -85,6 +85,7 @@ class Listener:
         self.ready = asyncio.Event()
         self._stop = asyncio.Event()
         self._stuck: str | None = None
+        self._born: bytes | None = None
         self._loop: asyncio.AbstractEventLoop
         self._hearing: asyncio.Task[None]
         self._wire(Hooks(hooks))
@@ -250,6 +251,12 @@ class Listener:
 
     def _take_beat(self, beat: calls.Beat) -> None:
         self._clock.rank = beat.rank
+        if self._born not in {None, beat.born}:
+            logger.critical(
+                "the database was emptied, by FLUSHDB or by a restart without its data: the tasks "
+                "that waited in it are gone; listening goes on"
+            )
+        self._born = beat.born
         if beat.gap and self.settings.doorbell is Doorbells.CLOCK:
             # With events, the subscription is new then, too, and tells of the gap.
             self._sweeper.notice_gap("no listener had beaten for half a lease")

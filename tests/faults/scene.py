@@ -36,6 +36,10 @@ class Scene:
         """A producer that makes tasks for as long as its block runs."""
         return Stream(self.server.url, self.history, chance=chance)
 
+    def log(self) -> str:
+        """What the listener has logged."""
+        return (self.folder.parent / "listeners.log").read_text()
+
     def judge(self, fault: Fault) -> Verdict:
         """Wait until every task has ended, and give the verdict."""
         until_finished(self.bridge)

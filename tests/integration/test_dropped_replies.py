@@ -162,6 +162,8 @@ def _plain(field: bytes, value: bytes) -> Any:
             return hours_until(int(value) / 1000)
         case b"made":
             return hours_until(int(value))
+        case b"born":
+            return hours_until(int(value) / 1_000_000)
         case b"left":
             return round(int(value) / 1000 / HOUR)
         case b"nonce":

@@ -103,6 +103,8 @@ class Beat:
     """Ids that this listener no longer holds."""
     cancelled: list[str]
     """Ids of those it holds that were cancelled."""
+    born: bytes
+    """When this database was first written to; another value says that it was emptied since."""
 
 
 def heartbeat(listener: str, lease: float, held: Iterable[tuple[str, str]]) -> Call[Beat]:
@@ -112,8 +114,8 @@ def heartbeat(listener: str, lease: float, held: Iterable[tuple[str, str]]) -> C
 
 
 def _read_beat(reply: list[Any]) -> Beat:
-    now_us, rank, listeners, gap, lost, cancelled = reply
-    return Beat(now_us, rank, listeners, bool(gap), ids_of(lost), ids_of(cancelled))
+    now_us, rank, listeners, gap, lost, cancelled, born = reply
+    return Beat(now_us, rank, listeners, bool(gap), ids_of(lost), ids_of(cancelled), born)
 
 
 def leave(listener: str) -> Call[None]:

@@ -5,7 +5,8 @@
 -- ARGV     1 database, 2 listener, 3 lease in ms, then id and token of each task that it holds
 -- returns  now in microseconds, the listener's rank among those that beat, their number,
 --          '1' if nobody had beaten for half a lease, the ids that it lost (not those that it
---          settled while this heartbeat was on its way), the ids that were cancelled
+--          settled while this heartbeat was on its way), the ids that were cancelled, when this
+--          database was first written to
 --
 -- If nobody beat for long, the server was away or its clock jumped: that is no listener's death,
 -- and every running task gets one more lease. If the clock went back, times that now lie too far
@@ -58,4 +59,5 @@ for at = 4, #ARGV, 2 do
     lost[#lost + 1] = id
   end
 end
-return { now_us, rank, #beating, gap and 1 or 0, lost, cancelled }
+local born = redis.call('HGET', meta_key, 'born') or ''
+return { now_us, rank, #beating, gap and 1 or 0, lost, cancelled, born }
