@@ -8,6 +8,7 @@ import logging
 from itertools import islice
 
 from expirebridge.errors import ScriptFailed, ServerError
+from expirebridge.listener.outage import Outage
 from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.calls import Adoption, Heard, Hint
@@ -16,6 +17,7 @@ from expirebridge.wire import IN_RECORD, InvalidKey, parse_key
 
 logger = logging.getLogger("expirebridge")
 
+ROLE = "looking at keys that were heard of"
 BATCH = 100
 MAX_WAITING = 100_000
 """Keys that wait to be looked at, at most: a bound on memory."""
@@ -25,9 +27,10 @@ RETRY_PAUSE = 0.2
 class Adopter:
     """Looks at every key of our form that it is told of."""
 
-    def __init__(self, store: AsyncStore, settings: Settings) -> None:
+    def __init__(self, store: AsyncStore, settings: Settings, *, outage: Outage) -> None:
         self._store = store
         self._settings = settings
+        self._outage = outage
         self._waiting: dict[tuple[bytes, Heard], None] = {}
         """What was heard of, in order and once each; names only, since very many may wait."""
         self._told = asyncio.Event()
@@ -69,12 +72,14 @@ class Adopter:
             try:
                 await self._adopt(hints)
             except ScriptFailed as error:
+                self._outage.answered(ROLE)
                 await self._look_at_each(hints, error)
                 return
             except ServerError as error:
-                logger.warning("%d keys wait to be looked at: %s", len(hints), error)
+                self._outage.failed(ROLE, error)
                 await asyncio.sleep(RETRY_PAUSE)
             else:
+                self._outage.answered(ROLE)
                 return
 
     async def _look_at_each(self, hints: list[Hint], error: ScriptFailed) -> None:

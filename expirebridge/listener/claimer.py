@@ -8,6 +8,7 @@ from expirebridge.errors import ServerError
 from expirebridge.hooks import Claimed, Hooks
 from expirebridge.listener.clock import Clock
 from expirebridge.listener.doorbell import Doorbell
+from expirebridge.listener.outage import Outage
 from expirebridge.listener.runner import Runner
 from expirebridge.listener.server_clock import ServerClock
 from expirebridge.settings import Settings
@@ -37,6 +38,7 @@ class Claimer:
         server_clock: ServerClock,
         runner: Runner,
         hooks: Hooks,
+        outage: Outage,
     ) -> None:
         self._store = store
         self._settings = settings
@@ -45,6 +47,7 @@ class Claimer:
         self._server_clock = server_clock
         self._runner = runner
         self._hooks = hooks
+        self._outage = outage
         self._alone = False
         """Whether nothing may be claimed until the runner is idle."""
         self._wants_room = False
@@ -109,11 +112,12 @@ class Claimer:
             try:
                 claim = await self._store.run(call)
             except ServerError as error:
-                logger.warning("claim failed: %s", error)
+                self._outage.failed("claiming", error)
                 if last:
                     return None
                 call = calls.resent(call)
                 await asyncio.sleep(RETRY_PAUSE)
             else:
+                self._outage.answered("claiming")
                 self._server_clock.learn(claim.now_us, sent=sent, received=time.monotonic())
                 return claim

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 
 from expirebridge.errors import ServerError
+from expirebridge.listener.outage import Outage
 from expirebridge.listener.server_clock import ServerClock
 from expirebridge.store import calls
 from expirebridge.store.store import Store
@@ -33,12 +34,15 @@ class Leases:
         *,
         lease: float,
         server_clock: ServerClock,
+        outage: Outage,
         on_beat: Callable[[calls.Beat], None],
     ) -> None:
         self._store = store
         self._listener = listener
         self._lease = lease
+        self._short_pause = min(0.5, lease / 10)
         self._server_clock = server_clock
+        self._outage = outage
         self._on_beat = on_beat
         self._held: dict[str, str] = {}
         self._lock = threading.Lock()
@@ -113,9 +117,13 @@ class Leases:
                 return
             try:
                 self._on_beat(self.beat())
+            except ServerError as error:
+                self._outage.failed("the heartbeat", error)
+                pause = self._short_pause
+            # A thread that ended would leave a listener that works without leases.
+            except Exception:
+                logger.exception("heartbeat failed")
+                pause = self._short_pause
+            else:
+                self._outage.answered("the heartbeat")
                 pause = self._lease / BEATS_PER_LEASE
-            # Any error: a thread that ended would leave a listener that works without leases.
-            except Exception as error:
-                told = error if isinstance(error, ServerError) else repr(error)
-                logger.warning("heartbeat failed: %s", told)
-                pause = min(0.5, self._lease / 10)

@@ -25,6 +25,7 @@ from expirebridge.listener.claimer import Claimer
 from expirebridge.listener.clock import Clock
 from expirebridge.listener.doorbell import Doorbell
 from expirebridge.listener.leases import Leases
+from expirebridge.listener.outage import Outage
 from expirebridge.listener.runner import Runner
 from expirebridge.listener.server_clock import ServerClock
 from expirebridge.listener.subscriber import Subscriber
@@ -102,6 +103,7 @@ class Listener:
         )
         server_clock = self._server_clock = ServerClock()
         doorbell = Doorbell()
+        outage = Outage()
         self._doorbell = doorbell
         self._clock = Clock(doorbell, server_clock)
         self._leases = Leases(
@@ -109,6 +111,7 @@ class Listener:
             self.name,
             lease=settings.lease,
             server_clock=server_clock,
+            outage=outage,
             on_beat=self._beat_from_thread,
         )
         self._runner = Runner(
@@ -118,6 +121,7 @@ class Listener:
             leases=self._leases,
             server_clock=server_clock,
             hooks=hooks,
+            outage=outage,
             on_room=self._notice_room,
             on_stuck=self._notice_stuck,
         )
@@ -132,14 +136,21 @@ class Listener:
             server_clock=server_clock,
             runner=self._runner,
             hooks=hooks,
+            outage=outage,
         )
-        self._adopter = Adopter(self._store, settings)
+        self._adopter = Adopter(self._store, settings, outage=outage)
         self._sweeper = Sweeper(
-            self._store, settings, adopter=self._adopter, doorbell=doorbell, hooks=hooks
+            self._store,
+            settings,
+            adopter=self._adopter,
+            doorbell=doorbell,
+            hooks=hooks,
+            outage=outage,
         )
         self._subscriber = Subscriber(
             self._store,
             events=() if settings.doorbell is Doorbells.CLOCK else tuple(HEARD),
+            outage=outage,
             on_doorbell=self._hear_doorbell,
             on_beat=self._leases.hurry,
             on_event=self._hear_event,

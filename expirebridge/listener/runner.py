@@ -11,6 +11,7 @@ from expirebridge.handlers import Registry
 from expirebridge.hooks import Ended, Hooks, Started
 from expirebridge.listener.attempt import Attempt, Outcome
 from expirebridge.listener.leases import Leases
+from expirebridge.listener.outage import Outage
 from expirebridge.listener.server_clock import ServerClock
 from expirebridge.listener.settler import Finished, Settler
 from expirebridge.settings import Settings
@@ -39,6 +40,7 @@ class Runner:
         leases: Leases,
         server_clock: ServerClock,
         hooks: Hooks,
+        outage: Outage,
         on_room: Callable[[], None],
         on_stuck: Callable[[str], None],
     ) -> None:
@@ -50,7 +52,7 @@ class Runner:
         self._on_room = on_room
         self._on_stuck = on_stuck
         self._threads = ThreadPoolExecutor(settings.concurrency, "expirebridge-handler")
-        self._settler = Settler(store, settings, hooks, self._settled)
+        self._settler = Settler(store, settings, hooks, outage, self._settled)
         self._running: dict[Attempt, asyncio.Task[None]] = {}
         self._unsettled: set[Attempt] = set()
         self._waiting: set[Attempt] = set()

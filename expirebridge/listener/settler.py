@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from expirebridge.errors import ScriptFailed, ServerError
 from expirebridge.hooks import End, Ended, Hooks
 from expirebridge.listener.attempt import Attempt, Outcome
+from expirebridge.listener.outage import Outage
 from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.calls import Call, Settled
@@ -15,6 +16,7 @@ from expirebridge.store.store import AsyncStore
 
 logger = logging.getLogger("expirebridge")
 
+ROLE = "recording outcomes"
 BATCH = 100
 RETRY_PAUSE = 0.2
 
@@ -40,11 +42,13 @@ class Settler:
         store: AsyncStore,
         settings: Settings,
         hooks: Hooks,
+        outage: Outage,
         on_settled: Callable[[Attempt], None],
     ) -> None:
         self._store = store
         self._settings = settings
         self._hooks = hooks
+        self._outage = outage
         self._on_settled = on_settled
         self._waiting: asyncio.Queue[Finished] = asyncio.Queue()
 
@@ -86,12 +90,16 @@ class Settler:
     async def _send(self, call: Call[list[Settled]]) -> list[Settled]:
         while True:
             try:
-                return await self._store.run(call)
+                codes = await self._store.run(call)
             except ScriptFailed:
+                self._outage.answered(ROLE)
                 raise
             except ServerError as error:
-                logger.warning("outcomes wait for the server: %s", error)
+                self._outage.failed(ROLE, error)
                 await asyncio.sleep(RETRY_PAUSE)
+            else:
+                self._outage.answered(ROLE)
+                return codes
 
     def _tell(self, item: Finished, *, refused: bool) -> None:
         end, reason = item.outcome.end, item.outcome.reason

@@ -7,7 +7,6 @@ was a gap.
 
 import asyncio
 import contextlib
-import logging
 import time
 from collections.abc import Callable
 from typing import Any
@@ -15,9 +14,9 @@ from typing import Any
 from redis.asyncio.client import PubSub
 from redis.exceptions import RedisError
 
-from expirebridge.store.store import AsyncStore
-
-logger = logging.getLogger("expirebridge")
+from expirebridge.errors import ServerError, ServerUnreachable
+from expirebridge.listener.outage import Outage
+from expirebridge.store.store import AsyncStore, translated
 
 PING_EVERY = 1.0
 FRESH = 5.0
@@ -38,6 +37,7 @@ class Subscriber:
         store: AsyncStore,
         *,
         events: tuple[str, ...],
+        outage: Outage,
         on_doorbell: Callable[[int], None],
         on_beat: Callable[[], None],
         on_event: Callable[[str, bytes], None],
@@ -48,6 +48,7 @@ class Subscriber:
         self._events = {
             f"__keyevent@{store.protocol.database}__:{event}".encode(): event for event in events
         }
+        self._outage = outage
         self._on_doorbell = on_doorbell
         self._on_beat = on_beat
         self._on_event = on_event
@@ -78,7 +79,7 @@ class Subscriber:
             try:
                 await self._listen()
             except (RedisError, OSError, TimeoutError) as error:
-                logger.warning("the subscription broke: %s", error)
+                self._outage.failed("the subscription", _ours(error))
                 await asyncio.sleep(RETRY_PAUSE)
 
     async def _listen(self) -> None:
@@ -110,6 +111,7 @@ class Subscriber:
             case "message":
                 self._hear_message(message["channel"], message["data"])
             case "subscribe":
+                self._outage.answered("the subscription")
                 self._on_gap(message["channel"] in self._events)
             case "pong":
                 # It carries the time at which its ping was sent.
@@ -123,3 +125,8 @@ class Subscriber:
             self._on_doorbell(int(data) if data.isdigit() and len(data) < 16 else 0)
         elif event := self._events.get(channel):
             self._on_event(event, data)
+
+
+def _ours(error: Exception) -> ServerError:
+    """The error as the other roles would have it."""
+    return translated(error) if isinstance(error, RedisError) else ServerUnreachable(str(error))

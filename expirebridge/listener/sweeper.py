@@ -8,6 +8,7 @@ from expirebridge.errors import ServerError
 from expirebridge.hooks import Gap, Hooks, Lapsed
 from expirebridge.listener.adopter import Adopter
 from expirebridge.listener.doorbell import Doorbell
+from expirebridge.listener.outage import Outage
 from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.store import AsyncStore
@@ -36,12 +37,14 @@ class Sweeper:
         adopter: Adopter,
         doorbell: Doorbell,
         hooks: Hooks,
+        outage: Outage,
     ) -> None:
         self._store = store
         self._settings = settings
         self._adopter = adopter
         self._doorbell = doorbell
         self._hooks = hooks
+        self._outage = outage
         self._gaps: list[str] = []
         self._gap = asyncio.Event()
 
@@ -58,7 +61,9 @@ class Sweeper:
                 while more:
                     more = (await self.run_once()).more
             except ServerError as error:
-                logger.warning("sweep failed: %s", error)
+                self._outage.failed("the sweep", error)
+            else:
+                self._outage.answered("the sweep")
             await asyncio.sleep(EVERY)
 
     async def run_scans(self) -> None:
@@ -72,10 +77,11 @@ class Sweeper:
             try:
                 adopted = await self.scan_once()
             except ServerError as error:
-                logger.warning("scan failed: %s", error)
+                self._outage.failed("the scan", error)
                 self.notice_gap("the last scan failed")
                 await asyncio.sleep(EVERY)
             else:
+                self._outage.answered("the scan")
                 if adopted:
                     logger.info("a scan adopted %d tasks that other clients had set", adopted)
 

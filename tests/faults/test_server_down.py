@@ -1,6 +1,7 @@
 """The server is away while tasks become due: they run when it is back, each once."""
 
 import random
+import re
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,9 +10,10 @@ import pytest
 
 from expirebridge.task import to_ms
 from tests.faults.scene import Scene, staged
-from tests.faults.stage import ROUNDS
+from tests.faults.stage import ROUNDS, until_finished
 from tests.faults.table import Fault
 from tests.history import Forgot, Made, Writer, now
+from tests.processes import until_logged
 
 TASKS = 200
 LAST_DUE = 2.0
@@ -62,6 +64,24 @@ def test_what_a_snapshot_holds_runs_late(
     assert verdict.sound, str(verdict)
     assert verdict.forgotten == TASKS
     assert verdict.states.total() == TASKS
+
+
+@pytest.mark.parametrize("round", range(ROUNDS))
+def test_an_outage_is_told_once_and_its_end_too(
+    binary: Path, folder: Path, history: Writer, round: int
+) -> None:
+    with staged(binary, folder, history) as scene:
+        make_tasks(scene)
+        until_finished(scene.bridge)
+        scene.server.kill()
+        let_due_times_pass(round)
+        scene.server.start()
+        until_logged("all works again", folder)
+        found = re.findall(r"WARNING +(.*)", scene.log())
+    assert len(found) == 2, found
+    assert "no answer from the server" in found[0]
+    [seconds] = re.findall(r"all works again, after ([\d.]+) s", found[1])
+    assert float(seconds) >= LAST_DUE
 
 
 def make_tasks(scene: Scene) -> None:

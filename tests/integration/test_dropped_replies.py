@@ -36,6 +36,7 @@ from expirebridge.hooks import End, Lapsed, Started
 from expirebridge.listener import sweeper
 from expirebridge.listener.leases import Leases
 from expirebridge.listener.listener import Listener
+from expirebridge.listener.outage import Outage
 from expirebridge.listener.server_clock import ServerClock
 from expirebridge.server import Server
 from expirebridge.settings import Settings
@@ -629,7 +630,12 @@ def test_a_gap_that_an_unanswered_heartbeat_told_of_is_told_by_the_next(proxy: P
     client = clients.heartbeat_client(proxy.url, socket_timeout=PATIENCE)
     with contextlib.closing(Store(client, prefix="expirebridge")) as store:
         leases = Leases(
-            store, "one", lease=60.0, server_clock=ServerClock(), on_beat=lambda _: None
+            store,
+            "one",
+            lease=60.0,
+            server_clock=ServerClock(),
+            outage=Outage(),
+            on_beat=lambda _: None,
         )
         assert leases.beat().gap
         assert not leases.beat().gap

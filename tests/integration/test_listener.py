@@ -24,6 +24,7 @@ from expirebridge import (
 from expirebridge.hooks import End, Gap, Started
 from expirebridge.listener.leases import Leases
 from expirebridge.listener.listener import Listener, ListenerStuck
+from expirebridge.listener.outage import Outage
 from expirebridge.listener.server_clock import ServerClock
 from expirebridge.settings import Doorbells, Settings
 from expirebridge.store import calls, clients
@@ -334,7 +335,9 @@ async def test_the_heartbeat_outlives_any_error(
         again.set()
 
     store = Store(clients.heartbeat_client(url, socket_timeout=1.0), prefix="expirebridge")
-    leases = Leases(store, "me", lease=0.5, server_clock=ServerClock(), on_beat=take)
+    leases = Leases(
+        store, "me", lease=0.5, server_clock=ServerClock(), outage=Outage(), on_beat=take
+    )
     leases.start()
     try:
         assert await asyncio.to_thread(again.wait, 20)

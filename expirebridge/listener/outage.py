@@ -1,0 +1,50 @@
+"""The outage: tells once that the server does not do its part, and once that it does again.
+
+Every role tries again by itself, several times a second; each try in the log would bury all else.
+"""
+
+import logging
+import threading
+import time
+
+from expirebridge.errors import ServerError
+
+logger = logging.getLogger("expirebridge")
+
+
+class Outage:
+    """Hears of each role whether the server answers it. Safe for threads: one of them beats.
+
+    It begins with the first role that fails, and is over when each that failed has had an answer.
+    """
+
+    def __init__(self) -> None:
+        self._failing: set[str] = set()
+        self._told: set[type[ServerError]] = set()
+        """The kinds of error that were told of in this outage."""
+        self._began = 0.0
+        self._lock = threading.Lock()
+
+    def failed(self, role: str, error: ServerError) -> None:
+        """Take note that the server did not do its part for this role, which will ask again."""
+        with self._lock:
+            if not self._failing:
+                self._told.clear()
+                self._began = time.monotonic()
+            self._failing.add(role)
+            is_news = type(error) not in self._told
+            self._told.add(type(error))
+        if is_news:
+            logger.warning("%s failed: %s (said once in an outage)", role, error)
+        else:
+            logger.debug("%s failed: %s", role, error)
+
+    def answered(self, role: str) -> None:
+        """Take note that the server did its part for this role."""
+        if role not in self._failing:
+            return
+        with self._lock:
+            self._failing.discard(role)
+            is_over = not self._failing
+        if is_over:
+            logger.warning("all works again, after %.1f s", time.monotonic() - self._began)
