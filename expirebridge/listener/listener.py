@@ -24,6 +24,7 @@ from expirebridge.listener.adopter import Adopter
 from expirebridge.listener.claimer import Claimer
 from expirebridge.listener.clock import Clock
 from expirebridge.listener.doorbell import Doorbell
+from expirebridge.listener.inspector import Inspector
 from expirebridge.listener.leases import Leases
 from expirebridge.listener.outage import Outage
 from expirebridge.listener.runner import Runner
@@ -147,6 +148,9 @@ class Listener:
             hooks=hooks,
             outage=outage,
         )
+        self._inspector = Inspector(
+            self._store, settings, outage=outage, on_silence=self._notice_silence
+        )
         self._subscriber = Subscriber(
             self._store,
             events=() if settings.doorbell is Doorbells.CLOCK else tuple(HEARD),
@@ -167,6 +171,7 @@ class Listener:
         try:
             findings = await self._store.run(check_server())
             self._report(findings)
+            self._inspector.learn(findings)
             # The first heartbeat goes before the first claim: it finds out whether anybody beat.
             self._take_beat(await asyncio.to_thread(self._leases.beat))
             self._greet()
@@ -208,6 +213,7 @@ class Listener:
             self._adopter.run(),
             self._sweeper.run(),
             self._sweeper.run_scans(),
+            self._inspector.run(),
         ]
         if self.settings.doorbell is not Doorbells.EVENTS:
             work.append(self._clock.run())
@@ -298,6 +304,11 @@ class Listener:
         self.ready.set()
         if of_events:
             self._sweeper.notice_gap("the subscription to key events is new")
+
+    def _notice_silence(self) -> None:
+        # As many look as would hear; with the clock alone, nobody expects to be told of edits.
+        if self._clock.rank < EARS and self.settings.doorbell is not Doorbells.CLOCK:
+            self._sweeper.scan_soon()
 
     def _notice_room(self) -> None:
         self._claimer.notice_room()

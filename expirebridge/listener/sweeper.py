@@ -23,7 +23,7 @@ SCAN_SHARE = 0.02
 
 
 class Sweeper:
-    """Makes a pass each second, and a scan of the whole database after each gap.
+    """Makes a pass each second, and a scan of the whole database after each gap, and when asked.
 
     A pass takes back the tasks of dead listeners, looks again at paused ones and forgets old ones.
     A scan finds trigger keys without a record, and timers that were edited while nobody listened.
@@ -46,12 +46,16 @@ class Sweeper:
         self._hooks = hooks
         self._outage = outage
         self._gaps: list[str] = []
-        self._gap = asyncio.Event()
+        self._wanted = asyncio.Event()
 
     def notice_gap(self, reason: str) -> None:
-        """Scan soon: something may have been missed."""
+        """Scan soon, and tell why: something may have been missed."""
         self._gaps.append(reason)
-        self._gap.set()
+        self._wanted.set()
+
+    def scan_soon(self) -> None:
+        """Scan soon, for a reason that is known and lasts."""
+        self._wanted.set()
 
     async def run(self) -> None:
         """Make a pass each second, for ever."""
@@ -67,12 +71,13 @@ class Sweeper:
             await asyncio.sleep(EVERY)
 
     async def run_scans(self) -> None:
-        """Scan after each gap, for ever."""
+        """Scan after each gap, and when asked, for ever."""
         while True:
-            await self._gap.wait()
-            self._gap.clear()
+            await self._wanted.wait()
+            self._wanted.clear()
             reasons, self._gaps = self._gaps, []
-            self._hooks.emit(Gap(reason=", ".join(dict.fromkeys(reasons))))
+            if reasons:
+                self._hooks.emit(Gap(reason=", ".join(dict.fromkeys(reasons))))
             self._doorbell.ring()
             try:
                 adopted = await self.scan_once()

@@ -1,0 +1,65 @@
+"""The inspector: looks at the server again and again, for it may be set otherwise while it runs."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+
+from expirebridge.checks import Finding, Level, check_server, events_are_on
+from expirebridge.errors import ServerError
+from expirebridge.listener.outage import Outage
+from expirebridge.settings import Settings
+from expirebridge.store.store import AsyncStore
+
+logger = logging.getLogger("expirebridge")
+
+ROLE = "the look at the server's settings"
+_LEVELS = {Level.OK: logging.INFO, Level.WARNING: logging.WARNING, Level.ERROR: logging.CRITICAL}
+
+
+class Inspector:
+    """Makes a listener's first checks anew once a lease, and tells what is no longer as it was.
+
+    `on_silence` is called after each look that finds the server sending no key events, and once
+    after the first that finds it sending them again: what they would have told must be looked for.
+    """
+
+    def __init__(
+        self,
+        store: AsyncStore,
+        settings: Settings,
+        *,
+        outage: Outage,
+        on_silence: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._outage = outage
+        self._on_silence = on_silence
+        self._known: dict[str, Finding] = {}
+        self._silent = False
+
+    def learn(self, findings: Iterable[Finding]) -> None:
+        """Take findings as known: only what differs from them is told."""
+        self._known |= {finding.check: finding for finding in findings}
+
+    async def run(self) -> None:
+        """Look once a lease, for ever."""
+        while True:
+            await asyncio.sleep(self._settings.lease)
+            try:
+                findings = await self._store.run(check_server())
+            except ServerError as error:
+                self._outage.failed(ROLE, error)
+            else:
+                self._outage.answered(ROLE)
+                self._compare(findings)
+
+    def _compare(self, findings: list[Finding]) -> None:
+        for finding in findings:
+            before = self._known.get(finding.check)
+            if before is not None and before.level is not finding.level:
+                logger.log(_LEVELS[finding.level], "the server was set otherwise: %s", finding)
+        self.learn(findings)
+        was_silent, self._silent = self._silent, not events_are_on(findings)
+        if self._silent or was_silent:
+            self._on_silence()
