@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from expirebridge import Bridge, Change, State, Task
-from tests.history import Cancelled, Ended, Event, Forgot, Killed, Made, Started, Stopped
+from tests.history import Cancelled, CutOff, Ended, Event, Forgot, Killed, Made, Started, Stopped
 
 SETTLED_WITHIN = 1000
 """The ms within which an outcome is recorded after its handler's end, while the server answers. A
@@ -21,10 +21,11 @@ MAX_LAPSES = 3
 """The lapse after which a task is failed."""
 FORGOT = "forgotten by the server"
 """The reason of a run that follows on one of which the server knows nothing any longer."""
+WORDS = {Killed: "killed", Stopped: "stopped", CutOff: "cut off"}
 SHOWN = 10
 """Faults of each kind whose lines a verdict shows."""
 
-Injection = Killed | Stopped | Forgot
+Injection = Killed | Stopped | CutOff | Forgot
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +142,8 @@ def check(
     """Judge every task that was acknowledged; of others nothing was promised.
 
     `found` is what `look_up` gave when nothing ran any longer. `lease` is the listeners', in
-    seconds: a stop that is shorter is no reason to run a task again. With `may_wait` a task may
-    still be pending or paused.
+    seconds: a stop, or a cut, that is shorter is no reason to run a task again. With `may_wait` a
+    task may still be pending or paused.
 
     Raises ValueError if the history contradicts itself.
     """
@@ -190,7 +191,7 @@ def _injections_in(events: Sequence[Event], lease: float) -> list[Injection]:
         event
         for event in events
         if isinstance(event, Killed | Forgot)
-        or (isinstance(event, Stopped) and event.until - event.at >= lease * 1000)
+        or (isinstance(event, Stopped | CutOff) and event.until - event.at >= lease * 1000)
     ]
 
 
@@ -331,7 +332,7 @@ def _cut_short(run: Run, injections: Sequence[Injection], by: int | None = None)
             continue
         if injection.pid != run.started.pid:
             continue
-        word = type(injection).__name__.lower()
+        word = WORDS[type(injection)]
         if run.ended is None or run.ended.at >= injection.at:
             return word
         if run.ended.at >= injection.at - SETTLED_WITHIN:

@@ -91,6 +91,15 @@ class Stopped:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class CutOff:
+    """The test cut a process off from the server: from just before that until it let it through."""
+
+    pid: int
+    at: int
+    until: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Forgot:
     """The test made the server forget: what was written from `at` on may be gone, all of it or a
     part. At `until` that was done, and the server had not begun to serve again."""
@@ -99,11 +108,11 @@ class Forgot:
     until: int
 
 
-Event = Made | Cancelled | Started | Ended | Killed | Stopped | Forgot
+Event = Made | Cancelled | Started | Ended | Killed | Stopped | CutOff | Forgot
 
 KINDS: dict[str, type[Event]] = {
     kind.__name__.lower(): kind
-    for kind in (Made, Cancelled, Started, Ended, Killed, Stopped, Forgot)
+    for kind in (Made, Cancelled, Started, Ended, Killed, Stopped, CutOff, Forgot)
 }
 
 

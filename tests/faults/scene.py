@@ -2,20 +2,24 @@
 
 import random
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import uuid4
 
 import redis
 
 from expirebridge import Bridge
 from expirebridge.server import Server
 from tests.checker import Verdict
+from tests.faults.link import Link
 from tests.faults.stage import judge, recorded_listener, until_finished
 from tests.faults.stream import Stream
 from tests.faults.table import Fault
-from tests.history import Writer
+from tests.history import Made, Writer, now
+from tests.witness import PATIENCE
 
 LEASE = 1.0
 
@@ -31,10 +35,21 @@ class Scene:
     folder: Path
     history: Writer
     listener: subprocess.Popen[bytes]
+    lease: float
 
     def stream(self, chance: random.Random) -> Stream:
         """A producer that makes tasks for as long as its block runs."""
         return Stream(self.server.url, self.history, chance=chance)
+
+    def make_foreign(self, *, lives: float) -> None:
+        """Make a task as any program would, by a plain SET, and wait until a listener knows it."""
+        id, due = uuid4().hex, now() + round(lives * 1000)
+        self.client.set(f"{id}:?recorded.work?[0,0]", "", pxat=due)
+        self.history.write(Made(id=id, due=due, attempts=1))
+        deadline = time.monotonic() + PATIENCE
+        while self.bridge.get(id) is None:
+            assert time.monotonic() < deadline, "no listener found it"
+            time.sleep(0.01)
 
     def log(self) -> str:
         """What the listener has logged."""
@@ -43,7 +58,7 @@ class Scene:
     def judge(self, fault: Fault) -> Verdict:
         """Wait until every task has ended, and give the verdict."""
         until_finished(self.bridge)
-        return judge(fault, self.server, self.bridge, self.history, lease=LEASE)
+        return judge(fault, self.server, self.bridge, self.history, lease=self.lease)
 
 
 @contextmanager
@@ -62,4 +77,25 @@ def staged(
         redis.Redis.from_url(server.url) as client,
         recorded_listener(server.url, folder, history, lease=LEASE) as listener,
     ):
-        yield Scene(server, bridge, client, folder, history, listener)
+        yield Scene(server, bridge, client, folder, history, listener, LEASE)
+
+
+@contextmanager
+def linked(
+    binary: Path,
+    folder: Path,
+    history: Writer,
+    *,
+    options: dict[str, str] | None = None,
+    lease: float = LEASE,
+    delay: tuple[float, float] | None = None,
+) -> Iterator[tuple[Scene, Link]]:
+    """The same, with a link between the listener and the server; the producer needs none."""
+    with (
+        Server(binary=binary, options=options) as server,
+        Link(server.port, delay=delay) as link,
+        Bridge(server.url) as bridge,
+        redis.Redis.from_url(server.url) as client,
+        recorded_listener(link.url, folder, history, lease=lease) as listener,
+    ):
+        yield Scene(server, bridge, client, folder, history, listener, lease), link

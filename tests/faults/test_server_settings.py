@@ -1,17 +1,15 @@
 """The server is set otherwise while tasks are made and run."""
 
 import random
-import time
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
-from tests.faults.scene import LEASE, Scene, staged
+from tests.faults.scene import LEASE, staged
 from tests.faults.stage import ROUNDS
 from tests.faults.table import Fault
-from tests.history import Made, Writer, now
-from tests.processes import PATIENCE, until_logged
+from tests.history import Writer
+from tests.processes import until_logged
 
 SILENCE = "sends no key events"
 NO_EVENTS = Fault(
@@ -38,11 +36,11 @@ def test_key_events_are_switched_off_and_on_again(
             scene.client.config_set("notify-keyspace-events", "")
             stream.until_more(50)
             # The scan that may be under way has passed the key; the next begins within a lease.
-            make_foreign(scene, lives=2 * LEASE + 1)
+            scene.make_foreign(lives=2 * LEASE + 1)
             until_logged(SILENCE, folder)
         scene.client.config_set("notify-keyspace-events", "Exg")
         until_logged("notify-keyspace-events gxE", folder)
-        make_foreign(scene, lives=0.2)
+        scene.make_foreign(lives=0.2)
         verdict = scene.judge(NO_EVENTS)
     assert verdict.sound, str(verdict)
     assert scene.log().count(SILENCE) == 1
@@ -65,14 +63,3 @@ def test_eviction_is_switched_on(binary: Path, folder: Path, history: Writer, ro
     assert verdict.sound, str(verdict)
     log = scene.log()
     assert (log.count(alarm), log.count("CRITICAL")) == (1, 1), log
-
-
-def make_foreign(scene: Scene, *, lives: float) -> None:
-    """Make a task as any program would, with a plain SET, and wait until a listener knows of it."""
-    id, due = uuid4().hex, now() + round(lives * 1000)
-    scene.client.set(f"{id}:?recorded.work?[0,0]", "", pxat=due)
-    scene.history.write(Made(id=id, due=due, attempts=1))
-    deadline = time.monotonic() + PATIENCE
-    while scene.bridge.get(id) is None:
-        assert time.monotonic() < deadline, "no listener found it"
-        time.sleep(0.01)

@@ -9,7 +9,7 @@ import pytest
 
 from expirebridge import State, Task
 from tests.checker import FORGOT, SETTLED_WITHIN, Verdict, check
-from tests.history import Cancelled, Ended, Event, Forgot, Killed, Made, Started, Stopped
+from tests.history import Cancelled, CutOff, Ended, Event, Forgot, Killed, Made, Started, Stopped
 
 DUE = 10_000
 LEASE = 2.0
@@ -225,6 +225,17 @@ def test_a_stop_longer_than_the_lease_explains_a_run_beside_the_first() -> None:
     assert verdict.sound
     assert verdict.twice == {"stopped": 1}
     assert (verdict.kills, verdict.recoveries) == (0, [])
+
+
+def test_a_listener_cut_off_for_longer_than_the_lease_explains_a_run() -> None:
+    events = [
+        *run("r1", DUE, DUE + 1000),
+        CutOff(pid=A, at=DUE + 500, until=DUE + 3900),
+        *run("r2", DUE + 2600, DUE + 2610, pid=B, lapses=1),
+    ]
+    verdict = judge(SUCCEEDED, *events)
+    assert verdict.sound
+    assert verdict.twice == {"cut off": 1}
 
 
 def test_three_lapses_that_were_all_caused_explain_a_failure() -> None:

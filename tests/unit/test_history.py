@@ -9,6 +9,7 @@ import pytest
 
 from tests.history import (
     Cancelled,
+    CutOff,
     Ended,
     Event,
     Forgot,
@@ -28,6 +29,7 @@ EVENTS: list[Event] = [
     Ended(id="t1", run="r1", how="raised", error="a \n newline", at=1010),
     Killed(pid=7, at=1020, until=1021),
     Stopped(pid=8, at=1030, until=5000),
+    CutOff(pid=9, at=1035, until=5000),
     Forgot(at=1040, until=1050),
 ]
 
@@ -67,7 +69,7 @@ def test_a_broken_line_that_is_not_torn_is_an_error(tmp_path: Path, broken: byte
     whole = file.read_bytes()
     for spoilt in (broken + b"\n" + whole, whole + broken + b"\n"):
         file.write_bytes(spoilt)
-        with pytest.raises(ValueError, match=r"jsonl, line [18]: "):
+        with pytest.raises(ValueError, match=r"jsonl, line [19]: "):
             read(tmp_path)
 
 
