@@ -10,6 +10,7 @@ ExpirebridgeError
 └── ServerError          the Redis server
     ├── ServerUnreachable    no connection, or it broke and did not come back
     ├── ServerReadOnly       a replica: it takes no writes
+    ├── NotPermitted         the login lacks a right
     ├── ServerOutOfMemory    `maxmemory` is reached: nothing was written
     ├── ServerUnsuitable     lacks what expirebridge cannot do without
     ├── ScriptFailed         a script met data that it could not handle
@@ -69,6 +70,10 @@ class ServerUnreachable(ServerError):
 
 class ServerReadOnly(ServerError):
     """The server is a replica, or was made one: it takes no writes. Connect to the primary."""
+
+
+class NotPermitted(ServerError):
+    """The login has no right to do this. `expirebridge acl` prints the rights that are needed."""
 
 
 class ServerOutOfMemory(ServerError):

@@ -13,6 +13,8 @@ from expirebridge.durations import Duration, seconds_of
 from expirebridge.errors import InvalidTask
 
 MAX_ATTEMPTS = 1000
+UNKNOWN_DELAY = 15.0
+"""Seconds that a task of an unknown function waits for a listener that knows it."""
 
 
 class RetryPolicy(Protocol):

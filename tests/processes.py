@@ -108,6 +108,14 @@ def _beats(client: redis.Redis, pid: int) -> bool:
     return any(name.split(b":")[-2] == b"%d" % pid for name in names)
 
 
+def until_subscribed(url: str) -> None:
+    """Wait until a listener hears key events; the test's own timeout is the limit."""
+    with redis.Redis.from_url(url) as client:
+        database = client.get_connection_kwargs()["db"]
+        while not client.pubsub_numsub(f"__keyevent@{database}__:expired")[0][1]:
+            time.sleep(0.01)
+
+
 def until_logged(words: str, folder: Path) -> None:
     """Wait until the listeners' log holds these words; the test's own timeout is the limit."""
     log = folder.parent / "listeners.log"

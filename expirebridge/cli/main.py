@@ -1,7 +1,8 @@
 """The command `expirebridge`.
 
 Exit codes: 0 done; 1 the server or the handlers are at fault; 2 bad input; 3 the task is not there,
-or its state does not allow it; 4 a listener was stuck and must be replaced.
+or its state does not allow it; 4 a listener was stuck and must be replaced; 5 the doctor found an
+error.
 """
 
 import contextlib
@@ -15,8 +16,19 @@ from typing import Annotated
 import typer
 
 from expirebridge.cli import demo as demo_command
+from expirebridge.cli import operators as operator_commands
 from expirebridge.cli import tasks as task_commands
-from expirebridge.cli.options import BAD_INPUT, FAULT, NOT_POSSIBLE, STUCK, AsJson, TasksFolder, Url
+from expirebridge.cli.options import (
+    BAD_INPUT,
+    FAULT,
+    NOT_POSSIBLE,
+    STUCK,
+    AsJson,
+    Doorbell,
+    Lease,
+    TasksFolder,
+    Url,
+)
 from expirebridge.cli.output import print_json, print_line, print_table
 from expirebridge.durations import human
 from expirebridge.errors import ExpirebridgeError, InvalidSetting, InvalidTask, TaskExists
@@ -25,7 +37,7 @@ from expirebridge.listener import listener
 from expirebridge.observe.logs import log_event
 from expirebridge.retry import Delays
 from expirebridge.server import Server
-from expirebridge.settings import Doorbells, Settings
+from expirebridge.settings import Settings
 
 app = typer.Typer(
     help="Tasks that run later: one plain Redis key with a TTL each.",
@@ -33,9 +45,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # it would read [server] and [default: ...] as markup
     epilog="Exit codes: 0 done; 1 the server or the handlers are at fault; 2 bad input; "
-    "3 the task is not there, or its state does not allow it; 4 a stuck listener must be replaced.",
+    "3 the task is not there, or its state does not allow it; 4 a stuck listener must be replaced; "
+    "5 the doctor found an error.",
 )
 task_commands.add_to(app)
+operator_commands.add_to(app)
 app.command("demo")(demo_command.demo)
 
 
@@ -46,18 +60,12 @@ def listen(
     concurrency: Annotated[
         int | None, typer.Option(help="Handlers to run at a time.  [default: 100]")
     ] = None,
-    doorbell: Annotated[
-        Doorbells | None,
-        typer.Option(help="What wakes it: key events, its clock, or both.  [default: both]"),
-    ] = None,
+    doorbell: Doorbell = None,
     grace: Annotated[
         float | None,
         typer.Option(help="Seconds that handlers have to finish when it stops.  [default: 30]"),
     ] = None,
-    lease: Annotated[
-        float | None,
-        typer.Option(help="Seconds that a claim holds without a heartbeat.  [default: 10]"),
-    ] = None,
+    lease: Lease = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log each start.")] = False,
 ) -> None:
     """Run due tasks with the handlers in the tasks folder, until SIGTERM or Ctrl-C.

@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from expirebridge.errors import InvalidTask
-from expirebridge.settings import DEFAULT_URL
+from expirebridge.settings import DEFAULT_URL, Doorbells
 
 # Exit codes, beside 0 for what was done.
-FAULT, BAD_INPUT, NOT_POSSIBLE, STUCK = 1, 2, 3, 4
+FAULT, BAD_INPUT, NOT_POSSIBLE, STUCK, ILL = 1, 2, 3, 4, 5
 
 Url = Annotated[
     str | None,
@@ -31,6 +31,21 @@ TasksFolder = Annotated[
         help="The folder of the handlers.  [default: tasks]",
         show_default=False,
     ),
+]
+Prefix = Annotated[
+    str | None,
+    typer.Option(
+        help="What the names of expirebridge's keys begin with.  [default: expirebridge]",
+        show_default=False,
+    ),
+]
+Doorbell = Annotated[
+    Doorbells | None,
+    typer.Option(help="What wakes a listener: key events, its clock, or both.  [default: both]"),
+]
+Lease = Annotated[
+    float | None,
+    typer.Option(help="Seconds that a claim holds without a heartbeat.  [default: 10]"),
 ]
 In = Annotated[
     str | None,

@@ -18,14 +18,19 @@ from expirebridge.handlers import Handler, check_binding
 from expirebridge.hooks import End
 from expirebridge.listener import home
 from expirebridge.listener.home import AtHome, Home
-from expirebridge.retry import DEFAULT_POLICY, Discard, Retry, RetryPolicy, decode_policy
+from expirebridge.retry import (
+    DEFAULT_POLICY,
+    UNKNOWN_DELAY,
+    Discard,
+    Retry,
+    RetryPolicy,
+    decode_policy,
+)
 from expirebridge.store.calls import Settlement
 from expirebridge.store.views import ClaimedTask
 from expirebridge.task import State, Task, from_ms
 from expirebridge.wire import decode_args
 
-UNKNOWN_DELAY = 15.0
-"""Seconds that a task of an unknown function waits for a listener that knows it."""
 MAX_RESULT = 4096
 MAX_ERROR = 8192
 

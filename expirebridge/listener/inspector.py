@@ -47,7 +47,7 @@ class Inspector:
         while True:
             await asyncio.sleep(self._settings.lease)
             try:
-                findings = await self._store.run(check_server())
+                findings = await self._store.run(check_server(self._store.protocol))
             except ServerError as error:
                 self._outage.failed(ROLE, error)
             else:

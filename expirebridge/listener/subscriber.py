@@ -45,9 +45,7 @@ class Subscriber:
     ) -> None:
         self._store = store
         self._doorbell = store.protocol.doorbell.encode()
-        self._events = {
-            f"__keyevent@{store.protocol.database}__:{event}".encode(): event for event in events
-        }
+        self._events = {store.protocol.events(event).encode(): event for event in events}
         self._outage = outage
         self._on_doorbell = on_doorbell
         self._on_beat = on_beat

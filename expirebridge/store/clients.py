@@ -19,6 +19,7 @@ _COMMON: dict[str, Any] = {"protocol": 2, "decode_responses": False, "socket_con
 
 # A producer outlasts a short break: every script knows a resend by its nonce.
 _PRODUCER_RETRIES = 3
+_PROBE_PATIENCE = 2.0
 
 
 def producer_client(url: str) -> redis.Redis:
@@ -42,6 +43,11 @@ def listener_client(url: str, *, socket_timeout: float) -> redis.asyncio.Redis:
 def heartbeat_client(url: str, *, socket_timeout: float) -> redis.Redis:
     """The same for the thread that beats."""
     return _checked(url, redis.Redis, retry=Retry(NoBackoff(), 0), socket_timeout=socket_timeout)
+
+
+def probe_client(url: str) -> redis.Redis:
+    """The same for a command that must answer soon, whatever the server does."""
+    return _checked(url, redis.Redis, retry=Retry(NoBackoff(), 0), socket_timeout=_PROBE_PATIENCE)
 
 
 def _checked(url: str, kind: type[C], **options: Any) -> C:

@@ -21,21 +21,34 @@ T = TypeVar("T")
 Command = tuple[Any, ...]
 
 _FORMAT = "EXPIREBRIDGE_FORMAT"
+# How Redis and Valkey refuse a command inside of a script.
+_NO_RIGHT = ("The user executing the script can't", "ACL failure in script")
 
 
 class Protocol:
     """Turns calls into commands for one database, and replies back into results."""
 
-    def __init__(self, *, prefix: str, database: int) -> None:
+    def __init__(self, *, prefix: str, database: int, login: str) -> None:
         self._prefix = prefix
         self._database = database
+        self.login = login
+        """The name of the user that is logged in."""
         self._headers = True
         """Whether the server is believed to know script headers: Redis before 7 does not."""
+
+    @property
+    def prefix(self) -> str:
+        """What the name of every key but the trigger keys begins with."""
+        return self._prefix
 
     @property
     def doorbell(self) -> str:
         """The channel on which a new earliest task is announced."""
         return f"{self._prefix}:doorbell:{self._database}"
+
+    def events(self, kind: str) -> str:
+        """The channel on which the server tells of key events of this kind."""
+        return f"__keyevent@{self._database}__:{kind}"
 
     @property
     def database(self) -> int:
@@ -83,7 +96,7 @@ class Store:
 
     def __init__(self, client: redis.Redis, *, prefix: str) -> None:
         self.client = client
-        self.protocol = Protocol(prefix=prefix, database=_database(client))
+        self.protocol = _protocol(client, prefix)
 
     def run(self, operation: Operation[T]) -> T:
         """Run an operation. Raises a ServerError when the server does not do its part."""
@@ -111,7 +124,7 @@ class AsyncStore:
 
     def __init__(self, client: redis.asyncio.Redis, *, prefix: str) -> None:
         self.client = client
-        self.protocol = Protocol(prefix=prefix, database=_database(client))
+        self.protocol = _protocol(client, prefix)
 
     async def run(self, operation: Operation[T]) -> T:
         """Run an operation. Raises a ServerError when the server does not do its part."""
@@ -148,6 +161,10 @@ def _ours(error: exceptions.RedisError, text: str) -> errors.ServerError:
         return errors.ServerUnreachable(
             f"no answer from the server: {text}; is it running, and is EXPIREBRIDGE_URL right?"
         )
+    if isinstance(error, exceptions.NoPermissionError) or any(w in text for w in _NO_RIGHT):
+        return errors.NotPermitted(
+            f"the login lacks a right: {text}; `expirebridge acl` prints those that are needed"
+        )
     # An error inside of a script begins with the script's name, not with its own code.
     if "READONLY" in text or isinstance(error, exceptions.ReadOnlyError):
         return errors.ServerReadOnly("the server is a read-only replica: connect to the primary")
@@ -170,5 +187,10 @@ def _too_new(text: str) -> str:
     )
 
 
-def _database(client: Any) -> int:
-    return int(client.get_connection_kwargs().get("db") or 0)
+def _protocol(client: Any, prefix: str) -> Protocol:
+    options = client.get_connection_kwargs()
+    return Protocol(
+        prefix=prefix,
+        database=int(options.get("db") or 0),
+        login=options.get("username") or "default",
+    )

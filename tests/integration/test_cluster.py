@@ -6,7 +6,7 @@ of another slot: a cluster refuses it, for that key may be another node's.
 
 import socket
 from collections.abc import Iterator
-from contextlib import nullcontext, suppress
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,13 @@ import pytest
 import redis
 
 from expirebridge import Bridge, Change, Outcome, State, TaskExists
+from expirebridge.checks import Level, examine
 from expirebridge.hooks import End, Gap
 from expirebridge.server import HOST, Server, free_port
 from expirebridge.settings import Settings
-from expirebridge.store import calls, scripts
+from expirebridge.store import calls, clients, scripts
 from expirebridge.store.calls import Adoption, Call, Claim, Heard, Hint, Settled, Settlement
+from expirebridge.store.rights import Role
 from expirebridge.store.store import Store
 from expirebridge.wire import InvalidKey, id_for_key, parse_key
 from tests.servers import SERVERS
@@ -110,6 +112,7 @@ def test_no_script_leaves_its_slot(cluster: Cluster) -> None:
     meet_broken_data(tasks)
     meet_other_clients(tasks)
     look(tasks)
+    look_after(cluster)
     assert len(cluster.client.keys(f"{TAG}*")) == cluster.client.dbsize()
     # Whoever adds a script must lead it through here.
     assert scripts_known_to(cluster.client) == SCRIPTS
@@ -314,6 +317,15 @@ def look(tasks: Tasks) -> None:
     assert tasks.bridge.count().paused == 2
     assert {task.id for task in tasks.bridge.list(state="paused").tasks} == {"foreign", "moved"}
     assert {task.id for task in tasks.bridge.list(tag="x").tasks} >= {"made", "replaced"}
+
+
+def look_after(cluster: Cluster) -> None:
+    with closing(Store(clients.probe_client(cluster.url), prefix=PREFIX)) as store:
+        found = examine(store, SETTINGS, Role.LISTENER)
+    assert [str(one) for one in found if one.level is Level.ERROR] == []
+    assert {"rights", "listeners", "functions", "data", "round trip"} <= {
+        one.check for one in found
+    }
 
 
 def scripts_known_to(client: redis.Redis) -> set[str]:

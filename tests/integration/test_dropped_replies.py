@@ -32,6 +32,7 @@ from expirebridge import (
     TaskExists,
     current_task,
 )
+from expirebridge.checks import check_health, examine
 from expirebridge.hooks import End, Lapsed, Started
 from expirebridge.listener import sweeper
 from expirebridge.listener.leases import Leases
@@ -42,6 +43,7 @@ from expirebridge.server import Server
 from expirebridge.settings import Settings
 from expirebridge.store import calls, clients
 from expirebridge.store.calls import Settlement
+from expirebridge.store.rights import Role
 from expirebridge.store.store import Store
 from tests.integration.test_bridge import Ask, asking
 from tests.integration.test_states import KEY, bring
@@ -663,6 +665,33 @@ async def test_a_listener_that_stops_runs_what_its_last_claim_brought(scene: Sce
         await scene.check_each_ran_once("last")
 
 
+# Those who look after a server
+
+
+OPERATORS: dict[str, Callable[[Store], object]] = {
+    "rights": lambda store: examine(store, Settings(), Role.LISTENER),
+    "unknown": lambda store: examine(store, Settings(), Role.LISTENER),
+    "health": lambda store: store.run(check_health(store.protocol, Settings())),
+}
+
+
+@pytest.mark.parametrize("script", OPERATORS)
+def test_who_only_looks_is_told_so_and_may_look_again(
+    proxy: Proxy, client: redis.Redis, script: str
+) -> None:
+    """The doctor and a probe ask nothing twice: they shall not wait for a server that is away."""
+    store = Store(clients.probe_client(proxy.url), prefix="expirebridge")
+    bring(store, client, "pending")
+    before = footprint(client)
+    proxy.cut_reply_of(script)
+    with pytest.raises(ServerUnreachable):
+        OPERATORS[script](store)
+    assert proxy.cuts == {script: 1}
+    OPERATORS[script](store)
+    assert footprint(client) == before
+    store.close()
+
+
 def test_every_script_is_cut_off_somewhere_above() -> None:
     producers = {call.script for call in (CHANGES | READS).values()}
-    assert producers | set(LISTENER) == set(NAMES)
+    assert producers | set(LISTENER) | set(OPERATORS) == set(NAMES)

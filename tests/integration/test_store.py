@@ -8,11 +8,13 @@ import pytest
 import redis
 
 from expirebridge import Change, Outcome, State
-from expirebridge.errors import FormatTooNew, ServerOutOfMemory, ServerUnreachable
+from expirebridge.errors import FormatTooNew, NotPermitted, ServerOutOfMemory, ServerUnreachable
 from expirebridge.settings import Settings
 from expirebridge.store import calls, clients
 from expirebridge.store.calls import Settled, Settlement
 from expirebridge.store.store import Store
+from tests.logins import login
+from tests.servers import AnyServer
 
 PREFIX = "expirebridge"
 
@@ -726,3 +728,13 @@ def test_a_finished_task_s_next_generation_keeps_its_policies(
     task = store.run(calls.get("a"))
     assert task is not None
     assert (task.state, task.args, task.tags, task.attempt) == (State.PENDING, [1], ("x",), 0)
+
+
+def test_a_refused_right_is_told_as_such(server: AnyServer) -> None:
+    """It must not be taken for bad data in the database."""
+    with login(server, ["~*", "&*", "+@all", "-zadd", "-info"]) as url:
+        store = Store(clients.producer_client(url), prefix=PREFIX)
+        for refused in (calls.heartbeat("me", 10, []), calls.command("INFO")):
+            with pytest.raises(NotPermitted, match=r"lacks a right: .*expirebridge acl"):
+                store.run(refused)
+        store.close()

@@ -43,6 +43,7 @@ def test_the_public_names_are_these() -> None:
         "InvalidSetting",
         "InvalidTask",
         "Listing",
+        "NotPermitted",
         "Outcome",
         "Retry",
         "ServerError",

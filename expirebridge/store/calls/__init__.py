@@ -1,9 +1,11 @@
 """What can be asked of the store: each call is data, which either colour of the store runs.
 
-The calls of producers, of a running listener and of its reconciler have a module each.
+The calls of producers, of a running listener, of its reconciler and of those who look after both
+have a module each.
 """
 
 from expirebridge.store.calls.call import Argument, Call, Operation, When, command, new_nonce
+from expirebridge.store.calls.examining import Health, Unknown, health, refused, unknown
 from expirebridge.store.calls.producing import (
     Made,
     NewTask,
@@ -41,8 +43,9 @@ from expirebridge.store.calls.running import (
 )
 
 __all__ = [
-    "Adoption", "Argument", "Beat", "Call", "Claim", "Heard", "Hint", "Made", "NewTask",
-    "Operation", "Page", "Scanned", "Settled", "Settlement", "Sweep", "When", "adopt", "cancel",
-    "claim", "command", "count", "get", "heartbeat", "leave", "list_page", "make", "new_nonce",
-    "pause", "reschedule", "resent", "resume", "run_now", "scan", "settle", "sweep",
+    "Adoption", "Argument", "Beat", "Call", "Claim", "Health", "Heard", "Hint", "Made", "NewTask",
+    "Operation", "Page", "Scanned", "Settled", "Settlement", "Sweep", "Unknown", "When", "adopt",
+    "cancel", "claim", "command", "count", "get", "health", "heartbeat", "leave", "list_page",
+    "make", "new_nonce", "pause", "refused", "reschedule", "resent", "resume", "run_now", "scan",
+    "settle", "sweep", "unknown",
 ]  # fmt: skip

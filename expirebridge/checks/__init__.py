@@ -1,0 +1,171 @@
+"""Looks at a server and at the work on it: what is wrong, what it means, how to mend it.
+
+Each check is described once. A listener makes those of `check_server` before it starts, a probe
+those of `check_health`, and the doctor all of them.
+"""
+
+from collections.abc import Iterable
+
+from expirebridge.checks.finding import Finding, Level, Steps, error, warning
+from expirebridge.checks.login import check_rights
+from expirebridge.checks.round_trip import check_round_trip
+from expirebridge.checks.server import (
+    EVENT_FLAGS,
+    check_buffers,
+    check_clock,
+    check_data,
+    check_events,
+    check_eviction,
+    check_memory,
+    check_persistence,
+    check_role,
+    check_version,
+)
+from expirebridge.checks.work import (
+    check_functions,
+    check_listeners,
+    check_overdue,
+    check_subscriptions,
+)
+from expirebridge.errors import (
+    FormatTooNew,
+    NotPermitted,
+    ScriptFailed,
+    ServerError,
+    ServerReadOnly,
+    ServerUnreachable,
+    ServerUnsuitable,
+)
+from expirebridge.settings import Settings
+from expirebridge.store import calls
+from expirebridge.store.rights import Role
+from expirebridge.store.store import Protocol, Store
+
+__all__ = [
+    "EVENT_FLAGS", "OVERDUE_LIMIT", "Finding", "Level", "check_health", "check_server",
+    "events_are_on", "examine", "refuse_unsuitable",
+]  # fmt: skip
+
+OVERDUE_LIMIT = 30.0
+"""Seconds that a due task may wait before that is a finding."""
+
+
+def check_server(protocol: Protocol) -> Steps[list[Finding]]:
+    """What a listener must know of its server before it starts.
+
+    Raises ServerUnreachable if there is no server to look at.
+    """
+    info = yield from calls.command("INFO")
+    events = yield from check_events()
+    findings = [check_version(info), check_role(info), events, check_eviction(info)]
+    if _well(findings):
+        findings.append((yield from check_rights(protocol, Role.LISTENER)))
+    if _well(findings):
+        findings.append((yield from check_data()))
+    return findings
+
+
+def refuse_unsuitable(findings: Iterable[Finding]) -> None:
+    """Raise the error that stands for the first finding that a listener cannot live with."""
+    for finding in findings:
+        if finding.level is Level.ERROR:
+            kind = ServerReadOnly if finding.check == "role" else ServerUnsuitable
+            raise kind(str(finding))
+
+
+def events_are_on(findings: Iterable[Finding]) -> bool:
+    """Whether the server sends the events that a listener hears, as far as one can know."""
+    return not any(
+        finding.check == "events" and finding.level is Level.WARNING for finding in findings
+    )
+
+
+def check_health(
+    protocol: Protocol, settings: Settings, *, limit: float = OVERDUE_LIMIT, here: bool = False
+) -> Steps[list[Finding]]:
+    """What a probe asks: whether listeners are alive and hear, and start what is due.
+
+    `limit` is how many seconds a due task may wait; with `here` a listener of this machine is asked
+    for. `settings` are those that the listeners were started with.
+    """
+    health = yield from calls.health(settings.lease)
+    findings = [check_listeners(health, here=here), check_overdue(health, limit)]
+    if health.listeners:
+        findings.append((yield from check_subscriptions(protocol, settings.doorbell, health)))
+    return findings
+
+
+def examine(store: Store, settings: Settings, role: Role) -> list[Finding]:
+    """All checks, as the doctor makes them; `role` is what the login is for.
+
+    A part that the login may not look at, or that the server refuses, is a finding, too. Raises
+    ServerUnreachable if there is no server to look at, and ServerError if it refuses the login.
+    """
+    protocol = store.protocol
+    # Where this fails, nothing else would be answered either: only a missing right is no obstacle.
+    try:
+        findings = store.run(_look_at_server())
+    except NotPermitted:
+        findings = [_not_looked_at("server")]
+    parts = [
+        ("events", _listed(check_events())),
+        ("buffers", _listed(check_buffers())),
+        ("clock", _listed(check_clock())),
+        ("rights", _listed(check_rights(protocol, role))),
+        ("work", check_health(protocol, settings)),
+        ("functions", _listed(check_functions())),
+    ]
+    # Only listeners need to write, and to hear events, in ways of their own.
+    takes_writes = all(one.check != "role" or one.level is Level.OK for one in findings)
+    listens = role is Role.LISTENER and takes_writes
+    if listens:
+        parts.append(("data", _listed(check_data())))
+    for name, steps in parts:
+        try:
+            findings += _examine(store, name, steps)
+        except FormatTooNew as failure:
+            return [*findings, error("format", str(failure), "pip install --upgrade expirebridge")]
+    if listens:
+        findings.append(check_round_trip(store.client, protocol))
+    return findings
+
+
+def _examine(store: Store, name: str, steps: Steps[list[Finding]]) -> list[Finding]:
+    """The findings of one part, or that there are none."""
+    try:
+        return store.run(steps)
+    except (FormatTooNew, ServerUnreachable):
+        raise
+    except NotPermitted:
+        return [_not_looked_at(name)]
+    except ScriptFailed as failure:
+        return [error(name, str(failure), "see what other clients wrote there")]
+    except ServerError as failure:
+        return [error(name, str(failure), "")]
+
+
+def _not_looked_at(name: str) -> Finding:
+    return warning(
+        name,
+        "not looked at: the login may not",
+        "expirebridge doctor --url redis://ADMIN:PASSWORD@HOST:PORT/DB",
+    )
+
+
+def _look_at_server() -> Steps[list[Finding]]:
+    info = yield from calls.command("INFO")
+    return [
+        check_version(info),
+        check_role(info),
+        check_eviction(info),
+        check_memory(info),
+        (yield from check_persistence(info)),
+    ]
+
+
+def _listed(steps: Steps[Finding]) -> Steps[list[Finding]]:
+    return [(yield from steps)]
+
+
+def _well(findings: Iterable[Finding]) -> bool:
+    return all(finding.level is not Level.ERROR for finding in findings)

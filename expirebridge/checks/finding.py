@@ -1,0 +1,48 @@
+"""What a check found."""
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from expirebridge.store.calls import Call
+
+T = TypeVar("T")
+Steps = Generator[Call[Any], Any, T]
+
+
+class Level(StrEnum):
+    """How bad a finding is."""
+
+    OK = "ok"
+    WARNING = "warning"  # it works, with less than all of the promise
+    ERROR = "error"  # tasks do not run, or may be lost: a listener must not start
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What one check found."""
+
+    check: str
+    level: Level
+    message: str
+    remedy: str = ""
+    """What mends it: a command for the server or a shell, where there is one."""
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.remedy}" if self.remedy else self.message
+
+
+def ok(check: str, message: str) -> Finding:
+    """All is well."""
+    return Finding(check=check, level=Level.OK, message=message)
+
+
+def warning(check: str, message: str, remedy: str) -> Finding:
+    """It works, with less than all of the promise."""
+    return Finding(check=check, level=Level.WARNING, message=message, remedy=remedy)
+
+
+def error(check: str, message: str, remedy: str) -> Finding:
+    """Tasks do not run, or may be lost."""
+    return Finding(check=check, level=Level.ERROR, message=message, remedy=remedy)

@@ -1,0 +1,196 @@
+"""Checks of the server itself: what it is, how it is set, and what a listener can expect of it."""
+
+import time
+from typing import Any
+
+from expirebridge.checks.finding import Finding, Steps, error, ok, warning
+from expirebridge.durations import human
+from expirebridge.errors import ServerError, ServerUnreachable
+from expirebridge.store import calls
+
+OLDEST_VERSION = (6, 2)
+EVENT_FLAGS = "Exg"
+"""The notifications that a listener hears: by name of the event; expiry; EXPIRE, PERSIST, DEL."""
+FULL = 0.9
+"""The share of `maxmemory` from which on it is time to act."""
+CLOCK_LIMIT = 1.0
+"""Seconds by which this machine's clock may differ from the server's."""
+_SAMPLE = 1000
+_MB = 1024 * 1024
+_HARD_LIMIT, _SOFT_LIMIT = 32 * _MB, 8 * _MB
+"""The least room for a subscriber's events: the server's own defaults."""
+_NOT_TOLD = "the server does not tell"
+
+
+def check_version(info: dict[str, Any]) -> Finding:
+    """Whether the server is recent enough."""
+    # Valkey calls itself Redis 7.2 there, for the sake of clients, and gives its own name apart.
+    name = "Valkey" if "valkey_version" in info else "Redis"
+    shown = str(info.get("valkey_version", info.get("redis_version", "0")))
+    version = tuple(int(part) for part in str(info.get("redis_version", "0")).split(".")[:2])
+    if version < OLDEST_VERSION:
+        return error(
+            "version", f"{name} {shown} is too old", "Redis 6.2 or later, or Valkey, is needed"
+        )
+    return ok("version", f"{name} {shown}")
+
+
+def check_role(info: dict[str, Any]) -> Finding:
+    """Whether the server takes writes."""
+    if info.get("role") == "slave":
+        primary = f"{info.get('master_host')}:{info.get('master_port')}"
+        return error(
+            "role", "the server is a read-only replica", f"connect to its primary, {primary}"
+        )
+    replicas = int(info.get("connected_slaves", 0))
+    if not replicas:
+        return ok("role", "primary")
+    return ok("role", f"primary of {replicas} replica{'s' if replicas > 1 else ''}")
+
+
+def check_events() -> Steps[Finding]:
+    """Whether the server sends the events that a listener hears."""
+    flags = yield from _setting("notify-keyspace-events")
+    if flags is None:
+        return ok("events", f"{_NOT_TOLD} whether it sends key events")
+    # `A` stands for all classes of events, among them x and g.
+    missing = [
+        flag for flag in EVENT_FLAGS if flag not in flags and (flag == "E" or "A" not in flags)
+    ]
+    if missing:
+        return warning(
+            "events",
+            f"notify-keyspace-events is {flags!r}, without {''.join(missing)}: tasks made here run "
+            "on time, by the clock; those of other clients are found only by scans",
+            f"CONFIG SET notify-keyspace-events {''.join(dict.fromkeys(flags + EVENT_FLAGS))}",
+        )
+    return ok("events", f"notify-keyspace-events {flags}")
+
+
+def check_eviction(info: dict[str, Any]) -> Finding:
+    """Whether the server would delete tasks to make room."""
+    policy = info.get("maxmemory_policy")
+    if policy is None or policy == "noeviction":
+        return ok("eviction", policy or f"{_NOT_TOLD} its maxmemory-policy")
+    remedy = "CONFIG SET maxmemory-policy noeviction"
+    if int(info.get("maxmemory", 0)):
+        return error(
+            "eviction",
+            f"maxmemory-policy is {policy}: the server will delete tasks when memory runs out",
+            remedy,
+        )
+    return warning(
+        "eviction",
+        f"maxmemory-policy is {policy}: tasks would be deleted as soon as a maxmemory is set",
+        remedy,
+    )
+
+
+def check_data() -> Steps[Finding]:
+    """Whether the database holds other data, too."""
+    sample = yield from calls.scan("0", _SAMPLE)
+    if sample.alien:
+        return warning(
+            "data",
+            f"the database holds keys that are not expirebridge's ({sample.alien} of about "
+            f"{_SAMPLE} looked at): their events cost time, and a FLUSHDB for them loses tasks",
+            "use a database of its own, such as redis://host:6379/1",
+        )
+    return ok("data", "no other data")
+
+
+def check_memory(info: dict[str, Any]) -> Finding:
+    """Whether there is room for new tasks."""
+    used, limit = int(info.get("used_memory", 0)), int(info.get("maxmemory", 0))
+    if not limit:
+        return ok("memory", f"{_megabytes(used)} used, no maxmemory")
+    told = f"{_megabytes(used)} of {_megabytes(limit)} used"
+    remedy = f"CONFIG SET maxmemory {_megabytes(2 * max(used, limit))}"
+    if used >= limit:
+        return error("memory", f"{told}: new tasks are refused (ServerOutOfMemory)", remedy)
+    if used >= FULL * limit:
+        return warning("memory", f"{told}: when all is used, new tasks are refused", remedy)
+    return ok("memory", told)
+
+
+def check_persistence(info: dict[str, Any]) -> Steps[Finding]:
+    """Whether the server keeps tasks over a restart, and a crash."""
+    failed = [
+        name
+        for name in ("aof_last_write_status", "rdb_last_bgsave_status")
+        if info.get(name, "ok") != "ok"
+    ]
+    if failed:
+        return error(
+            "persistence",
+            f"the last write to disk failed ({', '.join(failed)}): the server may refuse writes",
+            "make room on the server's disk, see its log, then BGREWRITEAOF or BGSAVE",
+        )
+    if not info.get("aof_enabled"):
+        snapshots = yield from _setting("save")
+        lost = (
+            "when the server stops, all tasks are lost"
+            if snapshots == ""
+            else "a crash of the server loses what came since its last snapshot, if it takes any"
+        )
+        return warning("persistence", f"appendonly is no: {lost}", "CONFIG SET appendonly yes")
+    sync = yield from _setting("appendfsync")
+    if sync == "no":
+        return warning(
+            "persistence",
+            "appendfsync is no: a crash of the machine loses about the last 30 s of writes",
+            "CONFIG SET appendfsync everysec",
+        )
+    return ok("persistence", f"appendonly yes, appendfsync {sync or 'not told'}")
+
+
+def check_buffers() -> Steps[Finding]:
+    """Whether a burst of events fits into a subscriber's buffer."""
+    limits = yield from _setting("client-output-buffer-limit")
+    if limits is None:
+        return ok("buffers", f"{_NOT_TOLD} its limits")
+    words = limits.split()
+    hard, soft, seconds = (int(word) for word in words[words.index("pubsub") + 1 :][:3])
+    told = f"pubsub {_megabytes(hard)} {_megabytes(soft)} {seconds}"
+    # Zero is no limit; a soft one counts only with its seconds.
+    if 0 < hard < _HARD_LIMIT or (0 < soft < _SOFT_LIMIT and seconds):
+        return warning(
+            "buffers",
+            f"client-output-buffer-limit is {told}: in a burst of events (about 20mb for 100,000) "
+            "listeners are cut off, and must scan the database when they are back",
+            'CONFIG SET client-output-buffer-limit "pubsub 64mb 16mb 60"',
+        )
+    return ok("buffers", f"client-output-buffer-limit {told}")
+
+
+def check_clock() -> Steps[Finding]:
+    """Whether this machine's clock agrees with the server's."""
+    sent = time.time()
+    reply = yield from calls.command("TIME")
+    received = time.time()
+    ahead = int(reply[0]) + int(reply[1]) / 1e6 - (sent + received) / 2
+    doubt = (received - sent) / 2
+    if abs(ahead) - doubt < CLOCK_LIMIT:
+        return ok("clock", f"the server's differs from this machine's by {human(abs(ahead))}")
+    return warning(
+        "clock",
+        f"the server's is {human(abs(ahead))} {'ahead of' if ahead > 0 else 'behind'} this "
+        "machine's: delays are right, but a task for a time (`at`) runs by the server's clock",
+        "timedatectl set-ntp true  (on both machines)",
+    )
+
+
+def _setting(name: str) -> Steps[str | None]:
+    """A setting of the server; None where the server keeps it to itself, as hosted ones may."""
+    try:
+        reply = yield from calls.command("CONFIG", "GET", name)
+    except ServerUnreachable:
+        raise
+    except ServerError:
+        return None
+    return reply[1].decode() if len(reply) == 2 else None
+
+
+def _megabytes(size: int) -> str:
+    """A size as redis.conf writes it."""
+    return f"{-(-size // _MB)}mb" if size else "0"

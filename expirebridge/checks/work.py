@@ -1,0 +1,99 @@
+"""Checks of the work: whether listeners are there, hear, keep up, and know what they are to run."""
+
+import shlex
+import socket
+from collections import Counter
+
+from expirebridge.checks.finding import Finding, Steps, error, ok, warning
+from expirebridge.durations import human
+from expirebridge.retry import UNKNOWN_DELAY
+from expirebridge.settings import Doorbells
+from expirebridge.store import calls
+from expirebridge.store.calls import Health
+from expirebridge.store.store import Protocol
+
+_SAMPLE = 1000
+_LISTEN = "expirebridge listen --tasks FOLDER"
+
+
+def check_listeners(health: Health, *, here: bool = False) -> Finding:
+    """Whether a listener beats; with `here`, one that runs on this machine."""
+    beating = len(health.listeners)
+    if here and beating:
+        host = socket.gethostname()
+        count = sum(name.startswith(f"{host}:") for name in health.listeners)
+        if not count:
+            elsewhere = f"no listener beats on {host}; {beating} elsewhere"
+            return warning("listeners", elsewhere, _LISTEN)
+        return ok("listeners", f"{_plural(count, 'listener beats', 'listeners beat')} on {host}")
+    if beating:
+        return ok("listeners", _plural(beating, "listener beats", "listeners beat"))
+    if health.overdue:
+        return error("listeners", f"no listener beats, and {_overdue(health)}", _LISTEN)
+    return warning("listeners", "no listener beats: what comes due will wait", _LISTEN)
+
+
+def check_subscriptions(protocol: Protocol, doorbell: Doorbells, health: Health) -> Steps[Finding]:
+    """Whether all that beat hear the doorbell and, unless they go by the clock, one key events.
+
+    The server counts the subscribers: a listener whose subscription broke unseen is not among them.
+    Key events are heard by two listeners at most, which may change places at this moment.
+    """
+    wanted = {protocol.doorbell: len(health.listeners)}
+    if doorbell is not Doorbells.CLOCK:
+        wanted[protocol.events("expired")] = 1
+    reply = yield from calls.command("PUBSUB", "NUMSUB", *wanted)
+    missing = [
+        f"{count} of {at_least} to {channel}"
+        for (channel, at_least), count in zip(wanted.items(), reply[1::2], strict=True)
+        if count < at_least
+    ]
+    if missing:
+        return warning(
+            "subscriptions",
+            f"too few listeners are subscribed ({', '.join(missing)}): the others go by the clock "
+            "alone, and do not hear of what other clients change",
+            "see the listeners' log, then restart those that say that a subscription broke",
+        )
+    heard = "the doorbell and to key events" if len(wanted) > 1 else "the doorbell"
+    return ok("subscriptions", f"the listeners are subscribed to {heard}")
+
+
+def check_overdue(health: Health, limit: float) -> Finding:
+    """Whether due tasks are started, or wait for longer than `limit` seconds."""
+    if health.overdue and health.waited > limit:
+        return warning(
+            "overdue",
+            f"{_overdue(health)}, the first for {human(health.waited)} (limit {human(limit)}): the "
+            "listeners are full, stuck or not there",
+            "start more of them, or raise --concurrency: expirebridge listen --concurrency 200",
+        )
+    return ok("overdue", _overdue(health) if health.overdue else "no task is overdue")
+
+
+def check_functions() -> Steps[Finding]:
+    """Whether tasks wait because no listener that claimed them knew their function."""
+    unknown = yield from calls.unknown(UNKNOWN_DELAY, limit=_SAMPLE)
+    all_of_them = unknown.examined < _SAMPLE
+    scope = "" if all_of_them else f" among the {_SAMPLE:,} that are due first"
+    if not unknown.functions:
+        return ok("functions", f"no task{scope} waits for a function that is not known")
+    counts = Counter(unknown.functions)
+    names = ", ".join(f"{func} ({count})" for func, count in counts.most_common(5))
+    more = f" and {len(counts) - 5} others" if len(counts) > 5 else ""
+    func = counts.most_common(1)[0][0]
+    return warning(
+        "functions",
+        f"tasks{scope} wait for functions that the listeners do not know: {names}{more}; each "
+        "fails when that has lasted 24 h",
+        "add them to the handlers' folder and restart the listeners, or cancel those tasks: "
+        f"expirebridge list --func {shlex.quote(func)}",
+    )
+
+
+def _overdue(health: Health) -> str:
+    return _plural(health.overdue, "task is overdue", "tasks are overdue")
+
+
+def _plural(count: int, one: str, more: str) -> str:
+    return f"{count:,} {one if count == 1 else more}"

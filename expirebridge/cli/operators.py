@@ -1,0 +1,78 @@
+"""Commands for those who look after a server and its listeners."""
+
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from expirebridge.checks import Finding, Level, examine
+from expirebridge.cli.options import ILL, AsJson, Doorbell, Lease, Prefix, Url
+from expirebridge.cli.output import print_json, print_line, printable
+from expirebridge.settings import Settings
+from expirebridge.store import clients
+from expirebridge.store.rights import Role
+from expirebridge.store.store import Store
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+    for command in (doctor,):
+        app.command(command.__name__)(command)
+
+
+def doctor(
+    role: Annotated[Role, typer.Option(help="What the login of the URL is for.")] = Role.LISTENER,
+    url: Url = None,
+    prefix: Prefix = None,
+    doorbell: Doorbell = None,
+    lease: Lease = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find what is wrong, and what mends it.
+
+    Looks at the server, at what the login may do, and at the listeners' work. It may run beside
+    listeners, and leaves nothing behind. Exits 0, or 5 if anything is an error.
+
+    Example: expirebridge doctor --url redis://admin:secret@db.example/1
+    """
+    settings = Settings.read(url=url, prefix=prefix, doorbell=doorbell, lease=lease)
+    with closing(_store(settings)) as store:
+        findings = examine(store, settings, role)
+    if as_json:
+        print_json(_as_data(findings, fine={Level.OK, Level.WARNING}))
+    else:
+        _print_report(findings, settings.url)
+    if any(finding.level is Level.ERROR for finding in findings):
+        raise typer.Exit(ILL)
+
+
+def _store(settings: Settings) -> Store:
+    return Store(clients.probe_client(settings.url), prefix=settings.prefix)
+
+
+def _as_data(findings: Iterable[Finding], *, fine: set[Level]) -> dict[str, Any]:
+    found = list(findings)
+    well = all(finding.level in fine for finding in found)
+    return {"ok": well, "findings": [asdict(finding) for finding in found]}
+
+
+def _print_report(findings: Iterable[Finding], url: str) -> None:
+    found = list(findings)
+    print_line(f"{clients.safe_url(url)}\n")
+    for finding in found:
+        print_line(f"{finding.level:<8} {finding.check:<14} {printable(finding.message)}")
+        if finding.remedy:
+            print_line(f"{'':<8} {'':<14} -> {printable(finding.remedy)}")
+    levels = [finding.level for finding in found]
+    errors, warnings = levels.count(Level.ERROR), levels.count(Level.WARNING)
+    print_line(
+        f"\n{errors} error{'s' if errors != 1 else ''}, {warnings} warning"
+        f"{'s' if warnings != 1 else ''}, {levels.count(Level.OK)} ok"
+    )
+    if any(finding.remedy.startswith(("CONFIG", "ACL")) for finding in found):
+        print_line(
+            "CONFIG and ACL commands are for redis-cli; note them in redis.conf, too, or they are "
+            "forgotten when the server restarts."
+        )

@@ -1,0 +1,63 @@
+"""The calls of those who look after a server: who beats, what waits, what the login may do."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from expirebridge.store.calls.call import (
+    Argument,
+    Call,
+    ids_of,
+    milliseconds,
+    script,
+)
+from expirebridge.store.views import text
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Who is at work, and what waits."""
+
+    overdue: int
+    """Pending tasks whose time has passed."""
+    waited: float
+    """Seconds that the first of them has waited."""
+    listeners: list[str]
+    """Those that beat: `<host>:<pid>:<nonce>`."""
+
+
+def health(lease: float) -> Call[Health]:
+    """See who beat within `lease` seconds, and how long due tasks have waited."""
+    return script(
+        "health", milliseconds(lease),
+        read=lambda reply: Health(reply[0], reply[1] / 1000, ids_of(reply[2:])),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Tasks that wait because no listener knew their function."""
+
+    examined: int
+    """How many tasks were looked at: those that are due next."""
+    functions: list[str]
+    """The function of each task that was found."""
+
+
+def unknown(retried_every: float, *, limit: int) -> Call[Unknown]:
+    """Look for such tasks, which are tried again every so many seconds, among the first `limit`."""
+    return script(
+        "unknown", milliseconds(retried_every), limit,
+        read=lambda reply: Unknown(reply[0], [text(func) for func in reply[1:]]),
+    )  # fmt: skip
+
+
+def refused(commands: Iterable[Sequence[Argument]]) -> Call[list[int] | None]:
+    """Ask which of these commands the login may not send: their places, counted from 0.
+
+    None if the server cannot be asked: Redis before 7.
+    """
+    words = [word for command in commands for word in (len(command), *command)]
+    return script(
+        "rights", *words,
+        read=lambda reply: None if reply is None else [place - 1 for place in reply],
+    )  # fmt: skip

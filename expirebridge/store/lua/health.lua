@@ -1,0 +1,27 @@
+-- flags: no-writes
+-- Says who beats, and for how long due tasks have waited.
+--
+-- KEYS[1]  prefix
+-- ARGV     1 database, 2 lease in ms
+-- returns  pending tasks whose look-at time has passed, ms since the earliest such time (0: none),
+--          then the names of the listeners that beat
+--
+-- Scores are taken as they are, although a timer may have been put off: a listener that works looks
+-- at every task whose score has passed, and moves it.
+
+-- include names
+-- include clock
+-- include format
+
+local overdue = redis.call('ZCOUNT', state_set('pending'), '-inf', now)
+local waited = 0
+if overdue > 0 then
+  local earliest = tonumber(redis.call('ZRANGE', state_set('pending'), 0, 0, 'WITHSCORES')[2])
+  waited = now - math.max(earliest, 0)
+end
+local reply = { overdue, waited }
+local from = now - tonumber(ARGV[2])
+for _, name in ipairs(redis.call('ZRANGEBYSCORE', listeners_key, from, '+inf')) do
+  reply[#reply + 1] = name
+end
+return reply

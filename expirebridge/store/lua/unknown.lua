@@ -1,0 +1,24 @@
+-- flags: no-writes
+-- Finds tasks that wait because no listener knew their function.
+--
+-- KEYS[1]  prefix
+-- ARGV     1 database, 2 ms that such a task waits at a time, 3 most tasks to look at
+-- returns  how many tasks were looked at, then the function of each one found
+--
+-- Such a task is tried again and again, so it stands among those that are due soon.
+
+-- include names
+-- include clock
+-- include format
+-- include records
+
+local ids = redis.call('ZRANGEBYSCORE', state_set('pending'), '-inf', now + tonumber(ARGV[2]),
+  'LIMIT', 0, ARGV[3])
+local reply = { #ids }
+for _, id in ipairs(ids) do
+  local record = read(id, { 'unknown' })
+  if record and record.unknown then
+    reply[#reply + 1] = string.match(record.call, '^[^?]*')
+  end
+end
+return reply

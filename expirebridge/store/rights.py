@@ -1,0 +1,88 @@
+"""The rights that each role needs on the server: no more than it works with.
+
+All that the scripts send counts, too: the server checks each command inside of a script as if the
+login had sent it. Whoever changes a script changes this table; a test drops every right in turn.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from expirebridge.errors import InvalidSetting
+
+
+class Role(StrEnum):
+    """What a login is for."""
+
+    PRODUCER = "producer"  # makes, finds and steers tasks, with a Bridge and with EXPIRE and PTTL
+    LISTENER = "listener"  # runs tasks, whose handlers may make others
+    DASHBOARD = "dashboard"  # finds and steers tasks, and looks whether listeners are at work
+
+
+_SCRIPTS = "eval evalsha time hget hmget"
+_LOOK = "hgetall pexpiretime sscan zcard zcount zrange zrevrange zscore"
+_CHANGE = "del hdel hset publish set zadd zrem"
+_MAKE = "sadd srem"
+_TIMERS = "expire pttl"
+_PROBE = "pubsub|numsub zcount zrange zrangebyscore"
+_LISTEN = (
+    "exists info pexpiretime ping rename scan subscribe type unsubscribe zcard zremrangebyscore "
+    "zrevrange zscore"
+)
+_COMMANDS = {
+    Role.PRODUCER: f"{_SCRIPTS} {_LOOK} {_CHANGE} {_MAKE} {_TIMERS}",
+    Role.LISTENER: f"{_SCRIPTS} {_LISTEN} {_CHANGE} {_MAKE} {_PROBE}",
+    Role.DASHBOARD: f"{_SCRIPTS} {_LOOK} {_CHANGE} {_PROBE}",
+}
+_GLOB = re.compile(r"([*?\[\]\\])")
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """One right."""
+
+    rule: str
+    """As `ACL SETUSER` takes it: `+zadd`, `~expirebridge:*`."""
+    proof: tuple[str, ...]
+    """A harmless command that a login without it cannot send."""
+
+
+def grants(role: Role, *, prefix: str, database: int, redis_6: bool = False) -> list[Grant]:
+    """The rights of a role, in one database under one prefix.
+
+    `redis_6` is for Redis 6.2, which lacks PEXPIRETIME: PTTL is sent in its place.
+    Raises InvalidSetting for a prefix that cannot stand in a rule.
+    """
+    if re.search(r"""[\s"']""", prefix):
+        raise InvalidSetting(f"prefix={prefix!r}: a rule cannot hold spaces or quotes")
+    doorbell, events = f"{prefix}:doorbell:{database}", f"__keyevent@{database}__:"
+    found = [
+        # The prefix alone is the first key of every script.
+        Grant(f"~{_escaped(prefix)}", ("hmget", prefix, "x")),
+        Grant(f"~{_escaped(prefix)}:*", ("hmget", f"{prefix}:meta", "x")),
+        Grant(r"~*:\?*\?*", ("hmget", "id:?module.function?[]", "x")),
+        Grant(f"&{_escaped(doorbell)}", ("publish", doorbell, "0")),
+    ]
+    if role is Role.LISTENER:
+        found.append(Grant(f"&{events}*", ("publish", f"{events}expired", "0")))
+    commands = set(_COMMANDS[role].split())
+    if database:
+        commands.add("select")
+    if redis_6:
+        commands = commands - {"pexpiretime"} | {"pttl"}
+    proofs = {
+        "eval": ("eval", "", "1", prefix),
+        "evalsha": ("evalsha", "", "1", prefix),
+        "publish": ("publish", doorbell, "0"),
+        "subscribe": ("subscribe", doorbell),
+    }
+    for name in sorted(commands):
+        # Which words of a command are keys differs: here all are a key that is granted. There must
+        # not be fewer of them than the command takes: servers have crashed on looking for the rest.
+        keyed = (*name.split("|"), prefix, prefix, prefix)
+        found.append(Grant(f"+{name}", proofs.get(name, keyed)))
+    return found
+
+
+def _escaped(name: str) -> str:
+    return _GLOB.sub(r"\\\1", name)
