@@ -7,9 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from expirebridge.checks import Finding, Level, examine
-from expirebridge.cli.options import ILL, AsJson, Doorbell, Lease, Prefix, Url
+from expirebridge.checks import OVERDUE_LIMIT, Finding, Level, check_health, examine
+from expirebridge.checks.finding import error
+from expirebridge.cli.options import FAULT, ILL, AsJson, Doorbell, Lease, Prefix, Url
 from expirebridge.cli.output import print_json, print_line, printable
+from expirebridge.durations import human, seconds_of
+from expirebridge.errors import ServerError
 from expirebridge.settings import Settings
 from expirebridge.store import clients
 from expirebridge.store.rights import Role
@@ -18,7 +21,7 @@ from expirebridge.store.store import Store
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to the application."""
-    for command in (doctor,):
+    for command in (doctor, check):
         app.command(command.__name__)(command)
 
 
@@ -46,6 +49,44 @@ def doctor(
         _print_report(findings, settings.url)
     if any(finding.level is Level.ERROR for finding in findings):
         raise typer.Exit(ILL)
+
+
+def check(
+    max_overdue: Annotated[
+        str, typer.Option(metavar="DURATION", help="How long a due task may wait.")
+    ] = human(OVERDUE_LIMIT),
+    here: Annotated[
+        bool, typer.Option("--here", help="Ask for a listener of this machine, or container.")
+    ] = False,
+    url: Url = None,
+    prefix: Prefix = None,
+    doorbell: Doorbell = None,
+    lease: Lease = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tell by 0 or 1 whether listeners are well.
+
+    They beat, are subscribed, and let no due task wait for long; otherwise the one line says what
+    is wrong. For Docker's HEALTHCHECK and Kubernetes' exec probes. Give it the --doorbell and the
+    --lease that the listeners have.
+
+    Example: expirebridge check --here --max-overdue 1m
+    """
+    settings = Settings.read(url=url, prefix=prefix, doorbell=doorbell, lease=lease)
+    limit = seconds_of(max_overdue, name="max-overdue")
+    with closing(_store(settings)) as store:
+        try:
+            findings = store.run(check_health(store.protocol, settings, limit=limit, here=here))
+        except ServerError as failure:
+            findings = [error("server", str(failure), "")]
+    faults = [finding for finding in findings if finding.level is not Level.OK]
+    if as_json:
+        print_json(_as_data(findings, fine={Level.OK}))
+    else:
+        told = "; ".join(finding.message for finding in faults or findings)
+        print_line(f"{'not ok' if faults else 'ok'}: {printable(told)}")
+    if faults:
+        raise typer.Exit(FAULT)
 
 
 def _store(settings: Settings) -> Store:

@@ -1,12 +1,16 @@
 """The commands of those who look after servers and listeners, as they run them."""
 
 import json
+import os
 import re
+import signal
 from pathlib import Path
 
 import redis
 
-from tests.processes import listener, run, until_subscribed
+from expirebridge import Bridge
+from expirebridge.server import Server
+from tests.processes import Reports, listener, run, until_subscribed
 from tests.servers import AnyServer
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
@@ -67,3 +71,60 @@ def test_the_doctor_hides_passwords_and_says_when_it_comes_to_nobody(server: Any
     assert (away.returncode, away.stdout) == (1, "")
     assert "no answer from the server" in away.stderr
     assert "secret" not in result.stdout + away.stderr
+
+
+# check
+
+
+def test_a_probe_follows_a_listener_s_life(url: str, folder: Path) -> None:
+    before = run("check", url=url)
+    assert (before.returncode, before.stderr) == (1, "")
+    assert before.stdout == "not ok: no listener beats: what comes due will wait\n"
+    with listener(url, folder):
+        until_subscribed(url)
+        well = run("check", "--here", url=url)
+        shown = json.loads(run("check", "--json", url=url).stdout)
+    assert (well.returncode, well.stderr) == (0, "")
+    assert well.stdout.startswith("ok: 1 listener beats on ")
+    assert well.stdout.count("\n") == 1
+    assert shown["ok"] is True
+    assert [one["check"] for one in shown["findings"]] == ["listeners", "overdue", "subscriptions"]
+
+
+def test_a_probe_finds_a_listener_that_does_nothing(
+    url: str, folder: Path, bridge: Bridge, reports: Reports
+) -> None:
+    """It beats from a thread of its own while a handler blocks it."""
+    with (folder / "acts.py").open("a") as handlers:
+        handlers.write("async def jam():\n    block()\n")
+    with listener(url, folder):
+        until_subscribed(url)
+        bridge.make_task("acts.jam", [], 0)
+        reports.next()
+        bridge.make_task("acts.note", [], 0)
+        while bridge.count().overdue == 0:
+            pass
+        result = run("check", "--max-overdue", "0s", url=url)
+        patient = run("check", "--max-overdue", "1h", url=url)
+    assert (result.returncode, patient.returncode) == (1, 0)
+    assert "not ok: 1 task is overdue, the first for" in result.stdout
+
+
+def test_a_probe_answers_although_the_server_does_not() -> None:
+    away = run("check", "--json", url="redis://me:secret@127.0.0.1:1/1")
+    assert (away.returncode, away.stderr) == (1, "")
+    [finding] = json.loads(away.stdout)["findings"]
+    assert (finding["check"], finding["level"]) == ("server", "error")
+    with Server() as stopped:
+        assert stopped.pid is not None
+        os.kill(stopped.pid, signal.SIGSTOP)
+        silent = run("check", url=stopped.url)
+        os.kill(stopped.pid, signal.SIGCONT)
+    assert (silent.returncode, silent.stderr) == (1, "")
+    assert silent.stdout.startswith("not ok: no answer from the server")
+
+
+def test_a_probe_refuses_what_is_no_duration() -> None:
+    result = run("check", "--max-overdue", "soon")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "max-overdue='soon': not a duration" in result.stderr
