@@ -14,14 +14,14 @@ from expirebridge.cli.output import print_json, print_line, printable
 from expirebridge.durations import human, seconds_of
 from expirebridge.errors import ServerError
 from expirebridge.settings import Settings
-from expirebridge.store import clients
+from expirebridge.store import clients, rights
 from expirebridge.store.rights import Role
 from expirebridge.store.store import Store
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to the application."""
-    for command in (doctor, check):
+    for command in (doctor, check, acl):
         app.command(command.__name__)(command)
 
 
@@ -87,6 +87,33 @@ def check(
         print_line(f"{'not ok' if faults else 'ok'}: {printable(told)}")
     if faults:
         raise typer.Exit(FAULT)
+
+
+def acl(
+    role: Annotated[
+        Role | None, typer.Argument(help="What the login is for; all three if not given.")
+    ] = None,
+    conf: Annotated[
+        bool, typer.Option("--conf", help="Print lines for redis.conf or an ACL file.")
+    ] = False,
+    redis_6: Annotated[bool, typer.Option("--redis-6", help="For Redis 6.2.")] = False,
+    url: Url = None,
+    prefix: Prefix = None,
+) -> None:
+    """Print ACL lines with the least rights.
+
+    Producers make, find and steer tasks, listeners run them, a dashboard finds and steers them. No
+    server is asked; the URL says which database. Put a password in place of PASSWORD.
+
+    Example: expirebridge acl listener | sed s/PASSWORD/$SECRET/ | redis-cli
+    """
+    settings = Settings.read(url=url, prefix=prefix)
+    with closing(_store(settings)) as store:
+        database = store.protocol.database
+    for one in [role] if role else Role:
+        print_line(
+            rights.line(one, prefix=settings.prefix, database=database, conf=conf, redis_6=redis_6)
+        )
 
 
 def _store(settings: Settings) -> Store:

@@ -14,8 +14,14 @@ from expirebridge.errors import InvalidSetting
 C = TypeVar("C", redis.Redis, redis.asyncio.Redis)
 
 # RESP2 works alike on every server that we support. Replies stay bytes: one key that is not UTF-8
-# must not stop a listener.
-_COMMON: dict[str, Any] = {"protocol": 2, "decode_responses": False, "socket_connect_timeout": 5}
+# must not stop a listener. The client does not tell its own name (driver_info): a login with few
+# rights would be refused that at each connection, and refusals would fill the server's ACL LOG.
+_COMMON: dict[str, Any] = {
+    "protocol": 2,
+    "decode_responses": False,
+    "socket_connect_timeout": 5,
+    "driver_info": None,
+}
 
 # A producer outlasts a short break: every script knows a resend by its nonce.
 _PRODUCER_RETRIES = 3

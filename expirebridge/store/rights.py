@@ -84,5 +84,16 @@ def grants(role: Role, *, prefix: str, database: int, redis_6: bool = False) -> 
     return found
 
 
+def line(role: Role, *, prefix: str, database: int, conf: bool, redis_6: bool) -> str:
+    """A role's line: a command for redis-cli, or a line of redis.conf and of an ACL file."""
+    rules = " ".join(
+        grant.rule for grant in grants(role, prefix=prefix, database=database, redis_6=redis_6)
+    )
+    user = f"{prefix}-{role}"
+    # Redis 6.2 lets a new user into every channel.
+    opening = f"user {user}" if conf else f"ACL SETUSER {user} reset"
+    return f"{opening} on >PASSWORD resetchannels {rules}"
+
+
 def _escaped(name: str) -> str:
     return _GLOB.sub(r"\\\1", name)

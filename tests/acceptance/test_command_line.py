@@ -142,6 +142,6 @@ def test_every_command_explains_itself() -> None:
     overview = ok("--help")
     assert "Exit codes" in overview
     for command in ("demo", "server", "listen", "make", "show", "list", "cancel", "reschedule",
-                    "count", "functions", "doctor", "check"):  # fmt: skip
+                    "count", "functions", "doctor", "check", "acl"):  # fmt: skip
         assert command in overview
         assert f"expirebridge {command}" in ok(command, "--help")

@@ -3,16 +3,20 @@
 import json
 import os
 import re
+import shutil
 import signal
+import subprocess
 from pathlib import Path
 
+import pytest
 import redis
 
 from expirebridge import Bridge
 from expirebridge.server import Server
 from tests.processes import Reports, listener, run, until_subscribed
-from tests.servers import AnyServer
+from tests.servers import FEW, SERVERS, AnyServer
 
+REDIS_CLI = shutil.which("redis-cli")
 PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
 
 
@@ -128,3 +132,61 @@ def test_a_probe_refuses_what_is_no_duration() -> None:
     result = run("check", "--max-overdue", "soon")
     assert (result.returncode, result.stdout) == (2, "")
     assert "max-overdue='soon': not a duration" in result.stderr
+
+
+# acl
+
+
+def test_the_page_shows_what_is_printed() -> None:
+    assert run("acl", "dashboard").stdout in PAGE
+
+
+def test_the_printed_lines_make_logins_that_work(
+    server: AnyServer, url: str, folder: Path, client: redis.Redis
+) -> None:
+    if REDIS_CLI is None:
+        assert not os.environ.get("CI"), "CI needs redis-cli"
+        pytest.skip("needs redis-cli")
+    options = ["--redis-6"] if client.info("server")["redis_version"].startswith("6.") else []
+    lines = run("acl", *options, url=url).stdout
+    done = subprocess.run(
+        [REDIS_CLI, "-p", str(server.port)],
+        input=lines.replace("PASSWORD", "secret"),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["OK"] * 3
+    try:
+        logins = {
+            role: url.replace("//", f"//expirebridge-{role}:secret@")
+            for role in ("producer", "listener", "dashboard")
+        }
+        made = run("make", "acts.quick", "--in", "1s", "--id", "a", url=logins["producer"])
+        assert (made.returncode, made.stderr) == (0, "")
+        (folder / "acts.py").write_text("async def quick(): ...\n")
+        with listener(logins["listener"], folder), Bridge(logins["dashboard"]) as bridge:
+            until_subscribed(url)
+            while (task := bridge.get("a")) and not task.state.finished:
+                pass
+            assert task is not None
+            assert task.state == "succeeded"
+            probes = [run("check", url=logins[role]) for role in ("listener", "dashboard")]
+        assert [probe.returncode for probe in probes] == [0, 0], probes
+    finally:
+        for role in ("producer", "listener", "dashboard"):
+            client.execute_command("ACL", "DELUSER", f"expirebridge-{role}")
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_the_lines_for_a_file_load(name: str, tmp_path: Path) -> None:
+    options = ["--redis-6"] if name.startswith("redis-6") else []
+    line = run("acl", "dashboard", "--conf", "--prefix", "my*app", *options).stdout
+    assert line.startswith(r"user my*app-dashboard on >PASSWORD resetchannels ~my\*app ~my\*app:* ")
+    users = tmp_path / "users.acl"
+    users.write_text("user default on nopass ~* &* +@all\n" + line.replace("PASSWORD", "secret"))
+    with (
+        Server(binary=SERVERS[name], options={"aclfile": str(users)}) as other,
+        Bridge(f"redis://my*app-dashboard:secret@127.0.0.1:{other.port}/1", prefix="my*app") as one,
+    ):
+        assert one.count().pending == 0

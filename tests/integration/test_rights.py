@@ -1,0 +1,309 @@
+"""The rights of each role: they suffice, and none is too many."""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from expirebridge import AsyncBridge, Bridge, Change, ServerUnsuitable, State
+from expirebridge.checks import Level, check_health, check_server
+from expirebridge.checks.login import check_rights
+from expirebridge.errors import InvalidSetting, ServerError
+from expirebridge.hooks import End
+from expirebridge.listener.listener import HEARD
+from expirebridge.listener.subscriber import Subscriber
+from expirebridge.settings import Settings
+from expirebridge.store import calls, clients
+from expirebridge.store.calls import Adoption, Heard, Hint, Settled, Settlement
+from expirebridge.store.rights import Role, grants, line
+from expirebridge.store.store import AsyncStore, Store
+from expirebridge.wire import parse_key
+from tests.integration.test_store import age, claim, settle
+from tests.logins import NAME, login
+from tests.servers import AnyServer
+from tests.witness import Witness, listening, logged
+
+RULES = [
+    pytest.param(role, grant.rule, id=f"{role} {grant.rule}")
+    for role in Role
+    for grant in grants(role, prefix="expirebridge", database=1)
+]
+
+
+def rules_of(role: Role, client: redis.Redis) -> list[str]:
+    """The role's rules, as this server takes them."""
+    old = client.info("server")["redis_version"].startswith("6.")
+    return [grant.rule for grant in grants(role, prefix="expirebridge", database=1, redis_6=old)]
+
+
+@contextlib.contextmanager
+def store_at(url: str) -> Iterator[Store]:
+    with contextlib.closing(Store(clients.producer_client(url), prefix="expirebridge")) as store:
+        yield store
+
+
+# What each role does. What is refused inside of a script may be taken for nothing there, so all
+# that is done is looked at.
+
+
+def produce(url: str) -> None:
+    with Bridge(url) as bridge, redis.Redis.from_url(url, protocol=2, driver_info=None) as plain:
+        bridge.make_task("mail.send", [1], 60, id="a", tags=["x"])
+        bridge.make_task("mail.send", [1], 90, id="a", if_exists="extend")
+        task = bridge.make_task("mail.send", [2], 60, id="a", if_exists="replace", tags=["y"])
+        assert bridge.list(tag="x").tasks == []
+        assert [found.id for found in bridge.list(tag="y").tasks] == ["a"]
+        assert plain.expire(task.key, 120)
+        assert plain.pttl(task.key) > 100_000
+        steer(url)
+        made = bridge.make_tasks([{"func": "mail.send", "delay": 60}, {"func": "a.b", "delay": 0}])
+        assert len(made) == 2
+
+
+def steer(url: str) -> None:
+    """Find and change the task `a`, which waits and has the tag `y`."""
+    with Bridge(url) as bridge:
+        assert bridge.count().pending == 1
+        assert bridge.pause("a") is Change.PAUSED
+        assert bridge.resume("a") is Change.RESUMED
+        assert bridge.reschedule("a", "1h") is Change.MOVED
+        found = bridge.get("a")
+        assert found is not None
+        assert found.state is State.PENDING
+        assert bridge.cancel("a") is Change.CANCELLED
+        assert [found.id for found in bridge.list(state="cancelled").tasks] == ["a"]
+        assert bridge.run_now("a") is Change.DUE_NOW
+        assert [found.id for found in bridge.list().tasks] == ["a"]
+        assert bridge.cancel_tag("y")[Change.CANCELLED] == 1
+
+
+def probe(url: str) -> None:
+    with store_at(url) as store:
+        store.run(calls.heartbeat("somebody", 10, []))
+        findings = store.run(check_health(store.protocol, Settings(url=url)))
+        assert [finding.check for finding in findings] == ["listeners", "overdue", "subscriptions"]
+
+
+def listen(url: str, client: redis.Redis) -> None:
+    """All that a listener asks of the store."""
+    with store_at(url) as store, Bridge(url) as bridge:
+        store.run(check_server(store.protocol))
+        store.run(calls.heartbeat("me", 10, []))
+        run_one(store, bridge)
+        adopt_one(store, client)
+        set_one_aside(store, client)
+        reconcile(store, client)
+        findings = store.run(check_health(store.protocol, Settings(url=url)))
+        assert findings[0].level is Level.OK
+        store.run(calls.leave("me"))
+        assert client.zcard("expirebridge:listeners") == 0
+
+
+def run_one(store: Store, bridge: Bridge) -> None:
+    """A task is tried twice; its handler makes its successor, in place of itself."""
+    bridge.make_task("mail.send", [1], 0, id="a", tags=["x"])
+    assert [task.id for task in claim(store, "t0").tasks] == ["a"]
+    assert settle(store, Settlement("a", "t0", "retry", 0.001)) == [Settled.DONE]
+    while not claim(store).tasks:
+        pass
+    bridge.make_task("mail.send", [2], 0, id="a", tags=["y"], if_exists="replace")
+    assert settle(store, Settlement("a", "t", "succeeded")) == [Settled.DONE]
+    assert [task.tags for task in claim(store, "t2").tasks] == [("y",)]
+    assert settle(store, Settlement("a", "t2", "succeeded")) == [Settled.DONE]
+
+
+def adopt_one(store: Store, client: redis.Redis) -> None:
+    name = b"f:?mail.send?[1]"
+    client.set(name, "", ex=60)
+    assert store.run(calls.scan("0", 1000)).found == [name]
+    key = parse_key(name)
+    assert key is not None
+    hint = Hint.of(key, name, Heard.LIVE)
+    assert store.run(calls.adopt([hint], Settings())) == [Adoption.ADOPTED]
+    client.delete(name)
+    store.run(calls.adopt([Hint.of(key, name, Heard.DELETED)], Settings()))
+    assert client.zcard("expirebridge:cancelled") == 1
+
+
+def set_one_aside(store: Store, client: redis.Redis) -> None:
+    """Another client put something else in the place of a record."""
+    client.set("expirebridge:task:bad", "x")
+    client.zadd("expirebridge:pending", {"bad": 0})
+    assert claim(store).broken == ["bad"]
+    assert client.get("expirebridge:broken:bad") == b"x"
+
+
+def reconcile(store: Store, client: redis.Redis) -> None:
+    age(client, "succeeded", "a", 1)
+    client.zadd("expirebridge:listeners", {"gone": 1})
+    assert store.run(calls.sweep(Settings())).forgotten == 1
+    assert client.exists("expirebridge:tag:y") == 0
+    assert client.zrange("expirebridge:listeners", 0, -1) == [b"me"]
+
+
+async def hear(url: str, client: redis.Redis, caplog: pytest.LogCaptureFixture) -> None:
+    """Hear the server as an ear, then as a listener that is none; whatever breaks is logged."""
+    store = AsyncStore(clients.listener_client(url, socket_timeout=5), prefix="expirebridge")
+    told: asyncio.Queue[object] = asyncio.Queue()
+    subscriber = Subscriber(
+        store,
+        events=tuple(HEARD),
+        on_doorbell=told.put_nowait,
+        on_beat=lambda: None,
+        on_event=lambda event, _: told.put_nowait(event),
+        on_gap=told.put_nowait,
+    )
+    broken = asyncio.create_task(logged("the subscription broke", caplog))
+
+    async def steps() -> None:
+        assert [await told.get() for _ in range(5)] == [False, True, True, True, True]
+        client.publish(store.protocol.doorbell, "7")
+        client.set("x", "", ex=60)
+        assert [await told.get(), await told.get()] == [7, "expire"]
+        await subscriber.hear_events(False)
+        while client.pubsub_numsub(store.protocol.events("expired"))[0][1]:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)  # only the server knows
+
+    await subscriber.hear_events(True)
+    running = asyncio.create_task(subscriber.run())
+    walking = asyncio.create_task(steps())
+    try:
+        await asyncio.wait([broken, walking], return_when=asyncio.FIRST_COMPLETED)
+        assert "the subscription broke" not in caplog.text
+        walking.result()
+    finally:
+        for task in (broken, running, walking):
+            task.cancel()
+        await asyncio.gather(broken, running, walking, return_exceptions=True)
+        await store.aclose()
+
+
+async def work_as(
+    role: Role, url: str, client: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Do all that the role is for."""
+    match role:
+        case Role.PRODUCER:
+            produce(url)
+        case Role.DASHBOARD:
+            with Bridge(f"redis://127.0.0.1:{client.get_connection_kwargs()['port']}/1") as bridge:
+                bridge.make_task("mail.send", [1], 60, id="a", tags=["y"])
+            steer(url)
+            probe(url)
+        case Role.LISTENER:
+            listen(url, client)
+            await hear(url, client, caplog)
+
+
+@pytest.mark.parametrize("role", Role)
+async def test_a_role_s_rights_suffice_and_nothing_is_refused(
+    server: AnyServer, client: redis.Redis, caplog: pytest.LogCaptureFixture, role: Role
+) -> None:
+    client.script_flush()
+    client.acl_log_reset()
+    with login(server, rules_of(role, client)) as url:
+        await work_as(role, url, client, caplog)
+        with store_at(url) as store:
+            assert store.run(check_rights(store.protocol, role)).level is Level.OK
+    # A listener would like to see settings, and does without: they hold the server's own password.
+    assert {entry["object"] for entry in client.acl_log()} <= {"config|get", "config"}
+
+
+@pytest.mark.parametrize(("role", "rule"), RULES)
+async def test_a_role_cannot_do_without_any_of_its_rights(
+    server: AnyServer,
+    client: redis.Redis,
+    caplog: pytest.LogCaptureFixture,
+    role: Role,
+    rule: str,
+) -> None:
+    rules = rules_of(role, client)
+    if rule not in rules:
+        pytest.skip("Redis 6.2 does without it")
+    # A server that knows the scripts does not need their text.
+    client.script_flush()
+    others = [other for other in rules if other != rule]
+    refused = pytest.raises((ServerError, redis.RedisError, AssertionError))
+    with login(server, others) as url, refused:
+        await work_as(role, url, client, caplog)
+
+
+@pytest.mark.parametrize(("role", "rule"), RULES)
+def test_a_missing_right_is_found_with_the_command_that_grants_it(
+    server: AnyServer, client: redis.Redis, role: Role, rule: str
+) -> None:
+    rules = rules_of(role, client)
+    with store_at(server.url) as store:
+        store.run(check_rights(store.protocol, role))  # the server knows the script, then
+    with login(server, [other for other in rules if other != rule]) as url, store_at(url) as store:
+        finding = store.run(check_rights(store.protocol, role))
+        if f"expirebridge acl {role}" in finding.remedy:
+            assert finding.level is Level.ERROR
+            assert rule in {"~expirebridge", "+eval", "+evalsha", "+select"}
+            return
+        if "+pexpiretime" not in rules:
+            assert finding.level is Level.OK
+            return
+        assert finding.level is Level.ERROR
+        command, what, name, *found = finding.remedy.split()
+        assert (command, what, name) == ("ACL", "SETUSER", NAME)
+        assert found in ([rule], ["&expirebridge:doorbell:1", "+subscribe"])
+        assert rule in found
+        client.execute_command(*finding.remedy.split())
+        assert store.run(check_rights(store.protocol, role)).level is Level.OK
+
+
+async def test_a_listener_with_its_rights_runs_tasks_and_one_without_does_not_start(
+    server: AnyServer, client: redis.Redis
+) -> None:
+    witness = Witness()
+
+    async def note() -> None: ...
+
+    rules = rules_of(Role.LISTENER, client)
+    with login(server, rules) as url:
+        async with listening(Settings(url=url), witness, note=note), AsyncBridge(url) as bridge:
+            await bridge.make_task("test.note", [], 0.02)
+            client.set("f:?test.note?[]", "", px=20)
+            assert {one.end for one in await witness.until_ended(2)} == {End.SUCCEEDED}
+    if "+pexpiretime" not in rules:
+        return
+    rules.remove("+hmget")
+    refused = pytest.raises(ServerUnsuitable, match=r"lacks rights of a listener: \+hmget;")
+    with login(server, rules) as url, refused:
+        async with listening(Settings(url=url), note=note):
+            pass
+
+
+def test_names_in_rules_match_nothing_else(server: AnyServer, client: redis.Redis) -> None:
+    """What a prefix holds is no pattern."""
+    rules = [grant.rule for grant in grants(Role.PRODUCER, prefix="a*[b]", database=1)]
+    if client.info("server")["redis_version"].startswith("6."):
+        rules.remove("+pexpiretime")
+    with login(server, rules) as url, redis.Redis.from_url(url) as limited:
+        for name in ("a*[b]", "a*[b]:x", "x:?f.g?[]", "x:?f.g?a?b"):
+            assert limited.set(name, "")
+        for name in ("aXb", "a*b:x", "a*[b]x", "x", "x:f.g?[]", "x:?f.g", "x?f.g?[]"):
+            with pytest.raises(redis.exceptions.NoPermissionError):
+                limited.set(name, "")
+
+
+@pytest.mark.parametrize("prefix", ["a b", "a\n", "a'b", 'a"b'])
+def test_a_prefix_that_a_rule_cannot_hold_is_refused(prefix: str) -> None:
+    with pytest.raises(InvalidSetting, match="cannot hold spaces or quotes"):
+        grants(Role.PRODUCER, prefix=prefix, database=1)
+
+
+def test_the_lines_are_for_redis_cli_or_for_a_file() -> None:
+    command = line(Role.DASHBOARD, prefix="eb", database=0, conf=False, redis_6=False)
+    assert command.startswith(
+        r"ACL SETUSER eb-dashboard reset on >PASSWORD resetchannels ~eb ~eb:* ~*:\?*\?* "
+        "&eb:doorbell:0 +del "
+    )
+    assert "+select" not in command
+    stored = line(Role.DASHBOARD, prefix="eb", database=0, conf=True, redis_6=True)
+    assert stored.startswith("user eb-dashboard on >PASSWORD resetchannels ~eb ")
+    assert "+pttl" in stored
+    assert "+pexpiretime" not in stored
