@@ -1,7 +1,9 @@
 """Makes redis clients as expirebridge needs them."""
 
+import re
+from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import redis
 import redis.asyncio
@@ -22,6 +24,8 @@ _COMMON: dict[str, Any] = {
     "socket_connect_timeout": 5,
     "driver_info": None,
 }
+_TLS_FILES = {"ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile"}
+_SECRET = re.compile(r"(?<=[?&])((?:ssl_)?password)=[^&]*")
 
 # A producer outlasts a short break: every script knows a resend by its nonce.
 _PRODUCER_RETRIES = 3
@@ -57,9 +61,12 @@ def probe_client(url: str) -> redis.Redis:
 
 
 def _checked(url: str, kind: type[C], **options: Any) -> C:
-    path = urlsplit(url).path
+    path, query = urlsplit(url)[2:4]
     if url.startswith(("redis://", "rediss://")) and path.strip("/") and not path[1:].isdigit():
         raise InvalidSetting(f"url={safe_url(url)!r}: {path[1:]!r} is not a database's number")
+    for name, value in parse_qsl(query):
+        if name in _TLS_FILES and not Path(value).exists():
+            raise InvalidSetting(f"url={safe_url(url)!r}: {name}: there is no file {value}")
     try:
         return kind.from_url(url, **_COMMON, **options)
     except ValueError as error:
@@ -67,7 +74,8 @@ def _checked(url: str, kind: type[C], **options: Any) -> C:
 
 
 def safe_url(url: str) -> str:
-    """The URL without its password, for people to read."""
+    """The URL without its passwords, for people to read."""
+    url = _SECRET.sub(r"\1=***", url)
     head, at, tail = url.rpartition("@")
     if not at:
         return url

