@@ -122,7 +122,7 @@ class Leases:
                 pause = self._short_pause
             # A thread that ended would leave a listener that works without leases.
             except Exception:
-                logger.exception("heartbeat failed")
+                logger.exception("the heartbeat failed")
                 pause = self._short_pause
             else:
                 self._outage.answered("the heartbeat")

@@ -396,7 +396,7 @@ async def test_a_listener_that_cannot_subscribe_is_told_of(
             before = await asyncio.to_thread(examined, store)
             client.execute_command("ACL", "SETUSER", NAME, "-subscribe")
             client.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
-            await logged("the subscription broke: ", caplog)
+            await logged("the subscription failed: ", caplog)
             await logged("no permissions", caplog)
             found = await asyncio.to_thread(examined, store)
     assert before["subscriptions"].level is Level.OK

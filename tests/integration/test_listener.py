@@ -344,7 +344,8 @@ async def test_the_heartbeat_outlives_any_error(
     finally:
         await asyncio.to_thread(leases.stop)
         store.close()
-    assert "heartbeat failed: MemoryError" in caplog.text
+    assert "the heartbeat failed" in caplog.text
+    assert "MemoryError" in caplog.text
 
 
 async def test_what_waits_behind_a_blocked_event_loop_is_given_back(
