@@ -91,7 +91,8 @@ def check_health(
     health = yield from calls.health(settings.lease)
     findings = [check_listeners(health, here=here), check_overdue(health, limit)]
     if health.listeners:
-        findings.append((yield from check_subscriptions(protocol, settings.doorbell, health)))
+        subscriptions = check_subscriptions(protocol, settings.doorbell, health, here=here)
+        findings.append((yield from subscriptions))
     return findings
 
 

@@ -20,8 +20,7 @@ def check_listeners(health: Health, *, here: bool = False) -> Finding:
     """Whether a listener beats; with `here`, one that runs on this machine."""
     beating = len(health.listeners)
     if here and beating:
-        host = socket.gethostname()
-        count = sum(name.startswith(f"{host}:") for name in health.listeners)
+        host, count = socket.gethostname(), len(_asked_for(health, here=True))
         if not count:
             elsewhere = f"no listener beats on {host}; {beating} elsewhere"
             return warning("listeners", elsewhere, _LISTEN)
@@ -33,14 +32,17 @@ def check_listeners(health: Health, *, here: bool = False) -> Finding:
     return warning("listeners", "no listener beats: what comes due will wait", _LISTEN)
 
 
-def check_subscriptions(protocol: Protocol, doorbell: Doorbells, health: Health) -> Steps[Finding]:
+def check_subscriptions(
+    protocol: Protocol, doorbell: Doorbells, health: Health, *, here: bool = False
+) -> Steps[Finding]:
     """Whether all that beat hear the doorbell and, unless they go by the clock, one key events.
 
-    The server counts the subscribers: a listener whose subscription broke unseen is not among them.
+    The server only counts the subscribers. So with `here` there must be as many as this machine's
+    listeners: where one elsewhere is not subscribed, those of this machine are not to blame.
     Key events are heard by two listeners at most, which may change places at this moment.
     """
-    wanted = {protocol.doorbell: len(health.listeners)}
-    if doorbell is not Doorbells.CLOCK:
+    wanted = {protocol.doorbell: len(_asked_for(health, here=here))}
+    if doorbell is not Doorbells.CLOCK and not here:
         wanted[protocol.events("expired")] = 1
     reply = yield from calls.command("PUBSUB", "NUMSUB", *wanted)
     missing = [
@@ -89,6 +91,12 @@ def check_functions() -> Steps[Finding]:
         "add them to the handlers' folder and restart the listeners, or cancel those tasks: "
         f"expirebridge list --func {shlex.quote(func)}",
     )
+
+
+def _asked_for(health: Health, *, here: bool) -> list[str]:
+    """All that beat, or only those of this machine: their names begin with its own."""
+    host = f"{socket.gethostname()}:"
+    return [name for name in health.listeners if not here or name.startswith(host)]
 
 
 def _overdue(health: Health) -> str:

@@ -5,6 +5,7 @@ import logging
 import re
 import shlex
 import shutil
+import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -413,8 +414,18 @@ async def test_one_listener_of_two_that_is_not_subscribed_is_told_of(
         await asyncio.to_thread(until_subscribed, settings.url)
         store.run(calls.heartbeat("elsewhere:1:x", 10, []))
         finding = examined(store)["subscriptions"]
+        here = store.run(check_health(store.protocol, settings, here=True))
     assert finding.level is Level.WARNING
     assert "(1 of 2 to expirebridge:doorbell:1)" in finding.message
+    # The one of this machine is subscribed.
+    assert [one.level for one in here] == [Level.OK] * 3
+
+
+async def test_this_machine_s_listener_that_is_not_subscribed_is_told_of(store: Store) -> None:
+    store.run(calls.heartbeat(f"{socket.gethostname()}:1:x", 10, []))
+    for here in (True, False):
+        found = store.run(check_health(store.protocol, Settings(), here=here))
+        assert [one.level for one in found] == [Level.OK, Level.OK, Level.WARNING]
 
 
 async def test_listeners_that_go_by_the_clock_hear_no_key_events(url: str, store: Store) -> None:
