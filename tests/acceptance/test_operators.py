@@ -62,6 +62,28 @@ def test_the_doctor_says_what_is_wrong_and_what_mends_it(url: str, client: redis
     assert eviction["remedy"] == "CONFIG SET maxmemory-policy noeviction"
 
 
+@pytest.mark.parametrize("name", FEW)
+def test_the_page_shows_what_the_doctor_prints(name: str) -> None:
+    defaults = {
+        "notify-keyspace-events": "",
+        "appendonly": "no",
+        "save": "3600 1",
+        "client-output-buffer-limit": "pubsub 32mb 8mb 60",
+    }
+    cache = {"maxmemory": "100mb", "maxmemory-policy": "allkeys-lru"}
+    with Server(binary=SERVERS[name], options=defaults | cache) as server:
+        with Bridge(server.url) as bridge:
+            bridge.make_task("mail.send", [1], 0)
+        shown = run("doctor", url=server.url).stdout
+    [page] = re.findall(r"^\$ expirebridge doctor\n(.*?)```", PAGE, re.MULTILINE | re.DOTALL)
+    assert without_numbers(shown) == without_numbers(page)
+
+
+def without_numbers(report: str) -> str:
+    """What is the same for every server, and at every time."""
+    return re.sub(r"redis://\S+|(Redis|Valkey) [0-9.]+|\d+mb of|by [0-9.]+\w+", "...", report)
+
+
 def test_the_doctor_hides_passwords_and_says_when_it_comes_to_nobody(server: AnyServer) -> None:
     with redis.Redis(port=server.port) as admin:
         admin.execute_command("ACL", "SETUSER", "me", "on", ">secret", "~*", "&*", "+@all")
