@@ -5,6 +5,8 @@ An event, or a scan, only names a key. Names are collected here for a moment and
 
 import asyncio
 import logging
+import time
+from collections.abc import Callable
 from itertools import islice
 
 from expirebridge.errors import ScriptFailed, ServerError
@@ -19,20 +21,38 @@ logger = logging.getLogger("expirebridge")
 
 ROLE = "looking at keys that were heard of"
 BATCH = 100
+AT_ONCE = 10
+"""Batches that are on their way together, when many names wait."""
 MAX_WAITING = 100_000
 """Keys that wait to be looked at, at most: a bound on memory."""
+STALE_AFTER = 8.0
+"""Seconds after which an event that still waits is no longer believed. It says that a key is gone,
+and whose key it was only the record can tell: that is kept for 15 s after the task succeeded, and
+an event may be 5 s old when it is heard."""
 RETRY_PAUSE = 0.2
 
 
 class Adopter:
-    """Looks at every key of our form that it is told of."""
+    """Looks at every key of our form that it is told of.
 
-    def __init__(self, store: AsyncStore, settings: Settings, *, outage: Outage) -> None:
+    `on_stale` is told how many were forgotten, because they had waited for too long.
+    """
+
+    def __init__(
+        self,
+        store: AsyncStore,
+        settings: Settings,
+        *,
+        outage: Outage,
+        on_stale: Callable[[int], None],
+    ) -> None:
         self._store = store
         self._settings = settings
         self._outage = outage
-        self._waiting: dict[tuple[bytes, Heard], None] = {}
-        """What was heard of, in order and once each; names only, since very many may wait."""
+        self._on_stale = on_stale
+        self._waiting: dict[tuple[bytes, Heard], float] = {}
+        """What was heard of, in order and once each, and since when it waits; names only, since
+        very many may wait."""
         self._told = asyncio.Event()
 
     def hear(self, name: bytes, heard: Heard) -> bool:
@@ -43,7 +63,7 @@ class Adopter:
         if len(self._waiting) >= MAX_WAITING:
             return False
         if b":?" in name:
-            self._waiting[name, heard] = None
+            self._waiting.setdefault((name, heard), time.monotonic())
             self._told.set()
         return True
 
@@ -51,13 +71,26 @@ class Adopter:
         """Look at what was heard of, for ever."""
         while True:
             await self._told.wait()
-            batch = list(islice(self._waiting, BATCH))
-            for key in batch:
-                del self._waiting[key]
-            if not self._waiting:
-                self._told.clear()
-            if hints := [hint for key in batch if (hint := hint_for(*key))]:
-                await self._look_at(hints)
+            hints = self._take()
+            async with asyncio.TaskGroup() as group:
+                for at in range(0, len(hints), BATCH):
+                    group.create_task(self._look_at(hints[at : at + BATCH]))
+
+    def _take(self) -> list[Hint]:
+        """Take what waits, as much as may be on its way at a time."""
+        oldest = time.monotonic() - STALE_AFTER
+        hints, stale = [], 0
+        for name, heard in list(islice(self._waiting, BATCH * AT_ONCE)):
+            since = self._waiting.pop((name, heard))
+            if since < oldest and heard is not Heard.LIVE:
+                stale += 1
+            elif hint := hint_for(name, heard):
+                hints.append(hint)
+        if not self._waiting:
+            self._told.clear()
+        if stale:
+            self._on_stale(stale)
+        return hints
 
     async def look_at(self, names: list[bytes]) -> int:
         """Look at keys that a scan found, now; return how many were adopted."""

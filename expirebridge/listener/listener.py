@@ -139,7 +139,7 @@ class Listener:
             hooks=hooks,
             outage=outage,
         )
-        self._adopter = Adopter(self._store, settings, outage=outage)
+        self._adopter = Adopter(self._store, settings, outage=outage, on_stale=self._notice_stale)
         self._sweeper = Sweeper(
             self._store,
             settings,
@@ -309,6 +309,10 @@ class Listener:
         # As many look as would hear; with the clock alone, nobody expects to be told of edits.
         if self._clock.rank < EARS and self.settings.doorbell is not Doorbells.CLOCK:
             self._sweeper.scan_soon()
+
+    def _notice_stale(self, count: int) -> None:
+        self._sweeper.notice_gap("events waited for too long to be believed")
+        logger.warning("%d events came to nothing: they could not be looked at in time", count)
 
     def _notice_room(self) -> None:
         self._claimer.notice_room()

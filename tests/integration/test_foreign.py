@@ -1,5 +1,6 @@
 """Tasks that other clients set with plain commands, and edits that they make."""
 
+import asyncio
 import time
 
 import pytest
@@ -7,10 +8,13 @@ import redis
 
 from expirebridge import AsyncBridge, State, current_task
 from expirebridge.hooks import End, Gap, Started
+from expirebridge.listener import adopter
+from expirebridge.listener.adopter import Adopter
+from expirebridge.listener.outage import Outage
 from expirebridge.settings import Doorbells, Settings
 from expirebridge.store import calls
 from expirebridge.store.calls import Adoption, Heard, Hint
-from expirebridge.store.store import Store
+from expirebridge.store.store import AsyncStore, Store
 from expirebridge.wire import id_for_key
 from tests.witness import Witness, listening
 
@@ -279,3 +283,20 @@ def test_a_scan_finds_what_no_record_knows_and_follows_edits(
     first = store.run(calls.claim("t", Settings(), room=9, idle=True)).next_due
     assert first is not None
     assert first / 1000 - time.time() < 61
+
+
+async def test_an_event_that_waited_for_too_long_is_not_believed(
+    settings: Settings, async_store: AsyncStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its task may have run, and have been forgotten: it would be taken for another client's."""
+    monkeypatch.setattr(adopter, "STALE_AFTER", 0.0)
+    stale = asyncio.Event()
+    looking = Adopter(async_store, settings, outage=Outage(), on_stale=lambda _: stale.set())
+    looking.hear(b"gone:?test.send?[]", Heard.EXPIRED)
+    role = asyncio.create_task(looking.run())
+    try:
+        async with asyncio.timeout(20):
+            await stale.wait()
+    finally:
+        role.cancel()
+    assert await async_store.run(calls.get("gone")) is None
