@@ -66,6 +66,11 @@ class Story:
     runs: list[Run] = field(default_factory=list)
 
     @property
+    def returned(self) -> bool:
+        """Whether some run of it returned."""
+        return any(run.ended and run.ended.how == "returned" for run in self.runs)
+
+    @property
     def lines(self) -> list[Event]:
         """The history's lines about it, in the order of time."""
         runs = [line for run in self.runs for line in (run.started, run.ended)]
@@ -138,12 +143,14 @@ def check(
     *,
     lease: float,
     may_wait: bool = False,
+    may_forget: bool = False,
 ) -> Verdict:
     """Judge every task that was acknowledged; of others nothing was promised.
 
     `found` is what `look_up` gave when nothing ran any longer. `lease` is the listeners', in
     seconds: a stop, or a cut, that is shorter is no reason to run a task again. With `may_wait` a
-    task may still be pending or paused.
+    task may still be pending or paused. With `may_forget` one that returned may be gone: only so
+    many are kept.
 
     Raises ValueError if the history contradicts itself.
     """
@@ -151,7 +158,9 @@ def check(
     injections = _injections_in(events, lease)
     verdict = Verdict(acknowledged=len(stories), injections=injections)
     for story in stories.values():
-        _judge_outcome(story, found[story.made.id], injections, verdict, may_wait=may_wait)
+        task = found[story.made.id]
+        if not (task is None and may_forget and story.returned):
+            _judge_outcome(story, task, injections, verdict, may_wait=may_wait)
         _judge_runs(story, injections, verdict)
     _judge_kills(stories.values(), injections, verdict)
     return verdict
@@ -226,8 +235,7 @@ def _wrong_outcome(
         return f"it is {task.state} although its cancellation was acknowledged"
     match task.state:
         case State.SUCCEEDED:
-            returned = any(run.ended and run.ended.how == "returned" for run in story.runs)
-            return None if returned else "it succeeded, but no run of it returned"
+            return None if story.returned else "it succeeded, but no run of it returned"
         case State.FAILED:
             explained = _used_up(story, task) or _lapsed_too_often(story, task, injections)
             return (

@@ -20,7 +20,7 @@ from tests.processes import PATIENCE, Report, listener
 
 ROUNDS = int(os.environ.get("ROUNDS", "1"))
 FINISHED_WITHIN = 30.0
-"""Seconds that a round's tasks have to end, once the test does no more to them."""
+"""Seconds that a round's tasks have to end, once the test does no more to them: the default."""
 
 
 def make(
@@ -77,12 +77,12 @@ def held_still(process: subprocess.Popen[bytes], history: Writer) -> Iterator[No
         history.write(Stopped(pid=process.pid, at=at, until=until))
 
 
-def until_finished(bridge: Bridge) -> None:
+def until_finished(bridge: Bridge, *, within: float = FINISHED_WITHIN) -> None:
     """Wait until no task is pending or running, or the time is over: the checker tells the rest.
 
     Nobody is told when an outcome is recorded, so this has to ask.
     """
-    deadline = time.monotonic() + FINISHED_WITHIN
+    deadline = time.monotonic() + within
     counts = bridge.count()
     while counts.pending + counts.running and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -90,10 +90,17 @@ def until_finished(bridge: Bridge) -> None:
 
 
 def judge(
-    fault: Fault, server: Server, bridge: Bridge, history: Writer, *, lease: float, times: int = 1
+    fault: Fault,
+    server: Server,
+    bridge: Bridge,
+    history: Writer,
+    *,
+    lease: float,
+    times: int = 1,
+    may_forget: bool = False,
 ) -> Verdict:
     """The verdict over a round with so many injections of the fault; it goes into the table."""
     events = read(history.folder)
-    verdict = check(events, look_up(bridge, events), lease=lease)
+    verdict = check(events, look_up(bridge, events), lease=lease, may_forget=may_forget)
     TABLE.add(fault, server.binary.name, verdict, times)
     return verdict

@@ -155,6 +155,14 @@ def test_a_task_that_may_wait(state: State) -> None:
     assert verdict.states == {state: 1}
 
 
+def test_only_a_task_that_returned_may_be_forgotten() -> None:
+    hows: list[tuple[Literal["returned", "raised"], bool]] = [("returned", True), ("raised", False)]
+    for how, sound in hows:
+        events = [MADE, *run("r1", DUE, DUE + 9, how)]
+        assert check(events, {"t": None}, lease=LEASE, may_forget=True).sound is sound
+        assert not check(events, {"t": None}, lease=LEASE).sound
+
+
 def test_a_kill_explains_a_run_and_has_a_recovery() -> None:
     events = [
         *run("r1", DUE),
