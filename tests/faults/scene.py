@@ -3,10 +3,11 @@
 import random
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 from uuid import uuid4
 
 import redis
@@ -19,9 +20,12 @@ from tests.faults.stage import judge, recorded_listener, until_finished
 from tests.faults.stream import Stream
 from tests.faults.table import Fault
 from tests.history import Made, Writer, now
+from tests.proxy import Proxy
 from tests.witness import PATIENCE
 
 LEASE = 1.0
+
+Way = TypeVar("Way", Link, Proxy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,21 +85,15 @@ def staged(
 
 
 @contextmanager
-def linked(
-    binary: Path,
-    folder: Path,
-    history: Writer,
-    *,
-    options: dict[str, str] | None = None,
-    lease: float = LEASE,
-    delay: tuple[float, float] | None = None,
-) -> Iterator[tuple[Scene, Link]]:
-    """The same, with a link between the listener and the server; the producer needs none."""
+def staged_behind(
+    way: Callable[[int], Way], binary: Path, folder: Path, history: Writer, *, lease: float = LEASE
+) -> Iterator[tuple[Scene, Way]]:
+    """The same, with something between the listener and the server; the producer needs no way."""
     with (
-        Server(binary=binary, options=options) as server,
-        Link(server.port, delay=delay) as link,
+        Server(binary=binary) as server,
+        way(server.port) as between,
         Bridge(server.url) as bridge,
         redis.Redis.from_url(server.url) as client,
-        recorded_listener(link.url, folder, history, lease=lease) as listener,
+        recorded_listener(between.url, folder, history, lease=lease) as listener,
     ):
-        yield Scene(server, bridge, client, folder, history, listener, lease), link
+        yield Scene(server, bridge, client, folder, history, listener, lease), between

@@ -10,7 +10,8 @@ import pytest
 from expirebridge import State
 from expirebridge.listener.subscriber import FRESH
 from expirebridge.task import to_ms
-from tests.faults.scene import LEASE, Scene, linked
+from tests.faults.link import Link
+from tests.faults.scene import LEASE, Scene, staged_behind
 from tests.faults.stage import ROUNDS, recorded_listener
 from tests.faults.table import Fault
 from tests.history import CutOff, Made, Writer, now
@@ -44,7 +45,7 @@ HALF_OPEN = Fault(
 @pytest.mark.parametrize("heirs", [0, 1], ids=["alone", "survived"])
 def test_a_partition(binary: Path, folder: Path, history: Writer, heirs: int, round: int) -> None:
     chance = random.Random(round)  # noqa: S311 - the same rounds each time
-    with linked(binary, folder, history) as (scene, link), ExitStack() as stack:
+    with staged_behind(Link, binary, folder, history) as (scene, link), ExitStack() as stack:
         start_bait(scene)
         for _ in range(heirs):
             stack.enter_context(recorded_listener(scene.server.url, folder, history, lease=LEASE))
@@ -73,7 +74,7 @@ def start_bait(scene: Scene) -> None:
 @pytest.mark.parametrize("round", range(ROUNDS))
 def test_half_open_connections(binary: Path, folder: Path, history: Writer, round: int) -> None:
     chance = random.Random(round)  # noqa: S311 - the same rounds each time
-    with linked(binary, folder, history) as (scene, link):
+    with staged_behind(Link, binary, folder, history) as (scene, link):
         with scene.stream(chance) as stream:
             stream.until_more(50 + chance.randrange(50))
             link.half_open()
