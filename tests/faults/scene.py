@@ -12,8 +12,9 @@ from uuid import uuid4
 
 import redis
 
-from expirebridge import Bridge
+from expirebridge import Bridge, State
 from expirebridge.server import Server
+from expirebridge.task import to_ms
 from tests.checker import Verdict
 from tests.faults.link import Link
 from tests.faults.stage import judge, recorded_listener, until_finished
@@ -54,6 +55,13 @@ class Scene:
         while self.bridge.get(id) is None:
             assert time.monotonic() < deadline, "no listener found it"
             time.sleep(0.01)
+
+    def start_bait(self, seconds: float) -> None:
+        """Let the listener begin a task that takes so long."""
+        task = self.bridge.make_task("recorded.work", [seconds, 0], 0, retry=[])
+        self.history.write(Made(id=task.id, due=to_ms(task.due), attempts=1))
+        while task.state is not State.RUNNING:
+            task = self.bridge.get(task.id) or task
 
     def log(self) -> str:
         """What the listener has logged."""

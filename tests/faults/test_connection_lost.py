@@ -7,14 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from expirebridge import State
 from expirebridge.listener.subscriber import FRESH
-from expirebridge.task import to_ms
 from tests.faults.link import Link
-from tests.faults.scene import LEASE, Scene, staged_behind
+from tests.faults.scene import LEASE, staged_behind
 from tests.faults.stage import ROUNDS, recorded_listener
 from tests.faults.table import Fault
-from tests.history import CutOff, Made, Writer, now
+from tests.history import CutOff, Writer, now
 
 AWAY = 3.0
 LONG_AWAY = 30.0
@@ -46,7 +44,7 @@ HALF_OPEN = Fault(
 def test_a_partition(binary: Path, folder: Path, history: Writer, heirs: int, round: int) -> None:
     chance = random.Random(round)  # noqa: S311 - the same rounds each time
     with staged_behind(Link, binary, folder, history) as (scene, link), ExitStack() as stack:
-        start_bait(scene)
+        scene.start_bait(BAIT)
         for _ in range(heirs):
             stack.enter_context(recorded_listener(scene.server.url, folder, history, lease=LEASE))
         with scene.stream(chance) as stream:
@@ -61,14 +59,6 @@ def test_a_partition(binary: Path, folder: Path, history: Writer, heirs: int, ro
     again = verdict.twice.total() - verdict.twice["retry"]
     assert again > 0 if heirs else again == 0, str(verdict)
     assert scene.log().count("no answer from the server") == 1
-
-
-def start_bait(scene: Scene) -> None:
-    """Let the listener run a task that will still run when the network goes away."""
-    task = scene.bridge.make_task("recorded.work", [BAIT, 0], 0, retry=[])
-    scene.history.write(Made(id=task.id, due=to_ms(task.due), attempts=1))
-    while task.state is not State.RUNNING:
-        task = scene.bridge.get(task.id) or task
 
 
 @pytest.mark.parametrize("round", range(ROUNDS))
