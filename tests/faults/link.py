@@ -35,11 +35,11 @@ class Link:
         self._loop: asyncio.AbstractEventLoop
         self._passable: asyncio.Event
         self._stop: asyncio.Event
-        self._port: int
+        self.port: int
 
     @property
     def url(self) -> str:
-        return f"redis://{HOST}:{self._port}/1"
+        return f"redis://{HOST}:{self.port}/1"
 
     @contextmanager
     def partitioned(self) -> Iterator[None]:
@@ -99,7 +99,7 @@ class Link:
         self._passable, self._stop = asyncio.Event(), asyncio.Event()
         self._passable.set()
         async with await asyncio.start_server(self._accept, HOST, 0) as server:
-            self._port = server.sockets[0].getsockname()[1]
+            self.port = server.sockets[0].getsockname()[1]
             self._up.set()
             await self._stop.wait()
             for connection in self._connections:
