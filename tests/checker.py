@@ -17,6 +17,9 @@ SETTLED_WITHIN = 1000
 process that is killed later than that after a run's end is no reason to run the task again."""
 TIMER_SLACK = 50
 """The ms by which a run may look shorter than its timeout, which begins before its first line."""
+STARTED_WITHIN = 1000
+"""The ms within which a handler's first statement follows on its claim: what was claimed before the
+server forgot it may start a moment afterwards."""
 MAX_LAPSES = 3
 """The lapse after which a task is failed."""
 FORGOT = "forgotten by the server"
@@ -331,12 +334,13 @@ def _reason(story: Story, place: int, injections: Sequence[Injection]) -> str | 
 def _cut_short(run: Run, injections: Sequence[Injection], by: int | None = None) -> str | None:
     """How an injection, begun by then, kept a run's outcome from being recorded, if one did."""
     for injection in injections:
-        if run.started.at > injection.until or (by is not None and injection.at > by):
-            continue
         if isinstance(injection, Forgot):
+            claimed = run.started.at <= injection.until + STARTED_WITHIN
             unsettled = run.ended is None or run.ended.at >= injection.at - SETTLED_WITHIN
-            if unsettled and (by is None or by >= injection.until):
+            if claimed and unsettled and (by is None or by >= injection.until):
                 return FORGOT
+            continue
+        if run.started.at > injection.until or (by is not None and injection.at > by):
             continue
         if injection.pid != run.started.pid:
             continue

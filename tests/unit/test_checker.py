@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 
 from expirebridge import State, Task
-from tests.checker import FORGOT, SETTLED_WITHIN, Verdict, check
+from tests.checker import FORGOT, SETTLED_WITHIN, STARTED_WITHIN, Verdict, check
 from tests.history import Cancelled, CutOff, Ended, Event, Forgot, Killed, Made, Started, Stopped
 
 DUE = 10_000
@@ -281,6 +281,14 @@ def test_an_outcome_that_the_server_forgot_explains_a_run_as_of_old() -> None:
     verdict = judge(SUCCEEDED, *events)
     assert verdict.sound
     assert verdict.twice == {"retry": 1, FORGOT: 1}
+
+
+def test_a_claim_that_the_server_forgot_may_start_a_moment_afterwards() -> None:
+    forgot = Forgot(at=DUE - 10, until=DUE)
+    events = [*run("r1", DUE + STARTED_WITHIN), *run("r2", LATER, LATER + 5)]
+    assert judge(SUCCEEDED, forgot, *events).twice == {FORGOT: 1}
+    late = [*run("r1", DUE + STARTED_WITHIN + 1), *run("r2", LATER, LATER + 5)]
+    assert only_unexplained(judge(SUCCEEDED, forgot, *late)) == "run r2 has no reason"
 
 
 def test_what_was_never_acknowledged_is_not_judged() -> None:
