@@ -1,0 +1,99 @@
+"""Clocks that are wrong, or jump: only the server's counts, and no jump is a listener's death."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from expirebridge import Bridge, State
+from expirebridge.server import Server
+from expirebridge.task import to_ms
+from tests.faults.stage import recorded_listener
+from tests.history import Started, Writer, now, read
+from tests.processes import listener
+
+LEASE = 1.0
+HOUR = 3600
+BAIT = 2.0
+"""Seconds that a task runs across the jump."""
+FAKETIME = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
+
+needs_faketime = pytest.mark.skipif(not FAKETIME, reason="needs Debian's package faketime")
+
+
+@needs_faketime
+@pytest.mark.parametrize("hours", [2, -3], ids=["ahead", "back"])
+def test_the_servers_clock_jumps(folder: Path, history: Writer, tmp_path: Path, hours: int) -> None:
+    """With the embedded server only: others take their memory from a library (jemalloc) that asks
+    for the time before faketime is ready."""
+    offset = tmp_path / "offset"
+    offset.write_text("+0")
+    with (
+        started_with_clock(offset) as server,
+        Bridge(server.url) as bridge,
+        recorded_listener(server.url, folder, history, lease=LEASE),
+    ):
+        bait = bridge.make_task("recorded.work", [BAIT, 0], 0)
+        in_an_hour = bridge.make_task("recorded.work", [0, 0], HOUR)
+        until(bridge, bait.id, State.RUNNING)
+        offset.write_text(f"{hours * HOUR:+d}")
+        soon = bridge.make_task("recorded.work", [0, 0], 0.5)
+        until(bridge, soon.id, State.SUCCEEDED)
+        until(bridge, bait.id, State.SUCCEEDED)
+        if hours > 0:
+            until(bridge, in_an_hour.id, State.SUCCEEDED)
+        else:
+            until(bridge, in_an_hour.id, State.PENDING)
+        jumped = bridge.make_task("recorded.work", [0, 0], 0)
+        assert abs(to_ms(jumped.due) - now() - hours * HOUR * 1000) < 60_000, "no jump was seen"
+        until(bridge, jumped.id, State.SUCCEEDED)
+    runs = Counter(event.id for event in read(history.folder) if isinstance(event, Started))
+    assert set(runs.values()) == {1}
+
+
+@needs_faketime
+@pytest.mark.parametrize("hours", [5, -5], ids=["ahead", "behind"])
+def test_a_listeners_clock_is_wrong(
+    binary: Path, folder: Path, history: Writer, hours: int
+) -> None:
+    """Nothing runs early or hours late for it."""
+    env = {"LD_PRELOAD": str(FAKETIME[0]), "FAKETIME": f"{hours:+d}h"}
+    with (
+        Server(binary=binary) as server,
+        Bridge(server.url) as bridge,
+        listener(server.url, folder, "--lease", f"{LEASE:g}", HISTORY=str(history.folder), **env),
+    ):
+        tasks = [bridge.make_task("recorded.work", [0, 0], delay / 10) for delay in range(15)]
+        for task in tasks:
+            until(bridge, task.id, State.SUCCEEDED)
+    dues = {task.id: to_ms(task.due) for task in tasks}
+    starts = [event for event in read(history.folder) if isinstance(event, Started)]
+    assert sorted(event.id for event in starts) == sorted(dues)
+    for event in starts:
+        at = event.at - hours * HOUR * 1000
+        # The library counts from the process's start, to the nanosecond; 5 ms for its own error.
+        assert dues[event.id] - 5 <= at, event
+
+
+@contextmanager
+def started_with_clock(offset: Path) -> Iterator[Server]:
+    """Start a server whose clock is off by the seconds that the file names at each moment."""
+    server = Server(directory=offset.with_name("server"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LD_PRELOAD", str(FAKETIME[0]))
+        patch.setenv("FAKETIME_TIMESTAMP_FILE", str(offset))
+        patch.setenv("FAKETIME_NO_CACHE", "1")
+        patch.setenv("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+        server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def until(bridge: Bridge, id: str, state: State) -> None:
+    """Wait until a task is in this state; the test's own timeout is the limit."""
+    while (task := bridge.get(id)) is None or task.state is not state:
+        pass
