@@ -117,10 +117,21 @@ class Link:
     ) -> None:
         try:
             await self._passable.wait()
-            server, to_server = await asyncio.open_connection(HOST, self._server_port)
-        except OSError:  # nobody is there: the client learns it as it would without the link
+            # Where nobody is, the client learns it by a reset.
+            with suppress(OSError):
+                server, to_server = await asyncio.open_connection(HOST, self._server_port)
+                await self._pump_both(client, to_client, server, to_server, dead)
+        finally:
             to_client.transport.abort()
-            return
+
+    async def _pump_both(
+        self,
+        client: asyncio.StreamReader,
+        to_client: asyncio.StreamWriter,
+        server: asyncio.StreamReader,
+        to_server: asyncio.StreamWriter,
+        dead: asyncio.Event,
+    ) -> None:
         pumps = [
             asyncio.create_task(self._pump(client, to_server, dead)),
             asyncio.create_task(self._pump(server, to_client, dead)),
@@ -132,7 +143,6 @@ class Link:
             for pump in pumps:
                 pump.cancel()
             to_server.transport.abort()
-            to_client.transport.abort()
 
     async def _pump(
         self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, dead: asyncio.Event
