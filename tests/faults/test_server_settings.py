@@ -11,7 +11,7 @@ from tests.faults.table import Fault
 from tests.history import Writer
 from tests.processes import until_logged
 
-SILENCE = "sends no key events"
+SILENCE = "notify-keyspace-events is '', without Exg"
 NO_EVENTS = Fault(
     name="key events are switched off and on again",
     injected="`CONFIG SET notify-keyspace-events` while tasks are made and run",
