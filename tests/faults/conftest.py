@@ -9,7 +9,7 @@ import pytest
 from tests.faults.stage import ROUNDS
 from tests.faults.table import PAGE, TABLE
 from tests.history import Writer
-from tests.servers import SERVERS
+from tests.servers import FEW, SERVERS
 
 
 def pytest_terminal_summary(
@@ -24,10 +24,10 @@ def pytest_terminal_summary(
         TABLE.write_into(PAGE)
 
 
-@pytest.fixture(params=sorted(SERVERS) if ROUNDS > 1 else ["valkey"])
+@pytest.fixture(params=FEW if ROUNDS > 1 else FEW[:1])
 def binary(request: pytest.FixtureRequest) -> Path:
-    """For a test that starts a server of its own: each kind in turn, and for want of time only the
-    embedded one where a single round is asked for.
+    """For a test that starts a server of its own: two kinds in turn, and for want of time only the
+    first, as a rule the embedded one, where a single round is asked for.
     """
     return SERVERS[request.param]
 
