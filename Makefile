@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Of each fault test on each server.
 ROUNDS ?= 20
 
-.PHONY: demo test test-pythons servers machine faults check format bench clean
+.PHONY: demo test test-servers test-pythons servers machine faults check format bench clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.demo  ## A real server, a real listener, a task of each kind
@@ -19,6 +19,9 @@ machine: $(VENV)/.dev  ## Long random sequences of operations, against the model
 
 faults: $(VENV)/.dev  ## The fault tests, many rounds of each; the table goes into docs/guarantees.md
 	@ROUNDS=$(ROUNDS) $(BIN)/pytest tests/faults $(ARGS)
+
+test-servers: $(VENV)/.dev  ## What differs from server to server: make test-servers SERVERS="redis-8.0 docker"
+	@EXPIREBRIDGE_TEST_SERVERS="$(SERVERS)" $(BIN)/pytest tests/integration $(ARGS)
 
 test-pythons:  ## A part of the suite with every other Python that is found
 	@.ci/pythons

@@ -7,10 +7,14 @@ from collections import Counter
 
 import pytest
 
+from tests.faults.stage import ROUNDS
 from tests.servers import ASKED, FEW, NAMES, version_of
 
 PASSED: Counter[str] = Counter()
 """Tests that passed against each server."""
+
+LACKS: set[str] = set()
+"""What tests were skipped for want of."""
 
 
 def pytest_report_header() -> list[str]:
@@ -24,11 +28,16 @@ def pytest_sessionstart() -> None:
         )
 
 
+def _servers_for(folder: str) -> list[str]:
+    """What differs from server to server runs on all, and all else, for want of time, on fewer."""
+    if folder == "integration":
+        return NAMES
+    return FEW[:1] if folder == "faults" and ROUNDS == 1 else FEW
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run what differs from server to server on all; processes, faults and the machine on two."""
     if "shared_server" in metafunc.fixturenames:
-        all_servers = metafunc.definition.path.parent.name == "integration"
-        names = NAMES if all_servers else FEW
+        names = _servers_for(metafunc.definition.path.parent.name)
         metafunc.parametrize("shared_server", names, indirect=True, scope="session")
 
 
@@ -42,6 +51,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if report.when == "call" and report.passed:
         PASSED.update(str(value) for name, value in report.user_properties if name == "server")
+    if report.skipped and isinstance(report.longrepr, tuple) and "needs" in report.longrepr[2]:
+        LACKS.add(report.longrepr[2])
 
 
 def _unused() -> list[str]:
@@ -50,13 +61,16 @@ def _unused() -> list[str]:
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     # What was asked for must not have been skipped in silence.
-    if exitstatus == pytest.ExitCode.OK and _unused() and not session.config.option.collectonly:
+    lacking = _unused() or (ASKED and LACKS)
+    if exitstatus == pytest.ExitCode.OK and lacking and not session.config.option.collectonly:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for name in NAMES:
         terminalreporter.write_line(f"server {name}: {PASSED[name]} passed")
+    if ASKED and LACKS:
+        terminalreporter.write_line(f"skipped: {', '.join(sorted(LACKS))}", red=True)
     if unused := _unused():
         terminalreporter.write_line(
             f"EXPIREBRIDGE_TEST_SERVERS asks for {', '.join(unused)}: no test used it", red=True
