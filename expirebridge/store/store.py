@@ -113,6 +113,10 @@ class Store:
         except StopIteration as stop:
             result: T = stop.value
             return result
+        except errors.ServerReadOnly:
+            # A primary that was demoted keeps its connections; new ones may lead to its successor.
+            self.client.connection_pool.disconnect(inuse_connections=False)
+            raise
 
     def close(self) -> None:
         """Close the connections."""
@@ -141,6 +145,10 @@ class AsyncStore:
         except StopIteration as stop:
             result: T = stop.value
             return result
+        except errors.ServerReadOnly:
+            # As above.
+            await self.client.connection_pool.disconnect(inuse_connections=False)
+            raise
 
     async def aclose(self) -> None:
         """Close the connections."""

@@ -57,12 +57,12 @@ class Link:
 
         self._do(change)
 
-    def lead_to(self, port: int) -> None:
-        """Cut every connection, and lead new ones to another server."""
+    def lead_to(self, port: int, *, cut: bool = True) -> None:
+        """Lead new connections to another server, and cut those that there are."""
 
         def change() -> None:
             self._server_port = port
-            for connection in self._connections:
+            for connection in self._connections if cut else ():
                 connection.cancel()
 
         self._do(change)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from expirebridge import Bridge
+from expirebridge import Bridge, Change, ServerReadOnly
 from expirebridge.server import HOST, Server
 from tests.checker import Verdict
 from tests.faults.link import Link
@@ -31,6 +31,12 @@ BEHIND = Fault(
     name="a failover to a replica that is behind",
     injected="the same, when the replica was cut off while 100 tasks were made",
     promise="what it had not received is lost, or runs again; all else runs",
+)
+DEMOTED = Fault(
+    name="a primary is demoted",
+    injected="it becomes its replica's replica, and keeps its connections; new ones are led to the "
+    "other",
+    promise="nothing is lost: clients that are told that it is read-only connect anew",
 )
 
 
@@ -59,6 +65,15 @@ class Pair:
             client.replicaof("NO", "ONE")
         self.history.write(Forgot(at=known, until=now()))
         self.link.lead_to(self.replica.port)
+
+    def change_places(self, known: int) -> None:
+        """Make the replica the primary, and the primary its replica."""
+        self.link.lead_to(self.replica.port, cut=False)
+        with redis.Redis(port=self.replica.port) as client:
+            client.replicaof("NO", "ONE")
+        with redis.Redis(port=self.primary.port) as client:
+            client.replicaof(HOST, str(self.replica.port))
+        self.history.write(Forgot(at=known, until=now()))
 
 
 @contextmanager
@@ -117,6 +132,26 @@ def test_a_failover_to_a_replica_that_is_behind(
         verdict = verdict_of(BEHIND, pair)
     assert verdict.sound, str(verdict)
     assert verdict.forgotten >= 90, str(verdict)
+
+
+@pytest.mark.parametrize("round", range(ROUNDS))
+def test_a_primary_is_demoted(binary: Path, folder: Path, history: Writer, round: int) -> None:
+    chance = random.Random(round)  # noqa: S311 - the same rounds each time
+    with (
+        paired(binary, history) as pair,
+        recorded_listener(pair.link.url, folder, history, lease=LEASE),
+        Bridge(pair.link.url) as bridge,
+    ):
+        with Stream(pair.link.url, history, chance=chance) as stream:
+            stream.until_more(100 + chance.randrange(50))
+        assert bridge.get("nobody") is None  # connected, before they change places
+        pair.change_places(pair.until_replicated())
+        with pytest.raises(ServerReadOnly):
+            bridge.make_task("mail.send", [1], 3600)
+        made = bridge.make_task("mail.send", [1], 3600)
+        assert bridge.cancel(made.id) is Change.CANCELLED
+        verdict = verdict_of(DEMOTED, pair)
+    assert verdict.sound, str(verdict)
 
 
 def verdict_of(fault: Fault, pair: Pair) -> Verdict:
