@@ -18,6 +18,7 @@ from expirebridge.resources import redis_conf
 
 HOST = "127.0.0.1"
 _START_LIMIT = 10.0
+_STOP_LIMIT = 30.0
 
 
 def embedded_binary() -> Path:
@@ -123,9 +124,8 @@ class Server:
             ended = self._process is None or self._process.poll() is not None
             if ended or time.monotonic() > deadline:
                 self.kill()
-                words = self._log.read_text(errors="replace").strip().splitlines()[-3:]
                 raise EmbeddedServerError(
-                    f"{self.binary.name} did not start on port {self.port}: {' | '.join(words)}"
+                    f"{self.binary.name} did not start on port {self.port}: {self._last_words()}"
                 )
             time.sleep(0.01)
 
@@ -134,20 +134,39 @@ class Server:
         return self._process.wait() if self._process else 0
 
     def stop(self) -> None:
-        """Stop the process in order; its data is on disk then."""
-        self._end(signal.SIGTERM)
+        """Stop the process in order; its data is on disk then.
+
+        Raises EmbeddedServerError if it would not stop, as when it cannot save; it is killed then.
+        """
+        deadline = time.monotonic() + _STOP_LIMIT
+        # Asked once is not always enough: Redis 6.2 refuses while it writes its first append-only
+        # file, and forgets that it was asked.
+        while not self._end(signal.SIGTERM, patience=1.0):
+            if time.monotonic() > deadline:
+                self.kill()
+                raise EmbeddedServerError(
+                    f"{self.binary.name} did not stop within {_STOP_LIMIT:g} s, and was killed: "
+                    f"{self._last_words()}"
+                )
 
     def kill(self) -> None:
         """Kill the process, as a crash would."""
-        self._end(signal.SIGKILL)
+        self._end(signal.SIGKILL, patience=None)
 
-    def _end(self, by: signal.Signals) -> None:
+    def _end(self, by: signal.Signals, *, patience: float | None) -> bool:
         if self._process is None:
-            return
+            return True
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._process.pid, by)
-        self._process.wait()
+        try:
+            self._process.wait(patience)
+        except subprocess.TimeoutExpired:
+            return False
         self._process = None
+        return True
+
+    def _last_words(self) -> str:
+        return " | ".join(self._log.read_text(errors="replace").strip().splitlines()[-3:])
 
     def _answers(self) -> bool:
         # A process that lost the port to another ends; the answer must be its own.
@@ -172,6 +191,8 @@ class Server:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.stop()
-        if self._is_temporary:
-            shutil.rmtree(self.directory, ignore_errors=True)
+        try:
+            self.stop()
+        finally:
+            if self._is_temporary:
+                shutil.rmtree(self.directory, ignore_errors=True)

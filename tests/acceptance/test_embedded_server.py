@@ -1,5 +1,7 @@
 """The embedded server, started, killed and started again."""
 
+import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -8,6 +10,7 @@ import pytest
 import redis
 
 from expirebridge import Bridge, EmbeddedServerError
+from expirebridge import server as server_module
 from expirebridge.resources import redis_conf
 from expirebridge.server import HOST, Server
 from tests.processes import COMMAND, run
@@ -92,6 +95,20 @@ def test_a_directory_that_cannot_be_is_refused(tmp_path: Path, place: str) -> No
     result = run("server", "--dir", directory)
     assert (result.returncode, result.stderr.count("\n")) == (1, 1)
     assert str(directory) in result.stderr
+
+
+def test_one_that_would_not_stop_is_killed_and_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "_STOP_LIMIT", 0.0)
+    server = Server()
+    server.start()
+    with redis.Redis(port=server.port) as client:
+        process = client.info("server")["process_id"]
+    os.kill(process, signal.SIGSTOP)
+    with pytest.raises(EmbeddedServerError, match="did not stop within 0 s, and was killed"):
+        server.stop()
+    with pytest.raises(ProcessLookupError):
+        os.kill(process, 0)
+    shutil.rmtree(server.directory)
 
 
 def test_the_command_runs_it_until_it_is_told_to_stop(tmp_path: Path) -> None:

@@ -242,9 +242,11 @@ def test_a_disk_that_fails_is_an_error(binary: Path) -> None:
         client.config_set("save", "3600 1")
         found = examined_at(server.url)
         client.config_set("save", "")  # it would not stop without a last one
+        headers = int(client.info("server")["redis_version"].partition(".")[0]) >= 7
     assert before.level is found["persistence"].level is Level.ERROR
     assert "rdb_last_bgsave_status" in before.message
-    for refused in ("data", "round trip"):
+    # A server that knows headers refuses a script that may write before it reads.
+    for refused in ("data", "round trip") if headers else ("round trip",):
         assert found[refused].level is Level.ERROR
         assert "MISCONF" in found[refused].message
     assert found["rights"].level is Level.OK
