@@ -8,7 +8,7 @@ from pathlib import Path
 import redis
 
 from expirebridge import Bridge, State
-from tests.processes import listener, run
+from tests.processes import listener, until_subscribed, run
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -36,9 +36,11 @@ def test_the_producer_and_the_handler_work_together(
     )
     key = produced.stdout.strip()
     assert "redis-cli -n 1 EXPIRE" in README
-    assert client.expire(key, 1) == 1
     id = key.partition(":")[0]
     with listener(url, tmp_path / "tasks"):
+        # A key that expires before anybody listens says nothing of its new time.
+        until_subscribed(url)
+        assert client.expire(key, 1) == 1
         while (task := bridge.get(id)) and not task.state.finished:
             pass
     assert task is not None
