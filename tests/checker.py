@@ -10,7 +10,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from expirebridge import Bridge, Change, State, Task
-from tests.history import Cancelled, CutOff, Ended, Event, Forgot, Killed, Made, Started, Stopped
+from tests.history import (
+    Cancelled,
+    CutOff,
+    Ended,
+    Event,
+    Forgot,
+    Killed,
+    Made,
+    PutOff,
+    Started,
+    Stopped,
+)
 
 SETTLED_WITHIN = 1000
 """The ms within which an outcome is recorded after its handler's end, while the server answers. A
@@ -66,6 +77,7 @@ class Story:
 
     made: Made
     cancelled: Cancelled | None = None
+    put_off: list[PutOff] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
 
     @property
@@ -73,11 +85,22 @@ class Story:
         """Whether some run of it returned."""
         return any(run.ended and run.ended.how == "returned" for run in self.runs)
 
+    def due_at(self, at: int) -> int:
+        """When it was due, as far as was acknowledged by then."""
+        known = [each for each in self.put_off if each.at <= at]
+        return max(known, key=lambda each: each.at).due if known else self.made.due
+
+    def rearmed(self, run: Run, by: int) -> bool:
+        """Whether it was put off after this run had begun: it runs once more then."""
+        return any(run.started.at <= each.at <= by for each in self.put_off)
+
     @property
     def lines(self) -> list[Event]:
         """The history's lines about it, in the order of time."""
         runs = [line for run in self.runs for line in (run.started, run.ended)]
-        lines = [line for line in (self.made, self.cancelled, *runs) if line is not None]
+        lines = [
+            line for line in (self.made, self.cancelled, *self.put_off, *runs) if line is not None
+        ]
         return sorted(lines, key=lambda line: line.at)
 
 
@@ -180,6 +203,8 @@ def read_stories(events: Sequence[Event]) -> dict[str, Story]:
     for event in events:
         if isinstance(event, Cancelled) and event.id in stories:
             stories[event.id].cancelled = event
+        elif isinstance(event, PutOff) and event.id in stories:
+            stories[event.id].put_off.append(event)
     for run in _runs_in(events):
         if run.started.id in stories:
             stories[run.started.id].runs.append(run)
@@ -287,7 +312,7 @@ def _lapsed_too_often(story: Story, task: Task, injections: Sequence[Injection])
 def _judge_runs(story: Story, injections: Sequence[Injection], verdict: Verdict) -> None:
     for place, run in enumerate(story.runs):
         start = run.started
-        too_soon = max(story.made.due, start.due) - start.at
+        too_soon = max(story.due_at(start.at), start.due) - start.at
         if too_soon > 0:
             what = f"started {too_soon} ms before it was due"
             verdict.early.append(Fault(start.id, what, story.lines))
@@ -298,7 +323,8 @@ def _judge_runs(story: Story, injections: Sequence[Injection], verdict: Verdict)
         elif place > 0:
             verdict.twice[reason] += 1
     if story.runs:
-        delay = story.runs[0].started.at - story.made.due
+        first = story.runs[0].started.at
+        delay = first - story.due_at(first)
         verdict.longest_delay = max(verdict.longest_delay, delay)
 
 
@@ -320,6 +346,8 @@ def _reason(story: Story, place: int, injections: Sequence[Injection]) -> str | 
         and start.attempt == before.started.attempt + 1
     ):
         fits, reason, lapses, since = True, failure.reason, start.lapses, failure.at
+    elif start.attempt == 1 and story.rearmed(before, start.at):
+        fits, reason, lapses, since = True, "put off", start.lapses, before.started.at
     elif cut := _cut_short(before, injections, start.at):
         lapses, since = start.lapses - before.started.lapses, before.started.at
         fits, reason = start.attempt == before.started.attempt and lapses > 0, cut

@@ -47,6 +47,15 @@ class Cancelled:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class PutOff:
+    """A producer put a task off, and the server did it: no later run starts before `due`."""
+
+    id: str
+    due: int
+    at: int = field(default_factory=now)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Started:
     """A handler's first statement. `attempt`, `lapses` and `due` are what its listener was told."""
 
@@ -108,11 +117,11 @@ class Forgot:
     until: int
 
 
-Event = Made | Cancelled | Started | Ended | Killed | Stopped | CutOff | Forgot
+Event = Made | Cancelled | PutOff | Started | Ended | Killed | Stopped | CutOff | Forgot
 
 KINDS: dict[str, type[Event]] = {
     kind.__name__.lower(): kind
-    for kind in (Made, Cancelled, Started, Ended, Killed, Stopped, CutOff, Forgot)
+    for kind in (Made, Cancelled, PutOff, Started, Ended, Killed, Stopped, CutOff, Forgot)
 }
 
 

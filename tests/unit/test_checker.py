@@ -9,7 +9,18 @@ import pytest
 
 from expirebridge import State, Task
 from tests.checker import FORGOT, SETTLED_WITHIN, STARTED_WITHIN, Verdict, check
-from tests.history import Cancelled, CutOff, Ended, Event, Forgot, Killed, Made, Started, Stopped
+from tests.history import (
+    Cancelled,
+    CutOff,
+    Ended,
+    Event,
+    Forgot,
+    Killed,
+    Made,
+    PutOff,
+    Started,
+    Stopped,
+)
 
 DUE = 10_000
 LEASE = 2.0
@@ -38,6 +49,10 @@ def run(
 
 def killed(at: int, pid: int = A) -> Killed:
     return Killed(pid=pid, at=at, until=at + 2)
+
+
+def put_off(at: int, due: int) -> PutOff:
+    return PutOff(id="t", due=due, at=at)
 
 
 def cancelled(at: int, answer: str = "cancelled") -> Cancelled:
@@ -304,6 +319,23 @@ def test_the_order_of_the_lines_does_not_matter() -> None:
     assert (verdict.twice, verdict.longest_delay) == ({"killed": 1}, 0)
 
 
+def test_a_task_that_was_put_off_is_late_from_its_last_due_time() -> None:
+    events = [put_off(DUE - 60, DUE + 900), put_off(DUE - 50, DUE + 100)]
+    verdict = judge(SUCCEEDED, *events, *run("r1", DUE + 107, DUE + 109))
+    assert verdict.sound
+    assert verdict.longest_delay == 7
+
+
+def test_being_put_off_while_it_ran_explains_one_run_more() -> None:
+    events = [*run("r1", DUE, DUE + 5), put_off(DUE + 3, DUE + 90)]
+    events += run("r2", DUE + 91, DUE + 95, due=DUE + 90)
+    verdict = judge(SUCCEEDED, *events)
+    assert verdict.sound
+    assert verdict.twice == {"put off": 1}
+    again = judge(SUCCEEDED, *events, *run("r3", DUE + 99, DUE + 99))
+    assert only_unexplained(again) == "run r3 has no reason"
+
+
 def test_the_longest_delay_is_that_of_any_task() -> None:
     made = [
         Made(id=f"t{n}", due=DUE - delay, attempts=1, at=0) for n, delay in enumerate((1, 7, 4))
@@ -414,6 +446,13 @@ def test_a_start_a_millisecond_before_the_due_time_is_early() -> None:
     assert fault.what == "started 1 ms before it was due"
 
 
+def test_a_start_at_the_time_from_which_a_task_was_put_off_is_early() -> None:
+    events = [put_off(DUE - 50, DUE + 100), *run("r1", DUE + 1, DUE + 5)]
+    [fault] = judge(SUCCEEDED, *events).early
+    assert fault.what == "started 99 ms before it was due"
+    assert events[0] in fault.lines
+
+
 def test_a_retry_before_its_own_time_is_early() -> None:
     events = [
         *run("r1", DUE, DUE + 5, "raised"),
@@ -510,6 +549,14 @@ LATER = DUE + 4000
                 *run("r2", LATER, LATER),
             ],
             id="an outcome recorded before what the server forgot",
+        ),
+        pytest.param(
+            [*R1, put_off(DUE - 1, DUE), *run("r2", LATER, LATER)],
+            id="put off before the run",
+        ),
+        pytest.param(
+            [*R1, put_off(DUE + 1, LATER), *run("r2", LATER, LATER, attempt=2)],
+            id="put off, but not with fresh attempts",
         ),
         pytest.param(
             [*R1, Forgot(at=DUE, until=LATER + 1), *run("r2", LATER, LATER)],
