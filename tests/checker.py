@@ -336,7 +336,11 @@ def _reason(story: Story, place: int, injections: Sequence[Injection]) -> str | 
     """
     start = story.runs[place].started
     before = story.runs[place - 1] if place > 0 else None
-    if story.cancelled and start.at > story.cancelled.at:
+    if (
+        story.cancelled
+        and start.at > story.cancelled.at
+        and not _claimed_before(story.cancelled, before, start)
+    ):
         return None
     if before is None:
         fits, reason, lapses, since = start.attempt == 1, "due", start.lapses, story.made.due
@@ -357,6 +361,19 @@ def _reason(story: Story, place: int, injections: Sequence[Injection]) -> str | 
         return None
     possible = [each for each in injections if each.until >= since and each.at <= start.at]
     return reason if fits and lapses <= len(possible) else None
+
+
+def _claimed_before(cancelled: Cancelled, before: Run | None, start: Started) -> bool:
+    """Whether a run that began after the cancellation can be the one that this found running.
+
+    A retry that had been claimed by then was due by then, and after the end of the run before.
+    """
+    return (
+        cancelled.answer == Change.RUNNING
+        and start.due <= cancelled.at
+        and start.at <= cancelled.at + STARTED_WITHIN
+        and (before is None or before.ended is None or before.ended.at <= start.due)
+    )
 
 
 def _cut_short(run: Run, injections: Sequence[Injection], by: int | None = None) -> str | None:

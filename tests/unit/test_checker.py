@@ -319,6 +319,17 @@ def test_the_order_of_the_lines_does_not_matter() -> None:
     assert (verdict.twice, verdict.longest_delay) == ({"killed": 1}, 0)
 
 
+@pytest.mark.parametrize("runs", [
+    run("r2", DUE + 9, DUE + 9),
+    [*run("r1", DUE, DUE + 1, "raised"), *run("r2", DUE + 9, DUE + 9, attempt=2, due=DUE + 7)],
+    [killed(DUE + 1), *run("r1", DUE), *run("r2", DUE + 9, DUE + 9, lapses=1, pid=B)],
+])  # fmt: skip
+def test_a_run_that_was_claimed_when_it_was_cancelled_may_start_afterwards(
+    runs: list[Event],
+) -> None:
+    assert judge(SUCCEEDED, *runs, cancelled(DUE + 8, "running")).sound
+
+
 def test_a_task_that_was_put_off_is_late_from_its_last_due_time() -> None:
     events = [put_off(DUE - 60, DUE + 900), put_off(DUE - 50, DUE + 100)]
     verdict = judge(SUCCEEDED, *events, *run("r1", DUE + 107, DUE + 109))
@@ -585,10 +596,19 @@ def test_a_first_run_that_follows_on_something_unseen_is_unexplained(runs: list[
     assert not verdict.twice
 
 
-@pytest.mark.parametrize("answer", ["cancelled", "running"])
-def test_a_run_after_its_cancellation_is_unexplained(answer: str) -> None:
+@pytest.mark.parametrize(
+    ("answer", "due", "after"),
+    [
+        pytest.param("cancelled", DUE + 5, 1, id="it was pending"),
+        pytest.param("running", DUE, 1, id="a retry that was due before the first run's end"),
+        pytest.param("running", DUE + 7, 1, id="a retry that was due afterwards"),
+        pytest.param("running", DUE + 5, STARTED_WITHIN + 1, id="long afterwards"),
+    ],
+)
+def test_a_run_after_its_cancellation_is_unexplained(answer: str, due: int, after: int) -> None:
+    start = DUE + 6 + after
     events = [*run("r1", DUE, DUE + 5, "raised"), cancelled(DUE + 6, answer)]
-    events += run("r2", DUE + 7, DUE + 8, attempt=2)
+    events += run("r2", start, start + 1, attempt=2, due=due)
     assert only_unexplained(judge(task(State.CANCELLED), *events)) == "run r2 has no reason"
 
 
