@@ -30,7 +30,7 @@ TIMER_SLACK = 50
 """The ms by which a run may look shorter than its timeout, which begins before its first line."""
 STARTED_WITHIN = 1000
 """The ms within which a handler's first statement follows on its claim: what was claimed before the
-server forgot it may start a moment afterwards."""
+server forgot it, or before it was cancelled or put off, may start a moment afterwards."""
 MAX_LAPSES = 3
 """The lapse after which a task is failed."""
 FORGOT = "forgotten by the server"
@@ -85,14 +85,20 @@ class Story:
         """Whether some run of it returned."""
         return any(run.ended and run.ended.how == "returned" for run in self.runs)
 
-    def due_at(self, at: int) -> int:
-        """When it was due, as far as was acknowledged by then."""
-        known = [each for each in self.put_off if each.at <= at]
+    def due_of(self, start: Started) -> int:
+        """When a run was due, as far as was acknowledged before it was claimed."""
+        known = [
+            each
+            for each in self.put_off
+            if each.at <= start.at and not (each.running and _claimed_by(each.at, start))
+        ]
         return max(known, key=lambda each: each.at).due if known else self.made.due
 
-    def rearmed(self, run: Run, by: int) -> bool:
-        """Whether it was put off after this run had begun: it runs once more then."""
-        return any(run.started.at <= each.at <= by for each in self.put_off)
+    def rearmed(self, start: Started, by: int) -> bool:
+        """Whether it was put off while this run was at work: it runs once more then."""
+        return any(
+            each.running and each.at <= by and _claimed_by(each.at, start) for each in self.put_off
+        )
 
     @property
     def lines(self) -> list[Event]:
@@ -312,7 +318,7 @@ def _lapsed_too_often(story: Story, task: Task, injections: Sequence[Injection])
 def _judge_runs(story: Story, injections: Sequence[Injection], verdict: Verdict) -> None:
     for place, run in enumerate(story.runs):
         start = run.started
-        too_soon = max(story.due_at(start.at), start.due) - start.at
+        too_soon = max(story.due_of(start), start.due) - start.at
         if too_soon > 0:
             what = f"started {too_soon} ms before it was due"
             verdict.early.append(Fault(start.id, what, story.lines))
@@ -323,8 +329,8 @@ def _judge_runs(story: Story, injections: Sequence[Injection], verdict: Verdict)
         elif place > 0:
             verdict.twice[reason] += 1
     if story.runs:
-        first = story.runs[0].started.at
-        delay = first - story.due_at(first)
+        first = story.runs[0].started
+        delay = first.at - story.due_of(first)
         verdict.longest_delay = max(verdict.longest_delay, delay)
 
 
@@ -350,7 +356,7 @@ def _reason(story: Story, place: int, injections: Sequence[Injection]) -> str | 
         and start.attempt == before.started.attempt + 1
     ):
         fits, reason, lapses, since = True, failure.reason, start.lapses, failure.at
-    elif start.attempt == 1 and story.rearmed(before, start.at):
+    elif start.attempt == 1 and story.rearmed(before.started, start.at):
         fits, reason, lapses, since = True, "put off", start.lapses, before.started.at
     elif cut := _cut_short(before, injections, start.at):
         lapses, since = start.lapses - before.started.lapses, before.started.at
@@ -363,15 +369,19 @@ def _reason(story: Story, place: int, injections: Sequence[Injection]) -> str | 
     return reason if fits and lapses <= len(possible) else None
 
 
+def _claimed_by(at: int, start: Started) -> bool:
+    """Whether a run can have been claimed by then: its first statement may follow a bit later."""
+    return start.due <= at and start.at <= at + STARTED_WITHIN
+
+
 def _claimed_before(cancelled: Cancelled, before: Run | None, start: Started) -> bool:
     """Whether a run that began after the cancellation can be the one that this found running.
 
-    A retry that had been claimed by then was due by then, and after the end of the run before.
+    A retry that had been claimed by then was due after the end of the run before.
     """
     return (
         cancelled.answer == Change.RUNNING
-        and start.due <= cancelled.at
-        and start.at <= cancelled.at + STARTED_WITHIN
+        and _claimed_by(cancelled.at, start)
         and (before is None or before.ended is None or before.ended.at <= start.due)
     )
 

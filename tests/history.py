@@ -48,10 +48,12 @@ class Cancelled:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PutOff:
-    """A producer put a task off, and the server did it: no later run starts before `due`."""
+    """A producer put a task off, and the server did it: what is claimed later is due at `due`."""
 
     id: str
     due: int
+    running: bool = False
+    """Whether it was running, or may have been: it runs once more then."""
     at: int = field(default_factory=now)
 
 

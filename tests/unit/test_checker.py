@@ -51,8 +51,8 @@ def killed(at: int, pid: int = A) -> Killed:
     return Killed(pid=pid, at=at, until=at + 2)
 
 
-def put_off(at: int, due: int) -> PutOff:
-    return PutOff(id="t", due=due, at=at)
+def put_off(at: int, due: int, *, running: bool = False) -> PutOff:
+    return PutOff(id="t", due=due, running=running, at=at)
 
 
 def cancelled(at: int, answer: str = "cancelled") -> Cancelled:
@@ -337,8 +337,10 @@ def test_a_task_that_was_put_off_is_late_from_its_last_due_time() -> None:
     assert verdict.longest_delay == 7
 
 
-def test_being_put_off_while_it_ran_explains_one_run_more() -> None:
-    events = [*run("r1", DUE, DUE + 5), put_off(DUE + 3, DUE + 90)]
+@pytest.mark.parametrize("answered", [DUE + 3, DUE + 9], ids=["during", "before"])
+def test_being_put_off_while_it_ran_explains_one_run_more(answered: int) -> None:
+    """The handler's first statement may follow on the answer."""
+    events = [*run("r1", DUE + 3, DUE + 15), put_off(answered, DUE + 90, running=True)]
     events += run("r2", DUE + 91, DUE + 95, due=DUE + 90)
     verdict = judge(SUCCEEDED, *events)
     assert verdict.sound
@@ -464,6 +466,12 @@ def test_a_start_at_the_time_from_which_a_task_was_put_off_is_early() -> None:
     assert events[0] in fault.lines
 
 
+def test_a_task_that_was_put_off_while_it_ran_does_not_start_before_that_time() -> None:
+    events = [*run("r1", DUE, DUE + 5), put_off(DUE + 3, DUE + 90, running=True)]
+    [fault] = judge(SUCCEEDED, *events, *run("r2", DUE + 80, DUE + 85, due=DUE + 80)).early
+    assert fault.what == "started 10 ms before it was due"
+
+
 def test_a_retry_before_its_own_time_is_early() -> None:
     events = [
         *run("r1", DUE, DUE + 5, "raised"),
@@ -562,11 +570,15 @@ LATER = DUE + 4000
             id="an outcome recorded before what the server forgot",
         ),
         pytest.param(
-            [*R1, put_off(DUE - 1, DUE), *run("r2", LATER, LATER)],
+            [*R1, put_off(DUE - 1, DUE, running=True), *run("r2", LATER, LATER)],
             id="put off before the run",
         ),
         pytest.param(
-            [*R1, put_off(DUE + 1, LATER), *run("r2", LATER, LATER, attempt=2)],
+            [*R1, put_off(DUE + 1, LATER), *run("r2", LATER, LATER)],
+            id="put off while it waited",
+        ),
+        pytest.param(
+            [*R1, put_off(DUE + 1, LATER, running=True), *run("r2", LATER, LATER, attempt=2)],
             id="put off, but not with fresh attempts",
         ),
         pytest.param(
