@@ -4,8 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Of each fault test on each server.
 ROUNDS ?= 20
+# Of a soak.
+MINUTES ?= 15
+SERVER ?= embedded
 
-.PHONY: demo test test-servers test-pythons servers machine faults check format bench clean
+.PHONY: demo test test-servers test-pythons servers machine faults soak check format bench clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.demo  ## A real server, a real listener, a task of each kind
@@ -22,6 +25,9 @@ faults: $(VENV)/.dev  ## The fault tests, many rounds of each; the table goes in
 
 test-servers: $(VENV)/.dev  ## What differs from server to server: make test-servers SERVERS="redis-8.0 docker"
 	@EXPIREBRIDGE_TEST_SERVERS="$(SERVERS)" $(BIN)/pytest tests/integration $(ARGS)
+
+soak: $(VENV)/.dev  ## One fault after another for MINUTES, and each task accounted for in the end
+	@$(BIN)/python -m tests.faults.soak --minutes $(MINUTES) --server $(SERVER)
 
 test-pythons:  ## A part of the suite with every other Python that is found
 	@.ci/pythons

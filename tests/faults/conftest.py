@@ -1,12 +1,11 @@
 """Fixtures of the fault tests, and the table that they print in the end."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.faults.stage import ROUNDS
+from tests.faults.stage import ROUNDS, copy_handlers
 from tests.faults.table import PAGE, TABLE
 from tests.history import Writer
 from tests.servers import FEW, SERVERS
@@ -35,10 +34,7 @@ def binary(request: pytest.FixtureRequest) -> Path:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A handlers' folder; what listeners write beside it stays with the test."""
-    without = shutil.ignore_patterns("__pycache__")
-    return Path(
-        shutil.copytree(Path(__file__).parent / "handlers", tmp_path / "tasks", ignore=without)
-    )
+    return copy_handlers(tmp_path / "tasks")
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """What every fault test needs: listeners, injections, the wait for the end, and the verdict."""
 
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -21,6 +22,12 @@ from tests.processes import PATIENCE, Report, listener
 ROUNDS = int(os.environ.get("ROUNDS", "1"))
 FINISHED_WITHIN = 30.0
 """Seconds that a round's tasks have to end, once the test does no more to them: the default."""
+
+
+def copy_handlers(folder: Path) -> Path:
+    """Make a handlers' folder of the handlers that write into the history."""
+    without = shutil.ignore_patterns("__pycache__")
+    return Path(shutil.copytree(Path(__file__).parent / "handlers", folder, ignore=without))
 
 
 def make(

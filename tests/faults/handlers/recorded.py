@@ -16,6 +16,14 @@ async def work(seconds: float, raises: int) -> None:
             raise Planned(f"attempt {task.attempt} of {task.id} was to raise")
 
 
+def labour(seconds: float, raises: int) -> None:
+    """The same as a plain function, in a thread."""
+    with recorded() as task:
+        time.sleep(seconds)
+        if task.attempt <= raises:
+            raise Planned(f"attempt {task.attempt} of {task.id} was to raise")
+
+
 async def bait(seconds: float) -> None:
     """Tell the test that this process runs a handler, and take so long; the first listener only."""
     with recorded() as task:
@@ -25,7 +33,7 @@ async def bait(seconds: float) -> None:
 
 
 def toil(seconds: float) -> None:
-    """The same as a plain function, in a thread."""
+    """Tell the test that a thread of this process runs a handler, and take so long."""
     with recorded():
         report("running")
         time.sleep(seconds)
