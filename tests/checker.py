@@ -35,6 +35,8 @@ MAX_LAPSES = 3
 """The lapse after which a task is failed."""
 FORGOT = "forgotten by the server"
 """The reason of a run that follows on one of which the server knows nothing any longer."""
+OUTDATED = "begun on a claim that was lost"
+"""The reason of a run that a listener begins when it wakes up, although it has an heir."""
 WORDS = {Killed: "killed", Stopped: "stopped", CutOff: "cut off"}
 SHOWN = 10
 """Faults of each kind whose lines a verdict shows."""
@@ -79,6 +81,8 @@ class Story:
     cancelled: Cancelled | None = None
     put_off: list[PutOff] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
+    outdated: list[Run] = field(default_factory=list)
+    """Runs that a listener began when it woke up, on claims that it had lost by then."""
 
     @property
     def returned(self) -> bool:
@@ -103,7 +107,7 @@ class Story:
     @property
     def lines(self) -> list[Event]:
         """The history's lines about it, in the order of time."""
-        runs = [line for run in self.runs for line in (run.started, run.ended)]
+        runs = [line for run in self.runs + self.outdated for line in (run.started, run.ended)]
         lines = [
             line for line in (self.made, self.cancelled, *self.put_off, *runs) if line is not None
         ]
@@ -191,6 +195,7 @@ def check(
     verdict = Verdict(acknowledged=len(stories), injections=injections)
     for story in stories.values():
         task = found[story.made.id]
+        _set_outdated_aside(story, injections)
         if not (task is None and may_forget and story.returned):
             _judge_outcome(story, task, injections, verdict, may_wait=may_wait)
         _judge_runs(story, injections, verdict)
@@ -315,13 +320,42 @@ def _lapsed_too_often(story: Story, task: Task, injections: Sequence[Injection])
 # The runs
 
 
+def _set_outdated_aside(story: Story, injections: Sequence[Injection]) -> None:
+    """Take the outdated runs out of the chain in which each run is the reason of the next."""
+    for place, run in reversed(list(enumerate(story.runs))):
+        start = run.started
+        overtaken = any(
+            other.started.attempt == start.attempt and other.started.lapses > start.lapses
+            for other in story.runs[:place]
+        )
+        if overtaken and any(_woke(start, each) for each in injections):
+            story.outdated.append(story.runs.pop(place))
+
+
+def _woke(start: Started, injection: Injection) -> bool:
+    """Whether a run is the first thing that a listener did when it could go on.
+
+    It had been claimed before, so it was due by then.
+    """
+    return (
+        isinstance(injection, Stopped | CutOff)
+        and injection.pid == start.pid
+        and start.due <= injection.at
+        and injection.until <= start.at <= injection.until + STARTED_WITHIN
+    )
+
+
 def _judge_runs(story: Story, injections: Sequence[Injection], verdict: Verdict) -> None:
-    for place, run in enumerate(story.runs):
+    for run in story.runs + story.outdated:
         start = run.started
         too_soon = max(story.due_of(start), start.due) - start.at
         if too_soon > 0:
             what = f"started {too_soon} ms before it was due"
             verdict.early.append(Fault(start.id, what, story.lines))
+    if story.outdated:
+        verdict.twice[OUTDATED] += len(story.outdated)
+    for place, run in enumerate(story.runs):
+        start = run.started
         reason = _reason(story, place, injections)
         if reason is None:
             what = f"run {start.run} has no reason"
@@ -359,7 +393,8 @@ def _reason(story: Story, place: int, injections: Sequence[Injection]) -> str | 
     elif start.attempt == 1 and story.rearmed(before.started, start.at):
         fits, reason, lapses, since = True, "put off", start.lapses, before.started.at
     elif cut := _cut_short(before, injections, start.at):
-        lapses, since = start.lapses - before.started.lapses, before.started.at
+        # What cut it short may have come before its first statement, but not before its claim.
+        lapses, since = start.lapses - before.started.lapses, before.started.due
         fits, reason = start.attempt == before.started.attempt and lapses > 0, cut
         if cut == FORGOT:  # the task is where it was some attempts ago
             fits = start.attempt <= before.started.attempt
@@ -395,7 +430,8 @@ def _cut_short(run: Run, injections: Sequence[Injection], by: int | None = None)
             if claimed and unsettled and (by is None or by >= injection.until):
                 return FORGOT
             continue
-        if run.started.at > injection.until or (by is not None and injection.at > by):
+        began_later = run.started.at > injection.until and not _woke(run.started, injection)
+        if began_later or (by is not None and injection.at > by):
             continue
         if injection.pid != run.started.pid:
             continue

@@ -250,6 +250,37 @@ def test_a_stop_longer_than_the_lease_explains_a_run_beside_the_first() -> None:
     assert (verdict.kills, verdict.recoveries) == (0, [])
 
 
+OVERSLEPT = Stopped(pid=A, at=DUE + 1, until=DUE + 2600)
+
+
+@pytest.mark.parametrize("heir_at", [DUE + 2500, DUE + 2700], ids=["first", "second"])
+def test_a_listener_that_wakes_up_may_begin_what_it_has_lost(heir_at: int) -> None:
+    events = [
+        OVERSLEPT,
+        *run("late", DUE + 2610, DUE + 2620),
+        *run("heir", heir_at, heir_at + 5, pid=B, lapses=1),
+    ]
+    verdict = judge(SUCCEEDED, *events)
+    assert verdict.sound
+    assert verdict.twice.total() == 1
+
+
+@pytest.mark.parametrize(
+    ("stop", "late"),
+    [
+        pytest.param(replace(OVERSLEPT, pid=C), DUE + 2610, id="another was stopped"),
+        pytest.param(OVERSLEPT, DUE + 2601 + STARTED_WITHIN, id="long after it woke up"),
+        pytest.param(replace(OVERSLEPT, at=DUE - 1), DUE + 2610, id="due after the stop"),
+    ],
+)
+def test_a_late_start_of_a_listener_that_did_not_just_wake_up_is_unexplained(
+    stop: Stopped, late: int
+) -> None:
+    heir = run("heir", DUE + 2500, DUE + 2505, pid=B, lapses=1)
+    again = judge(SUCCEEDED, stop, killed(DUE + 1, C), *heir, *run("late", late, late))
+    assert only_unexplained(again) == "run late has no reason"
+
+
 def test_a_listener_cut_off_for_longer_than_the_lease_explains_a_run() -> None:
     events = [
         *run("r1", DUE, DUE + 1000),
