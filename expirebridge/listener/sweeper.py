@@ -26,7 +26,8 @@ class Sweeper:
     """Makes a pass each second, and a scan of the whole database after each gap, and when asked.
 
     A pass takes back the tasks of dead listeners, looks again at paused ones and forgets old ones.
-    A scan finds trigger keys without a record, and timers that were edited while nobody listened.
+    A scan finds trigger keys without a record, records without a place in a state set, and timers
+    that were edited while nobody listened.
     """
 
     def __init__(
@@ -106,7 +107,9 @@ class Sweeper:
         cursor, adopted = "0", 0
         while True:
             began = time.monotonic()
-            scanned = await self._store.run(calls.scan(cursor, SCAN_STEP))
+            scanned = await self._store.run(calls.scan(cursor, SCAN_STEP, self._settings))
+            for id in scanned.strays:
+                logger.error("task %s stood in no state set; it has a place again", id)
             adopted += await self._adopter.look_at(scanned.found)
             cursor = scanned.cursor
             if cursor == "0":

@@ -70,14 +70,20 @@ class Scanned:
     """Where to go on; "0" if all was walked over."""
     alien: int
     """Keys that are not expirebridge's."""
+    strays: list[str]
+    """Tasks whose records stood in no state set, and have a place again."""
     found: list[bytes]
 
 
-def scan(cursor: str, count: int) -> Call[Scanned]:
-    """Walk over about `count` keys in search of trigger keys without a record."""
+def scan(cursor: str, count: int, settings: Settings | None = None) -> Call[Scanned]:
+    """Walk over about `count` keys in search of trigger keys without a record.
+
+    With a listener's settings it also gives strays a place; who only looks leaves them alone.
+    """
+    times = (settings.lease, settings.keep_failed) if settings else ()
     return script(
-        "scan", cursor, count,
-        read=lambda reply: Scanned(reply[0].decode(), reply[1], reply[2:]),
+        "scan", cursor, count, *map(milliseconds, times),
+        read=lambda reply: Scanned(reply[0].decode(), reply[1], ids_of(reply[2]), reply[3:]),
     )  # fmt: skip
 
 

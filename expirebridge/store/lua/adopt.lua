@@ -49,7 +49,8 @@ end
 -- A waiting task's timer is gone although its time has not come: somebody deleted it, or gave it an
 -- end that came before anybody looked.
 local function follow_end(id, record, hint)
-  local score = tonumber(redis.call('ZSCORE', state_set(record.state), id)) or now
+  -- Without a place nobody would ever look at it.
+  local score = tonumber(redis.call('ZSCORE', state_set(record.state), id)) or math.huge
   if score <= now then return nil end -- it is due, or about to be looked at
   if hint == 'expired' then
     move(id, record, 'pending', now)

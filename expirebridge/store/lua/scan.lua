@@ -1,10 +1,13 @@
 -- flags: allow-oom
 -- Walks over a part of the database, and finds trigger keys that no record knows. Timers of known
--- tasks that were edited while nobody listened are followed on the way.
+-- tasks that were edited while nobody listened are followed on the way, and records that stand in no
+-- state set are given a place again: nobody else would ever look at them.
 --
 -- KEYS[1]  prefix
--- ARGV     1 database, 2 cursor ('0' to begin), 3 about how many keys to walk over
--- returns  next cursor ('0': all was walked over), keys that are not ours, then the names found
+-- ARGV     1 database, 2 cursor ('0' to begin), 3 about how many keys to walk over; and to
+--          give records a place: 4 lease in ms, 5 ms to keep a failed task
+-- returns  next cursor ('0': all was walked over), keys that are not ours, ids that had no place,
+--          then the names found
 
 -- include names
 -- include clock
@@ -36,8 +39,41 @@ local function follow(id, record)
   end
 end
 
+local lease, keep_failed = tonumber(ARGV[4]), tonumber(ARGV[5])
 local page = redis.call('SCAN', ARGV[2], 'COUNT', ARGV[3])
-local reply = { page[1], 0 }
+local reply = { page[1], 0, {} }
+local strays = reply[3]
+local records = record_key('')
+
+-- When somebody must look at a task of each state, if nothing else is known. A waiting task whose timer
+-- is gone is due: that is what its timer's absence means everywhere.
+local LOOK_AT = {
+  pending = function(id, record)
+    local timer = read_timer(id, record)
+    return type(timer) == 'number' and timer or now
+  end,
+  paused = function() return now + PAUSED_LOOK end,
+  running = function() return now + lease end,
+}
+
+local function place_again(id)
+  if not lease or id == '' or string.find(id, '[^%w_.:@-]') then return end
+  local record = read(id)
+  if record and redis.call('ZSCORE', state_set(record.state), id) then return end
+  strays[#strays + 1] = id
+  if not record then
+    set_aside(id, 'pending', keep_failed)
+  elseif LOOK_AT[record.state] then
+    local look_at = LOOK_AT[record.state](id, record)
+    move(id, record, record.state, look_at)
+    if record.state == 'pending' then soonest = math.min(soonest, look_at) end
+  elseif FINISHED[record.state] then
+    move(id, record, record.state, now + keep_failed)
+  else
+    finish(id, { state = 'pending' }, 'failed', keep_failed, 'error',
+      'its record named the state ' .. record.state)
+  end
+end
 
 local function look_at(name)
   local id = id_of(name)
@@ -50,6 +86,8 @@ local function look_at(name)
     elseif FINISHED[record.state] then
       reply[#reply + 1] = name
     end
+  elseif string.sub(name, 1, #records) == records then
+    place_again(string.sub(name, #records + 1))
   elseif string.sub(name, 1, #prefix + 1) ~= prefix .. ':' then
     reply[2] = reply[2] + 1
   end
