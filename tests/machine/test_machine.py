@@ -14,7 +14,7 @@ from expirebridge.server import Server
 from expirebridge.store import scripts
 from tests.machine.machine import COLUMNS, ROWS, machine_for
 
-EXAMPLES = int(os.environ.get("EXPIREBRIDGE_EXAMPLES", "150"))
+EXAMPLES = int(os.environ.get("EXPIREBRIDGE_EXAMPLES", "100"))
 """Sequences of operations in one round; `make machine` sets more."""
 LONG = EXAMPLES >= 1000
 
