@@ -5,7 +5,7 @@ from typing import Any
 
 from expirebridge.checks.finding import Finding, Steps, error, ok, warning
 from expirebridge.durations import human
-from expirebridge.errors import ServerError, ServerUnreachable
+from expirebridge.errors import ScriptFailed, ServerError, ServerUnreachable
 from expirebridge.store import calls
 
 OLDEST_VERSION = (6, 2)
@@ -88,7 +88,14 @@ def check_eviction(info: dict[str, Any]) -> Finding:
 
 def check_data() -> Steps[Finding]:
     """Whether the database holds other data, too."""
-    sample = yield from calls.scan("0", _SAMPLE)
+    try:
+        sample = yield from calls.scan("0", _SAMPLE)
+    except ScriptFailed as failure:
+        return warning(
+            "data",
+            f"another client overwrote keys of expirebridge's: {failure}",
+            "a listener moves them aside, and finds their tasks again",
+        )
     if sample.alien:
         return warning(
             "data",

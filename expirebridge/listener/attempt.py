@@ -93,9 +93,9 @@ class Attempt:
             return self._failed(f"{self._unreadable} cannot be read")
         try:
             policy = self._policy(self._handler)
-            self.limit = self.claimed.timeout or self._handler.timeout or self.limit
         except ValueError as error:
-            return self._failed(str(error))
+            return self._failed(f"its retry policy cannot be read: {error}")
+        self.limit = self.claimed.timeout or self._handler.timeout or self.limit
         running_task.set(self.task)
         try:
             result = await self._call(self._handler, self.limit)

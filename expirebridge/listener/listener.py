@@ -274,6 +274,12 @@ class Listener:
                 "that waited in it are gone; listening goes on"
             )
         self._born = beat.born
+        for name in beat.mended:
+            logger.error(
+                "another client overwrote the key %s; what it put there is under broken:%s now",
+                name, name,
+            )  # fmt: skip
+            self._sweeper.notice_gap(f"the key {name} was overwritten")
         if beat.gap and self.settings.doorbell is Doorbells.CLOCK:
             # With events, the subscription is new then, too, and tells of the gap.
             self._sweeper.notice_gap("no listener had beaten for half a lease")

@@ -21,7 +21,7 @@ from expirebridge.store.calls import Adoption, Heard, Hint, Settled, Settlement
 from expirebridge.store.rights import Role, grants, line
 from expirebridge.store.store import AsyncStore, Store
 from expirebridge.wire import parse_key
-from tests.integration.test_store import age, claim, settle
+from tests.integration.test_store import age, claim, server_ms, settle
 from tests.logins import NAME, login
 from tests.servers import AnyServer
 from tests.witness import Witness, listening, logged
@@ -80,9 +80,9 @@ def steer(url: str) -> None:
         assert bridge.cancel_tag("y")[Change.CANCELLED] == 1
 
 
-def probe(url: str) -> None:
+def probe(url: str, client: redis.Redis) -> None:
+    client.zadd("expirebridge:listeners", {"somebody": server_ms(client)})
     with store_at(url) as store:
-        store.run(calls.heartbeat("somebody", 10, []))
         findings = store.run(check_health(store.protocol, Settings(url=url)))
         assert [finding.check for finding in findings] == ["listeners", "overdue", "subscriptions"]
 
@@ -197,7 +197,7 @@ async def work_as(
             with Bridge(f"redis://127.0.0.1:{client.get_connection_kwargs()['port']}/1") as bridge:
                 bridge.make_task("mail.send", [1], 60, id="a", tags=["y"])
             steer(url)
-            probe(url)
+            probe(url, client)
         case Role.LISTENER:
             listen(url, client)
             await hear(url, client, caplog)

@@ -105,6 +105,8 @@ class Beat:
     """Ids of those it holds that were cancelled."""
     born: bytes
     """When this database was first written to; another value says that it was emptied since."""
+    mended: list[str]
+    """Keys of ours in whose place another client had put something else; it was moved aside."""
 
 
 def heartbeat(listener: str, lease: float, held: Iterable[tuple[str, str]]) -> Call[Beat]:
@@ -114,8 +116,10 @@ def heartbeat(listener: str, lease: float, held: Iterable[tuple[str, str]]) -> C
 
 
 def _read_beat(reply: list[Any]) -> Beat:
-    now_us, rank, listeners, gap, lost, cancelled, born = reply
-    return Beat(now_us, rank, listeners, bool(gap), ids_of(lost), ids_of(cancelled), born)
+    now_us, rank, listeners, gap, lost, cancelled, born, mended = reply
+    return Beat(
+        now_us, rank, listeners, bool(gap), ids_of(lost), ids_of(cancelled), born, ids_of(mended)
+    )
 
 
 def leave(listener: str) -> Call[None]:

@@ -6,7 +6,7 @@
 -- returns  now in microseconds, the listener's rank among those that beat, their number,
 --          '1' if nobody had beaten for half a lease, the ids that it lost (not those that it
 --          settled while this heartbeat was on its way), the ids that were cancelled, when this
---          database was first written to
+--          database was first written to, the names of keys of ours that were mended
 --
 -- If nobody beat for long, the server was away or its clock jumped: that is no listener's death,
 -- and every running task gets one more lease. If the clock went back, times that now lie too far
@@ -16,6 +16,7 @@
 -- include clock
 -- include format
 -- include mark_format
+-- include mend
 -- include records
 -- include beats
 
@@ -35,7 +36,10 @@ local function clock_went_back()
   renew_all('(' .. (now + lease))
 end
 
+mend('meta', 'hash')
 mark_format()
+mend('listeners', 'zset')
+for _, state in ipairs(STATES) do mend(state, 'zset') end
 local gap = nobody_beats(lease)
 if gap then renew_all('-inf') end
 if last_beat() > now then clock_went_back() end
@@ -60,4 +64,4 @@ for at = 4, #ARGV, 2 do
   end
 end
 local born = redis.call('HGET', meta_key, 'born') or ''
-return { now_us, rank, #beating, gap and 1 or 0, lost, cancelled, born }
+return { now_us, rank, #beating, gap and 1 or 0, lost, cancelled, born, mended }

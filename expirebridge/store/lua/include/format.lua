@@ -1,7 +1,11 @@
 -- The version of this format. A database that a newer version wrote is refused before anything is
--- read or changed.
+-- read or changed. What another client put in the place of `meta` says nothing of it.
 local FORMAT = 1
-local written = redis.call('HGET', meta_key, 'format')
-if written and tonumber(written) > FORMAT then
+local written = redis.pcall('HGET', meta_key, 'format')
+if type(written) == 'table' then
+  if not string.find(written.err, 'WRONGTYPE', 1, true) then return written end
+  written = nil
+end
+if written and (tonumber(written) or 0) > FORMAT then
   return redis.error_reply('EXPIREBRIDGE_FORMAT ' .. written .. ' ' .. FORMAT)
 end

@@ -16,6 +16,7 @@
 --   next     what it shall be after this run, if it was replaced while it ran (see timer_edits.lua)
 --   cancel   1 if it was cancelled while it ran: no further attempt
 --   left     while paused: the ms that were left until it was due
+local STATES = { 'pending', 'paused', 'running', 'succeeded', 'failed', 'cancelled' }
 local FINISHED = { succeeded = true, failed = true, cancelled = true }
 
 -- A task has not run yet if these are absent: a new generation starts without them.
@@ -100,6 +101,14 @@ local function take_over(name)
   end
 end
 
+-- A tag set that was overwritten must not stop a task that is half made; any other refusal must.
+local function add_tag(tag, id)
+  local told = redis.pcall('SADD', tag_set(tag), id)
+  if type(told) == 'table' and not string.find(told.err, 'WRONGTYPE', 1, true) then
+    redis.call('SADD', tag_set(tag), id)
+  end
+end
+
 -- Writes a new record, with its tags, place in `pending` and timer. `fields` are names and values.
 local function write(id, record, due, fields)
   if not record.drawn then take_over(trigger_key(id, record)) end
@@ -109,7 +118,7 @@ local function write(id, record, due, fields)
   set_timer(id, record, due)
   for i = 1, #fields, 2 do
     if fields[i] == 'tags' then
-      for tag in string.gmatch(fields[i + 1], '%S+') do redis.call('SADD', tag_set(tag), id) end
+      for tag in string.gmatch(fields[i + 1], '%S+') do add_tag(tag, id) end
     end
   end
 end

@@ -1,0 +1,12 @@
+-- Another client may have put something else in the place of a key of ours, and every script would
+-- stop at it. It is moved aside; a scan then finds which tasks had a place there.
+local mended = {}
+
+local function mend(name, kind)
+  local key = prefix .. ':' .. name
+  local found = redis.call('TYPE', key).ok
+  if found ~= 'none' and found ~= kind then
+    redis.call('RENAME', key, prefix .. ':broken:' .. name)
+    mended[#mended + 1] = name
+  end
+end
