@@ -57,7 +57,10 @@ class Ended:
     duration: float
     """Seconds that the handler took."""
     reason: str = ""
-    """Why it did not succeed."""
+    """Why it did not succeed: with a traceback, which may show the task's arguments."""
+    brief: str = ""
+    """The same for the log: of what a handler raised, only the type. What it said itself, to
+    `Retry` or `Discard`, is kept."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

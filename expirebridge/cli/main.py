@@ -34,7 +34,7 @@ from expirebridge.durations import human
 from expirebridge.errors import ExpirebridgeError, InvalidSetting, InvalidTask, TaskExists
 from expirebridge.handlers import Handler, Registry
 from expirebridge.listener import listener
-from expirebridge.observe.logs import log_event
+from expirebridge.observe.logs import LogFormat, log_event, set_up
 from expirebridge.retry import Delays
 from expirebridge.server import Server
 from expirebridge.settings import Settings
@@ -67,6 +67,9 @@ def listen(
     ] = None,
     lease: Lease = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log each start.")] = False,
+    log_format: Annotated[
+        LogFormat, typer.Option(help="Lines for people, or JSON for machines.")
+    ] = LogFormat.TEXT,
 ) -> None:
     """Run due tasks with the handlers in the tasks folder, until SIGTERM or Ctrl-C.
 
@@ -75,8 +78,7 @@ def listen(
     settings = Settings.read(
         url=url, tasks=tasks, concurrency=concurrency, doorbell=doorbell, grace=grace, lease=lease
     )
-    logging.basicConfig(format="%(asctime)s %(levelname)-7s %(message)s")
-    logging.getLogger("expirebridge").setLevel(logging.DEBUG if verbose else logging.INFO)
+    set_up(log_format, logging.DEBUG if verbose else logging.INFO)
     listener.run(settings, hooks=[log_event], on_blocked=lambda error: _end(error, STUCK))
 
 

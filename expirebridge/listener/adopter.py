@@ -11,6 +11,7 @@ from itertools import islice
 
 from expirebridge.errors import ScriptFailed, ServerError
 from expirebridge.listener.outage import Outage
+from expirebridge.log_fields import event
 from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.calls import Adoption, Heard, Hint
@@ -118,7 +119,10 @@ class Adopter:
     async def _look_at_each(self, hints: list[Hint], error: ScriptFailed) -> None:
         """Look at each by itself: one that the script cannot handle must not hold up the others."""
         if len(hints) == 1:
-            logger.error("a foreign key, of task %s, cannot be looked at: %s", hints[0].id, error)
+            logger.error(
+                "a foreign key, of task %s, cannot be looked at: %s", hints[0].id, error,
+                extra=event("unreadable key", task=hints[0].id, error=str(error)),
+            )  # fmt: skip
             return
         for hint in hints:
             await self._look_at([hint])
@@ -131,6 +135,7 @@ class Adopter:
                     "a foreign key cannot be a task, and is kept as failed task %s: %s",
                     hint.id,
                     hint.invalid,
+                    extra=event("invalid key", task=hint.id, reason=hint.invalid),
                 )
         return codes
 

@@ -6,7 +6,7 @@ import inspect
 import traceback
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -42,6 +42,8 @@ class Outcome:
     end: End
     settlement: Settlement
     reason: str = ""
+    brief: str = ""
+    """The reason, without the words of what was raised."""
 
 
 class Attempt:
@@ -110,9 +112,9 @@ class Attempt:
         except _TimedOut:
             return self._retry_or_fail(policy, f"timed out after {self.limit:g} s")
         except TypeError as error:
-            return self._wrong_arguments(self._handler) or self._retry_or_fail(policy, _told(error))
+            return self._wrong_arguments(self._handler) or self._raised(policy, error)
         except BaseException as error:  # a handler's sys.exit() ends its task, not the listener
-            return self._retry_or_fail(policy, _told(error))
+            return self._raised(policy, error)
         return self._succeeded(result)
 
     def given_back(self) -> Outcome:
@@ -205,6 +207,10 @@ class Attempt:
         delay = policy.delay(self.claimed.attempt)
         return self._failed(reason) if delay is None else self._retry(delay, reason)
 
+    def _raised(self, policy: RetryPolicy, error: BaseException) -> Outcome:
+        outcome = self._retry_or_fail(policy, _told(error))
+        return replace(outcome, brief=type(error).__name__)
+
     def _released(self, reason: str) -> Outcome:
         return self._outcome(End.RELEASED, "released", text=reason, reason=reason)
 
@@ -230,7 +236,7 @@ class Attempt:
             # Errors may hold what UTF-8 cannot, such as names of files; their end matters most.
             text = text.encode(errors="backslashreplace")[-MAX_ERROR:]
         settlement = Settlement(self.claimed.id, self.claimed.token, word, delay, text)
-        return Outcome(end, settlement, reason)
+        return Outcome(end, settlement, reason, brief=reason)
 
 
 class _TimedOut(Exception):

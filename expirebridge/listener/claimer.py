@@ -11,6 +11,7 @@ from expirebridge.listener.doorbell import Doorbell
 from expirebridge.listener.outage import Outage
 from expirebridge.listener.runner import Runner
 from expirebridge.listener.server_clock import ServerClock
+from expirebridge.log_fields import event
 from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.calls import Call, Claim
@@ -82,7 +83,10 @@ class Claimer:
                 return
             self._hooks.emit(Claimed(count=len(claim.tasks)))
             for id in claim.broken:
-                logger.error("task %r cannot run: its record is missing or broken", id)
+                logger.error(
+                    "task %r cannot run: its record is missing or broken", id,
+                    extra=event("broken record", task=id),
+                )  # fmt: skip
             for task in claim.tasks:
                 self._runner.start(task)
             self._alone = claim.alone

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from expirebridge.checks import Finding, Level, check_server, events_are_on
 from expirebridge.errors import ServerError
 from expirebridge.listener.outage import Outage
+from expirebridge.log_fields import event
 from expirebridge.settings import Settings
 from expirebridge.store.store import AsyncStore
 
@@ -58,7 +59,12 @@ class Inspector:
         for finding in findings:
             before = self._known.get(finding.check)
             if before is not None and before.level is not finding.level:
-                logger.log(_LEVELS[finding.level], "the server was set otherwise: %s", finding)
+                logger.log(
+                    _LEVELS[finding.level], "the server was set otherwise: %s", finding,
+                    extra=event(
+                        "alarm", check=finding.check, found=finding.level, told=str(finding)
+                    ),
+                )  # fmt: skip
         self.learn(findings)
         was_silent, self._silent = self._silent, not events_are_on(findings)
         if self._silent or was_silent:

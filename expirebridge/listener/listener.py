@@ -32,6 +32,7 @@ from expirebridge.listener.server_clock import ServerClock
 from expirebridge.listener.subscriber import Subscriber
 from expirebridge.listener.sweeper import Sweeper
 from expirebridge.listener.watchdog import Watchdog
+from expirebridge.log_fields import event
 from expirebridge.settings import Doorbells, Settings
 from expirebridge.store import calls, clients
 from expirebridge.store.calls import Heard
@@ -190,7 +191,10 @@ class Listener:
     def _report(self, findings: list[Finding]) -> None:
         for finding in findings:
             if finding.level is Level.WARNING:
-                logger.warning("%s", finding)
+                logger.warning(
+                    "%s", finding,
+                    extra=event("finding", check=finding.check, told=str(finding)),
+                )  # fmt: skip
         refuse_unsuitable(findings)
         if self.settings.doorbell is Doorbells.EVENTS and not events_are_on(findings):
             raise ServerUnsuitable(
@@ -200,7 +204,10 @@ class Listener:
 
     def _greet(self) -> None:
         where = clients.safe_url(self.settings.url)
-        logger.info("listening on %s with %d handlers", where, len(self.registry))
+        logger.info(
+            "listening on %s with %d handlers", where, len(self.registry),
+            extra=event("listening", url=where, handlers=len(self.registry), listener=self.name),
+        )  # fmt: skip
         if not len(self.registry):
             logger.warning("there is no handler in %s", self.settings.tasks.resolve())
 
@@ -227,11 +234,11 @@ class Listener:
                 for role in done:
                     role.result()  # a role never ends but by an error, which ends the listener
                 await self._claimer.stop()
-                logger.info("stopping: claiming no more")
+                logger.info("stopping: claiming no more", extra=event("stopping"))
                 await self._runner.drain(self.settings.grace if self._stuck is None else 0)
         finally:
             await _cancel([stopping, *roles])
-            logger.info("stopped")
+            logger.info("stopped", extra=event("stopped"))
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
@@ -271,20 +278,24 @@ class Listener:
         if self._born not in {None, beat.born}:
             logger.critical(
                 "the database was emptied, by FLUSHDB or by a restart without its data: the tasks "
-                "that waited in it are gone; listening goes on"
+                "that waited in it are gone; listening goes on",
+                extra=event("emptied"),
             )
         self._born = beat.born
         for name in beat.mended:
             logger.error(
                 "another client overwrote the key %s; what it put there is under broken:%s now",
-                name, name,
+                name, name, extra=event("overwritten", key=name),
             )  # fmt: skip
             self._sweeper.notice_gap(f"the key {name} was overwritten")
         if beat.gap and self.settings.doorbell is Doorbells.CLOCK:
             # With events, the subscription is new then, too, and tells of the gap.
             self._sweeper.notice_gap("no listener had beaten for half a lease")
         for id in beat.lost:
-            logger.warning("the lease of task %s lapsed while it ran here", id)
+            logger.warning(
+                "the lease of task %s lapsed while it ran here", id,
+                extra=event("lease lost", task=id),
+            )  # fmt: skip
         self._runner.cancel(beat.cancelled)
         wants_events = beat.rank < EARS or self.settings.doorbell is Doorbells.EVENTS
         # Kept, so that it is not collected before it is done.
@@ -318,7 +329,10 @@ class Listener:
 
     def _notice_stale(self, count: int) -> None:
         self._sweeper.notice_gap("events waited for too long to be believed")
-        logger.warning("%d events came to nothing: they could not be looked at in time", count)
+        logger.warning(
+            "%d events came to nothing: they could not be looked at in time", count,
+            extra=event("events dropped", count=count),
+        )  # fmt: skip
 
     def _notice_room(self) -> None:
         self._claimer.notice_room()

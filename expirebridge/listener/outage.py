@@ -8,6 +8,7 @@ import threading
 import time
 
 from expirebridge.errors import ServerError
+from expirebridge.log_fields import event
 
 logger = logging.getLogger("expirebridge")
 
@@ -35,7 +36,10 @@ class Outage:
             is_news = type(error) not in self._told
             self._told.add(type(error))
         if is_news:
-            logger.warning("%s failed: %s (said once in an outage)", role, error)
+            logger.warning(
+                "%s failed: %s (said once in an outage)", role, error,
+                extra=event("outage", role=role, kind=type(error).__name__, error=str(error)),
+            )  # fmt: skip
         else:
             logger.debug("%s failed: %s", role, error)
 
@@ -47,4 +51,7 @@ class Outage:
             self._failing.discard(role)
             is_over = not self._failing
         if is_over:
-            logger.warning("all works again, after %.1f s", time.monotonic() - self._began)
+            lasted = round(time.monotonic() - self._began, 1)
+            logger.warning(
+                "all works again, after %.1f s", lasted, extra=event("recovered", seconds=lasted)
+            )

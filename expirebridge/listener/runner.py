@@ -14,6 +14,7 @@ from expirebridge.listener.leases import Leases
 from expirebridge.listener.outage import Outage
 from expirebridge.listener.server_clock import ServerClock
 from expirebridge.listener.settler import Finished, Settler
+from expirebridge.log_fields import event
 from expirebridge.settings import Settings
 from expirebridge.store.store import AsyncStore
 from expirebridge.store.views import ClaimedTask
@@ -102,7 +103,10 @@ class Runner:
         self.cancel_running()
         await self._wait_until(lambda: not any(a.is_async for a in self._unsettled), CANCEL_LIMIT)
         for attempt in self._unsettled:
-            logger.warning("%s %s still runs; its lease lapses", attempt.task.func, attempt.task.id)
+            logger.warning(
+                "%s %s still runs; its lease lapses", attempt.task.func, attempt.task.id,
+                extra=event("left running", func=attempt.task.func, task=attempt.task.id),
+            )  # fmt: skip
 
     def cancel_running(self) -> None:
         """Cancel the async handlers; their tasks are released for another listener."""
@@ -163,7 +167,13 @@ class Runner:
         outcome = attempt.given_back()
         del self._running[attempt]
         self._hooks.emit(
-            Ended(task=attempt.task, end=outcome.end, duration=0.0, reason=outcome.reason)
+            Ended(
+                task=attempt.task,
+                end=outcome.end,
+                duration=0.0,
+                reason=outcome.reason,
+                brief=outcome.brief,
+            )
         )
         self._settled(attempt)
 
@@ -184,7 +194,10 @@ class Runner:
     def _overtime(self, attempt: Attempt) -> None:
         """Give a handler that overran its timeout the grace time to end."""
         func = attempt.task.func
-        logger.warning("%s %s overran its timeout: it cannot be stopped", func, attempt.task.id)
+        logger.warning(
+            "%s %s overran its timeout: it cannot be stopped", func, attempt.task.id,
+            extra=event("overtime", func=func, task=attempt.task.id),
+        )  # fmt: skip
 
         def look_again() -> None:
             if attempt in self._running:

@@ -9,6 +9,7 @@ from expirebridge.errors import ScriptFailed, ServerError
 from expirebridge.hooks import End, Ended, Hooks
 from expirebridge.listener.attempt import Attempt, Outcome
 from expirebridge.listener.outage import Outage
+from expirebridge.log_fields import event
 from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.calls import Call, Settled
@@ -81,7 +82,11 @@ class Settler:
     async def _settle_apart(self, batch: list[Finished], error: ScriptFailed) -> None:
         """Settle each by itself: one that the script cannot handle must not hold up the others."""
         if len(batch) == 1:
-            logger.error("task %s cannot be settled: %s", batch[0].attempt.task.id, error)
+            id = batch[0].attempt.task.id
+            logger.error(
+                "task %s cannot be settled: %s", id, error,
+                extra=event("unsettled", task=id, error=str(error)),
+            )  # fmt: skip
             self._tell(batch[0], refused=True)
             return
         for item in batch:
@@ -102,10 +107,14 @@ class Settler:
                 return codes
 
     def _tell(self, item: Finished, *, refused: bool) -> None:
-        end, reason = item.outcome.end, item.outcome.reason
+        outcome = item.outcome
+        end, reason, brief = outcome.end, outcome.reason, outcome.brief
         if refused:
-            end, reason = End.REFUSED, "its lease had lapsed, or its record is gone"
+            end = End.REFUSED
+            reason = brief = "its lease had lapsed, or its record is gone"
         self._hooks.emit(
-            Ended(task=item.attempt.task, end=end, duration=item.duration, reason=reason)
+            Ended(
+                task=item.attempt.task, end=end, duration=item.duration, reason=reason, brief=brief
+            )
         )
         self._on_settled(item.attempt)

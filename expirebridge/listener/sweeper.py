@@ -9,6 +9,7 @@ from expirebridge.hooks import Gap, Hooks, Lapsed
 from expirebridge.listener.adopter import Adopter
 from expirebridge.listener.doorbell import Doorbell
 from expirebridge.listener.outage import Outage
+from expirebridge.log_fields import event
 from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.store import AsyncStore
@@ -89,7 +90,10 @@ class Sweeper:
             else:
                 self._outage.answered("the scan")
                 if adopted:
-                    logger.info("a scan adopted %d tasks that other clients had set", adopted)
+                    logger.info(
+                        "a scan adopted %d tasks that other clients had set", adopted,
+                        extra=event("adopted", count=adopted),
+                    )  # fmt: skip
 
     async def run_once(self) -> calls.Sweep:
         """Make one pass. Raises a ServerError."""
@@ -109,7 +113,10 @@ class Sweeper:
             began = time.monotonic()
             scanned = await self._store.run(calls.scan(cursor, SCAN_STEP, self._settings))
             for id in scanned.strays:
-                logger.error("task %s stood in no state set; it has a place again", id)
+                logger.error(
+                    "task %s stood in no state set; it has a place again", id,
+                    extra=event("stray", task=id),
+                )  # fmt: skip
             adopted += await self._adopter.look_at(scanned.found)
             cursor = scanned.cursor
             if cursor == "0":

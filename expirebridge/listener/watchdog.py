@@ -13,6 +13,7 @@ from collections.abc import Callable
 from expirebridge.errors import ServerError
 from expirebridge.listener.leases import BEATS_PER_LEASE
 from expirebridge.listener.runner import Runner
+from expirebridge.log_fields import event
 from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.store import Store
@@ -74,6 +75,7 @@ class Watchdog:
                 "%s blocks the event loop, since %.1f s or more: nothing else goes on in this "
                 "listener; make it a plain function, or let it await",
                 name, blocked,
+                extra=event("loop blocked", func=name, seconds=round(blocked, 1)),
             )  # fmt: skip
         self._give_back()
         if blocked >= limit + self._settings.grace:
@@ -87,4 +89,7 @@ class Watchdog:
         try:
             self._store.run(calls.settle(settlements, self._settings))
         except ServerError as error:
-            logger.warning("%d tasks are left to their leases: %s", len(outcomes), error)
+            logger.warning(
+                "%d tasks are left to their leases: %s", len(outcomes), error,
+                extra=event("left to leases", count=len(outcomes), error=str(error)),
+            )  # fmt: skip

@@ -1,8 +1,16 @@
-"""Writes what happens in a listener to the log. Arguments are not logged: they may be secrets."""
+"""Writes what happens in a listener to the log, for people and for machines.
+
+Arguments, results and the words of exceptions are not logged: they may be secrets.
+"""
 
 import logging
+from datetime import UTC, datetime
+from enum import StrEnum
+
+import orjson
 
 from expirebridge.hooks import Claimed, End, Ended, Event, Gap, Lapsed, Made, Started
+from expirebridge.log_fields import event as fields_of
 
 logger = logging.getLogger("expirebridge")
 
@@ -15,27 +23,75 @@ _LEVELS = {
 }
 
 
+class LogFormat(StrEnum):
+    """How a line of the log looks."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class JsonLines(logging.Formatter):
+    """Each line as a JSON object: time, level, event, message, and the event's own fields.
+
+    A line of which no event is known, such as another library's, has the event "other".
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write one line."""
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC),
+            "level": record.levelname.lower(),
+            "event": getattr(record, "event", "other"),
+            "message": _text(record.getMessage()),
+            **getattr(record, "fields", {}),
+        }
+        if record.exc_info:
+            line["traceback"] = _text(self.formatException(record.exc_info))
+        return orjson.dumps(line, default=str).decode()
+
+
+def set_up(how: LogFormat, level: int) -> None:
+    """Write the log to stderr, in this form."""
+    handler = logging.StreamHandler()
+    text = logging.Formatter("%(asctime)s %(levelname)-7s %(message)s")
+    handler.setFormatter(JsonLines() if how is LogFormat.JSON else text)
+    logging.basicConfig(handlers=[handler])
+    logging.getLogger("expirebridge").setLevel(level)
+
+
 def log_event(event: Event) -> None:
     """Write one event as one line."""
     match event:
         case Started(task=task, lateness=lateness):
+            late = round(lateness * 1000, 1)
             logger.debug(
-                "started %s %s, attempt %d, %.1f ms late",
-                task.func, task.id, task.attempt, lateness * 1000,
+                "started %s %s, attempt %d, %.1f ms late", task.func, task.id, task.attempt, late,
+                extra=fields_of(
+                    "started", func=task.func, task=task.id, attempt=task.attempt, late_ms=late
+                ),
             )  # fmt: skip
-        case Ended(task=task, end=end, duration=duration, reason=reason):
-            # The last line of a traceback says what happened; the whole is in the task's record.
-            last = reason.rstrip().rpartition("\n")[2]
+        case Ended(task=task, end=end, duration=duration, brief=brief):
+            took = round(duration * 1000, 1)
             logger.log(
                 _LEVELS[end], "%s %s %s, attempt %d, %.1f ms%s",
-                end, task.func, task.id, task.attempt, duration * 1000, last and f": {last!r}",
+                end, task.func, task.id, task.attempt, took, brief and f": {brief!r}",
+                extra=fields_of(
+                    end.value, func=task.func, task=task.id, attempt=task.attempt, took_ms=took,
+                    reason=_text(brief),
+                ),
             )  # fmt: skip
         case Lapsed(id=id, failed=failed):
             logger.warning(
                 "task %s lapsed: its listener died, or fell silent; %s",
                 id, "it is kept as failed" if failed else "it is pending again",
+                extra=fields_of("lapsed", task=id, failed=failed),
             )  # fmt: skip
         case Gap(reason=reason):
-            logger.info("gap: %s; scanning", reason)
+            logger.info("gap: %s; scanning", reason, extra=fields_of("gap", reason=reason))
         case Made() | Claimed():
             pass
+
+
+def _text(text: str) -> str:
+    """The text as UTF-8 can hold it."""
+    return text.encode(errors="backslashreplace").decode()

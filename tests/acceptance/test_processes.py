@@ -1,5 +1,6 @@
 """Reconciliation between real processes: outages, crashes, many listeners, signals."""
 
+import json
 import signal
 import time
 from collections import Counter
@@ -92,6 +93,23 @@ def test_a_signal_lets_handlers_finish_and_exits_0(
     states = [bridge.get(id) for id in (task.id, late.id)]
     assert [found and found.state for found in states] == [State.SUCCEEDED, State.PENDING]
     assert bridge.count().listeners == 0
+
+
+def test_a_log_for_machines_is_json_in_every_line(
+    url: str, bridge: Bridge, folder: Path, reports: Reports
+) -> None:
+    with listener(url, folder, "--log-format", "json", "--verbose") as process:
+        task = bridge.make_task("acts.note", [], 0)
+        reports.next()
+        until_logged('"succeeded"', folder)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    text = (folder.parent / "listeners.log").read_text()
+    lines = {line["event"]: line for line in map(json.loads, text.splitlines())}
+    assert {"listening", "gap", "started", "succeeded", "stopping", "stopped"} <= set(lines)
+    assert lines["succeeded"]["task"] == task.id
+    assert lines["succeeded"]["level"] == "info"
+    assert datetime.fromisoformat(lines["succeeded"]["time"]).tzinfo is not None
 
 
 def test_after_the_grace_time_async_handlers_are_released_and_plain_ones_left(

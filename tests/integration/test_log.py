@@ -1,0 +1,195 @@
+"""The log: each thing that happened is told once, and no argument or result stands in it."""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import redis
+
+from expirebridge import AsyncBridge, Discard
+from expirebridge.hooks import End, Event
+from expirebridge.observe.logs import JsonLines, log_event
+from expirebridge.settings import Settings
+from expirebridge.store import calls
+from expirebridge.store.store import Store
+from tests.integration.test_store import age, claim
+from tests.witness import Witness, listening, logged
+
+SECRET = "4111-1111"
+
+
+class Log:
+    """What was logged, by event."""
+
+    def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level(logging.DEBUG)
+        self._caplog = caplog
+
+    def events(self) -> Counter[str]:
+        return Counter(getattr(record, "event", "other") for record in self._caplog.records)
+
+    def fields(self, name: str) -> list[dict[str, object]]:
+        records = [r for r in self._caplog.records if getattr(r, "event", None) == name]
+        return [getattr(record, "fields", {}) for record in records]
+
+    async def until(self, name: str, count: int = 1) -> None:
+        async with asyncio.timeout(20):
+            while self.events()[name] < count:  # noqa: ASYNC110 - lines of a log wake nobody
+                await asyncio.sleep(0.01)
+
+    def text(self) -> str:
+        """All of it, as people and as machines see it."""
+        lines = [JsonLines().format(record) for record in self._caplog.records]
+        return "\n".join([self._caplog.text, *lines])
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> Log:
+    return Log(caplog)
+
+
+@asynccontextmanager
+async def telling(url: str, witness: Witness, **handlers: object) -> AsyncIterator[None]:
+    """A listener that logs what happens, as the command's does."""
+
+    def tell(event: Event) -> None:
+        witness(event)
+        log_event(event)
+
+    async with listening(Settings(url=url, lease=1), tell, **handlers):  # type: ignore[arg-type]
+        yield
+
+
+async def test_no_argument_and_no_result_is_logged(
+    url: str, async_bridge: AsyncBridge, client: redis.Redis, log: Log
+) -> None:
+    async def give_back(card: str) -> str:
+        return card
+
+    async def fail(card: str) -> None:
+        raise ValueError(f"no such card:\n{card}")
+
+    def need_number(card: str) -> int:
+        return int(card)
+
+    def nothing() -> None: ...
+
+    witness = Witness()
+    handlers = {f.__name__: f for f in (give_back, fail, need_number, nothing)}
+    async with telling(url, witness, **handlers):
+        names = ["give_back", "fail", "need_number", "nothing", "unknown"]
+        for name in names:
+            retry = [0.01] if name == "fail" else []
+            await async_bridge.make_task(f"test.{name}", [SECRET], 0, retry=retry)
+        await async_bridge.make_task("test.nothing", kwargs={"card": SECRET}, delay=0, retry=[])
+        client.set(f'f:?test.give_back?["{SECRET}', "", px=20)
+        client.set(f'g:?test.give_back?[{{"card":"{SECRET}"', "", px=20)
+        await witness.until_ended(len(names) + 2)
+        await log.until("invalid key", 2)
+        failed = (await async_bridge.list(state="failed", func="test.fail")).tasks
+    assert SECRET in str(failed[0].error)  # there it is to be found
+    assert log.events()["started"] >= len(names)
+    assert [fields["reason"] for fields in log.fields("retry")] == ["ValueError"]
+    assert SECRET not in log.text()
+
+
+async def test_what_a_handler_says_of_itself_is_logged(
+    url: str, async_bridge: AsyncBridge, log: Log
+) -> None:
+    async def give_up() -> None:
+        raise Discard("the order is gone")
+
+    witness = Witness()
+    async with telling(url, witness, give_up=give_up):
+        await async_bridge.make_task("test.give_up", [], 0)
+        await witness.until_ended()
+    [fields] = log.fields("failed")
+    assert fields["reason"] == "the order is gone"
+
+
+async def test_a_lapse_is_told_once(url: str, store: Store, client: redis.Redis, log: Log) -> None:
+    store.run(calls.make([_new("a")]))
+    claim(store)
+    witness = Witness()
+    async with telling(url, witness, note=_note):
+        age(client, "running", "a", 1)
+        await witness.until_ended(end=End.SUCCEEDED)
+    assert log.fields("lapsed") == [{"task": "a", "failed": False}]
+    assert log.events()["lease lost"] == log.events()["refused"] == 0
+
+
+async def test_a_lost_lease_and_a_refused_outcome_are_told_once(
+    url: str, async_bridge: AsyncBridge, client: redis.Redis, log: Log
+) -> None:
+    go_on = asyncio.Event()
+
+    async def wait() -> None:
+        await go_on.wait()
+
+    witness = Witness()
+    async with telling(url, witness, wait=wait):
+        await async_bridge.make_task("test.wait", [], 0, id="a")
+        await log.until("started")
+        client.hset("expirebridge:task:a", "token", "another's")
+        await log.until("lease lost")
+        go_on.set()
+        await witness.until_ended(end=End.REFUSED)
+    assert log.fields("lease lost") == [{"task": "a"}]
+    [refused] = log.fields("refused")
+    assert (refused["task"], refused["func"]) == ("a", "test.wait")
+
+
+async def test_an_outage_its_end_and_the_gap_are_told_once(
+    url: str, client: redis.Redis, log: Log
+) -> None:
+    async with telling(url, Witness(), note=_note):
+        await log.until("gap")
+        # Nothing else is subscribed anew: both ears' channels are heard of by now.
+        await asyncio.sleep(0.5)
+        before = log.events()["gap"]
+        client.client_kill_filter(_type="pubsub", skipme=True)
+        await log.until("recovered")
+        await log.until("gap", before + 1)
+    assert log.events()["outage"] == log.events()["recovered"] == 1
+    assert log.events()["gap"] == before + 1
+    [outage] = log.fields("outage")
+    assert (outage["role"], outage["kind"]) == ("the subscription", "ServerUnreachable")
+
+
+async def test_an_alarm_is_told_once(url: str, client: redis.Redis, log: Log) -> None:
+    async with telling(url, Witness(), note=_note):
+        client.config_set("maxmemory-policy", "allkeys-lru")
+        await log.until("alarm")
+        client.config_set("maxmemory-policy", "noeviction")
+        await log.until("alarm", 2)
+    assert [fields["check"] for fields in log.fields("alarm")] == ["eviction"] * 2
+    assert log.fields("alarm")[1]["found"] == "ok"
+
+
+async def test_an_emptied_database_is_told_once(
+    url: str, client: redis.Redis, log: Log, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with telling(url, Witness(), note=_note):
+        client.flushdb()
+        await logged("the database was emptied", caplog)
+        await asyncio.sleep(0.5)  # two more heartbeats
+    assert log.events()["emptied"] == 1
+
+
+async def test_a_start_and_a_stop_are_told_once(url: str, log: Log) -> None:
+    async with telling(url, Witness(), note=_note):
+        pass
+    events = log.events()
+    assert (events["listening"], events["stopping"], events["stopped"]) == (1, 1, 1)
+    assert log.fields("listening")[0]["handlers"] == 1
+
+
+async def _note() -> None: ...
+
+
+def _new(id: str) -> calls.NewTask:
+    when = calls.When(0, relative=True)
+    return calls.NewTask(id=id, drawn=False, if_exists="reject", call=b"test.note?[]", when=when)

@@ -1,0 +1,59 @@
+"""The events of the log: those in the code are those in docs/operations.md."""
+
+import ast
+import json
+import logging
+import re
+from pathlib import Path
+
+import pytest
+
+import expirebridge
+from expirebridge.hooks import End
+from expirebridge.log_fields import event
+from expirebridge.observe.logs import JsonLines
+
+PACKAGE = Path(expirebridge.__file__).parent
+PAGE = PACKAGE.parent / "docs" / "operations.md"
+
+
+def named_in_the_code() -> set[str]:
+    """The first argument of each call of `event`, or of `fields_of`."""
+    found = {end.value for end in End}
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.Call(
+                    func=ast.Name(id="event" | "fields_of"),
+                    args=[ast.Constant(value=str(name)), *_],
+                ):
+                    found.add(name)
+    return found
+
+
+def test_every_event_is_described() -> None:
+    _, _, section = PAGE.read_text().partition("\n## The log\n")
+    rows = re.findall(r"^\| (`[^|]*) \|", section.partition("\n## ")[0], re.MULTILINE)
+    described = re.findall(r"`([^`]+)`", " ".join(rows))
+    assert sorted(described) == sorted(named_in_the_code() | {"other"})
+
+
+@pytest.mark.parametrize("text", ["plain", 'a "quote"\nand a newline', "\udcff", "\x00 é 🎉"])
+def test_a_line_of_json_is_one_line_whatever_it_says(text: str) -> None:
+    record = logging.LogRecord("expirebridge", logging.WARNING, "", 0, "%s", (text,), None)
+    record.__dict__ |= event("gap", reason=7, path=Path("/x"))
+    line = JsonLines().format(record)
+    assert "\n" not in line
+    read = json.loads(line)
+    assert (read["level"], read["event"], read["reason"], read["path"]) == (
+        "warning", "gap", 7, "/x",
+    )  # fmt: skip
+    assert read["message"] == text.encode(errors="backslashreplace").decode()
+
+
+def test_a_line_that_names_no_event_has_one() -> None:
+    error = ValueError("x")
+    info = (ValueError, error, error.__traceback__)
+    record = logging.LogRecord("redis", logging.ERROR, "", 0, "what", (), info)
+    read = json.loads(JsonLines().format(record))
+    assert (read["event"], read["traceback"]) == ("other", "ValueError: x")
