@@ -13,6 +13,7 @@ from expirebridge import Bridge, Change, State, Task
 from tests.history import (
     Cancelled,
     CutOff,
+    Down,
     Ended,
     Event,
     Forgot,
@@ -60,6 +61,9 @@ class Run:
 
     started: Started
     ended: Ended | None
+    settled_by: int
+    """The ms by which its outcome, if it had one, is recorded: when a listener that nothing hinders
+    has reached a server that answers."""
 
     def failure(self, timeout: float | None) -> Failure | None:
         """How it failed, if it did: it raised, or took longer than its timeout."""
@@ -227,10 +231,23 @@ def _runs_in(events: Sequence[Event]) -> list[Run]:
     for event in events:
         if isinstance(event, Ended) and ends.setdefault(event.run, event) is not event:
             raise ValueError(f"run {event.run} of {event.id} ended twice")
-    runs = [Run(event, ends.pop(event.run, None)) for event in events if isinstance(event, Started)]
+    downs = sorted((event for event in events if isinstance(event, Down)), key=lambda down: down.at)
+    runs = []
+    for event in events:
+        if isinstance(event, Started):
+            ended = ends.pop(event.run, None)
+            runs.append(Run(event, ended, _settled_by(ended.at, downs) if ended else 0))
     if ends:
         raise ValueError(f"runs ended that never started: {list(ends.values())}")
     return sorted(runs, key=lambda run: run.started.at)
+
+
+def _settled_by(ended: int, downs: Sequence[Down]) -> int:
+    by = ended + SETTLED_WITHIN
+    for down in downs:
+        if ended < down.until and down.at <= by:
+            by = down.until + SETTLED_WITHIN
+    return by
 
 
 def _injections_in(events: Sequence[Event], lease: float) -> list[Injection]:
@@ -426,7 +443,7 @@ def _cut_short(run: Run, injections: Sequence[Injection], by: int | None = None)
     for injection in injections:
         if isinstance(injection, Forgot):
             claimed = run.started.at <= injection.until + STARTED_WITHIN
-            unsettled = run.ended is None or run.ended.at >= injection.at - SETTLED_WITHIN
+            unsettled = run.ended is None or run.settled_by >= injection.at
             if claimed and unsettled and (by is None or by >= injection.until):
                 return FORGOT
             continue
@@ -438,7 +455,7 @@ def _cut_short(run: Run, injections: Sequence[Injection], by: int | None = None)
         word = WORDS[type(injection)]
         if run.ended is None or run.ended.at >= injection.at:
             return word
-        if run.ended.at >= injection.at - SETTLED_WITHIN:
+        if run.settled_by >= injection.at:
             return f"{word} before it was settled"
     return None
 

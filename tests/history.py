@@ -119,11 +119,19 @@ class Forgot:
     until: int
 
 
-Event = Made | Cancelled | PutOff | Started | Ended | Killed | Stopped | CutOff | Forgot
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Down:
+    """The test had the server down: from just before that until it answered again."""
+
+    at: int
+    until: int
+
+
+Event = Made | Cancelled | PutOff | Started | Ended | Killed | Stopped | CutOff | Forgot | Down
 
 KINDS: dict[str, type[Event]] = {
     kind.__name__.lower(): kind
-    for kind in (Made, Cancelled, PutOff, Started, Ended, Killed, Stopped, CutOff, Forgot)
+    for kind in (Made, Cancelled, PutOff, Started, Ended, Killed, Stopped, CutOff, Forgot, Down)
 }
 
 

@@ -10,7 +10,7 @@ import redis
 
 from expirebridge.server import Server
 from tests.faults.stage import held_still, kill
-from tests.history import Writer
+from tests.history import Down, Writer, now
 
 KILL_LISTENER = "listeners killed"
 KILL_SERVER = "servers killed"
@@ -26,7 +26,8 @@ DOWN = (0.0, 1.5)
 
 
 class Chaos:
-    """Injects one fault after another, and writes each down that can cost a listener its leases.
+    """Injects one fault after another, and writes each down that can cost a listener its leases or
+    delay the record of an outcome.
 
     `start` starts a listener. `counts` tells how often each fault was injected.
     """
@@ -72,9 +73,11 @@ class Chaos:
         self._listeners[place] = self._start()
 
     def _kill_server(self) -> None:
+        at = now()
         self._server.kill()
         time.sleep(self._chance.uniform(*DOWN))
         self._server.start()
+        self._history.write(Down(at=at, until=now()))
 
     def _stop_listener(self) -> None:
         with held_still(self._chance.choice(self._listeners), self._history):

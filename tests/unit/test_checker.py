@@ -12,6 +12,7 @@ from tests.checker import FORGOT, SETTLED_WITHIN, STARTED_WITHIN, Verdict, check
 from tests.history import (
     Cancelled,
     CutOff,
+    Down,
     Ended,
     Event,
     Forgot,
@@ -290,6 +291,19 @@ def test_a_listener_cut_off_for_longer_than_the_lease_explains_a_run() -> None:
     verdict = judge(SUCCEEDED, *events)
     assert verdict.sound
     assert verdict.twice == {"cut off": 1}
+
+
+def test_while_the_server_is_down_no_outcome_is_recorded() -> None:
+    """The listener waited to record it, and was killed a moment after the server's return."""
+    down = Down(at=DUE + 100, until=DUE + 3000)
+    late = down.until + SETTLED_WITHIN
+    again = run("r2", late + 2000, late + 2005, pid=B, lapses=1)
+    first = run("r1", DUE, DUE + 50)
+    verdict = judge(SUCCEEDED, *first, down, killed(late), *again)
+    assert verdict.sound
+    assert verdict.twice == {"killed before it was settled": 1}
+    for events in ([*first, killed(late), *again], [*first, down, killed(late + 1), *again]):
+        assert only_unexplained(judge(SUCCEEDED, *events)) == "run r2 has no reason"
 
 
 def test_three_lapses_that_were_all_caused_explain_a_failure() -> None:
