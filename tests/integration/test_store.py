@@ -294,6 +294,13 @@ def test_a_broken_record_is_put_aside_and_stops_nobody(
         assert (task.state, "without a call" in str(task.error)) == (State.FAILED, True)
 
 
+def test_the_time_of_a_timer_is_read_to_the_millisecond(store: Store) -> None:
+    """Where a server tells only what is left of it (Redis 6.2), time passes as that is read."""
+    store.run(calls.make([new("a", 60_000)]))
+    first = store.run(calls.get("a"))
+    assert all(store.run(calls.get("a")) == first for _ in range(3_000))
+
+
 # Settling
 
 

@@ -62,6 +62,18 @@ local function set_timer(id, record, due)
   end
 end
 
+-- The end of a key's life on Redis 6.2, which tells only what is left of it, by a clock that goes on
+-- while a script runs. Asked again if a millisecond ended meanwhile: it would be told too early by one.
+local function end_by_pttl(name)
+  local left, before, after
+  repeat
+    before = read_clock()
+    left = redis.call('PTTL', name)
+    after = read_clock()
+  until math.floor(before / 1000) == math.floor(after / 1000)
+  return left < 0 and left or math.floor(after / 1000) + left
+end
+
 -- What the timer says: the time at which it ends, in ms, 'none' if it has no end, or nil when it is
 -- gone. Reading it makes the server notice that it has expired, and tell every subscriber.
 -- In its last millisecond a timer still exists, and counts as gone.
@@ -70,9 +82,8 @@ local function read_timer(id, record)
   local ends
   if redis.REDIS_VERSION_NUM then
     ends = redis.call('PEXPIRETIME', name)
-  else -- Redis 6.2 tells only what is left, by a clock that may be a millisecond ahead of `now`
-    ends = redis.call('PTTL', name)
-    if ends >= 0 then ends = now + ends end
+  else
+    ends = end_by_pttl(name)
   end
   if ends == -1 then return 'none' end
   return ends > now and ends or nil
