@@ -13,7 +13,6 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from expirebridge.server import Server
 from tests.checker import Verdict, check, look_up
 from tests.faults.chaos import Chaos
 from tests.faults.customer import Customer
-from tests.faults.stage import copy_handlers, recorded_listener, until_finished
+from tests.faults.stage import Listeners, copy_handlers, until_finished
 from tests.history import Cancelled, PutOff, Started, Writer, read
 from tests.servers import EMBEDDED, SERVERS
 
@@ -114,12 +113,14 @@ def _stretch(
     furthest: float,
 ) -> Verdict:
     chance = random.Random()  # noqa: S311 - another run, other faults
-    with ExitStack() as stack:
-        bridge = stack.enter_context(Bridge(server.url))
+    with (
+        Bridge(server.url) as bridge,
+        Listeners(server.url, tasks, history, lease=LEASE) as listeners,
+    ):
         chaos = Chaos(
             server,
             history,
-            lambda: stack.enter_context(recorded_listener(server.url, tasks, history, lease=LEASE)),
+            listeners.start,
             listeners=LISTENERS,
             lease=LEASE,
             chance=chance,

@@ -6,10 +6,11 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from expirebridge import Bridge, Task
 from expirebridge.server import Server
@@ -55,6 +56,35 @@ def recorded_listener(
 ) -> AbstractContextManager[subprocess.Popen[bytes]]:
     """A listener process whose handlers write into the history."""
     return listener(url, folder, "--lease", f"{lease:g}", *options, HISTORY=str(history.folder))
+
+
+class Listeners:
+    """Listener processes, as many as `start` is called for, until the `with` block ends."""
+
+    def __init__(
+        self, url: str, folder: Path, history: Writer, *options: str, lease: float
+    ) -> None:
+        self.by_pid: dict[int, subprocess.Popen[bytes]] = {}
+        """All that were started: a handler reports its process by number."""
+        self._new = lambda: recorded_listener(url, folder, history, *options, lease=lease)
+        self._stack = ExitStack()
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """Start one more; it is up when this returns."""
+        process = self._stack.enter_context(self._new())
+        self.by_pid[process.pid] = process
+        return process
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
 
 
 def kill(process: subprocess.Popen[bytes], history: Writer) -> None:

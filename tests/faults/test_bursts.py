@@ -3,7 +3,6 @@
 import subprocess
 from collections import Counter
 from collections.abc import Callable
-from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 from expirebridge import Bridge, State
 from expirebridge.server import Server
 from expirebridge.task import to_ms
-from tests.faults.stage import ROUNDS, judge, make, recorded_listener, until_finished
+from tests.faults.stage import ROUNDS, Listeners, judge, make, until_finished
 from tests.faults.table import Fault
 from tests.history import Made, Started, Writer, read
 
@@ -33,13 +32,10 @@ LEAD = 1.5
 def test_ten_listeners_share_one_burst(
     server: Server, bridge: Bridge, folder: Path, history: Writer, round: int
 ) -> None:
-    with ExitStack() as stack:
-        processes = [
-            stack.enter_context(
-                recorded_listener(server.url, folder, history, "--concurrency", "20", lease=LEASE)
-            )
-            for _ in range(LISTENERS)
-        ]
+    room = ("--concurrency", "20")
+    with Listeners(server.url, folder, history, *room, lease=LEASE) as listeners:
+        for _ in range(LISTENERS):
+            listeners.start()
         make(bridge, history, [("recorded.work", [0.01, 0])] * BURST, delay=LEAD)
         until_finished(bridge)
     verdict = judge(TEN, server, bridge, history, lease=LEASE)
@@ -47,7 +43,7 @@ def test_ten_listeners_share_one_burst(
     assert verdict.states == {State.SUCCEEDED: BURST}
     assert not verdict.twice
     shares = Counter(e.pid for e in read(history.folder) if isinstance(e, Started))
-    assert set(shares) == {process.pid for process in processes}
+    assert set(shares) == set(listeners.by_pid)
 
 
 MANY = Fault(
@@ -71,10 +67,9 @@ def test_very_many_tasks_at_once_take_bounded_memory(
     history: Writer,
     print_later: Callable[[str], None],
 ) -> None:
-    with ExitStack() as stack:
-        pair = [recorded_listener(server.url, folder, history, lease=LEASE) for _ in range(2)]
-        listeners = [stack.enter_context(each) for each in pair]
-        before = [memory_of(process, "VmRSS") for process in listeners]
+    with Listeners(server.url, folder, history, lease=LEASE) as listeners:
+        pair = [listeners.start() for _ in range(2)]
+        before = [memory_of(process, "VmRSS") for process in pair]
         begin = datetime.now(UTC) + timedelta(seconds=MAKING)
         tasks = bridge.make_tasks(
             {"func": "recorded.work", "args": [0, 0], "at": begin + timedelta(seconds=n / TASKS)}
@@ -82,7 +77,7 @@ def test_very_many_tasks_at_once_take_bounded_memory(
         )
         history.write(*(Made(id=task.id, due=to_ms(task.due), attempts=1) for task in tasks))
         until_finished(bridge, within=MAKING + 300)
-        peaks = [memory_of(process, "VmHWM") for process in listeners]
+        peaks = [memory_of(process, "VmHWM") for process in pair]
     # More succeed than are kept, so the older ones may be forgotten by now.
     verdict = judge(MANY, server, bridge, history, lease=LEASE, may_forget=True)
     assert verdict.sound, str(verdict)

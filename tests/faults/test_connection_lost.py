@@ -2,7 +2,6 @@
 
 import random
 import time
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from expirebridge.listener.subscriber import FRESH
 from tests.faults.link import Link
 from tests.faults.scene import LEASE, staged_behind
-from tests.faults.stage import ROUNDS, recorded_listener
+from tests.faults.stage import ROUNDS, Listeners
 from tests.faults.table import Fault
 from tests.history import CutOff, Writer, now
 
@@ -43,10 +42,13 @@ HALF_OPEN = Fault(
 @pytest.mark.parametrize("heirs", [0, 1], ids=["alone", "survived"])
 def test_a_partition(binary: Path, folder: Path, history: Writer, heirs: int, round: int) -> None:
     chance = random.Random(round)  # noqa: S311 - the same rounds each time
-    with staged_behind(Link, binary, folder, history) as (scene, link), ExitStack() as stack:
+    with (
+        staged_behind(Link, binary, folder, history) as (scene, link),
+        Listeners(scene.server.url, folder, history, lease=LEASE) as others,
+    ):
         scene.start_bait(BAIT)
         for _ in range(heirs):
-            stack.enter_context(recorded_listener(scene.server.url, folder, history, lease=LEASE))
+            others.start()
         with scene.stream(chance) as stream:
             stream.until_more(50 + chance.randrange(50))
             at = now()

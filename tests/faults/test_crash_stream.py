@@ -1,9 +1,7 @@
 """A steady stream of tasks, and a listener killed in its midst: each task is accounted for."""
 
 import random
-import subprocess
 import time
-from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ import pytest
 from expirebridge import Bridge, Change
 from expirebridge.server import Server
 from expirebridge.task import to_ms
-from tests.faults.stage import ROUNDS, judge, kill, recorded_listener, until_finished
+from tests.faults.stage import ROUNDS, Listeners, judge, kill, until_finished
 from tests.faults.table import Fault
 from tests.history import Cancelled, Made, Writer
 from tests.processes import Reports
@@ -58,19 +56,16 @@ def test_a_listener_is_killed_in_a_stream_of_tasks(
 ) -> None:
     """Without an heir that lives on, the listener is started again."""
     chance = random.Random(round)  # noqa: S311 - the same rounds each time
-    with ExitStack() as stack:
-
-        def start() -> subprocess.Popen[bytes]:
-            return stack.enter_context(recorded_listener(server.url, folder, history, lease=LEASE))
-
-        listeners = {process.pid: process for process in [start() for _ in range(1 + heirs)]}
+    with Listeners(server.url, folder, history, lease=LEASE) as listeners:
+        for _ in range(1 + heirs):
+            listeners.start()
         make_stream(bridge, history, chance)
-        victim = listeners[reports.next().pid]
+        victim = listeners.by_pid[reports.next().pid]
         # The moment of the kill is what differs from round to round.
         time.sleep(chance.uniform(0, BAIT / 2))
         kill(victim, history)
         if not heirs:
-            start()
+            listeners.start()
         until_finished(bridge)
     fault = SURVIVED if heirs else RESTARTED
     verdict = judge(fault, server, bridge, history, lease=LEASE)

@@ -2,8 +2,6 @@
 
 import random
 import resource
-import subprocess
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +9,15 @@ import pytest
 
 from expirebridge import Bridge, State
 from expirebridge.server import Server
-from tests.faults.stage import ROUNDS, ended_itself, judge, make, recorded_listener, until_finished
+from tests.faults.stage import (
+    ROUNDS,
+    Listeners,
+    ended_itself,
+    judge,
+    make,
+    recorded_listener,
+    until_finished,
+)
 from tests.faults.table import Fault
 from tests.history import Started, Writer, read
 from tests.processes import Reports, until_logged
@@ -40,13 +46,10 @@ def test_a_poison_task_harms_no_other(
     calls: list[tuple[str, list[Any]]] = [("recorded.work", [WORK, 0])] * INNOCENTS
     calls.insert(place, ("misbehaving.kill_listener", [way]))
     tasks = make(bridge, history, calls)
-    with ExitStack() as stack:
+    with Listeners(server.url, folder, history, lease=LEASE) as listeners:
         for _ in range(DEATHS):
-            process = stack.enter_context(
-                recorded_listener(server.url, folder, history, lease=LEASE)
-            )
-            ended_itself(process, reports.next(), history)
-        stack.enter_context(recorded_listener(server.url, folder, history, lease=LEASE))
+            ended_itself(listeners.start(), reports.next(), history)
+        listeners.start()
         until_finished(bridge)
     verdict = judge(POISON, server, bridge, history, lease=LEASE, times=DEATHS)
     assert verdict.sound, str(verdict)
@@ -69,20 +72,13 @@ def test_a_handler_that_ends_its_process_is_run_elsewhere(
 ) -> None:
     """An exit code of 0 is no outcome either."""
     ways = ("exit", "segfault")
-    with ExitStack() as stack:
-        listeners: dict[int, subprocess.Popen[bytes]] = {}
-
-        def start() -> None:
-            scene = recorded_listener(server.url, folder, history, lease=LEASE)
-            process = stack.enter_context(scene)
-            listeners[process.pid] = process
-
-        start()
+    with Listeners(server.url, folder, history, lease=LEASE) as listeners:
+        listeners.start()
         for way in ways:
-            start()
+            listeners.start()
             make(bridge, history, [("misbehaving.kill_first_listener", [way])])
             dying = reports.next()
-            ended_itself(listeners[dying.pid], dying, history)
+            ended_itself(listeners.by_pid[dying.pid], dying, history)
         until_finished(bridge)
     verdict = judge(ENDS_PROCESS, server, bridge, history, lease=LEASE, times=len(ways))
     assert verdict.sound, str(verdict)
@@ -106,11 +102,10 @@ def test_what_waits_behind_a_blocked_event_loop_runs_elsewhere(
     """Nothing that has begun is given up: it would run twice."""
     [blocker] = make(bridge, history, [("misbehaving.block_loop", [3 * LEASE])], delay=-1)
     make(bridge, history, [("recorded.work", [0, 0])] * BEHIND)
-    with ExitStack() as stack:
-        pair = [recorded_listener(server.url, folder, history, lease=LEASE) for _ in range(2)]
-        first = stack.enter_context(pair[0])
+    with Listeners(server.url, folder, history, lease=LEASE) as listeners:
+        first = listeners.start()
         assert reports.next().id == blocker.id
-        second = stack.enter_context(pair[1])
+        second = listeners.start()
         until_finished(bridge)
     verdict = judge(BLOCKS, server, bridge, history, lease=LEASE)
     assert verdict.sound, str(verdict)
@@ -137,20 +132,13 @@ def test_a_handler_that_cannot_be_stopped_costs_its_listener_and_no_task(
 ) -> None:
     # The last takes 8 s: a listener that gives up grants its async handlers 5 s to end.
     ways = WAYS_TO_STAY if ROUNDS > 1 else WAYS_TO_STAY[:2]
-    with ExitStack() as stack:
-        listeners: dict[int, subprocess.Popen[bytes]] = {}
-
-        def start() -> None:
-            scene = recorded_listener(server.url, folder, history, "--grace", "0.3", lease=LEASE)
-            process = stack.enter_context(scene)
-            listeners[process.pid] = process
-
-        start()
+    with Listeners(server.url, folder, history, "--grace", "0.3", lease=LEASE) as listeners:
+        listeners.start()
         for way in ways:
-            start()
+            listeners.start()
             make(bridge, history, [(f"misbehaving.{way}", [])], timeout=0.3)
             dying = reports.next()
-            process = listeners[dying.pid]
+            process = listeners.by_pid[dying.pid]
             ended_itself(process, dying, history)
             assert process.returncode == 4
         until_finished(bridge)

@@ -1,9 +1,7 @@
 """A listener is killed at the moments that matter most."""
 
 import random
-import subprocess
 import time
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -12,11 +10,11 @@ from expirebridge import Bridge, State
 from expirebridge.server import Server
 from tests.faults.stage import (
     ROUNDS,
+    Listeners,
     ended_itself,
     judge,
     kill,
     make,
-    recorded_listener,
     until_finished,
 )
 from tests.faults.table import Fault
@@ -43,25 +41,18 @@ def test_no_task_is_lost_however_often_a_listener_is_killed(
     server: Server, bridge: Bridge, folder: Path, history: Writer, reports: Reports, round: int
 ) -> None:
     chance = random.Random(round)  # noqa: S311 - the same rounds each time
-    with ExitStack() as stack:
-        listeners: dict[int, subprocess.Popen[bytes]] = {}
-
-        def start() -> None:
-            scene = recorded_listener(server.url, folder, history, lease=LEASE)
-            process = stack.enter_context(scene)
-            listeners[process.pid] = process
-
-        start()
-        start()
+    with Listeners(server.url, folder, history, lease=LEASE) as listeners:
+        listeners.start()
+        listeners.start()
         for _ in range(KILLS):
-            start()
+            listeners.start()
             make(bridge, history, [("recorded.work", [WORK, 0])] * OTHERS)
             make(bridge, history, [("recorded.bait", [HOLD])])
-            victim = listeners.pop(reports.next().pid)
+            victim = listeners.by_pid[reports.next().pid]
             # The others are then at their beginning, in their midst or recorded.
             time.sleep(chance.uniform(0, 1.5 * WORK))
             kill(victim, history)
-        start()
+        listeners.start()
         until_finished(bridge)
     verdict = judge(KILLED, server, bridge, history, lease=LEASE, times=KILLS)
     assert verdict.sound, str(verdict)
@@ -81,12 +72,12 @@ UNSETTLED = Fault(
 def test_what_succeeded_but_was_not_recorded_runs_again(
     server: Server, bridge: Bridge, folder: Path, history: Writer, reports: Reports, round: int
 ) -> None:
-    with ExitStack() as stack:
-        pair = [recorded_listener(server.url, folder, history, lease=LEASE) for _ in range(2)]
-        listeners = {process.pid: process for process in map(stack.enter_context, pair)}
+    with Listeners(server.url, folder, history, lease=LEASE) as listeners:
+        listeners.start()
+        listeners.start()
         make(bridge, history, [("misbehaving.return_and_fall", [])])
         dying = reports.next()
-        ended_itself(listeners[dying.pid], dying, history)
+        ended_itself(listeners.by_pid[dying.pid], dying, history)
         until_finished(bridge)
     verdict = judge(UNSETTLED, server, bridge, history, lease=LEASE)
     assert verdict.sound, str(verdict)

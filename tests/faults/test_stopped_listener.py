@@ -1,7 +1,6 @@
 """A listener that is held still for longer than its lease, and then goes on where it was."""
 
 import time
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from expirebridge import Bridge
 from expirebridge.server import Server
 from expirebridge.task import to_ms
-from tests.faults.stage import ROUNDS, held_still, judge, recorded_listener, until_finished
+from tests.faults.stage import ROUNDS, Listeners, held_still, judge, until_finished
 from tests.faults.table import Fault
 from tests.history import Ended, Made, Writer, read
 from tests.processes import Reports
@@ -30,13 +29,13 @@ def test_what_a_listener_says_of_a_task_that_it_has_lost_is_not_heard(
     server: Server, bridge: Bridge, folder: Path, history: Writer, reports: Reports, round: int
 ) -> None:
     """Its run raises; if that counted, the task would run a third time."""
-    with ExitStack() as stack:
-        pair = [recorded_listener(server.url, folder, history, lease=LEASE) for _ in range(2)]
-        listeners = {process.pid: process for process in map(stack.enter_context, pair)}
+    with Listeners(server.url, folder, history, lease=LEASE) as listeners:
+        listeners.start()
+        listeners.start()
         task = bridge.make_task("recorded.falter", [HOLD], 0, retry=[0.2])
         history.write(Made(id=task.id, due=to_ms(task.due), attempts=2))
         first = reports.next()
-        with held_still(listeners[first.pid], history):
+        with held_still(listeners.by_pid[first.pid], history):
             second = reports.next()
             # Its last heartbeat was up to a third of a lease before the stop, which must be longer
             # than a whole one to be a reason.
