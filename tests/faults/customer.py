@@ -2,19 +2,18 @@
 
 import heapq
 import random
-import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import count
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import redis
 
 from expirebridge import Bridge, Change, State, Task
 from expirebridge.errors import ServerError
 from expirebridge.task import to_ms
+from tests.faults.background import Background
 from tests.history import Cancelled, Made, PutOff, Writer, now
 
 T = TypeVar("T")
@@ -37,7 +36,7 @@ FATES = {"run": 70, "long": 5, "raise": 8, "cancel": 5, "reschedule": 4, "expire
 Act = Callable[[], None]
 
 
-class Customer:
+class Customer(Background):
     """Makes so many tasks a second, due within `furthest` seconds, until its `with` block ends.
 
     It cancels some, puts some off (by `reschedule`, and by a plain PEXPIREAT), and pauses some for
@@ -48,6 +47,7 @@ class Customer:
     def __init__(
         self, url: str, history: Writer, *, rate: float, furthest: float, chance: random.Random
     ) -> None:
+        super().__init__()
         self._url = url
         self._history = history
         self._rate = rate
@@ -56,36 +56,15 @@ class Customer:
         self._acts: list[tuple[float, int, Act]] = []
         """Changes of mind to come: when, in which order, and what to do."""
         self._order = count()
-        self._stop = threading.Event()
-        self._error: Exception | None = None
-        self._thread = threading.Thread(target=self._run, name="customer")
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Make no more tasks, and do to the last ones what is still to be done."""
-        self._stop.set()
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
 
     # In the customer's own thread
 
     def _run(self) -> None:
-        try:
-            with Bridge(self._url) as self._bridge, redis.Redis.from_url(self._url) as self._client:
-                self._make_tasks()
-                while self._acts:
-                    self._act_until(self._acts[0][0])
-        except Exception as error:  # the thread that waits for this one raises it
-            self._error = error
+        with Bridge(self._url) as self._bridge, redis.Redis.from_url(self._url) as self._client:
+            self._make_tasks()
+            # No more are made, but the last ones get what is still to be done to them.
+            while self._acts:
+                self._act_until(self._acts[0][0])
 
     def _make_tasks(self) -> None:
         next_at = time.monotonic()

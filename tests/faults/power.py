@@ -12,13 +12,11 @@ the disk heeds it.
 """
 
 import random
-import threading
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from expirebridge.server import Server
+from tests.faults.background import Background
 from tests.history import Forgot, Writer, now
 
 SAMPLE_EVERY = 0.005
@@ -34,14 +32,13 @@ class Length:
     bytes: int
 
 
-class Power:
+class Power(Background):
     """Watches a server's append-only file while its `with` block runs, and can cut the power."""
 
     def __init__(self, server: Server) -> None:
+        super().__init__()
         self._server = server
         self._lengths = [self.length()]
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="power")
 
     def length(self) -> Length:
         """How long the file is now."""
@@ -73,19 +70,6 @@ class Power:
         [file] = self._server.directory.glob("appendonlydir/*.incr.aof")
         return file
 
-    def _watch(self) -> None:
+    def _run(self) -> None:
         while not self._stop.wait(SAMPLE_EVERY):
             self._lengths.append(self.length())
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stop.set()
-        self._thread.join()

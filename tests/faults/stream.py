@@ -3,12 +3,11 @@
 import random
 import threading
 from collections.abc import Callable
-from types import TracebackType
-from typing import Self
 
 from expirebridge import Bridge
 from expirebridge.errors import ServerError
 from expirebridge.task import to_ms
+from tests.faults.background import Background
 from tests.history import Made, Writer
 from tests.witness import PATIENCE
 
@@ -23,21 +22,21 @@ RAISES_EVERY = 20
 RETRY = [0.2]
 
 
-class Stream:
+class Stream(Background):
     """Makes tasks until its `with` block ends, and writes down each that is acknowledged.
 
-    One that was refused, or of which no answer came, was never promised; `errors` holds why.
+    The last one is written down when the block has ended, or `stop` has returned. One that was
+    refused, or of which no answer came, was never promised; `errors` holds why.
     """
 
     def __init__(self, url: str, history: Writer, *, chance: random.Random) -> None:
+        super().__init__()
         self.errors: list[ServerError] = []
         self._url = url
         self._history = history
         self._chance = chance
         self._acknowledged = 0
         self._counted = threading.Condition()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="producer")
 
     @property
     def acknowledged(self) -> int:
@@ -54,23 +53,6 @@ class Stream:
         wanted = len(self.errors) + 1
         self._until(lambda: len(self.errors) >= wanted, "another error")
         return self.errors[-1]
-
-    def stop(self) -> None:
-        """Make no more; when this returns, the last one is written down."""
-        self._stop.set()
-        self._thread.join()
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
 
     def _until(self, holds: Callable[[], bool], what: str) -> None:
         with self._counted:
