@@ -12,11 +12,10 @@ from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
 from expirebridge.server import HOST
 from expirebridge.store import scripts
+from tests.forwarder import Forwarder, until_either_ends
 from tests.unit.test_scripts import NAMES
 from tests.witness import PATIENCE
 
@@ -48,30 +47,19 @@ class _Cut:
         return self.times > 0 and self.script == script and self.holding in reply
 
 
-class Proxy:
-    """Forwards to the server on `port`, in a thread of its own, so that sync clients can use it.
+class Proxy(Forwarder):
+    """Cuts connections where a test wants it.
 
     `cuts` and `answered` count, by script, the replies that were swallowed and those that went
     through.
     """
 
     def __init__(self, port: int) -> None:
+        super().__init__(port)
         self.cuts: Counter[str] = Counter()
         self.answered: Counter[str] = Counter()
-        self._server_port = port
         self._to_cut: list[_Cut] = []
         self._counted = threading.Condition()
-        self._links: set[asyncio.Task[None]] = set()
-        self._up = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="proxy")
-        self._loop: asyncio.AbstractEventLoop
-        self._stop: asyncio.Event
-        self._port: int
-
-    @property
-    def url(self) -> str:
-        """The URL of database 1, by way of the proxy."""
-        return f"redis://{HOST}:{self._port}/1"
 
     def cut_reply_of(
         self,
@@ -95,58 +83,19 @@ class Proxy:
         with self._counted:
             assert self._counted.wait_for(holds, PATIENCE), "the reply never came"
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        assert self._up.wait(PATIENCE)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join()
-
     # In the proxy's own thread
 
-    async def _serve(self) -> None:
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        server = await asyncio.start_server(self._accept, HOST, 0)
-        async with server:
-            self._port = server.sockets[0].getsockname()[1]
-            self._up.set()
-            await self._stop.wait()
-            for link in self._links:
-                link.cancel()
-            ends = await asyncio.gather(*self._links, return_exceptions=True)
-        for end in ends:
-            if isinstance(end, Exception):
-                raise end
-
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._links.add(asyncio.create_task(self._link(reader, writer)))
-
-    async def _link(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
-        """Forward both ways until either side, or a cut, ends it."""
+    async def _connect(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         server, to_server = await asyncio.open_connection(HOST, self._server_port)
         asked: _Asked = deque()
-        pumps = [
-            asyncio.create_task(self._forward_requests(client, to_server, asked)),
-            asyncio.create_task(self._forward_replies(server, to_client, asked)),
-        ]
         try:
-            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+            await until_either_ends(
+                self._forward_requests(client, to_server, asked),
+                self._forward_replies(server, to_client, asked),
+            )
         finally:
             to_server.close()
             to_client.close()
-            for pump in pumps:
-                pump.cancel()
-            ends = await asyncio.gather(*pumps, return_exceptions=True)
-        for end in ends:
-            if isinstance(end, Exception):
-                raise end
 
     async def _forward_requests(
         self,

@@ -8,38 +8,29 @@ import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from types import TracebackType
-from typing import Self
 
 from expirebridge.server import HOST
+from tests.forwarder import Forwarder, until_either_ends
 from tests.witness import PATIENCE
 
 SLICE = 700
 """Bytes that a slow link carries at a time."""
 
 
-class Link:
-    """Forwards to the server on `port`, in a thread of its own. `url` names its database 1.
+class Link(Forwarder):
+    """Carries everything, until it is told otherwise.
 
     With `delay`, a range in seconds, each piece takes so long, and is cut into slices.
     """
 
     def __init__(self, port: int, *, delay: tuple[float, float] | None = None) -> None:
-        self._server_port = port
+        super().__init__(port)
         self._delay = delay
         self._chance = random.Random(port)  # noqa: S311 - for a test
-        self._connections: dict[asyncio.Task[None], asyncio.Event] = {}
-        """Each with the event that nothing passes it any longer."""
-        self._up = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="link")
-        self._loop: asyncio.AbstractEventLoop
-        self._passable: asyncio.Event
-        self._stop: asyncio.Event
-        self.port: int
-
-    @property
-    def url(self) -> str:
-        return f"redis://{HOST}:{self.port}/1"
+        self._passable = asyncio.Event()
+        self._passable.set()
+        self._dead = asyncio.Event()
+        """Set when nothing shall pass the connections that hold it; newer ones hold another."""
 
     @contextmanager
     def partitioned(self) -> Iterator[None]:
@@ -52,8 +43,8 @@ class Link:
         """Let nothing pass the connections that there are, ever again; nobody is told."""
 
         def change() -> None:
-            for dead in self._connections.values():
-                dead.set()
+            self._dead.set()
+            self._dead = asyncio.Event()
 
         self._do(change)
 
@@ -66,20 +57,6 @@ class Link:
                 connection.cancel()
 
         self._do(change)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        assert self._up.wait(PATIENCE)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._do(self._stop.set)
-        self._thread.join()
 
     def _do(self, change: Callable[[], object]) -> None:
         """Change something in the link's thread, and wait until it is done."""
@@ -94,55 +71,22 @@ class Link:
 
     # In the link's own thread
 
-    async def _serve(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._passable, self._stop = asyncio.Event(), asyncio.Event()
-        self._passable.set()
-        async with await asyncio.start_server(self._accept, HOST, 0) as server:
-            self.port = server.sockets[0].getsockname()[1]
-            self._up.set()
-            await self._stop.wait()
-            for connection in self._connections:
-                connection.cancel()
-            await asyncio.gather(*self._connections, return_exceptions=True)
-
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        dead = asyncio.Event()
-        connection = asyncio.create_task(self._connect(reader, writer, dead))
-        self._connections[connection] = dead
-        connection.add_done_callback(self._connections.pop)
-
-    async def _connect(
-        self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter, dead: asyncio.Event
-    ) -> None:
+    async def _connect(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
+        dead = self._dead
         try:
             await self._passable.wait()
             # Where nobody is, the client learns it by a reset.
             with suppress(OSError):
                 server, to_server = await asyncio.open_connection(HOST, self._server_port)
-                await self._pump_both(client, to_client, server, to_server, dead)
+                try:
+                    await until_either_ends(
+                        self._pump(client, to_server, dead), self._pump(server, to_client, dead)
+                    )
+                finally:
+                    # What one side sent last is through; the other learns of the end by a reset.
+                    to_server.transport.abort()
         finally:
             to_client.transport.abort()
-
-    async def _pump_both(
-        self,
-        client: asyncio.StreamReader,
-        to_client: asyncio.StreamWriter,
-        server: asyncio.StreamReader,
-        to_server: asyncio.StreamWriter,
-        dead: asyncio.Event,
-    ) -> None:
-        pumps = [
-            asyncio.create_task(self._pump(client, to_server, dead)),
-            asyncio.create_task(self._pump(server, to_client, dead)),
-        ]
-        try:
-            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            # What one side sent last is through; the other learns of the end by a reset.
-            for pump in pumps:
-                pump.cancel()
-            to_server.transport.abort()
 
     async def _pump(
         self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, dead: asyncio.Event

@@ -16,17 +16,16 @@ from expirebridge import Bridge, State
 from expirebridge.server import Server
 from expirebridge.task import to_ms
 from tests.checker import Verdict
-from tests.faults.link import Link
 from tests.faults.stage import judge, recorded_listener, until_finished
 from tests.faults.stream import Stream
 from tests.faults.table import Fault
+from tests.forwarder import Forwarder
 from tests.history import Made, Writer, now
-from tests.proxy import Proxy
 from tests.witness import PATIENCE
 
 LEASE = 1.0
 
-Way = TypeVar("Way", Link, Proxy)
+Way = TypeVar("Way", bound=Forwarder)
 
 
 @dataclass(frozen=True, slots=True)
