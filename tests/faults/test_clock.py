@@ -1,11 +1,14 @@
 """Clocks that are wrong, or jump: only the server's counts, and no jump is a listener's death."""
 
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+import redis
 
 from expirebridge import Bridge, State
 from expirebridge.server import Server
@@ -38,7 +41,7 @@ def test_the_servers_clock_jumps(folder: Path, history: Writer, tmp_path: Path, 
         bait = bridge.make_task("recorded.work", [BAIT, 0], 0)
         in_an_hour = bridge.make_task("recorded.work", [0, 0], HOUR)
         until(bridge, bait.id, State.RUNNING)
-        offset.write_text(f"{hours * HOUR:+d}")
+        turn_clock(server, offset, hours * HOUR)
         soon = bridge.make_task("recorded.work", [0, 0], 0.5)
         until(bridge, soon.id, State.SUCCEEDED)
         until(bridge, bait.id, State.SUCCEEDED)
@@ -91,6 +94,16 @@ def started_with_clock(offset: Path) -> Iterator[Server]:
         yield server
     finally:
         server.stop()
+
+
+def turn_clock(server: Server, offset: Path, seconds: int) -> None:
+    """Let a server's clock jump, and wait until it has: the library may read the file only after
+    the next question, and a task that was made by the old clock would be hours away by the new."""
+    offset.write_text(f"{seconds:+d}")
+    with redis.Redis.from_url(server.url) as client:
+        time_of: Any = client.time
+        while abs(time_of()[0] - time.time() - seconds) > HOUR / 2:
+            pass
 
 
 def until(bridge: Bridge, id: str, state: State) -> None:
