@@ -117,9 +117,9 @@ class Attempt:
             return self._raised(policy, error)
         return self._succeeded(result)
 
-    def given_back(self) -> Outcome:
+    def given_back(self, reason: str) -> Outcome:
         """The outcome if it has not begun, and another listener is to run it."""
-        return self._released("its listener's event loop was blocked")
+        return self._released(reason)
 
     def broken(self, error: BaseException) -> Outcome:
         """The outcome when even telling what happened failed, as with an unprintable exception."""

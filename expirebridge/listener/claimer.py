@@ -78,6 +78,7 @@ class Claimer:
         """Claim until nothing more is due, or there is no room."""
         more = True
         while more and self._may_claim():
+            asked = time.monotonic()
             claim = await self._claim()
             if claim is None:
                 return
@@ -88,7 +89,7 @@ class Claimer:
                     extra=event("broken record", task=id),
                 )  # fmt: skip
             for task in claim.tasks:
-                self._runner.start(task)
+                self._runner.start(task, asked=asked)
             self._alone = claim.alone
             overdue = claim.next_due is not None and claim.next_due <= claim.now_us // 1000
             self._clock.plan(claim.next_due, fruitless=overdue and not claim.tasks)

@@ -21,6 +21,16 @@ logger = logging.getLogger("expirebridge")
 BEATS_PER_LEASE = 3
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Hold:
+    """A claim that this listener holds."""
+
+    token: str
+    asked: float
+    """When its lease was last asked for, by a claim or a heartbeat that was answered; the server
+    counts it from a moment later."""
+
+
 class Leases:
     """Beats three times a lease, naming every claim that this listener still holds.
 
@@ -44,7 +54,7 @@ class Leases:
         self._server_clock = server_clock
         self._outage = outage
         self._on_beat = on_beat
-        self._held: dict[str, str] = {}
+        self._held: dict[str, Hold] = {}
         self._lock = threading.Lock()
         self._answered = False
         """Whether the latest beat was."""
@@ -52,20 +62,31 @@ class Leases:
         self._wake = threading.Event()
         self._thread = threading.Thread(target=self._run, name="expirebridge-leases", daemon=True)
 
-    def hold(self, id: str, token: str) -> None:
-        """Keep this claim alive from now on."""
+    def hold(self, id: str, token: str, *, asked: float) -> None:
+        """Keep this claim, which was asked for at that time (monotonic), alive from now on."""
         with self._lock:
-            self._held[id] = token
+            self._held[id] = Hold(token, asked)
 
     def drop(self, id: str, token: str) -> None:
         """Keep it no longer: it is settled, or lost."""
         with self._lock:
-            if self._held.get(id) == token:
+            hold = self._held.get(id)
+            if hold is not None and hold.token == token:
                 del self._held[id]
 
     def holds(self, id: str) -> bool:
         """Whether this listener holds a claim on the task."""
         return id in self._held
+
+    def is_fresh(self, id: str, token: str) -> bool:
+        """Whether this claim cannot have lapsed yet, whatever was missed meanwhile.
+
+        It may have if this process stood still, or its event loop was blocked, for a lease.
+        """
+        hold = self._held.get(id)
+        if hold is None or hold.token != token:
+            return False
+        return time.monotonic() - hold.asked < self._lease
 
     def beat(self) -> calls.Beat:
         """Beat once. Raises a ServerError.
@@ -73,7 +94,7 @@ class Leases:
         An answer that got lost may have told of a gap: then, and at first, the next one does.
         """
         with self._lock:
-            held = dict(self._held)
+            held = {id: hold.token for id, hold in self._held.items()}
         sent = time.monotonic()
         answered, self._answered = self._answered, False
         beat = self._store.run(calls.heartbeat(self._listener, self._lease, held.items()))
@@ -83,6 +104,7 @@ class Leases:
         self._server_clock.learn(beat.now_us, sent=sent, received=time.monotonic())
         for id in beat.lost:
             self.drop(id, held[id])
+        self._renew(held, sent)
         return beat
 
     def start(self) -> None:
@@ -107,6 +129,14 @@ class Leases:
             self._store.run(calls.leave(self._listener))
         except ServerError as error:
             logger.debug("no goodbye: %s", error)
+
+    def _renew(self, held: dict[str, str], sent: float) -> None:
+        """Take note that a beat that was sent then was answered: what it named has a new lease."""
+        with self._lock:
+            for id, token in held.items():
+                hold = self._held.get(id)
+                if hold is not None and hold.token == token:
+                    self._held[id] = Hold(token, sent)
 
     def _run(self) -> None:
         pause = self._lease / BEATS_PER_LEASE

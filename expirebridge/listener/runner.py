@@ -21,6 +21,9 @@ from expirebridge.store.views import ClaimedTask
 
 logger = logging.getLogger("expirebridge")
 
+BLOCKED = "its listener's event loop was blocked"
+HELD_UP = "its listener was held up, for longer than its lease"
+"""Why what was claimed is given back before it begins."""
 CANCEL_LIMIT = 5.0
 """Seconds that a cancelled handler has to end."""
 
@@ -75,8 +78,8 @@ class Runner:
         """Settle what ends, for ever."""
         await self._settler.run()
 
-    def start(self, claimed: ClaimedTask) -> None:
-        """Run a task that was claimed."""
+    def start(self, claimed: ClaimedTask, *, asked: float) -> None:
+        """Run a task that was claimed; its claim was asked for at that time (monotonic)."""
         handler = self._registry.find(claimed.func)
         attempt = Attempt(
             claimed,
@@ -86,7 +89,7 @@ class Runner:
             threads=self._threads,
             on_overtime=self._overtime,
         )
-        self._leases.hold(claimed.id, claimed.token)
+        self._leases.hold(claimed.id, claimed.token, asked=asked)
         self._unsettled.add(attempt)
         self._waiting.add(attempt)
         self._running[attempt] = asyncio.create_task(self._run(attempt))
@@ -130,7 +133,7 @@ class Runner:
             while True:
                 attempt = self._waiting.pop()
                 self._leases.drop(attempt.claimed.id, attempt.claimed.token)
-                outcomes.append(attempt.given_back())
+                outcomes.append(attempt.given_back(BLOCKED))
         return outcomes
 
     def _cancel(self, attempts: Iterable[Attempt], reason: str) -> None:
@@ -149,6 +152,11 @@ class Runner:
         except KeyError:
             self._notice_withdrawn(attempt)
             return
+        if not self._leases.is_fresh(attempt.claimed.id, attempt.claimed.token):
+            # Another listener may run it by now. If none does, this one claims it anew.
+            del self._running[attempt]
+            self._settler.add(Finished(attempt, attempt.given_back(HELD_UP), 0.0))
+            return
         if attempt.knows_its_handler:
             lateness = self._server_clock.now() - attempt.claimed.due / 1000
             self._hooks.emit(Started(task=attempt.task, lateness=lateness))
@@ -164,7 +172,7 @@ class Runner:
         self._settler.add(Finished(attempt, outcome, time.perf_counter() - began))
 
     def _notice_withdrawn(self, attempt: Attempt) -> None:
-        outcome = attempt.given_back()
+        outcome = attempt.given_back(BLOCKED)
         del self._running[attempt]
         self._hooks.emit(
             Ended(

@@ -5,13 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from expirebridge import Bridge
+from expirebridge import AsyncBridge, Bridge, current_task
+from expirebridge.hooks import Claimed, End, Event
 from expirebridge.server import Server
+from expirebridge.settings import Settings
+from expirebridge.store import calls
+from expirebridge.store.store import Store
 from expirebridge.task import to_ms
 from tests.faults.stage import ROUNDS, Listeners, held_still, judge, until_finished
 from tests.faults.table import Fault
 from tests.history import Ended, Made, Writer, read
 from tests.processes import Reports
+from tests.witness import Witness, listening
 
 LEASE = 1.0
 HOLD = 2.0
@@ -48,3 +53,31 @@ def test_what_a_listener_says_of_a_task_that_it_has_lost_is_not_heard(
     ends = [event for event in read(history.folder) if isinstance(event, Ended)]
     ends.sort(key=lambda end: end.at)
     assert [end.how for end in ends] == ["raised", "returned"]
+
+
+async def test_what_a_listener_claimed_and_lost_before_it_began_is_not_begun(
+    url: str, async_bridge: AsyncBridge, store: Store
+) -> None:
+    """It stands still between the two, here by a hook that holds up its event loop; meanwhile
+    another listener's sweep takes the task back."""
+    settings = Settings(url=url, lease=0.5)
+    witness = Witness()
+    lapses_at_start: list[int] = []
+    lapsed: list[str] = []
+
+    async def note() -> None:
+        lapses_at_start.append(current_task().lapses)
+
+    def hold_up(event: Event) -> None:
+        witness(event)
+        if isinstance(event, Claimed) and event.count and not lapsed:
+            while not lapsed:
+                lapsed.extend(store.run(calls.sweep(settings)).lapsed)
+
+    async with listening(settings, hold_up, note=note):
+        task = await async_bridge.make_task("test.note", [], 0)
+        await witness.until_ended(1, End.SUCCEEDED)
+    assert lapsed == [task.id]
+    assert lapses_at_start == [1]
+    ended = [(event.end, event.duration) for event in witness.ended()]
+    assert (End.REFUSED, 0.0) in ended
