@@ -71,7 +71,8 @@ class Operations:
         `func` is a handler's name, `module.function`, or the handler itself, whose signature the
         arguments are then checked against. `args` and `kwargs` are what JSON can hold, at most 64
         KiB. `delay` is seconds, a timedelta, or text such as "15m" or "1h30m"; `at` is an aware
-        datetime, and one in the past means now. Exactly one of the two is needed.
+        datetime, and one in the past means now. Exactly one of the two is needed. An `at` computed
+        from this machine's clock is as wrong as that clock; a `delay` never is.
 
         `id` names the task; without it a random one is drawn. A finished task of that id makes way.
         If an unfinished one has it, `if_exists="reject"` raises TaskExists; `"keep"` returns that

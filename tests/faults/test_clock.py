@@ -1,9 +1,15 @@
 """Clocks that are wrong, or jump: only the server's counts, and no jump is a listener's death."""
 
+import json
+import os
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +27,8 @@ LEASE = 1.0
 HOUR = 3600
 BAIT = 2.0
 """Seconds that a task runs across the jump."""
+SLACK = 5
+"""Milliseconds for the library's own error: it counts from the process's start."""
 FAKETIME = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
 
 needs_faketime = pytest.mark.skipif(not FAKETIME, reason="needs Debian's package faketime")
@@ -58,26 +66,75 @@ def test_the_servers_clock_jumps(folder: Path, history: Writer, tmp_path: Path, 
 
 @needs_faketime
 @pytest.mark.parametrize("hours", [5, -5], ids=["ahead", "behind"])
-def test_a_listeners_clock_is_wrong(
+def test_the_clocks_of_a_producer_and_a_listener_are_wrong(
     binary: Path, folder: Path, history: Writer, hours: int
 ) -> None:
-    """Nothing runs early or hours late for it."""
-    env = {"LD_PRELOAD": str(FAKETIME[0]), "FAKETIME": f"{hours:+d}h"}
+    """Nothing runs early or hours late for it, but what a producer asks for by its wrong clock."""
+    wrong = {"LD_PRELOAD": str(FAKETIME[0]), "FAKETIME": f"{hours:+d}h"}
     with (
         Server(binary=binary) as server,
         Bridge(server.url) as bridge,
-        listener(server.url, folder, "--lease", f"{LEASE:g}", HISTORY=str(history.folder), **env),
+        listener(server.url, folder, "--lease", f"{LEASE:g}", HISTORY=str(history.folder), **wrong),
     ):
-        tasks = [bridge.make_task("recorded.work", [0, 0], delay / 10) for delay in range(15)]
-        for task in tasks:
-            until(bridge, task.id, State.SUCCEEDED)
-    dues = {task.id: to_ms(task.due) for task in tasks}
+        at = datetime.now(timezone(timedelta(hours=-7, minutes=-30))) + timedelta(seconds=1.5)
+        before = now()
+        made = made_by_producer(server.url, at, wrong | {"TZ": "Asia/Kolkata"})
+        after = now()
+        for id in (*made.delayed, made.at_moment):
+            until(bridge, id, State.SUCCEEDED)
+        until(bridge, made.at_own_now, State.PENDING if hours > 0 else State.SUCCEEDED)
+    for place, due in enumerate(made.delayed.values()):
+        assert before <= due - place * 100 <= after
+    assert made.dues[made.at_moment] == to_ms(at)
+    assert made.dues[made.at_own_now] == made.own_now
+    assert abs(made.own_now - before) > (abs(hours) - 1) * HOUR * 1000, "no wrong clock was seen"
     starts = [event for event in read(history.folder) if isinstance(event, Started)]
-    assert sorted(event.id for event in starts) == sorted(dues)
+    expected = set(made.dues) - ({made.at_own_now} if hours > 0 else set())
+    assert sorted(event.id for event in starts) == sorted(expected)
     for event in starts:
-        at = event.at - hours * HOUR * 1000
-        # The library counts from the process's start, to the nanosecond; 5 ms for its own error.
-        assert dues[event.id] - 5 <= at, event
+        assert made.dues[event.id] - SLACK <= event.at - hours * HOUR * 1000, event
+
+
+PRODUCER = """
+import json, sys
+from datetime import UTC, datetime
+from expirebridge import Bridge
+from expirebridge.task import to_ms
+
+own_now = datetime.now(UTC)
+with Bridge(sys.argv[1]) as bridge:
+    delayed = [bridge.make_task("recorded.work", [0, 0], delay / 10) for delay in range(15)]
+    at_moment = bridge.make_task("recorded.work", [0, 0], at=datetime.fromisoformat(sys.argv[2]))
+    at_own_now = bridge.make_task("recorded.work", [0, 0], at=own_now)
+dues = {task.id: to_ms(task.due) for task in (*delayed, at_moment, at_own_now)}
+print(json.dumps([dues, at_moment.id, at_own_now.id, to_ms(own_now)]))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class MadeElsewhere:
+    """What a producer made whose clock is wrong."""
+
+    dues: dict[str, int]
+    """When each task is due, as it was told."""
+    at_moment: str
+    """The task whose `at` the test gave."""
+    at_own_now: str
+    """The task whose `at` is the producer's own time."""
+    own_now: int
+
+    @property
+    def delayed(self) -> dict[str, int]:
+        """Those made with a `delay`: each a tenth of a second longer than the one before."""
+        others = {self.at_moment, self.at_own_now}
+        return {id: due for id, due in self.dues.items() if id not in others}
+
+
+def made_by_producer(url: str, at: datetime, env: dict[str, str]) -> MadeElsewhere:
+    """Let a producer of its own process make tasks."""
+    words = [sys.executable, "-c", PRODUCER, url, at.isoformat()]
+    done = subprocess.run(words, env=os.environ | env, capture_output=True, timeout=60, check=True)
+    return MadeElsewhere(*json.loads(done.stdout))
 
 
 @contextmanager
