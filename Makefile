@@ -7,6 +7,9 @@ ROUNDS ?= 20
 # Of a soak.
 MINUTES ?= 15
 SERVER ?= embedded
+# Tests that run at the same time: most of their time they wait.
+WORKERS ?= 4
+PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 
 .PHONY: demo test test-servers test-pythons servers machine faults soak check format bench clean
 .DELETE_ON_ERROR:
@@ -15,16 +18,16 @@ demo: $(VENV)/.demo  ## A real server, a real listener, a task of each kind
 	@$(BIN)/expirebridge demo
 
 test: $(VENV)/.dev  ## The suite, against every server that is found here
-	@$(BIN)/pytest $(ARGS)
+	@$(PYTEST) $(ARGS)
 
 machine: $(VENV)/.dev  ## Long random sequences of operations, against the model
 	@EXPIREBRIDGE_EXAMPLES=$${EXPIREBRIDGE_EXAMPLES:-3000} $(BIN)/pytest tests/machine -q $(ARGS)
 
 faults: $(VENV)/.dev  ## The fault tests, many rounds of each; the table goes into docs/guarantees.md
-	@ROUNDS=$(ROUNDS) $(BIN)/pytest tests/faults $(ARGS)
+	@ROUNDS=$(ROUNDS) $(PYTEST) tests/faults $(ARGS)
 
 test-servers: $(VENV)/.dev  ## What differs from server to server: make test-servers SERVERS="redis-8.0 docker"
-	@EXPIREBRIDGE_TEST_SERVERS="$(SERVERS)" $(BIN)/pytest tests/integration $(ARGS)
+	@EXPIREBRIDGE_TEST_SERVERS="$(SERVERS)" $(PYTEST) tests/integration $(ARGS)
 
 soak: $(VENV)/.dev  ## One fault after another for MINUTES, and each task accounted for in the end
 	@$(BIN)/python -m tests.faults.soak --minutes $(MINUTES) --server $(SERVER)

@@ -1,6 +1,6 @@
 """Fixtures: a real server of each kind, clean for each test, and ways to talk to it."""
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import redis
@@ -12,20 +12,7 @@ from expirebridge.store.store import AsyncStore, Store
 from tests.processes import Reports
 from tests.servers import AnyServer, server_of
 
-pytest_plugins = ["tests.matrix"]
-
-_tables: list[str] = []
-
-
-@pytest.fixture
-def print_later(request: pytest.FixtureRequest) -> Callable[[str], None]:
-    """Prints a table after all tests, under the name of the test."""
-    return lambda table: _tables.append(f"{request.node.name}\n{table}")
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    for table in _tables:
-        terminalreporter.write_line(f"\n{table}")
+pytest_plugins = ["tests.matrix", "tests.printing"]
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Fixtures of the fault tests, and the table that they print in the end."""
+"""Fixtures of the fault tests."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,21 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.faults.stage import ROUNDS, copy_handlers
-from tests.faults.table import PAGE, TABLE
 from tests.history import Writer
 from tests.servers import FEW, SERVERS
-
-
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, exitstatus: pytest.ExitCode
-) -> None:
-    lines = list(TABLE.lines())
-    if lines:
-        terminalreporter.section("fault tests")
-        terminalreporter.write_line("\n".join(lines))
-    # One round says too little, and a page with a failed test's numbers would be no guarantee.
-    if lines and ROUNDS > 1 and exitstatus == pytest.ExitCode.OK:
-        TABLE.write_into(PAGE)
 
 
 @pytest.fixture(params=FEW if ROUNDS > 1 else FEW[:1])

@@ -43,6 +43,11 @@ class Table:
         """Note the verdict over a round in which the fault was injected so many times."""
         self._rounds.setdefault((fault, server), []).append((verdict, times))
 
+    def include(self, other: "Table") -> None:
+        """Take the other's rounds, of tests that ran in another process."""
+        for key, rounds in other._rounds.items():
+            self._rounds.setdefault(key, []).extend(rounds)
+
     def lines(self) -> Iterator[str]:
         """The table as text, nothing if there was no round."""
         if not self._rounds:
