@@ -22,8 +22,15 @@ def print_later(request: pytest.FixtureRequest) -> Callable[[str], None]:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    if output := getattr(session.config, "workeroutput", None):  # a worker has one
+    output = output_of_worker(session.config)
+    if output is not None:
         output["gathered"] = pickle.dumps((_said, TABLE))
+
+
+def output_of_worker(config: pytest.Config) -> dict[str, bytes] | None:
+    """What this process hands over; None if it is not a worker."""
+    output: dict[str, bytes] | None = getattr(config, "workeroutput", None)
+    return output
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -36,8 +43,10 @@ def pytest_testnodedown(node: WorkerController) -> None:
 
 
 def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, exitstatus: pytest.ExitCode
+    terminalreporter: pytest.TerminalReporter, exitstatus: pytest.ExitCode, config: pytest.Config
 ) -> None:
+    if output_of_worker(config) is not None:  # it has a summary, too, of its own tests alone
+        return
     for table in _said:
         terminalreporter.write_line(f"\n{table}")
     lines = list(TABLE.lines())

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import redis
 
-from expirebridge import Bridge, State
+from expirebridge import Bridge
 from expirebridge.server import Server
 from expirebridge.task import to_ms
 from tests.checker import Verdict
@@ -20,7 +20,7 @@ from tests.faults.stage import judge, recorded_listener, until_finished
 from tests.faults.stream import Stream
 from tests.faults.table import Fault
 from tests.forwarder import Forwarder
-from tests.history import Made, Writer, now
+from tests.history import Made, Started, Writer, now, read
 from tests.witness import PATIENCE
 
 LEASE = 1.0
@@ -45,22 +45,27 @@ class Scene:
         """A producer that makes tasks for as long as its block runs."""
         return Stream(self.server.url, self.history, chance=chance)
 
-    def make_foreign(self, *, lives: float) -> None:
-        """Make a task as any program would, by a plain SET, and wait until a listener knows it."""
-        id, due = uuid4().hex, now() + round(lives * 1000)
-        self.client.set(f"{id}:?recorded.work?[0,0]", "", pxat=due)
-        self.history.write(Made(id=id, due=due, attempts=1))
+    def make_foreign(self) -> None:
+        """Make a task as any program would, by a plain SET, and run it once a listener knows it."""
+        id = uuid4().hex
+        self.client.set(f"{id}:?recorded.work?[0,0]", "", px=60_000)
         deadline = time.monotonic() + PATIENCE
         while self.bridge.get(id) is None:
             assert time.monotonic() < deadline, "no listener found it"
             time.sleep(0.01)
+        self.history.write(Made(id=id, due=now(), attempts=1))
+        self.bridge.run_now(id)
 
     def start_bait(self, seconds: float) -> None:
-        """Let the listener begin a task that takes so long."""
-        task = self.bridge.make_task("recorded.work", [seconds, 0], 0, retry=[])
-        self.history.write(Made(id=task.id, due=to_ms(task.due), attempts=1))
-        while task.state is not State.RUNNING:
-            task = self.bridge.get(task.id) or task
+        """Let this scene's listener, and no other, begin a task that takes so long."""
+        pids = [0]
+        while pids != [self.listener.pid]:
+            task = self.bridge.make_task("recorded.work", [seconds, 0], 0, retry=[])
+            self.history.write(Made(id=task.id, due=to_ms(task.due), attempts=1))
+            pids = []
+            while not pids:
+                starts = (each for each in read(self.history.folder) if isinstance(each, Started))
+                pids = [start.pid for start in starts if start.id == task.id]
 
     def log(self) -> str:
         """What the listener has logged."""

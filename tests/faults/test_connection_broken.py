@@ -47,8 +47,8 @@ def test_the_subscription_is_killed(
             for _ in range(5):
                 stream.until_more(20 + chance.randrange(20))
                 assert scene.client.client_kill_filter(_type="pubsub") == 1
-                # While nobody hears, and for long enough to be found afterwards.
-                scene.make_foreign(lives=1.0)
+                # While nobody hears: it is found afterwards.
+                scene.make_foreign()
         verdict = scene.judge(KILLED)
     assert verdict.sound, str(verdict)
     assert set(verdict.twice) == {"retry"}
@@ -67,7 +67,7 @@ def test_a_subscriber_that_is_too_slow(
                 overflow(scene)
             until_logged("all works again", folder)
             stream.until_more(50)
-            scene.make_foreign(lives=1.0)
+            scene.make_foreign()
         verdict = scene.judge(OVERFLOW)
     assert verdict.sound, str(verdict)
     assert set(verdict.twice) <= {"retry", "stopped", "stopped before it was settled"}

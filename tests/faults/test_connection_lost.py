@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from expirebridge.listener.subscriber import FRESH
 from tests.faults.link import Link
 from tests.faults.scene import LEASE, staged_behind
 from tests.faults.stage import ROUNDS, Listeners
@@ -46,11 +45,11 @@ def test_a_partition(binary: Path, folder: Path, history: Writer, heirs: int, ro
         staged_behind(Link, binary, folder, history) as (scene, link),
         Listeners(scene.server.url, folder, history, lease=LEASE) as others,
     ):
-        scene.start_bait(BAIT)
         for _ in range(heirs):
             others.start()
         with scene.stream(chance) as stream:
             stream.until_more(50 + chance.randrange(50))
+            scene.start_bait(BAIT)
             at = now()
             with link.partitioned():
                 time.sleep(LONG_AWAY if ROUNDS > 1 and not round else AWAY)
@@ -72,7 +71,7 @@ def test_half_open_connections(binary: Path, folder: Path, history: Writer, roun
             link.half_open()
             stream.until_more(200)
             if ROUNDS > 1:  # a dead subscription shows its silence only after seconds
-                scene.make_foreign(lives=FRESH + 3)
+                scene.make_foreign()
         verdict = scene.judge(HALF_OPEN)
     assert verdict.sound, str(verdict)
     assert set(verdict.twice) == {"retry"}
