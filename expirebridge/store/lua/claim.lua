@@ -49,7 +49,7 @@ end
 local function is_poison(record) return (tonumber(record.lapses) or 0) >= LAPSES_UNTIL_ALONE end
 
 local function look_at(id, due)
-  local record = not string.find(id, '[^%w_.:@-]') and read(id, FIELDS)
+  local record = is_id(id) and read(id, FIELDS)
   if not record then
     broken[#broken + 1] = id
     return set_aside(id, 'pending', keep_failed)

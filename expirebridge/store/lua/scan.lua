@@ -57,7 +57,7 @@ local LOOK_AT = {
 }
 
 local function place_again(id)
-  if not lease or id == '' or string.find(id, '[^%w_.:@-]') then return end
+  if not lease or not is_id(id) then return end
   local record = read(id)
   if record and redis.call('ZSCORE', state_set(record.state), id) then return end
   strays[#strays + 1] = id

@@ -23,6 +23,10 @@ local FINISHED = { succeeded = true, failed = true, cancelled = true }
 local RUN_FIELDS = { 'token', 'settled', 'due', 'attempt', 'lapses', 'started', 'ended', 'result',
   'error', 'unknown', 'rearm', 'next', 'cancel' }
 
+-- Whether this can be an id: other clients can put anything into a state set, or behind the name of a
+-- record. How long an id may be is checked where it is made.
+local function is_id(id) return string.find(id, '^[%w_.:@-]+$') ~= nil end
+
 -- The fields `names` of a record as a table; nil when there is no record of that id, or when what
 -- another client put in its place is none.
 local function read(id, names)
@@ -157,7 +161,7 @@ end
 -- in its place: what is there is kept as a failed task.
 local function set_aside(id, state, keep)
   local kind = redis.call('TYPE', record_key(id)).ok
-  if kind == 'none' or string.find(id, '[^%w_.:@-]') then
+  if kind == 'none' or not is_id(id) then
     redis.call('ZREM', state_set(state), id)
     return
   end
