@@ -29,31 +29,23 @@ class Protocol:
     """Turns calls into commands for one database, and replies back into results."""
 
     def __init__(self, *, prefix: str, database: int, login: str) -> None:
-        self._prefix = prefix
-        self._database = database
+        self.prefix = prefix
+        """What the name of every key but the trigger keys begins with."""
+        self.database = database
+        """The number of the database."""
         self.login = login
         """The name of the user that is logged in."""
         self._headers = True
         """Whether the server is believed to know script headers: Redis before 7 does not."""
 
     @property
-    def prefix(self) -> str:
-        """What the name of every key but the trigger keys begins with."""
-        return self._prefix
-
-    @property
     def doorbell(self) -> str:
         """The channel on which a new earliest task is announced."""
-        return f"{self._prefix}:doorbell:{self._database}"
+        return f"{self.prefix}:doorbell:{self.database}"
 
     def events(self, kind: str) -> str:
         """The channel on which the server tells of key events of this kind."""
-        return f"__keyevent@{self._database}__:{kind}"
-
-    @property
-    def database(self) -> int:
-        """The number of the database."""
-        return self._database
+        return f"__keyevent@{self.database}__:{kind}"
 
     def commands(self, operation: Operation[T]) -> Generator[Command, Any, T]:
         """The commands of an operation; each is answered with its reply, or with a RedisError."""
@@ -74,7 +66,7 @@ class Protocol:
     def _send(self, call: Call[Any]) -> Generator[Command, Any, Any]:
         if not call.is_script:
             return (yield (call.name, *call.arguments))
-        tail = (1, self._prefix, self._database, *call.arguments)
+        tail = (1, self.prefix, self.database, *call.arguments)
         script = scripts.load(call.name)
         headed = self._headers
         source = script.headed if headed else script.plain
