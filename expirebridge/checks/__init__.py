@@ -39,7 +39,7 @@ from expirebridge.errors import (
 from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.rights import Role
-from expirebridge.store.store import Protocol, Store
+from expirebridge.store.store import Database, Store
 
 __all__ = [
     "EVENT_FLAGS", "OVERDUE_LIMIT", "Finding", "Level", "check_health", "check_server",
@@ -50,7 +50,7 @@ OVERDUE_LIMIT = 30.0
 """Seconds that a due task may wait before that is a finding."""
 
 
-def check_server(protocol: Protocol) -> Steps[list[Finding]]:
+def check_server(database: Database) -> Steps[list[Finding]]:
     """What a listener must know of its server before it starts.
 
     Raises ServerUnreachable if there is no server to look at.
@@ -59,7 +59,7 @@ def check_server(protocol: Protocol) -> Steps[list[Finding]]:
     events = yield from check_events()
     findings = [check_version(info), check_role(info), events, check_eviction(info)]
     if _well(findings):
-        findings.append((yield from check_rights(protocol, Role.LISTENER)))
+        findings.append((yield from check_rights(database, Role.LISTENER)))
     if _well(findings):
         findings.append((yield from check_data()))
     return findings
@@ -81,7 +81,7 @@ def events_are_on(findings: Iterable[Finding]) -> bool:
 
 
 def check_health(
-    protocol: Protocol, settings: Settings, *, limit: float = OVERDUE_LIMIT, here: bool = False
+    database: Database, settings: Settings, *, limit: float = OVERDUE_LIMIT, here: bool = False
 ) -> Steps[list[Finding]]:
     """What a probe asks: whether listeners are alive and hear, and start what is due.
 
@@ -91,7 +91,7 @@ def check_health(
     health = yield from calls.health(settings.lease)
     findings = [check_listeners(health, here=here), check_overdue(health, limit)]
     if health.listeners:
-        subscriptions = check_subscriptions(protocol, settings.doorbell, health, here=here)
+        subscriptions = check_subscriptions(database, settings.doorbell, health, here=here)
         findings.append((yield from subscriptions))
     return findings
 
@@ -102,7 +102,7 @@ def examine(store: Store, settings: Settings, role: Role) -> list[Finding]:
     A part that the login may not look at, or that the server refuses, is a finding, too. Raises
     ServerUnreachable if there is no server to look at, and ServerError if it refuses the login.
     """
-    protocol = store.protocol
+    database = store.database
     # Where this fails, nothing else would be answered either: only a missing right is no obstacle.
     try:
         findings = store.run(_look_at_server())
@@ -112,8 +112,8 @@ def examine(store: Store, settings: Settings, role: Role) -> list[Finding]:
         ("events", _listed(check_events())),
         ("buffers", _listed(check_buffers())),
         ("clock", _listed(check_clock())),
-        ("rights", _listed(check_rights(protocol, role))),
-        ("work", check_health(protocol, settings)),
+        ("rights", _listed(check_rights(database, role))),
+        ("work", check_health(database, settings)),
         ("functions", _listed(check_functions())),
     ]
     # Only listeners need to write, and to hear events, in ways of their own.
@@ -127,7 +127,7 @@ def examine(store: Store, settings: Settings, role: Role) -> list[Finding]:
         except FormatTooNew as failure:
             return [*findings, error("format", str(failure), "pip install --upgrade expirebridge")]
     if listens:
-        findings.append(check_round_trip(store.client, protocol))
+        findings.append(check_round_trip(store.client, database))
     return findings
 
 

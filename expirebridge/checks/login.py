@@ -4,16 +4,16 @@ from expirebridge.checks.finding import Finding, Steps, error, ok
 from expirebridge.errors import NotPermitted
 from expirebridge.store import calls
 from expirebridge.store.rights import Role, grants
-from expirebridge.store.store import Protocol
+from expirebridge.store.store import Database
 
 
-def check_rights(protocol: Protocol, role: Role) -> Steps[Finding]:
+def check_rights(database: Database, role: Role) -> Steps[Finding]:
     """Whether the user that is logged in has every right of the role.
 
     A missing one may show late and badly: a script then takes what it may not read for nothing.
     """
-    login = protocol.login
-    wanted = grants(role, prefix=protocol.prefix, database=protocol.database)
+    login = database.login
+    wanted = grants(role, prefix=database.prefix, database=database.number)
     try:
         refused = yield from calls.refused(grant.proof for grant in wanted)
     except NotPermitted as refusal:
@@ -24,7 +24,7 @@ def check_rights(protocol: Protocol, role: Role) -> Steps[Finding]:
         )
     if refused is None:
         return ok("rights", f"Redis before 7 does not tell what the user {login!r} may do")
-    missing = yield from _told_apart([wanted[place].rule for place in refused], protocol)
+    missing = yield from _told_apart([wanted[place].rule for place in refused], database)
     if missing:
         rules = " ".join(missing)
         return error(
@@ -35,7 +35,7 @@ def check_rights(protocol: Protocol, role: Role) -> Steps[Finding]:
     return ok("rights", f"the user {login!r} has the rights of a {role}")
 
 
-def _told_apart(missing: list[str], protocol: Protocol) -> Steps[list[str]]:
+def _told_apart(missing: list[str], database: Database) -> Steps[list[str]]:
     """What is missing, without what was refused only because of something else.
 
     A user who may use all keys, or all channels, cannot be granted one. So what cannot be told
@@ -44,7 +44,7 @@ def _told_apart(missing: list[str], protocol: Protocol) -> Steps[list[str]]:
     if "+hmget" in missing:
         missing = [rule for rule in missing if not rule.startswith("~")]
     if "+publish" in missing:
-        if (yield from _is_refused_itself("PUBLISH", protocol.doorbell, "0")):
+        if (yield from _is_refused_itself("PUBLISH", database.doorbell, "0")):
             missing = [rule for rule in missing if not rule.startswith("&")]
         else:
             missing.remove("+publish")

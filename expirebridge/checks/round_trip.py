@@ -7,7 +7,7 @@ import redis
 
 from expirebridge.checks.finding import Finding, error, ok, warning
 from expirebridge.checks.server import EVENT_FLAGS
-from expirebridge.store.store import Protocol, translated
+from expirebridge.store.store import Database, translated
 
 LIFE_MS = 20
 PATIENCE = 1.0
@@ -15,15 +15,15 @@ PATIENCE = 1.0
 _LOOK_EVERY = 0.01
 
 
-def check_round_trip(client: redis.Redis, protocol: Protocol) -> Finding:
+def check_round_trip(client: redis.Redis, database: Database) -> Finding:
     """Whether the expiry of a key comes back as an event.
 
     The key's name is not of a trigger key's form, so listeners leave it alone. It goes by itself,
     whatever becomes of this check.
     """
-    key = f"{protocol.prefix}:doctor:{secrets.token_hex(8)}".encode()
+    key = f"{database.prefix}:doctor:{secrets.token_hex(8)}".encode()
     try:
-        took = _round_trip(client, protocol.events("expired"), key)
+        took = _round_trip(client, database.events("expired"), key)
     except redis.RedisError as failure:
         return error("round trip", f"it could not be made: {translated(failure)}", "")
     if took is None:

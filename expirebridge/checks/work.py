@@ -10,7 +10,7 @@ from expirebridge.retry import UNKNOWN_DELAY
 from expirebridge.settings import Doorbells
 from expirebridge.store import calls
 from expirebridge.store.calls import Health
-from expirebridge.store.store import Protocol
+from expirebridge.store.store import Database
 
 _SAMPLE = 1000
 _LISTEN = "expirebridge listen --tasks FOLDER"
@@ -33,7 +33,7 @@ def check_listeners(health: Health, *, here: bool = False) -> Finding:
 
 
 def check_subscriptions(
-    protocol: Protocol, doorbell: Doorbells, health: Health, *, here: bool = False
+    database: Database, doorbell: Doorbells, health: Health, *, here: bool = False
 ) -> Steps[Finding]:
     """Whether all that beat hear the doorbell and, unless they go by the clock, one key events.
 
@@ -41,9 +41,9 @@ def check_subscriptions(
     listeners: where one elsewhere is not subscribed, those of this machine are not to blame.
     Key events are heard by two listeners at most, which may change places at this moment.
     """
-    wanted = {protocol.doorbell: len(_asked_for(health, here=here))}
+    wanted = {database.doorbell: len(_asked_for(health, here=here))}
     if doorbell is not Doorbells.CLOCK and not here:
-        wanted[protocol.events("expired")] = 1
+        wanted[database.events("expired")] = 1
     reply = yield from calls.command("PUBSUB", "NUMSUB", *wanted)
     missing = [
         f"{count} of {at_least} to {channel}"

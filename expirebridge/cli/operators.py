@@ -76,7 +76,7 @@ def check(
     limit = seconds_of(max_overdue, name="max-overdue")
     with closing(_store(settings)) as store:
         try:
-            findings = store.run(check_health(store.protocol, settings, limit=limit, here=here))
+            findings = store.run(check_health(store.database, settings, limit=limit, here=here))
         except ServerError as failure:
             findings = [error("server", str(failure), "")]
     faults = [finding for finding in findings if finding.level is not Level.OK]
@@ -109,10 +109,10 @@ def acl(
     """
     settings = Settings.read(url=url, prefix=prefix)
     with closing(_store(settings)) as store:
-        database = store.protocol.database
+        number = store.database.number
     for one in [role] if role else Role:
         print_line(
-            rights.line(one, prefix=settings.prefix, database=database, conf=conf, redis_6=redis_6)
+            rights.line(one, prefix=settings.prefix, database=number, conf=conf, redis_6=redis_6)
         )
 
 

@@ -48,7 +48,7 @@ class Inspector:
         while True:
             await asyncio.sleep(self._settings.lease)
             try:
-                findings = await self._store.run(check_server(self._store.protocol))
+                findings = await self._store.run(check_server(self._store.database))
             except ServerError as error:
                 self._outage.failed(ROLE, error)
             else:

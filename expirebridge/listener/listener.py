@@ -170,7 +170,7 @@ class Listener:
         """
         self._loop = asyncio.get_running_loop()
         try:
-            findings = await self._store.run(check_server(self._store.protocol))
+            findings = await self._store.run(check_server(self._store.database))
             self._report(findings)
             self._inspector.learn(findings)
             # The first heartbeat goes before the first claim: it finds out whether anybody beat.

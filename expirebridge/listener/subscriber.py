@@ -44,8 +44,8 @@ class Subscriber:
         on_gap: Callable[[bool], None],
     ) -> None:
         self._store = store
-        self._doorbell = store.protocol.doorbell.encode()
-        self._events = {store.protocol.events(event).encode(): event for event in events}
+        self._doorbell = store.database.doorbell.encode()
+        self._events = {store.database.events(event).encode(): event for event in events}
         self._outage = outage
         self._on_doorbell = on_doorbell
         self._on_beat = on_beat

@@ -1,7 +1,7 @@
 """Runs calls against a server, in two colours.
 
 What is sent, and what is done when the server answers with an error, is decided once, in
-`Protocol.commands`, a generator of plain commands. The two stores only send them: one waits, the
+`Database.commands`, a generator of plain commands. The two stores only send them: one waits, the
 other awaits.
 """
 
@@ -25,14 +25,14 @@ _FORMAT = "EXPIREBRIDGE_FORMAT"
 _NO_RIGHT = ("The user executing the script can't", "ACL failure in script")
 
 
-class Protocol:
-    """Turns calls into commands for one database, and replies back into results."""
+class Database:
+    """A database as one login uses it: its names, and how calls become commands for it."""
 
-    def __init__(self, *, prefix: str, database: int, login: str) -> None:
+    def __init__(self, *, prefix: str, number: int, login: str) -> None:
         self.prefix = prefix
         """What the name of every key but the trigger keys begins with."""
-        self.database = database
-        """The number of the database."""
+        self.number = number
+        """What SELECT calls it by."""
         self.login = login
         """The name of the user that is logged in."""
         self._headers = True
@@ -41,11 +41,11 @@ class Protocol:
     @property
     def doorbell(self) -> str:
         """The channel on which a new earliest task is announced."""
-        return f"{self.prefix}:doorbell:{self.database}"
+        return f"{self.prefix}:doorbell:{self.number}"
 
     def events(self, kind: str) -> str:
         """The channel on which the server tells of key events of this kind."""
-        return f"__keyevent@{self.database}__:{kind}"
+        return f"__keyevent@{self.number}__:{kind}"
 
     def commands(self, operation: Operation[T]) -> Generator[Command, Any, T]:
         """The commands of an operation; each is answered with its reply, or with a RedisError."""
@@ -66,7 +66,7 @@ class Protocol:
     def _send(self, call: Call[Any]) -> Generator[Command, Any, Any]:
         if not call.is_script:
             return (yield (call.name, *call.arguments))
-        tail = (1, self.prefix, self.database, *call.arguments)
+        tail = (1, self.prefix, self.number, *call.arguments)
         script = scripts.load(call.name)
         headed = self._headers
         source = script.headed if headed else script.plain
@@ -88,11 +88,11 @@ class Store:
 
     def __init__(self, client: redis.Redis, *, prefix: str) -> None:
         self.client = client
-        self.protocol = _protocol(client, prefix)
+        self.database = _database_of(client, prefix)
 
     def run(self, operation: Operation[T]) -> T:
         """Run an operation. Raises a ServerError when the server does not do its part."""
-        commands = self.protocol.commands(operation)
+        commands = self.database.commands(operation)
         try:
             command = next(commands)
             while True:
@@ -120,11 +120,11 @@ class AsyncStore:
 
     def __init__(self, client: redis.asyncio.Redis, *, prefix: str) -> None:
         self.client = client
-        self.protocol = _protocol(client, prefix)
+        self.database = _database_of(client, prefix)
 
     async def run(self, operation: Operation[T]) -> T:
         """Run an operation. Raises a ServerError when the server does not do its part."""
-        commands = self.protocol.commands(operation)
+        commands = self.database.commands(operation)
         try:
             command = next(commands)
             while True:
@@ -192,10 +192,10 @@ def _too_new(text: str) -> str:
     )
 
 
-def _protocol(client: Any, prefix: str) -> Protocol:
+def _database_of(client: Any, prefix: str) -> Database:
     options = client.get_connection_kwargs()
-    return Protocol(
+    return Database(
         prefix=prefix,
-        database=int(options.get("db") or 0),
+        number=int(options.get("db") or 0),
         login=options.get("username") or "default",
     )

@@ -33,7 +33,7 @@ from tests.witness import Witness, listening, logged, registry_of
 
 def findings(store: Store) -> dict[str, Finding]:
     """What a listener looks at."""
-    return {finding.check: finding for finding in store.run(check_server(store.protocol))}
+    return {finding.check: finding for finding in store.run(check_server(store.database))}
 
 
 def examined(store: Store, role: Role = Role.LISTENER) -> dict[str, Finding]:
@@ -355,9 +355,9 @@ def test_without_a_listener_it_depends_on_whether_something_is_due(
 
 def test_a_listener_of_another_machine_is_none_of_this_one(store: Store) -> None:
     store.run(calls.heartbeat("elsewhere:1:x", 10, []))
-    protocol, settings = store.protocol, Settings()
-    anywhere = store.run(check_health(protocol, settings))[0]
-    here = store.run(check_health(protocol, settings, here=True))[0]
+    database, settings = store.database, Settings()
+    anywhere = store.run(check_health(database, settings))[0]
+    here = store.run(check_health(database, settings, here=True))[0]
     assert (anywhere.level, here.level) == (Level.OK, Level.WARNING)
     assert here.message.endswith("; 1 elsewhere")
 
@@ -367,8 +367,8 @@ def test_a_listener_that_was_silent_for_a_lease_does_not_beat(
 ) -> None:
     store.run(calls.heartbeat("me:1:x", 10, []))
     client.zincrby("expirebridge:listeners", -11_000, "me:1:x")
-    assert store.run(check_health(store.protocol, Settings()))[0].level is Level.WARNING
-    assert store.run(check_health(store.protocol, Settings(lease=60)))[0].level is Level.OK
+    assert store.run(check_health(store.database, Settings()))[0].level is Level.WARNING
+    assert store.run(check_health(store.database, Settings(lease=60)))[0].level is Level.OK
 
 
 def test_a_task_that_waits_for_too_long_is_told_of(
@@ -379,7 +379,7 @@ def test_a_task_that_waits_for_too_long_is_told_of(
     assert examined(store)["overdue"].message == "no task is overdue"
     age(client, "pending", "a", 20)
     assert examined(store)["overdue"].level is Level.OK
-    found = store.run(check_health(store.protocol, Settings(), limit=10))
+    found = store.run(check_health(store.database, Settings(), limit=10))
     assert [one.level for one in found if one.check == "overdue"] == [Level.WARNING]
     age(client, "pending", "a", 40)
     finding = examined(store)["overdue"]
@@ -420,7 +420,7 @@ async def test_one_listener_of_two_that_is_not_subscribed_is_told_of(
         await asyncio.to_thread(until_subscribed, settings.url)
         store.run(calls.heartbeat("elsewhere:1:x", 10, []))
         finding = examined(store)["subscriptions"]
-        here = store.run(check_health(store.protocol, settings, here=True))
+        here = store.run(check_health(store.database, settings, here=True))
     assert finding.level is Level.WARNING
     assert "(1 of 2 to expirebridge:doorbell:1)" in finding.message
     # The one of this machine is subscribed.
@@ -430,15 +430,15 @@ async def test_one_listener_of_two_that_is_not_subscribed_is_told_of(
 async def test_this_machine_s_listener_that_is_not_subscribed_is_told_of(store: Store) -> None:
     store.run(calls.heartbeat(f"{socket.gethostname()}:1:x", 10, []))
     for here in (True, False):
-        found = store.run(check_health(store.protocol, Settings(), here=here))
+        found = store.run(check_health(store.database, Settings(), here=here))
         assert [one.level for one in found] == [Level.OK, Level.OK, Level.WARNING]
 
 
 async def test_listeners_that_go_by_the_clock_hear_no_key_events(url: str, store: Store) -> None:
     settings = Settings(url=url, doorbell=Doorbells.CLOCK)
     async with listening(settings):
-        by_clock = store.run(check_health(store.protocol, settings))
-        by_both = store.run(check_health(store.protocol, Settings()))
+        by_clock = store.run(check_health(store.database, settings))
+        by_both = store.run(check_health(store.database, Settings()))
     assert [one.level for one in by_clock] == [Level.OK] * 3
     assert [one.message for one in by_both if one.level is Level.WARNING] == [
         "too few listeners are subscribed (0 of 1 to __keyevent@1__:expired): the others go by "

@@ -671,7 +671,7 @@ async def test_a_listener_that_stops_runs_what_its_last_claim_brought(scene: Sce
 OPERATORS: dict[str, Callable[[Store], object]] = {
     "rights": lambda store: examine(store, Settings(), Role.LISTENER),
     "unknown": lambda store: examine(store, Settings(), Role.LISTENER),
-    "health": lambda store: store.run(check_health(store.protocol, Settings())),
+    "health": lambda store: store.run(check_health(store.database, Settings())),
 }
 
 

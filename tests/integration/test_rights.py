@@ -83,20 +83,20 @@ def steer(url: str) -> None:
 def probe(url: str, client: redis.Redis) -> None:
     client.zadd("expirebridge:listeners", {"somebody": server_ms(client)})
     with store_at(url) as store:
-        findings = store.run(check_health(store.protocol, Settings(url=url)))
+        findings = store.run(check_health(store.database, Settings(url=url)))
         assert [finding.check for finding in findings] == ["listeners", "overdue", "subscriptions"]
 
 
 def listen(url: str, client: redis.Redis) -> None:
     """All that a listener asks of the store."""
     with store_at(url) as store, Bridge(url) as bridge:
-        store.run(check_server(store.protocol))
+        store.run(check_server(store.database))
         store.run(calls.heartbeat("me", 10, []))
         run_one(store, bridge)
         adopt_one(store, client)
         set_one_aside(store, client)
         reconcile(store, client)
-        findings = store.run(check_health(store.protocol, Settings(url=url)))
+        findings = store.run(check_health(store.database, Settings(url=url)))
         assert findings[0].level is Level.OK
         store.run(calls.leave("me"))
         assert client.zcard("expirebridge:listeners") == 0
@@ -164,11 +164,11 @@ async def hear(url: str, client: redis.Redis, caplog: pytest.LogCaptureFixture) 
         while "cmdstat_ping" not in client.info("commandstats"):  # noqa: ASYNC110
             await asyncio.sleep(0.001)  # only the server knows
         # What it says to the ping comes before what it says to this.
-        client.publish(store.protocol.doorbell, "7")
+        client.publish(store.database.doorbell, "7")
         client.set("x", "", ex=60)
         assert [await told.get(), await told.get()] == [7, "expire"]
         await subscriber.hear_events(False)
-        while client.pubsub_numsub(store.protocol.events("expired"))[0][1]:  # noqa: ASYNC110
+        while client.pubsub_numsub(store.database.events("expired"))[0][1]:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 
     client.config_resetstat()
@@ -212,7 +212,7 @@ async def test_a_role_s_rights_suffice_and_nothing_is_refused(
     with login(server, rules_of(role, client)) as url:
         await work_as(role, url, client, caplog)
         with store_at(url) as store:
-            assert store.run(check_rights(store.protocol, role)).level is Level.OK
+            assert store.run(check_rights(store.database, role)).level is Level.OK
     # A listener would like to see settings, and does without: they hold the server's own password.
     assert {entry["object"] for entry in client.acl_log()} <= {"config|get", "config"}
 
@@ -242,9 +242,9 @@ def test_a_missing_right_is_found_with_the_command_that_grants_it(
 ) -> None:
     rules = rules_of(role, client)
     with store_at(server.url) as store:
-        store.run(check_rights(store.protocol, role))  # the server knows the script, then
+        store.run(check_rights(store.database, role))  # the server knows the script, then
     with login(server, [other for other in rules if other != rule]) as url, store_at(url) as store:
-        finding = store.run(check_rights(store.protocol, role))
+        finding = store.run(check_rights(store.database, role))
         if f"expirebridge acl {role}" in finding.remedy:
             assert finding.level is Level.ERROR
             assert rule in {"~expirebridge", "+eval", "+evalsha", "+select"}
@@ -258,7 +258,7 @@ def test_a_missing_right_is_found_with_the_command_that_grants_it(
         assert found in ([rule], ["&expirebridge:doorbell:1", "+subscribe"])
         assert rule in found
         client.execute_command(*finding.remedy.split())
-        assert store.run(check_rights(store.protocol, role)).level is Level.OK
+        assert store.run(check_rights(store.database, role)).level is Level.OK
 
 
 async def test_a_listener_with_its_rights_runs_tasks_and_one_without_does_not_start(
