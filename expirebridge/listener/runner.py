@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from expirebridge.handlers import Registry
-from expirebridge.hooks import Ended, Hooks, Started
+from expirebridge.hooks import Hooks, Started
 from expirebridge.listener.attempt import Attempt, Outcome
 from expirebridge.listener.leases import Leases
 from expirebridge.listener.outage import Outage
@@ -150,7 +150,9 @@ class Runner:
         try:
             self._waiting.remove(attempt)
         except KeyError:
-            self._notice_withdrawn(attempt)
+            # It was withdrawn, and the heartbeat's thread records that.
+            del self._running[attempt]
+            self._settler.tell(Finished(attempt, attempt.given_back(BLOCKED), 0.0))
             return
         if not self._leases.is_fresh(attempt.claimed.id, attempt.claimed.token):
             # Another listener may run it by now. If none does, this one claims it anew.
@@ -170,20 +172,6 @@ class Runner:
         finally:
             del self._running[attempt]
         self._settler.add(Finished(attempt, outcome, time.perf_counter() - began))
-
-    def _notice_withdrawn(self, attempt: Attempt) -> None:
-        outcome = attempt.given_back(BLOCKED)
-        del self._running[attempt]
-        self._hooks.emit(
-            Ended(
-                task=attempt.task,
-                end=outcome.end,
-                duration=0.0,
-                reason=outcome.reason,
-                brief=outcome.brief,
-            )
-        )
-        self._settled(attempt)
 
     def _settled(self, attempt: Attempt) -> None:
         self._leases.drop(attempt.claimed.id, attempt.claimed.token)

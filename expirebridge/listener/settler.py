@@ -57,6 +57,20 @@ class Settler:
         """Settle this attempt soon."""
         self._waiting.put_nowait(finished)
 
+    def tell(self, item: Finished, *, refused: bool = False) -> None:
+        """Tell that an attempt is through: recorded, here or elsewhere, or refused."""
+        outcome = item.outcome
+        end, reason, brief = outcome.end, outcome.reason, outcome.brief
+        if refused:
+            end = End.REFUSED
+            reason = brief = "its lease had lapsed, or its record is gone"
+        self._hooks.emit(
+            Ended(
+                task=item.attempt.task, end=end, duration=item.duration, reason=reason, brief=brief
+            )
+        )
+        self._on_settled(item.attempt)
+
     async def run(self) -> None:
         """Settle what comes, for ever."""
         while True:
@@ -77,7 +91,7 @@ class Settler:
             await self._settle_apart(batch, error)
             return
         for item, code in zip(batch, codes, strict=True):
-            self._tell(item, refused=code is Settled.REFUSED)
+            self.tell(item, refused=code is Settled.REFUSED)
 
     async def _settle_apart(self, batch: list[Finished], error: ScriptFailed) -> None:
         """Settle each by itself: one that the script cannot handle must not hold up the others."""
@@ -87,7 +101,7 @@ class Settler:
                 "task %s cannot be settled: %s", id, error,
                 extra=event("unsettled", task=id, error=str(error)),
             )  # fmt: skip
-            self._tell(batch[0], refused=True)
+            self.tell(batch[0], refused=True)
             return
         for item in batch:
             await self._settle([item])
@@ -105,16 +119,3 @@ class Settler:
             else:
                 self._outage.answered(ROLE)
                 return codes
-
-    def _tell(self, item: Finished, *, refused: bool) -> None:
-        outcome = item.outcome
-        end, reason, brief = outcome.end, outcome.reason, outcome.brief
-        if refused:
-            end = End.REFUSED
-            reason = brief = "its lease had lapsed, or its record is gone"
-        self._hooks.emit(
-            Ended(
-                task=item.attempt.task, end=end, duration=item.duration, reason=reason, brief=brief
-            )
-        )
-        self._on_settled(item.attempt)
