@@ -1,0 +1,84 @@
+"""The server deletes keys because its memory is full."""
+
+import time
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests.faults.scene import Scene, staged
+from tests.faults.stage import ROUNDS, make
+from tests.faults.table import Fault
+from tests.history import Forgot, Writer, now
+from tests.processes import until_logged
+
+TASKS = 1000
+SOON = 2.5
+"""Seconds until they are due: time to make them, and for the listener to look at its server."""
+IDLE = 2.0
+"""Seconds for which nobody touches a record; what a listener works with is touched each second."""
+ALARM = "the server will delete tasks when memory runs out"
+MISSED = "its record is missing or broken"
+LOW = "`maxmemory` below what the server uses while 1,000 tasks wait, and "
+KEYS = Fault(
+    name="trigger keys are evicted",
+    injected=f"{LOW}`volatile-lru`",
+    promise="their tasks run on time, by their records; an alarm is raised once",
+)
+RECORDS = Fault(
+    name="records are evicted",
+    injected=f"{LOW}`allkeys-lru`",
+    promise="their tasks are lost, each is named in the log, and no other is; an alarm is raised "
+    "once",
+)
+
+
+def evict(scene: Scene, policy: str, size: int) -> None:
+    """Leave the server so many bytes less than it uses until it has made them free."""
+    used = memory_of(scene.client)
+    scene.client.config_set("maxmemory-policy", policy)
+    scene.client.config_set("maxmemory", used - size)
+    while memory_of(scene.client) > used - size:
+        pass
+    until_logged(ALARM, scene.folder)
+    # What is left now is to stay.
+    scene.client.config_set("maxmemory", 0)
+
+
+def memory_of(client: redis.Redis) -> int:
+    return int(client.info("memory")["used_memory"])
+
+
+def count(client: redis.Redis, pattern: str) -> int:
+    return sum(1 for _ in client.scan_iter(pattern, count=1000))
+
+
+@pytest.mark.parametrize("round", range(ROUNDS))
+def test_trigger_keys_are_evicted(binary: Path, folder: Path, history: Writer, round: int) -> None:
+    with staged(binary, folder, history) as scene:
+        make(scene.bridge, history, [("recorded.work", [0, 0])] * TASKS, delay=SOON)
+        evict(scene, "volatile-lru", 50_000)
+        assert count(scene.client, "*:[?]*") < TASKS
+        assert count(scene.client, "expirebridge:task:*") == TASKS
+        verdict = scene.judge(KEYS)
+    assert verdict.sound, str(verdict)
+    assert not verdict.twice
+    assert scene.log().count(ALARM) == 1
+
+
+@pytest.mark.skipif(ROUNDS == 1, reason="for want of time, in `make faults` only")
+@pytest.mark.parametrize("round", range(ROUNDS))
+def test_records_are_evicted(binary: Path, folder: Path, history: Writer, round: int) -> None:
+    with staged(binary, folder, history) as scene:
+        make(scene.bridge, history, [("recorded.work", [0, 0])] * TASKS, delay=IDLE + SOON)
+        time.sleep(IDLE)
+        evict(scene, "allkeys-lru", 100_000)
+        left = count(scene.client, "expirebridge:task:*")
+        history.write(Forgot(at=0, until=now()))
+        verdict = scene.judge(RECORDS)
+    assert verdict.sound, str(verdict)
+    # One whose key is left is adopted, as another client's would be, and runs.
+    assert 0 < verdict.forgotten <= TASKS - left
+    log = scene.log()
+    assert log.count(ALARM) == 1
+    assert verdict.forgotten <= log.count(MISSED) <= TASKS - left
