@@ -24,6 +24,7 @@ from expirebridge.listener.adopter import Adopter
 from expirebridge.listener.claimer import Claimer
 from expirebridge.listener.clock import Clock
 from expirebridge.listener.doorbell import Doorbell
+from expirebridge.listener.event_loop import new_event_loop
 from expirebridge.listener.inspector import Inspector
 from expirebridge.listener.leases import Leases
 from expirebridge.listener.outage import Outage
@@ -374,7 +375,7 @@ def run(
 
     # Not asyncio.run: it would wait without end for what handlers left behind, such as a thread
     # that sleeps, or a coroutine that ignores its cancellation.
-    loop = asyncio.new_event_loop()
+    loop = new_event_loop()
     try:
         loop.run_until_complete(main())
     finally:
