@@ -84,6 +84,8 @@ class Bridge:
 
     make_task = _waits(Operations.make_task)
     make_tasks = _waits(Operations.make_tasks)
+    watch = _waits(Operations.watch)
+    beat = _waits(Operations.beat)
     get = _waits(Operations.get)
     list = _waits(Operations.list)
     count = _waits(Operations.count)
@@ -127,6 +129,8 @@ class AsyncBridge:
 
     make_task = _awaits(Operations.make_task)
     make_tasks = _awaits(Operations.make_tasks)
+    watch = _awaits(Operations.watch)
+    beat = _awaits(Operations.beat)
     get = _awaits(Operations.get)
     list = _awaits(Operations.list)
     count = _awaits(Operations.count)

@@ -94,12 +94,7 @@ class Operations:
             func=func, args=args, delay=delay, kwargs=kwargs, at=at, id=id, if_exists=if_exists,
             tags=tags, retry=retry, timeout=timeout,
         )  # fmt: skip
-        [made] = yield from calls.make([new])
-        if made.differs:
-            raise TaskDiffers(new.id, made.state, made.call.decode())
-        if made.outcome is Outcome.REJECTED:
-            raise TaskExists(new.id, made.state)
-        return self._made(new, made)
+        return (yield from self._make(new))
 
     def make_tasks(self, tasks: Iterable[Mapping[str, Any]]) -> Steps[list[Task]]:
         """Make many tasks: each is a mapping of `make_task`'s arguments by their names.
@@ -119,6 +114,48 @@ class Operations:
             outcomes = yield from calls.make(chunk)
             made += [self._made(*pair) for pair in zip(chunk, outcomes, strict=True)]
         return made
+
+    def watch(
+        self,
+        id: str,
+        func: Func,
+        args: Sequence[Any] = (),
+        *,
+        ttl: Duration,
+        kwargs: Mapping[str, Any] | None = None,
+        tags: Sequence[str] = (),
+        retry: RetrySpec | None = None,
+        timeout: Duration | None = None,
+    ) -> Steps[Task]:
+        """Watch something: `func` runs if no beat comes for `ttl`.
+
+        Each `beat(id)` puts the task off to `ttl` from then; so does a plain `EXPIRE task.key
+        seconds` by any client. If the id is watched already, this is a beat, too, with `ttl` as its
+        new time to live; tags and policies stay. While `func` runs, the task is re-armed: it runs
+        once more unless beats come. The other arguments are those of `make_task`.
+
+        Returns the task; `task.outcome` is `created` or `extended`. Raises what `make_task` raises,
+        TaskDiffers if the id is that of an unfinished task with another call.
+        """
+        seconds = seconds_of(ttl, name="ttl")
+        if seconds < 0.001:
+            raise InvalidTask(f"ttl={ttl!r}: it must be at least a millisecond")
+        new = self._new_task(
+            func=func, args=args, delay=seconds, kwargs=kwargs, id=wire.check_id(id),
+            if_exists="extend", tags=tags, retry=retry, timeout=timeout,
+        )  # fmt: skip
+        new.fields["ttl"] = new.when.ms
+        return (yield from self._make(new))
+
+    def beat(self, id: str) -> Steps[Change]:
+        """Say that what `id` watches is alive: its task is put off to its `ttl` from now.
+
+        Returns moved (a paused task is pending again), rearmed (its handler runs at present; the
+        task waits for `ttl` afterwards), finished (it fired, or was cancelled), not found, or not
+        watched (the task was not made by `watch`). After finished or not found, `watch` it again.
+        Raises InvalidTask for an illegal id.
+        """
+        return (yield from calls.beat(wire.check_id(id)))
 
     def get(self, id: str) -> Steps[Task | None]:
         """Return the task of this id as it stands, or None. Raises InvalidTask for an illegal id.
@@ -232,6 +269,14 @@ class Operations:
         Returns due now, running or not found. Raises InvalidTask for an illegal id.
         """
         return (yield from calls.run_now(wire.check_id(id)))
+
+    def _make(self, new: calls.NewTask) -> Steps[Task]:
+        [made] = yield from calls.make([new])
+        if made.differs:
+            raise TaskDiffers(new.id, made.state, made.call.decode())
+        if made.outcome is Outcome.REJECTED:
+            raise TaskExists(new.id, made.state)
+        return self._made(new, made)
 
     def _checked(self, position: int, item: Mapping[str, Any]) -> calls.NewTask:
         if not isinstance(item, Mapping):

@@ -52,6 +52,7 @@ class Change(StrEnum):
     RUNNING = "running"  # its handler is at work: if it was to be cancelled, no attempt follows
     FINISHED = "finished"
     NOT_FOUND = "not found"
+    NOT_WATCHED = "not watched"  # a beat for a task that was not made by `watch`
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,7 +1,7 @@
 """Commands that make, find and steer tasks."""
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -18,22 +18,25 @@ from expirebridge.cli.output import (
     task_as_data,
     task_as_fields,
 )
-from expirebridge.task import Change, State
+from expirebridge.task import Change, State, Task
 
 TaskId = Annotated[str, typer.Argument(help="The task's id.")]
+Arguments = Annotated[
+    str, typer.Argument(help="JSON: an array, or an object of keyword arguments.")
+]
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to the application."""
-    for command in (make, show, list_, cancel, reschedule, pause, resume, run, count):
+    for command in (
+        make, watch, beat, show, list_, cancel, reschedule, pause, resume, run, count
+    ):  # fmt: skip
         app.command(command.__name__.rstrip("_"))(command)
 
 
 def make(
     func: Annotated[str, typer.Argument(help="The handler: module.function.")],
-    args: Annotated[
-        str, typer.Argument(help="JSON: an array, or an object of keyword arguments.")
-    ] = "[]",
+    args: Arguments = "[]",
     delay: In = None,
     at: At = None,
     id: Annotated[str | None, typer.Option(help="A name of your own for the task.")] = None,
@@ -48,18 +51,44 @@ def make(
 
     Example: expirebridge make mail.send '[42, "hi"]' --in 15m
     """
-    encoded = args.encode()
-    wire.check_args(encoded)
-    positional, keywords = wire.decode_args(encoded)
+    positional, keywords = _read_arguments(args)
     with Bridge(url) as bridge:
         task = bridge.make_task(
             func, positional, delay, kwargs=keywords, at=read_time(at, delay=delay), id=id,
             if_exists=if_exists.value, tags=tag or (),
         )  # fmt: skip
-    if as_json:
-        print_json(task_as_data(task))
-    else:
-        print_fields(task_as_fields(task))
+    _show(task, as_json=as_json)
+
+
+def watch(
+    id: TaskId,
+    func: Annotated[str, typer.Argument(help="The handler that runs when the beats stop.")],
+    args: Arguments = "[]",
+    *,
+    ttl: Annotated[
+        str, typer.Option(metavar="DURATION", help="How long no beat may come: 90s, 15m, 25h.")
+    ],
+    tag: Annotated[list[str] | None, typer.Option(help="A tag; may be repeated.")] = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a handler unless beats come: a dead-man's switch.
+
+    Example: expirebridge watch backup alerts.silent '["backup"]' --ttl 25h
+    """
+    positional, keywords = _read_arguments(args)
+    with Bridge(url) as bridge:
+        task = bridge.watch(id, func, positional, ttl=ttl, kwargs=keywords, tags=tag or ())
+    _show(task, as_json=as_json)
+
+
+def beat(id: TaskId, url: Url = None, as_json: AsJson = False) -> None:
+    """Say that what a task watches is alive.
+
+    Example: expirebridge beat backup
+    """
+    with Bridge(url) as bridge:
+        _tell(id, bridge.beat(id), as_json=as_json)
 
 
 def show(
@@ -75,10 +104,8 @@ def show(
         task = bridge.get(id)
     if task is None:
         _not_possible(f"there is no task {id!r}")
-    elif as_json:
-        print_json(task_as_data(task))
     else:
-        print_fields(task_as_fields(task))
+        _show(task, as_json=as_json)
 
 
 def list_(
@@ -186,8 +213,23 @@ def count(url: Url = None, as_json: AsJson = False) -> None:
         print_fields((name, str(number)) for name, number in counts.items())
 
 
+def _read_arguments(args: str) -> tuple[list[Any], dict[str, Any]]:
+    encoded = args.encode()
+    wire.check_args(encoded)
+    return wire.decode_args(encoded)
+
+
+def _show(task: Task, *, as_json: bool) -> None:
+    if as_json:
+        print_json(task_as_data(task))
+    else:
+        print_fields(task_as_fields(task))
+
+
 def _tell(id: str, change: Change, *, as_json: bool) -> None:
-    well = change not in {Change.RUNNING, Change.FINISHED, Change.NOT_FOUND}
+    well = change not in {
+        Change.RUNNING, Change.FINISHED, Change.NOT_FOUND, Change.NOT_WATCHED
+    }  # fmt: skip
     if as_json:
         print_json({"id": id, "outcome": change})
         if not well:

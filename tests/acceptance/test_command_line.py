@@ -56,6 +56,17 @@ def test_a_task_is_made_shown_moved_listed_counted_and_cancelled(url: str) -> No
     assert "outcome  created" in kept
 
 
+def test_a_task_that_watches_is_beaten(url: str) -> None:
+    words = ("watch", "w1", "alerts.silent", '["backup"]', "--ttl", "25h")
+    assert "outcome  created" in ok(*words, url=url)
+    assert ok("beat", "w1", url=url) == "w1: moved\n"
+    assert "outcome  extended" in ok(*words, url=url)
+    ok("make", "mail.send", "--in", "1h", "--id", "m1", url=url)
+    assert "not watched" in refused(3, "beat", "m1", url=url)
+    assert "not found" in refused(3, "beat", "nobody", url=url)
+    assert "ttl='soon': not a duration" in refused(2, *words[:-1], "soon", url=url)
+
+
 def test_what_is_not_possible_exits_3(url: str, bridge: Bridge) -> None:
     assert "there is no task 'm9'" in refused(3, "show", "m9", url=url)
     assert "not found" in refused(3, "cancel", "m9", url=url)

@@ -227,6 +227,8 @@ def settle_every_outcome(tasks: Tasks) -> None:
 def change_what_runs(tasks: Tasks) -> None:
     for id in ("replaced", "extended", "moved", "alive", "cancelled"):
         tasks.start(id)
+    tasks.bridge.watch("extended", "mail.send", [1], ttl="1h")
+    assert tasks.bridge.beat("extended") is Change.REARMED
     tasks.bridge.make_task("mail.send", [2], "1h", id="replaced", if_exists="replace", tags=["x"])
     tasks.bridge.make_task("mail.send", [1], "1h", id="extended", if_exists="extend")
     assert tasks.bridge.reschedule("moved", "1h") is Change.REARMED
@@ -244,6 +246,9 @@ def change_what_runs(tasks: Tasks) -> None:
 
 def steer_what_waits(tasks: Tasks) -> None:
     tasks.bridge.make_task("mail.send", [1], "1h", id="steered")
+    tasks.bridge.watch("steered", "mail.send", [1], ttl="1h")
+    assert tasks.bridge.pause("steered") is Change.PAUSED
+    assert tasks.bridge.beat("steered") is Change.MOVED
     assert tasks.bridge.pause("steered") is Change.PAUSED
     assert tasks.bridge.resume("steered") is Change.RESUMED
     assert tasks.bridge.reschedule("steered", "2h") is Change.MOVED

@@ -108,6 +108,8 @@ CHANGES = {
     "replace": asked_to_make("replace"),
     "extend": asked_to_make("extend", "mail.send", (1,)),
     "extend another": asked_to_make("extend"),
+    "watch": Asked("make", "watch", ("a", "mail.send", (1,)), {"ttl": 2 * HOUR}),
+    "beat": Asked("beat", "beat"),
     "cancel": Asked("cancel", "cancel"),
     "reschedule": Asked("reschedule", "reschedule"),
     "pause": Asked("pause", "pause"),

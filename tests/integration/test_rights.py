@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from expirebridge import AsyncBridge, Bridge, Change, ServerUnsuitable, State
+from expirebridge import AsyncBridge, Bridge, Change, Outcome, ServerUnsuitable, State
 from expirebridge.checks import Level, check_health, check_server
 from expirebridge.checks.login import check_rights
 from expirebridge.errors import InvalidSetting, ServerError
@@ -59,6 +59,8 @@ def produce(url: str) -> None:
         assert plain.expire(task.key, 120)
         assert plain.pttl(task.key) > 100_000
         steer(url)
+        assert bridge.watch("w", "mail.send", ttl=60).outcome is Outcome.CREATED
+        assert bridge.beat("w") is Change.MOVED
         made = bridge.make_tasks([{"func": "mail.send", "delay": 60}, {"func": "a.b", "delay": 0}])
         assert len(made) == 2
 
@@ -69,6 +71,7 @@ def steer(url: str) -> None:
         assert bridge.count().pending == 1
         assert bridge.pause("a") is Change.PAUSED
         assert bridge.resume("a") is Change.RESUMED
+        assert bridge.beat("a") is Change.NOT_WATCHED
         assert bridge.reschedule("a", "1h") is Change.MOVED
         found = bridge.get("a")
         assert found is not None

@@ -12,7 +12,7 @@ from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.calls import Heard, Settlement
 from expirebridge.store.store import Store
-from tests.integration.test_store import age, claim, new, settle
+from tests.integration.test_store import age, claim, new, server_ms, settle
 from tests.witness import Witness, listening
 
 CALL = b"mail.send?[1]"
@@ -23,10 +23,10 @@ UNFINISHED = ("pending", "paused", "running")
 
 
 def bring(store: Store, client: redis.Redis, state: str) -> None:
-    """Bring task `a`, with a tag and one failed attempt behind it, into a state."""
+    """Bring task `a`, watched, with a tag and one failed attempt behind it, into a state."""
     if state == "absent":
         return
-    store.run(calls.make([new("a", fields={"tags": "t", "retry": "[60]"})]))
+    store.run(calls.make([new("a", fields={"tags": "t", "retry": "[60]", "ttl": HOUR})]))
     claim(store, "first")
     settle(store, Settlement("a", "first", "retry", 3600, "no answer"))
     match state:
@@ -188,6 +188,7 @@ def test_extend_refuses_another_call(store: Store, client: redis.Redis, state: s
 
 
 REARMING: dict[str, Callable[[Store, redis.Redis], object]] = {
+    "beat": lambda store, _: store.run(calls.beat("a")),
     "extend": lambda store, _: make(store, "extend"),
     "reschedule": lambda store, _: store.run(calls.reschedule("a", calls.When(HOUR, True))),
     "raw SET": lambda _, client: client.set(KEY, "", px=HOUR),
@@ -209,6 +210,7 @@ def test_a_running_task_that_is_wanted_again_waits_for_that_time(
 
 
 CHANGES: dict[str, Callable[[Store], Change]] = {
+    "beat": lambda store: store.run(calls.beat("a")),
     "cancel": lambda store: store.run(calls.cancel(["a"], keep=3600))[0],
     "reschedule": lambda store: store.run(calls.reschedule("a", calls.When(HOUR, True))),
     "run_now": lambda store: store.run(calls.run_now("a")),
@@ -218,6 +220,10 @@ CHANGES: dict[str, Callable[[Store], Change]] = {
 MISSING, OVER, BUSY = Change.NOT_FOUND, Change.FINISHED, Change.RUNNING
 # operation: absent, pending, paused, running, finished; with the state that follows
 TABLE = {
+    "beat": (
+        (MISSING, None), (Change.MOVED, "pending"), (Change.MOVED, "pending"),
+        (Change.REARMED, "running"), (OVER, ""),
+    ),
     "cancel": (
         (MISSING, None), (Change.CANCELLED, "cancelled"), (Change.CANCELLED, "cancelled"),
         (BUSY, "running"), (OVER, ""),
@@ -277,6 +283,61 @@ def check_invariant(client: redis.Redis, task: Task) -> None:
             assert ttl == -1
         case State.SUCCEEDED | State.FAILED | State.CANCELLED:
             assert ttl == -2
+
+
+def watch(store: Store, ttl: int) -> Outcome:
+    watched = new("a", ttl, if_exists="extend", fields={"ttl": ttl})
+    return store.run(calls.make([watched]))[0].outcome
+
+
+@pytest.mark.parametrize("state", ["absent", "pending", "paused", "running", "failed"])
+def test_a_watched_task_is_put_off_by_its_own_time_whatever_state_it_was_in(
+    store: Store, client: redis.Redis, state: str
+) -> None:
+    bring(store, client, state)
+    outcome = watch(store, 2 * HOUR)
+    assert outcome is (Outcome.EXTENDED if state in UNFINISHED else Outcome.CREATED)
+    end_run(store, client, "succeeded")
+    store.run(calls.reschedule("a", calls.When(9 * HOUR, relative=True)))
+    assert store.run(calls.beat("a")) is Change.MOVED
+    task = task_of(store)
+    assert task is not None
+    assert task.state is State.PENDING
+    assert 7190 < left(task, client) < 7201  # sooner than it was
+    assert client.zscore("expirebridge:pending", "a") == pytest.approx(
+        server_ms(client) + 2 * HOUR, abs=10_000
+    )
+
+
+def test_what_replaces_a_running_task_has_its_own_time(store: Store, client: redis.Redis) -> None:
+    bring(store, client, "running")
+    make(store, "replace")
+    assert store.run(calls.beat("a")) is Change.NOT_WATCHED
+    watch(store, HOUR)
+    watch(store, 2 * HOUR)
+    assert store.run(calls.beat("a")) is Change.REARMED
+    settle(store, Settlement("a", "t", "succeeded"))
+    assert store.run(calls.beat("a")) is Change.MOVED
+    task = task_of(store)
+    assert task is not None
+    assert 7190 < left(task, client) < 7201
+
+
+def test_a_beat_for_a_task_that_is_not_watched_says_so(store: Store, client: redis.Redis) -> None:
+    make(store, "reject")
+    before = client.hgetall("expirebridge:task:a")
+    assert store.run(calls.beat("a")) is Change.NOT_WATCHED
+    assert client.hgetall("expirebridge:task:a") == before
+
+
+def test_beats_of_a_waiting_task_leave_its_record_alone(store: Store, client: redis.Redis) -> None:
+    watch(store, HOUR)
+    before = client.hgetall("expirebridge:task:a"), client.zscore("expirebridge:pending", "a")
+    client.pexpire(KEY, 1000)
+    assert store.run(calls.beat("a")) is Change.MOVED
+    assert client.pttl(KEY) > HOUR - 10_000
+    after = client.hgetall("expirebridge:task:a"), client.zscore("expirebridge:pending", "a")
+    assert after == before
 
 
 def test_run_now_gives_a_finished_task_fresh_attempts(store: Store, client: redis.Redis) -> None:

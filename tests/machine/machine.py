@@ -32,8 +32,8 @@ SETTINGS = Settings(lease=150, keep_succeeded=600, keep_failed=1200)
 IDS = ("a", "b")
 CALLS = ("mail.send?[1]", "mail.send?[2]")
 ROWS = (
-    "make, reject", "make, keep", "make, replace", "make, extend", "cancel", "reschedule",
-    "run_now", "pause", "resume", "raw SET PX", "raw SET", "raw EXPIRE later",
+    "make, reject", "make, keep", "make, replace", "make, extend", "watch", "beat", "cancel",
+    "reschedule", "run_now", "pause", "resume", "raw SET PX", "raw SET", "raw EXPIRE later",
     "raw EXPIRE sooner", "raw PERSIST", "raw DEL", "raw RENAME",
 )  # fmt: skip
 COLUMNS = ("absent", *State)
@@ -160,7 +160,8 @@ class Machine(RuleBasedStateMachine):
 
     def _bring(self, id: str, state: str) -> None:
         if state != "absent":
-            self._make(id, CALLS[0], 0 if state in ENDS else STEP, "t", "reject")
+            delay = 0 if state in ENDS else STEP
+            self._make(id, CALLS[0], delay, "t", "reject", ttl=2 * STEP)
         if state in ENDS:
             self._claim(self.listeners[0], room=1, idle=True)
             if state != State.RUNNING:
@@ -178,6 +179,8 @@ class Machine(RuleBasedStateMachine):
             "make, keep": lambda: self.make_or_keep(id, CALLS[1], STEP, "u", twice=False),
             "make, replace": lambda: self.make_or_replace(id, CALLS[1], STEP, "u", twice=False),
             "make, extend": lambda: self.make_or_extend(id, CALLS[1], STEP, "u", twice=False),
+            "watch": lambda: self.watch(id, CALLS[0], STEP, twice=False),
+            "beat": lambda: self.beat(id, twice=False),
             "cancel": lambda: self.cancel(id, twice=False),
             "reschedule": lambda: self.reschedule(id, STEP, twice=False),
             "run_now": lambda: self.run_now(id, twice=False),
@@ -212,19 +215,38 @@ class Machine(RuleBasedStateMachine):
         self._make(self.id_for("make, extend", pick), call, delay, tags, "extend", twice=twice)
 
     def _make(
-        self, id: str, call: str, delay: int, tags: str, if_exists: str, *, twice: bool = False
-    ) -> None:
+        self, id: str, call: str, delay: int, tags: str, if_exists: str, *, twice: bool = False,
+        ttl: int | None = None,
+    ) -> None:  # fmt: skip
         due = self.model.now + delay
+        fields: dict[str, calls.Argument] = {"tags": tags} if tags else {}
+        if ttl is not None:
+            fields["ttl"] = ttl * 1000
         new = calls.NewTask(
             id=id, drawn=False, if_exists=if_exists, call=call.encode(),
-            when=calls.When(delay * 1000, relative=True), fields={"tags": tags} if tags else {},
+            when=calls.When(delay * 1000, relative=True), fields=fields,
         )  # fmt: skip
         [made] = self.run(calls.make([new]), twice=twice)
         with self._taking_over():
-            expected = self.model.make(id, New(call, due, frozenset(tags.split())), if_exists)
+            expected = self.model.make(id, New(call, due, frozenset(tags.split()), ttl), if_exists)
         assert made.outcome is expected
         if made.outcome not in {Outcome.KEPT, Outcome.REJECTED}:
             self.promise.acknowledged(id, due)
+
+    @rule(pick=ids, call=any_call, ttl=st.sampled_from([STEP, 3 * STEP]), twice=st.booleans())
+    def watch(self, pick: int, call: str, ttl: int, twice: bool) -> None:
+        self._make(self.id_for("watch", pick), call, ttl, "", "extend", twice=twice, ttl=ttl)
+
+    @rule(pick=ids, twice=st.booleans())
+    def beat(self, pick: int, twice: bool) -> None:
+        id = self.id_for("beat", pick)
+        change = self.run(calls.beat(id), twice=twice)
+        assert change is self.model.beat(id)
+        if change in {Change.MOVED, Change.REARMED}:
+            task = self.model.tasks[id]
+            ttl = (task.run.replacement or task).ttl
+            assert ttl is not None
+            self.promise.acknowledged(id, self.model.now + ttl)
 
     @rule(pick=ids, twice=st.booleans())
     def cancel(self, pick: int, twice: bool) -> None:
@@ -437,13 +459,13 @@ class Machine(RuleBasedStateMachine):
         self.promise.settled.add((run.id, run.token))
 
     @rule(who=st.sampled_from([0, 1]))
-    def beat(self, who: int) -> None:
-        self._beat(self.listeners[who])
+    def heartbeat(self, who: int) -> None:
+        self._heartbeat(self.listeners[who])
 
-    def _beat(self, listener: Life) -> None:
+    def _heartbeat(self, listener: Life) -> None:
         held = [(run.id, run.token) for run in listener.held]
         beat = self.run(calls.heartbeat(listener.name, SETTINGS.lease, held))
-        assert (beat.gap, beat.lost, beat.cancelled) == self.model.beat(held)
+        assert (beat.gap, beat.lost, beat.cancelled) == self.model.heartbeat(held)
 
     @rule(who=st.sampled_from([0, 1]))
     def die(self, who: int) -> None:
@@ -455,7 +477,7 @@ class Machine(RuleBasedStateMachine):
         """One listener beats for longer than a lease, so that the other's leases run out."""
         for _ in range(3):
             self.world.advance(STEP)
-            self._beat(self.listeners[who])
+            self._heartbeat(self.listeners[who])
 
     @rule()
     def sweep(self) -> None:
@@ -486,7 +508,7 @@ class Machine(RuleBasedStateMachine):
             if all(task.state.finished for task in self.model.tasks.values()):
                 break
             self.world.advance(10 * STEP)
-            self._beat(self.listeners[0])
+            self._heartbeat(self.listeners[0])
             self._claim(self.listeners[0], room=100, idle=True)
         assert all(task.state.finished for task in self.model.tasks.values())
         assert not self.promise.outstanding(), (self.promise, self.model.tasks)

@@ -28,6 +28,8 @@ class New:
     call: str
     due: float
     tags: frozenset[str]
+    ttl: float | None = None
+    """Of a watched task: by how much each beat puts it off."""
 
 
 def key_of(id: str, new: New) -> str:
@@ -65,6 +67,7 @@ class Modelled:
     state: State
     look_at: float
     left: float = 0
+    ttl: float | None = None
     run: Run = field(default_factory=Run)
 
 
@@ -103,6 +106,8 @@ class Model:
                 self._replace(id, task, new)
                 return Outcome.REPLACED
             case "extend" if (task.run.replacement or task).call == new.call:
+                if new.ttl is not None:
+                    self._watch(task, new.ttl)
                 self._move(id, task, new.due)
                 return Outcome.EXTENDED
             case _:
@@ -121,8 +126,14 @@ class Model:
                 foreign.key = f"{foreign_id(key)}:?{foreign.call}"
             else:
                 del self.tasks[foreign_id(key)]
-        self.tasks[id] = Modelled(key, new.call, new.tags, State.PENDING, new.due)
+        self.tasks[id] = Modelled(key, new.call, new.tags, State.PENDING, new.due, ttl=new.ttl)
         self._set_timer(key, new.due)
+
+    def _watch(self, task: Modelled, ttl: float) -> None:
+        if task.run.replacement:
+            task.run.replacement = replace(task.run.replacement, ttl=ttl)
+        else:
+            task.ttl = ttl
 
     def _replace(self, id: str, task: Modelled, new: New) -> None:
         if task.state is not State.RUNNING:
@@ -182,6 +193,25 @@ class Model:
             return Change.FINISHED
         self._move(id, task, due)
         return Change.REARMED if task.state is State.RUNNING else Change.MOVED
+
+    def beat(self, id: str) -> Change:
+        task = self.tasks.get(id)
+        if task is None:
+            return Change.NOT_FOUND
+        if task.state.finished:
+            return Change.FINISHED
+        ttl = (task.run.replacement or task).ttl
+        if ttl is None:
+            return Change.NOT_WATCHED
+        due = self.now + ttl
+        if task.state is State.RUNNING:
+            self._move(id, task, due)
+            return Change.REARMED
+        # The score follows when somebody looks, unless that would be too late.
+        if task.state is State.PAUSED or due < task.look_at:
+            self._wait(task, due)
+        self._set_timer(task.key, due)
+        return Change.MOVED
 
     def run_now(self, id: str) -> Change:
         task = self.tasks.get(id)
@@ -263,8 +293,8 @@ class Model:
         if end == NEVER or (end is None and (task is not None or heard is not Heard.EXPIRED)):
             return (Adoption.NOTHING if task is None else Adoption.KNOWN), id
         due = self.now if end is None else end
-        tags = task.tags if task is not None else frozenset[str]()
-        self.tasks[id] = Modelled(name, call, tags, State.PENDING, due)
+        tags, ttl = (frozenset[str](), None) if task is None else (task.tags, task.ttl)
+        self.tasks[id] = Modelled(name, call, tags, State.PENDING, due, ttl=ttl)
         return Adoption.ADOPTED, id
 
     def _hear_of_unfinished(self, task: Modelled, heard: Heard) -> None:
@@ -383,7 +413,7 @@ class Model:
     def nobody_beats(self) -> bool:
         return self.now - self.last_beat > self.settings.lease / 2
 
-    def beat(self, held: Iterable[tuple[str, str]]) -> tuple[bool, list[str], list[str]]:
+    def heartbeat(self, held: Iterable[tuple[str, str]]) -> tuple[bool, list[str], list[str]]:
         """Whether nobody had beaten for long, the ids that were lost, and those cancelled."""
         gap = self.nobody_beats()
         running = [task for task in self.tasks.values() if task.state is State.RUNNING]

@@ -142,6 +142,7 @@ class World:
         assert int(record.get("attempt", 0)) == task.run.attempt, id
         assert int(record.get("lapses", 0)) == task.run.lapses, id
         assert record.get("token") == task.run.token, id
+        assert record.get("ttl") == (None if task.ttl is None else str(task.ttl * 1000)), id
         self._check_moment(found.sets[task.state][id], task.look_at, found, id)
         if task.state is State.PAUSED:
             spent = found.now - self._began

@@ -1,5 +1,6 @@
 """What producers may ask for: everything is checked before the first call is made."""
 
+import re
 import sys
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta, timezone
@@ -195,10 +196,33 @@ def test_a_listing_that_cannot_be_is_refused(options: dict[str, Any], named: str
     assert named in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("id", "options", "named"),
+    [
+        ("a b", {}, "id='a b'"),
+        (None, {}, "id=None"),
+        ("a", {"ttl": 0}, "ttl=0: it must be at least a millisecond"),
+        ("a", {"ttl": -1}, "ttl=-1"),
+        ("a", {"ttl": "soon"}, "ttl='soon'"),
+        ("a", {"tags": ["a b"]}, "tag 'a b'"),
+    ],
+)
+def test_a_watch_that_cannot_be_is_refused(id: Any, options: Any, named: str) -> None:
+    with pytest.raises(InvalidTask, match=re.escape(named)):
+        first_call(OPERATIONS.watch(id, "mail.send", **{"ttl": 60} | options))
+
+
+def test_a_watched_task_is_extended_and_its_record_holds_its_time() -> None:
+    [task] = new_tasks(first_call(OPERATIONS.watch("a", "mail.send", [1], ttl="1m", tags=["t"])))
+    assert (task.if_exists, task.when) == ("extend", When(60_000, relative=True))
+    assert task.fields == {"tags": "t", "ttl": 60_000}
+
+
 def test_no_operation_takes_an_illegal_id() -> None:
     for steps in (
         OPERATIONS.get("a?b"),
         OPERATIONS.cancel("a?b"),
+        OPERATIONS.beat("a?b"),
         OPERATIONS.reschedule("a?b", 60),
         OPERATIONS.pause("a?b"),
         OPERATIONS.resume("a?b"),

@@ -58,7 +58,9 @@ def test_a_script_begins_with_its_flags_and_says_what_it_takes_and_returns(name:
         assert [line for line in rest if line.startswith(f"-- {word}")], word
 
 
-@pytest.mark.parametrize("name", ["claim", "settle", "cancel", "run_now", "heartbeat", "sweep"])
+@pytest.mark.parametrize(
+    "name", ["beat", "claim", "settle", "cancel", "run_now", "heartbeat", "sweep"]
+)
 def test_finished_work_can_be_recorded_when_memory_is_full(name: str) -> None:
     assert scripts.load(name).headed.text.startswith("#!lua flags=allow-oom\n")
 

@@ -10,6 +10,7 @@ from expirebridge.store.calls.producing import (
     Made,
     NewTask,
     Page,
+    beat,
     cancel,
     count,
     get,
@@ -45,7 +46,7 @@ from expirebridge.store.calls.running import (
 __all__ = [
     "Adoption", "Argument", "Beat", "Call", "Claim", "Health", "Heard", "Hint", "Made", "NewTask",
     "Operation", "Page", "Scanned", "Settled", "Settlement", "Sweep", "Unknown", "When", "adopt",
-    "cancel", "claim", "command", "count", "get", "health", "heartbeat", "leave", "list_page",
-    "make", "new_nonce", "pause", "refused", "reschedule", "resent", "resume", "run_now", "scan",
-    "settle", "sweep", "unknown",
+    "beat", "cancel", "claim", "command", "count", "get", "health", "heartbeat", "leave",
+    "list_page", "make", "new_nonce", "pause", "refused", "reschedule", "resent", "resume",
+    "run_now", "scan", "settle", "sweep", "unknown",
 ]  # fmt: skip

@@ -108,6 +108,11 @@ def reschedule(id: str, when: When) -> Call[Change]:
     return script("reschedule", new_nonce(), id, *when.encode(), read=_changed(Change.MOVED))
 
 
+def beat(id: str) -> Call[Change]:
+    """Put a watched task off by its time to live."""
+    return script("beat", id, read=_changed(Change.MOVED))
+
+
 def pause(id: str) -> Call[Change]:
     """Pause a task that waits."""
     return script("pause", new_nonce(), id, read=_changed(Change.PAUSED))
@@ -124,7 +129,13 @@ def run_now(id: str) -> Call[Change]:
 
 
 _DONE = 1
-_CHANGE_CODES = {2: Change.REARMED, 3: Change.RUNNING, 4: Change.FINISHED, 5: Change.NOT_FOUND}
+_CHANGE_CODES = {
+    2: Change.REARMED,
+    3: Change.RUNNING,
+    4: Change.FINISHED,
+    5: Change.NOT_FOUND,
+    6: Change.NOT_WATCHED,
+}
 
 
 def _change(code: int, done: Change) -> Change:

@@ -31,9 +31,7 @@ local function next_item(at)
   local ms, count = tonumber(ARGV[at + 5]), tonumber(ARGV[at + 6])
   item.due = ARGV[at + 4] == 'in' and now + ms or ms
   for i = at + 7, at + 6 + 2 * count do item.fields[#item.fields + 1] = ARGV[i] end
-  for i = 1, #item.fields, 2 do
-    if item.fields[i] == 'args' then item.args = item.fields[i + 1] end
-  end
+  item.args = value_of(item.fields, 'args')
   return ARGV[at], item, at + 7 + 2 * count
 end
 
@@ -44,6 +42,16 @@ local function create(id, item, old)
   end
   write(id, item, item.due, item.fields)
   return item.due, 'pending', item
+end
+
+-- A task that is watched again has the new time to live from now on; so has what will replace it.
+local function watch(id, old, last, ttl)
+  if not old.next then
+    redis.call('HSET', record_key(id), 'ttl', ttl)
+    return
+  end
+  put_value(last.fields, 'ttl', ttl)
+  old.next = cmsgpack.pack(last)
 end
 
 -- What is done if an unfinished task has the id: each returns a code, when it is due now, its state,
@@ -62,6 +70,8 @@ local IF_EXISTS = {
     if last.call ~= item.call or last.args ~= item.args then
       return DIFFERS, due_of(id, old), old.state, last
     end
+    local ttl = value_of(item.fields, 'ttl')
+    if ttl then watch(id, old, last, ttl) end
     if old.state == 'running' then
       note_rearm(id, old, item.due)
     else

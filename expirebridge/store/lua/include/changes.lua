@@ -1,2 +1,2 @@
 -- What became of a change that a producer asked for.
-local DONE, REARMED, RUNNING, FINISHED_BEFORE, NOT_FOUND = 1, 2, 3, 4, 5
+local DONE, REARMED, RUNNING, FINISHED_BEFORE, NOT_FOUND, NOT_WATCHED = 1, 2, 3, 4, 5, 6

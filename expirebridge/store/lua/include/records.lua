@@ -7,6 +7,7 @@
 --   nonce    `<code>:<nonce>` of the last three calls that made or changed it, by which a resend is
 --            known; absent after a make with an id drawn at random
 --   tags, retry, timeout   as the producer gave them
+--   ttl      of a watched task: by how many ms each beat puts it off
 --   state    absent while pending
 --   token    the nonce of the claim that runs it, or that ran it last
 --   settled  the token of the last settled attempt, if the task has been pending since
@@ -35,6 +36,24 @@ local function read(id, names)
   local record = { call = values[1], state = values[2] or 'pending', key = values[3] }
   for i, name in ipairs(names or {}) do record[name] = values[i + 3] or nil end
   return record
+end
+
+-- The value of one field in a list of names and values, as producers send them.
+local function value_of(fields, name)
+  for i = 1, #fields, 2 do
+    if fields[i] == name then return fields[i + 1] end
+  end
+end
+
+local function put_value(fields, name, value)
+  for i = 1, #fields, 2 do
+    if fields[i] == name then
+      fields[i + 1] = value
+      return
+    end
+  end
+  fields[#fields + 1] = name
+  fields[#fields + 1] = value
 end
 
 local function trigger_key(id, record)
