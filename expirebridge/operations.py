@@ -62,6 +62,7 @@ class Operations:
         at: datetime | None = None,
         id: str | None = None,
         if_exists: IfExists = "reject",
+        max_wait: Duration | None = None,
         tags: Sequence[str] = (),
         retry: RetrySpec | None = None,
         timeout: Duration | None = None,
@@ -79,6 +80,10 @@ class Operations:
         task untouched; `"replace"` puts the new one in its place (a running one runs to its end
         first); `"extend"` moves its due time, and raises TaskDiffers if it is another call.
 
+        `max_wait` is how long `"extend"` and `"replace"` can put the task off in all, however often
+        they are called: it counts from the first call that named it since the task was made, or
+        ran. It goes with an `id`, and with a `delay` that is not longer.
+
         `tags` find the task again. `retry` (a list of delays, or a policy) and `timeout` go before
         the handler's own.
 
@@ -92,7 +97,7 @@ class Operations:
         """
         new = self._new_task(
             func=func, args=args, delay=delay, kwargs=kwargs, at=at, id=id, if_exists=if_exists,
-            tags=tags, retry=retry, timeout=timeout,
+            max_wait=max_wait, tags=tags, retry=retry, timeout=timeout,
         )  # fmt: skip
         return (yield from self._make(new))
 
@@ -296,6 +301,7 @@ class Operations:
         at: datetime | None = None,
         id: str | None = None,
         if_exists: str = "reject",
+        max_wait: Duration | None = None,
         tags: Sequence[str] = (),
         retry: RetrySpec | None = None,
         timeout: Duration | None = None,
@@ -308,6 +314,8 @@ class Operations:
         if len(encoded) > wire.MAX_ARGS_IN_KEY:
             fields["args"] = encoded
             encoded = wire.IN_RECORD
+        if max_wait is not None:
+            fields["max_wait"] = _limit(max_wait, delay, id, if_exists)
         if legal_tags := wire.check_tags(tags):
             fields["tags"] = " ".join(legal_tags)
         if (policy := policy_of(retry)) is not None:
@@ -364,6 +372,22 @@ def _when(delay: Duration | None, at: datetime | None) -> calls.When:
             "datetime.now(UTC)"
         )
     return calls.When(max(to_ms(at), 0), relative=False)
+
+
+def _limit(max_wait: Duration, delay: Duration | None, id: str | None, if_exists: str) -> int:
+    """`max_wait` in ms, checked against what it goes with."""
+    longest = seconds_of(max_wait, name="max_wait")
+    if if_exists not in {"extend", "replace"}:
+        raise InvalidTask(
+            f"max_wait={max_wait!r}: it limits if_exists='extend' and 'replace', not {if_exists!r}"
+        )
+    if id is None:
+        raise InvalidTask(f"max_wait={max_wait!r}: only a task with an id can be put off again")
+    if delay is None:
+        raise InvalidTask(f"max_wait={max_wait!r}: it goes with delay, not with at")
+    if longest < seconds_of(delay, name="delay"):
+        raise InvalidTask(f"max_wait={max_wait!r}: it is shorter than delay={delay!r}")
+    return round(longest * 1000)
 
 
 def _check_state(state: State | str | None) -> State | None:

@@ -23,6 +23,8 @@ from expirebridge.server import Server
 TASKS = Path(__file__).parent / "tasks"
 AT_ONCE = 100
 """Keepalives that the gateway sends in one go."""
+ARRIVALS = 5
+"""Periods over which the connections arrive."""
 
 
 class Gateway:
@@ -111,13 +113,16 @@ def percentile(values: list[float], share: int) -> float:
 def simulate(gateway: Gateway, connections: list[str], lost: set[str], every: float) -> None:
     """Connect all, lose some, and go on until these are offline and all others are not."""
     before = gateway.server.info("memory")["used_memory"]
-    for group in spread(connections, every):
-        for connection in group:
-            gateway.connect(connection)
+    for period in range(ARRIVALS):
+        for group in spread(list(gateway.keys), every / 2):
+            gateway.beat(group)
+        for group in spread(connections[period::ARRIVALS], every / 2):
+            for connection in group:
+                gateway.connect(connection)
     used = gateway.server.info("memory")["used_memory"] - before
     print(f"{len(connections):,} connections, {used / len(connections):,.0f} bytes each")
     living = [connection for connection in connections if connection not in lost]
-    began = time.monotonic()
+    began, gateway.beats = time.monotonic(), 0
     while set(gateway.offline()) != lost:
         for group in spread(living, every):
             gateway.beat(group)

@@ -44,6 +44,10 @@ def make(
     if_exists: Annotated[
         IfExists, typer.Option(help="What to do if an unfinished task has the id.")
     ] = IfExists.REJECT,
+    max_wait: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", help="How long extend and replace can put it off in all."),
+    ] = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
@@ -55,7 +59,7 @@ def make(
     with Bridge(url) as bridge:
         task = bridge.make_task(
             func, positional, delay, kwargs=keywords, at=read_time(at, delay=delay), id=id,
-            if_exists=if_exists.value, tags=tag or (),
+            if_exists=if_exists.value, max_wait=max_wait, tags=tag or (),
         )  # fmt: skip
     _show(task, as_json=as_json)
 

@@ -108,6 +108,12 @@ CHANGES = {
     "replace": asked_to_make("replace"),
     "extend": asked_to_make("extend", "mail.send", (1,)),
     "extend another": asked_to_make("extend"),
+    "put off, limited": Asked(
+        "make",
+        "make_task",
+        ("mail.send", (1,)),
+        {"id": "a", "if_exists": "extend", "max_wait": 3 * HOUR},
+    ),
     "watch": Asked("make", "watch", ("a", "mail.send", (1,)), {"ttl": 2 * HOUR}),
     "beat": Asked("beat", "beat"),
     "cancel": Asked("cancel", "cancel"),
@@ -163,7 +169,7 @@ def _held(client: redis.Redis, name: bytes) -> Any:
 
 def _plain(field: bytes, value: bytes) -> Any:
     match field:
-        case b"due" | b"started" | b"ended" | b"rearm":
+        case b"due" | b"started" | b"ended" | b"rearm" | b"first":
             return hours_until(int(value) / 1000)
         case b"made":
             return hours_until(int(value))

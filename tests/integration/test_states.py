@@ -1,6 +1,7 @@
 """Every cell of the table in docs/states.md: each operation and raw edit in each state."""
 
 import asyncio
+import time
 from collections.abc import Callable
 
 import pytest
@@ -283,6 +284,92 @@ def check_invariant(client: redis.Redis, task: Task) -> None:
             assert ttl == -1
         case State.SUCCEEDED | State.FAILED | State.CANCELLED:
             assert ttl == -2
+
+
+def put_off(
+    store: Store, if_exists: str, ms: int, max_wait: int, *, call: bytes = CALL
+) -> calls.Made:
+    limited = new("a", ms, if_exists=if_exists, call=call, fields={"max_wait": max_wait})
+    return store.run(calls.make([limited]))[0]
+
+
+def age_first(client: redis.Redis, ms: int) -> None:
+    """Let the putting off of a task have begun that much earlier."""
+    client.hincrby("expirebridge:task:a", "first", -ms)
+
+
+@pytest.mark.parametrize("if_exists", ["extend", "replace"])
+def test_a_task_is_put_off_again_and_again_but_no_further_than_its_limit(
+    store: Store, client: redis.Redis, if_exists: str
+) -> None:
+    made = put_off(store, if_exists, 60_000, 90_000)
+    assert (made.outcome, made.due - made.now) == (Outcome.CREATED, 60_000)
+    age_first(client, 20_000)
+    made = put_off(store, if_exists, 60_000, 90_000)
+    assert made.outcome is (Outcome.EXTENDED if if_exists == "extend" else Outcome.REPLACED)
+    assert made.due - made.now == 60_000
+    age_first(client, 20_000)
+    made = put_off(store, if_exists, 60_000, 90_000)
+    assert 49_000 < made.due - made.now <= 50_000
+    assert 49_000 < client.pttl(KEY) <= 50_000
+    age_first(client, 60_000)
+    made = put_off(store, if_exists, 60_000, 90_000)
+    assert made.due < made.now
+    assert [task.id for task in claim(store).tasks] == ["a"]
+
+
+def test_a_limit_begins_with_the_call_that_names_it_and_anew_after_a_run(
+    store: Store, client: redis.Redis
+) -> None:
+    assert make(store, "reject").outcome is Outcome.CREATED
+    assert b"first" not in client.hgetall("expirebridge:task:a")
+    assert put_off(store, "extend", 60_000, 60_000).outcome is Outcome.EXTENDED
+    age_first(client, HOUR)
+    store.run(calls.run_now("a"))
+    claim(store)
+    for waits in (60_000, 50_000):  # while it runs: it is put off as one that begins now
+        made = put_off(store, "extend", 60_000, 60_000)
+        assert waits - 1000 < made.due - made.now <= waits + 1
+        age_first(client, 10_000)
+        client.hincrby("expirebridge:task:a", "started", -10_000)
+    settle(store, Settlement("a", "t", "succeeded"))
+    made = put_off(store, "extend", 60_000, 60_000)
+    assert 39_000 < made.due - made.now <= 40_001
+
+
+def test_what_replaces_a_running_task_has_a_limit_of_its_own(
+    store: Store, client: redis.Redis
+) -> None:
+    put_off(store, "extend", 0, 60_000)
+    age_first(client, HOUR)
+    claim(store)
+    other = b"mail.send?[2]"
+    first = put_off(store, "replace", 60_000, 60_000, call=other)
+    assert 59_000 < first.due - first.now <= 60_001
+    for if_exists in ("extend", "replace"):
+        time.sleep(0.01)
+        again = put_off(store, if_exists, 60_000, 60_000, call=other)
+        assert again.due <= first.due + 1
+    settle(store, Settlement("a", "t", "succeeded"))
+    assert put_off(store, "extend", 60_000, 60_000, call=other).due <= first.due + 1
+
+
+@pytest.mark.parametrize("again", ["raw SET", "run_now"])
+def test_a_task_that_starts_anew_has_no_limit_from_before(
+    store: Store, client: redis.Redis, again: str
+) -> None:
+    put_off(store, "extend", 0, 60_000)
+    age_first(client, HOUR)
+    claim(store)
+    settle(store, Settlement("a", "t", "succeeded"))
+    if again == "raw SET":
+        client.set(KEY, "", px=HOUR)
+        hear(store, Heard.LIVE)
+    else:
+        store.run(calls.run_now("a"))
+    made = put_off(store, "extend", 60_000, 60_000)
+    assert made.outcome is Outcome.EXTENDED
+    assert 59_000 < made.due - made.now <= 60_001
 
 
 def watch(store: Store, ttl: int) -> Outcome:

@@ -43,6 +43,7 @@ any_call = st.sampled_from(CALLS)
 any_tags = st.sampled_from(["", "t", "t u"])
 ids = st.integers(0, 4)
 names = st.integers(0, 7)
+limits = st.sampled_from([None, None, STEP, 4 * STEP])
 delays = st.sampled_from([0, 0, STEP, 2 * STEP, 5 * STEP])
 
 
@@ -206,31 +207,47 @@ class Machine(RuleBasedStateMachine):
     def make_or_keep(self, pick: int, call: str, delay: int, tags: str, twice: bool) -> None:
         self._make(self.id_for("make, keep", pick), call, delay, tags, "keep", twice=twice)
 
-    @rule(pick=ids, call=any_call, delay=delays, tags=any_tags, twice=st.booleans())
-    def make_or_replace(self, pick: int, call: str, delay: int, tags: str, twice: bool) -> None:
-        self._make(self.id_for("make, replace", pick), call, delay, tags, "replace", twice=twice)
+    @rule(
+        pick=ids, call=any_call, delay=delays, tags=any_tags, twice=st.booleans(), limit=limits
+    )  # fmt: skip
+    def make_or_replace(
+        self, pick: int, call: str, delay: int, tags: str, twice: bool, limit: int | None = None
+    ) -> None:
+        id = self.id_for("make, replace", pick)
+        self._make(id, call, delay, tags, "replace", twice=twice, limit=limit)
 
-    @rule(pick=ids, call=any_call, delay=delays, tags=any_tags, twice=st.booleans())
-    def make_or_extend(self, pick: int, call: str, delay: int, tags: str, twice: bool) -> None:
-        self._make(self.id_for("make, extend", pick), call, delay, tags, "extend", twice=twice)
+    @rule(
+        pick=ids, call=any_call, delay=delays, tags=any_tags, twice=st.booleans(), limit=limits
+    )  # fmt: skip
+    def make_or_extend(
+        self, pick: int, call: str, delay: int, tags: str, twice: bool, limit: int | None = None
+    ) -> None:
+        id = self.id_for("make, extend", pick)
+        self._make(id, call, delay, tags, "extend", twice=twice, limit=limit)
 
     def _make(
         self, id: str, call: str, delay: int, tags: str, if_exists: str, *, twice: bool = False,
-        ttl: int | None = None,
+        ttl: int | None = None, limit: int | None = None,
     ) -> None:  # fmt: skip
+        delay = delay if limit is None else min(delay, limit)
         due = self.model.now + delay
         fields: dict[str, calls.Argument] = {"tags": tags} if tags else {}
         if ttl is not None:
             fields["ttl"] = ttl * 1000
+        if limit is not None:
+            fields["max_wait"] = limit * 1000
         new = calls.NewTask(
             id=id, drawn=False, if_exists=if_exists, call=call.encode(),
             when=calls.When(delay * 1000, relative=True), fields=fields,
         )  # fmt: skip
         [made] = self.run(calls.make([new]), twice=twice)
         with self._taking_over():
-            expected = self.model.make(id, New(call, due, frozenset(tags.split()), ttl), if_exists)
+            wanted = New(call, due, frozenset(tags.split()), ttl, limit)
+            expected = self.model.make(id, wanted, if_exists)
         assert made.outcome is expected
         if made.outcome not in {Outcome.KEPT, Outcome.REJECTED}:
+            if limit is not None:
+                due = min(due, self.model.now + (made.due - made.now) / 1000)
             self.promise.acknowledged(id, due)
 
     @rule(pick=ids, call=any_call, ttl=st.sampled_from([STEP, 3 * STEP]), twice=st.booleans())

@@ -30,6 +30,9 @@ class New:
     tags: frozenset[str]
     ttl: float | None = None
     """Of a watched task: by how much each beat puts it off."""
+    max_wait: float | None = None
+    first: float | None = None
+    """Since when it has been put off with a limit."""
 
 
 def key_of(id: str, new: New) -> str:
@@ -55,6 +58,10 @@ class Run:
     replacement: New | None = None
     cancelled: bool = False
     unknown_since: float | None = None
+    has_begun: bool = False
+    first: float | None = None
+    first_is_of_this_run: bool = False
+    """Whether it says when the putting off of a task began that was running, or had run."""
 
 
 @dataclass
@@ -97,17 +104,18 @@ class Model:
     def make(self, id: str, new: New, if_exists: str) -> Outcome:
         task = self.tasks.get(id)
         if task is None or task.state.finished:
-            self._create(id, new)
+            self._create(id, self._limited(new, None))
             return Outcome.CREATED
         match if_exists:
             case "keep":
                 return Outcome.KEPT
             case "replace":
+                new = self._limited(new, task)
                 self._replace(id, task, new)
                 return Outcome.REPLACED
             case "extend" if (task.run.replacement or task).call == new.call:
-                if new.ttl is not None:
-                    self._watch(task, new.ttl)
+                new = self._limited(new, task)
+                self._note(task, new)
                 self._move(id, task, new.due)
                 return Outcome.EXTENDED
             case _:
@@ -127,13 +135,35 @@ class Model:
             else:
                 del self.tasks[foreign_id(key)]
         self.tasks[id] = Modelled(key, new.call, new.tags, State.PENDING, new.due, ttl=new.ttl)
+        self.tasks[id].run.first = new.first
         self._set_timer(key, new.due)
 
-    def _watch(self, task: Modelled, ttl: float) -> None:
-        if task.run.replacement:
-            task.run.replacement = replace(task.run.replacement, ttl=ttl)
-        else:
-            task.ttl = ttl
+    def _limited(self, new: New, task: Modelled | None) -> New:
+        """The new task, put off no further than it may be since the first such call."""
+        if new.max_wait is None:
+            return new
+        first = None
+        if task is not None and task.run.replacement:
+            first = task.run.replacement.first
+        elif task is not None and (not task.run.has_begun or task.run.first_is_of_this_run):
+            first = task.run.first
+        first = self.now if first is None else first
+        return replace(new, first=first, due=min(new.due, first + new.max_wait))
+
+    def _note(self, task: Modelled, new: New) -> None:
+        """What `extend` changes beside the due time."""
+        replacement = task.run.replacement
+        if new.ttl is not None:
+            if replacement:
+                replacement = replace(replacement, ttl=new.ttl)
+            else:
+                task.ttl = new.ttl
+        if new.first is not None:
+            if replacement:
+                replacement = replace(replacement, first=new.first)
+            else:
+                task.run.first, task.run.first_is_of_this_run = new.first, task.run.has_begun
+        task.run.replacement = replacement
 
     def _replace(self, id: str, task: Modelled, new: New) -> None:
         if task.state is not State.RUNNING:
@@ -346,6 +376,7 @@ class Model:
                 continue
             run = task.run
             run.attempt, run.due, run.token = run.attempt + 1, task.look_at, token
+            run.has_begun, run.first_is_of_this_run = True, False
             task.state, task.look_at = State.RUNNING, self.now + self.settings.lease
             taken.append(id)
             if poison:
@@ -401,7 +432,7 @@ class Model:
             return True
         if end is None and run.wanted_at is None:
             return False
-        task.run = Run()
+        task.run = Run(first=run.first if run.first_is_of_this_run else None)
         if end is not None:
             task.left = 0
             self._follow_timer(task)

@@ -31,7 +31,7 @@ _AGE = """
 local ms = tonumber(ARGV[1])
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
-local moments = { 'due', 'started', 'ended', 'rearm', 'unknown' }
+local moments = { 'due', 'started', 'ended', 'rearm', 'unknown', 'first' }
 for _, name in ipairs(redis.call('KEYS', '*')) do
   local kind = redis.call('TYPE', name).ok
   if kind == 'string' then
@@ -47,6 +47,9 @@ for _, name in ipairs(redis.call('KEYS', '*')) do
     if replacement then
       local task = cmsgpack.unpack(replacement)
       task.due = task.due - ms
+      for i = 1, #task.fields, 2 do
+        if task.fields[i] == 'first' then task.fields[i + 1] = task.fields[i + 1] - ms end
+      end
       redis.call('HSET', name, 'next', cmsgpack.pack(task))
     end
   elseif kind == 'zset' then
@@ -143,6 +146,9 @@ class World:
         assert int(record.get("lapses", 0)) == task.run.lapses, id
         assert record.get("token") == task.run.token, id
         assert record.get("ttl") == (None if task.ttl is None else str(task.ttl * 1000)), id
+        assert ("first" in record) == (task.run.first is not None), id
+        if task.run.first is not None:
+            self._check_moment(int(record["first"]) / 1000, task.run.first, found, id)
         self._check_moment(found.sets[task.state][id], task.look_at, found, id)
         if task.state is State.PAUSED:
             spent = found.now - self._began

@@ -212,6 +212,29 @@ def test_a_watch_that_cannot_be_is_refused(id: Any, options: Any, named: str) ->
         first_call(OPERATIONS.watch(id, "mail.send", **{"ttl": 60} | options))
 
 
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"max_wait": 59.9}, "max_wait=59.9: it is shorter than delay=60"),
+        ({"max_wait": -1}, "max_wait=-1"),
+        ({"max_wait": "soon"}, "max_wait='soon'"),
+        ({"if_exists": "keep"}, "if_exists='extend' and 'replace', not 'keep'"),
+        ({"if_exists": "reject"}, "not 'reject'"),
+        ({"id": None}, "only a task with an id"),
+        ({"delay": None, "at": FUTURE}, "it goes with delay, not with at"),
+    ],
+)
+def test_a_limit_that_cannot_be_is_refused(options: dict[str, Any], named: str) -> None:
+    given = {"id": "a", "if_exists": "extend", "max_wait": "5m"} | options
+    with pytest.raises(InvalidTask, match=re.escape(named)):
+        new_task(**given)
+
+
+def test_a_limit_is_sent_in_ms() -> None:
+    task = new_task(delay="5m", id="a", if_exists="replace", max_wait="5m")
+    assert task.fields == {"max_wait": 300_000}
+
+
 def test_a_watched_task_is_extended_and_its_record_holds_its_time() -> None:
     [task] = new_tasks(first_call(OPERATIONS.watch("a", "mail.send", [1], ttl="1m", tags=["t"])))
     assert (task.if_exists, task.when) == ("extend", When(60_000, relative=True))

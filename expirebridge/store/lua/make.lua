@@ -5,11 +5,15 @@
 -- ARGV     1 database, 2 nonce of this call, then for each task:
 --          id, '1' if the id was drawn at random for this call (else '0'),
 --          if_exists ('reject', 'keep', 'replace' or 'extend'), call, 'in' or 'at', ms (from now, or
---          since 1970), n, then n names and values for the record
+--          since 1970), n, then n names and values for the record; one that is named `max_wait` is
+--          not for the record: see below
 -- returns  now, then for each task: code, due in ms, trigger key, call, state,
 --          args (if they are in the record)
 --          codes: 1 created, 2 kept, 3 exists, 4 replaced, 5 extended, 6 differs (extend was asked
 --          for, but the task has another function or other arguments)
+--
+-- `max_wait` limits how long 'replace' and 'extend' can put a task off, in ms from the first call that
+-- named it since the task was made, or ran. The record's `first` says when that was.
 --
 -- An id drawn at random can only be there because this very call, sent before, put it there.
 
@@ -30,8 +34,9 @@ local function next_item(at)
     fields = {} }
   local ms, count = tonumber(ARGV[at + 5]), tonumber(ARGV[at + 6])
   item.due = ARGV[at + 4] == 'in' and now + ms or ms
-  for i = at + 7, at + 6 + 2 * count do item.fields[#item.fields + 1] = ARGV[i] end
+  for i = at + 7, at + 6 + 2 * count, 2 do put_value(item.fields, ARGV[i], ARGV[i + 1]) end
   item.args = value_of(item.fields, 'args')
+  item.max_wait = take_value(item.fields, 'max_wait')
   return ARGV[at], item, at + 7 + 2 * count
 end
 
@@ -44,14 +49,31 @@ local function create(id, item, old)
   return item.due, 'pending', item
 end
 
--- A task that is watched again has the new time to live from now on; so has what will replace it.
-local function watch(id, old, last, ttl)
-  if not old.next then
-    redis.call('HSET', record_key(id), 'ttl', ttl)
-    return
+-- Puts a task off no further than it may be since the first such call, which goes into its record.
+local function limit(item, old)
+  if not item.max_wait then return end
+  local first = math.max(now, (old and tonumber(old.started) or 0) + 1)
+  if old and old.next then
+    first = tonumber(value_of(cmsgpack.unpack(old.next).fields, 'first')) or first
+  elseif old then
+    first = put_off_since(old.first, old.started) or first
   end
-  put_value(last.fields, 'ttl', ttl)
-  old.next = cmsgpack.pack(last)
+  item.due = math.min(item.due, first + item.max_wait)
+  put_value(item.fields, 'first', first)
+end
+
+-- What `extend` changes beside the due time: when a limit began, and the time to live of a task that is
+-- watched. They are noted for what will replace a running task, if something will.
+local function note_fields(id, item, old, last)
+  for _, name in ipairs({ 'first', 'ttl' }) do
+    local value = value_of(item.fields, name)
+    if value and not old.next then
+      redis.call('HSET', record_key(id), name, value)
+    elseif value then
+      put_value(last.fields, name, value)
+      old.next = cmsgpack.pack(last)
+    end
+  end
 end
 
 -- What is done if an unfinished task has the id: each returns a code, when it is due now, its state,
@@ -60,6 +82,7 @@ local IF_EXISTS = {
   reject = function(id, _, old) return EXISTS, due_of(id, old), old.state, old end,
   keep = function(id, _, old) return KEPT, due_of(id, old), old.state, old end,
   replace = function(id, item, old)
+    limit(item, old)
     if old.state ~= 'running' then return REPLACED, create(id, item, old) end
     redis.call('DEL', trigger_key(id, old))
     note_next(id, old, { call = item.call, args = item.args, due = item.due, fields = item.fields })
@@ -70,8 +93,8 @@ local IF_EXISTS = {
     if last.call ~= item.call or last.args ~= item.args then
       return DIFFERS, due_of(id, old), old.state, last
     end
-    local ttl = value_of(item.fields, 'ttl')
-    if ttl then watch(id, old, last, ttl) end
+    limit(item, old)
+    note_fields(id, item, old, last)
     if old.state == 'running' then
       note_rearm(id, old, item.due)
     else
@@ -91,10 +114,12 @@ local function answer_again(id, code, old)
 end
 
 local function make(id, item)
-  local old = read(id, { 'nonce', 'due', 'args', 'left', 'next', 'rearm' })
+  local old = read(id, { 'nonce', 'due', 'args', 'left', 'next', 'rearm', 'first',
+    'started' })
   local before = answered(old, nonce) or (old and item.drawn and CREATED)
   if before then return answer_again(id, before, old) end
   if not old or FINISHED[old.state] then
+    limit(item)
     local due, state, task = create(id, item, old)
     if not item.drawn then remember(id, old, nonce, CREATED) end
     return CREATED, due, state, task

@@ -8,6 +8,7 @@
 --            known; absent after a make with an id drawn at random
 --   tags, retry, timeout   as the producer gave them
 --   ttl      of a watched task: by how many ms each beat puts it off
+--   first    of a task that is put off with a limit: when that began, in ms
 --   state    absent while pending
 --   token    the nonce of the claim that runs it, or that ran it last
 --   settled  the token of the last settled attempt, if the task has been pending since
@@ -22,7 +23,7 @@ local FINISHED = { succeeded = true, failed = true, cancelled = true }
 
 -- A task has not run yet if these are absent: a new generation starts without them.
 local RUN_FIELDS = { 'token', 'settled', 'due', 'attempt', 'lapses', 'started', 'ended', 'result',
-  'error', 'unknown', 'rearm', 'next', 'cancel' }
+  'error', 'unknown', 'rearm', 'next', 'cancel', 'first' }
 
 -- Whether this can be an id: other clients can put anything into a state set, or behind the name of a
 -- record. How long an id may be is checked where it is made.
@@ -42,6 +43,15 @@ end
 local function value_of(fields, name)
   for i = 1, #fields, 2 do
     if fields[i] == name then return fields[i + 1] end
+  end
+end
+
+local function take_value(fields, name)
+  for i = 1, #fields, 2 do
+    if fields[i] == name then
+      table.remove(fields, i)
+      return table.remove(fields, i)
+    end
   end
 end
 

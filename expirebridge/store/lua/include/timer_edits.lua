@@ -19,6 +19,12 @@ local function follow_timer(id, record)
   return timer
 end
 
+-- Since when a task has been put off with a limit; nil if a run has come since, or nobody did.
+local function put_off_since(first, started)
+  first = tonumber(first)
+  return first and first > (tonumber(started) or 0) and first or nil
+end
+
 -- Puts the task that replaced a running one in its place. If their keys have the same name, the timer
 -- may have been put off since. What a resend is known by goes over to it.
 local function become_next(id, record)
@@ -45,7 +51,9 @@ local function rearm(id, record)
   else
     local timer = read_timer(id, record)
     if not timer and not record.rearm then return false end
+    local since = redis.call('HMGET', record_key(id), 'first', 'started')
     redis.call('HDEL', record_key(id), unpack(RUN_FIELDS))
+    if put_off_since(since[1], since[2]) then redis.call('HSET', record_key(id), 'first', since[1]) end
     if timer then
       due = follow_timer(id, record)
     else
