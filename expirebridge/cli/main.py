@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 
 from expirebridge.cli import demo as demo_command
+from expirebridge.cli import functions as function_commands
 from expirebridge.cli import operators as operator_commands
 from expirebridge.cli import tasks as task_commands
 from expirebridge.cli.options import (
@@ -34,10 +35,14 @@ from expirebridge.durations import human
 from expirebridge.errors import ExpirebridgeError, InvalidSetting, InvalidTask, TaskExists
 from expirebridge.handlers import Handler, Registry
 from expirebridge.listener import listener
+from expirebridge.log_fields import event
 from expirebridge.observe.logs import LogFormat, log_event, set_up
 from expirebridge.retry import Delays
 from expirebridge.server import Server
 from expirebridge.settings import Settings
+from expirebridge.store.library import Outcome
+
+logger = logging.getLogger("expirebridge")
 
 app = typer.Typer(
     help="Tasks that run later: one plain Redis key with a TTL each.",
@@ -51,6 +56,7 @@ app = typer.Typer(
 task_commands.add_to(app)
 operator_commands.add_to(app)
 app.command("demo")(demo_command.demo)
+app.add_typer(function_commands.group, name="functions")
 
 
 @app.command()
@@ -66,6 +72,10 @@ def listen(
         typer.Option(help="Seconds that handlers have to finish when it stops.  [default: 30]"),
     ] = None,
     lease: Lease = None,
+    load_functions: Annotated[
+        bool,
+        typer.Option("--load-functions", help="First load the functions for other languages."),
+    ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log each start.")] = False,
     log_format: Annotated[
         LogFormat, typer.Option(help="Lines for people, or JSON for machines.")
@@ -79,6 +89,13 @@ def listen(
         url=url, tasks=tasks, concurrency=concurrency, doorbell=doorbell, grace=grace, lease=lease
     )
     set_up(log_format, logging.DEBUG if verbose else logging.INFO)
+    if load_functions:
+        loading = function_commands.load_into(settings.url)
+        newer = loading.outcome is Outcome.NEWER
+        logger.log(
+            logging.WARNING if newer else logging.INFO, "%s", function_commands.told(loading),
+            extra=event("functions", outcome=loading.outcome, before=loading.before),
+        )  # fmt: skip
     listener.run(settings, hooks=[log_event], on_blocked=lambda error: _end(error, STUCK))
 
 
@@ -108,10 +125,10 @@ def server(
 
 
 @app.command()
-def functions(tasks: TasksFolder = None, as_json: AsJson = False) -> None:
+def handlers(tasks: TasksFolder = None, as_json: AsJson = False) -> None:
     """Show the handlers that a listener on this folder would run.
 
-    Example: expirebridge functions --tasks tasks
+    Example: expirebridge handlers --tasks tasks
     """
     registry = Registry.load(Settings.read(tasks=tasks).tasks)
     columns = ("function", "kind", "retry", "timeout", "about")

@@ -14,7 +14,7 @@ from expirebridge.errors import InvalidSetting
 class Role(StrEnum):
     """What a login is for."""
 
-    PRODUCER = "producer"  # makes, finds and steers tasks, with a Bridge and with EXPIRE and PTTL
+    PRODUCER = "producer"  # makes, finds and steers tasks: with a Bridge, FCALL, EXPIRE, PTTL
     LISTENER = "listener"  # runs tasks, whose handlers may make others
     DASHBOARD = "dashboard"  # finds and steers tasks, and looks whether listeners are at work
 
@@ -24,13 +24,14 @@ _LOOK = "hgetall pexpiretime sscan zcard zcount zrange zrevrange zscore"
 _CHANGE = "del hdel hset publish set zadd zrem"
 _MAKE = "sadd srem"
 _TIMERS = "expire pttl"
+_FUNCTIONS = "fcall"
 _PROBE = "pubsub|numsub zcount zrange zrangebyscore"
 _LISTEN = (
     "exists info pexpiretime ping rename scan subscribe type unsubscribe zcard zremrangebyscore "
     "zrevrange zscore"
 )
 _COMMANDS = {
-    Role.PRODUCER: f"{_SCRIPTS} {_LOOK} {_CHANGE} {_MAKE} {_TIMERS}",
+    Role.PRODUCER: f"{_SCRIPTS} {_LOOK} {_CHANGE} {_MAKE} {_TIMERS} {_FUNCTIONS}",
     Role.LISTENER: f"{_SCRIPTS} {_LISTEN} {_CHANGE} {_MAKE} {_PROBE}",
     Role.DASHBOARD: f"{_SCRIPTS} {_LOOK} {_CHANGE} {_PROBE}",
 }
@@ -50,7 +51,7 @@ class Grant:
 def grants(role: Role, *, prefix: str, database: int, redis_6: bool = False) -> list[Grant]:
     """The rights of a role, in one database under one prefix.
 
-    `redis_6` is for Redis 6.2, which lacks PEXPIRETIME: PTTL is sent in its place.
+    `redis_6` is for Redis 6.2, which lacks functions, and PEXPIRETIME: PTTL is sent in its place.
     Raises InvalidSetting for a prefix that cannot stand in a rule.
     """
     if re.search(r"""[\s"']""", prefix):
@@ -69,10 +70,11 @@ def grants(role: Role, *, prefix: str, database: int, redis_6: bool = False) -> 
     if database:
         commands.add("select")
     if redis_6:
-        commands = commands - {"pexpiretime"} | {"pttl"}
+        commands = commands - {"pexpiretime", _FUNCTIONS} | {"pttl"}
     proofs = {
         "eval": ("eval", "", "1", prefix),
         "evalsha": ("evalsha", "", "1", prefix),
+        "fcall": ("fcall", "", "1", prefix),
         "publish": ("publish", doorbell, "0"),
         "subscribe": ("subscribe", doorbell),
     }

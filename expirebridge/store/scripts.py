@@ -33,6 +33,7 @@ class Script:
     """One operation's script, for servers that know headers and for those that do not."""
 
     name: str
+    flags: tuple[str, ...]
     headed: Source
     plain: Source
 
@@ -45,9 +46,10 @@ def load(name: str) -> Script:
     if flags is None:
         raise ValueError(f"{name}.lua does not begin with a line '-- flags: ...'")
     body = _INCLUDE.sub(_included, text)
-    names = flags["flags"]
-    header = "#!lua" if names.startswith("(") else f"#!lua flags={names}"
-    return Script(name=name, headed=Source.of(f"{header}\n{body}"), plain=Source.of(body))
+    names = () if flags["flags"].startswith("(") else (flags["flags"],)
+    header = " ".join(["#!lua", *(f"flags={name}" for name in names)])
+    headed = Source.of(f"{header}\n{body}")
+    return Script(name=name, flags=names, headed=headed, plain=Source.of(body))
 
 
 def _included(line: re.Match[str]) -> str:

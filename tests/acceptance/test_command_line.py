@@ -128,11 +128,11 @@ def test_a_module_that_does_not_import_stops_the_start_with_its_traceback(
 
 
 def test_the_handlers_of_a_folder_are_shown() -> None:
-    table = ok("functions", "--tasks", example_tasks()).splitlines()
+    table = ok("handlers", "--tasks", example_tasks()).splitlines()
     assert table[0].split() == ["function", "kind", "retry", "timeout", "about"]
     assert table[3].split()[:3] == ["orders.rate", "plain", "default"]
     assert "1s 1s 5s" in table[4]
-    shown = json.loads(ok("functions", "--tasks", example_tasks(), "--json"))
+    shown = json.loads(ok("handlers", "--tasks", example_tasks(), "--json"))
     assert [row["function"] for row in shown] == [
         "devices.offline", "mail.send", "orders.rate", "payments.callback"
     ]  # fmt: skip
@@ -153,6 +153,6 @@ def test_every_command_explains_itself() -> None:
     overview = ok("--help")
     assert "Exit codes" in overview
     for command in ("demo", "server", "listen", "make", "show", "list", "cancel", "reschedule",
-                    "count", "functions", "doctor", "check", "acl"):  # fmt: skip
+                    "count", "handlers", "functions", "doctor", "check", "acl"):  # fmt: skip
         assert command in overview
         assert f"expirebridge {command}" in ok(command, "--help")

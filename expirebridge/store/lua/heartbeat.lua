@@ -38,6 +38,9 @@ end
 
 mend('meta', 'hash')
 mark_format()
+if redis.call('HGET', meta_key, 'database') ~= ARGV[1] then
+  redis.call('HSET', meta_key, 'database', ARGV[1])
+end
 mend('listeners', 'zset')
 for _, state in ipairs(STATES) do mend(state, 'zset') end
 local gap = nobody_beats(lease)

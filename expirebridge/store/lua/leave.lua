@@ -8,5 +8,5 @@
 
 -- include names
 redis.call('ZREM', listeners_key, ARGV[2])
-redis.call('PUBLISH', doorbell, 'beat')
+tell_listeners('beat')
 return 1

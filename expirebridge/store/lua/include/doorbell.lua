@@ -6,5 +6,5 @@ local function earliest()
 end
 
 local function ring(due, before)
-  if due < before then redis.call('PUBLISH', doorbell, string.format('%.0f', due)) end
+  if due < before then tell_listeners(string.format('%.0f', due)) end
 end

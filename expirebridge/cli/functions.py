@@ -1,0 +1,103 @@
+"""Commands for the functions that clients in other languages call."""
+
+from contextlib import closing
+from typing import Annotated
+
+import typer
+
+from expirebridge.cli.options import NOT_POSSIBLE, AsJson, Url
+from expirebridge.cli.output import print_json, print_line, print_table
+from expirebridge.settings import Settings
+from expirebridge.store import clients, functions, library
+from expirebridge.store.library import Loading, Outcome
+from expirebridge.store.store import Store
+
+group = typer.Typer(
+    help="Functions on the server, by which any client makes and steers tasks (FCALL).",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+def load_into(url: str | None, *, replace: bool = False) -> Loading:
+    """Load the functions into the server of the URL. Raises a ServerError."""
+    settings = Settings.read(url=url)
+    with closing(Store(clients.probe_client(settings.url), prefix=settings.prefix)) as store:
+        return store.run(library.load(replace=replace))
+
+
+def told(loading: Loading) -> str:
+    """What was done, for people."""
+    mine = functions.version()
+    match loading.outcome:
+        case Outcome.LOADED | Outcome.SAME:
+            return f"the functions of expirebridge {mine}: {loading.outcome}"
+        case Outcome.REPLACED:
+            return f"the functions of expirebridge {mine}: loaded in place of {loading.before}'s"
+        case Outcome.SCRIPTS:
+            return (
+                "this server knows no functions (Redis 7 does): their scripts are loaded until it "
+                "restarts; expirebridge functions scripts shows how each is called"
+            )
+        case Outcome.NEWER:
+            return (
+                f"the server has the functions of expirebridge {loading.before}, this is {mine}: "
+                f"{loading.outcome}"
+            )
+
+
+@group.command()
+def load(
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Even if the server has those of a newer version.")
+    ] = False,
+    url: Url = None,
+) -> None:
+    """Load the functions into the server, in place of those of an older version.
+
+    They are kept and replicated like data. In a cluster, load them into each primary. The login
+    needs the rights +function|list and +function|load.
+
+    Example: expirebridge functions load --url redis://localhost:6379/1
+    """
+    loading = load_into(url, replace=replace)
+    if loading.outcome is Outcome.NEWER:
+        typer.echo(f"expirebridge: {told(loading)}; --replace replaces it", err=True)
+        raise typer.Exit(NOT_POSSIBLE)
+    print_line(told(loading))
+
+
+@group.command()
+def show() -> None:
+    """Print the library, for those who load it themselves.
+
+    Example: expirebridge functions show | redis-cli -x FUNCTION LOAD REPLACE
+    """
+    print_line(functions.library())
+
+
+@group.command()
+def scripts(
+    name: Annotated[
+        str | None, typer.Argument(help="Print this one's text: make, cancel, ...")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the scripts that do the same where there are no functions, such as on Redis 6.2.
+
+    EVALSHA takes the digest of one in place of the function's name, and the same arguments.
+
+    Example: redis-cli EVAL "$(expirebridge functions scripts get)" 1 expirebridge order-17
+    """
+    if name is not None:
+        if name not in functions.NAMES:
+            raise typer.BadParameter(f"{name!r}: one of {', '.join(functions.NAMES)}")
+        return print_line(functions.script(name).text)
+    columns = ("name", "sha", "arguments")
+    rows = [
+        (name, functions.script(name).sha, functions.load(name).usage.partition(" ")[2])
+        for name in functions.NAMES
+    ]
+    if as_json:
+        return print_json([dict(zip(columns, row, strict=True)) for row in rows])
+    return print_table(columns, rows)

@@ -1,0 +1,65 @@
+"""Loads the functions into a server, and looks first at what is there under their name.
+
+A server has one library of a name, for all of its databases and for every application on it.
+"""
+
+import re
+from collections.abc import Generator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from expirebridge.errors import ServerError
+from expirebridge.store import calls, functions
+from expirebridge.store.calls import Call
+
+
+class Outcome(StrEnum):
+    """What became of the request to load the functions."""
+
+    LOADED = "loaded"
+    SAME = "there already"
+    REPLACED = "replaced"
+    NEWER = "left as it is"  # the server has those of a newer expirebridge
+    SCRIPTS = "loaded as scripts"  # the server knows no functions: Redis before 7
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """What was done, and the version that was there before; "" if there was none."""
+
+    outcome: Outcome
+    before: str = ""
+
+
+def load(*, replace: bool) -> Generator[Call[Any], Any, Loading]:
+    """Load the functions, or on Redis 6.2 their scripts; a newer library makes way only if told."""
+    try:
+        found = yield from calls.command(
+            "FUNCTION", "LIST", "LIBRARYNAME", functions.LIBRARY, "WITHCODE"
+        )
+    except ServerError as error:
+        if "unknown command" not in str(error):
+            raise
+        return (yield from _load_scripts())
+    if not found:
+        yield from calls.command("FUNCTION", "LOAD", functions.library())
+        return Loading(Outcome.LOADED)
+    there = dict(zip(found[0][::2], found[0][1::2], strict=True))[b"library_code"].decode()
+    before = functions.version_of(there)
+    if there == functions.library():
+        return Loading(Outcome.SAME, before)
+    if not replace and _numbers(before) > _numbers(functions.version()):
+        return Loading(Outcome.NEWER, before)
+    yield from calls.command("FUNCTION", "LOAD", "REPLACE", functions.library())
+    return Loading(Outcome.REPLACED, before)
+
+
+def _load_scripts() -> Generator[Call[Any], Any, Loading]:
+    for name in functions.NAMES:
+        yield from calls.command("SCRIPT", "LOAD", functions.script(name).text)
+    return Loading(Outcome.SCRIPTS)
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(digits) for digits in re.findall(r"\d+", version)]

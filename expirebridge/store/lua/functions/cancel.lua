@@ -1,0 +1,15 @@
+-- expirebridge_cancel 1 <prefix> <id>
+--
+-- Cancels a task. Of a running one no further attempt is made.
+--
+-- returns  'cancelled', 'running', 'finished' or 'not found'
+
+-- How long it can be looked up, in ms: the default of the setting keep_succeeded.
+local KEEP = 3600000
+
+local function read_arguments(given, usage)
+  check_count(given, 1, 1, usage)
+  return { '', '', KEEP, check_id(given[1]) }
+end
+
+local function tell(reply) return changed(reply[1], 'cancelled') end

@@ -1,0 +1,160 @@
+-- What a caller of the functions gives is checked here, as Python checks what its own callers give.
+-- A check raises a table with the words of the refusal; nothing has been written by then.
+local LONGEST = 100 * 365 * 86400 * 1000
+local MAX_ARGS, MAX_ARGS_IN_KEY, MAX_FUNC = 65536, 512, 200
+
+local function refuse(words) error({ refused = words }, 0) end
+
+local function short(text)
+  text = string.gsub(text, '[%c\127-\255]', '?')
+  return #text <= 60 and text or string.sub(text, 1, 57) .. '...'
+end
+
+local function check_count(given, least, most, usage)
+  if #given < least or #given > most then refuse('write: ' .. usage) end
+end
+
+local function check_id(id)
+  if #id > 128 or not string.find(id, '^[%w_.:@-]+$') then
+    refuse('id=' .. short(id) .. ': an id has 1 to 128 characters from A-Z a-z 0-9 and _ . : @ -')
+  end
+  return id
+end
+
+local function check_func(func)
+  local path, name = string.match(func, '^(.-)([^/]*)$')
+  local legal = #func <= MAX_FUNC and string.find(name, '^[%a_][%w_]*%.[%a_][%w_]*$')
+  for part in string.gmatch(path, '([^/]*)/') do
+    legal = legal and string.find(part, '^[%a_][%w_]*$')
+  end
+  if not legal then
+    refuse('func=' .. short(func) .. ': write module.function or path/to/module.function, in ASCII '
+      .. 'identifiers, at most ' .. MAX_FUNC .. ' bytes')
+  end
+  return func
+end
+
+-- A due time: ms from now, or `@` and ms since 1970. Returns it as the operations take it.
+local function check_when(when)
+  local at, digits = string.match(when, '^(@?)(%d+)$')
+  if not digits or #digits > 15 or (at == '' and tonumber(digits) > LONGEST) then
+    refuse('when=' .. short(when) .. ': write milliseconds from now, at most 100 years, or @ and '
+      .. 'milliseconds since 1970')
+  end
+  return at == '@' and 'at' or 'in', digits
+end
+
+local function check_tags(tags)
+  for tag in string.gmatch(tags, '%S+') do
+    if #tag > 128 or not string.find(tag, '^[%w_.:@/-]+$') then
+      refuse('tag ' .. short(tag) .. ': a tag has 1 to 128 characters from A-Z a-z 0-9 and '
+        .. '_ . : @ / -')
+    end
+  end
+  return tags
+end
+
+local function check_seconds(name, text)
+  local seconds = string.find(text, '^%d+%.?%d*$') and tonumber(text)
+  if not seconds or seconds <= 0 or seconds * 1000 > LONGEST then
+    refuse(name .. '=' .. short(text) .. ': write seconds, above 0, such as 90 or 2.5')
+  end
+  return text
+end
+
+local UTF8 = { '[\194-\223][\128-\191]', '\224[\160-\191][\128-\191]', '\237[\128-\159][\128-\191]',
+  '[\225-\236\238\239][\128-\191][\128-\191]', '\240[\144-\191][\128-\191][\128-\191]',
+  '[\241-\243][\128-\191][\128-\191][\128-\191]', '\244[\128-\143][\128-\191][\128-\191]' }
+
+local function is_utf8(text)
+  for _, form in ipairs(UTF8) do text = string.gsub(text, form, ' ') end
+  return not string.find(text, '[\128-\255]')
+end
+
+-- Beyond 64 bits an integer would be another number for its reader.
+local function fits(digits)
+  local minus, size = string.match(digits, '^(%-?)(%d+)$')
+  if not size then return true end -- it has a fraction or an exponent
+  local most = minus == '-' and '09223372036854775808' or '18446744073709551615'
+  size = string.rep('0', 20 - #size) .. size
+  return #size == 20 and size <= most
+end
+
+local WORDS = { ['true'] = true, ['false'] = true, ['null'] = true }
+
+-- The parser of the server takes more for numbers than JSON does (NaN, 0x1, 01), and rounds.
+local function check_numbers(json)
+  local rest = string.gsub(string.gsub(json, '\\.', ''), '"[^"]*"', '""')
+  for word in string.gmatch(rest, '[%w.+-]+') do
+    local number = string.match(word, '^%-?(%d+)%.?%d*[eE]?[+-]?%d*$')
+    local odd = not number or string.find(number, '^0%d') or string.find(word .. ' ', '%.%D')
+    if odd and not WORDS[word] then
+      return short(word) .. ' is no JSON'
+    end
+    if not fits(word) then return 'an integer is beyond 64 bits' end
+  end
+end
+
+-- Reads JSON. The reason for a refusal does not hold the text: it may be a secret.
+local function check_json(name, json)
+  if not is_utf8(json) then refuse(name .. ': not UTF-8') end
+  local read, value = pcall(cjson.decode, json)
+  local problem = not read and 'not JSON' or check_numbers(json)
+  if problem then refuse(name .. ': ' .. problem) end
+  return value
+end
+
+local function check_args(args)
+  if #args > MAX_ARGS then refuse('args: ' .. #args .. ' bytes; at most ' .. MAX_ARGS) end
+  if not string.find(args, '^%s*[[{]') then
+    refuse('args: neither an array nor an object: write [42,"hi"] or {"name":"value"}')
+  end
+  local value = check_json('args', args)
+  local positional = {}
+  if string.find(args, '^%s*{') and value['*'] ~= nil then positional = value['*'] end
+  if type(positional) ~= 'table' or type(next(positional)) == 'string' then
+    refuse('args: the positional arguments under "*" are not an array')
+  end
+  return args
+end
+
+local function check_retry(retry)
+  local delays = string.find(retry, '^%s*%[') and check_json('retry', retry)
+  local well = delays and #delays <= 1000
+  for _, delay in ipairs(delays or {}) do
+    well = well and type(delay) == 'number' and delay >= 0 and delay * 1000 <= LONGEST
+  end
+  if not well then refuse('retry: write an array of seconds, such as [15,60]; [] for one attempt') end
+  return retry
+end
+
+local drawn = 0
+
+-- An id that no other task has. The time stands still while a transaction runs.
+local function draw_id()
+  local time = redis.call('TIME')
+  drawn = drawn + 1
+  return string.sub(redis.sha1hex(time[1] .. '.' .. time[2] .. ':' .. drawn), 1, 32)
+end
+
+-- Words for the codes of changes.
+local function changed(code, done)
+  return ({ done, 'rearmed', 'running', 'finished', 'not found' })[code]
+end
+
+-- Runs an operation for a caller: reads what was given, and gives the reply in words.
+local function serve(usage, read, operate, tell, keys, given)
+  local well, argv = pcall(function()
+    if #keys ~= 1 or keys[1] == '' or string.find(keys[1], '?', 1, true) then
+      refuse('give one key, the prefix: ' .. usage)
+    end
+    return read(given, usage)
+  end)
+  if not well then
+    if type(argv) ~= 'table' or not argv.refused then error(argv, 0) end
+    return redis.error_reply('EXPIREBRIDGE_INVALID ' .. argv.refused)
+  end
+  local reply = operate(keys, argv)
+  if type(reply) == 'table' and reply.err then return reply end
+  return tell(reply, argv)
+end

@@ -1,0 +1,57 @@
+-- expirebridge_make 1 <prefix> <func> <args> <when> [id <id>] [if_exists <what>] [tags <tags>]
+-- [retry <delays>] [timeout <seconds>]
+--
+-- Makes a task: record, place and timer, all or nothing.
+--
+-- returns  outcome ('created', 'kept', 'exists', 'replaced', 'extended' or 'differs'), id, trigger
+--          key, due in ms
+local IF_EXISTS = { reject = true, keep = true, replace = true, extend = true }
+local OUTCOMES = { 'created', 'kept', 'exists', 'replaced', 'extended', 'differs' }
+-- The record's fields that a caller can give, and how each is checked.
+local FIELDS = {
+  tags = check_tags,
+  retry = check_retry,
+  timeout = function(seconds) return check_seconds('timeout', seconds) end,
+}
+
+local function read_options(given, usage)
+  local options = { if_exists = 'reject', fields = {} }
+  for at = 4, #given, 2 do
+    local name, value = string.lower(given[at]), given[at + 1]
+    if not value then refuse('write: ' .. usage) end
+    if name == 'id' then
+      options.id = check_id(value)
+    elseif name == 'if_exists' then
+      if not IF_EXISTS[value] then
+        refuse('if_exists=' .. short(value) .. ': one of reject, keep, replace, extend')
+      end
+      options.if_exists = value
+    elseif FIELDS[name] then
+      if value ~= '' then
+        options.fields[#options.fields + 1] = name
+        options.fields[#options.fields + 1] = FIELDS[name](value)
+      end
+    else
+      refuse(short(name) .. ' is no option; there are id, if_exists, tags, retry, timeout')
+    end
+  end
+  return options
+end
+
+local function read_arguments(given, usage)
+  check_count(given, 3, 13, usage)
+  local func, args = check_func(given[1]), check_args(given[2])
+  local kind, ms = check_when(given[3])
+  local options = read_options(given, usage)
+  local fields = options.fields
+  if #args > MAX_ARGS_IN_KEY then
+    fields[#fields + 1], fields[#fields + 2] = 'args', args
+    args = '@'
+  end
+  return { '', '', options.id or draw_id(), '0', options.if_exists, func .. '?' .. args, kind, ms,
+    #fields / 2, unpack(fields) }
+end
+
+local function tell(reply, argv)
+  return { OUTCOMES[reply[2]], argv[3], reply[4], reply[3] }
+end

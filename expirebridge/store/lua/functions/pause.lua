@@ -1,0 +1,12 @@
+-- expirebridge_pause 1 <prefix> <id>
+--
+-- Pauses a task that waits, and keeps the time that is left.
+--
+-- returns  'paused', 'running', 'finished' or 'not found'
+
+local function read_arguments(given, usage)
+  check_count(given, 1, 1, usage)
+  return { '', '', check_id(given[1]) }
+end
+
+local function tell(reply) return changed(reply, 'paused') end

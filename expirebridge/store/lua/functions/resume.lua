@@ -1,0 +1,12 @@
+-- expirebridge_resume 1 <prefix> <id>
+--
+-- Lets a paused task go on.
+--
+-- returns  'resumed', 'running', 'finished' or 'not found'
+
+local function read_arguments(given, usage)
+  check_count(given, 1, 1, usage)
+  return { '', '', check_id(given[1]) }
+end
+
+local function tell(reply) return changed(reply, 'resumed') end

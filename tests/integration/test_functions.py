@@ -1,0 +1,251 @@
+"""The functions for clients in other languages, on each server; on Redis 6.2 the scripts."""
+
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+import orjson
+import pytest
+import redis
+
+from expirebridge import Bridge, State
+from expirebridge.errors import InvalidTask
+from expirebridge.settings import Settings
+from expirebridge.store import calls, clients, functions, library
+from expirebridge.store.library import Loading, Outcome
+from expirebridge.store.store import Store
+from expirebridge.wire import check_args
+from tests.integration.test_store import claim, server_ms
+
+Ask = Callable[..., Any]
+
+MINE = functions.version()
+
+
+def has_functions(client: redis.Redis) -> bool:
+    return not client.info("server")["redis_version"].startswith("6.")
+
+
+@pytest.fixture
+def ask(client: redis.Redis, store: Store) -> Ask:
+    """Calls a function as any client does; words of the server's replies are text."""
+    assert store.run(library.load(replace=True)).outcome in set(Outcome) - {Outcome.NEWER}
+    by_function = has_functions(client)
+
+    def call(name: str, *words: Any, prefix: str = "expirebridge") -> Any:
+        if by_function:
+            reply = client.execute_command("FCALL", f"expirebridge_{name}", 1, prefix, *words)
+        else:
+            sha = functions.script(name).sha
+            reply = client.execute_command("EVALSHA", sha, 1, prefix, *words)
+        return text(reply)
+
+    return call
+
+
+def text(reply: Any) -> Any:
+    if isinstance(reply, list):
+        return [text(item) for item in reply]
+    return reply.decode() if isinstance(reply, bytes) else reply
+
+
+def fields(reply: list[Any]) -> dict[str, Any]:
+    return dict(zip(reply[::2], reply[1::2], strict=True))
+
+
+def test_what_a_function_makes_is_what_a_bridge_makes(
+    ask: Ask, bridge: Bridge, client: redis.Redis
+) -> None:
+    before = server_ms(client)
+    made = ask("make", "mail.send", '[42,"hi"]', 60_000, "id", "a", "tags", "x y",
+               "retry", "[15,60]", "timeout", "2.5")  # fmt: skip
+    outcome, id, key, due = made
+    assert (outcome, id, key) == ("created", "a", 'a:?mail.send?[42,"hi"]')
+    assert before + 60_000 <= due <= server_ms(client) + 60_000
+    assert 59_000 < client.pttl(key) <= 60_000
+    bridge.make_task("mail.send", [42, "hi"], 60, id="b", tags=["x", "y"], retry=[15, 60],
+                     timeout=2.5)  # fmt: skip
+    records: list[Any] = [client.hgetall(f"expirebridge:task:{id}") for id in "ab"]
+    for record in records:
+        record.pop(b"nonce", None)
+        record.pop(b"made")
+        assert [float(delay) for delay in orjson.loads(record.pop(b"retry"))] == [15, 60]
+    assert records[0] == records[1]
+    assert {task.id for task in bridge.list(tag="y").tasks} == {"a", "b"}
+
+
+def test_a_task_is_steered_through_all_its_states(
+    ask: Ask, bridge: Bridge, store: Store, client: redis.Redis
+) -> None:
+    key = "a:?f.g?[]"
+    for name in ("cancel", "pause", "resume", "run_now"):
+        assert ask(name, "a") == "not found"
+    assert ask("reschedule", "a", 5) == "not found"
+    assert ask("get", "a") is None
+    due = server_ms(client) + 50_000
+    assert ask("make", "f.g", "[]", f"@{due}", "id", "a") == ["created", "a", key, due]
+    for if_exists, outcome in (("reject", "exists"), ("keep", "kept"), ("replace", "replaced"),
+                               ("extend", "extended")):  # fmt: skip
+        told = ask("make", "f.g", "[]", f"@{due}", "ID", "a", "IF_EXISTS", if_exists)
+        assert told == [outcome, "a", key, due]
+    assert ask("make", "f.g", "[1]", 5, "id", "a", "if_exists", "extend")[0] == "differs"
+    assert [ask("pause", "a"), client.pttl(key)] == ["paused", -1]
+    assert fields(ask("get", "a"))["state"] == "paused"
+    assert ask("resume", "a") == "resumed"
+    assert ask("reschedule", "a", 70_000) == "moved"
+    assert client.pttl(key) > 60_000
+    assert ask("run_now", "a") == "due now"
+    assert [task.id for task in claim(store).tasks] == ["a"]
+    assert [ask(name, "a") for name in ("pause", "resume", "run_now")] == ["running"] * 3
+    assert ask("reschedule", "a", 60_000) == "rearmed"
+    assert ask("cancel", "a") == "running"
+    bridge.make_task("f.g", [], 60, id="b")
+    assert ask("cancel", "b") == "cancelled"
+    shown = fields(ask("get", "b"))
+    assert (shown["state"], shown["func"], shown["args"]) == ("cancelled", "f.g", "[]")
+    kept: Any = client.zscore("expirebridge:cancelled", "b")
+    assert abs(kept - server_ms(client) - Settings().keep_succeeded * 1000) < 60_000
+    assert ask("cancel", "b") == "finished"
+
+
+def test_calls_in_one_transaction_are_calls_of_their_own(
+    ask: Ask, client: redis.Redis, bridge: Bridge
+) -> None:
+    """The server's clock stands still meanwhile."""
+    if not has_functions(client):
+        pytest.skip("Redis 6.2's clock goes on")
+    with client.pipeline() as pipe:
+        for name in ("make", "make", "pause", "resume", "pause"):
+            words = ("f.g", "[]", 60_000) if name == "make" else ("a",)
+            pipe.execute_command("FCALL", f"expirebridge_{name}", 1, "expirebridge", *words)
+        pipe.execute_command("PING")
+        bridge.make_task("f.g", [], 60, id="a")
+        replies = text(pipe.execute())
+    assert replies[0][1] != replies[1][1]
+    assert replies[2:5] == ["paused", "resumed", "paused"]
+    found = bridge.get("a")
+    assert found is not None
+    assert found.state is State.PAUSED
+
+
+def test_long_arguments_are_in_the_record(ask: Ask, bridge: Bridge) -> None:
+    args = orjson.dumps(["x" * 600]).decode()
+    assert ask("make", "f.g", args, 60_000, "id", "a")[2] == "a:?f.g?@"
+    assert fields(ask("get", "a"))["args"] == args
+    found = bridge.get("a")
+    assert found is not None
+    assert found.args == ["x" * 600]
+
+
+ARGUMENTS: list[str | bytes] = [
+    "[]", " [1, -2.5, 1e3, 0.5E-3, 0, -0, true, false, null]", '{"a":1}', '{"*":[1],"a":2}', "{}",
+    '["NaN 01 \\" ,99999999999999999999999"]', "[18446744073709551615,-9223372036854775808]",
+    '["\\\\",1]', '["\u00e9\u20ac\U0001f389"]', '["?:{}"]', '{"*":[]}',
+    "[1", "42", '"x"', "", "[NaN]", "[nan]", "[Infinity]", "[01]", "[1.]", "[.5]", "[+1]", "[0x1]",
+    "[18446744073709551616]", "[-9223372036854775809]", "[1,]", '{"*":1}', '{"*":null}',
+    '{"*":false}', '{"*":{"a":1}}', b'["\xff"]', b'["\xed\xa0\x80"]', b'["\xc0\xaf"]', "['a']",
+    '["%s"]' % ("x" * 65_536),
+]  # fmt: skip
+
+
+def test_arguments_are_taken_and_refused_as_python_does(ask: Ask) -> None:
+    for args in ARGUMENTS:
+        encoded = args.encode() if isinstance(args, str) else args
+        try:
+            check_args(encoded)
+        except InvalidTask:
+            with pytest.raises(redis.ResponseError, match="EXPIREBRIDGE_INVALID args: "):
+                ask("make", "f.g", args, 60_000)
+        else:
+            assert ask("make", "f.g", args, 60_000)[0] == "created", args
+
+
+REFUSED = [
+    (("../f.g", "[]", "1"), "func=../f.g: write module.function"),
+    (("f", "[]", "1"), "func=f: write"),
+    (("a//f.g", "[]", "1"), "func=a//f.g"),
+    (("f.g?", "[]", "1"), "func=f.g?"),
+    (("a/" * 99 + "ff.g", "[]", "1"), "at most 200 bytes"),
+    (("f.g", "[]", "-1"), "when=-1: write milliseconds"),
+    (("f.g", "[]", "1.5"), "when=1.5"),
+    (("f.g", "[]", "4000000000000"), "at most 100 years"),
+    (("f.g", "[]", "1", "id", "a b"), "id=a b: an id has"),
+    (("f.g", "[]", "1", "id", "x" * 129), "an id has 1 to 128"),
+    (("f.g", "[]", "1", "tags", "a ü"), "a tag has"),
+    (("f.g", "[]", "1", "retry", "60"), "retry: write an array of seconds"),
+    (("f.g", "[]", "1", "retry", '["1m"]'), "retry: write an array of seconds"),
+    (("f.g", "[]", "1", "timeout", "0"), "timeout=0: write seconds, above 0"),
+    (("f.g", "[]", "1", "if_exists", "no"), "one of reject, keep, replace, extend"),
+    (("f.g", "[]", "1", "colour", "red"), "colour is no option"),
+    (("f.g", "[]", "1", "id"), "write: expirebridge_make 1 <prefix> <func> <args> <when>"),
+    (("f.g", "[]"), "write: expirebridge_make 1 <prefix> <func> <args> <when>"),
+]
+
+
+def test_bad_input_is_refused_with_the_reason_and_nothing_is_written(
+    ask: Ask, client: redis.Redis
+) -> None:
+    for words, reason in REFUSED:
+        with pytest.raises(redis.ResponseError, match="EXPIREBRIDGE_INVALID") as refused:
+            ask("make", *words)
+        assert reason in str(refused.value)
+    assert client.dbsize() == 0
+
+
+def test_a_call_without_the_prefix_is_refused(ask: Ask, client: redis.Redis) -> None:
+    with pytest.raises(redis.ResponseError, match="give one key, the prefix"):
+        ask("get", "a", prefix="a:?f.g?[]")
+
+
+def test_a_newer_format_is_refused(ask: Ask, client: redis.Redis) -> None:
+    client.hset("expirebridge:meta", "format", 2)
+    with pytest.raises(redis.ResponseError, match="EXPIREBRIDGE_FORMAT 2 1"):
+        ask("make", "f.g", "[]", 60_000)
+    with pytest.raises(redis.ResponseError, match="EXPIREBRIDGE_FORMAT 2 1"):
+        ask("get", "a")
+
+
+def test_a_listener_s_database_is_told_of_a_new_earliest_task(
+    ask: Ask, store: Store, client: redis.Redis
+) -> None:
+    """A caller does not say which database it is in; a listener has."""
+    with client.pubsub() as heard:
+        heard.subscribe("expirebridge:doorbell:1")
+        heard.get_message(timeout=5)
+        ask("make", "f.g", "[]", 60_000)  # no listener has ever been here
+        store.run(calls.heartbeat("me", 10, []))
+        due = ask("make", "f.g", "[]", 50_000)[3]
+        told = heard.get_message(timeout=5)
+    assert told is not None
+    assert told["data"] == str(due).encode()
+
+
+def test_libraries_of_other_versions_are_replaced_knowingly(
+    store: Store, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not has_functions(client):
+        assert store.run(library.load(replace=False)) == Loading(Outcome.SCRIPTS)
+        assert client.script_exists(functions.script("make").sha) == [True]
+        return
+    client.function_flush()
+    assert store.run(library.load(replace=False)) == Loading(Outcome.LOADED)
+    assert store.run(library.load(replace=False)) == Loading(Outcome.SAME, MINE)
+    assert client.execute_command("FCALL_RO", "expirebridge_version", 0) == MINE.encode()
+    mine = functions.library()
+    other = mine.replace(f"-- version: {MINE}", "-- version: 0.0.9")
+    client.function_load(other, replace=True)
+    assert store.run(library.load(replace=False)) == Loading(Outcome.REPLACED, "0.0.9")
+    newer = mine.replace(f"-- version: {MINE}", "-- version: 99.0.10")
+    client.function_load(newer, replace=True)
+    assert store.run(library.load(replace=False)) == Loading(Outcome.NEWER, "99.0.10")
+    assert store.run(library.load(replace=True)) == Loading(Outcome.REPLACED, "99.0.10")
+
+
+def test_a_library_of_somebody_else_s_has_no_version() -> None:
+    assert functions.version_of("#!lua name=expirebridge\n") == "0"
+
+
+def test_another_database_s_tasks_are_its_own(ask: Ask, url: str) -> None:
+    ask("make", "f.g", "[]", 60_000, "id", "a")
+    with closing(Store(clients.producer_client(url[:-1] + "2"), prefix="expirebridge")) as other:
+        assert other.client.dbsize() == 0
