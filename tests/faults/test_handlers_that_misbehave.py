@@ -136,7 +136,7 @@ def test_a_handler_that_cannot_be_stopped_costs_its_listener_and_no_task(
         listeners.start()
         for way in ways:
             listeners.start()
-            make(bridge, history, [(f"misbehaving.{way}", [])], timeout=0.3)
+            make(bridge, history, [(f"misbehaving.{way}", [])], timeout=1.0)
             dying = reports.next()
             process = listeners.by_pid[dying.pid]
             ended_itself(process, dying, history)
