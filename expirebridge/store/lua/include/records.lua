@@ -44,6 +44,7 @@ local function value_of(fields, name)
   for i = 1, #fields, 2 do
     if fields[i] == name then return fields[i + 1] end
   end
+  return nil
 end
 
 local function take_value(fields, name)
@@ -53,6 +54,7 @@ local function take_value(fields, name)
       return table.remove(fields, i)
     end
   end
+  return nil
 end
 
 local function put_value(fields, name, value)
