@@ -92,8 +92,12 @@ class Bridge:
     cancel = _waits(Operations.cancel)
     cancel_tag = _waits(Operations.cancel_tag)
     reschedule = _waits(Operations.reschedule)
+    put_off = _waits(Operations.put_off)
+    put_off_tag = _waits(Operations.put_off_tag)
     pause = _waits(Operations.pause)
+    pause_tag = _waits(Operations.pause_tag)
     resume = _waits(Operations.resume)
+    resume_tag = _waits(Operations.resume_tag)
     run_now = _waits(Operations.run_now)
 
     def close(self) -> None:
@@ -137,8 +141,12 @@ class AsyncBridge:
     cancel = _awaits(Operations.cancel)
     cancel_tag = _awaits(Operations.cancel_tag)
     reschedule = _awaits(Operations.reschedule)
+    put_off = _awaits(Operations.put_off)
+    put_off_tag = _awaits(Operations.put_off_tag)
     pause = _awaits(Operations.pause)
+    pause_tag = _awaits(Operations.pause_tag)
     resume = _awaits(Operations.resume)
+    resume_tag = _awaits(Operations.resume_tag)
     run_now = _awaits(Operations.run_now)
 
     async def aclose(self) -> None:

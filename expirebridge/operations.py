@@ -35,6 +35,11 @@ Steps = Generator[Call[Any], Any, T]
 Func = str | Callable[..., Any]
 IfExists = Literal["reject", "keep", "replace", "extend"]
 
+Progress = Callable[[Mapping[Change, int]], None]
+"""Is told, again and again, how many tasks were changed so far."""
+
+_ChangeAll = Callable[[Sequence[str]], Call[list[Change]]]
+
 _IF_EXISTS = get_args(IfExists)
 
 CHUNK_TASKS = 500
@@ -222,26 +227,19 @@ class Operations:
         [change] = yield from calls.cancel([wire.check_id(id)], keep=self._settings.keep_succeeded)
         return change
 
-    def cancel_tag(self, tag: str) -> Steps[dict[Change, int]]:
+    def cancel_tag(self, tag: str, *, progress: Progress | None = None) -> Steps[dict[Change, int]]:
         """Cancel every unfinished task with the tag; returns how many were cancelled or running.
 
-        Sent in batches: tasks that are made meanwhile may be missed. Raises InvalidTask for an
-        illegal tag.
+        Sent in batches of about 200: tasks that are made meanwhile may be missed. `progress` is
+        called after each batch with the numbers so far; what it raises ends the work. Raises
+        InvalidTask for an illegal tag.
         """
-        wire.check_tags([tag])
-        done: Counter[Change] = Counter()
-        cursor = "0"
-        while True:
-            page = yield from calls.list_page(
-                state=None, func=None, tag=tag, cursor=cursor, count=PAGE
+        keep = self._settings.keep_succeeded
+        return (
+            yield from self._change_tag(
+                tag, Change.CANCELLED, lambda ids: calls.cancel(ids, keep=keep), progress
             )
-            ids = [task.id for task in page.tasks if not task.state.finished]
-            if ids:
-                changes = yield from calls.cancel(ids, keep=self._settings.keep_succeeded)
-                done.update(changes)
-            cursor = page.cursor
-            if cursor == "0":
-                return {change: done[change] for change in (Change.CANCELLED, Change.RUNNING)}
+        )
 
     def reschedule(
         self, id: str, delay: Duration | None = None, *, at: datetime | None = None
@@ -254,19 +252,60 @@ class Operations:
         """
         return (yield from calls.reschedule(wire.check_id(id), _when(delay, at)))
 
+    def put_off(self, id: str, by: Duration) -> Steps[Change]:
+        """Put a task off by so much from when it is due; a paused one has so much more time left.
+
+        Returns moved, running (nothing is changed then), finished or not found. Raises InvalidTask
+        for an illegal id or duration.
+        """
+        seconds = seconds_of(by, name="by")
+        [change] = yield from calls.put_off([wire.check_id(id)], seconds)
+        return change
+
+    def put_off_tag(
+        self, tag: str, by: Duration, *, progress: Progress | None = None
+    ) -> Steps[dict[Change, int]]:
+        """Put off every unfinished task with the tag, as `put_off` does one.
+
+        Returns how many were moved or running. Works in batches, as `cancel_tag`. Raises
+        InvalidTask for an illegal tag or duration.
+        """
+        seconds = seconds_of(by, name="by")
+        return (
+            yield from self._change_tag(
+                tag, Change.MOVED, lambda ids: calls.put_off(ids, seconds), progress
+            )
+        )
+
     def pause(self, id: str) -> Steps[Change]:
         """Pause a task that waits, and keep the time that is left.
 
         Returns paused, running, finished or not found. Raises InvalidTask for an illegal id.
         """
-        return (yield from calls.pause(wire.check_id(id)))
+        [change] = yield from calls.pause([wire.check_id(id)])
+        return change
+
+    def pause_tag(self, tag: str, *, progress: Progress | None = None) -> Steps[dict[Change, int]]:
+        """Pause every task with the tag that waits; returns how many are paused, or running.
+
+        Works in batches, as `cancel_tag`. Raises InvalidTask for an illegal tag.
+        """
+        return (yield from self._change_tag(tag, Change.PAUSED, calls.pause, progress))
 
     def resume(self, id: str) -> Steps[Change]:
         """Let a paused task go on: it is due when the time that was left has passed.
 
         Returns resumed, running, finished or not found. Raises InvalidTask for an illegal id.
         """
-        return (yield from calls.resume(wire.check_id(id)))
+        [change] = yield from calls.resume([wire.check_id(id)])
+        return change
+
+    def resume_tag(self, tag: str, *, progress: Progress | None = None) -> Steps[dict[Change, int]]:
+        """Let every paused task with the tag go on; returns how many now wait, or are running.
+
+        Works in batches, as `cancel_tag`. Raises InvalidTask for an illegal tag.
+        """
+        return (yield from self._change_tag(tag, Change.RESUMED, calls.resume, progress))
 
     def run_now(self, id: str) -> Steps[Change]:
         """Make a task due now; a finished one, failed or not, starts anew with fresh attempts.
@@ -274,6 +313,35 @@ class Operations:
         Returns due now, running or not found. Raises InvalidTask for an illegal id.
         """
         return (yield from calls.run_now(wire.check_id(id)))
+
+    def _change_tag(
+        self,
+        tag: str,
+        done: Change,
+        change: _ChangeAll,
+        progress: Progress | None,
+    ) -> Steps[dict[Change, int]]:
+        wire.check_tags([tag])
+        changes: Counter[Change] = Counter()
+        # A set that grows while it is walked over may show an id twice, and twice is not the same
+        # as once for what is put off.
+        seen: set[str] = set()
+        cursor = "0"
+        while True:
+            page = yield from calls.list_page(
+                state=None, func=None, tag=tag, cursor=cursor, count=PAGE
+            )
+            ids = [task.id for task in page.tasks if not task.state.finished]
+            ids = [id for id in dict.fromkeys(ids) if id not in seen]
+            seen.update(ids)
+            if ids:
+                changes.update((yield from change(ids)))
+            counts = {change: changes[change] for change in (done, Change.RUNNING)}
+            if progress is not None:
+                progress(counts)
+            cursor = page.cursor
+            if cursor == "0":
+                return counts
 
     def _make(self, new: calls.NewTask) -> Steps[Task]:
         [made] = yield from calls.make([new])

@@ -1,7 +1,7 @@
 """Prints data: JSON for programs, tables for people."""
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -26,6 +26,14 @@ def print_line(text: str = "") -> None:
     """Print a line, as it is."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
+
+
+def print_progress(counts: Mapping[str, int]) -> None:
+    """Write numbers that grow over themselves on stderr, if a person watches."""
+    if sys.stderr.isatty():
+        line = ", ".join(f"{number:,} {name}" for name, number in counts.items())
+        sys.stderr.write(f"\r{line} ")
+        sys.stderr.flush()
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -1,6 +1,8 @@
 """Commands that make, find and steer tasks."""
 
+from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -14,6 +16,7 @@ from expirebridge.cli.output import (
     print_fields,
     print_json,
     print_line,
+    print_progress,
     print_table,
     task_as_data,
     task_as_fields,
@@ -21,6 +24,8 @@ from expirebridge.cli.output import (
 from expirebridge.task import Change, State, Task
 
 TaskId = Annotated[str, typer.Argument(help="The task's id.")]
+IdOrTag = Annotated[str | None, typer.Argument(help="The task's id.")]
+Tag = Annotated[str | None, typer.Option(help="All tasks with this tag, in place of one.")]
 Arguments = Annotated[
     str, typer.Argument(help="JSON: an array, or an object of keyword arguments.")
 ]
@@ -29,9 +34,9 @@ Arguments = Annotated[
 def add_to(app: typer.Typer) -> None:
     """Add the commands to the application."""
     for command in (
-        make, watch, beat, show, list_, cancel, reschedule, pause, resume, run, count
+        make, watch, beat, show, list_, cancel, reschedule, put_off, pause, resume, run, count
     ):  # fmt: skip
-        app.command(command.__name__.rstrip("_"))(command)
+        app.command(command.__name__.rstrip("_").replace("_", "-"))(command)
 
 
 def make(
@@ -144,26 +149,13 @@ def list_(
         typer.echo(f"({listing.examined} tasks looked at; there are more)", err=True)
 
 
-def cancel(
-    id: Annotated[str | None, typer.Argument(help="The task's id.")] = None,
-    tag: Annotated[str | None, typer.Option(help="Cancel all tasks with this tag.")] = None,
-    url: Url = None,
-    as_json: AsJson = False,
-) -> None:
+def cancel(id: IdOrTag = None, tag: Tag = None, url: Url = None, as_json: AsJson = False) -> None:
     """Cancel a task, or all that have a tag. Of a running one, no further attempt is made.
 
     Example: expirebridge cancel order-17
     """
-    if (id is None) == (tag is None):
-        raise typer.BadParameter("give either an id or --tag")
     with Bridge(url) as bridge:
-        if id is not None:
-            return _tell(id, bridge.cancel(id), as_json=as_json)
-        assert tag is not None  # noqa: S101 - for the type checker
-        done = bridge.cancel_tag(tag)
-    if as_json:
-        return print_json(done)
-    return print_fields((change, str(number)) for change, number in done.items())
+        _change(id, tag, bridge.cancel, bridge.cancel_tag, as_json=as_json)
 
 
 def reschedule(
@@ -177,22 +169,41 @@ def reschedule(
         _tell(id, bridge.reschedule(id, delay, at=read_time(at, delay=delay)), as_json=as_json)
 
 
-def pause(id: TaskId, url: Url = None, as_json: AsJson = False) -> None:
-    """Pause a task that waits; the time that is left is kept.
+def put_off(
+    id: IdOrTag = None,
+    tag: Tag = None,
+    *,
+    by: Annotated[str, typer.Option(metavar="DURATION", help="By how much: 90s, 15m, 2h.")],
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Put a task off by so much, or all that have a tag, each from when it is due.
+
+    Example: expirebridge put-off --tag customer-9 --by 2h
+    """
+    with Bridge(url) as bridge:
+        _change(
+            id, tag, partial(bridge.put_off, by=by), partial(bridge.put_off_tag, by=by),
+            as_json=as_json,
+        )  # fmt: skip
+
+
+def pause(id: IdOrTag = None, tag: Tag = None, url: Url = None, as_json: AsJson = False) -> None:
+    """Pause a task that waits, or all that have a tag; the time that is left is kept.
 
     Example: expirebridge pause order-17
     """
     with Bridge(url) as bridge:
-        _tell(id, bridge.pause(id), as_json=as_json)
+        _change(id, tag, bridge.pause, bridge.pause_tag, as_json=as_json)
 
 
-def resume(id: TaskId, url: Url = None, as_json: AsJson = False) -> None:
-    """Let a paused task go on.
+def resume(id: IdOrTag = None, tag: Tag = None, url: Url = None, as_json: AsJson = False) -> None:
+    """Let a paused task go on, or all that have a tag.
 
     Example: expirebridge resume order-17
     """
     with Bridge(url) as bridge:
-        _tell(id, bridge.resume(id), as_json=as_json)
+        _change(id, tag, bridge.resume, bridge.resume_tag, as_json=as_json)
 
 
 def run(id: TaskId, url: Url = None, as_json: AsJson = False) -> None:
@@ -228,6 +239,25 @@ def _show(task: Task, *, as_json: bool) -> None:
         print_json(task_as_data(task))
     else:
         print_fields(task_as_fields(task))
+
+
+def _change(
+    id: str | None,
+    tag: str | None,
+    one: Callable[[str], Change],
+    all_of: Callable[..., dict[Change, int]],
+    *,
+    as_json: bool,
+) -> None:
+    """Change one task, or all that have a tag, and tell what became of them."""
+    if (id is None) == (tag is None):
+        raise typer.BadParameter("give either an id or --tag")
+    if id is not None:
+        return _tell(id, one(id), as_json=as_json)
+    done = all_of(tag, progress=print_progress)
+    if as_json:
+        return print_json(done)
+    return print_fields((change, str(number)) for change, number in done.items())
 
 
 def _tell(id: str, change: Change, *, as_json: bool) -> None:

@@ -56,6 +56,21 @@ def test_a_task_is_made_shown_moved_listed_counted_and_cancelled(url: str) -> No
     assert "outcome  created" in kept
 
 
+def test_all_tasks_of_a_tag_are_steered_and_counted(url: str) -> None:
+    for id in ("m1", "m2"):
+        ok("make", "mail.send", "--in", "1h", "--id", id, "--tag", "c9", url=url)
+    assert ok("put-off", "--tag", "c9", "--by", "2h", url=url) == "moved    2\nrunning  0\n"
+    assert ok("put-off", "m1", "--by", "2h", url=url) == "m1: moved\n"
+    assert "in 4h 5" in ok("show", "m1", url=url)
+    paused = json.loads(ok("pause", "--tag", "c9", "--json", url=url))
+    assert paused == {"paused": 2, "running": 0}
+    assert ok("resume", "--tag", "c9", url=url) == "resumed  2\nrunning  0\n"
+    assert ok("cancel", "--tag", "c9", url=url) == "cancelled  2\nrunning    0\n"
+    for words in (("pause",), ("pause", "m1", "--tag", "c9")):
+        assert "either an id or --tag" in run(*words, url=url).stderr
+    assert "tag 'a b'" in refused(2, "pause", "--tag", "a b", url=url)
+
+
 def test_a_task_that_watches_is_beaten(url: str) -> None:
     words = ("watch", "w1", "alerts.silent", '["backup"]', "--ttl", "25h")
     assert "outcome  created" in ok(*words, url=url)

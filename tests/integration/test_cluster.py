@@ -250,7 +250,9 @@ def steer_what_waits(tasks: Tasks) -> None:
     assert tasks.bridge.pause("steered") is Change.PAUSED
     assert tasks.bridge.beat("steered") is Change.MOVED
     assert tasks.bridge.pause("steered") is Change.PAUSED
+    assert tasks.bridge.put_off("steered", "1h") is Change.MOVED
     assert tasks.bridge.resume("steered") is Change.RESUMED
+    assert tasks.bridge.put_off("steered", "1h") is Change.MOVED
     assert tasks.bridge.reschedule("steered", "2h") is Change.MOVED
     assert tasks.bridge.cancel("steered") is Change.CANCELLED
     assert tasks.bridge.run_now("steered") is Change.DUE_NOW

@@ -118,6 +118,7 @@ CHANGES = {
     "beat": Asked("beat", "beat"),
     "cancel": Asked("cancel", "cancel"),
     "reschedule": Asked("reschedule", "reschedule"),
+    "put off": Asked("put_off", "put_off", ("a", HOUR)),
     "pause": Asked("pause", "pause"),
     "resume": Asked("resume", "resume"),
     "run_now": Asked("run_now", "run_now"),

@@ -92,6 +92,7 @@ def steer(url: str) -> None:
         assert bridge.resume("a") is Change.RESUMED
         assert bridge.beat("a") is Change.NOT_WATCHED
         assert bridge.reschedule("a", "1h") is Change.MOVED
+        assert bridge.put_off_tag("y", "1h")[Change.MOVED] == 1
         found = bridge.get("a")
         assert found is not None
         assert found.state is State.PENDING

@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import timedelta
 
 import pytest
 import redis
@@ -13,7 +14,7 @@ from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.calls import Heard, Settlement
 from expirebridge.store.store import Store
-from tests.integration.test_store import age, claim, new, server_ms, settle
+from tests.integration.test_store import age, claim, new, server_ms, settle, state_of
 from tests.witness import Witness, listening
 
 CALL = b"mail.send?[1]"
@@ -32,7 +33,7 @@ def bring(store: Store, client: redis.Redis, state: str) -> None:
     settle(store, Settlement("a", "first", "retry", 3600, "no answer"))
     match state:
         case "paused":
-            store.run(calls.pause("a"))
+            store.run(calls.pause(["a"]))
         case "cancelled":
             store.run(calls.cancel(["a"], keep=3600))
         case "running" | "succeeded" | "failed":
@@ -214,9 +215,10 @@ CHANGES: dict[str, Callable[[Store], Change]] = {
     "beat": lambda store: store.run(calls.beat("a")),
     "cancel": lambda store: store.run(calls.cancel(["a"], keep=3600))[0],
     "reschedule": lambda store: store.run(calls.reschedule("a", calls.When(HOUR, True))),
+    "put off": lambda store: store.run(calls.put_off(["a"], 3600))[0],
     "run_now": lambda store: store.run(calls.run_now("a")),
-    "pause": lambda store: store.run(calls.pause("a")),
-    "resume": lambda store: store.run(calls.resume("a")),
+    "pause": lambda store: store.run(calls.pause(["a"]))[0],
+    "resume": lambda store: store.run(calls.resume(["a"]))[0],
 }
 MISSING, OVER, BUSY = Change.NOT_FOUND, Change.FINISHED, Change.RUNNING
 # operation: absent, pending, paused, running, finished; with the state that follows
@@ -232,6 +234,10 @@ TABLE = {
     "reschedule": (
         (MISSING, None), (Change.MOVED, "pending"), (Change.MOVED, "pending"),
         (Change.REARMED, "running"), (OVER, ""),
+    ),
+    "put off": (
+        (MISSING, None), (Change.MOVED, "pending"), (Change.MOVED, "paused"),
+        (BUSY, "running"), (OVER, ""),
     ),
     "run_now": (
         (MISSING, None), (Change.DUE_NOW, "pending"), (Change.DUE_NOW, "pending"),
@@ -286,6 +292,54 @@ def check_invariant(client: redis.Redis, task: Task) -> None:
             assert ttl == -2
 
 
+def put_off_by_an_hour(store: Store, client: redis.Redis) -> float:
+    """Seconds until the task is due."""
+    assert store.run(calls.put_off(["a"], 3600)) == [Change.MOVED]
+    task = task_of(store)
+    assert task is not None
+    check_invariant(client, task)
+    return left(task, client)
+
+
+@pytest.mark.parametrize("edited", ["", "put off", "paused", "overdue"])
+def test_a_task_is_put_off_from_when_it_is_due_now(
+    store: Store, client: redis.Redis, edited: str
+) -> None:
+    """Another client may have edited its timer, and nobody heard."""
+    store.run(calls.make([new("a", HOUR)]))
+    due_in = 7200
+    match edited:
+        case "put off":
+            client.pexpire(KEY, 2 * HOUR)
+            due_in = 10_800
+        case "paused":
+            client.persist(KEY)
+        case "overdue":
+            client.delete(KEY)
+            age(client, "pending", "a", 60)
+            due_in = 3540
+    assert due_in - 10 < put_off_by_an_hour(store, client) < due_in + 1
+    assert state_of(store, "a") is (State.PAUSED if edited == "paused" else State.PENDING)
+
+
+@pytest.mark.parametrize("edited", ["", "resumed", "due"])
+def test_a_paused_task_that_is_put_off_has_more_time_left(
+    store: Store, client: redis.Redis, edited: str
+) -> None:
+    store.run(calls.make([new("a", HOUR)]))
+    store.run(calls.pause(["a"]))
+    due_in = 7200
+    match edited:
+        case "resumed":
+            client.pexpire(KEY, 2 * HOUR)
+            due_in = 10_800
+        case "due":
+            client.delete(KEY)
+            due_in = 3600
+    assert due_in - 10 < put_off_by_an_hour(store, client) < due_in + 1
+    assert state_of(store, "a") is (State.PENDING if edited else State.PAUSED)
+
+
 def put_off(
     store: Store, if_exists: str, ms: int, max_wait: int, *, call: bytes = CALL
 ) -> calls.Made:
@@ -337,14 +391,17 @@ def test_a_limit_begins_with_the_call_that_names_it_and_anew_after_a_run(
     assert 39_000 < made.due - made.now <= 40_001
 
 
+@pytest.mark.parametrize("limited", [True, False])
 def test_what_replaces_a_running_task_has_a_limit_of_its_own(
-    store: Store, client: redis.Redis
+    store: Store, client: redis.Redis, limited: bool
 ) -> None:
     put_off(store, "extend", 0, 60_000)
     age_first(client, HOUR)
     claim(store)
     other = b"mail.send?[2]"
-    first = put_off(store, "replace", 60_000, 60_000, call=other)
+    if not limited:
+        make(store, "replace", call=other)
+    first = put_off(store, "replace" if limited else "extend", 60_000, 60_000, call=other)
     assert 59_000 < first.due - first.now <= 60_001
     for if_exists in ("extend", "replace"):
         time.sleep(0.01)
@@ -438,11 +495,11 @@ def test_pause_keeps_the_time_that_is_left_and_resume_gives_it_back(
     store: Store, client: redis.Redis
 ) -> None:
     store.run(calls.make([new("a", HOUR)]))
-    store.run(calls.pause("a"))
+    store.run(calls.pause(["a"]))
     assert client.pttl(KEY) == -1
     age(client, "paused", "a", 1)
     store.run(calls.sweep(Settings()))  # looks at it, and lets it be
-    store.run(calls.resume("a"))
+    store.run(calls.resume(["a"]))
     task = task_of(store)
     assert task is not None
     assert 3590 < left(task, client) < 3601
@@ -584,7 +641,32 @@ async def test_all_tasks_of_a_tag_are_cancelled_in_batches(
     assert (counts.pending, counts.cancelled) == (1, 450)
 
 
-@pytest.mark.parametrize("operation", ["cancel", "reschedule", "run_now"])
+async def test_all_tasks_of_a_tag_are_steered_in_batches(async_bridge: AsyncBridge) -> None:
+    told: list[Mapping[Change, int]] = []
+    items = [{"func": "a.b", "delay": 600, "tags": ["t"], "id": f"n{n}"} for n in range(450)]
+    await async_bridge.make_tasks([*items, {"func": "a.b", "delay": 600, "tags": ["u"]}])
+    await async_bridge.cancel("n0")
+    moved = await async_bridge.put_off_tag("t", "1h", progress=told.append)
+    assert moved == {Change.MOVED: 449, Change.RUNNING: 0}
+    assert len(told) > 1
+    assert told[-1] == moved
+    dues = [task.due for task in (await async_bridge.list(tag="t", limit=1000)).tasks]
+    assert sorted(dues)[1] - sorted(dues)[0] > timedelta(minutes=55)  # the first one is cancelled
+    assert sorted(dues)[-1] - sorted(dues)[1] < timedelta(minutes=1)
+    assert await async_bridge.pause_tag("t") == {Change.PAUSED: 449, Change.RUNNING: 0}
+    assert (await async_bridge.count()).paused == 449
+    assert await async_bridge.resume_tag("t") == {Change.RESUMED: 449, Change.RUNNING: 0}
+    assert (await async_bridge.count()).pending == 450
+
+    def stop(_: Mapping[Change, int]) -> None:
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        await async_bridge.cancel_tag("t", progress=stop)
+    assert 0 < (await async_bridge.count()).cancelled < 450
+
+
+@pytest.mark.parametrize("operation", ["cancel", "put off", "reschedule", "run_now"])
 def test_a_resend_of_a_change_is_answered_as_the_first_time(
     store: Store, client: redis.Redis, operation: str
 ) -> None:
@@ -593,6 +675,8 @@ def test_a_resend_of_a_change_is_answered_as_the_first_time(
     match operation:
         case "cancel":
             call = calls.cancel(["a"], keep=60)  # type: ignore[assignment]
+        case "put off":
+            call = calls.put_off(["a"], 60)  # type: ignore[assignment]
         case "reschedule":
             call = calls.reschedule("a", calls.When(HOUR, True))  # type: ignore[assignment]
         case _:

@@ -493,11 +493,11 @@ def test_a_resent_pause_does_not_undo_what_happened_since(
     store: Store, client: redis.Redis
 ) -> None:
     store.run(calls.make([new("a", 60_000)]))
-    pause = calls.pause("a")
-    assert store.run(pause) is Change.PAUSED
+    pause = calls.pause(["a"])
+    assert store.run(pause) == [Change.PAUSED]
     client.expire("a:?mail.send?[1]", 90)
     store.run(calls.scan("0", 1000))
-    assert store.run(pause) is Change.PAUSED
+    assert store.run(pause) == [Change.PAUSED]
     assert state_of(store, "a") is State.PENDING
 
 
@@ -505,14 +505,14 @@ def test_a_resent_resume_is_answered_as_the_first_time_even_after_the_task_ran(
     store: Store, client: redis.Redis
 ) -> None:
     store.run(calls.make([new("a", 60_000)]))
-    store.run(calls.pause("a"))
+    store.run(calls.pause(["a"]))
     client.hset("expirebridge:task:a", "left", 0)
-    resume = calls.resume("a")
-    assert store.run(resume) is Change.RESUMED
+    resume = calls.resume(["a"])
+    assert store.run(resume) == [Change.RESUMED]
     claim(store)
-    assert store.run(resume) is Change.RESUMED
+    assert store.run(resume) == [Change.RESUMED]
     settle(store, Settlement("a", "t", "succeeded"))
-    assert store.run(resume) is Change.RESUMED
+    assert store.run(resume) == [Change.RESUMED]
 
 
 def test_reschedule_moves_the_due_time_and_the_timer(store: Store, client: redis.Redis) -> None:

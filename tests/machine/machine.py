@@ -33,8 +33,8 @@ IDS = ("a", "b")
 CALLS = ("mail.send?[1]", "mail.send?[2]")
 ROWS = (
     "make, reject", "make, keep", "make, replace", "make, extend", "watch", "beat", "cancel",
-    "reschedule", "run_now", "pause", "resume", "raw SET PX", "raw SET", "raw EXPIRE later",
-    "raw EXPIRE sooner", "raw PERSIST", "raw DEL", "raw RENAME",
+    "reschedule", "put off", "run_now", "pause", "resume", "raw SET PX", "raw SET",
+    "raw EXPIRE later", "raw EXPIRE sooner", "raw PERSIST", "raw DEL", "raw RENAME",
 )  # fmt: skip
 COLUMNS = ("absent", *State)
 ENDS = {State.RUNNING, State.SUCCEEDED, State.FAILED}
@@ -184,6 +184,7 @@ class Machine(RuleBasedStateMachine):
             "beat": lambda: self.beat(id, twice=False),
             "cancel": lambda: self.cancel(id, twice=False),
             "reschedule": lambda: self.reschedule(id, STEP, twice=False),
+            "put off": lambda: self.put_off(id, STEP, twice=False),
             "run_now": lambda: self.run_now(id, twice=False),
             "pause": lambda: self.pause(id, twice=False),
             "resume": lambda: self.resume(id, twice=False),
@@ -285,6 +286,19 @@ class Machine(RuleBasedStateMachine):
         if change in {Change.MOVED, Change.REARMED}:
             self.promise.acknowledged(id, due)
 
+    @rule(pick=ids, seconds=st.sampled_from([STEP, 4 * STEP]), twice=st.booleans())
+    def put_off(self, pick: int, seconds: int, twice: bool) -> None:
+        id = self.id_for("put off", pick)
+        [change] = self.run(calls.put_off([id], seconds), twice=twice)
+        assert change is self.model.put_off(id, seconds)
+        task = self.model.tasks.get(id)
+        if change is Change.MOVED and task is not None:
+            if task.state is State.PAUSED:
+                self.promise.paused(id, self.model.now)
+                self.promise.put_off(id, seconds)
+            else:
+                self.promise.acknowledged(id, task.look_at)
+
     @rule(pick=ids, twice=st.booleans())
     def run_now(self, pick: int, twice: bool) -> None:
         id = self.id_for("run_now", pick)
@@ -299,7 +313,7 @@ class Machine(RuleBasedStateMachine):
         self._pause(id, twice=twice)
 
     def _pause(self, id: str, *, twice: bool = False) -> None:
-        change = self.run(calls.pause(id), twice=twice)
+        [change] = self.run(calls.pause([id]), twice=twice)
         assert change is self.model.pause(id)
         if change is Change.PAUSED:
             self.promise.paused(id, self.model.now)
@@ -307,7 +321,7 @@ class Machine(RuleBasedStateMachine):
     @rule(pick=ids, twice=st.booleans())
     def resume(self, pick: int, twice: bool) -> None:
         id = self.id_for("resume", pick)
-        change = self.run(calls.resume(id), twice=twice)
+        [change] = self.run(calls.resume([id]), twice=twice)
         assert change is self.model.resume(id)
         if change is Change.RESUMED:
             self.promise.resumed(id, self.model.now)
@@ -517,7 +531,7 @@ class Machine(RuleBasedStateMachine):
     def _run_to_the_end(self) -> None:
         for _ in range(20):
             for id in self._in(State.PAUSED):
-                self.run(calls.resume(id))
+                self.run(calls.resume([id]))
                 self.model.resume(id)
                 self.promise.resumed(id, self.model.now)
             for run in [Claimed(id, self._token(id)) for id in self._in(State.RUNNING)]:

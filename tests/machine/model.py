@@ -224,6 +224,22 @@ class Model:
         self._move(id, task, due)
         return Change.REARMED if task.state is State.RUNNING else Change.MOVED
 
+    def put_off(self, id: str, seconds: float) -> Change:
+        task = self.tasks.get(id)
+        if task is not None and not task.state.finished and task.state is not State.RUNNING:
+            end = self.timers.get(task.key)
+            if end == NEVER:
+                self._follow_timer(task)
+                task.left += seconds
+            elif end is None:
+                due = task.look_at if task.state is State.PENDING else self.now
+                self._wait(task, due + seconds)
+            else:
+                self._wait(task, end + seconds)
+        if task is None:
+            return Change.NOT_FOUND
+        return self._unless_busy(task, Change.MOVED)
+
     def beat(self, id: str) -> Change:
         task = self.tasks.get(id)
         if task is None:

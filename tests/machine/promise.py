@@ -58,6 +58,11 @@ class Promise:
         if id in self.debts:
             self.left.setdefault(id, max(self.debts[id].not_before - now, 0))
 
+    def put_off(self, id: str, seconds: float) -> None:
+        """A producer was told that so much more time is left to a paused task."""
+        if id in self.left:
+            self.left[id] += seconds
+
     def resumed(self, id: str, now: float) -> None:
         """A producer was told that the task goes on."""
         if id in self.debts and id in self.left:

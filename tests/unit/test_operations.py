@@ -18,7 +18,7 @@ from expirebridge.operations import CHUNK_BYTES, CHUNK_TASKS, Operations, Steps
 from expirebridge.retry import Exponential
 from expirebridge.settings import Settings
 from expirebridge.store.calls import Call, NewTask, When
-from expirebridge.task import Outcome, State, Task, from_ms
+from expirebridge.task import Change, Outcome, State, Task, from_ms
 
 OPERATIONS = Operations(Settings(), Hooks())
 NOW = 1_900_000_000_000
@@ -247,12 +247,46 @@ def test_no_operation_takes_an_illegal_id() -> None:
         OPERATIONS.cancel("a?b"),
         OPERATIONS.beat("a?b"),
         OPERATIONS.reschedule("a?b", 60),
+        OPERATIONS.put_off("a?b", 60),
         OPERATIONS.pause("a?b"),
         OPERATIONS.resume("a?b"),
         OPERATIONS.run_now("a?b"),
     ):
         with pytest.raises(InvalidTask, match=r"^id='a"):
             next(steps)
+
+
+@pytest.mark.parametrize("tag", ["a b", "", "x" * 10_000, "a\n", None])
+def test_no_operation_takes_an_illegal_tag(tag: Any) -> None:
+    for steps in (
+        OPERATIONS.cancel_tag(tag),
+        OPERATIONS.put_off_tag(tag, 60),
+        OPERATIONS.pause_tag(tag),
+        OPERATIONS.resume_tag(tag),
+        OPERATIONS.make_task("mail.send", [], 60, tags=[tag]),
+        *([OPERATIONS.list(tag=tag)] if tag is not None else []),
+    ):
+        with pytest.raises(InvalidTask, match=r"^tag .{1,60}: a tag has 1 to 128 characters"):
+            next(steps)
+
+
+@pytest.mark.parametrize("by", [-1, "soon", float("nan"), None])
+def test_a_task_is_not_put_off_by_what_is_no_duration(by: Any) -> None:
+    for steps in (OPERATIONS.put_off("a", by), OPERATIONS.put_off_tag("t", by)):
+        with pytest.raises(InvalidTask, match=r"^by="):
+            next(steps)
+
+
+def test_an_id_that_is_shown_twice_is_put_off_once() -> None:
+    """A set that grows while it is walked over may show an id twice."""
+    row = [b"a", b"a:?f.g?[]", b"pending", NOW, [b"call", b"f.g?[]"]]
+    steps = OPERATIONS.put_off_tag("t", 60)
+    assert next(steps).name == "list"
+    assert steps.send([b"7", 2, row, row]).arguments[2:] == ("a",)
+    assert steps.send([1]).name == "list"
+    with pytest.raises(StopIteration) as stop:
+        steps.send([b"0", 1, row])
+    assert stop.value.value == {Change.MOVED: 1, Change.RUNNING: 0}
 
 
 @pytest.mark.parametrize(

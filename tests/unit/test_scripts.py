@@ -65,7 +65,7 @@ def test_finished_work_can_be_recorded_when_memory_is_full(name: str) -> None:
     assert scripts.load(name).headed.text.startswith("#!lua flags=allow-oom\n")
 
 
-@pytest.mark.parametrize("name", ["make", "reschedule", "pause", "resume"])
+@pytest.mark.parametrize("name", ["make", "reschedule", "put_off", "pause", "resume"])
 def test_new_work_is_refused_when_memory_is_full(name: str) -> None:
     assert scripts.load(name).headed.text.startswith("#!lua\n")
 

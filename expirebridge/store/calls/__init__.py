@@ -17,6 +17,7 @@ from expirebridge.store.calls.producing import (
     list_page,
     make,
     pause,
+    put_off,
     reschedule,
     resume,
     run_now,
@@ -47,6 +48,6 @@ __all__ = [
     "Adoption", "Argument", "Beat", "Call", "Claim", "Health", "Heard", "Hint", "Made", "NewTask",
     "Operation", "Page", "Scanned", "Settled", "Settlement", "Sweep", "Unknown", "When", "adopt",
     "beat", "cancel", "claim", "command", "count", "get", "health", "heartbeat", "leave",
-    "list_page", "make", "new_nonce", "pause", "refused", "reschedule", "resent", "resume",
-    "run_now", "scan", "settle", "sweep", "unknown",
+    "list_page", "make", "new_nonce", "pause", "put_off", "refused", "reschedule", "resent",
+    "resume", "run_now", "scan", "settle", "sweep", "unknown",
 ]  # fmt: skip

@@ -98,9 +98,13 @@ def _read_made(reply: list[Any]) -> list[Made]:
 def cancel(ids: Iterable[str], *, keep: float) -> Call[list[Change]]:
     """Cancel tasks; they can be looked up for `keep` seconds."""
     return script(
-        "cancel", new_nonce(), milliseconds(keep), *ids,
-        read=lambda codes: [_change(code, Change.CANCELLED) for code in codes],
-    )  # fmt: skip
+        "cancel", new_nonce(), milliseconds(keep), *ids, read=_all_changed(Change.CANCELLED)
+    )
+
+
+def put_off(ids: Iterable[str], by: float) -> Call[list[Change]]:
+    """Put tasks off by so many seconds, each from when it is due."""
+    return script("put_off", new_nonce(), milliseconds(by), *ids, read=_all_changed(Change.MOVED))
 
 
 def reschedule(id: str, when: When) -> Call[Change]:
@@ -113,14 +117,14 @@ def beat(id: str) -> Call[Change]:
     return script("beat", id, read=_changed(Change.MOVED))
 
 
-def pause(id: str) -> Call[Change]:
-    """Pause a task that waits."""
-    return script("pause", new_nonce(), id, read=_changed(Change.PAUSED))
+def pause(ids: Iterable[str]) -> Call[list[Change]]:
+    """Pause tasks that wait."""
+    return script("pause", new_nonce(), *ids, read=_all_changed(Change.PAUSED))
 
 
-def resume(id: str) -> Call[Change]:
-    """Let a paused task go on."""
-    return script("resume", new_nonce(), id, read=_changed(Change.RESUMED))
+def resume(ids: Iterable[str]) -> Call[list[Change]]:
+    """Let paused tasks go on."""
+    return script("resume", new_nonce(), *ids, read=_all_changed(Change.RESUMED))
 
 
 def run_now(id: str) -> Call[Change]:
@@ -144,6 +148,10 @@ def _change(code: int, done: Change) -> Change:
 
 def _changed(done: Change) -> Callable[[int], Change]:
     return lambda code: _change(code, done)
+
+
+def _all_changed(done: Change) -> Callable[[list[int]], list[Change]]:
+    return lambda codes: [_change(code, done) for code in codes]
 
 
 # Looking

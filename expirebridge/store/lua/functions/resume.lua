@@ -9,4 +9,4 @@ local function read_arguments(given, usage)
   return { '', '', check_id(given[1]) }
 end
 
-local function tell(reply) return changed(reply, 'resumed') end
+local function tell(reply) return changed(reply[1], 'resumed') end

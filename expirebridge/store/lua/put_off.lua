@@ -1,0 +1,48 @@
+-- flags: (none: refused whole when memory is full)
+-- Puts tasks off, each by so much from when it is due.
+--
+-- KEYS[1]  prefix
+-- ARGV     1 database, 2 nonce of this call, 3 ms, then ids
+-- returns  for each id: 1 done, 3 running, 4 finished, 5 not found
+--
+-- A paused task stays paused, and has so much more time left.
+
+-- include names
+-- include clock
+-- include format
+-- include records
+-- include resends
+-- include timer_edits
+-- include doorbell
+-- include changes
+
+local nonce, ms = ARGV[2], tonumber(ARGV[3])
+local before, soonest = earliest(), math.huge
+
+local function put_off(id)
+  local record = read(id, { 'nonce' })
+  if not record then return NOT_FOUND end
+  local done_before = answered(record, nonce)
+  if done_before then return done_before end
+  if FINISHED[record.state] then return FINISHED_BEFORE end
+  if record.state == 'running' then return RUNNING end
+  remember(id, record, nonce, DONE)
+  local timer = read_timer(id, record)
+  if timer == 'none' then
+    follow_timer(id, record)
+    local left = tonumber(redis.call('HGET', record_key(id), 'left')) or 0
+    redis.call('HSET', record_key(id), 'left', left + ms)
+    return DONE
+  end
+  -- A paused task whose timer is gone was given an end that has passed unheard: it is due.
+  local due = (timer or record.state == 'paused' and now or due_of(id, record)) + ms
+  set_timer(id, record, due)
+  move(id, record, 'pending', due)
+  soonest = math.min(soonest, due)
+  return DONE
+end
+
+local reply = {}
+for at = 4, #ARGV do reply[#reply + 1] = put_off(ARGV[at]) end
+ring(soonest, before)
+return reply
