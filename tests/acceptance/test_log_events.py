@@ -1,0 +1,131 @@
+"""The rarer events of the log: each is told once, with its fields, and without any argument."""
+
+import asyncio
+import threading
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import redis
+
+from expirebridge import AsyncBridge
+from expirebridge.hooks import End
+from expirebridge.listener import adopter
+from expirebridge.listener.listener import Listener, ListenerStuck
+from expirebridge.observe.logs import log_event
+from expirebridge.settings import Settings
+from tests.integration.test_log import SECRET, Log, telling
+from tests.witness import Witness, registry_of
+
+NO_TASK = b"\xc1"
+"""What no task is packed as: as a record's `next` it breaks the script that records outcomes."""
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> Log:
+    return Log(caplog)
+
+
+async def test_a_handler_that_never_returns(url: str, async_bridge: AsyncBridge, log: Log) -> None:
+    """It overruns its timeout, and is left running by the listener that gives up."""
+    go_on = threading.Event()
+
+    def stuck(_: str) -> None:
+        go_on.wait(30)
+
+    settings = Settings(url=url, grace=0.05)
+    listener = Listener(settings, registry_of(stuck=stuck), hooks=[log_event])
+    await async_bridge.make_task("test.stuck", [SECRET], 0, id="a", timeout=0.05)
+    try:
+        with pytest.raises(ListenerStuck):
+            await listener.run()
+    finally:
+        go_on.set()
+    told = [{"func": "test.stuck", "task": "a"}]
+    assert log.fields("overtime") == log.fields("left running") == told
+    assert SECRET not in log.text()
+
+
+async def test_a_blocked_loop_and_what_cannot_be_given_back(
+    url: str, async_bridge: AsyncBridge, client: redis.Redis, log: Log
+) -> None:
+    def blocked(_: str) -> None:
+        client.hset("expirebridge:task:behind", "next", NO_TASK)
+        threading.Event().wait(1.5)  # several beats: each of them finds it
+        client.hdel("expirebridge:task:behind", "next")
+
+    async def block(card: str) -> None:
+        blocked(card)
+
+    async def wait(_: str) -> None: ...
+
+    past = datetime.now(UTC) - timedelta(seconds=1)
+    await async_bridge.make_task("test.block", [SECRET], at=past)
+    await async_bridge.make_task("test.wait", [SECRET], 0, id="behind")
+    witness = Witness()
+    async with telling(url, witness, block=block, wait=wait):
+        await witness.until_ended(2, end=End.SUCCEEDED)
+    [blocks] = log.fields("loop blocked")
+    assert blocks["func"] == "test.block"
+    [left] = log.fields("left to leases")
+    assert left["count"] == 1
+    assert SECRET not in log.text()
+
+
+async def test_an_outcome_that_cannot_be_recorded(
+    url: str, async_bridge: AsyncBridge, client: redis.Redis, log: Log
+) -> None:
+    async def spoil(_: str) -> None:
+        client.hset("expirebridge:task:a", "next", NO_TASK)
+
+    witness = Witness()
+    async with telling(url, witness, spoil=spoil):
+        await async_bridge.make_task("test.spoil", [SECRET], 0, id="a")
+        await witness.until_ended(1, end=End.REFUSED)
+    assert [fields["task"] for fields in log.fields("unsettled")] == ["a"]
+    assert SECRET not in log.text()
+
+
+async def test_a_key_that_cannot_be_looked_at(url: str, client: redis.Redis, log: Log) -> None:
+    async def note(_: str) -> None: ...
+
+    call = f'test.note?["{SECRET}"]'
+    witness = Witness()
+    async with telling(url, witness, note=note):
+        await log.until("gap")
+        # Its record names a state that is none, and what has that name is no state set.
+        client.sadd("expirebridge:tag:x", "f")
+        client.hset("expirebridge:task:f", mapping={"call": call, "state": "tag:x"})
+        client.set(f"f:?{call}", "", px=60_000)
+        await log.until("unreadable key")
+        client.set(f"g:?{call}", "", px=20)
+        await witness.until_ended(1, end=End.SUCCEEDED)
+    assert [fields["task"] for fields in log.fields("unreadable key")] == ["f"]
+    assert SECRET not in log.text()
+
+
+async def test_events_that_waited_for_too_long(
+    url: str, client: redis.Redis, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adopter, "STALE_AFTER", 0.0)
+    async with telling(url, Witness(), note=_note):
+        await log.until("gap")
+        client.set(f'f:?test.note?["{SECRET}"]', "", px=20)
+        client.delete(f'f:?test.note?["{SECRET}"]')
+        await log.until("events dropped")
+        await asyncio.sleep(0.3)
+    assert log.fields("events dropped") == [{"count": 1}]
+    assert SECRET not in log.text()
+
+
+async def test_what_is_found_at_the_start(url: str, client: redis.Redis, log: Log) -> None:
+    client.config_set("maxmemory-policy", "allkeys-lru")
+    for n in range(3):
+        client.set(f'f{n}:?test.note?["{SECRET}"]', "", px=60_000)
+    async with telling(url, Witness(), note=_note):
+        await log.until("adopted")
+    assert [f["check"] for f in log.fields("finding")].count("eviction") == 1
+    assert log.fields("adopted") == [{"count": 3}]
+    assert SECRET not in log.text()
+
+
+async def _note() -> None: ...
