@@ -18,8 +18,11 @@ import redis
 
 from expirebridge import Bridge, State
 from expirebridge.server import Server
+from expirebridge.settings import Settings
+from expirebridge.store import calls
+from expirebridge.store.store import Store
 from expirebridge.task import to_ms
-from tests.faults.stage import ROUNDS, recorded_listener
+from tests.faults.stage import ROUNDS, held_still, recorded_listener
 from tests.history import Started, Writer, now, read
 from tests.processes import listener
 
@@ -44,12 +47,15 @@ def test_the_servers_clock_jumps(folder: Path, history: Writer, tmp_path: Path, 
     with (
         started_with_clock(offset) as server,
         Bridge(server.url) as bridge,
-        recorded_listener(server.url, folder, history, lease=LEASE),
+        recorded_listener(server.url, folder, history, lease=LEASE) as process,
     ):
         bait = bridge.make_task("recorded.work", [BAIT, 0], 0)
         in_an_hour = bridge.make_task("recorded.work", [0, 0], HOUR)
         until(bridge, bait.id, State.RUNNING)
-        turn_clock(server, offset, hours * HOUR)
+        # Held still, so that others are the first to look after the jump.
+        with held_still(process, history):
+            turn_clock(server, offset, hours * HOUR)
+            assert not lapsed_for_others(server.url)
         soon = bridge.make_task("recorded.work", [0, 0], 0.5)
         until(bridge, soon.id, State.SUCCEEDED)
         until(bridge, bait.id, State.SUCCEEDED)
@@ -161,6 +167,16 @@ def turn_clock(server: Server, offset: Path, seconds: int) -> None:
         time_of: Any = client.time
         while abs(time_of()[0] - time.time() - seconds) > HOUR / 2:
             pass
+
+
+def lapsed_for_others(url: str) -> list[str]:
+    """What other listeners would take back: one that has not beaten yet, and one that just has."""
+    with redis.Redis.from_url(url) as client:
+        store = Store(client, prefix="expirebridge")
+        sweep = calls.sweep(Settings(lease=LEASE))
+        lapsed = [*store.run(sweep).lapsed]
+        store.run(calls.heartbeat("another", LEASE, []))
+        return [*lapsed, *store.run(sweep).lapsed]
 
 
 def until(bridge: Bridge, id: str, state: State) -> None:
