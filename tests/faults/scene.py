@@ -41,9 +41,9 @@ class Scene:
     listener: subprocess.Popen[bytes]
     lease: float
 
-    def stream(self, chance: random.Random) -> Stream:
-        """A producer that makes tasks for as long as its block runs."""
-        return Stream(self.server.url, self.history, chance=chance)
+    def stream(self, chance: random.Random, *, puts_off: bool = False) -> Stream:
+        """A producer that makes tasks for as long as its block runs, and may put some off."""
+        return Stream(self.server.url, self.history, chance=chance, puts_off=puts_off)
 
     def make_foreign(self) -> None:
         """Make a task as any program would, by a plain SET, and run it once a listener knows it."""

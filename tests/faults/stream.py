@@ -4,11 +4,13 @@ import random
 import threading
 from collections.abc import Callable
 
-from expirebridge import Bridge
+import redis
+
+from expirebridge import Bridge, Task
 from expirebridge.errors import ServerError
 from expirebridge.task import to_ms
 from tests.faults.background import Background
-from tests.history import Made, Writer
+from tests.history import Made, PutOff, Writer, now
 from tests.witness import PATIENCE
 
 PAUSE = 0.003
@@ -20,21 +22,33 @@ WORK = 0.02
 RAISES_EVERY = 20
 """Of so many tasks one raises on its first attempt."""
 RETRY = [0.2]
+PUT_OFF_EVERY = 5
+"""Of so many tasks one is put off, if tasks are."""
+FURTHER = (0.3, 1.0)
+"""Seconds by which it is, from when it was due."""
+SOONEST_PUT_OFF = 0.3
+"""Seconds until a task is due that can be put off: then it is, before it runs."""
 
 
 class Stream(Background):
     """Makes tasks until its `with` block ends, and writes down each that is acknowledged.
 
     The last one is written down when the block has ended, or `stop` has returned. One that was
-    refused, or of which no answer came, was never promised; `errors` holds why.
+    refused, or of which no answer came, was never promised; `errors` holds why. With `puts_off`, a
+    plain client puts some of them off; for servers that do not go away.
     """
 
-    def __init__(self, url: str, history: Writer, *, chance: random.Random) -> None:
+    def __init__(
+        self, url: str, history: Writer, *, chance: random.Random, puts_off: bool = False
+    ) -> None:
         super().__init__()
+        self.put_off = 0
+        """How many tasks were put off."""
         self.errors: list[ServerError] = []
         self._url = url
         self._history = history
         self._chance = chance
+        self._puts_off = puts_off
         self._acknowledged = 0
         self._counted = threading.Condition()
 
@@ -59,13 +73,25 @@ class Stream(Background):
             assert self._counted.wait_for(holds, PATIENCE), f"waited in vain for {what}"
 
     def _run(self) -> None:
-        with Bridge(self._url) as bridge:
+        with Bridge(self._url) as bridge, redis.Redis.from_url(self._url) as client:
             count = 0
             while not self._stop.wait(PAUSE):
                 count += 1
-                self._make_one(bridge, raises=int(count % RAISES_EVERY == 0))
+                task = self._make_one(bridge, raises=int(count % RAISES_EVERY == 0))
+                if task is not None and self._puts_off and count % PUT_OFF_EVERY == 0:
+                    self._put_off(client, task)
 
-    def _make_one(self, bridge: Bridge, raises: int) -> None:
+    def _put_off(self, client: redis.Redis, task: Task) -> None:
+        due = to_ms(task.due)
+        if due - now() < SOONEST_PUT_OFF * 1000:
+            return
+        later = due + round(self._chance.uniform(*FURTHER) * 1000)
+        if client.pexpireat(task.key, later):
+            self.put_off += 1
+            # Only if this thread stood still has its time come.
+            self._history.write(PutOff(id=task.id, due=later, running=due <= now()))
+
+    def _make_one(self, bridge: Bridge, raises: int) -> Task | None:
         chance = self._chance
         args = [chance.uniform(0, WORK), raises]
         try:
@@ -75,8 +101,9 @@ class Stream(Background):
             with self._counted:
                 self.errors.append(error)
                 self._counted.notify_all()
-            return
+            return None
         self._history.write(Made(id=task.id, due=to_ms(task.due), attempts=len(RETRY) + 1))
         with self._counted:
             self._acknowledged += 1
             self._counted.notify_all()
+        return task

@@ -14,9 +14,9 @@ from tests.processes import until_logged
 SILENCE = "notify-keyspace-events is '', without Exg"
 NO_EVENTS = Fault(
     name="key events are switched off and on again",
-    injected="`CONFIG SET notify-keyspace-events` while tasks are made and run",
-    promise="tasks run on time by the clock; those of other clients that live for two leases and a "
-    "scan are found; it is said once",
+    injected="`CONFIG SET notify-keyspace-events` while tasks are made, put off and run",
+    promise="tasks run on time by the clock, and those that are put off by a plain `PEXPIREAT` by "
+    "that; those of other clients that live for two leases and a scan are found; it is said once",
 )
 EVICTION = Fault(
     name="eviction is switched on",
@@ -31,10 +31,13 @@ def test_key_events_are_switched_off_and_on_again(
 ) -> None:
     chance = random.Random(round)  # noqa: S311 - the same rounds each time
     with staged(binary, folder, history) as scene:
-        with scene.stream(chance) as stream:
+        with scene.stream(chance, puts_off=True) as stream:
             stream.until_more(20 + chance.randrange(30))
             scene.client.config_set("notify-keyspace-events", "")
+            before = stream.put_off
             stream.until_more(50)
+            # Nobody is told of these: the claim finds that their timers still tick.
+            assert stream.put_off > before
             # By a scan: the one that may be under way has passed the key.
             scene.make_foreign()
             until_logged(SILENCE, folder)
