@@ -7,13 +7,54 @@ would go on, on connections that both write to and read from.
 
 import logging
 import os
-from collections.abc import Awaitable, Generator
+import signal
+from collections.abc import Awaitable, Generator, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, TypeVar
 
 logger = logging.getLogger("expirebridge")
 
 T = TypeVar("T")
+
+_signals: set[signal.Signals] = set()
+"""Those that ask the listener in this process to stop."""
+
+
+@contextmanager
+def signals_stay(*numbers: signal.Signals) -> Iterator[None]:
+    """While the block runs, these signals mean this process, and not the children it forks.
+
+    The event loop hears of signals by a pipe, which a child inherits: one that was sent to the
+    child would otherwise stop the listener, and not end the child.
+    """
+    _signals.update(numbers)
+    try:
+        yield
+    finally:
+        _signals.difference_update(numbers)
+
+
+def _hold_signals() -> None:
+    # From here to the last step in the child: no moment is left in which it has the pipe.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _signals)
+
+
+def _let_signals_pass() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _signals)
+
+
+def _give_signals_up() -> None:
+    if _signals:
+        signal.set_wakeup_fd(-1)
+    for number in _signals:
+        signal.signal(number, signal.SIG_DFL)
+    _let_signals_pass()
+
+
+os.register_at_fork(
+    before=_hold_signals, after_in_parent=_let_signals_pass, after_in_child=_give_signals_up
+)
 
 
 class Home:

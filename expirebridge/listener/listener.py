@@ -20,6 +20,7 @@ from expirebridge.checks import (
 from expirebridge.errors import ExpirebridgeError, ServerUnsuitable
 from expirebridge.handlers import Registry
 from expirebridge.hooks import Hook, Hooks
+from expirebridge.listener import home
 from expirebridge.listener.adopter import Adopter
 from expirebridge.listener.claimer import Claimer
 from expirebridge.listener.clock import Clock
@@ -43,6 +44,7 @@ logger = logging.getLogger("expirebridge")
 
 EARS = 2
 """Listeners that hear key events: one, and another in case it dies (see docs/adr/0004)."""
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 EXPIRED = "expired"
 HEARD = {
     EXPIRED: Heard.EXPIRED,
@@ -245,15 +247,16 @@ class Listener:
     def _signals(self) -> Iterator[None]:
         """Stop in order at SIGTERM and SIGINT; at the second one without grace."""
         try:
-            for number in (signal.SIGTERM, signal.SIGINT):
+            for number in STOP_SIGNALS:
                 self._loop.add_signal_handler(number, self._take_signal)
         except (RuntimeError, ValueError):  # not in the main thread: the caller has the signals
             yield
             return
         try:
-            yield
+            with home.signals_stay(*STOP_SIGNALS):
+                yield
         finally:
-            for number in (signal.SIGTERM, signal.SIGINT):
+            for number in STOP_SIGNALS:
                 self._loop.remove_signal_handler(number)
 
     def _take_signal(self) -> None:

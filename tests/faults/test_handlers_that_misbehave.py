@@ -170,10 +170,11 @@ def test_an_async_handler_that_never_ends_times_out(
 
 FORKS = Fault(
     name="a handler forks, and the child comes back",
-    injected="a child returns from a plain handler, gives way in an async one, or calls `sys.exit`",
+    injected="a child returns from a plain handler, gives way in an async one, calls `sys.exit`, "
+    "or gets a `SIGTERM`",
     promise="the child ends there: only the parent settles the task and runs others",
 )
-WAYS_TO_FORK = ("fork_and_return", "fork_and_give_way", "fork_and_exit")
+WAYS_TO_FORK = ("fork_and_return", "fork_and_give_way", "fork_and_exit", "fork_and_terminate")
 
 
 @pytest.mark.parametrize("round", range(ROUNDS))
@@ -195,6 +196,8 @@ def test_a_forked_child_is_no_listener(
     assert {start.pid for start in starts} == {process.pid}
     log = (folder.parent / "listeners.log").read_text()
     assert log.count("a child that a handler forked came back") == 2
+    assert "stopping" not in log
+    assert "Exception ignored" not in log
 
 
 DEVOURS = Fault(
