@@ -279,13 +279,13 @@ class Listener:
 
     def _take_beat(self, beat: calls.Beat) -> None:
         self._clock.rank = beat.rank
-        if self._born not in {None, beat.born}:
+        if beat.born and self._born not in {None, beat.born}:
             logger.critical(
                 "the database was emptied, by FLUSHDB or by a restart without its data: the tasks "
                 "that waited in it are gone; listening goes on",
                 extra=event("emptied"),
             )
-        self._born = beat.born
+        self._born = beat.born or self._born or b""
         for name in beat.mended:
             logger.error(
                 "another client overwrote the key %s; what it put there is under broken:%s now",

@@ -104,7 +104,8 @@ class Beat:
     cancelled: list[str]
     """Ids of those it holds that were cancelled."""
     born: bytes
-    """When this database was first written to; another value says that it was emptied since."""
+    """When this database was first written to; another value says that it was emptied since. Empty
+    if that is not known any longer."""
     mended: list[str]
     """Keys of ours in whose place another client had put something else; it was moved aside."""
 
