@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import redis
 
+from expirebridge.checks import EVENT_FLAGS
 from expirebridge.server import Server
 from tests.faults.stage import held_still, kill
 from tests.history import Down, Writer, now
@@ -16,13 +17,16 @@ KILL_LISTENER = "listeners killed"
 KILL_SERVER = "servers killed"
 STOP_LISTENER = "listeners stopped"
 CUT_CONNECTIONS = "connections cut"
-ROUND = (KILL_LISTENER, KILL_SERVER, STOP_LISTENER, CUT_CONNECTIONS, KILL_LISTENER)
+SILENCE = "key events switched off"
+ROUND = (KILL_LISTENER, KILL_SERVER, STOP_LISTENER, CUT_CONNECTIONS, SILENCE, KILL_LISTENER)
 """The faults of a round, each time in another order."""
 
 BETWEEN = (0.1, 2.0)
 """Seconds between two faults."""
 DOWN = (0.0, 1.5)
 """Seconds that a killed server stays away."""
+SILENT = (1.0, 1.5)
+"""Seconds for which no key event is sent: edits of timers are then found by claims alone."""
 
 
 class Chaos:
@@ -54,6 +58,7 @@ class Chaos:
             KILL_SERVER: self._kill_server,
             STOP_LISTENER: self._stop_listener,
             CUT_CONNECTIONS: self._cut_connections,
+            SILENCE: self._silence,
         }
 
     def reign(self, seconds: float) -> None:
@@ -87,3 +92,9 @@ class Chaos:
         """Cut all of a kind: a listener has one for each, a customer the first only."""
         with redis.Redis.from_url(self._server.url) as client:
             client.client_kill_filter(_type=self._chance.choice(["normal", "pubsub"]), skipme=True)
+
+    def _silence(self) -> None:
+        with redis.Redis.from_url(self._server.url) as client:
+            client.config_set("notify-keyspace-events", "")
+            time.sleep(self._chance.uniform(*SILENT))
+            client.config_set("notify-keyspace-events", EVENT_FLAGS)
