@@ -7,7 +7,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from itertools import islice
+from itertools import islice, takewhile
 
 from expirebridge.errors import ScriptFailed, ServerError
 from expirebridge.listener.outage import Outage
@@ -31,12 +31,16 @@ STALE_AFTER = 8.0
 and whose key it was only the record can tell: that is kept for 15 s after the task succeeded, and
 an event may be 5 s old when it is heard."""
 RETRY_PAUSE = 0.2
+ECHO_WAIT = 0.1
+"""Seconds that an expiry waits for this listener's own claim to explain it. No task waits for that:
+the timer of another client's task is known since it was heard to be set."""
 
 
 class Adopter:
     """Looks at every key of our form that it is told of.
 
-    `on_stale` is told how many were forgotten, because they had waited for too long.
+    `on_stale` is told how many were forgotten, because they had waited for too long; `on_expired`
+    that some expired and were not claimed here.
     """
 
     def __init__(
@@ -46,14 +50,18 @@ class Adopter:
         *,
         outage: Outage,
         on_stale: Callable[[int], None],
+        on_expired: Callable[[], None],
     ) -> None:
         self._store = store
         self._settings = settings
         self._outage = outage
         self._on_stale = on_stale
+        self._on_expired = on_expired
         self._waiting: dict[tuple[bytes, Heard], float] = {}
         """What was heard of, in order and once each, and since when it waits; names only, since
         very many may wait."""
+        self._expired: dict[bytes, float] = {}
+        """Keys whose expiry a claim on its way may explain."""
         self._told = asyncio.Event()
 
     def hear(self, name: bytes, heard: Heard) -> bool:
@@ -61,12 +69,38 @@ class Adopter:
 
         Returns False, and forgets it, if too many wait: only a scan finds it then.
         """
-        if len(self._waiting) >= MAX_WAITING:
+        if len(self._waiting) + len(self._expired) >= MAX_WAITING:
             return False
-        if b":?" in name:
+        if b":?" not in name:
+            return True
+        if heard is Heard.EXPIRED:
+            if not self._expired:
+                self._look_later()
+            self._expired.setdefault(name, time.monotonic())
+        else:
             self._waiting.setdefault((name, heard), time.monotonic())
             self._told.set()
         return True
+
+    def explain(self, name: bytes) -> bool:
+        """Take note that the task of this key was claimed here; whether its expiry was heard of."""
+        return self._expired.pop(name, None) is not None
+
+    def _look_later(self) -> None:
+        asyncio.get_running_loop().call_later(ECHO_WAIT, self._believe_expiries)
+
+    def _believe_expiries(self) -> None:
+        """Look at the keys whose expiry no claim has explained in time."""
+        until = time.monotonic() - ECHO_WAIT
+        ripe = list(takewhile(lambda item: item[1] <= until, self._expired.items()))
+        for name, since in ripe:
+            del self._expired[name]
+            self._waiting.setdefault((name, Heard.EXPIRED), since)
+        if ripe:
+            self._on_expired()
+            self._told.set()
+        if self._expired:
+            self._look_later()
 
     async def run(self) -> None:
         """Look at what was heard of, for ever."""

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 
 from expirebridge.errors import ServerError
 from expirebridge.hooks import Claimed, Hooks
@@ -27,6 +28,8 @@ class Claimer:
 
     A task whose listeners died twice is taken only by a listener that runs nothing else, and runs
     alone: if one waits, this listener claims nothing more until it is idle.
+
+    `on_claimed` is told the key of each task that was claimed.
     """
 
     def __init__(
@@ -40,6 +43,7 @@ class Claimer:
         runner: Runner,
         hooks: Hooks,
         outage: Outage,
+        on_claimed: Callable[[bytes], None],
     ) -> None:
         self._store = store
         self._settings = settings
@@ -49,6 +53,7 @@ class Claimer:
         self._runner = runner
         self._hooks = hooks
         self._outage = outage
+        self._on_claimed = on_claimed
         self._alone = False
         """Whether nothing may be claimed until the runner is idle."""
         self._wants_room = False
@@ -89,6 +94,7 @@ class Claimer:
                     extra=event("broken record", task=id),
                 )  # fmt: skip
             for task in claim.tasks:
+                self._on_claimed(task.key)
                 self._runner.start(task, asked=asked)
             self._alone = claim.alone
             overdue = claim.next_due is not None and claim.next_due <= claim.now_us // 1000

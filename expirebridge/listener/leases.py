@@ -74,10 +74,6 @@ class Leases:
             if hold is not None and hold.token == token:
                 del self._held[id]
 
-    def holds(self, id: str) -> bool:
-        """Whether this listener holds a claim on the task."""
-        return id in self._held
-
     def is_fresh(self, id: str, token: str) -> bool:
         """Whether this claim cannot have lapsed yet, whatever was missed meanwhile.
 

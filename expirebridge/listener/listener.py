@@ -25,6 +25,7 @@ from expirebridge.listener.adopter import Adopter
 from expirebridge.listener.claimer import Claimer
 from expirebridge.listener.clock import Clock
 from expirebridge.listener.doorbell import Doorbell
+from expirebridge.listener.echoes import Echoes
 from expirebridge.listener.event_loop import new_event_loop
 from expirebridge.listener.inspector import Inspector
 from expirebridge.listener.leases import Leases
@@ -142,8 +143,16 @@ class Listener:
             runner=self._runner,
             hooks=hooks,
             outage=outage,
+            on_claimed=self._notice_claimed,
         )
-        self._adopter = Adopter(self._store, settings, outage=outage, on_stale=self._notice_stale)
+        self._echoes = Echoes()
+        self._adopter = Adopter(
+            self._store,
+            settings,
+            outage=outage,
+            on_stale=self._notice_stale,
+            on_expired=doorbell.ring,
+        )
         self._sweeper = Sweeper(
             self._store,
             settings,
@@ -312,9 +321,11 @@ class Listener:
             self._doorbell.ring()  # a task that is due at once has no key, and so no event
 
     def _hear_event(self, event: str, name: bytes) -> None:
-        if event == EXPIRED:
-            if self._leases.holds(name.partition(b":?")[0].decode(errors="replace")):
-                return  # the echo of what runs here
+        if event != EXPIRED:
+            self._echoes.forget(name)
+        elif self._echoes.take(name):
+            return
+        elif self.settings.doorbell is Doorbells.EVENTS:
             self._doorbell.ring()
         # A stale subscription says nothing to be relied on: it is made anew, and a scan follows.
         if self._subscriber.fresh and not self._adopter.hear(name, HEARD[event]):
@@ -324,7 +335,13 @@ class Listener:
         self._doorbell.ring()
         self.ready.set()
         if of_events:
+            self._echoes.forget_all()
             self._sweeper.notice_gap("the subscription to key events is new")
+
+    def _notice_claimed(self, key: bytes) -> None:
+        # The event may have come before the claim's reply, or be on its way.
+        if self._subscriber.hears_events and not self._adopter.explain(key):
+            self._echoes.expect(key)
 
     def _notice_silence(self) -> None:
         # As many look as would hear; with the clock alone, nobody expects to be told of edits.

@@ -51,7 +51,8 @@ class Subscriber:
         self._on_beat = on_beat
         self._on_event = on_event
         self._on_gap = on_gap
-        self._hears_events = False
+        self.hears_events = False
+        """Whether it is to hear key events, too."""
         self._pubsub: PubSub | None = None
         self._answered = 0.0
 
@@ -62,9 +63,9 @@ class Subscriber:
 
     async def hear_events(self, hears: bool) -> None:
         """Hear key events from now on, or no longer."""
-        if hears == self._hears_events or not self._events:
+        if hears == self.hears_events or not self._events:
             return
-        self._hears_events = hears
+        self.hears_events = hears
         if self._pubsub is not None:
             change = self._pubsub.subscribe if hears else self._pubsub.unsubscribe
             # A subscription that breaks just now is made anew with what is wanted then.
@@ -82,7 +83,7 @@ class Subscriber:
 
     async def _listen(self) -> None:
         async with self._store.client.pubsub() as pubsub:
-            await pubsub.subscribe(self._doorbell, *(self._events if self._hears_events else ()))
+            await pubsub.subscribe(self._doorbell, *(self._events if self.hears_events else ()))
             self._pubsub = pubsub
             self._answered = time.monotonic()
             pings = asyncio.create_task(self._ping(pubsub))

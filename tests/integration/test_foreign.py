@@ -5,6 +5,7 @@ import time
 
 import pytest
 import redis
+from redis.asyncio.client import PubSub
 
 from expirebridge import AsyncBridge, State, current_task
 from expirebridge.hooks import End, Gap, Started
@@ -16,7 +17,7 @@ from expirebridge.store import calls
 from expirebridge.store.calls import Adoption, Heard, Hint
 from expirebridge.store.store import AsyncStore, Store
 from expirebridge.wire import id_for_key
-from tests.witness import Witness, listening
+from tests.witness import Witness, listening, logged
 
 
 def hearing(witness: Witness) -> bool:
@@ -129,6 +130,7 @@ async def test_a_key_that_cannot_be_a_task_is_kept_as_failed_with_the_reason(
     async_bridge: AsyncBridge,
     name: bytes,
     reason: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     witness = Witness()
 
@@ -139,6 +141,7 @@ async def test_a_key_that_cannot_be_a_task_is_kept_as_failed_with_the_reason(
         client.set(name, "", px=50)
         client.set("fine:?test.send?[1]", "", px=60)
         await witness.until_ended()
+        await logged("cannot be a task", caplog)
         [task] = (await async_bridge.list(state="failed")).tasks
     assert reason in str(task.error)
     assert [event.task.id for event in witness.ended()] == ["fine"]
@@ -291,7 +294,13 @@ async def test_an_event_that_waited_for_too_long_is_not_believed(
     """Its task may have run, and have been forgotten: it would be taken for another client's."""
     monkeypatch.setattr(adopter, "STALE_AFTER", 0.0)
     stale = asyncio.Event()
-    looking = Adopter(async_store, settings, outage=Outage(), on_stale=lambda _: stale.set())
+    looking = Adopter(
+        async_store,
+        settings,
+        outage=Outage(),
+        on_stale=lambda _: stale.set(),
+        on_expired=lambda: None,
+    )
     looking.hear(b"gone:?test.send?[]", Heard.EXPIRED)
     role = asyncio.create_task(looking.run())
     try:
@@ -300,3 +309,35 @@ async def test_an_event_that_waited_for_too_long_is_not_believed(
     finally:
         role.cancel()
     assert await async_store.run(calls.get("gone")) is None
+
+
+async def hear_of_one(channel: PubSub) -> None:
+    while await channel.get_message(timeout=1.0) is None:
+        pass
+
+
+async def test_an_expiry_is_looked_at_unless_it_is_the_echo_of_a_claim(
+    settings: Settings, async_store: AsyncStore
+) -> None:
+    told = asyncio.Event()
+    looking = Adopter(
+        async_store, settings, outage=Outage(), on_stale=lambda _: None, on_expired=told.set
+    )
+    doorbell = async_store.client.pubsub(ignore_subscribe_messages=True)
+    await doorbell.subscribe(async_store.database.doorbell)
+    for name in (b"echo:?test.send?[]", b"news:?test.send?[]"):
+        assert looking.hear(name, Heard.EXPIRED)
+    assert looking.explain(b"echo:?test.send?[]")
+    assert not looking.explain(b"unheard:?test.send?[]")
+    role = asyncio.create_task(looking.run())
+    try:
+        async with asyncio.timeout(20):
+            await told.wait()
+            # It is adopted, and the doorbell told of it; the other one would come in the same look.
+            await hear_of_one(doorbell)
+    finally:
+        role.cancel()
+        await doorbell.aclose()
+    counts = await async_store.run(calls.count(10))
+    assert counts.pending == 1
+    assert await async_store.run(calls.get("news")) is not None

@@ -1,0 +1,39 @@
+"""A claim's own expiry is told from that of a timer that was set since."""
+
+import pytest
+
+from expirebridge.listener import echoes
+from expirebridge.listener.echoes import Echoes
+
+KEY = b"id:?test.send?[]"
+
+
+def test_each_claim_has_one_echo() -> None:
+    awaited = Echoes()
+    assert not awaited.take(KEY)
+    awaited.expect(KEY)
+    assert not awaited.take(b"id:?test.other?[]")
+    assert awaited.take(KEY)
+    assert not awaited.take(KEY)
+
+
+def test_the_expiry_of_a_timer_that_was_set_since_the_claim_is_news() -> None:
+    awaited = Echoes()
+    awaited.expect(KEY)
+    awaited.forget(KEY)
+    assert not awaited.take(KEY)
+
+
+def test_after_a_gap_every_expiry_is_news() -> None:
+    awaited = Echoes()
+    awaited.expect(KEY)
+    awaited.forget_all()
+    assert not awaited.take(KEY)
+
+
+def test_echoes_that_never_come_cost_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(echoes, "MOST", 2)
+    awaited = Echoes()
+    for key in (b"1", b"2", b"3"):
+        awaited.expect(key)
+    assert [awaited.take(key) for key in (b"1", b"2", b"3")] == [False, True, True]
