@@ -24,6 +24,8 @@ logger = logging.getLogger("expirebridge")
 BLOCKED = "its listener's event loop was blocked"
 HELD_UP = "its listener was held up, for longer than its lease"
 """Why what was claimed is given back before it begins."""
+MOST_ENDED = 500
+"""Attempts that ended and are not recorded yet, at most: up to that they take no room."""
 CANCEL_LIMIT = 5.0
 """Seconds that a cancelled handler has to end."""
 
@@ -67,7 +69,8 @@ class Runner:
     @property
     def room(self) -> int:
         """How many more tasks can be taken."""
-        return self._settings.concurrency - len(self._unsettled)
+        free = self._settings.concurrency - len(self._running)
+        return min(free, self._settings.concurrency + MOST_ENDED - len(self._unsettled))
 
     @property
     def idle(self) -> bool:
@@ -172,6 +175,7 @@ class Runner:
         finally:
             del self._running[attempt]
         self._settler.add(Finished(attempt, outcome, time.perf_counter() - began))
+        self._on_room()
 
     def _settled(self, attempt: Attempt) -> None:
         self._leases.drop(attempt.claimed.id, attempt.claimed.token)

@@ -5,6 +5,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -22,10 +23,12 @@ from expirebridge import (
     handler,
 )
 from expirebridge.hooks import End, Gap, Started
+from expirebridge.listener import runner
 from expirebridge.listener.leases import Leases
 from expirebridge.listener.listener import Listener, ListenerStuck
 from expirebridge.listener.outage import Outage
 from expirebridge.listener.server_clock import ServerClock
+from expirebridge.listener.settler import Finished, Settler
 from expirebridge.settings import Doorbells, Settings
 from expirebridge.store import calls, clients
 from expirebridge.store.store import AsyncStore, Store
@@ -571,3 +574,26 @@ async def test_an_orderly_stop_leaves_nothing_claimed(url: str, async_bridge: As
         async with listening(Settings(url=url, concurrency=20), witness, note=note):
             await witness.until_ended(10 * n)
         assert (await async_bridge.count()).running == 0
+
+
+async def test_what_ended_takes_no_room_while_it_is_recorded_up_to_a_limit(
+    settings: Settings, async_bridge: AsyncBridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "MOST_ENDED", 1)
+    witness = Witness()
+    record, may_record = Settler._settle, asyncio.Event()
+
+    async def later(settler: Settler, batch: list[Finished]) -> None:
+        await may_record.wait()
+        await record(settler, batch)
+
+    monkeypatch.setattr(Settler, "_settle", later)
+
+    async def send() -> None: ...
+
+    async with listening(replace(settings, concurrency=1), witness, send=send) as listener:
+        await async_bridge.make_tasks([{"func": "test.send", "delay": 0}] * 3)
+        await witness.until(lambda: len(witness.seen(Started)) == 2)
+        assert (listener._runner.room, witness.ended()) == (0, [])
+        may_record.set()
+        await witness.until_ended(3)
