@@ -50,9 +50,11 @@ OVERDUE_LIMIT = 30.0
 """Seconds that a due task may wait before that is a finding."""
 
 
-def check_server(database: Database) -> Steps[list[Finding]]:
-    """What a listener must know of its server before it starts.
+def check_server(database: Database, *, data: bool = True) -> Steps[list[Finding]]:
+    """What a listener must know of its server before it starts, and while it runs.
 
+    Without `data` nothing is looked for in the database: of all checks this one costs the server
+    most, some thousand commands.
     Raises ServerUnreachable if there is no server to look at.
     """
     info = yield from calls.command("INFO")
@@ -60,7 +62,7 @@ def check_server(database: Database) -> Steps[list[Finding]]:
     findings = [check_version(info), check_role(info), events, check_eviction(info)]
     if _well(findings):
         findings.append((yield from check_rights(database, Role.LISTENER)))
-    if _well(findings):
+    if data and _well(findings):
         findings.append((yield from check_data()))
     return findings
 

@@ -20,6 +20,8 @@ _LEVELS = {Level.OK: logging.INFO, Level.WARNING: logging.WARNING, Level.ERROR: 
 class Inspector:
     """Makes a listener's first checks anew once a lease, and tells what is no longer as it was.
 
+    All but the search for other data: that is for the start, and for the doctor.
+
     `on_silence` is called after each look that finds the server sending no key events, and once
     after the first that finds it sending them again: what they would have told must be looked for.
     """
@@ -48,7 +50,7 @@ class Inspector:
         while True:
             await asyncio.sleep(self._settings.lease)
             try:
-                findings = await self._store.run(check_server(self._store.database))
+                findings = await self._store.run(check_server(self._store.database, data=False))
             except ServerError as error:
                 self._outage.failed(ROLE, error)
             else:
