@@ -11,7 +11,7 @@ SERVER ?= embedded
 WORKERS ?= 4
 PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 
-.PHONY: demo test test-servers test-pythons servers machine faults soak check format bench clean
+.PHONY: demo test test-servers test-pythons servers clients machine faults soak check format bench clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.demo  ## A real server, a real listener, a task of each kind
@@ -27,7 +27,7 @@ faults: $(VENV)/.dev  ## The fault tests, many rounds of each; the table goes in
 	@ROUNDS=$(ROUNDS) $(PYTEST) tests/faults $(ARGS)
 
 test-servers: $(VENV)/.dev  ## What differs from server to server: make test-servers SERVERS="redis-8.0 docker"
-	@EXPIREBRIDGE_TEST_SERVERS="$(SERVERS)" $(PYTEST) tests/integration $(ARGS)
+	@EXPIREBRIDGE_TEST_SERVERS="$(SERVERS)" $(PYTEST) tests/integration tests/conformance $(ARGS)
 
 soak: $(VENV)/.dev  ## One fault after another for MINUTES, and each task accounted for in the end
 	@$(BIN)/python -m tests.faults.soak --minutes $(MINUTES) --server $(SERVER)
@@ -37,6 +37,9 @@ test-pythons:  ## A part of the suite with every other Python that is found
 
 servers: $(VENV)/.dev  ## More servers to test against, in .servers/ (on Debian)
 	@PYTHON=$(BIN)/python .ci/servers
+
+clients:  ## ioredis, for the tests of clients in other languages (with npm)
+	@npm install --silent --no-audit --no-fund --no-package-lock --prefix tests/conformance
 
 check: $(VENV)/.dev  ## Style and types
 	@$(BIN)/ruff check .

@@ -1,0 +1,103 @@
+"""A listener in a process of its own, and what its handlers wrote down."""
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.conformance.clients import HOST, Client
+from tests.processes import listener, until_subscribed
+from tests.processes import run as run_command
+
+ACTS = """
+import asyncio
+from expirebridge import handler
+from tests.conformance.journal import write_down
+
+def note(*args, **kwargs):
+    write_down(args, kwargs)
+
+async def hold(seconds):
+    write_down((seconds,), {})
+    await asyncio.sleep(seconds)
+
+@handler(retry=[0.01])
+def fail():
+    write_down((), {})
+    raise ValueError("no")
+"""
+MAIL = """
+from tests.conformance.journal import write_down
+
+def send(user, subject):
+    write_down((user, subject), {})
+"""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One call of a handler."""
+
+    id: str
+    args: list[Any]
+    kwargs: dict[str, Any]
+    at: float
+
+
+class Stage:
+    """A database of a server, and the journal of what ran in it."""
+
+    def __init__(self, port: int, database: int, folder: Path, version: tuple[int, ...]) -> None:
+        self.port, self.database, self.version = port, database, version
+        self.url = f"redis://{HOST}:{port}/{database}"
+        self._tasks = folder / "tasks"
+        self._journal = folder / "journal"
+        self._tasks.mkdir(parents=True)
+        self._journal.touch()
+        (self._tasks / "acts.py").write_text(ACTS)
+        (self._tasks / "mail.py").write_text(MAIL)
+
+    @contextmanager
+    def listening(self, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+        """A listener that hears key events when the block begins."""
+        with listener(self.url, self._tasks, *options, JOURNAL=str(self._journal)) as process:
+            until_subscribed(self.url)
+            yield process
+
+    def runs(self, id: str) -> list[Run]:
+        """What was written down of a task."""
+        whole = self._journal.read_text().rpartition("\n")[0]
+        found = [Run(**json.loads(line)) for line in whole.splitlines()]
+        return [run for run in found if run.id == id]
+
+    def ran(self, id: str) -> Run:
+        """Wait until a task has run, and give what was written down; it must have run once."""
+        until(lambda: self.runs(id))
+        [run] = self.runs(id)
+        return run
+
+    def command(self, *words: str) -> Any:
+        """What the command `expirebridge` prints as JSON."""
+        done = run_command(*words, "--json", url=self.url)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+
+def until(holds: Callable[[], object]) -> None:
+    """Wait until something is true; the test's own timeout is the limit."""
+    while not holds():
+        time.sleep(0.005)
+
+
+def state(client: Client, id: str) -> str:
+    """The state in a task's record, as the protocol has it; "" while it is pending."""
+    return client.send("HGET", f"expirebridge:task:{id}", "state")
+
+
+def until_known(client: Client, id: str) -> None:
+    """Wait until a listener has made a record of a key that was set."""
+    until(lambda: client.send("EXISTS", f"expirebridge:task:{id}") == "1")

@@ -1,0 +1,57 @@
+"""The functions through each client; on Redis 6.2 the scripts that do the same."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.conformance.clients import Client, ReplyError, Word
+from tests.conformance.stage import Stage, until
+
+Ask = Callable[..., list[str]]
+HOUR = "3600000"
+
+
+@pytest.fixture
+def ask(stage: Stage, client: Client, shas: dict[str, str]) -> Ask:
+    """Calls a function, and gives the lines of the reply."""
+
+    def call(name: str, *words: Word) -> list[str]:
+        if stage.version < (7,):
+            reply = client.send("EVALSHA", shas[name], 1, "expirebridge", *words)
+        else:
+            reply = client.send("FCALL", f"expirebridge_{name}", 1, "expirebridge", *words)
+        return reply.split("\n")
+
+    return call
+
+
+def test_a_task_is_made_and_runs_with_what_it_was_given(stage: Stage, ask: Ask) -> None:
+    outcome, id, key, due = ask("make", "acts.note", '{"*":[1],"who":"é? \\n"}', 60)
+    assert (outcome, key) == ("created", f'{id}:?acts.note?{{"*":[1],"who":"é? \\n"}}')
+    ran = stage.ran(id)
+    assert (ran.args, ran.kwargs, ran.at >= int(due) / 1000) == ([1], {"who": "é? \n"}, True)
+
+
+def test_a_task_is_steered(stage: Stage, ask: Ask, name: str) -> None:
+    options = ("id", name, "if_exists", "replace", "tags", "a b", "retry", "[1]", "timeout", "9")
+    assert ask("make", "acts.note", "[]", HOUR, *options)[0] == "created"
+    assert ask("make", "acts.note", "[2]", HOUR, *options)[0] == "replaced"
+    assert ask("pause", name) == ["paused"]
+    shown = ask("get", name)
+    fields = dict(zip(shown[::2], shown[1::2], strict=True))
+    assert (fields["state"], fields["args"], fields["tags"]) == ("paused", "[2]", "a b")
+    assert ask("resume", name) == ["resumed"]
+    assert ask("reschedule", name, 60) == ["moved"]
+    assert stage.ran(name).args == [2]
+    until(lambda: ask("cancel", name) == ["finished"])
+    assert ask("run_now", name) == ["due now"]
+    until(lambda: len(stage.runs(name)) == 2)
+    assert ask("cancel", f"{name}-none") == ["not found"]
+    assert ask("get", f"{name}-none") == [""]
+
+
+def test_bad_input_is_answered_with_its_reason(ask: Ask) -> None:
+    with pytest.raises(ReplyError, match="EXPIREBRIDGE_INVALID args: not JSON"):
+        ask("make", "acts.note", "[1", HOUR)
+    with pytest.raises(ReplyError, match="EXPIREBRIDGE_INVALID func=note"):
+        ask("make", "note", "[]", HOUR)
