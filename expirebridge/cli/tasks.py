@@ -256,7 +256,7 @@ def _change(
         return _tell(id, one(id), as_json=as_json)
     done = all_of(tag, progress=print_progress)
     if as_json:
-        return print_json(done)
+        return print_json({change.value: number for change, number in done.items()})
     return print_fields((change, str(number)) for change, number in done.items())
 
 
