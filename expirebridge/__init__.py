@@ -23,6 +23,7 @@ from expirebridge.retry import Discard, Exponential, Retry
 from expirebridge.task import (
     Change,
     Counts,
+    HistoryEntry,
     Listing,
     Outcome,
     State,
@@ -40,6 +41,7 @@ __all__ = [
     "Exponential",
     "FormatTooNew",
     "HandlersError",
+    "HistoryEntry",
     "InvalidSetting",
     "InvalidTask",
     "Listing",

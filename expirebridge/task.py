@@ -56,6 +56,30 @@ class Change(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class HistoryEntry:
+    """One thing that happened to a task."""
+
+    at: datetime
+    """When it happened, or was noticed, on the server's clock; the last time, if it came again."""
+    what: str
+    """`created`; what changed its due time: `reschedule`, `extend`, `put_off`, `run_now`, `pause`,
+    `resume`, `beat`, or `edit` for a plain command of any client; or how an attempt ended: `retry`,
+    `released`, `unknown`, `lapsed`, `rearmed`, or a final state. `started`: it is at work."""
+    old_due: datetime | None = None
+    """When it had been due; None if it was paused, or running."""
+    new_due: datetime | None = None
+    """When it is due since; None if it is paused."""
+    attempt: int | None = None
+    """The number of the attempt that ended, or is at work."""
+    started: datetime | None = None
+    """When that was claimed."""
+    error: str = ""
+    """The last line of what it failed with, or why it was given back."""
+    times: int = 1
+    """How often it came in a row: keepalives are one entry, as are attempts without a handler."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Task:
     """One task, as it stood when it was read."""
 
@@ -89,6 +113,9 @@ class Task:
     """Why the last attempt failed, or why the task waits."""
     lapses: int = 0
     """How many listeners died, or fell silent, while they ran the present attempt."""
+    history: tuple[HistoryEntry, ...] = ()
+    """What happened to a task that was looked up, the latest last. Between its making and its last
+    attempt, 20 things are kept at most."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

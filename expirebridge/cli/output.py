@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from expirebridge.durations import human
-from expirebridge.task import Task
+from expirebridge.task import HistoryEntry, Task
 
 # Wide enough for any line: cut columns are for terminals, not for pipes.
 _PIPE_WIDTH = 10_000
@@ -82,6 +83,10 @@ def task_as_data(task: Task) -> dict[str, Any]:
         "result": task.result,
         "error": task.error,
         "lapses": task.lapses,
+        "history": [
+            {name: value for name, value in asdict(entry).items() if value not in {None, ""}}
+            for entry in task.history
+        ],
     } | ({"outcome": task.outcome} if task.outcome else {})
 
 
@@ -103,8 +108,25 @@ def task_as_fields(task: Task) -> list[tuple[str, str]]:
         "error": task.error,
         "key": task.key.decode(errors="backslashreplace"),
         "outcome": task.outcome,
+        "history": "\n         ".join(map(_happened, task.history)),
     }
     return [(name, value) for name, value in fields.items() if value]
+
+
+def _happened(entry: HistoryEntry) -> str:
+    """One thing that happened to a task, as a line."""
+    parts = [entry.what]
+    if entry.attempt:
+        parts.append(f"attempt {entry.attempt}")
+    if entry.old_due or entry.new_due:
+        parts.append(f"due {_at(entry.old_due)} -> {_at(entry.new_due)}")
+    if entry.times > 1:
+        parts.append(f"{entry.times} times")
+    return f"{_at(entry.at)}  {', '.join(parts)}" + (f": {entry.error}" if entry.error else "")
+
+
+def _at(when: datetime | None) -> str:
+    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z") if when else "-"
 
 
 def arguments(task: Task) -> str:
@@ -120,4 +142,4 @@ def moment(when: datetime | None) -> str | None:
         return None
     left = (when - datetime.now(UTC)).total_seconds()
     relative = f"in {human(left)}" if left > 0 else f"{human(-left)} ago"
-    return f"{when.isoformat(timespec='milliseconds').replace('+00:00', 'Z')} ({relative})"
+    return f"{_at(when)} ({relative})"

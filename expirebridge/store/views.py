@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import orjson
 
+from expirebridge.store.history import history_of
 from expirebridge.task import State, Task, from_ms
 from expirebridge.wire import IN_RECORD, decode_args
 
@@ -70,13 +71,14 @@ def task_from(row: Sequence[Any]) -> Task:
         args, kwargs = [text(encoded)], {}
     made = _number(fields.get("made"), int)
     error = fields.get("error")
+    standing = State(text(state)) if text(state) in set(State) else State.FAILED
     return Task(
         id=text(id),
         func=func,
         args=args,
         kwargs=kwargs,
         key=key,
-        state=State(text(state)) if text(state) in set(State) else State.FAILED,
+        state=standing,
         due=from_ms(due),
         created=from_ms(made * 1000) if made is not None else None,
         attempt=_number(fields.get("attempt"), int) or 0,
@@ -86,6 +88,7 @@ def task_from(row: Sequence[Any]) -> Task:
         result=_json(fields.get("result")),
         error=text(error) if error is not None else None,
         lapses=_number(fields.get("lapses"), int) or 0,
+        history=history_of(fields, standing),
     )
 
 

@@ -1,6 +1,7 @@
 """Every command as a user runs it, with its output, exit code and errors."""
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -69,6 +70,19 @@ def test_all_tasks_of_a_tag_are_steered_and_counted(url: str) -> None:
     for words in (("pause",), ("pause", "m1", "--tag", "c9")):
         assert "either an id or --tag" in run(*words, url=url).stderr
     assert "tag 'a b'" in refused(2, "pause", "--tag", "a b", url=url)
+
+
+def test_a_task_s_history_is_shown(url: str) -> None:
+    ok("make", "mail.send", "--in", "1h", "--id", "m1", url=url)
+    ok("reschedule", "m1", "--in", "2h", url=url)
+    ok("pause", "m1", url=url)
+    shown = ok("show", "m1", url=url).splitlines()
+    assert re.fullmatch(r"history  \S+Z  created", shown[-3])
+    assert re.fullmatch(r" {9}\S+Z  reschedule, due \S+Z -> \S+Z", shown[-2])
+    assert re.fullmatch(r" {9}\S+Z  pause, due \S+Z -> -", shown[-1])
+    history = json.loads(ok("show", "m1", "--json", url=url))["history"]
+    assert [entry["what"] for entry in history] == ["created", "reschedule", "pause"]
+    assert set(history[1]) == {"at", "what", "old_due", "new_due", "times"}
 
 
 def test_a_task_that_watches_is_beaten(url: str) -> None:

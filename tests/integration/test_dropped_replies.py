@@ -24,6 +24,7 @@ from expirebridge import (
     Bridge,
     Change,
     Discard,
+    HistoryEntry,
     Listing,
     Outcome,
     ServerUnreachable,
@@ -136,13 +137,16 @@ def described(answer: Any) -> Any:
     """An answer that can be compared with that of another time: times count by the hour."""
     if isinstance(answer, Listing):
         return [described(task) for task in answer.tasks], answer.examined, answer.complete
-    if isinstance(answer, Task):
+    if isinstance(answer, Task | HistoryEntry):
         values = {item.name: getattr(answer, item.name) for item in dataclasses.fields(answer)}
-        return {
-            name: hours_until(value.timestamp()) if isinstance(value, datetime) else value
-            for name, value in values.items()
-        }
+        return {name: _described_value(value) for name, value in values.items()}
     return answer
+
+
+def _described_value(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [described(item) for item in value]
+    return hours_until(value.timestamp()) if isinstance(value, datetime) else value
 
 
 def hours_until(seconds: float) -> int:
@@ -172,6 +176,8 @@ def _plain(field: bytes, value: bytes) -> Any:
     match field:
         case b"due" | b"started" | b"ended" | b"rearm" | b"first":
             return hours_until(int(value) / 1000)
+        case b"history":
+            return [line.split(b" ")[1] for line in value.splitlines()]
         case b"made":
             return hours_until(int(value))
         case b"born":

@@ -168,9 +168,22 @@ def key_name(id: str, record: dict[str, str]) -> str:
     return record.get("key", f"{id}:?{record['call']}")
 
 
+def check_history(record: dict[str, str], id: str) -> None:
+    """What is noted of a task is short, can be read, and leads from each due time to the next."""
+    lines = record.get("history", "").splitlines()
+    assert len(lines) <= 20, id
+    for line in lines:
+        at, what, first, second, times, *_ = line.split(" ", 5)
+        assert at.isdigit(), (id, line)
+        assert what.isidentifier(), (id, line)
+        assert times.isdigit(), (id, line)
+        assert all(moment == "-" or moment.isdigit() for moment in (first, second)), (id, line)
+
+
 def check_invariant(found: Snapshot, edited: set[str]) -> None:
     """Each id is in the one set that its record names; what waits has a timer, or is due."""
     for id, record in found.records.items():
+        check_history(record, id)
         places = [state for state in State if id in found.sets[state]]
         assert places == [record.get("state", "pending")], id
     strays = {id for ids in found.sets.values() for id in ids} - set(found.records)

@@ -40,6 +40,7 @@ def test_the_public_names_are_these() -> None:
         "Exponential",
         "FormatTooNew",
         "HandlersError",
+        "HistoryEntry",
         "InvalidSetting",
         "InvalidTask",
         "Listing",

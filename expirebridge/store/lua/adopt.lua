@@ -17,6 +17,7 @@
 -- include format
 -- include mark_format
 -- include records
+-- include history
 -- include timer_edits
 -- include doorbell
 
@@ -33,6 +34,8 @@ end
 -- A finished task whose timer was set again: a new generation, with the old one's policies.
 local function revive(id, record, due)
   if record.key then redis.call('HSET', record_key(id), 'key', record.key) end
+  note_end(id, record.state)
+  note(id, 'edit', nil, due)
   redis.call('HDEL', record_key(id), unpack(RUN_FIELDS))
   redis.call('HSET', record_key(id), 'made', math.floor(now / 1000))
   move(id, record, 'pending', due)
@@ -53,6 +56,7 @@ local function follow_end(id, record, hint)
   local score = tonumber(redis.call('ZSCORE', state_set(record.state), id)) or math.huge
   if score <= now then return nil end -- it is due, or about to be looked at
   if hint == 'expired' then
+    note(id, 'edit', record.state == 'pending' and score or nil, now)
     move(id, record, 'pending', now)
     return now
   end

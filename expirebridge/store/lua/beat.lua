@@ -13,6 +13,7 @@
 -- include clock
 -- include format
 -- include records
+-- include history
 -- include timer_edits
 -- include doorbell
 -- include changes
@@ -25,13 +26,18 @@ if record.next then record.ttl = value_of(cmsgpack.unpack(record.next).fields, '
 if not record.ttl then return NOT_WATCHED end
 local due = now + record.ttl
 if record.state == 'running' then
+  note_move(id, record, 'beat', due)
   note_rearm(id, record, due)
   return REARMED
 end
-set_timer(id, record, due)
-if record.state == 'paused' or due < tonumber(redis.call('ZSCORE', state_set('pending'), id) or 0) then
+local score = tonumber(redis.call('ZSCORE', state_set('pending'), id))
+if record.state == 'paused' or (score and due < score) then
+  note_move(id, record, 'beat', due)
   local before = earliest()
+  set_timer(id, record, due)
   move(id, record, 'pending', due)
   ring(due, before)
+else
+  set_timer(id, record, due)
 end
 return DONE

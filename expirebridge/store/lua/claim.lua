@@ -17,6 +17,7 @@
 -- include clock
 -- include format
 -- include records
+-- include history
 -- include timer_edits
 
 local token, lease, room, max_bytes = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])

@@ -22,6 +22,7 @@
 -- include format
 -- include mark_format
 -- include records
+-- include history
 -- include resends
 -- include timer_edits
 -- include doorbell
@@ -95,6 +96,7 @@ local IF_EXISTS = {
     end
     limit(item, old)
     note_fields(id, item, old, last)
+    note_move(id, old, 'extend', item.due)
     if old.state == 'running' then
       note_rearm(id, old, item.due)
     else

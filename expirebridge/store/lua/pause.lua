@@ -9,6 +9,7 @@
 -- include clock
 -- include format
 -- include records
+-- include history
 -- include resends
 -- include timer_edits
 -- include changes
@@ -24,6 +25,7 @@ local function pause(id)
   if record.state == 'running' then return RUNNING end
   if record.state == 'pending' then
     remember(id, record, nonce, DONE)
+    note_move(id, record, 'pause', nil)
     redis.call('HSET', record_key(id), 'left', math.max(due_of(id, record) - now, 0))
     redis.call('SET', trigger_key(id, record), 0)
     move(id, record, 'paused', now + PAUSED_LOOK)

@@ -11,6 +11,7 @@
 -- include clock
 -- include format
 -- include records
+-- include history
 -- include resends
 -- include timer_edits
 -- include doorbell
@@ -30,12 +31,14 @@ local function put_off(id)
   local timer = read_timer(id, record)
   if timer == 'none' then
     follow_timer(id, record)
+    note(id, 'put_off', nil, nil)
     local left = tonumber(redis.call('HGET', record_key(id), 'left')) or 0
     redis.call('HSET', record_key(id), 'left', left + ms)
     return DONE
   end
   -- A paused task whose timer is gone was given an end that has passed unheard: it is due.
   local due = (timer or record.state == 'paused' and now or due_of(id, record)) + ms
+  note(id, 'put_off', due - ms, due)
   set_timer(id, record, due)
   move(id, record, 'pending', due)
   soonest = math.min(soonest, due)

@@ -12,6 +12,7 @@
 -- include clock
 -- include format
 -- include records
+-- include history
 -- include resends
 -- include timer_edits
 -- include doorbell
@@ -25,6 +26,7 @@ if not record then return NOT_FOUND end
 local done_before = answered(record, nonce)
 if done_before then return done_before end
 if FINISHED[record.state] then return FINISHED_BEFORE end
+note_move(id, record, 'reschedule', due)
 if record.state == 'running' then
   remember(id, record, nonce, REARMED)
   note_rearm(id, record, due)

@@ -11,6 +11,7 @@
 -- include clock
 -- include format
 -- include records
+-- include history
 -- include resends
 -- include timer_edits
 -- include doorbell
@@ -30,6 +31,7 @@ local function resume(id)
     remember(id, record, nonce, DONE)
     local timer = read_timer(id, record)
     local due = type(timer) == 'number' and timer or due_of(id, record)
+    note_move(id, record, 'resume', due)
     set_timer(id, record, due)
     move(id, record, 'pending', due)
     soonest = math.min(soonest, due)

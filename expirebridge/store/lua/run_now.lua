@@ -9,6 +9,7 @@
 -- include clock
 -- include format
 -- include records
+-- include history
 -- include resends
 -- include doorbell
 -- include changes
@@ -27,8 +28,12 @@ local done_before = answered(record, nonce)
 if done_before then return done_before end
 if record.state == 'running' then return RUNNING end
 local before = earliest()
-if FINISHED[record.state] then start_anew(id, record) end
+if FINISHED[record.state] then
+  note_end(id, record.state)
+  start_anew(id, record)
+end
 remember(id, record, nonce, DONE)
+note_move(id, record, 'run_now', now)
 set_timer(id, record, now)
 move(id, record, 'pending', now)
 ring(now, before)

@@ -13,6 +13,7 @@
 -- include clock
 -- include format
 -- include records
+-- include history
 -- include timer_edits
 -- include doorbell
 

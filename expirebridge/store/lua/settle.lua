@@ -17,6 +17,7 @@
 -- include clock
 -- include format
 -- include records
+-- include history
 -- include timer_edits
 -- include doorbell
 
@@ -26,7 +27,8 @@ local UNKNOWN_LIMIT = 86400000
 
 local before, soonest = earliest(), math.huge
 
-local function wait_again(id, record, due, text, counted)
+local function wait_again(id, record, how, due, text, counted)
+  note_attempt(id, how, text)
   local fields = { 'error', text }
   if not counted then
     fields[3], fields[4] = 'attempt', math.max((tonumber(record.attempt) or 1) - 1, 0)
@@ -53,18 +55,18 @@ local OUTCOMES = {
   end,
   retry = function(id, record, delay, text)
     redis.call('HDEL', record_key(id), 'lapses', 'unknown')
-    wait_again(id, record, now + delay, text, true)
+    wait_again(id, record, 'retry', now + delay, text, true)
   end,
   released = function(id, record, delay, text)
     local due = delay > 0 and now + delay or tonumber(record.due) or now
-    wait_again(id, record, due, text, false)
+    wait_again(id, record, 'released', due, text, false)
   end,
 }
 OUTCOMES.unknown = function(id, record, delay, text)
   local since = tonumber(record.unknown) or now
   if now - since >= UNKNOWN_LIMIT then return OUTCOMES.failed(id, record, delay, text) end
   redis.call('HSET', record_key(id), 'unknown', since)
-  wait_again(id, record, now + delay, text, false)
+  wait_again(id, record, 'unknown', now + delay, text, false)
 end
 
 local function settle(id, token, outcome, delay, text)

@@ -12,6 +12,7 @@
 -- include clock
 -- include format
 -- include records
+-- include history
 -- include beats
 -- include timer_edits
 -- include doorbell
@@ -58,6 +59,7 @@ local function lapse(id)
     return
   end
   lapsed[#lapsed + 1] = id
+  note_attempt(id, 'lapsed')
   local attempt = math.max((tonumber(record.attempt) or 1) - 1, 0)
   redis.call('HSET', record_key(id), 'attempt', attempt, 'error', 'its listener died, or fell silent')
   local due = tonumber(record.due) or now
@@ -74,6 +76,7 @@ local function look_at_paused(id)
   elseif strayed(id, record, 'paused', keep_failed) then
     return
   elseif not read_timer(id, record) then
+    note(id, 'edit', nil, now)
     move(id, record, 'pending', now)
     soonest = now
   else

@@ -17,6 +17,7 @@
 --   rearm    when it shall run once more, if that was said while it ran
 --   next     what it shall be after this run, if it was replaced while it ran (see timer_edits.lua)
 --   cancel   1 if it was cancelled while it ran: no further attempt
+--   history  what came before, see history.lua
 --   left     while paused: the ms that were left until it was due
 local STATES = { 'pending', 'paused', 'running', 'succeeded', 'failed', 'cancelled' }
 local FINISHED = { succeeded = true, failed = true, cancelled = true }

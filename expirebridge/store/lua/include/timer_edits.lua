@@ -7,15 +7,19 @@ local PAUSED_LOOK = 300000
 -- timer is gone, which alone changes nothing).
 local function follow_timer(id, record)
   local timer = read_timer(id, record)
+  local due = record.state == 'pending' and tonumber(redis.call('ZSCORE', state_set('pending'), id))
   if timer == 'none' then
     if record.state == 'pending' then
-      local due = tonumber(redis.call('ZSCORE', state_set('pending'), id)) or now
-      redis.call('HSET', record_key(id), 'left', math.max(due - now, 0))
+      note(id, 'edit', due, nil)
+      redis.call('HSET', record_key(id), 'left', math.max((due or now) - now, 0))
     end
     move(id, record, 'paused', now + PAUSED_LOOK)
     return nil
   end
-  if timer then move(id, record, 'pending', timer) end
+  if timer then
+    if timer ~= due then note(id, 'edit', due, timer) end
+    move(id, record, 'pending', timer)
+  end
   return timer
 end
 
@@ -51,6 +55,7 @@ local function rearm(id, record)
   else
     local timer = read_timer(id, record)
     if not timer and not record.rearm then return false end
+    note_attempt(id, 'rearmed')
     local since = redis.call('HMGET', record_key(id), 'first', 'started')
     redis.call('HDEL', record_key(id), unpack(RUN_FIELDS))
     if put_off_since(since[1], since[2]) then redis.call('HSET', record_key(id), 'first', since[1]) end

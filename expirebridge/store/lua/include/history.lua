@@ -1,0 +1,62 @@
+-- What a record no longer tells by its other fields: each change of its due time, and each attempt but
+-- the last. It stands in the field `history`, which a task that was only made, or ran once, has not.
+-- A line for each:
+--   <ms> <what> <old due> <new due> <times>            '-' where there was none: paused, or running
+--   <ms> <how it ended> <attempt> <started> <times> <the last line of its error>
+-- What comes again and again is one line, with the number of times: keepalives, and the attempts of a
+-- task whose function nobody knows.
+local HISTORY_LINES, HISTORY_TEXT = 20, 200
+local PUTS_OFF = { edit = true, extend = true, beat = true }
+
+local function number_or_dash(value) return value and string.format('%.0f', value) or '-' end
+
+-- The last line, and the rest, with the new one in it if it is more of the same.
+local function merged(lines, what, first, second)
+  local last = string.match(lines, '[^\n]*\n$')
+  local known, old, new, times = string.match(last or '', '^%d+ (%S+) (%S+) (%S+) (%d+)')
+  if known ~= what then return lines, first, 1 end
+  local again = what == 'unknown'
+  if PUTS_OFF[what] and second and tonumber(new) then
+    if first and tonumber(old) then
+      again = second >= first and tonumber(new) >= tonumber(old)
+      first = again and tonumber(old) or first
+    else
+      again = not first and old == '-' and second >= tonumber(new)
+    end
+  end
+  if not again then return lines, first, 1 end
+  return string.sub(lines, 1, -#last - 1), first, times + 1
+end
+
+local function note(id, what, first, second, text, at)
+  local lines = redis.call('HGET', record_key(id), 'history') or ''
+  local times
+  lines, first, times = merged(lines, what, first, second)
+  local line = { string.format('%.0f', at or now), what, number_or_dash(first), number_or_dash(second),
+    string.format('%d', times) }
+  if text and text ~= '' then
+    line[6] = string.sub(string.match(text, '[^\n]*$'), 1, HISTORY_TEXT)
+  end
+  lines = lines .. table.concat(line, ' ') .. '\n'
+  if select(2, string.gsub(lines, '\n', '')) > HISTORY_LINES then
+    lines = string.gsub(lines, '^[^\n]*\n', '')
+  end
+  redis.call('HSET', record_key(id), 'history', lines)
+end
+
+-- Notes that an unfinished task gets another due time, before it does: nil if it is paused.
+local function note_move(id, record, what, due)
+  note(id, what, record.state == 'pending' and due_of(id, record) or nil, due)
+end
+
+-- Notes how the last attempt ended, before another one's fields take its place.
+local function note_attempt(id, how, text)
+  local run = redis.call('HMGET', record_key(id), 'attempt', 'started')
+  if run[2] then note(id, how, tonumber(run[1]), tonumber(run[2]), text) end
+end
+
+-- Notes how a task ended that starts anew.
+local function note_end(id, state)
+  local run = redis.call('HMGET', record_key(id), 'attempt', 'started', 'error', 'ended')
+  note(id, state, tonumber(run[1]), tonumber(run[2]), run[3], tonumber(run[4]))
+end
