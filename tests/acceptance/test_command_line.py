@@ -10,6 +10,7 @@ import redis
 
 from expirebridge import Bridge
 from expirebridge.resources import example_tasks
+from expirebridge.store import functions
 from tests.processes import run
 
 
@@ -165,6 +166,29 @@ def test_the_handlers_of_a_folder_are_shown() -> None:
     assert [row["function"] for row in shown] == [
         "devices.offline", "mail.send", "orders.rate", "payments.callback"
     ]  # fmt: skip
+
+
+def test_functions_are_loaded_shown_and_listed(url: str, client: redis.Redis) -> None:
+    client.function_flush()
+    mine = functions.version()
+    loaded = f"the functions of expirebridge {mine}: "
+    assert ok("functions", "load", url=url) == f"{loaded}loaded\n"
+    assert ok("functions", "load", url=url) == f"{loaded}there already\n"
+    made = client.fcall("expirebridge_make", 1, "expirebridge", "mail.send", "[1]", 60_000)
+    assert made[0] == b"created"
+    shown = ok("functions", "show")
+    assert client.function_load(shown.removesuffix("\n"), replace=True) == b"expirebridge"
+    newer = shown.replace(f"version: {mine}", "version: 99.1")
+    client.function_load(newer, replace=True)
+    assert "has the functions of expirebridge 99.1" in refused(3, "functions", "load", url=url)
+    assert "in place of 99.1's" in ok("functions", "load", "--replace", url=url)
+    table = ok("functions", "scripts").splitlines()
+    assert table[0].split() == ["name", "sha", "arguments"]
+    rows = json.loads(ok("functions", "scripts", "--json"))
+    assert [row["name"] for row in rows] == list(functions.NAMES)
+    [sha] = [row["sha"] for row in rows if row["name"] == "get"]
+    assert client.script_load(ok("functions", "scripts", "get").removesuffix("\n")) == sha
+    assert run("functions", "scripts", "none").returncode == 2
 
 
 def test_what_is_in_redis_cannot_steer_a_terminal(url: str, client: redis.Redis) -> None:

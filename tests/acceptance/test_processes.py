@@ -96,9 +96,11 @@ def test_a_signal_lets_handlers_finish_and_exits_0(
 
 
 def test_a_log_for_machines_is_json_in_every_line(
-    url: str, bridge: Bridge, folder: Path, reports: Reports
+    url: str, bridge: Bridge, folder: Path, reports: Reports, client: redis.Redis
 ) -> None:
-    with listener(url, folder, "--log-format", "json", "--verbose") as process:
+    client.function_flush()
+    options = ("--log-format", "json", "--verbose", "--load-functions")
+    with listener(url, folder, *options) as process:
         task = bridge.make_task("acts.note", [], 0)
         reports.next()
         until_logged('"succeeded"', folder)
@@ -106,6 +108,8 @@ def test_a_log_for_machines_is_json_in_every_line(
         assert process.wait(20) == 0
     text = (folder.parent / "listeners.log").read_text()
     lines = {line["event"]: line for line in map(json.loads, text.splitlines())}
+    assert lines["functions"]["outcome"] == "loaded"
+    assert client.function_list(library="expirebridge")
     assert {"listening", "gap", "started", "succeeded", "stopping", "stopped"} <= set(lines)
     assert lines["succeeded"]["task"] == task.id
     assert lines["succeeded"]["level"] == "info"

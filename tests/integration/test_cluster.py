@@ -19,7 +19,7 @@ from expirebridge.checks import Level, examine
 from expirebridge.hooks import End, Gap
 from expirebridge.server import HOST, Server, free_port
 from expirebridge.settings import Settings
-from expirebridge.store import calls, clients, scripts
+from expirebridge.store import calls, clients, functions, scripts
 from expirebridge.store.calls import Adoption, Call, Claim, Heard, Hint, Settled, Settlement
 from expirebridge.store.rights import Role
 from expirebridge.store.store import Store
@@ -127,6 +127,23 @@ def test_a_key_of_another_slot_is_another_partition_s(cluster: Cluster) -> None:
             assert tasks.adopt(name, heard) is Adoption.NOTHING
     assert tasks.store.run(calls.scan("0", 1000)).found == []
     assert tasks.bridge.list(state="failed").tasks == []
+
+
+def test_functions_stay_in_their_slot(cluster: Cluster) -> None:
+    def call(name: str, *words: str | int) -> Any:
+        if not cluster.headers:
+            return cluster.client.eval(functions.script(name).text, 1, PREFIX, *words)
+        return cluster.client.fcall(f"expirebridge_{name}", 1, PREFIX, *words)
+
+    if cluster.headers:
+        cluster.client.function_load(functions.library(), replace=True)
+    made = call("make", "mail.send", "[1]", 60_000, "id", "a", "tags", "x")
+    assert made[:3] == [b"created", b"a", f"{TAG}a:?mail.send?[1]".encode()]
+    assert call("make", "mail.send", "[1]", 60_000, "id", "a", "if_exists", "replace")
+    for name in ("pause", "resume", "run_now", "get", "cancel"):
+        assert call(name, "a")
+    assert call("reschedule", "a", 60_000) == b"finished"
+    assert len(cluster.client.keys(f"{TAG}*")) == cluster.client.dbsize()
 
 
 async def test_a_listener_runs_the_tasks_of_its_slot(

@@ -241,10 +241,6 @@ def test_libraries_of_other_versions_are_replaced_knowingly(
     assert store.run(library.load(replace=True)) == Loading(Outcome.REPLACED, "99.0.10")
 
 
-def test_a_library_of_somebody_else_s_has_no_version() -> None:
-    assert functions.version_of("#!lua name=expirebridge\n") == "0"
-
-
 def test_another_database_s_tasks_are_its_own(ask: Ask, url: str) -> None:
     ask("make", "f.g", "[]", 60_000, "id", "a")
     with closing(Store(clients.producer_client(url[:-1] + "2"), prefix="expirebridge")) as other:
