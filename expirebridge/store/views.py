@@ -36,8 +36,11 @@ class ClaimedTask:
 
 def claimed_from(row: Sequence[Any], token: str) -> ClaimedTask:
     """Read one row of a claim's reply. Bad data in it makes a task that cannot run, no error."""
-    id, key, call, due, attempt, made, args, tags, retry, timeout, lapses = row
-    func, inline = split_call(call)
+    head, key, rare = row
+    id, due, attempt, lapses, made = head.split()
+    call, args, tags, retry, timeout = rare or (None,) * 5
+    # The first `?` of its own name ends the id.
+    func, inline = split_call(call if call is not None else key.partition(b"?")[2])
     seconds = _number(timeout, float)
     return ClaimedTask(
         id=text(id),
@@ -45,13 +48,13 @@ def claimed_from(row: Sequence[Any], token: str) -> ClaimedTask:
         func=func,
         args=args if inline == IN_RECORD and args is not None else inline,
         key=key,
-        due=due,
-        attempt=max(attempt, 1),
-        made=_number(made, int),
+        due=_number(due, int) or 0,
+        attempt=max(_number(attempt, int) or 1, 1),
+        made=_made(made),
         tags=_tags(tags),
         retry=retry,
         timeout=seconds,
-        lapses=lapses,
+        lapses=_number(lapses, int) or 0,
         unreadable="its timeout" if timeout is not None and not (seconds and seconds > 0) else "",
     )
 
@@ -105,6 +108,11 @@ def split_call(call: bytes) -> tuple[str, bytes]:
 
 def _tags(stored: bytes | None) -> tuple[str, ...]:
     return tuple(text(stored).split()) if stored else ()
+
+
+def _made(stored: bytes) -> int | None:
+    made = _number(stored, int)
+    return made if made is not None and made >= 0 else None
 
 
 def _moment(stored: bytes | None) -> datetime | None:

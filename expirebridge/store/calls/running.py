@@ -51,7 +51,7 @@ def _read_claim(reply: list[Any], token: str) -> Claim:
         next_due=next_due if next_due >= 0 else None,
         alone=bool(alone),
         broken=ids_of(broken),
-        tasks=[claimed_from(row, token) for row in rows_of(columns, 11)],
+        tasks=[claimed_from(row, token) for row in rows_of(columns, 3)],
     )
 
 

@@ -9,8 +9,10 @@
 --          '1' if nothing may be claimed until the listener is idle, because a task waits to be
 --          claimed alone, or was; ids whose records are missing or broken, then
 --          for each task:
---          id, trigger key, call, due, attempt, made, args, tags, retry, timeout, lapses
+--          '<id> <due> <attempt> <lapses> <made>', trigger key, and nil, or what most tasks lack:
+--          {call (if another name than the id's own is the trigger key's), args, tags, retry, timeout}
 --
+-- What clients read slowest is the number of parts in a reply: there are three for each task.
 -- An id whose time has come may still tick: then somebody put it off, and only its score moves.
 
 -- include names
@@ -32,10 +34,15 @@ local broken = reply[4]
 local bytes, count, alone = 0, 0, false
 
 local function add(id, record, due, attempt)
-  local columns = { id, trigger_key(id, record), record.call, due, attempt, record.made or false,
-    record.args or false, record.tags or false, record.retry or false, record.timeout or false,
-    tonumber(record.lapses) or 0 }
-  for _, value in ipairs(columns) do reply[#reply + 1] = value end
+  local rare = false
+  if record.key or record.args or record.tags or record.retry or record.timeout then
+    rare = { record.key and record.call or false, record.args or false, record.tags or false,
+      record.retry or false, record.timeout or false }
+  end
+  reply[#reply + 1] = string.format('%s %.0f %.0f %.0f %.0f', id, due, attempt,
+    tonumber(record.lapses) or 0, tonumber(record.made) or -1)
+  reply[#reply + 1] = trigger_key(id, record)
+  reply[#reply + 1] = rare
   count = count + 1
   bytes = bytes + #record.call + #(record.args or '')
 end
