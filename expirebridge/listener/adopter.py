@@ -34,13 +34,16 @@ RETRY_PAUSE = 0.2
 ECHO_WAIT = 0.1
 """Seconds that an expiry waits for this listener's own claim to explain it. No task waits for that:
 the timer of another client's task is known since it was heard to be set."""
+LONGEST_ECHO_WAIT = 4.0
+"""The same while more is due than this listener could claim."""
 
 
 class Adopter:
     """Looks at every key of our form that it is told of.
 
     `on_stale` is told how many were forgotten, because they had waited for too long; `on_expired`
-    that some expired and were not claimed here.
+    that some expired and were not claimed here. `is_behind` says whether more is due than this
+    listener could claim so far.
     """
 
     def __init__(
@@ -51,12 +54,14 @@ class Adopter:
         outage: Outage,
         on_stale: Callable[[int], None],
         on_expired: Callable[[], None],
+        is_behind: Callable[[], bool],
     ) -> None:
         self._store = store
         self._settings = settings
         self._outage = outage
         self._on_stale = on_stale
         self._on_expired = on_expired
+        self._is_behind = is_behind
         self._waiting: dict[tuple[bytes, Heard], float] = {}
         """What was heard of, in order and once each, and since when it waits; names only, since
         very many may wait."""
@@ -91,7 +96,7 @@ class Adopter:
 
     def _believe_expiries(self) -> None:
         """Look at the keys whose expiry no claim has explained in time."""
-        until = time.monotonic() - ECHO_WAIT
+        until = time.monotonic() - (LONGEST_ECHO_WAIT if self._is_behind() else ECHO_WAIT)
         ripe = list(takewhile(lambda item: item[1] <= until, self._expired.items()))
         for name, since in ripe:
             del self._expired[name]

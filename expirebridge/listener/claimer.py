@@ -58,6 +58,8 @@ class Claimer:
         """Whether nothing may be claimed until the runner is idle."""
         self._wants_room = False
         """Whether more may be due than there was room for."""
+        self.behind = False
+        """Whether the latest claim left something that is due."""
         self._stopping = False
         self._claiming = asyncio.Lock()
 
@@ -98,6 +100,7 @@ class Claimer:
                 self._runner.start(task, asked=asked)
             self._alone = claim.alone
             overdue = claim.next_due is not None and claim.next_due <= claim.now_us // 1000
+            self.behind = overdue
             self._clock.plan(claim.next_due, fruitless=overdue and not claim.tasks)
             more = overdue and bool(claim.tasks)
         self._wants_room = more or self._alone

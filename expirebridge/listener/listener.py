@@ -152,6 +152,7 @@ class Listener:
             outage=outage,
             on_stale=self._notice_stale,
             on_expired=doorbell.ring,
+            is_behind=lambda: self._claimer.behind,
         )
         self._sweeper = Sweeper(
             self._store,

@@ -300,6 +300,7 @@ async def test_an_event_that_waited_for_too_long_is_not_believed(
         outage=Outage(),
         on_stale=lambda _: stale.set(),
         on_expired=lambda: None,
+        is_behind=lambda: False,
     )
     looking.hear(b"gone:?test.send?[]", Heard.EXPIRED)
     role = asyncio.create_task(looking.run())
@@ -319,10 +320,12 @@ async def hear_of_one(channel: PubSub) -> None:
 async def test_an_expiry_is_looked_at_unless_it_is_the_echo_of_a_claim(
     settings: Settings, async_store: AsyncStore
 ) -> None:
-    told = asyncio.Event()
+    told, behind = asyncio.Event(), iter([True, True, False])
     looking = Adopter(
-        async_store, settings, outage=Outage(), on_stale=lambda _: None, on_expired=told.set
-    )
+        async_store, settings,
+        outage=Outage(), on_stale=lambda _: None, on_expired=told.set,
+        is_behind=lambda: next(behind),
+    )  # fmt: skip
     doorbell = async_store.client.pubsub(ignore_subscribe_messages=True)
     await doorbell.subscribe(async_store.database.doorbell)
     for name in (b"echo:?test.send?[]", b"news:?test.send?[]"):
@@ -333,6 +336,7 @@ async def test_an_expiry_is_looked_at_unless_it_is_the_echo_of_a_claim(
     try:
         async with asyncio.timeout(20):
             await told.wait()
+            assert next(behind, None) is None  # it waited while the listener was behind
             # It is adopted, and the doorbell told of it; the other one would come in the same look.
             await hear_of_one(doorbell)
     finally:
