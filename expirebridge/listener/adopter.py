@@ -38,6 +38,10 @@ LONGEST_ECHO_WAIT = 4.0
 """The same while more is due than this listener could claim."""
 
 
+Told = tuple[bytes, Heard]
+"""What an event says: a key's name, and what happened to it."""
+
+
 class Adopter:
     """Looks at every key of our form that it is told of.
 
@@ -62,7 +66,7 @@ class Adopter:
         self._on_stale = on_stale
         self._on_expired = on_expired
         self._is_behind = is_behind
-        self._waiting: dict[tuple[bytes, Heard], float] = {}
+        self._waiting: dict[Told, float] = {}
         """What was heard of, in order and once each, and since when it waits; names only, since
         very many may wait."""
         self._expired: dict[bytes, float] = {}
@@ -111,26 +115,26 @@ class Adopter:
         """Look at what was heard of, for ever."""
         while True:
             await self._told.wait()
-            hints = self._take()
+            told = self._take()
             async with asyncio.TaskGroup() as group:
-                for at in range(0, len(hints), BATCH):
-                    group.create_task(self._look_at(hints[at : at + BATCH]))
+                for at in range(0, len(told), BATCH):
+                    group.create_task(self._look_at(told[at : at + BATCH]))
 
-    def _take(self) -> list[Hint]:
+    def _take(self) -> list[Told]:
         """Take what waits, as much as may be on its way at a time."""
         oldest = time.monotonic() - STALE_AFTER
-        hints, stale = [], 0
+        told, stale = [], 0
         for name, heard in list(islice(self._waiting, BATCH * AT_ONCE)):
             since = self._waiting.pop((name, heard))
             if since < oldest and heard is not Heard.LIVE:
                 stale += 1
-            elif hint := hint_for(name, heard):
-                hints.append(hint)
+            else:
+                told.append((name, heard))
         if not self._waiting:
             self._told.clear()
         if stale:
             self._on_stale(stale)
-        return hints
+        return told
 
     async def look_at(self, names: list[bytes]) -> int:
         """Look at keys that a scan found, now; return how many were adopted."""
@@ -140,14 +144,12 @@ class Adopter:
             codes += await self._adopt(hints[at : at + BATCH])
         return codes.count(Adoption.ADOPTED)
 
-    async def _look_at(self, hints: list[Hint]) -> None:
+    async def _look_at(self, told: list[Told]) -> None:
+        """Look at these until the server has answered."""
         while True:
             try:
-                await self._adopt(hints)
-            except ScriptFailed as error:
-                self._outage.answered(ROLE)
-                await self._look_at_each(hints, error)
-                return
+                hints = await self._sift(told)
+                await self._adopt_all(hints)
             except ServerError as error:
                 self._outage.failed(ROLE, error)
                 await asyncio.sleep(RETRY_PAUSE)
@@ -155,8 +157,26 @@ class Adopter:
                 self._outage.answered(ROLE)
                 return
 
-    async def _look_at_each(self, hints: list[Hint], error: ScriptFailed) -> None:
-        """Look at each by itself: one that the script cannot handle must not hold up the others."""
+    async def _sift(self, told: list[Told]) -> list[Hint]:
+        """Leave out the timers that scripts set, by far the most, before names are read."""
+        live = [name for name, heard in told if heard is Heard.LIVE]
+        news = await self._store.run(calls.news(live)) if live else set()
+        return [
+            hint
+            for name, heard in told
+            if (heard is not Heard.LIVE or name in news) and (hint := hint_for(name, heard))
+        ]
+
+    async def _adopt_all(self, hints: list[Hint]) -> None:
+        """Adopt these; one that the script cannot handle must not hold up the others."""
+        if not hints:
+            return
+        try:
+            await self._adopt(hints)
+        except ScriptFailed as error:
+            await self._adopt_each(hints, error)
+
+    async def _adopt_each(self, hints: list[Hint], error: ScriptFailed) -> None:
         if len(hints) == 1:
             logger.error(
                 "a foreign key, of task %s, cannot be looked at: %s", hints[0].id, error,
@@ -164,7 +184,7 @@ class Adopter:
             )  # fmt: skip
             return
         for hint in hints:
-            await self._look_at([hint])
+            await self._adopt_all([hint])
 
     async def _adopt(self, hints: list[Hint]) -> list[Adoption]:
         codes = await self._store.run(calls.adopt(hints, self._settings))

@@ -318,6 +318,9 @@ def meet_other_clients(tasks: Tasks) -> None:
     for name in (foreign, other):
         tasks.set(name)
         assert tasks.adopt(name) is Adoption.ADOPTED
+    of_another_slot = b"foreign:?mail.send?[1]"
+    news = tasks.store.run(calls.news([foreign, of_another_slot]))
+    assert news == {of_another_slot}
     assert tasks.state(id_for_key(other)) is State.PENDING
     tasks.client.persist(foreign)
     assert tasks.adopt(foreign) is Adoption.KNOWN

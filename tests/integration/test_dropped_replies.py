@@ -552,6 +552,15 @@ async def cut_adoptions(scene: Scene) -> None:
     assert scene.proxy.cuts == {"adopt": 2}
 
 
+async def cut_siftings(scene: Scene) -> None:
+    """A foreign task is news until it was looked at."""
+    async with scene.listening():
+        scene.proxy.cut_reply_of("news", holding=b"foreign")
+        scene.client.set("foreign:?test.note?[]", "", px=50)
+        await scene.check_each_ran_once("foreign")
+    assert scene.proxy.cuts == {"news": 1}
+
+
 async def cut_scans(scene: Scene) -> None:
     """A scan that was cut off is made again from the beginning."""
     scene.proxy.cut_reply_of("scan")
@@ -601,6 +610,7 @@ LISTENER: dict[str, Callable[[Scene], Awaitable[None]]] = {
     "settle": cut_settles,
     "heartbeat": cut_heartbeats,
     "adopt": cut_adoptions,
+    "news": cut_siftings,
     "scan": cut_scans,
     "sweep": cut_sweeps,
     "leave": cut_goodbyes,

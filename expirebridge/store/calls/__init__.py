@@ -29,6 +29,7 @@ from expirebridge.store.calls.reconciling import (
     Scanned,
     Sweep,
     adopt,
+    news,
     scan,
     sweep,
 )
@@ -48,6 +49,6 @@ __all__ = [
     "Adoption", "Argument", "Beat", "Call", "Claim", "Health", "Heard", "Hint", "Made", "NewTask",
     "Operation", "Page", "Scanned", "Settled", "Settlement", "Sweep", "Unknown", "When", "adopt",
     "beat", "cancel", "claim", "command", "count", "get", "health", "heartbeat", "leave",
-    "list_page", "make", "new_nonce", "pause", "put_off", "refused", "reschedule", "resent",
+    "list_page", "make", "new_nonce", "news", "pause", "put_off", "refused", "reschedule", "resent",
     "resume", "run_now", "scan", "settle", "sweep", "unknown",
 ]  # fmt: skip

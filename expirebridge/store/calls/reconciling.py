@@ -53,6 +53,11 @@ class Hint:
         return (self.name, self.id, self.call, self.heard, self.invalid)
 
 
+def news(names: Iterable[bytes]) -> Call[set[bytes]]:
+    """Which of these keys, whose timers were set, need a look: most were set by scripts."""
+    return script("news", *names, read=set)
+
+
 def adopt(hints: Iterable[Hint], settings: Settings) -> Call[list[Adoption]]:
     """Make records for foreign tasks, and follow edits of the timers of known ones."""
     items = [argument for hint in hints for argument in hint.encode()]

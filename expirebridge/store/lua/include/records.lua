@@ -110,17 +110,16 @@ local function end_by_pttl(name)
   return left < 0 and left or math.floor(after / 1000) + left
 end
 
+-- When a key ends, in ms: -1 if it has no end, -2 if there is no such key. Reading it makes the server
+-- notice that it has expired, and tell every subscriber.
+local function end_of(name)
+  return redis.REDIS_VERSION_NUM and redis.call('PEXPIRETIME', name) or end_by_pttl(name)
+end
+
 -- What the timer says: the time at which it ends, in ms, 'none' if it has no end, or nil when it is
--- gone. Reading it makes the server notice that it has expired, and tell every subscriber.
--- In its last millisecond a timer still exists, and counts as gone.
+-- gone. In its last millisecond a timer still exists, and counts as gone.
 local function read_timer(id, record)
-  local name = trigger_key(id, record)
-  local ends
-  if redis.REDIS_VERSION_NUM then
-    ends = redis.call('PEXPIRETIME', name)
-  else
-    ends = end_by_pttl(name)
-  end
+  local ends = end_of(trigger_key(id, record))
   if ends == -1 then return 'none' end
   return ends > now and ends or nil
 end
