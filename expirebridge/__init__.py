@@ -19,6 +19,7 @@ from expirebridge.errors import (
     TaskExists,
 )
 from expirebridge.handlers import handler
+from expirebridge.misfire import Spread
 from expirebridge.retry import Discard, Exponential, Retry
 from expirebridge.task import (
     Change,
@@ -53,6 +54,7 @@ __all__ = [
     "ServerReadOnly",
     "ServerUnreachable",
     "ServerUnsuitable",
+    "Spread",
     "State",
     "Task",
     "TaskDiffers",

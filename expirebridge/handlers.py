@@ -22,6 +22,7 @@ from typing import Any, Self, TypeVar, overload
 
 from expirebridge.durations import Duration, seconds_of
 from expirebridge.errors import HandlersError, InvalidTask
+from expirebridge.misfire import MisfirePolicy, MisfireSpec, misfire_policy_of
 from expirebridge.retry import RetryPolicy, RetrySpec, policy_of
 from expirebridge.wire import check_func
 
@@ -37,6 +38,7 @@ _POLICY = "__expirebridge_policy__"
 class _Policy:
     retry: RetryPolicy | None
     timeout: float | None
+    misfire: MisfirePolicy | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +52,8 @@ class Handler:
     """Its own retry policy; None: the default."""
     timeout: float | None
     """How many seconds it may run; None: the default."""
+    misfire: MisfirePolicy | None
+    """What is done with its tasks that are found late; None: they run."""
 
     @classmethod
     def of(cls, name: str, function: Function) -> Self:
@@ -59,13 +63,14 @@ class Handler:
         """
         if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
             raise HandlersError(f"{name} is a generator: a handler is a plain or async function")
-        policy: _Policy = getattr(function, _POLICY, _Policy(None, None))
+        policy: _Policy = getattr(function, _POLICY, _Policy(None, None, None))
         return cls(
             name=name,
             function=function,
             is_async=inspect.iscoroutinefunction(function),
             retry=policy.retry,
             timeout=policy.timeout,
+            misfire=policy.misfire,
         )
 
 
@@ -73,7 +78,11 @@ class Handler:
 def handler(function: F, /) -> F: ...
 @overload
 def handler(
-    *, retry: RetrySpec | None = None, timeout: Duration | None = None
+    *,
+    retry: RetrySpec | None = None,
+    timeout: Duration | None = None,
+    late_after: Duration | None = None,
+    misfire: MisfireSpec | None = None,
 ) -> Callable[[F], F]: ...
 def handler(
     function: F | None = None,
@@ -81,14 +90,19 @@ def handler(
     *,
     retry: RetrySpec | None = None,
     timeout: Duration | None = None,
+    late_after: Duration | None = None,
+    misfire: MisfireSpec | None = None,
 ) -> F | Callable[[F], F]:
     """Give a handler a policy of its own. Handlers without one need no decorator.
 
     `retry` is a list of delays, `[]` for a single attempt, or `Exponential(...)`; `timeout` is how
-    long it may run. What a task says for itself goes before. Raises InvalidTask for values that
+    long it may run; `late_after` and `misfire` are what is done with a task that is found too late,
+    as in `make_task`. What a task says for itself goes before. Raises InvalidTask for values that
     cannot be.
     """
-    policy = _Policy(policy_of(retry), check_timeout(timeout))
+    policy = _Policy(
+        policy_of(retry), check_timeout(timeout), misfire_policy_of(late_after, misfire)
+    )
 
     def mark(marked: F) -> F:
         setattr(marked, _POLICY, policy)

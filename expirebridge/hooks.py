@@ -49,6 +49,17 @@ class Started:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Misfired:
+    """A task was found later than it may be, and its handler is not called now."""
+
+    task: Task
+    lateness: float
+    """Seconds from due to now, by the listener's estimate of the server's clock."""
+    done: str
+    """`skipped`: it is failed; or `spread`: it is pending again, for some time in the window."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Ended:
     """An attempt's outcome is recorded, or was refused."""
 
@@ -79,7 +90,15 @@ class Gap:
     reason: str
 
 
-Event = Made | Claimed | Started | Ended | Lapsed | Gap
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scanned:
+    """The scan that follows a gap is done."""
+
+    adopted: int
+    """How many tasks it found that other clients had set."""
+
+
+Event = Made | Claimed | Started | Misfired | Ended | Lapsed | Gap | Scanned
 Hook = Callable[[Event], None]
 
 

@@ -14,6 +14,7 @@ from expirebridge.durations import Duration, seconds_of
 from expirebridge.errors import InvalidTask, TaskDiffers, TaskExists
 from expirebridge.handlers import check_binding, check_timeout, name_of
 from expirebridge.hooks import Hooks, Made
+from expirebridge.misfire import MisfireSpec, misfire_policy_of
 from expirebridge.retry import RetrySpec, policy_of
 from expirebridge.settings import Settings
 from expirebridge.store import calls
@@ -71,6 +72,8 @@ class Operations:
         tags: Sequence[str] = (),
         retry: RetrySpec | None = None,
         timeout: Duration | None = None,
+        late_after: Duration | None = None,
+        misfire: MisfireSpec | None = None,
     ) -> Steps[Task]:
         """Make a task that runs `func` after `delay`, or at `at`, on the server's clock.
 
@@ -90,7 +93,9 @@ class Operations:
         ran. It goes with an `id`, and with a `delay` that is not longer.
 
         `tags` find the task again. `retry` (a list of delays, or a policy) and `timeout` go before
-        the handler's own.
+        the handler's own; so does `misfire`, which says what is done when a listener finds the task
+        later than `late_after` its due time: `"skip"` (it is failed, with that reason) or
+        `Spread(over="10m")` (it runs at some time in the next ten minutes). `"run"` is the default.
 
         Returns the task; `task.outcome` says what was done. Of a task that was kept, `created`,
         `tags` and `attempt` are not filled in: `get` has them. Once it returned, the task is kept
@@ -102,7 +107,8 @@ class Operations:
         """
         new = self._new_task(
             func=func, args=args, delay=delay, kwargs=kwargs, at=at, id=id, if_exists=if_exists,
-            max_wait=max_wait, tags=tags, retry=retry, timeout=timeout,
+            max_wait=max_wait, tags=tags, retry=retry, timeout=timeout, late_after=late_after,
+            misfire=misfire,
         )  # fmt: skip
         return (yield from self._make(new))
 
@@ -373,6 +379,8 @@ class Operations:
         tags: Sequence[str] = (),
         retry: RetrySpec | None = None,
         timeout: Duration | None = None,
+        late_after: Duration | None = None,
+        misfire: MisfireSpec | None = None,
     ) -> calls.NewTask:
         if if_exists not in _IF_EXISTS:
             raise InvalidTask(f"if_exists={if_exists!r}: one of {', '.join(_IF_EXISTS)}")
@@ -390,6 +398,8 @@ class Operations:
             fields["retry"] = policy.encode()
         if (seconds := check_timeout(timeout)) is not None:
             fields["timeout"] = seconds
+        if (late := misfire_policy_of(late_after, misfire)) is not None:
+            fields["misfire"] = late.encode()
         return calls.NewTask(
             id=wire.check_id(id) if id is not None else uuid4().hex,
             drawn=id is None,

@@ -13,11 +13,13 @@ from typing import Any
 import orjson
 
 from expirebridge.current import running_task
+from expirebridge.durations import human
 from expirebridge.errors import InvalidTask
 from expirebridge.handlers import Handler, check_binding
 from expirebridge.hooks import End
 from expirebridge.listener import home
 from expirebridge.listener.home import AtHome, Home
+from expirebridge.misfire import decode_misfire
 from expirebridge.retry import (
     DEFAULT_POLICY,
     UNKNOWN_DELAY,
@@ -116,6 +118,24 @@ class Attempt:
         except BaseException as error:  # a handler's sys.exit() ends its task, not the listener
             return self._raised(policy, error)
         return self._succeeded(result)
+
+    def misfire(self, lateness: float) -> Outcome | None:
+        """The outcome if it is too late, by so many seconds, to call the handler now."""
+        policy = self._handler.misfire if self._handler is not None else None
+        if self.claimed.misfire is not None:
+            try:
+                policy = decode_misfire(self.claimed.misfire)
+            except ValueError as error:
+                return self._failed(f"its misfire policy cannot be read: {error}")
+        if policy is None or policy.late_after is None or lateness <= policy.late_after:
+            return None
+        found = f"found {human(lateness)} late, more than {human(policy.late_after)}"
+        delay = policy.delay()
+        if delay is None:
+            return self._failed(f"skipped: {found}")
+        return self._outcome(
+            End.RELEASED, "released", delay, f"spread: {found}", f"spread: {found}"
+        )
 
     def given_back(self, reason: str) -> Outcome:
         """The outcome if it has not begun, and another listener is to run it."""

@@ -28,6 +28,7 @@ from expirebridge.listener.doorbell import Doorbell
 from expirebridge.listener.echoes import Echoes
 from expirebridge.listener.event_loop import new_event_loop
 from expirebridge.listener.inspector import Inspector
+from expirebridge.listener.late_report import LateReport
 from expirebridge.listener.leases import Leases
 from expirebridge.listener.outage import Outage
 from expirebridge.listener.runner import Runner
@@ -95,7 +96,7 @@ class Listener:
         self._born: bytes | None = None
         self._loop: asyncio.AbstractEventLoop
         self._hearing: asyncio.Task[None]
-        self._wire(Hooks(hooks))
+        self._wire(Hooks([LateReport().hear, *hooks]))
 
     def _wire(self, hooks: Hooks) -> None:
         settings = self.settings

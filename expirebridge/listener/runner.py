@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from expirebridge.handlers import Registry
-from expirebridge.hooks import Hooks, Started
+from expirebridge.hooks import End, Hooks, Misfired, Started
 from expirebridge.listener.attempt import Attempt, Outcome
 from expirebridge.listener.leases import Leases
 from expirebridge.listener.outage import Outage
@@ -162,12 +162,16 @@ class Runner:
             del self._running[attempt]
             self._settler.add(Finished(attempt, attempt.given_back(HELD_UP), 0.0))
             return
-        if attempt.knows_its_handler:
-            lateness = self._server_clock.now() - attempt.claimed.due / 1000
+        lateness = self._server_clock.now() - attempt.claimed.due / 1000
+        misfire = attempt.misfire(lateness)
+        if misfire is not None:
+            done = "skipped" if misfire.end is End.FAILED else "spread"
+            self._hooks.emit(Misfired(task=attempt.task, lateness=lateness, done=done))
+        elif attempt.knows_its_handler:
             self._hooks.emit(Started(task=attempt.task, lateness=lateness))
         began = time.perf_counter()
         try:
-            outcome = await attempt.run()
+            outcome = misfire or await attempt.run()
         except Exception as error:
             # Not with its traceback, which may be what cannot be printed.
             logger.error("%s %s raised what cannot be told", attempt.task.func, attempt.task.id)  # noqa: TRY400

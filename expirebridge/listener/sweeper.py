@@ -5,7 +5,7 @@ import logging
 import time
 
 from expirebridge.errors import ServerError
-from expirebridge.hooks import Gap, Hooks, Lapsed
+from expirebridge.hooks import Gap, Hooks, Lapsed, Scanned
 from expirebridge.listener.adopter import Adopter
 from expirebridge.listener.doorbell import Doorbell
 from expirebridge.listener.outage import Outage
@@ -89,6 +89,7 @@ class Sweeper:
                 await asyncio.sleep(EVERY)
             else:
                 self._outage.answered("the scan")
+                self._hooks.emit(Scanned(adopted=adopted))
                 if adopted:
                     logger.info(
                         "a scan adopted %d tasks that other clients had set", adopted,

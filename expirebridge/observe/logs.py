@@ -9,7 +9,18 @@ from enum import StrEnum
 
 import orjson
 
-from expirebridge.hooks import Claimed, End, Ended, Event, Gap, Lapsed, Made, Started
+from expirebridge.hooks import (
+    Claimed,
+    End,
+    Ended,
+    Event,
+    Gap,
+    Lapsed,
+    Made,
+    Misfired,
+    Scanned,
+    Started,
+)
 from expirebridge.log_fields import event as fields_of
 
 logger = logging.getLogger("expirebridge")
@@ -88,7 +99,7 @@ def log_event(event: Event) -> None:
             )  # fmt: skip
         case Gap(reason=reason):
             logger.info("gap: %s; scanning", reason, extra=fields_of("gap", reason=reason))
-        case Made() | Claimed():
+        case Made() | Claimed() | Misfired() | Scanned():
             pass
 
 

@@ -30,6 +30,7 @@ class ClaimedTask:
     retry: bytes | None
     timeout: float | None
     lapses: int
+    misfire: bytes | None = None
     unreadable: str = ""
     """What in its record cannot be read, if anything: it cannot run then."""
 
@@ -38,7 +39,7 @@ def claimed_from(row: Sequence[Any], token: str) -> ClaimedTask:
     """Read one row of a claim's reply. Bad data in it makes a task that cannot run, no error."""
     head, key, rare = row
     id, due, attempt, lapses, made = head.split()
-    call, args, tags, retry, timeout = rare or (None,) * 5
+    call, args, tags, retry, timeout, misfire = rare or (None,) * 6
     # The first `?` of its own name ends the id.
     func, inline = split_call(call if call is not None else key.partition(b"?")[2])
     seconds = _number(timeout, float)
@@ -55,6 +56,7 @@ def claimed_from(row: Sequence[Any], token: str) -> ClaimedTask:
         retry=retry,
         timeout=seconds,
         lapses=_number(lapses, int) or 0,
+        misfire=misfire,
         unreadable="its timeout" if timeout is not None and not (seconds and seconds > 0) else "",
     )
 

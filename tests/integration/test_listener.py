@@ -17,6 +17,7 @@ from expirebridge import (
     Discard,
     Retry,
     ServerUnsuitable,
+    Spread,
     State,
     Task,
     current_task,
@@ -39,6 +40,51 @@ async def found(bridge: AsyncBridge, task: Task) -> Task:
     read = await bridge.get(task.id)
     assert read is not None
     return read
+
+
+async def test_what_is_found_late_runs_is_skipped_or_is_spread_and_told_once(
+    settings: Settings, async_bridge: AsyncBridge, client: redis.Redis,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    caplog.set_level(logging.INFO, "expirebridge")
+    witness = Witness()
+    hour_ago = datetime.now(UTC) - timedelta(hours=1)
+
+    async def plain() -> None: ...
+
+    @handler(late_after="1m", misfire="skip")
+    async def code() -> None: ...
+
+    late: dict[str, dict[str, Any]] = {
+        "runs": {"func": "test.plain"},
+        "skipped": {"func": "test.plain", "late_after": 60, "misfire": "skip"},
+        "spread": {"func": "test.code", "late_after": 60, "misfire": Spread("1h")},
+        "soon": {"func": "test.plain", "late_after": 60, "misfire": Spread(0.001)},
+        "by its handler": {"func": "test.code"},
+        "after all": {"func": "test.code", "misfire": "run"},
+        "not too late": {"func": "test.plain", "late_after": "2h", "misfire": "skip"},
+    }
+    made = await async_bridge.make_tasks([{**item, "at": hour_ago} for item in late.values()])
+    # A foreign task that was adopted in time takes its handler's policy, too.
+    client.hset("expirebridge:task:foreign", mapping={"call": "test.code?[]", "made": 1})
+    client.zadd("expirebridge:pending", {"foreign": hour_ago.timestamp() * 1000})
+    async with listening(settings, witness, plain=plain, code=code):
+        await asyncio.wait_for(logged("after the gap: ", caplog), 20)
+        await witness.until(lambda: len(witness.ended(End.SUCCEEDED)) == 4)
+    tasks = {name: await found(async_bridge, task) for name, task in zip(late, made, strict=True)}
+    assert {name: task.state for name, task in tasks.items()} == {
+        "runs": State.SUCCEEDED, "skipped": State.FAILED, "spread": State.PENDING,
+        "soon": State.SUCCEEDED, "by its handler": State.FAILED, "after all": State.SUCCEEDED,
+        "not too late": State.SUCCEEDED,
+    }  # fmt: skip
+    assert str(tasks["skipped"].error).startswith("skipped: found 1h")
+    assert (tasks["spread"].attempt, tasks["soon"].attempt) == (0, 1)
+    assert datetime.now(UTC) - timedelta(minutes=1) < tasks["spread"].due
+    assert tasks["spread"].due < datetime.now(UTC) + timedelta(hours=1)
+    [report] = [vars(r)["fields"] for r in caplog.records if "after the gap" in r.getMessage()]
+    assert report["done"] == {"run": 3, "skipped": 3, "spread": 2}
+    assert report["functions"] == {"test.plain": 4, "test.code": 4}
+    assert report["longest_ms"] >= 3_600_000
 
 
 async def test_an_async_handler_runs_when_its_task_is_due(

@@ -2,34 +2,89 @@
 
 import functools
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from expirebridge.handlers import Handler
+from expirebridge.handlers import Handler, handler
 from expirebridge.hooks import End
 from expirebridge.listener.attempt import Attempt, Outcome
+from expirebridge.misfire import Spread
 from expirebridge.retry import Exponential
 from expirebridge.store.views import ClaimedTask
 
 
-async def outcome_of(
-    function: Callable[..., Any], *, retry: bytes | None = None, attempt: int = 1
-) -> Outcome:
+def attempt_of(
+    function: Callable[..., Any],
+    threads: Executor,
+    *,
+    retry: bytes | None = None,
+    attempt: int = 1,
+    misfire: bytes | None = None,
+) -> Attempt:
     claimed = ClaimedTask(
         id="a", token="t", func="mail.send", args=b"[]", key=b"a:?mail.send?[]", due=0,
-        attempt=attempt, made=None, tags=(), retry=retry, timeout=None, lapses=0,
+        attempt=attempt, made=None, tags=(), retry=retry, timeout=None, lapses=0, misfire=misfire,
     )  # fmt: skip
+    return Attempt(
+        claimed,
+        Handler.of("mail.send", function),
+        hint="",
+        timeout=5,
+        threads=threads,
+        on_overtime=lambda _: None,
+    )
+
+
+async def outcome_of(function: Callable[..., Any], **options: Any) -> Outcome:
     with ThreadPoolExecutor(1) as threads:
-        return await Attempt(
-            claimed,
-            Handler.of("mail.send", function),
-            hint="",
-            timeout=5,
-            threads=threads,
-            on_overtime=lambda _: None,
-        ).run()
+        return await attempt_of(function, threads, **options).run()
+
+
+def misfire_of(function: Callable[..., Any], lateness: float, misfire: bytes | None) -> Any:
+    """The end of an attempt that is so late, its delay and its reason; None if it is to run."""
+    with ThreadPoolExecutor(1) as threads:
+        outcome = attempt_of(function, threads, misfire=misfire).misfire(lateness)
+    if outcome is None:
+        return None
+    return outcome.end, outcome.settlement.delay, outcome.reason
+
+
+@handler(late_after="1m", misfire="skip")
+def code() -> None: ...
+
+
+@handler(late_after="1m", misfire=Spread(over="10m"))
+def remind() -> None: ...
+
+
+def test_what_is_not_later_than_it_may_be_runs() -> None:
+    assert misfire_of(fail, 1e9, None) is None
+    assert misfire_of(fail, 1e9, b'["run"]') is None
+    assert misfire_of(code, 60, None) is None
+    assert misfire_of(code, 60, b'["skip",60.0]') is None
+    assert misfire_of(code, 1e9, b'["run"]') is None
+
+
+def test_what_is_later_is_skipped_or_spread() -> None:
+    skipped = (End.FAILED, 0, "skipped: found 1m 1s late, more than 1m")
+    assert misfire_of(code, 61, None) == skipped
+    assert misfire_of(fail, 61, b'["skip",60]') == skipped
+    spread = [misfire_of(remind, 61, None) for _ in range(100)]
+    assert {(end, reason) for end, _, reason in spread} == {
+        (End.RELEASED, "spread: found 1m 1s late, more than 1m")
+    }
+    assert all(0.001 <= delay <= 600 for _, delay, _ in spread)
+    assert max(delay for _, delay, _ in spread) - min(delay for _, delay, _ in spread) > 300
+    assert misfire_of(code, 61, b'["spread",60,0.0001]')[:2] == (End.RELEASED, 0.001)
+
+
+@pytest.mark.parametrize("stored", [b"", b"[]", b'["skip"]', b'["spread",1,0]', b'["later",1]'])
+def test_a_record_with_a_misfire_policy_that_cannot_be_read_fails_its_task(stored: bytes) -> None:
+    end, _, reason = misfire_of(fail, 0, stored)
+    assert end is End.FAILED
+    assert "misfire policy cannot be read" in reason
 
 
 def fail() -> None:

@@ -16,7 +16,18 @@ LAYERS = [
     {"bridge", "operations", "handlers", "checks"},
     {"store"},
     {"server", "resources"},
-    {"settings", "wire", "task", "retry", "durations", "hooks", "errors", "current", "log_fields"},
+    {
+        "settings",
+        "wire",
+        "task",
+        "retry",
+        "misfire",
+        "durations",
+        "hooks",
+        "errors",
+        "current",
+        "log_fields",
+    },
 ]
 FACES, VALUES = LAYERS[0], LAYERS[-1]
 # The first gathers the public names; the second is the command.

@@ -12,8 +12,9 @@ from uuid import uuid4
 import pytest
 
 from expirebridge.errors import InvalidTask, TaskExists
-from expirebridge.handlers import Registry
+from expirebridge.handlers import Registry, handler
 from expirebridge.hooks import Event, Hooks, Made
+from expirebridge.misfire import Spread, decode_misfire, misfire_policy_of
 from expirebridge.operations import CHUNK_BYTES, CHUNK_TASKS, Operations, Steps
 from expirebridge.retry import Exponential
 from expirebridge.settings import Settings
@@ -228,6 +229,52 @@ def test_a_limit_that_cannot_be_is_refused(options: dict[str, Any], named: str) 
     given = {"id": "a", "if_exists": "extend", "max_wait": "5m"} | options
     with pytest.raises(InvalidTask, match=re.escape(named)):
         new_task(**given)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"late_after": "5m"}, "late_after='5m': say what is done then"),
+        ({"misfire": "skip"}, "misfire='skip': say from when on it is late"),
+        ({"misfire": Spread(60)}, "say from when on it is late"),
+        ({"misfire": "later", "late_after": 60}, "misfire='later': give 'run', 'skip' or Spread"),
+        ({"misfire": 60, "late_after": 60}, "misfire=60"),
+        ({"misfire": "run", "late_after": 60}, "leave late_after out"),
+        ({"misfire": "skip", "late_after": -1}, "late_after=-1"),
+        ({"misfire": "skip", "late_after": 0}, "late_after=0: it must be above 0"),
+        ({"misfire": "skip", "late_after": "soon"}, "late_after='soon'"),
+    ],
+)
+def test_a_misfire_policy_that_cannot_be_is_refused(options: dict[str, Any], named: str) -> None:
+    with pytest.raises(InvalidTask, match=re.escape(named)):
+        new_task(**options)
+    with pytest.raises(InvalidTask, match=re.escape(named)):
+        handler(**options)
+
+
+@pytest.mark.parametrize("over", [0, -1, "soon", "0s"])
+def test_a_window_that_cannot_be_is_refused(over: Any) -> None:
+    with pytest.raises(InvalidTask, match=r"^over="):
+        Spread(over)
+
+
+@pytest.mark.parametrize(
+    ("options", "stored"),
+    [
+        ({}, None),
+        ({"misfire": "run"}, b'["run"]'),
+        ({"misfire": "skip", "late_after": "5m"}, b'["skip",300.0]'),
+        ({"misfire": Spread("10m"), "late_after": 60}, b'["spread",60.0,600.0]'),
+    ],
+)
+def test_a_misfire_policy_goes_into_the_record(
+    options: dict[str, Any], stored: bytes | None
+) -> None:
+    assert new_task(**options).fields.get("misfire") == stored
+    if stored is not None:
+        assert decode_misfire(stored) == misfire_policy_of(
+            options.get("late_after"), options["misfire"]
+        )
 
 
 def test_a_limit_is_sent_in_ms() -> None:

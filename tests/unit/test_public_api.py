@@ -52,6 +52,7 @@ def test_the_public_names_are_these() -> None:
         "ServerReadOnly",
         "ServerUnreachable",
         "ServerUnsuitable",
+        "Spread",
         "State",
         "Task",
         "TaskDiffers",

@@ -1,0 +1,91 @@
+"""The report of what was late: after each gap one line, when all of it has been taken."""
+
+import logging
+import time
+from collections import Counter
+
+from expirebridge.durations import human
+from expirebridge.hooks import Claimed, Event, Gap, Misfired, Scanned, Started
+from expirebridge.log_fields import event as fields_of
+from expirebridge.task import Task
+
+logger = logging.getLogger("expirebridge")
+
+LATE = 1.0
+"""Seconds after its due time from which on a task counts as late here."""
+FORGET = 5.0
+"""Seconds for which late tasks are remembered without a gap: it may be noticed after them."""
+
+
+class LateReport:
+    """Hears what happens in a listener, and tells after a gap which tasks this listener took late.
+
+    It waits until the scan that follows a gap is done, and the late tasks are behind: a claim found
+    nothing, or a task that is on time started; what is due first is claimed first.
+    """
+
+    def __init__(self) -> None:
+        self._reasons: list[str] = []
+        self._scanned = False
+        self._adopted = 0
+        self._clear()
+
+    def _clear(self) -> None:
+        self._functions: Counter[str] = Counter()
+        self._found: Counter[str] = Counter()
+        self._done: Counter[str] = Counter()
+        self._longest = 0.0
+        self._latest = 0.0
+
+    def hear(self, event: Event) -> None:
+        """Take note of an event; it is a hook."""
+        match event:
+            case Gap(reason=reason):
+                self._reasons.append(reason)
+                self._scanned = False
+            case Scanned(adopted=adopted):
+                self._scanned = True
+                self._adopted += adopted
+            case Started(task=task, lateness=lateness) if lateness > LATE:
+                self._add(task, lateness, "run")
+            case Misfired(task=task, lateness=lateness, done=done):
+                self._add(task, lateness, done)
+            case Claimed(count=0) | Started():
+                self._notice_caught_up()
+
+    def _add(self, task: Task, lateness: float, done: str) -> None:
+        self._functions[task.func] += 1
+        self._found["lapsed lease" if task.lapses else "due time"] += 1
+        self._done[done] += 1
+        self._longest = max(self._longest, lateness)
+        self._latest = time.monotonic()
+
+    def _notice_caught_up(self) -> None:
+        if self._reasons and self._scanned:
+            self._tell()
+            self._reasons.clear()
+            self._adopted = 0
+            self._clear()
+        elif not self._reasons and time.monotonic() - self._latest > FORGET:
+            self._clear()
+
+    def _tell(self) -> None:
+        count = self._functions.total()
+        text = "nothing was late"
+        if count:
+            text = (
+                f"{count} late, by up to {human(self._longest)} ({_listed(self._functions)}); "
+                f"found by: {_listed(self._found)}; {_listed(self._done)}"
+            )
+        logger.info(
+            "after the gap: %s; the scan adopted %d", text, self._adopted,
+            extra=fields_of(
+                "late", reason=", ".join(dict.fromkeys(self._reasons)), count=count,
+                longest_ms=round(self._longest * 1000, 1), functions=dict(self._functions),
+                found=dict(self._found), done=dict(self._done), adopted=self._adopted,
+            ),
+        )  # fmt: skip
+
+
+def _listed(counts: Counter[str]) -> str:
+    return ", ".join(f"{number} {name}" for name, number in counts.most_common())

@@ -1,0 +1,82 @@
+"""After each gap, one line about what was late."""
+
+import logging
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from expirebridge.hooks import Claimed, Event, Gap, Misfired, Scanned, Started
+from expirebridge.listener import late_report
+from expirebridge.listener.late_report import LateReport
+from expirebridge.task import State, Task
+
+GAP = Gap(reason="the server was away")
+DONE = Scanned(adopted=0)
+NOTHING = Claimed(count=0)
+
+
+def started(lateness: float, func: str = "mail.send", lapses: int = 0) -> Started:
+    task = Task(
+        id="a", func=func, key=b"", state=State.RUNNING, due=datetime.now(UTC), lapses=lapses
+    )
+    return Started(task=task, lateness=lateness)
+
+
+def told(caplog: pytest.LogCaptureFixture, *events: Event) -> list[dict[str, Any]]:
+    """The fields of each report."""
+    caplog.set_level(logging.INFO, "expirebridge")
+    report = LateReport()
+    for event in events:
+        report.hear(event)
+    return [vars(record)["fields"] for record in caplog.records]
+
+
+def test_what_was_late_is_told_once_with_how_it_was_found(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    misfired = Misfired(task=started(0).task, lateness=7200, done="skipped")
+    [fields] = told(
+        caplog, started(90), GAP, started(30, "orders.rate", lapses=1), misfired,
+        Scanned(adopted=2), started(1.5), NOTHING, NOTHING, started(50), NOTHING,
+    )  # fmt: skip
+    assert fields == {
+        "reason": "the server was away",
+        "count": 4,
+        "longest_ms": 7_200_000,
+        "functions": {"mail.send": 3, "orders.rate": 1},
+        "found": {"due time": 3, "lapsed lease": 1},
+        "done": {"run": 3, "skipped": 1},
+        "adopted": 2,
+    }
+    assert caplog.messages == [
+        "after the gap: 4 late, by up to 2h (3 mail.send, 1 orders.rate); found by: 3 due time, "
+        "1 lapsed lease; 3 run, 1 skipped; the scan adopted 2"
+    ]
+
+
+@pytest.mark.parametrize("caught_up", [NOTHING, started(0.5)])
+def test_it_waits_for_the_scan_and_until_the_late_ones_are_behind(
+    caplog: pytest.LogCaptureFixture, caught_up: Event
+) -> None:
+    assert told(caplog, GAP, caught_up, started(30), caught_up) == []
+    assert told(caplog, GAP, started(30), DONE, started(30)) == []
+    [fields] = told(caplog, GAP, started(30), DONE, started(30), caught_up)
+    assert fields["count"] == 2
+
+
+def test_each_gap_has_its_own_report_even_if_nothing_was_late(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    reports = told(caplog, GAP, started(9), DONE, NOTHING, GAP, DONE, NOTHING)
+    assert [fields["count"] for fields in reports] == [1, 0]
+    assert "nothing was late" in caplog.messages[1]
+
+
+def test_what_was_late_long_before_a_gap_is_not_told(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Load makes tasks late as well; a gap may be noticed a moment after what it made late."""
+    monkeypatch.setattr(late_report, "FORGET", 0.0)
+    [fields] = told(caplog, started(9), NOTHING, GAP, DONE, NOTHING)
+    assert fields["count"] == 0
