@@ -222,6 +222,8 @@ EFFECTIVE = [
     ("replace", "succeeded"), ("extend", "absent"), ("extend", "pending"), ("extend", "paused"),
     ("extend", "running"), ("extend", "succeeded"), ("cancel", "pending"), ("cancel", "running"),
     ("reschedule", "pending"), ("reschedule", "paused"), ("reschedule", "running"),
+    ("put off, limited", "absent"), ("put off, limited", "pending"),
+    ("put off, limited", "running"),
     ("resume", "paused"), ("run_now", "pending"), ("run_now", "paused"), ("run_now", "succeeded"),
 ]  # fmt: skip
 
