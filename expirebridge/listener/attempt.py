@@ -5,7 +5,6 @@ import contextvars
 import inspect
 import traceback
 from collections.abc import Callable
-from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -19,6 +18,7 @@ from expirebridge.handlers import Handler, check_binding
 from expirebridge.hooks import End
 from expirebridge.listener import home
 from expirebridge.listener.home import AtHome, Home
+from expirebridge.listener.threads import Threads
 from expirebridge.misfire import decode_misfire
 from expirebridge.retry import (
     DEFAULT_POLICY,
@@ -63,7 +63,7 @@ class Attempt:
         *,
         hint: str,
         timeout: float,
-        threads: Executor,
+        threads: Threads,
         on_overtime: Callable[["Attempt"], None],
     ) -> None:
         self.claimed = claimed
@@ -76,6 +76,8 @@ class Attempt:
         """Seconds that its handler may take; known for sure once it runs."""
         self._threads = threads
         self._on_overtime = on_overtime
+        self._is_late = False
+        """Whether a plain function is over its timeout, or was when it returned."""
         self.stopped = ""
         """Why the listener cancelled it, if it did."""
 
@@ -201,16 +203,20 @@ class Attempt:
     async def _call_in_thread(self, handler: Handler, limit: float) -> Any:
         context = contextvars.copy_context()
         call = partial(handler.function, *self.task.args, **self.task.kwargs)
-        work = asyncio.get_running_loop().run_in_executor(self._threads, context.run, _caught, call)
-        done, _ = await asyncio.wait([work], timeout=limit)
-        if not done:
-            self._on_overtime(self)
-            await asyncio.wait([work])
+        overtime = asyncio.get_running_loop().call_later(limit, self._notice_overtime)
+        try:
+            result, error = await self._threads.call(partial(context.run, _caught, call))
+        finally:
+            overtime.cancel()
+        if self._is_late:
             raise _TimedOut
-        result, error = work.result()
         if error is not None:
             raise error
         return result
+
+    def _notice_overtime(self) -> None:
+        self._is_late = True
+        self._on_overtime(self)
 
     # The outcomes
 

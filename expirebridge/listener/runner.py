@@ -5,7 +5,6 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable
-from concurrent.futures import ThreadPoolExecutor
 
 from expirebridge.handlers import Registry
 from expirebridge.hooks import End, Hooks, Misfired, Started
@@ -14,6 +13,7 @@ from expirebridge.listener.leases import Leases
 from expirebridge.listener.outage import Outage
 from expirebridge.listener.server_clock import ServerClock
 from expirebridge.listener.settler import Finished, Settler
+from expirebridge.listener.threads import Threads
 from expirebridge.log_fields import event
 from expirebridge.settings import Settings
 from expirebridge.store.store import AsyncStore
@@ -57,7 +57,7 @@ class Runner:
         self._hooks = hooks
         self._on_room = on_room
         self._on_stuck = on_stuck
-        self._threads = ThreadPoolExecutor(settings.concurrency, "expirebridge-handler")
+        self._threads = Threads(settings.concurrency)
         self._settler = Settler(store, settings, hooks, outage, self._settled)
         self._running: dict[Attempt, asyncio.Task[None]] = {}
         self._unsettled: set[Attempt] = set()
@@ -147,7 +147,7 @@ class Runner:
 
     def close(self) -> None:
         """Let go of the threads; those that still run a handler end with the process."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
 
     async def _run(self, attempt: Attempt) -> None:
         try:

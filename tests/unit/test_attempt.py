@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -10,6 +10,7 @@ import pytest
 from expirebridge.handlers import Handler, handler
 from expirebridge.hooks import End
 from expirebridge.listener.attempt import Attempt, Outcome
+from expirebridge.listener.threads import Threads
 from expirebridge.misfire import Spread
 from expirebridge.retry import Exponential
 from expirebridge.store.views import ClaimedTask
@@ -17,7 +18,7 @@ from expirebridge.store.views import ClaimedTask
 
 def attempt_of(
     function: Callable[..., Any],
-    threads: Executor,
+    threads: Threads,
     *,
     retry: bytes | None = None,
     attempt: int = 1,
@@ -38,13 +39,13 @@ def attempt_of(
 
 
 async def outcome_of(function: Callable[..., Any], **options: Any) -> Outcome:
-    with ThreadPoolExecutor(1) as threads:
+    with closing(Threads(1)) as threads:
         return await attempt_of(function, threads, **options).run()
 
 
 def misfire_of(function: Callable[..., Any], lateness: float, misfire: bytes | None) -> Any:
     """The end of an attempt that is so late, its delay and its reason; None if it is to run."""
-    with ThreadPoolExecutor(1) as threads:
+    with closing(Threads(1)) as threads:
         outcome = attempt_of(function, threads, misfire=misfire).misfire(lateness)
     if outcome is None:
         return None
