@@ -17,10 +17,12 @@ from expirebridge.store.store import AsyncStore
 logger = logging.getLogger("expirebridge")
 
 EVERY = 1.0
-SCAN_STEP = 500
-"""About how many keys one step of a scan walks over: a millisecond or two of the server's time."""
-SCAN_SHARE = 0.02
-"""How much of a core a scan may take of the server."""
+SCAN_STEP = 100
+"""About how many keys one step of a scan walks over: half a millisecond of the server's time."""
+SCAN_SHARE = 0.1
+"""How much of a core a scan may take of the server after a gap: foreign tasks wait to be found."""
+PATIENT_SHARE = 0.02
+"""The same for a scan that was asked for: others follow for as long as its reason lasts."""
 
 
 class Sweeper:
@@ -82,7 +84,7 @@ class Sweeper:
                 self._hooks.emit(Gap(reason=", ".join(dict.fromkeys(reasons))))
             self._doorbell.ring()
             try:
-                adopted = await self.scan_once()
+                adopted = await self.scan_once(SCAN_SHARE if reasons else PATIENT_SHARE)
             except ServerError as error:
                 self._outage.failed("the scan", error)
                 self.notice_gap("the last scan failed")
@@ -107,8 +109,11 @@ class Sweeper:
             self._doorbell.ring()
         return sweep
 
-    async def scan_once(self) -> int:
-        """Walk over the whole database once, gently; return how many tasks were adopted."""
+    async def scan_once(self, share: float) -> int:
+        """Walk over the whole database once, with this share of a core of the server.
+
+        Returns how many tasks were adopted.
+        """
         cursor, adopted = "0", 0
         while True:
             began = time.monotonic()
@@ -122,4 +127,4 @@ class Sweeper:
             cursor = scanned.cursor
             if cursor == "0":
                 return adopted
-            await asyncio.sleep((time.monotonic() - began) * (1 / SCAN_SHARE - 1))
+            await asyncio.sleep((time.monotonic() - began) * (1 / share - 1))

@@ -103,7 +103,7 @@ class Sweep:
     """Tasks that lapsed once too often."""
 
 
-def sweep(settings: Settings, limit: int = 500) -> Call[Sweep]:
+def sweep(settings: Settings, limit: int = 200) -> Call[Sweep]:
     """Take back lapsed tasks, look at paused ones, forget finished ones; at most `limit` ids."""
     return script(
         "sweep", milliseconds(settings.lease), limit, settings.keep_succeeded_count,
