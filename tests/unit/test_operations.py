@@ -66,7 +66,9 @@ def answer(call: Call[Any], code: int = 1, state: bytes = b"pending") -> list[An
     for task in new_tasks(call):
         due = NOW + task.when.ms if task.when.relative else task.when.ms
         key = f"{{tag}}{task.id}:?".encode() + task.call
-        reply += [code, due, key, task.call, state, task.fields.get("args")]
+        args = task.fields.get("args")
+        plain = code == 1 and state == b"pending" and not args
+        reply += [due, key, None if plain else [code, task.call, state, args]]
     return reply
 
 

@@ -58,9 +58,9 @@ class Made:
     state: State
 
 
-_DIFFERS = 6
+_CREATED, _DIFFERS = 1, 6
 _MAKE_CODES = {
-    1: Outcome.CREATED,
+    _CREATED: Outcome.CREATED,
     2: Outcome.KEPT,
     3: Outcome.REJECTED,
     4: Outcome.REPLACED,
@@ -76,20 +76,23 @@ def make(tasks: Iterable[NewTask]) -> Call[list[Made]]:
 
 
 def _read_made(reply: list[Any]) -> list[Made]:
-    now, rows = reply[0], rows_of(reply[1:], 6)
-    return [
-        Made(
-            outcome=_MAKE_CODES[code],
-            differs=code == _DIFFERS,
-            now=now,
-            due=due,
-            key=key,
-            call=call,
-            args=args or split_call(call)[1],
-            state=State(state.decode()),
-        )
-        for code, due, key, call, state, args in rows
-    ]
+    now = reply[0]
+    return [_made(now, *row) for row in rows_of(reply[1:], 3)]
+
+
+def _made(now: int, due: int, key: bytes, rest: list[Any] | None) -> Made:
+    # Of nearly all there is no more to say: the name of the key ends with the call.
+    code, call, state, args = rest or (_CREATED, key.partition(b"?")[2], b"pending", None)
+    return Made(
+        outcome=_MAKE_CODES[code],
+        differs=code == _DIFFERS,
+        now=now,
+        due=due,
+        key=key,
+        call=call,
+        args=args or split_call(call)[1],
+        state=State(state.decode()),
+    )
 
 
 # Steering

@@ -7,8 +7,8 @@
 --          if_exists ('reject', 'keep', 'replace' or 'extend'), call, 'in' or 'at', ms (from now, or
 --          since 1970), n, then n names and values for the record; one that is named `max_wait` is
 --          not for the record: see below
--- returns  now, then for each task: code, due in ms, trigger key, call, state,
---          args (if they are in the record)
+-- returns  now, then for each task: due in ms, trigger key, and nil if it was created and waits with
+--          its arguments in its key, else {code, call, state, args (if they are in the record)}
 --          codes: 1 created, 2 kept, 3 exists, 4 replaced, 5 extended, 6 differs (extend was asked
 --          for, but the task has another function or other arguments)
 --
@@ -138,8 +138,13 @@ while at <= #ARGV do
   local id, item, after = next_item(at)
   local code, due, state, task = make(id, item)
   if state == 'pending' then soonest = math.min(soonest, due) end
-  local row = { code, due, trigger_key(id, task), task.call, state, task.args or false }
-  for _, value in ipairs(row) do reply[#reply + 1] = value end
+  local rest = false
+  if code ~= CREATED or state ~= 'pending' or task.args then
+    rest = { code, task.call, state, task.args or false }
+  end
+  reply[#reply + 1] = due
+  reply[#reply + 1] = trigger_key(id, task)
+  reply[#reply + 1] = rest
   at = after
 end
 ring(soonest, before)
