@@ -345,3 +345,46 @@ async def test_an_expiry_is_looked_at_unless_it_is_the_echo_of_a_claim(
     counts = await async_store.run(calls.count(10))
     assert counts.pending == 1
     assert await async_store.run(calls.get("news")) is not None
+
+
+async def test_timers_that_scripts_set_are_not_looked_at(
+    settings: Settings,
+    client: redis.Redis,
+    async_bridge: AsyncBridge,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However many tasks are made here, what other clients set does not wait for them."""
+    looked_at: list[bytes] = []
+    hint_for = adopter.hint_for
+
+    def remember(name: bytes, heard: Heard) -> Hint | None:
+        looked_at.append(name)
+        return hint_for(name, heard)
+
+    monkeypatch.setattr(adopter, "hint_for", remember)
+    witness = Witness()
+
+    async def note() -> None: ...
+
+    async with listening(settings, witness, note=note):
+        await witness.until(lambda: hearing(witness))
+        for n in range(5):
+            await async_bridge.make_task("test.note", [], 3600, id=f"t{n}")
+            await async_bridge.reschedule(f"t{n}", 1800)
+        client.set("foreign:?test.note?[]", "", px=50)
+        await witness.until_ended()
+    assert set(looked_at) == {b"foreign:?test.note?[]"}
+
+
+def test_a_name_that_takes_long_to_read_does_not_hold_the_server(
+    store: Store, client: redis.Redis
+) -> None:
+    """Any client may set it; to ask for its TTL takes longer than the clock stands still."""
+    name = b"huge:?f.g?[" + b"1," * 8_000_000 + b"1]"
+    client.set(name, "", px=60_000)
+    huge = adopter.hint_for(name, Heard.LIVE)
+    assert huge is not None
+    assert store.run(calls.adopt([huge], Settings())) == [Adoption.INVALID]
+    failed = store.run(calls.get(id_for_key(name)))
+    assert failed is not None
+    assert failed.state is State.FAILED

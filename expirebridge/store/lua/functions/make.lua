@@ -53,5 +53,6 @@ local function read_arguments(given, usage)
 end
 
 local function tell(reply, argv)
-  return { OUTCOMES[reply[2]], argv[3], reply[4], reply[3] }
+  local due, name, rest = reply[2], reply[3], reply[4]
+  return { rest and OUTCOMES[rest[1]] or 'created', argv[3], name, due }
 end
