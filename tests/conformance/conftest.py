@@ -49,6 +49,14 @@ def quiet(stage: Stage, tmp_path: Path) -> Stage:
     return Stage(stage.port, number, tmp_path / "quiet", stage.version)
 
 
+@pytest.fixture
+def plain(quiet: Stage) -> Iterator[Client]:
+    """The barest client, in the database in which no listener is up."""
+    made = clients.Raw(quiet.port, quiet.database)
+    yield made
+    made.close()
+
+
 @pytest.fixture(scope="package", params=clients.NAMES)
 def client(request: pytest.FixtureRequest, stage: Stage) -> Iterator[Client]:
     """Each client in turn."""

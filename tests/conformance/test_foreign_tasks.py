@@ -6,14 +6,15 @@ from hashlib import sha1
 import pytest
 
 from expirebridge.wire import id_for_key
-from tests.conformance.clients import Client, Raw
+from tests.conformance.clients import Client
 from tests.conformance.stage import Stage, state, until, until_known
 
 HOUR = 3600_000
 
 
-def test_a_foreign_task_outlives_the_listener_that_ran_it(quiet: Stage, name: str) -> None:
-    plain = Raw(quiet.port, quiet.database)
+def test_a_foreign_task_outlives_the_listener_that_ran_it(
+    quiet: Stage, plain: Client, name: str
+) -> None:
     with quiet.listening("--lease", "0.6") as listener:
         plain.send("SET", f"{name}:?acts.hold?[0.3]", "", "PX", 50)
         until(lambda: quiet.runs(name))
@@ -22,7 +23,6 @@ def test_a_foreign_task_outlives_the_listener_that_ran_it(quiet: Stage, name: st
         with quiet.listening("--lease", "0.6"):
             until(lambda: state(plain, name) == "succeeded")
     assert len(quiet.runs(name)) == 2
-    plain.close()
 
 
 def test_a_foreign_task_has_its_handler_s_retries(stage: Stage, raw: Client, name: str) -> None:

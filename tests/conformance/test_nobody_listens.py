@@ -3,14 +3,13 @@
 import time
 
 from expirebridge import Bridge
-from tests.conformance.clients import Raw
+from tests.conformance.clients import Client
 from tests.conformance.stage import Stage, state, until
 
 HOUR = 3600_000
 
 
-def test_what_a_listener_finds_when_it_starts(quiet: Stage) -> None:
-    plain = Raw(quiet.port, quiet.database)
+def test_what_a_listener_finds_when_it_starts(quiet: Stage, plain: Client) -> None:
     keys = {id: f"{id}:?acts.note?[]" for id in ("later", "sooner", "paused", "deleted", "lost",
                                                  "alive")}  # fmt: skip
     with Bridge(quiet.url) as bridge:
@@ -40,12 +39,10 @@ def test_what_a_listener_finds_when_it_starts(quiet: Stage) -> None:
         quiet.ran("later")
         plain.send("PEXPIRE", keys["paused"], 50)
         quiet.ran("paused")
-    plain.close()
 
 
-def test_a_put_off_holds_although_nobody_heard_it(quiet: Stage) -> None:
+def test_a_put_off_holds_although_nobody_heard_it(quiet: Stage, plain: Client) -> None:
     """Its old time has come when the listener starts; the key, which lives, decides."""
-    plain = Raw(quiet.port, quiet.database)
     due, id = 0.0, ""
     for id, delay in (("a", 0.5), ("b", 5)):
         with Bridge(quiet.url) as bridge:
@@ -55,4 +52,3 @@ def test_a_put_off_holds_although_nobody_heard_it(quiet: Stage) -> None:
             break
     with quiet.listening():
         assert quiet.ran(id).at >= due
-    plain.close()
