@@ -157,6 +157,27 @@ def test_a_settlement_that_could_not_be_recorded_is_not_answered_as_done(
     assert state_of(store, "a") is State.PENDING  # somebody wanted it once more: at once, then
 
 
+@pytest.mark.parametrize(
+    "packed",
+    [b"garbage", b"\xc1", b"\x90", b"\x83\xa4call\xa3a?b\xa3due\x01\xa6fields\x91\xa1x"],
+    ids=["a number", "no MessagePack", "no task", "half a field"],
+)
+def test_what_shall_not_be_a_task_replaces_none(
+    store: Store, client: redis.Redis, packed: bytes
+) -> None:
+    """Neither the settlement nor the sweep that meets it stops at it."""
+    for id in ("settled", "lapsed"):
+        store.run(calls.make([new(id)]))
+        claim(store)
+        client.hset(f"expirebridge:task:{id}", "next", packed)
+    assert settle(store, calls.Settlement("settled", "t", "succeeded")) == [calls.Settled.DONE]
+    assert state_of(store, "settled") is State.SUCCEEDED
+    beating(store)
+    age(client, "running", "lapsed", 1)
+    assert store.run(calls.sweep(Settings())).lapsed == ["lapsed"]
+    assert state_of(store, "lapsed") is State.PENDING
+
+
 def test_a_tag_set_that_was_overwritten_stops_no_forgetting(
     store: Store, client: redis.Redis
 ) -> None:

@@ -22,7 +22,7 @@ local id = ARGV[2]
 local record = read(id, { 'ttl', 'next' })
 if not record then return NOT_FOUND end
 if FINISHED[record.state] then return FINISHED_BEFORE end
-if record.next then record.ttl = value_of(cmsgpack.unpack(record.next).fields, 'ttl') end
+if record.next then record.ttl = value_of(record.next.fields, 'ttl') end
 if not record.ttl then return NOT_WATCHED end
 local due = now + record.ttl
 if record.state == 'running' then

@@ -55,7 +55,7 @@ local function limit(item, old)
   if not item.max_wait then return end
   local first = math.max(now, (old and tonumber(old.started) or 0) + 1)
   if old and old.next then
-    first = tonumber(value_of(cmsgpack.unpack(old.next).fields, 'first')) or first
+    first = tonumber(value_of(old.next.fields, 'first')) or first
   elseif old then
     first = put_off_since(old.first, old.started) or first
   end
@@ -72,7 +72,6 @@ local function note_fields(id, item, old, last)
       redis.call('HSET', record_key(id), name, value)
     elseif value then
       put_value(last.fields, name, value)
-      old.next = cmsgpack.pack(last)
     end
   end
 end
@@ -90,7 +89,7 @@ local IF_EXISTS = {
     return REPLACED, item.due, 'running', item
   end,
   extend = function(id, item, old)
-    local last = old.next and cmsgpack.unpack(old.next) or old
+    local last = old.next or old
     if last.call ~= item.call or last.args ~= item.args then
       return DIFFERS, due_of(id, old), old.state, last
     end
@@ -110,7 +109,7 @@ local IF_EXISTS = {
 -- Answers a resend. What will follow a running task, and when, is only noted in its record.
 local function answer_again(id, code, old)
   if code == CREATED then return code, due_of(id, old), old.state, old end
-  local last = old.next and cmsgpack.unpack(old.next) or old
+  local last = old.next or old
   local due = old.next and last.due or tonumber(old.rearm) or due_of(id, old)
   return code, due, old.state, last
 end

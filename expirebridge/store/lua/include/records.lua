@@ -30,6 +30,17 @@ local RUN_FIELDS = { 'token', 'settled', 'due', 'attempt', 'lapses', 'started', 
 -- record. How long an id may be is checked where it is made.
 local function is_id(id) return string.find(id, '^[%w_.:@-]+$') ~= nil end
 
+-- What shall replace a task after its run, out of its record; nil for what another client put there.
+local function read_next(packed)
+  local well, task = pcall(cmsgpack.unpack, packed)
+  well = well and type(task) == 'table' and type(task.call) == 'string'
+    and type(task.due) == 'number' and type(task.fields) == 'table' and #task.fields % 2 == 0
+  for _, field in ipairs(well and task.fields or {}) do
+    well = well and (type(field) == 'string' or type(field) == 'number')
+  end
+  return well and task or nil
+end
+
 -- The fields `names` of a record as a table; nil when there is no record of that id, or when what
 -- another client put in its place is none.
 local function read(id, names)
@@ -37,6 +48,7 @@ local function read(id, names)
   if values.err or not values[1] then return nil end
   local record = { call = values[1], state = values[2] or 'pending', key = values[3] }
   for i, name in ipairs(names or {}) do record[name] = values[i + 3] or nil end
+  if record.next then record.next = read_next(record.next) end
   return record
 end
 

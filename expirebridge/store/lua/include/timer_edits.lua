@@ -32,7 +32,7 @@ end
 -- Puts the task that replaced a running one in its place. If their keys have the same name, the timer
 -- may have been put off since. What a resend is known by goes over to it.
 local function become_next(id, record)
-  local task = cmsgpack.unpack(record.next)
+  local task = record.next
   if trigger_key(id, task) == trigger_key(id, record) then
     local timer = read_timer(id, record)
     if type(timer) == 'number' then task.due = timer end
@@ -82,9 +82,8 @@ end
 -- Notes that a running task, or what will replace it, shall run at `due`.
 local function note_rearm(id, record, due)
   if record.next then
-    local task = cmsgpack.unpack(record.next)
-    task.due = due
-    return note_next(id, record, task)
+    record.next.due = due
+    return note_next(id, record, record.next)
   end
   redis.call('HSET', record_key(id), 'rearm', due)
   redis.call('HDEL', record_key(id), 'cancel')
