@@ -5,11 +5,12 @@ What was asked for must have been found, and used; and CI, which installs all, m
 
 import os
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from tests.faults.stage import ROUNDS
-from tests.servers import ASKED, EMBEDDED, FEW, NAMES, version_of
+from tests.servers import ASKED, DOCKER, EMBEDDED, FEW, NAMES, version_of
 
 PASSED: Counter[str] = Counter()
 """Tests that passed against each server."""
@@ -36,20 +37,22 @@ OLDEST = "redis-6.2"
 """The oldest server that is supported: it knows no functions."""
 
 
-def _servers_for(folder: str) -> list[str]:
+def _servers_for(path: Path) -> list[str]:
     """What differs from server to server runs on all, and all else, for want of time, on fewer."""
+    folder = path.parent.name
     if folder == "integration":
-        return NAMES
+        # A container differs from a server of its kind in how it is reached, and in nothing else.
+        return [name for name in NAMES if name != DOCKER or path.stem == "test_bridge"]
     if folder == "conformance":
         # The others are tested beside the suite, with those that it has no time for.
         wanted = {*FEW, OLDEST} if EMBEDDED in NAMES else {OLDEST}
         return [name for name in NAMES if name in wanted]
-    return FEW[:1] if folder == "faults" and ROUNDS == 1 else FEW
+    return FEW if folder == "machine" or ROUNDS > 1 else FEW[:1]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "shared_server" in metafunc.fixturenames:
-        names = _servers_for(metafunc.definition.path.parent.name)
+        names = _servers_for(metafunc.definition.path)
         metafunc.parametrize("shared_server", names, indirect=True, scope="session")
 
 

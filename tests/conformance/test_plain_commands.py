@@ -69,13 +69,14 @@ def test_a_task_may_be_put_off_again_and_again(stage: Stage, client: Client, nam
 
 
 def test_a_put_off_touches_nothing_but_the_key(stage: Stage, raw: Client, name: str) -> None:
-    """It is followed without being heard, and changes no record by itself."""
+    """It is followed without being heard. Who hears it notes it, and changes nothing else."""
     for id, ms in attempts(name):
         key = set_task(raw, id, ms)
-        record = raw.send("HGETALL", f"expirebridge:task:{id}")
+        look = ("HMGET", f"expirebridge:task:{id}", "call", "made", "state", "due", "attempt")
+        record = raw.send(*look)
         if raw.send("EXPIRE", key, HOUR) == "1":
             pass_by(stage, raw, ms)
-            assert raw.send("HGETALL", f"expirebridge:task:{id}") == record
+            assert raw.send(*look) == record
             assert stage.runs(id) == []
             return
     raise AssertionError(TOO_SLOW)

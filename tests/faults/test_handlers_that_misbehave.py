@@ -13,6 +13,7 @@ from tests.faults.stage import (
     ROUNDS,
     Listeners,
     ended_itself,
+    held_still,
     judge,
     make,
     recorded_listener,
@@ -100,12 +101,13 @@ def test_what_waits_behind_a_blocked_event_loop_runs_elsewhere(
     server: Server, bridge: Bridge, folder: Path, history: Writer, reports: Reports, round: int
 ) -> None:
     """Nothing that has begun is given up: it would run twice."""
-    [blocker] = make(bridge, history, [("misbehaving.block_loop", [3 * LEASE])], delay=-1)
-    make(bridge, history, [("recorded.work", [0, 0])] * BEHIND)
     with Listeners(server.url, folder, history, lease=LEASE) as listeners:
-        first = listeners.start()
-        assert reports.next().id == blocker.id
         second = listeners.start()
+        with held_still(second, history):
+            [blocker] = make(bridge, history, [("misbehaving.block_loop", [3 * LEASE])], delay=-1)
+            make(bridge, history, [("recorded.work", [0, 0])] * BEHIND)
+            first = listeners.start()
+            assert reports.next().id == blocker.id
         until_finished(bridge)
     verdict = judge(BLOCKS, server, bridge, history, lease=LEASE)
     assert verdict.sound, str(verdict)
