@@ -143,7 +143,7 @@ def test_a_handler_that_cannot_be_stopped_costs_its_listener_and_no_task(
             process = listeners.by_pid[dying.pid]
             ended_itself(process, dying, history)
             assert process.returncode == 4
-        until_finished(bridge)
+            until_finished(bridge)
     verdict = judge(NEVER_RETURNS, server, bridge, history, lease=LEASE, times=len(ways))
     assert verdict.sound, str(verdict)
     assert verdict.states == {State.SUCCEEDED: len(ways)}

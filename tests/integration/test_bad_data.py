@@ -159,8 +159,15 @@ def test_a_settlement_that_could_not_be_recorded_is_not_answered_as_done(
 
 @pytest.mark.parametrize(
     "packed",
-    [b"garbage", b"\xc1", b"\x90", b"\x83\xa4call\xa3a?b\xa3due\x01\xa6fields\x91\xa1x"],
-    ids=["a number", "no MessagePack", "no task", "half a field"],
+    [
+        b"garbage",
+        b"\xc1",
+        b"\x90",
+        b"\x83\xa4call\xa3a?b\xa3due\x01\xa6fields\x91\xa1x",
+        b"\x83\xa4call\xa3a?b\xa3due\x01\xa6fields\xdd" + (10_000).to_bytes(4) + b"\xa1x" * 10_000,
+        b"\x83\xa4call\xa3a?b\xa3due\xcb\x7f\xf8\x00\x00\x00\x00\x00\x00\xa6fields\x90",
+    ],
+    ids=["a number", "no MessagePack", "no task", "half a field", "too many fields", "no time"],
 )
 def test_what_shall_not_be_a_task_replaces_none(
     store: Store, client: redis.Redis, packed: bytes

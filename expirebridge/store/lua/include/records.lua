@@ -34,7 +34,8 @@ local function is_id(id) return string.find(id, '^[%w_.:@-]+$') ~= nil end
 local function read_next(packed)
   local well, task = pcall(cmsgpack.unpack, packed)
   well = well and type(task) == 'table' and type(task.call) == 'string'
-    and type(task.due) == 'number' and type(task.fields) == 'table' and #task.fields % 2 == 0
+    and type(task.due) == 'number' and task.due >= 0 and task.due < 2 ^ 53
+    and type(task.fields) == 'table' and #task.fields % 2 == 0 and #task.fields <= 100
   for _, field in ipairs(well and task.fields or {}) do
     well = well and (type(field) == 'string' or type(field) == 'number')
   end
