@@ -49,7 +49,10 @@ class TaskDiffers(TaskExists):
 
     def __init__(self, id: str, state: str, call: str) -> None:
         super().__init__(id, state)
-        self.args = (f"task {id!r} is {state}, but is {call}: pass if_exists='replace' instead",)
+        self.args = (
+            f"task {id!r} is {state}, but is {call}: cancel it, or replace it by make_task with "
+            "if_exists='replace'",
+        )
 
 
 class HandlersError(ExpirebridgeError):
