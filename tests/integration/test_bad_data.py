@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 import redis
 
-from expirebridge import AsyncBridge, Discard, Retry, State
+from expirebridge import AsyncBridge, Change, Discard, Retry, State
 from expirebridge.hooks import End
 from expirebridge.settings import Settings
 from expirebridge.store import calls
@@ -28,6 +28,10 @@ FIELDS = {
     "result": b"{",
     "error": b"\xff",
     "started": b"-99999999999999999999",
+    "misfire": b"[7]",
+    "history": b"\xff 1 2 3 many\n\n",
+    "first": b"never",
+    "ttl": b"a while",
     "unknown": b"x",
     "rearm": b"garbage",
     "state": b"nonsense",
@@ -183,6 +187,12 @@ def test_what_shall_not_be_a_task_replaces_none(
     age(client, "running", "lapsed", 1)
     assert store.run(calls.sweep(Settings())).lapsed == ["lapsed"]
     assert state_of(store, "lapsed") is State.PENDING
+
+
+def test_a_time_to_live_that_is_none_is_beaten_by_nobody(store: Store, client: redis.Redis) -> None:
+    store.run(calls.make([new("a", 60_000, fields={"ttl": "a while"})]))
+    assert store.run(calls.beat("a")) is Change.NOT_WATCHED
+    assert client.pttl("a:?mail.send?[1]") > 50_000
 
 
 def test_a_tag_set_that_was_overwritten_stops_no_forgetting(

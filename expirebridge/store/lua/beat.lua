@@ -23,7 +23,7 @@ local record = read(id, { 'ttl', 'next' })
 if not record then return NOT_FOUND end
 if FINISHED[record.state] then return FINISHED_BEFORE end
 if record.next then record.ttl = value_of(record.next.fields, 'ttl') end
-if not record.ttl then return NOT_WATCHED end
+if not tonumber(record.ttl) then return NOT_WATCHED end
 local due = now + record.ttl
 if record.state == 'running' then
   note_move(id, record, 'beat', due)
