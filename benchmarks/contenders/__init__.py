@@ -1,0 +1,1 @@
+"""One file for each system that is measured, written as its own documentation says."""

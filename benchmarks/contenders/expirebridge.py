@@ -1,0 +1,36 @@
+# /// script
+# requires-python = ">=3.11"
+#
+# [tool.lab]
+# title = "expirebridge"
+# kind = "ours"
+# environment = "lab"
+# worker = [
+#   "python -m expirebridge listen --url {url} --tasks {here}/expirebridge_tasks",
+# ]
+# handlers = ["async", "plain"]
+# concurrency = "100 by default: coroutines, or threads for plain functions"
+# settings = "defaults, with the extra `fast` (hiredis)"
+# documentation = ["docs/usage.md"]
+# ///
+"""Ours, as README and docs/usage.md say."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from benchmarks.kit.server import HANDLER, URL, USER
+from expirebridge import Bridge
+
+FUNC = {"async": "mail.send", "plain": "mail.send_plain"}[HANDLER]
+bridge = Bridge(URL)
+
+
+def schedule(number: int, due: float) -> None:
+    bridge.make_task(FUNC, [number, USER], at=datetime.fromtimestamp(due, UTC))
+
+
+def schedule_many(tasks: Sequence[tuple[int, float]]) -> None:
+    bridge.make_tasks(
+        {"func": FUNC, "args": [number, USER], "at": datetime.fromtimestamp(due, UTC)}
+        for number, due in tasks
+    )

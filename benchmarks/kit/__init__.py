@@ -1,0 +1,1 @@
+"""What runs inside the contenders' own processes: the standard library only."""

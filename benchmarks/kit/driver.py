@@ -1,0 +1,71 @@
+"""The producer's process: makes tasks with a contender's own client, when the lab says so.
+
+    python -m benchmarks.kit.driver benchmarks.contenders.NAME
+
+Each line on stdin is one order: {"first": 0, "count": 1000, "due_ms": ..., "spread_ms": 10000,
+"bulk": false}. The tasks are `first`, `first + 1`, ..., due evenly over `spread_ms` from `due_ms`.
+The answer, a line on stdout, is {"seconds": how long the calls took}, or {"error": ...}.
+
+The contender's module has `schedule(number, due)`, and `schedule_many([(number, due), ...])` if it
+makes several in one call; `due` is in seconds since 1970. Both, and `open()`, which comes before
+the first order, may be coroutines.
+"""
+
+import asyncio
+import importlib
+import inspect
+import json
+import os
+import sys
+import time
+import traceback
+from types import ModuleType
+from typing import Any, TextIO
+
+BATCH = 1000
+"""Tasks of one call of `schedule_many`."""
+
+
+async def obey(module: ModuleType, order: dict[str, Any]) -> float:
+    """Make the tasks, and return how many seconds the calls took."""
+    first, due, spread, count = (order[key] for key in ("first", "due_ms", "spread_ms", "count"))
+    tasks = [(first + n, (due + n * spread // count) / 1000) for n in range(count)]
+    began = time.perf_counter()
+    if order["bulk"]:
+        for at in range(0, count, BATCH):
+            await _done(module.schedule_many(tasks[at : at + BATCH]))
+    elif inspect.iscoroutinefunction(module.schedule):
+        for number, when in tasks:
+            await module.schedule(number, when)
+    else:
+        for number, when in tasks:
+            module.schedule(number, when)
+    return time.perf_counter() - began
+
+
+async def _done(result: Any) -> None:
+    if inspect.isawaitable(result):
+        await result
+
+
+async def main(name: str, answers: TextIO) -> None:
+    """Obey orders until there are no more."""
+    module = importlib.import_module(name)
+    if hasattr(module, "open"):
+        await _done(module.open())
+    print(json.dumps({"bulk": hasattr(module, "schedule_many")}), file=answers, flush=True)
+    # Read in a thread: the loop goes on for contenders that run tasks in this very process.
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        try:
+            answer: dict[str, Any] = {"seconds": await obey(module, json.loads(line))}
+        except Exception as error:
+            traceback.print_exc()
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    # What a library prints must not come between the answers.
+    to_the_lab = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    asyncio.run(main(sys.argv[1], to_the_lab))

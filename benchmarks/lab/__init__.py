@@ -1,0 +1,1 @@
+"""What sets up servers and contenders, and judges what they did."""

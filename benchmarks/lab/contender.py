@@ -1,0 +1,95 @@
+"""A contender, as the header of its file describes it.
+
+The header is inline script metadata (PEP 723), in a comment, so that all that is to be known of a
+contender is in one file, and the lab need not import it: its libraries are in an environment of
+their own.
+"""
+
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+FOLDER = Path(__file__).parents[1] / "contenders"
+REPOSITORY = FOLDER.parents[1]
+_HEADER = re.compile(r"^(?P<mark>#|//) /// script$(?P<lines>.*?)^(?P=mark) ///$", re.M | re.S)
+_COMMENT = re.compile(r"^(#|//) ?", re.M)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contender:
+    """Who is measured, and how it is run."""
+
+    name: str
+    title: str
+    kind: str
+    """`ours`, `peer`, `baseline`, or `limit`: the server itself, which runs nothing."""
+    worker: tuple[str, ...]
+    """The commands of the processes that run what is due. `{url}`, `{port}`, `{module}`, `{file}`,
+    `{here}` and `{concurrency}` are filled in."""
+    driver: str
+    """The command of the process that makes tasks."""
+    handlers: tuple[str, ...]
+    """The kinds of handler that it has: `async`, `plain`."""
+    dependencies: tuple[str, ...]
+    """Packages of PyPI, or for a contender in JavaScript, of npm."""
+    environment: str
+    """`own`, `lab` (the lab's own) or `node`."""
+    runs_in_driver: bool
+    """Whether tasks run in the process that makes them."""
+    variables: dict[str, str]
+    """Set in its processes."""
+    concurrency: str
+    settings: str
+    documentation: tuple[str, ...]
+
+    @property
+    def file(self) -> Path:
+        """Its file."""
+        return next(FOLDER.glob(f"{self.name}.*"))
+
+    @property
+    def module(self) -> str:
+        """Its file, as Python imports it."""
+        return f"benchmarks.contenders.{self.name}"
+
+    @property
+    def runs_tasks(self) -> bool:
+        """Whether there is anybody who runs what is due."""
+        return bool(self.worker) or self.runs_in_driver
+
+    @classmethod
+    def read(cls, file: Path) -> Self:
+        """Read the header of a contender's file."""
+        header = _HEADER.search(file.read_text(encoding="utf-8"))
+        if header is None:
+            raise ValueError(f"{file}: no header `# /// script`; see benchmarks/README.md")
+        script: dict[str, Any] = tomllib.loads(_COMMENT.sub("", header["lines"]))
+        lab: dict[str, Any] = script["tool"]["lab"]
+        return cls(
+            name=file.stem,
+            title=lab["title"],
+            kind=lab["kind"],
+            worker=tuple(lab["worker"]),
+            driver=lab.get("driver", "python -m benchmarks.kit.driver {module}"),
+            handlers=tuple(lab["handlers"]),
+            dependencies=tuple(script.get("dependencies", ())),
+            environment=lab.get("environment", "own"),
+            runs_in_driver=lab.get("runs_in_driver", False),
+            variables=lab.get("variables", {}),
+            concurrency=lab.get("concurrency", "none to set"),
+            settings=lab["settings"],
+            documentation=tuple(lab["documentation"]),
+        )
+
+
+_ORDER = ("ours", "limit", "baseline", "peer")
+
+
+def find_contenders() -> dict[str, Contender]:
+    """All that have a file in benchmarks/contenders, by name: ours first, then the baselines."""
+    files = [f for f in FOLDER.iterdir() if f.suffix in {".py", ".cjs"} and f.stem != "__init__"]
+    found = [Contender.read(file) for file in files]
+    found.sort(key=lambda contender: (_ORDER.index(contender.kind), contender.name))
+    return {contender.name: contender for contender in found}

@@ -1,0 +1,107 @@
+"""Runs measurements: every contender in turn, round after round, each with a limit in time."""
+
+import signal
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from benchmarks.lab.contender import Contender
+from benchmarks.lab.measurement import Case, Figures, Measurement, Scale, Variant
+from benchmarks.lab.results import Results
+
+
+class TimeLimitExceeded(Exception):
+    """A measurement took too long."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One round of one variant of one measurement, of one contender on one server."""
+
+    measurement: Measurement
+    server: str
+    binary: Path
+    contender: Contender
+    variant: Variant
+    round: int
+
+    @property
+    def words(self) -> str:
+        """What is done, in a line."""
+        details = ", ".join(f"{name} {value}" for name, value in self.variant.items())
+        return f"{self.measurement.name}: {self.contender.title} ({details}) round {self.round + 1}"
+
+    def find(self, results: Results) -> Figures | None:
+        """What the results already hold of it."""
+        return results.find(
+            self.measurement.name, self.server, self.contender.name, self.variant, self.round
+        )
+
+    def add(self, results: Results, figures: Figures) -> None:
+        """Keep its figures."""
+        results.add(
+            self.measurement.name,
+            self.server,
+            self.contender.name,
+            self.variant,
+            self.round,
+            figures,
+        )
+
+
+def steps(
+    measurements: Sequence[Measurement],
+    servers: dict[str, Path],
+    contenders: Sequence[Contender],
+    *,
+    scale: Scale,
+    rounds: int,
+) -> Iterator[Step]:
+    """All that is to be done, in order. Of each round every contender is measured once, so that a
+    slow hour of the machine is nobody's alone."""
+    for measurement in measurements:
+        for server, binary in servers.items():
+            for round in range(min(rounds, measurement.rounds or rounds)):
+                for contender in contenders:
+                    for variant in measurement.variants(contender, scale):
+                        yield Step(
+                            measurement=measurement,
+                            server=server,
+                            binary=binary,
+                            contender=contender,
+                            variant=variant,
+                            round=round,
+                        )
+
+
+def run(step: Step) -> Figures:
+    """Measure. What goes wrong becomes `error` in the figures: the others are still measured."""
+    began = time.time()
+    case = Case(contender=step.contender, binary=step.binary, variant=step.variant)
+    try:
+        with _limited(step.measurement.limit):
+            figures = step.measurement.measure(case)
+    except TimeLimitExceeded:
+        figures = {"error": f"not done within {step.measurement.limit:g} s"}
+    except Exception as error:
+        figures = {"error": f"{type(error).__name__}: {error}", "where": traceback.format_exc()}
+    return figures | {"began": round(began), "took": time.time() - began}
+
+
+@contextmanager
+def _limited(seconds: float) -> Iterator[None]:
+    def give_up(_number: int, _frame: FrameType | None) -> None:
+        raise TimeLimitExceeded
+
+    before: Callable[[int, FrameType | None], object] | int | None
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

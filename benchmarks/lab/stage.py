@@ -1,0 +1,350 @@
+"""One measurement's server, worker and producer: new for each, and stopped when it ends."""
+
+import contextlib
+import json
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+import redis
+
+from benchmarks.lab import processes
+from benchmarks.lab.contender import FOLDER, Contender
+from benchmarks.lab.environments import Environment
+from benchmarks.lab.verdict import Dues, Runs, Verdict
+from expirebridge.server import Server
+
+CONCURRENCY = 100
+"""Tasks that a worker may run at a time, where a contender can be told."""
+READY_LIMIT = 60.0
+REST_LIMIT = 120.0
+REST = 0.2
+"""Of a core: server and worker that use less, for two seconds in a row, are at rest."""
+STOP_LIMIT = 10.0
+LEAD = 2.0
+"""Seconds from the end of the making of tasks to the first due time, at least."""
+A_DAY_MS = 86_400_000
+OTHERS = 1_000_000_000
+"""The numbers of tasks that only have to be pending begin here."""
+
+
+class StageError(Exception):
+    """A contender did not do what a measurement needs."""
+
+
+class Stage:
+    """A server of its own for one contender, its producer, and its workers once they are started.
+
+    `handler` is the kind of handler, `work` the seconds that each task takes.
+    """
+
+    def __init__(
+        self,
+        contender: Contender,
+        binary: Path,
+        *,
+        handler: str = "async",
+        work: float = 0.0,
+        worker: Sequence[str] | None = None,
+        options: dict[str, str] | None = None,
+    ) -> None:
+        self.contender = contender
+        self.server = Server(binary=binary, options=options)
+        self._environment = Environment(contender)
+        self._worker = contender.worker if worker is None else tuple(worker)
+        self._handler = handler
+        self._work = work
+        self._stack = ExitStack()
+        self._workers: list[subprocess.Popen[bytes]] = []
+        self._producer: Producer | None = None
+        self._asked = 0
+        self._others = 0
+        self._probes = 0
+        self._ended: set[int] = set()
+        self._read = 0
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            stack.enter_context(self.server)
+            name = stack.enter_context(tempfile.TemporaryDirectory(prefix="lab-"))
+            self.folder = Path(name)
+            self.journal = self.folder / "journal"
+            self.journal.touch()
+            self.client = stack.enter_context(redis.Redis.from_url(self.server.url))
+            stack.callback(self._stop)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._stack.close()
+
+    # Workers
+
+    def start(self, copies: int = 1) -> None:
+        """Start `copies` of the worker, and wait until tasks run."""
+        if self.contender.runs_in_driver:
+            _ = self.producer
+        for _ in range(copies):
+            for command in self._worker:
+                self._workers.append(self._launch(command))
+        if self.contender.runs_tasks:
+            self._wait_until_tasks_run()
+
+    def kill(self) -> None:
+        """Kill all that runs tasks, as when its machine dies."""
+        processes.kill(self.worker_pids)
+        for process in self._workers:
+            process.wait()
+        self._workers = []
+        if self.contender.runs_in_driver and self._producer:
+            self._producer.process.wait()
+            self._producer = None
+
+    def restart(self) -> None:
+        """Start what was killed, without waiting for it."""
+        if self.contender.runs_in_driver:
+            _ = self.producer
+        self._workers = [self._launch(command) for command in self._worker]
+
+    @property
+    def worker_pids(self) -> list[int]:
+        """The processes that were started to run tasks; they may have started more."""
+        pids = [process.pid for process in self._workers]
+        return [*pids, self.producer.process.pid] if self.contender.runs_in_driver else pids
+
+    @property
+    def server_pids(self) -> list[int]:
+        """The server's process."""
+        return [self.server.pid] if self.server.pid else []
+
+    def _launch(self, command: str, **pipes: int) -> subprocess.Popen[bytes]:
+        contender = self.contender
+        names = {
+            "url": self.server.url,
+            "port": str(self.server.port),
+            "module": contender.module,
+            "file": str(contender.file),
+            "here": str(FOLDER),
+            "concurrency": str(CONCURRENCY),
+        }
+        words = [word.format_map(names) for word in command.split()]
+        variables = {
+            "LAB_PORT": str(self.server.port),
+            "LAB_JOURNAL": str(self.journal),
+            "LAB_WORK": str(self._work),
+            "LAB_HANDLER": self._handler,
+            "LAB_CONCURRENCY": str(CONCURRENCY),
+        }
+        with (self.folder / "log").open("ab") as log:
+            options: dict[str, Any] = {"stdout": log, "stderr": log} | pipes
+            return subprocess.Popen(
+                self._environment.command(words),
+                env=os.environ | self._environment.variables() | contender.variables | variables,
+                cwd=self.folder,
+                # Ctrl-C at the terminal reaches the lab, which stops all in order.
+                start_new_session=True,
+                **options,
+            )
+
+    def _wait_until_tasks_run(self) -> None:
+        """Give tasks that are due at once, one a second, until one of them has run."""
+        deadline = time.monotonic() + READY_LIMIT
+        while not self.ended():
+            if time.monotonic() > deadline:
+                raise StageError(f"no task ran within {READY_LIMIT:g} s:\n{self.last_words()}")
+            self._probes += 1
+            self.producer.order(Dues(-self._probes, 1, now_ms() + 100))
+            self.wait_until(lambda: bool(self.ended()), limit=1.0, every=0.05)
+
+    # Tasks
+
+    @property
+    def producer(self) -> "Producer":
+        """The process that makes tasks; it is started on first use."""
+        if self._producer is None:
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+            self._producer = Producer(self._launch(self.contender.driver, **pipes), self)
+        return self._producer
+
+    def schedule(self, count: int, *, spread: float = 0.0) -> Dues:
+        """Make tasks that come due evenly over `spread` seconds, all made before the first is due.
+
+        What that takes is reckoned from a few that are made first; if it was not enough, they are
+        left pending, and new ones are made with more time.
+        """
+        bulk = self.producer.bulk
+        sample = min(count, 200)
+        seconds = self._order_others(sample, bulk=bulk) * count / sample
+        for patience in (1.5, 4.0, 10.0):
+            due = now_ms() + round((LEAD + patience * seconds) * 1000)
+            dues = Dues(self._asked, count, due, round(spread * 1000))
+            self._asked += count
+            self.producer.order(dues, bulk=bulk)
+            if now_ms() < due - 500 * LEAD:
+                return dues
+            sleep_until(dues.last)
+        raise StageError(f"making {count:,} tasks took longer than any time given for it")
+
+    def fill(self, count: int) -> float:
+        """Make tasks that are due in a day or later, and return how many seconds it took."""
+        return self._order_others(count, bulk=self.producer.bulk) if count else 0.0
+
+    def _order_others(self, count: int, *, bulk: bool) -> float:
+        dues = Dues(OTHERS + self._others, count, now_ms() + A_DAY_MS, count)
+        self._others += count
+        return self.producer.order(dues, bulk=bulk)
+
+    def order(self, count: int, *, delay: float, bulk: bool) -> float:
+        """Make tasks that are due in `delay` seconds; return how many seconds the calls took."""
+        dues = Dues(self._asked, count, now_ms() + round(delay * 1000))
+        self._asked += count
+        return self.producer.order(dues, bulk=bulk)
+
+    def wait_for(self, dues: Sequence[Dues], *, limit: float) -> Runs:
+        """Wait until all of the tasks have ended, `limit` seconds past the last due time at most.
+
+        A further second is given for what runs twice.
+        """
+        wanted = {number for order in dues for number in order.numbers}
+        last = max(order.last for order in dues)
+        sleep_until(last)
+        self.wait_until(lambda: wanted <= self.ended(), limit=limit, every=0.5)
+        time.sleep(1.0)
+        return Runs.read(self.journal)
+
+    def ended(self) -> set[int]:
+        """The tasks that have ended so far. Only what is new in the journal is read."""
+        with self.journal.open("rb") as journal:
+            journal.seek(self._read)
+            for line in journal:
+                if not line.endswith(b"\n"):
+                    break
+                self._read += len(line)
+                if line.startswith(b"ended "):
+                    self._ended.add(int(line.split()[1]))
+        return self._ended
+
+    def verdict(self, dues: Sequence[Dues], runs: Runs) -> Verdict:
+        """Whether each of the tasks was run once, and no other."""
+        return Verdict.of(dues, runs, issued=self._asked)
+
+    def wait_until(self, reached: Callable[[], bool], *, limit: float, every: float) -> bool:
+        """Wait until `reached`, at most `limit` seconds; say whether it was."""
+        deadline = time.monotonic() + limit
+        while not reached():
+            if time.monotonic() > deadline:
+                return False
+            for process in self._workers:
+                if process.poll() is not None:
+                    raise StageError(f"a worker ended by itself:\n{self.last_words()}")
+            time.sleep(every)
+        return True
+
+    # What is seen of them
+
+    def rest(self) -> bool:
+        """Wait until server and workers have little to do; say whether they came to that."""
+        pids = [*self.server_pids, *self.worker_pids]
+        quiet = 0
+        deadline = time.monotonic() + REST_LIMIT
+        while quiet < 2 and time.monotonic() < deadline:
+            before = processes.cpu_seconds(pids)
+            time.sleep(1.0)
+            quiet = quiet + 1 if processes.cpu_seconds(pids) - before < REST else 0
+        return quiet >= 2
+
+    def info(self, section: str) -> dict[str, Any]:
+        """A section of the server's INFO."""
+        answer: dict[str, Any] = self.client.info(section)
+        return answer
+
+    def last_words(self) -> str:
+        """The end of what the contender's processes logged."""
+        return (self.folder / "log").read_text(errors="replace")[-3000:]
+
+    def _stop(self) -> None:
+        roots = [process.pid for process in self._workers]
+        if self._producer:
+            roots.append(self._producer.process.pid)
+        pids = processes.tree(roots)
+        for process in self._workers:
+            process.terminate()
+        if self._producer:
+            self._producer.close()
+        deadline = time.monotonic() + STOP_LIMIT
+        for process in self._workers:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(deadline - time.monotonic(), 0))
+        processes.kill(pids)
+        for process in self._workers:
+            process.wait()
+
+
+class Producer:
+    """The process that makes tasks. See benchmarks/kit/driver.py for what it is told."""
+
+    def __init__(self, process: subprocess.Popen[bytes], stage: Stage) -> None:
+        self.process = process
+        self._stage = stage
+        self.bulk: bool = self._answer()["bulk"]
+        """Whether it makes several tasks in one call."""
+
+    def order(self, dues: Dues, *, bulk: bool = False) -> float:
+        """Have the tasks made, and return how many seconds the calls took."""
+        order = vars(dues) | {"bulk": bulk}
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(order).encode() + b"\n")
+        self.process.stdin.flush()
+        return float(self._answer()["seconds"])
+
+    def _answer(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        answer: dict[str, Any] = json.loads(line) if line else {"error": "the producer ended"}
+        if "error" in answer:
+            raise StageError(f"{answer['error']}\n{self._stage.last_words()}")
+        return answer
+
+    def close(self) -> None:
+        """Let the process end; after a while, make it."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+        try:
+            self.process.wait(STOP_LIMIT)
+        except subprocess.TimeoutExpired:
+            processes.kill([self.process.pid])
+            self.process.wait()
+        self.process.stdout.close()
+
+
+def now_ms() -> int:
+    """The time in ms since 1970."""
+    return round(time.time() * 1000)
+
+
+def sleep_until(when: float) -> None:
+    """Let the time pass until `when`, in seconds since 1970."""
+    time.sleep(max(when - time.time(), 0))
+
+
+class Load:
+    """The processor time that processes used since this was made."""
+
+    def __init__(self, pids: Sequence[int]) -> None:
+        self._pids = list(pids)
+        self._before, self._began = processes.cpu_seconds(self._pids), time.monotonic()
+
+    def seconds(self) -> float:
+        """Seconds of processor time."""
+        return processes.cpu_seconds(self._pids) - self._before
+
+    def cores(self) -> float:
+        """Cores on average, where 1.0 is one core fully used."""
+        return self.seconds() / (time.monotonic() - self._began)

@@ -1,0 +1,59 @@
+"""What becomes of tasks when the worker is killed among them, and started again at once.
+
+2,000 tasks of 50 ms each come due evenly over 20 s. After 10 s all that runs tasks is killed with
+SIGKILL and started again with the same command. Then each task is accounted for: `twice` began more
+than once; `lost` had not ended 420 s after the last due time, whether it is gone or would have come
+back later still. `recovery_seconds` is how long after its due time the last one ended that did.
+
+All have their own default for how long a task may be held by a worker that is not heard of.
+"""
+
+import time
+
+from benchmarks.lab.contender import Contender
+from benchmarks.lab.measurement import Case, Figures, Measurement, Scale, Variant
+from benchmarks.lab.stage import Stage, sleep_until
+
+WORK = 0.05
+PATIENCE = 420.0
+LEAST_PATIENCE = 20.0
+"""At small scales, where it is too short for most to give up a worker."""
+
+
+def variants(contender: Contender, scale: Scale) -> list[Variant]:
+    if not contender.runs_tasks:
+        return []
+    return [
+        {
+            "tasks": scale(2000),
+            "seconds": scale.seconds(20),
+            "work": WORK,
+            "patience": max(scale.seconds(PATIENCE), LEAST_PATIENCE),
+        }
+    ]
+
+
+def measure(case: Case) -> Figures:
+    variant, contender = case.variant, case.contender
+    handler = contender.handlers[0]
+    with Stage(contender, case.binary, handler=handler, work=variant["work"]) as stage:
+        stage.start()
+        dues = stage.schedule(variant["tasks"], spread=variant["seconds"])
+        sleep_until(dues.due_ms / 1000 + variant["seconds"] / 2)
+        stage.kill()
+        killed = time.time()
+        stage.restart()
+        runs = stage.wait_for([dues], limit=variant["patience"])
+        figures: Figures = vars(stage.verdict([dues], runs)).copy()
+        figures["interrupted"] = sum(
+            1
+            for number in dues.numbers
+            if any(began < killed for began in runs.began.get(number, ()))
+            and not any(ended < killed for ended in runs.ended.get(number, ()))
+        )
+        ends = {n: min(runs.ended[n]) - dues.due(n) for n in dues.numbers if runs.ended.get(n)}
+        figures["recovery_seconds"] = max(ends.values(), default=0.0)
+    return figures
+
+
+MEASUREMENT = Measurement(name="crash", variants=variants, measure=measure, limit=600, rounds=1)

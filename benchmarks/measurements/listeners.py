@@ -1,0 +1,56 @@
+"""Ours: one, two and eight listeners share the work of a burst.
+
+10,000 tasks that do nothing, all due at one instant. `shares` are the parts of the tasks that each
+listener ran. `claims` and `empty_claims` are how often they looked, and found nothing to take: that
+is told by the listeners' own hooks, in benchmarks/kit/counting_listener.py.
+"""
+
+import json
+
+from benchmarks.lab.contender import Contender
+from benchmarks.lab.measurement import Case, Figures, Measurement, Scale, Variant
+from benchmarks.lab.stage import Stage
+from benchmarks.lab.verdict import Runs
+from benchmarks.measurements.burst import run_burst
+
+LISTENER = "python -m benchmarks.kit.counting_listener {url} {here}/expirebridge_tasks"
+
+
+def variants(contender: Contender, scale: Scale) -> list[Variant]:
+    if contender.kind != "ours":
+        return []
+    return [{"tasks": scale(10_000), "listeners": count} for count in (1, 2, 8)]
+
+
+def measure(case: Case) -> Figures:
+    with Stage(case.contender, case.binary, worker=[LISTENER]) as stage:
+        stage.start(copies=case.variant["listeners"])
+        stage.wait_until(
+            lambda: stage.client.zcard("expirebridge:listeners") == case.variant["listeners"],
+            limit=30,
+            every=0.2,
+        )
+        stage.rest()
+        before = _claims(stage)
+        figures = run_burst(stage, case.variant["tasks"])
+        stage.rest()
+        after = _claims(stage)
+        workers = Runs.read(stage.journal).workers
+    shares = sorted((count / sum(workers.values()) for count in workers.values()), reverse=True)
+    return figures | {
+        "shares": shares,
+        "claims": sum(after.values()) - sum(before.values()),
+        "empty_claims": after["empty"] - before["empty"],
+    }
+
+
+def _claims(stage: Stage) -> dict[str, int]:
+    """How often the listeners looked, by what they found, so far."""
+    total = {"empty": 0, "full": 0}
+    for file in stage.folder.glob("claims-*"):
+        for name, count in json.loads(file.read_text()).items():
+            total[name] += count
+    return total
+
+
+MEASUREMENT = Measurement(name="listeners", variants=variants, measure=measure, limit=400)
