@@ -3,9 +3,9 @@
 from benchmarks.kit import journal
 
 
-async def send(number: int, user: str) -> None:  # noqa: ARG001 - as the reference task has it
+async def send(number: int, user: str) -> None:
     await journal.handle(number)
 
 
-def send_plain(number: int, user: str) -> None:  # noqa: ARG001
+def send_plain(number: int, user: str) -> None:
     journal.handle_plain(number)
