@@ -1,0 +1,50 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["pydocket==0.27.0", "hiredis==3.5.0"]
+#
+# [tool.lab]
+# title = "docket"
+# kind = "peer"
+# worker = [
+#   "docket worker --docket lab --url {url} --tasks {module}:tasks --concurrency {concurrency}",
+# ]
+# handlers = ["async"]
+# concurrency = "--concurrency 100"
+# settings = "defaults; what is due is looked for every 250 ms"
+# variables = { DOCKET_LOGGING_LEVEL = "WARNING" }
+# documentation = ["https://docket.lol/"]
+# ///
+"""docket: a sorted set for what is delayed, a stream for what is due."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from docket import Docket
+
+from benchmarks.kit import journal
+from benchmarks.kit.server import URL, USER
+
+docket = Docket(name="lab", url=URL)
+
+
+async def send(number: int, user: str) -> None:
+    await journal.handle(number)
+
+
+tasks = [send]
+
+
+async def open() -> None:
+    # For as long as the process lives.
+    await docket.__aenter__()
+
+
+async def schedule(number: int, due: float) -> None:
+    await docket.add(send, when=datetime.fromtimestamp(due, UTC))(number, USER)
+
+
+async def schedule_many(tasks: Sequence[tuple[int, float]]) -> None:
+    await docket.add_many(
+        docket.call(send, when=datetime.fromtimestamp(due, UTC))(number, USER)
+        for number, due in tasks
+    )
