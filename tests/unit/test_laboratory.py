@@ -1,0 +1,98 @@
+"""What the laboratory's verdict says of journals, and what it reads in a contender's file."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from benchmarks.lab.contender import Contender, find_contenders
+from benchmarks.lab.measurement import Scale
+from benchmarks.lab.results import Results
+from benchmarks.lab.verdict import Dues, Runs, Verdict, lateness, percentile
+
+DUES = Dues(first=0, count=4, due_ms=100_000, spread_ms=400)
+
+
+def journal(**changes: list[str]) -> list[str]:
+    """A journal in which each of the four tasks ran once, 5 ms late, but for the changes."""
+    lines = []
+    for number in DUES.numbers:
+        at = DUES.due(number) + 0.005
+        own = [f"began {number} {at!r} 77\n", f"ended {number} {at + 0.001!r} 77\n"]
+        lines += changes.get(f"task_{number}", own)
+    return lines
+
+
+def verdict(lines: list[str]) -> Verdict:
+    return Verdict.of([DUES], Runs.of(lines), issued=4)
+
+
+def test_tasks_that_ran_once_are_all_well() -> None:
+    assert verdict(journal()) == Verdict(asked=4, ran=4, lost=0, twice=0, early=0, unasked=0)
+
+
+def test_a_task_without_a_run_is_lost() -> None:
+    lines = journal(task_2=[])
+
+    assert (verdict(lines).ran, verdict(lines).lost) == (3, 1)
+    assert lateness(DUES, Runs.of(lines))[-1] == math.inf
+
+
+def test_a_task_that_began_but_did_not_end_is_lost() -> None:
+    assert verdict(journal(task_2=["began 2 100.3 77\n"])).lost == 1
+
+
+def test_a_task_that_began_again_ran_twice() -> None:
+    lines = [*journal(), "began 1 103.0 78\n", "ended 1 103.1 78\n"]
+
+    assert (verdict(lines).twice, verdict(lines).lost) == (1, 0)
+
+
+def test_a_task_that_began_before_its_time_is_early() -> None:
+    assert verdict(journal(task_3=["began 3 100.1 77\n", "ended 3 100.2 77\n"])).early == 1
+
+
+def test_a_run_that_nobody_asked_for_is_counted() -> None:
+    assert verdict([*journal(), "began 1000000001 100.1 77\n"]).unasked == 1
+
+
+def test_what_only_asked_whether_the_worker_is_up_and_half_a_line_are_left_out() -> None:
+    lines = [*journal(), "began -1 90.0 77\n", "ended -1 90.0 77\n", "began 3 1"]
+
+    assert verdict(lines) == verdict(journal())
+
+
+def test_lateness_is_in_order_and_in_milliseconds() -> None:
+    late = lateness(DUES, Runs.of(journal(task_0=["began 0 100.9 77\n"])))
+
+    assert late == pytest.approx([5, 5, 5, 900])
+    assert percentile(late, 75) == pytest.approx(5)
+    assert percentile(late, 99) == pytest.approx(900)
+
+
+@pytest.mark.parametrize("contender", find_contenders().values(), ids=lambda found: found.name)
+def test_each_contender_says_what_it_is(contender: Contender) -> None:
+    assert contender.settings
+    assert contender.documentation
+    assert contender.runs_tasks or contender.kind == "limit"
+    assert set(contender.handlers) <= {"async", "plain"}
+    assert (contender.environment == "lab") == (contender.kind != "peer")
+    if contender.kind == "peer":
+        assert any("==" in package or "@" in package for package in contender.dependencies)
+
+
+def test_a_scale_leaves_at_least_one_task_and_none_of_none() -> None:
+    assert [Scale(0.001)(count) for count in (100_000, 10, 0)] == [100, 1, 0]
+
+
+def test_results_are_found_again_and_what_is_infinite_is_null(tmp_path: Path) -> None:
+    file = tmp_path / "run.json"
+    key = ("lateness", "embedded", "arq", {"pending": 0}, 0)
+    Results(file, scale=1.0).add(*key, {"lateness_ms": {"100": math.inf}})
+
+    found = Results(file, scale=1.0).find(*key)
+
+    assert found is not None
+    assert found["lateness_ms"] == {"100": None}
+    with pytest.raises(ValueError, match="scale 1"):
+        Results(file, scale=0.1)
