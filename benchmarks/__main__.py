@@ -18,8 +18,8 @@ from benchmarks.lab.measurement import Figures, Measurement, Scale
 from benchmarks.lab.results import Results
 
 FOLDER = Path(__file__).parent
-MEASUREMENTS = ("schedule_rate", "memory", "lateness", "burst", "crash", "listeners", "idle",
-                "keepalive", "scripts")  # fmt: skip
+MEASUREMENTS = ("schedule_rate", "memory", "lateness", "lateness_pending", "burst", "crash",
+                "listeners", "idle", "keepalive", "scripts")  # fmt: skip
 
 
 def read_options(contenders: dict[str, Contender], servers: dict[str, Path]) -> argparse.Namespace:

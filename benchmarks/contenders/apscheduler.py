@@ -12,6 +12,7 @@
 # settings = """\
 #   the job store in Redis; misfire_grace_time = None, or late jobs would be left out; a job store \
 #   must not be shared, says the documentation, so the process that makes jobs runs them"""
+# redelivery = 0 # none
 # documentation = ["https://apscheduler.readthedocs.io/en/3.x/userguide.html"]
 # ///
 """APScheduler 3: one process makes jobs, keeps them in Redis, and sleeps until the next is due."""

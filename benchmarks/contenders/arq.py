@@ -9,6 +9,7 @@
 # handlers = ["async"]
 # concurrency = "max_jobs = 100"
 # settings = "defaults"
+# redelivery = 310 # job_timeout and 10 s
 # documentation = ["https://arq-docs.helpmanual.io/"]
 # ///
 """arq: a sorted set of jobs, looked at every half second."""

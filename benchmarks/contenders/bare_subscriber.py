@@ -8,6 +8,7 @@
 # worker = ["python -m benchmarks.contenders.bare_subscriber"]
 # handlers = ["async"]
 # settings = "redis-py; a key with a TTL for each task, and one subscriber to `expired` events"
+# redelivery = 0 # none
 # documentation = ["https://redis.io/docs/latest/develop/pubsub/keyspace-notifications/"]
 # ///
 """What one writes without a library: plain keys with a TTL, and a subscriber to `expired` events.

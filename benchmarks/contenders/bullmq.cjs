@@ -10,6 +10,7 @@
 // handlers = ["async"]
 // concurrency = "concurrency: 100"
 // settings = "defaults, with ioredis; JavaScript, on Node.js"
+// redelivery = 60 # lockDuration and stalledInterval
 // documentation = ["https://docs.bullmq.io/"]
 // ///
 

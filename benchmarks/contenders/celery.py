@@ -13,6 +13,7 @@
 # settings = """\
 #   Redis as the broker, no result backend; a visibility timeout longer than any ETA, as the \
 #   documentation asks for"""
+# redelivery = 0 # the visibility timeout, which is longer than any ETA
 # documentation = [
 #   "https://docs.celeryq.dev/en/stable/getting-started/backends-and-brokers/redis.html",
 #   "https://docs.celeryq.dev/en/stable/userguide/calling.html#eta-and-countdown",

@@ -12,6 +12,7 @@
 # concurrency = "--concurrency 100"
 # settings = "defaults; what is due is looked for every 250 ms"
 # variables = { DOCKET_LOGGING_LEVEL = "WARNING" }
+# redelivery = 394 # redelivery_timeout, and at most 31 % more
 # documentation = ["https://docket.lol/"]
 # ///
 """docket: a sorted set for what is delayed, a stream for what is due."""

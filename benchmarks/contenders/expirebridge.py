@@ -11,6 +11,7 @@
 # handlers = ["async", "plain"]
 # concurrency = "100 by default: coroutines, or threads for plain functions"
 # settings = "defaults, with the extra `fast` (hiredis)"
+# redelivery = 10 # the lease
 # documentation = ["docs/usage.md"]
 # ///
 """Ours, as README and docs/usage.md say."""

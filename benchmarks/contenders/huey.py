@@ -9,6 +9,7 @@
 # handlers = ["plain"]
 # concurrency = "--workers 100 --worker-type thread"
 # settings = "RedisHuey without results; the scheduler's interval is its shortest, a second"
+# redelivery = 0 # none
 # documentation = ["https://huey.readthedocs.io/en/latest/guide.html"]
 # ///
 """Huey: its scheduler looks once a second for what is due, and puts it into a queue."""

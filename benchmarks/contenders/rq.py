@@ -14,6 +14,7 @@
 # handlers = ["plain"]
 # concurrency = "a worker runs one task at a time, in a process made for it: four workers"
 # settings = "defaults; one of the workers also schedules"
+# redelivery = 0 # none: an abandoned job is failed
 # documentation = ["https://python-rq.org/docs/scheduling/", "https://python-rq.org/docs/workers/"]
 # ///
 """RQ: its scheduler looks once a second for what is due, and puts it into a queue."""

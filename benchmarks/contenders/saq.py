@@ -9,6 +9,7 @@
 # handlers = ["async", "plain"]
 # concurrency = "concurrency = 100"
 # settings = "defaults, with hiredis"
+# redelivery = 60 # its sweep, every 60 s
 # documentation = ["https://saq-py.readthedocs.io/"]
 # ///
 """SAQ: a sorted set of jobs, looked at once a second."""

@@ -9,6 +9,7 @@
 # handlers = ["async", "plain"]
 # concurrency = "concurrency = 100, and sync_concurrency = 100 for threads"
 # settings = "defaults"
+# redelivery = 60 # idle_timeout
 # documentation = ["https://streaq.readthedocs.io/"]
 # ///
 """streaq: sorted sets for what is delayed, streams for what is due."""

@@ -14,6 +14,7 @@
 # settings = """\
 #   RedisStreamBroker, which acknowledges, and ListRedisScheduleSource; the scheduler reads \
 #   schedules every second, not every minute as by default"""
+# redelivery = 600 # idle_timeout of the stream broker
 # documentation = [
 #   "https://github.com/taskiq-python/taskiq-redis",
 #   "https://taskiq-python.github.io/guide/scheduling-tasks.html",

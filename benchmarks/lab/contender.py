@@ -40,6 +40,9 @@ class Contender:
     """Whether tasks run in the process that makes them."""
     variables: dict[str, str]
     """Set in its processes."""
+    redelivery: float
+    """Seconds after which tasks of a worker that is not heard of are taken up again, by its
+    documentation; 0 if they are not, or only much later."""
     concurrency: str
     settings: str
     documentation: tuple[str, ...]
@@ -78,6 +81,7 @@ class Contender:
             environment=lab.get("environment", "own"),
             runs_in_driver=lab.get("runs_in_driver", False),
             variables=lab.get("variables", {}),
+            redelivery=lab.get("redelivery", 0),
             concurrency=lab.get("concurrency", "none to set"),
             settings=lab["settings"],
             documentation=tuple(lab["documentation"]),

@@ -9,7 +9,7 @@ from benchmarks.lab.contender import Contender
 from benchmarks.lab.measurement import Case, Figures, Measurement, Scale, Variant
 from benchmarks.lab.stage import Load, Stage, sleep_until
 
-PATIENCE = 120.0
+PATIENCE = 300.0
 
 
 def variants(contender: Contender, scale: Scale) -> list[Variant]:
@@ -44,4 +44,4 @@ def run_burst(stage: Stage, count: int) -> Figures:
     return figures
 
 
-MEASUREMENT = Measurement(name="burst", variants=variants, measure=measure, limit=400)
+MEASUREMENT = Measurement(name="burst", variants=variants, measure=measure, limit=600)

@@ -1,0 +1,65 @@
+"""How late tasks begin while many others are pending, and what those cost the worker's memory.
+
+As in lateness.py, with 200,000 others that are due in a day or later (ours and the baseline: also
+1,000,000), which are made while the worker is up. Since that takes long, it is done once, and the
+1,000 tasks are made and run three times on the same server: each percentile is the median of the
+three, except the last, which is the highest. If any task did not run, it is left at that, for it
+would run among the next.
+"""
+
+import math
+import statistics
+from collections.abc import Sequence
+
+from benchmarks.lab import processes
+from benchmarks.lab.contender import Contender
+from benchmarks.lab.measurement import Case, Figures, Measurement, Scale, Variant
+from benchmarks.lab.stage import Stage
+from benchmarks.measurements.lateness import run_tasks, tasks_of
+
+REPEATS = 3
+WORST = "100"
+
+
+def variants(contender: Contender, scale: Scale) -> list[Variant]:
+    if not contender.runs_tasks:
+        return []
+    pending = [200_000] if contender.kind == "peer" else [200_000, 1_000_000]
+    return [{"pending": scale(others)} | tasks_of(scale) for others in pending]
+
+
+def measure(case: Case) -> Figures:
+    with Stage(case.contender, case.binary, handler=case.contender.handlers[0]) as stage:
+        stage.start()
+        stage.rest()
+        before = processes.memory(stage.worker_pids)
+        filling = stage.fill(case.variant["pending"])
+        figures: Figures = {
+            "filling_seconds": filling,
+            "at_rest": stage.rest(),
+            "worker_bytes_before": before,
+            "worker_bytes": processes.memory(stage.worker_pids),
+        }
+        repeats: list[Figures] = []
+        while len(repeats) < REPEATS and not any(repeat["lost"] for repeat in repeats):
+            repeats.append(run_tasks(stage, case.variant))
+    return figures | _summed_up(repeats)
+
+
+def _summed_up(repeats: Sequence[Figures]) -> Figures:
+    counts = [name for name, value in repeats[0].items() if isinstance(value, int)]
+    late: dict[str, float] = {
+        percent: statistics.median(repeat["lateness_ms"][percent] for repeat in repeats)
+        for percent in repeats[0]["lateness_ms"]
+    }
+    late[WORST] = max((repeat["lateness_ms"][WORST] for repeat in repeats), default=math.inf)
+    return {
+        "repeats": len(repeats),
+        **{name: sum(repeat[name] for repeat in repeats) for name in counts},
+        "lateness_ms": late,
+    }
+
+
+MEASUREMENT = Measurement(
+    name="lateness_pending", variants=variants, measure=measure, limit=900, rounds=1
+)
