@@ -13,7 +13,7 @@ PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 # The laboratory's own environment: what it needs is not needed for tests.
 LAB := $(VENV)-bench/lab
 
-.PHONY: demo test test-servers test-pythons servers clients machine faults soak check format bench clean
+.PHONY: demo test test-servers test-pythons servers clients machine faults soak check format bench bench-report clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.demo  ## A real server, a real listener, a task of each kind
@@ -54,6 +54,9 @@ format: $(VENV)/.dev
 
 bench: $(LAB)/.made  ## expirebridge beside its peers: make bench ARGS="--scale 0.01 --measure burst"
 	@$(LAB)/bin/python -m benchmarks $(ARGS)
+
+bench-report: $(LAB)/.made  ## docs/performance.md and its plots, from the results
+	@$(LAB)/bin/python -m benchmarks.report $(ARGS)
 
 clean:
 	rm -rf $(VENV) $(VENV)-* dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

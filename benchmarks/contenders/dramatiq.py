@@ -9,7 +9,7 @@
 # handlers = ["plain", "async"]
 # concurrency = "--processes 2 (its default: one for each core) --threads 50"
 # settings = "Redis as the broker; the AsyncIO middleware for async actors"
-# redelivery = 60 # the heartbeat_timeout of its broker
+# redelivery = 300 # heartbeat_timeout is 60 s; then it is up to chance (maintenance_chance)
 # documentation = ["https://dramatiq.io/guide.html", "https://dramatiq.io/cookbook.html"]
 # ///
 """Dramatiq: workers take delayed messages into their memory, as many as their prefetch allows."""

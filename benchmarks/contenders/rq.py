@@ -14,7 +14,7 @@
 # handlers = ["plain"]
 # concurrency = "a worker runs one task at a time, in a process made for it: four workers"
 # settings = "defaults; one of the workers also schedules"
-# redelivery = 0 # none: an abandoned job is failed
+# redelivery = 600 # how often a worker tries to take over from a scheduler that is gone
 # documentation = ["https://python-rq.org/docs/scheduling/", "https://python-rq.org/docs/workers/"]
 # ///
 """RQ: its scheduler looks once a second for what is due, and puts it into a queue."""

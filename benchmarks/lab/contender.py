@@ -88,12 +88,13 @@ class Contender:
         )
 
 
-_ORDER = ("ours", "limit", "baseline", "peer")
+ORDER = ("ours", "limit", "baseline", "peer")
+"""In which kinds are measured and shown."""
 
 
 def find_contenders() -> dict[str, Contender]:
     """All that have a file in benchmarks/contenders, by name: ours first, then the baselines."""
     files = [f for f in FOLDER.iterdir() if f.suffix in {".py", ".cjs"} and f.stem != "__init__"]
     found = [Contender.read(file) for file in files]
-    found.sort(key=lambda contender: (_ORDER.index(contender.kind), contender.name))
+    found.sort(key=lambda contender: (ORDER.index(contender.kind), contender.name))
     return {contender.name: contender for contender in found}

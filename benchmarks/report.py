@@ -1,0 +1,320 @@
+"""Writes docs/performance.md and its plots from the results of the laboratory.
+
+    python -m benchmarks.report [--results FILE] [--to FOLDER]
+
+The prose is in performance.template.md; every figure in it comes from the file of results. A line
+`{{name}}` there is replaced by what the function of that name returns here.
+"""
+
+import argparse
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import plots
+from benchmarks.lab.contender import REPOSITORY
+from benchmarks.lab.records import Records, Row
+
+HERE = Path(__file__).parent
+TEMPLATE = HERE / "performance.template.md"
+_BLANK = re.compile(r"^\{\{(\w+)\}\}$", re.M)
+_OURS = "expirebridge"
+
+
+def main() -> None:
+    """Write the page."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.report")
+    parser.add_argument("--results", type=Path, default=HERE / "results" / "run.json")
+    parser.add_argument("--to", type=Path, default=REPOSITORY / "docs")
+    options = parser.parse_args()
+    records = Records(json.loads(options.results.read_text(encoding="utf-8")))
+    folder = options.to / "performance"
+    folder.mkdir(parents=True, exist_ok=True)
+    plots.draw(records, folder)
+    text = _BLANK.sub(lambda blank: BLANKS[blank[1]](records), TEMPLATE.read_text("utf-8"))
+    (options.to / "performance.md").write_text(text, encoding="utf-8")
+
+
+# What is shown of a figure.
+
+
+def duration(ms: float) -> str:
+    """Milliseconds, as a reader wants them."""
+    if ms == float("inf"):
+        return "never"
+    if abs(ms) >= 1000:
+        return f"{ms / 1000:,.1f} s"
+    return f"{ms:.1f} ms" if abs(ms) < 100 else f"{ms:.0f} ms"
+
+
+def number(value: float) -> str:
+    """A number with three digits that count."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def megabytes(value: float) -> str:
+    """Bytes as MB."""
+    return f"{value / 1e6:,.0f} MB"
+
+
+def percent(value: float) -> str:
+    """A part of a core, or of a whole."""
+    return f"{value * 100:.1f} %"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown; the first column is text, the others are figures."""
+    if not rows:
+        return "*Not measured.*"
+    lines = [head, ["---", *["--:"] * (len(head) - 1)], *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+Column = tuple[str, Callable[[Row], str]]
+
+
+def _rows(rows: Sequence[Row], columns: Sequence[Column]) -> str:
+    cells = [
+        [row.title, *(cell(row) if row.measured else row.why_not for _, cell in columns)]
+        for row in rows
+    ]
+    return table(["", *(name for name, _ in columns)], cells)
+
+
+def _figure(name: str, show: Callable[[float], str]) -> Callable[[Row], str]:
+    return lambda row: show(row.median(name)) if row.has(name) else "-"
+
+
+def _count(name: str) -> Callable[[Row], str]:
+    return lambda row: f"{row.total(name):,}"
+
+
+# What stands in the blanks.
+
+
+def machine(records: Records) -> str:
+    """The machine, the servers, and when."""
+    about: dict[str, Any] = records.document["machine"]
+    servers = ", ".join(records.document["servers"].values())
+    scale = records.document["scale"]
+    lines = [
+        f"- {about['cores']} cores ({about['processor']}), {about['memory_gib']} GiB of memory, "
+        f"{about['system']}, Python {about['python']}",
+        f"- server: {servers}, with the repository's `redis.conf` (append-only, fsync each second)",
+        f"- measured until {records.document['date']}; medians of {records.rounds} rounds where a "
+        "measurement has more than one",
+    ]
+    if scale != 1:
+        lines.append(f"- **at {scale:g} of the full size: these figures mean nothing**")
+    return "\n".join(lines)
+
+
+def contenders(records: Records) -> str:
+    """Who was measured, with versions and settings."""
+    rows = []
+    for name, about in records.document["contenders"].items():
+        version = next(
+            (v for package, v in about["versions"].items() if package.lower() in _packages(name)),
+            "",
+        )
+        links = " ".join(
+            f"[docs]({'../' if not link.startswith('http') else ''}{link})"
+            for link in about["documentation"]
+        )
+        rows.append([f"{about['title']} {version}".strip(), about["concurrency"],
+                     about["settings"], links])  # fmt: skip
+    lines = [["", "at a time", "settings", ""], ["---"] * 4, *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _packages(name: str) -> set[str]:
+    return {name, f"py{name}"}
+
+
+def lateness(records: Records) -> str:
+    """Lateness with nothing else pending."""
+    return _lateness(records.rows("lateness"))
+
+
+def lateness_pending(records: Records) -> str:
+    """Lateness and the worker's memory, by how many others are pending."""
+    parts = []
+    for pending in records.variants("lateness_pending", "pending"):
+        rows = records.rows("lateness_pending", pending=pending)
+        parts.append(f"With {pending:,} others:\n\n{_lateness(rows, worker=True)}")
+    return "\n\n".join(parts) or "*Not measured.*"
+
+
+def _lateness(rows: Sequence[Row], *, worker: bool = False) -> str:
+    columns: list[Column] = [
+        ("p50", lambda row: duration(row.percentile("50"))),
+        ("p99", lambda row: duration(row.percentile("99"))),
+        ("max", lambda row: duration(row.percentile("100"))),
+        ("ran", lambda row: f"{row.total('ran'):,} of {row.total('asked'):,}"),
+        ("twice", _count("twice")),
+        ("early", _count("early")),
+    ]
+    if worker:
+        columns.append(("worker's memory", _figure("worker_bytes", megabytes)))
+        columns.append(
+            ("without them", _figure("worker_bytes_before", megabytes)),
+        )
+    return _rows(rows, columns)
+
+
+def schedule_rate(records: Records) -> str:
+    """Tasks made in a second."""
+    return _rows(
+        records.rows("schedule_rate"),
+        [
+            ("one call each", _figure("single_per_second", number)),
+            ("in bulk", _figure("bulk_per_second", number)),
+        ],
+    )
+
+
+def burst(records: Records) -> str:
+    """Tasks that were all due at one instant."""
+    parts = []
+    for tasks in records.variants("burst", "tasks"):
+        rows = [
+            row.named(f"{row.title}, {handler} handler")
+            for handler in ("async", "plain")
+            for row in records.rows("burst", tasks=tasks, handler=handler)
+        ]
+        columns: list[Column] = [
+            ("tasks a second", _figure("per_second", number)),
+            ("lost", _count("lost")),
+            ("twice", _count("twice")),
+            ("server, CPU s", _figure("server_cpu_seconds", number)),
+            ("worker, CPU s", _figure("worker_cpu_seconds", number)),
+        ]
+        parts.append(f"{tasks:,} tasks:\n\n{_rows(rows, columns)}")
+    return "\n\n".join(parts) or "*Not measured.*"
+
+
+def memory(records: Records) -> str:
+    """The server's memory."""
+    columns: list[Column] = [("bytes per pending task", _figure("bytes_per_task", number))]
+    return _rows(records.rows("memory"), columns)
+
+
+def crash(records: Records) -> str:
+    """What became of tasks."""
+    return _rows(
+        records.rows("crash"),
+        [
+            ("tasks", _count("asked")),
+            ("running when killed", _count("interrupted")),
+            ("lost", _count("lost")),
+            ("twice", _count("twice")),
+            ("last one back after", lambda row: duration(row.median("recovery_seconds") * 1000)),
+            ("waited", lambda row: f"{row.variant['patience']:.0f} s"),
+        ],
+    )
+
+
+def listeners(records: Records) -> str:
+    """One listener, and several."""
+    rows = []
+    for count in records.variants("listeners", "listeners"):
+        for row in records.rows("listeners", listeners=count):
+            shares = " ".join(f"{share * 100:.0f}" for share in row.last("shares"))
+            rows.append([f"{count}", *(number(row.median(name)) for name in (
+                "per_second", "twice", "lost", "server_cpu_seconds", "worker_cpu_seconds",
+                "claims", "empty_claims")), f"{shares} %"])  # fmt: skip
+    return table(["listeners", "tasks a second", "twice", "lost", "server, CPU s",
+                  "listeners, CPU s", "claims", "empty", "shares"], rows)  # fmt: skip
+
+
+def idle(records: Records) -> str:
+    """What waiting costs."""
+    columns: list[Column] = [
+        ("pending", lambda row: f"{row.variant['pending']:,}"),
+        ("commands a second", _figure("commands_per_second", number)),
+        ("server, of a core", _figure("server_cores", percent)),
+        ("listener, of a core", _figure("listener_cores", percent)),
+        ("server's memory", _figure("server_bytes", megabytes)),
+        ("listener's memory", _figure("listener_bytes", megabytes)),
+    ]
+    return _rows(records.rows("idle"), columns)
+
+
+def keepalive(records: Records) -> str:
+    """Timers that are put off."""
+    columns: list[Column] = [
+        ("timers", lambda row: f"{row.variant['timers']:,}"),
+        ("EXPIRE a second", lambda row: f"{row.variant['per_second']:,}"),
+        ("false firings", _count("false_firings")),
+        ("let go", _count("let_go")),
+        ("p50", lambda row: duration(row.percentile("50"))),
+        ("p99", lambda row: duration(row.percentile("99"))),
+        ("max", lambda row: duration(row.percentile("100"))),
+        ("server, of a core", _figure("server_cores", percent)),
+        ("listener, of a core", _figure("listener_cores", percent)),
+    ]
+    return _rows(records.rows("keepalive"), columns)
+
+
+def scripts(records: Records) -> str:
+    """The scripts' times."""
+    rows = []
+    for row in records.rows("scripts"):
+        if not row.measured:
+            continue
+        for name, times in row.last("scripts").items():
+            rows.append([f"`{name}`", f"{times['calls']:,}",
+                         *(duration(times[p] / 1000) for p in ("50", "99", "100"))])  # fmt: skip
+    return table(["script", "calls", "p50", "p99", "max"], rows)
+
+
+def ahead(records: Records) -> str:
+    """Who is better than ours in what, by how much."""
+    lines = []
+    for words, better, rows in (
+        ("makes more tasks a second, one call each", "single_per_second",
+         records.rows("schedule_rate")),
+        ("makes more tasks a second, in bulk", "bulk_per_second", records.rows("schedule_rate")),
+        ("takes less of the server's memory", "bytes_per_task", records.rows("memory")),
+        ("runs more tasks a second of a burst, async", "per_second",
+         records.rows("burst", handler="async")),
+        ("runs more tasks a second of a burst, plain", "per_second",
+         records.rows("burst", handler="plain")),
+        ("is less late at p99, nothing else pending", "99", records.rows("lateness")),
+        ("is less late at p99, among 200,000", "99",
+         records.rows("lateness_pending", pending=records.scaled(200_000))),
+    ):  # fmt: skip
+        lines += _ahead(words, better, rows)
+    return "\n".join(lines) or "In nothing that is measured here."
+
+
+def _ahead(words: str, name: str, rows: Sequence[Row]) -> list[str]:
+    more_is_better = name.endswith("per_second")
+    values: dict[str, float] = {}
+    for row in rows:
+        if row.measured and row.kind in {"ours", "peer"} and row.has(name):
+            value = row.percentile(name) if name.isdigit() else row.median(name)
+            # Ours has two sizes of burst; the peers' is the first.
+            values.setdefault(row.title, value)
+    if _OURS not in values:
+        return []
+    ours = values.pop(_OURS)
+    found = [
+        f"{title} ({number(value / ours if more_is_better else ours / max(value, 1e-9))} times)"
+        for title, value in sorted(values.items(), key=lambda item: item[1], reverse=more_is_better)
+        if (value > ours if more_is_better else value < ours)
+    ]
+    return [f"- {words}: {', '.join(found)}"] if found else []
+
+
+BLANKS: dict[str, Callable[[Records], str]] = {
+    function.__name__: function
+    for function in (machine, contenders, lateness, lateness_pending, schedule_rate, burst, memory,
+                     crash, listeners, idle, keepalive, scripts, ahead)
+}  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
