@@ -103,8 +103,12 @@ def measure(todo: list[plan.Step], results: Results, *, minutes: float) -> int:
     failures = 0
     with Progress(*columns, console=console) as progress:
         bar = progress.add_task("environments", total=len(todo))
-        _prepare(todo, results)
-        for step in todo:
+        missing = _prepare(todo, results)
+        for name, error in missing.items():
+            console.out(f"{name} is left out, for its environment cannot be made:\n{error}")
+        ready = [step for step in todo if step.contender.name not in missing]
+        progress.update(bar, total=len(ready))
+        for step in ready:
             if progress.tasks[0].elapsed and progress.tasks[0].elapsed > minutes * 60:
                 console.print(f"{minutes:g} minutes are over; the same command goes on from here")
                 break
@@ -116,14 +120,19 @@ def measure(todo: list[plan.Step], results: Results, *, minutes: float) -> int:
                 f"{step.words}: {_told(figures)}", highlight=False, markup=False, soft_wrap=True
             )
             progress.advance(bar)
-    return 1 if failures else 0
+    return 1 if failures or missing else 0
 
 
-def _prepare(todo: list[plan.Step], results: Results) -> None:
-    """Make the environments, and note what is measured."""
+def _prepare(todo: list[plan.Step], results: Results) -> dict[str, Exception]:
+    """Make the environments, and note what is measured; return what could not be made."""
+    missing: dict[str, Exception] = {}
     for contender in {step.contender.name: step.contender for step in todo}.values():
         environment = Environment(contender)
-        environment.make()
+        try:
+            environment.make()
+        except (RuntimeError, OSError) as error:
+            missing[contender.name] = error
+            continue
         results.document["contenders"][contender.name] = {
             "title": contender.title,
             "kind": contender.kind,
@@ -138,6 +147,7 @@ def _prepare(todo: list[plan.Step], results: Results) -> None:
     results.document["machine"] = machine.describe()
     results.document["date"] = datetime.now(UTC).date().isoformat()
     results.write()
+    return missing
 
 
 def _told(figures: Figures) -> str:

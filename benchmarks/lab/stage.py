@@ -28,6 +28,8 @@ REST = 0.2
 STOP_LIMIT = 10.0
 LEAD = 2.0
 """Seconds from the end of the making of tasks to the first due time, at least."""
+MADE_SINGLY, MADE_IN_BULK = 400, 2500
+"""Tasks a second, for which time is given before the first is due."""
 A_DAY_MS = 86_400_000
 OTHERS = 1_000_000_000
 """The numbers of tasks that only have to be pending begin here."""
@@ -63,7 +65,6 @@ class Stage:
         self._workers: list[subprocess.Popen[bytes]] = []
         self._producer: Producer | None = None
         self._asked = 0
-        self._others = 0
         self._probes = 0
         self._ended: set[int] = set()
         self._read = 0
@@ -174,13 +175,12 @@ class Stage:
     def schedule(self, count: int, *, spread: float = 0.0) -> Dues:
         """Make tasks that come due evenly over `spread` seconds, all made before the first is due.
 
-        What that takes is reckoned from a few that are made first; if it was not enough, they are
-        left pending, and new ones are made with more time.
+        If the time that is given for it was too short, those are left to themselves, and new ones
+        are made with more time.
         """
         bulk = self.producer.bulk
-        sample = min(count, 200)
-        seconds = self._order_others(sample, bulk=bulk) * count / sample
-        for patience in (1.5, 4.0, 10.0):
+        seconds = count / (MADE_IN_BULK if bulk else MADE_SINGLY)
+        for patience in (1, 3, 9):
             due = now_ms() + round((LEAD + patience * seconds) * 1000)
             dues = Dues(self._asked, count, due, round(spread * 1000))
             self._asked += count
@@ -192,12 +192,10 @@ class Stage:
 
     def fill(self, count: int) -> float:
         """Make tasks that are due in a day or later, and return how many seconds it took."""
-        return self._order_others(count, bulk=self.producer.bulk) if count else 0.0
-
-    def _order_others(self, count: int, *, bulk: bool) -> float:
-        dues = Dues(OTHERS + self._others, count, now_ms() + A_DAY_MS, count)
-        self._others += count
-        return self.producer.order(dues, bulk=bulk)
+        if not count:
+            return 0.0
+        dues = Dues(OTHERS, count, now_ms() + A_DAY_MS, count)
+        return self.producer.order(dues, bulk=self.producer.bulk)
 
     def order(self, count: int, *, delay: float, bulk: bool) -> float:
         """Make tasks that are due in `delay` seconds; return how many seconds the calls took."""
