@@ -11,7 +11,8 @@ from benchmarks.lab.records import Records, Row
 
 mpl.use("svg")
 # The same results give the same files.
-mpl.rcParams |= {"svg.hashsalt": "expirebridge", "font.size": 9}
+mpl.rcParams |= {"svg.hashsalt": "expirebridge", "font.size": 9,
+                 "figure.constrained_layout.use": True}  # fmt: skip
 
 from matplotlib import pyplot as plt  # noqa: E402 - after the choice of what it draws
 
@@ -19,7 +20,8 @@ COLOURS = {"ours": "#c0392b", "peer": "#5d7fa3", "baseline": "#7f8c8d", "limit":
 
 
 def draw(records: Records, folder: Path) -> None:
-    """Draw all that there are figures for."""
+    """Draw all that there are figures for; of several servers, the first."""
+    records = records.of_first_server()
     pending = [("nothing else pending", records.rows("lateness"))]
     pending += [
         (f"{others:,} others pending", records.rows("lateness_pending", pending=others))
@@ -40,32 +42,36 @@ def _draw_lateness(panels: Sequence[tuple[str, Sequence[Row]]], file: Path) -> N
     """The part of the tasks that began within a time, on a logarithmic axis."""
     if not panels:
         return
-    figure, axes = plt.subplots(1, len(panels), figsize=(5 * len(panels), 4.5), sharey=True,
-                                squeeze=False)  # fmt: skip
+    figure, axes = plt.subplots(1, len(panels), figsize=(4.2 * len(panels) + 1.5, 4.5),
+                                sharex=True, sharey=True, squeeze=False)  # fmt: skip
+    titles = list(dict.fromkeys(row.title for _, rows in panels for row in rows))
+    lines: dict[str, Any] = {}
     for axis, (title, rows) in zip(axes[0], panels, strict=True):
         for row in rows:
             if row.measured:
-                _draw_distribution(axis, row)
+                colour = mpl.colormaps["tab20"](titles.index(row.title) % 20)
+                lines[row.title] = _draw_distribution(axis, row, colour)
         axis.set(xscale="log", xlabel="late by, in ms", title=title)
         axis.grid(alpha=0.3)
-        axis.legend(fontsize=7, loc="upper left")
     axes[0][0].set_ylabel("% of the tasks that began")
+    figure.legend(lines.values(), lines.keys(), loc="outside right center")
     _save(figure, file)
 
 
-def _draw_distribution(axis: Any, row: Row) -> None:
+def _draw_distribution(axis: Any, row: Row, colour: Any) -> Any:
     points = [(row.percentile(percent), float(percent)) for percent in row.last("lateness_ms")]
     # A tenth of a millisecond is what can be told apart; what ran too early is not on this axis.
     began = [(max(late, 0.1), percent) for late, percent in points if math.isfinite(late)]
     ours = row.kind == "ours"
-    axis.plot(
+    [line] = axis.plot(
         [late for late, _ in began],
         [percent for _, percent in began],
-        label=row.title,
-        color=COLOURS["ours"] if ours else None,
+        color=COLOURS["ours"] if ours else colour,
         linewidth=2.5 if ours else 1.2,
         linestyle="--" if row.kind == "baseline" else "-",
+        zorder=3 if ours else 2,
     )
+    return line
 
 
 def _draw_bars(title: str, rows: Sequence[Row], name: str, file: Path) -> None:
@@ -85,6 +91,5 @@ def _draw_bars(title: str, rows: Sequence[Row], name: str, file: Path) -> None:
 
 
 def _save(figure: Any, file: Path) -> None:
-    figure.tight_layout()
     figure.savefig(file, metadata={"Date": None})
     plt.close(figure)

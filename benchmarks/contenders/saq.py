@@ -7,7 +7,7 @@
 # kind = "peer"
 # worker = ["saq {module}.settings"]
 # handlers = ["async", "plain"]
-# concurrency = "concurrency = 100"
+# concurrency = "concurrency = 100; plain functions in a pool of threads of its own size"
 # settings = "defaults, with hiredis"
 # redelivery = 60 # its sweep, every 60 s
 # documentation = ["https://saq-py.readthedocs.io/"]

@@ -6,11 +6,12 @@
 # title = "taskiq"
 # kind = "peer"
 # worker = [
-#   "taskiq worker {module}:broker --workers 1 --max-async-tasks {concurrency} --log-level WARNING",
+#   """taskiq worker {module}:broker --workers 1 --max-async-tasks {concurrency}
+#   --max-threadpool-threads {concurrency} --log-level WARNING""",
 #   "taskiq scheduler {module}:scheduler --update-interval 1 --log-level WARNING",
 # ]
 # handlers = ["async", "plain"]
-# concurrency = "--max-async-tasks 100, one process"
+# concurrency = "--max-async-tasks 100 and as many threads, in one process"
 # settings = """\
 #   RedisStreamBroker, which acknowledges, and ListRedisScheduleSource; the scheduler reads \
 #   schedules every second, not every minute as by default"""

@@ -77,6 +77,12 @@ class Records:
         """The most rounds that a measurement has."""
         return max((int(record["round"]) for record in self.document["records"]), default=0) + 1
 
+    def of_first_server(self) -> "Records":
+        """The same without the other servers."""
+        [(server, version), *_] = self.document["servers"].items()
+        records = [r for r in self.document["records"] if r["server"] == server]
+        return Records(self.document | {"servers": {server: version}, "records": records})
+
     def scaled(self, count: int) -> int:
         """So many tasks at the scale of these results."""
         return max(int(count * self.document["scale"]), 1)
