@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import plots
 from benchmarks.lab.contender import REPOSITORY
 from benchmarks.lab.records import Records, Row
 
@@ -32,6 +31,8 @@ def main() -> None:
     records = Records(json.loads(options.results.read_text(encoding="utf-8")))
     folder = options.to / "performance"
     folder.mkdir(parents=True, exist_ok=True)
+    from benchmarks import plots  # noqa: PLC0415 - matplotlib is an extra
+
     plots.draw(records, folder)
     text = _BLANK.sub(lambda blank: BLANKS[blank[1]](records), TEMPLATE.read_text("utf-8"))
     (options.to / "performance.md").write_text(text, encoding="utf-8")
@@ -76,10 +77,12 @@ Column = tuple[str, Callable[[Row], str]]
 
 
 def _rows(rows: Sequence[Row], columns: Sequence[Column]) -> str:
-    cells = [
-        [row.title, *(cell(row) if row.measured else row.why_not for _, cell in columns)]
-        for row in rows
-    ]
+    cells = []
+    for row in rows:
+        if row.measured:
+            cells.append([row.title, *(cell(row) for _, cell in columns)])
+        else:
+            cells.append([row.title, row.why_not, *["-"] * (len(columns) - 1)])
     return table(["", *(name for name, _ in columns)], cells)
 
 
@@ -130,7 +133,7 @@ def contenders(records: Records) -> str:
 
 
 def _packages(name: str) -> set[str]:
-    return {name, f"py{name}"}
+    return {name, f"py{name}", name.partition("_")[0]}
 
 
 def lateness(records: Records) -> str:
@@ -218,15 +221,25 @@ def crash(records: Records) -> str:
 
 def listeners(records: Records) -> str:
     """One listener, and several."""
-    rows = []
-    for count in records.variants("listeners", "listeners"):
-        for row in records.rows("listeners", listeners=count):
-            shares = " ".join(f"{share * 100:.0f}" for share in row.last("shares"))
-            rows.append([f"{count}", *(number(row.median(name)) for name in (
-                "per_second", "twice", "lost", "server_cpu_seconds", "worker_cpu_seconds",
-                "claims", "empty_claims")), f"{shares} %"])  # fmt: skip
-    return table(["listeners", "tasks a second", "twice", "lost", "server, CPU s",
-                  "listeners, CPU s", "claims", "empty", "shares"], rows)  # fmt: skip
+    rows = [
+        row.named(f"{count}")
+        for count in records.variants("listeners", "listeners")
+        for row in records.rows("listeners", listeners=count)
+    ]
+    return _rows(
+        rows,
+        [
+            ("tasks a second", _figure("per_second", number)),
+            ("twice", _count("twice")),
+            ("lost", _count("lost")),
+            ("server, CPU s", _figure("server_cpu_seconds", number)),
+            ("listeners, CPU s", _figure("worker_cpu_seconds", number)),
+            ("claims", _figure("claims", number)),
+            ("empty", _figure("empty_claims", number)),
+            ("over s", _figure("claims_seconds", number)),
+            ("shares", lambda row: " ".join(percent(share) for share in row.last("shares"))),
+        ],
+    )
 
 
 def idle(records: Records) -> str:

@@ -3,13 +3,13 @@
 # dependencies = ["celery[redis]==5.7.0", "hiredis==3.5.0"]
 #
 # [tool.lab]
-# title = "Celery"
+# title = "Celery (threads)"
 # kind = "peer"
 # worker = [
 #   "celery --app {module} worker --pool threads --concurrency {concurrency} --loglevel WARNING",
 # ]
 # handlers = ["plain"]
-# concurrency = "--concurrency 100, with the pool of threads: 100 processes would not fit two cores"
+# concurrency = "--concurrency 100, with the pool of threads"
 # settings = """\
 #   Redis as the broker, no result backend; a visibility timeout longer than any ETA, as the \
 #   documentation asks for"""

@@ -32,7 +32,7 @@ def measure(case: Case) -> Figures:
 def run_burst(stage: Stage, count: int) -> Figures:
     """Have `count` tasks run, all due at one instant, by the workers that are up."""
     dues = stage.schedule(count)
-    sleep_until(dues.last)
+    sleep_until(dues.last - 0.2)
     server, workers = Load(stage.server_pids), Load(stage.worker_pids)
     runs = stage.wait_for([dues], limit=PATIENCE)
     figures: Figures = vars(stage.verdict([dues], runs)).copy()

@@ -1,11 +1,13 @@
 """Ours: one, two and eight listeners share the work of a burst.
 
 10,000 tasks that do nothing, all due at one instant. `shares` are the parts of the tasks that each
-listener ran. `claims` and `empty_claims` are how often they looked, and found nothing to take: that
-is told by the listeners' own hooks, in benchmarks/kit/counting_listener.py.
+listener ran. `claims` and `empty_claims` are how often they looked, and found nothing to take, over
+`claims_seconds`, in which they also waited, and looked once a second at least: that is told by the
+listeners' own hooks, in benchmarks/kit/counting_listener.py.
 """
 
 import json
+import time
 
 from benchmarks.lab.contender import Contender
 from benchmarks.lab.measurement import Case, Figures, Measurement, Scale, Variant
@@ -31,15 +33,16 @@ def measure(case: Case) -> Figures:
             every=0.2,
         )
         stage.rest()
-        before = _claims(stage)
+        before, began = _claims(stage), time.monotonic()
         figures = run_burst(stage, case.variant["tasks"])
         stage.rest()
-        after = _claims(stage)
+        after, seconds = _claims(stage), time.monotonic() - began
         workers = Runs.read(stage.journal).workers
     shares = sorted((count / sum(workers.values()) for count in workers.values()), reverse=True)
     return figures | {
         "shares": shares,
         "claims": sum(after.values()) - sum(before.values()),
+        "claims_seconds": seconds,
         "empty_claims": after["empty"] - before["empty"],
     }
 

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import report
 from benchmarks.lab.contender import Contender, find_contenders
 from benchmarks.lab.measurement import Scale
+from benchmarks.lab.records import Records
 from benchmarks.lab.results import Results
 from benchmarks.lab.verdict import Dues, Runs, Verdict, lateness, percentile
 
@@ -96,3 +98,52 @@ def test_results_are_found_again_and_what_is_infinite_is_null(tmp_path: Path) ->
     assert found["lateness_ms"] == {"100": None}
     with pytest.raises(ValueError, match="scale 1"):
         Results(file, scale=0.1)
+
+
+def records() -> Records:
+    """Two rounds of ours, and a peer that could not be measured."""
+    late: list[dict[str, float | None]] = [
+        {"50": 1.0, "99": 3.0, "100": 9.0},
+        {"50": 2.0, "99": 4.0, "100": None},
+    ]
+    counts = {"asked": 10, "ran": 9, "lost": 1, "twice": 0, "early": 0, "unasked": 0}
+    key = {"measurement": "lateness", "server": "embedded", "variant": {"pending": 0}}
+    ours = [
+        key | counts | {"contender": "ours", "round": n, "lateness_ms": late[n]} for n in (0, 1)
+    ]
+    peer = key | {"contender": "peer", "round": 0, "error": "not done within 9 s\nand more"}
+    return Records(
+        {
+            "scale": 1.0,
+            "servers": {"embedded": "Valkey 9"},
+            "contenders": {
+                "peer": {"title": "a peer", "kind": "peer"},
+                "ours": {"title": "expirebridge", "kind": "ours"},
+            },
+            "records": [peer, *ours],
+        }
+    )
+
+
+def test_the_page_shows_medians_the_worst_and_what_could_not_be_measured() -> None:
+    [_, _, ours, peer] = report.lateness(records()).splitlines()
+
+    assert ours == "| expirebridge | 1.5 ms | 3.5 ms | never | 18 of 20 | 0 | 0 |"
+    assert peer == "| a peer | not done within 9 s | - | - | - | - | - |"
+
+
+def test_the_page_names_who_is_ahead() -> None:
+    found = records()
+    for record in found.document["records"]:
+        is_ours = record["contender"] == "ours"
+        figure = {"bytes_per_task": 400.0 if is_ours else 200.0}
+        record.pop("error", None)
+        record.update({"measurement": "memory"} | figure)
+
+    assert report.ahead(found) == "- takes less of the server's memory: a peer (2 times)"
+
+
+def test_every_blank_of_the_page_is_known() -> None:
+    blanks = set(report._BLANK.findall(report.TEMPLATE.read_text(encoding="utf-8")))
+
+    assert blanks == report.BLANKS.keys()
