@@ -14,11 +14,13 @@ the first order, may be coroutines.
 import asyncio
 import importlib
 import inspect
+import itertools
 import json
 import os
 import sys
 import time
 import traceback
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any, TextIO
 
@@ -28,19 +30,24 @@ BATCH = 1000
 
 async def obey(module: ModuleType, order: dict[str, Any]) -> float:
     """Make the tasks, and return how many seconds the calls took."""
-    first, due, spread, count = (order[key] for key in ("first", "due_ms", "spread_ms", "count"))
-    tasks = [(first + n, (due + n * spread // count) / 1000) for n in range(count)]
+    # One after the other: where tasks run in this process, a list of all would count as its memory.
+    tasks = _tasks(**{name: order[name] for name in ("first", "count", "due_ms", "spread_ms")})
     began = time.perf_counter()
     if order["bulk"]:
-        for at in range(0, count, BATCH):
-            await _done(module.schedule_many(tasks[at : at + BATCH]))
+        while batch := list(itertools.islice(tasks, BATCH)):
+            await _done(module.schedule_many(batch))
     elif inspect.iscoroutinefunction(module.schedule):
-        for number, when in tasks:
-            await module.schedule(number, when)
+        for number, due in tasks:
+            await module.schedule(number, due)
     else:
-        for number, when in tasks:
-            module.schedule(number, when)
+        for number, due in tasks:
+            module.schedule(number, due)
     return time.perf_counter() - began
+
+
+def _tasks(first: int, count: int, due_ms: int, spread_ms: int) -> Iterator[tuple[int, float]]:
+    for n in range(count):
+        yield first + n, (due_ms + n * spread_ms // count) / 1000
 
 
 async def _done(result: Any) -> None:
