@@ -10,9 +10,13 @@
 #   "rq worker --url {url} --quiet",
 #   "rq worker --url {url} --quiet",
 #   "rq worker --url {url} --quiet",
+#   "rq worker --url {url} --quiet",
+#   "rq worker --url {url} --quiet",
+#   "rq worker --url {url} --quiet",
+#   "rq worker --url {url} --quiet",
 # ]
 # handlers = ["plain"]
-# concurrency = "a worker runs one task at a time, in a process made for it: four workers"
+# concurrency = "a worker runs one task at a time, in a process made for it: eight workers"
 # settings = "defaults; one of the workers also schedules"
 # redelivery = 600 # how often a worker tries to take over from a scheduler that is gone
 # documentation = ["https://python-rq.org/docs/scheduling/", "https://python-rq.org/docs/workers/"]

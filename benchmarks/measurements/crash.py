@@ -1,10 +1,11 @@
 """What becomes of tasks when the worker is killed among them, and started again at once.
 
-2,000 tasks of 50 ms each come due evenly over 20 s. After 10 s all that runs tasks is killed with
+2,000 tasks of a second each come due evenly over 40 s: about 50 run at any time, even where a
+worker looks but once a second for what is due. After 20 s all that runs tasks is killed with
 SIGKILL and started again with the same command. Then each task is accounted for: `twice` began more
 than once; `lost` had not ended when the waiting did, whether it is gone or would have come back
 later still. `interrupted` were running when the worker was killed. `recovery_seconds` is how long
-after its due time the last one ended that did.
+after its due time the last one ended that did, with the second that it takes.
 
 The waiting ends a minute after the time in which the contender takes up the tasks of a dead worker,
 which is a default of its own (`redelivery` in its header).
@@ -16,7 +17,7 @@ from benchmarks.lab.contender import Contender
 from benchmarks.lab.measurement import Case, Figures, Measurement, Scale, Variant
 from benchmarks.lab.stage import Stage, sleep_until
 
-WORK = 0.05
+WORK = 1.0
 MARGIN = 60.0
 LEAST_PATIENCE = 15.0
 """At small scales, where it is too short for most to take up what a dead worker held."""
@@ -28,7 +29,7 @@ def variants(contender: Contender, scale: Scale) -> list[Variant]:
     return [
         {
             "tasks": scale(2000),
-            "seconds": scale.seconds(20),
+            "seconds": scale.seconds(40),
             "work": WORK,
             "patience": max(scale.seconds(contender.redelivery + MARGIN), LEAST_PATIENCE),
         }
