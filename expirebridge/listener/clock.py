@@ -1,12 +1,14 @@
 """The clock: rings the doorbell when the next known task is due."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
+from expirebridge.errors import ServerError
 from expirebridge.listener.doorbell import Doorbell
 from expirebridge.listener.server_clock import ServerClock
 
 LONGEST_SLEEP = 1.0
-"""Seconds after which it rings in any case: doorbells may be lost, and edits unheard."""
+"""Seconds after which it looks in any case: doorbells may be lost, and edits unheard."""
 FIRST_BACKOFF = 0.001
 LONGEST_BACKOFF = 0.020
 MOST_RANKS = 4
@@ -18,11 +20,20 @@ class Clock:
     Of several listeners the later ranks wait a millisecond more each, up to four, so that they do
     not all ask for the same task; a claim that came back empty although a task was due waits
     longer each time, up to 20 ms.
+
+    `look` asks the server for the earliest due time in ms; None if nothing is pending.
     """
 
-    def __init__(self, doorbell: Doorbell, server_clock: ServerClock) -> None:
+    def __init__(
+        self,
+        doorbell: Doorbell,
+        server_clock: ServerClock,
+        *,
+        look: Callable[[], Awaitable[int | None]],
+    ) -> None:
         self._doorbell = doorbell
         self._server_clock = server_clock
+        self._look = look
         self._next_due: int | None = None
         self._heard: int | None = None
         """The earliest that was heard of since the latest claim was sent."""
@@ -61,9 +72,25 @@ class Clock:
                 async with asyncio.timeout(self._sleep()):
                     await self._changed.wait()
             except TimeoutError:
+                if not self._is_due() and not await self._finds_due():
+                    continue
                 # What was known is answered now; the claim's reply says what comes next.
                 self._next_due = None
                 self._doorbell.ring()
+
+    def _is_due(self) -> bool:
+        due = self._next_due
+        return due is not None and self._server_clock.seconds_until(due) <= 0
+
+    async def _finds_due(self) -> bool:
+        """Look, which costs the server less than a claim; whether that finds something due."""
+        try:
+            due = await self._look()
+        except ServerError:
+            return True  # let the claim tell what is wrong
+        known = [each for each in (due, self._heard) if each is not None]
+        self._next_due = min(known, default=None)
+        return self._is_due()
 
     def _sleep(self) -> float:
         if self._next_due is None:

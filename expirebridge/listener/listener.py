@@ -112,7 +112,7 @@ class Listener:
         doorbell = Doorbell()
         outage = Outage()
         self._doorbell = doorbell
-        self._clock = Clock(doorbell, server_clock)
+        self._clock = Clock(doorbell, server_clock, look=self._look)
         self._leases = Leases(
             self._heart_store,
             self.name,
@@ -315,6 +315,9 @@ class Listener:
         wants_events = beat.rank < EARS or self.settings.doorbell is Doorbells.EVENTS
         # Kept, so that it is not collected before it is done.
         self._hearing = self._loop.create_task(self._subscriber.hear_events(wants_events))
+
+    async def _look(self) -> int | None:
+        return await self._store.run(calls.earliest(self.settings.prefix))
 
     def _hear_doorbell(self, due: int) -> None:
         if self.settings.doorbell is not Doorbells.EVENTS:

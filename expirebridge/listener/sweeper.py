@@ -17,6 +17,9 @@ from expirebridge.store.store import AsyncStore
 logger = logging.getLogger("expirebridge")
 
 EVERY = 1.0
+"""Seconds between passes while something is overdue, or the server is away."""
+A_MOMENT = 0.01
+"""Seconds after the end of a lease at which it is looked at."""
 SCAN_STEP = 100
 """About how many keys one step of a scan walks over: half a millisecond of the server's time."""
 SCAN_SHARE = 0.1
@@ -26,7 +29,7 @@ PATIENT_SHARE = 0.02
 
 
 class Sweeper:
-    """Makes a pass each second, and a scan of the whole database after each gap, and when asked.
+    """Makes a pass when a lease may be over, and scans the database after each gap and when asked.
 
     A pass takes back the tasks of dead listeners, looks again at paused ones and forgets old ones.
     A scan finds trigger keys without a record, records without a place in a state set, and timers
@@ -62,17 +65,27 @@ class Sweeper:
         self._wanted.set()
 
     async def run(self) -> None:
-        """Make a pass each second, for ever."""
+        """Make passes for ever: one whenever a lease may be over, at least two in each lease."""
         while True:
+            pause = EVERY
             try:
-                more = True
-                while more:
-                    more = (await self.run_once()).more
+                sweep = await self.run_once()
             except ServerError as error:
                 self._outage.failed("the sweep", error)
             else:
                 self._outage.answered("the sweep")
-            await asyncio.sleep(EVERY)
+                pause = self._pause_after(sweep)
+            await asyncio.sleep(pause)
+
+    def _pause_after(self, sweep: calls.Sweep) -> float:
+        """How long nothing can be missed: what is claimed from now on has a whole lease."""
+        if sweep.more:
+            return 0.0
+        longest = self._settings.lease / 2
+        if sweep.lapse_in is None:
+            return longest
+        # A lease that is over already waits for somebody to beat.
+        return min(sweep.lapse_in + A_MOMENT if sweep.lapse_in > 0 else EVERY, longest)
 
     async def run_scans(self) -> None:
         """Scan after each gap, and when asked, for ever."""

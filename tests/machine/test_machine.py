@@ -69,7 +69,7 @@ BUGS = {
     "no fence": (
         "settle", "record.state == 'running' and record.token == token", "record.state == 'running'"
     ),
-    "no sweep": ("sweep", "if not nobody_beats(lease) then", "if false then"),
+    "no sweep": ("sweep", "if not is_long_ago(last_beat(), lease) then", "if false then"),
     "a claim before due, where the timer is gone": ("claim", "'-inf', now,", "'-inf', '+inf',"),
     "a dropped put-off": ("claim", "local timer = read_timer(id, record)", "local timer = nil"),
     "a dropped re-arm": (

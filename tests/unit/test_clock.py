@@ -29,6 +29,9 @@ def only_when_due(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clock, "LONGEST_SLEEP", 3600.0)
 
 
+async def nothing() -> None: ...
+
+
 def ms_from_now(seconds: float) -> int:
     return int((time.time() + seconds) * 1000)
 
@@ -36,7 +39,7 @@ def ms_from_now(seconds: float) -> int:
 async def test_it_rings_for_the_earliest_of_what_it_heard_and_what_a_claim_found() -> None:
     for heard, found in ((0, 1000), (1000, 0)):
         doorbell = Doorbell()
-        alarm = Clock(doorbell, ServerClock())
+        alarm = Clock(doorbell, ServerClock(), look=nothing)
         alarm.notice_claim()
         alarm.plan(ms_from_now(found), fruitless=False)
         alarm.hear_of(ms_from_now(heard))
@@ -48,7 +51,7 @@ async def test_what_is_heard_while_a_claim_is_on_its_way_outlives_its_answer() -
     """The task may have been made after the claim was carried out, before its reply was read."""
     for found in (ms_from_now(1000), None):
         doorbell = Doorbell()
-        alarm = Clock(doorbell, ServerClock())
+        alarm = Clock(doorbell, ServerClock(), look=nothing)
         alarm.notice_claim()
         alarm.hear_of(ms_from_now(0))
         alarm.plan(found, fruitless=False)
@@ -57,7 +60,7 @@ async def test_what_is_heard_while_a_claim_is_on_its_way_outlives_its_answer() -
 
 
 async def test_what_was_heard_before_a_claim_is_known_to_its_answer() -> None:
-    alarm = Clock(Doorbell(), ServerClock())
+    alarm = Clock(Doorbell(), ServerClock(), look=nothing)
     alarm.hear_of(ms_from_now(0))
     alarm.notice_claim()
     alarm.plan(None, fruitless=False)

@@ -39,6 +39,7 @@ from expirebridge.store.calls.running import (
     Settled,
     Settlement,
     claim,
+    earliest,
     heartbeat,
     leave,
     resent,
@@ -48,7 +49,7 @@ from expirebridge.store.calls.running import (
 __all__ = [
     "Adoption", "Argument", "Beat", "Call", "Claim", "Health", "Heard", "Hint", "Made", "NewTask",
     "Operation", "Page", "Scanned", "Settled", "Settlement", "Sweep", "Unknown", "When", "adopt",
-    "beat", "cancel", "claim", "command", "count", "get", "health", "heartbeat", "leave",
-    "list_page", "make", "new_nonce", "news", "pause", "put_off", "refused", "reschedule", "resent",
-    "resume", "run_now", "scan", "settle", "sweep", "unknown",
+    "beat", "cancel", "claim", "command", "count", "earliest", "get", "health", "heartbeat",
+    "leave", "list_page", "make", "new_nonce", "news", "pause", "put_off", "refused", "reschedule",
+    "resent", "resume", "run_now", "scan", "settle", "sweep", "unknown",
 ]  # fmt: skip

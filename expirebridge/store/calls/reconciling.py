@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
+from typing import Any
 
 from expirebridge.settings import Settings
 from expirebridge.store.calls.call import Argument, Call, ids_of, milliseconds, script
@@ -101,6 +102,8 @@ class Sweep:
     lapsed: list[str]
     failed: list[str]
     """Tasks that lapsed once too often."""
+    lapse_in: float | None
+    """Seconds until the first lease of those that run is over; None if none runs."""
 
 
 def sweep(settings: Settings, limit: int = 200) -> Call[Sweep]:
@@ -108,7 +111,16 @@ def sweep(settings: Settings, limit: int = 200) -> Call[Sweep]:
     return script(
         "sweep", milliseconds(settings.lease), limit, settings.keep_succeeded_count,
         milliseconds(settings.keep_succeeded), milliseconds(settings.keep_failed),
-        read=lambda reply: Sweep(
-            bool(reply[0]), reply[1], ids_of(reply[2]), ids_of(reply[3])
-        ),
+        read=_read_sweep,
     )  # fmt: skip
+
+
+def _read_sweep(reply: list[Any]) -> Sweep:
+    more, forgotten, lapsed, failed, lapse_in = reply
+    return Sweep(
+        more=bool(more),
+        forgotten=forgotten,
+        lapsed=ids_of(lapsed),
+        failed=ids_of(failed),
+        lapse_in=lapse_in / 1000 if lapse_in >= 0 else None,
+    )

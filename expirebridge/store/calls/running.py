@@ -14,6 +14,21 @@ MAX_CLAIM = 100
 MAX_CLAIM_BYTES = 1024 * 1024
 
 
+def earliest(prefix: str) -> Call[int | None]:
+    """When the next task is due, in ms, by one plain command; None if nothing is pending.
+
+    It may have been put off since: only a claim follows its timer.
+    """
+    return Call(
+        "ZRANGE", (f"{prefix}:pending", 0, 0, "WITHSCORES"), _read_earliest, is_script=False
+    )
+
+
+def _read_earliest(reply: list[bytes]) -> int | None:
+    """Another client's score may be no time at all."""
+    return int(min(max(float(reply[1]), 0), 2**53)) if reply else None
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """What one look for due tasks brought."""

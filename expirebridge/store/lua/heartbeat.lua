@@ -38,14 +38,14 @@ end
 
 mend('meta', 'hash')
 mark_format()
-if redis.call('HGET', meta_key, 'database') ~= ARGV[1] then
-  redis.call('HSET', meta_key, 'database', ARGV[1])
-end
+local meta = redis.call('HMGET', meta_key, 'database', 'born')
+if meta[1] ~= ARGV[1] then redis.call('HSET', meta_key, 'database', ARGV[1]) end
 mend('listeners', 'zset')
 for _, state in ipairs(STATES) do mend(state, 'zset') end
-local gap = nobody_beats(lease)
+local last = last_beat()
+local gap = is_long_ago(last, lease)
 if gap then renew_all('-inf') end
-if last_beat() > now then clock_went_back() end
+if last > now then clock_went_back() end
 
 redis.call('ZADD', listeners_key, now, me)
 -- Three beats go into a lease: one that is half a lease old was missed, and counts no longer.
@@ -66,5 +66,4 @@ for at = 4, #ARGV, 2 do
     lost[#lost + 1] = id
   end
 end
-local born = redis.call('HGET', meta_key, 'born') or ''
-return { now_us, rank, #beating, gap and 1 or 0, lost, cancelled, born, mended }
+return { now_us, rank, #beating, gap and 1 or 0, lost, cancelled, meta[2] or '', mended }

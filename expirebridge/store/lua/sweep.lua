@@ -6,7 +6,7 @@
 -- ARGV     1 database, 2 lease in ms, 3 most ids to handle, 4 succeeded tasks to keep at most,
 --          5 ms to keep a succeeded task, 6 ms to keep a failed one
 -- returns  '1' if there is more to do, tasks forgotten, ids that lapsed, ids that lapsed once too
---          often and failed
+--          often and failed, ms until the first lease of those that run is over (-1: none runs)
 
 -- include names
 -- include clock
@@ -103,7 +103,7 @@ local function forget_surplus()
 end
 
 -- Otherwise the next heartbeat renews the leases.
-if not nobody_beats(lease) then
+if not is_long_ago(last_beat(), lease) then
   for _, id in ipairs(due_in('running', now)) do lapse(id) end
 end
 for _, id in ipairs(due_in('paused', now)) do look_at_paused(id) end
@@ -111,4 +111,5 @@ for state in pairs(FINISHED) do forget_all(state, now) end
 forget_surplus()
 redis.call('ZREMRANGEBYSCORE', listeners_key, '-inf', now - 10 * lease)
 ring(soonest, before)
-return { left <= 0 and 1 or 0, forgotten, lapsed, failed }
+local over = redis.call('ZRANGE', state_set('running'), 0, 0, 'WITHSCORES')[2]
+return { left <= 0 and 1 or 0, forgotten, lapsed, failed, over and math.max(over - now, 0) or -1 }

@@ -4,4 +4,4 @@ local function last_beat()
 end
 
 -- If nobody beat for half a lease, the server was away, or its clock jumped: no listener's death.
-local function nobody_beats(lease) return now - last_beat() > lease / 2 end
+local function is_long_ago(beat, lease) return now - beat > lease / 2 end
