@@ -116,8 +116,8 @@ def server(
 
     signal.signal(signal.SIGTERM, interrupt)
     with Server(port=port, directory=directory.resolve()) as running:
-        print_line(f"{running.url} (data in {running.directory})")
         try:
+            print_line(f"{running.url} (data in {running.directory})")
             code = running.wait()
         except KeyboardInterrupt:
             return

@@ -555,10 +555,14 @@ async def cut_adoptions(scene: Scene) -> None:
 
 
 async def cut_siftings(scene: Scene) -> None:
-    """A foreign task is news until it was looked at."""
+    """What was heard of a key waits until somebody answered."""
     async with scene.listening():
         scene.proxy.cut_reply_of("news", holding=b"foreign")
-        scene.client.set("foreign:?test.note?[]", "", px=50)
+        scene.client.set("foreign:?test.note?[]", "", px=60_000)
+        while not scene.proxy.cuts:  # perhaps it does not hear of keys yet
+            scene.client.pexpire("foreign:?test.note?[]", 60_000)
+            await asyncio.sleep(0.05)
+        scene.client.pexpire("foreign:?test.note?[]", 1)
         await scene.check_each_ran_once("foreign")
     assert scene.proxy.cuts == {"news": 1}
 

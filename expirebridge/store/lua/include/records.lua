@@ -122,6 +122,7 @@ local function end_by_pttl(name)
     after = read_clock()
     if math.floor(before / 1000) == math.floor(after / 1000) then break end
   end
+  if left == 0 then return now end -- it ended since this script began, some time ago or just now
   return left < 0 and left or math.floor(after / 1000) + left
 end
 
