@@ -15,6 +15,7 @@ from typing import Annotated
 
 import typer
 
+from expirebridge.cli import dashboard as dashboard_command
 from expirebridge.cli import demo as demo_command
 from expirebridge.cli import functions as function_commands
 from expirebridge.cli import operators as operator_commands
@@ -55,6 +56,7 @@ app = typer.Typer(
 )
 task_commands.add_to(app)
 operator_commands.add_to(app)
+app.command("dashboard")(dashboard_command.dashboard)
 app.command("demo")(demo_command.demo)
 app.add_typer(function_commands.group, name="functions")
 

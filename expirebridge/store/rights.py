@@ -16,7 +16,7 @@ class Role(StrEnum):
 
     PRODUCER = "producer"  # makes, finds and steers tasks: with a Bridge, FCALL, EXPIRE, PTTL
     LISTENER = "listener"  # runs tasks, whose handlers may make others
-    DASHBOARD = "dashboard"  # finds and steers tasks, and looks whether listeners are at work
+    DASHBOARD = "dashboard"  # finds and steers tasks, notes who did, and looks after listeners
 
 
 _SCRIPTS = "eval evalsha time hget hmget"
@@ -25,6 +25,7 @@ _CHANGE = "del hdel hset publish set zadd zrem"
 _MAKE = "sadd srem"
 _TIMERS = "expire pttl"
 _FUNCTIONS = "fcall"
+_STEER = "lpush lrange ltrim"
 _PROBE = "pubsub|numsub zcount zrange zrangebyscore"
 _LISTEN = (
     "exists info pexpiretime ping rename scan subscribe type unsubscribe zcard zremrangebyscore "
@@ -33,7 +34,7 @@ _LISTEN = (
 _COMMANDS = {
     Role.PRODUCER: f"{_SCRIPTS} {_LOOK} {_CHANGE} {_MAKE} {_TIMERS} {_FUNCTIONS}",
     Role.LISTENER: f"{_SCRIPTS} {_LISTEN} {_CHANGE} {_MAKE} {_PROBE}",
-    Role.DASHBOARD: f"{_SCRIPTS} {_LOOK} {_CHANGE} {_PROBE}",
+    Role.DASHBOARD: f"{_SCRIPTS} {_LOOK} {_CHANGE} {_PROBE} {_STEER}",
 }
 _GLOB = re.compile(r"([*?\[\]\\])")
 

@@ -349,6 +349,10 @@ def look(tasks: Tasks) -> None:
 def look_after(cluster: Cluster) -> None:
     with closing(Store(clients.probe_client(cluster.url), prefix=PREFIX)) as store:
         found = examine(store, SETTINGS, Role.LISTENER)
+        store.run(calls.below(State.PENDING, [0]))
+        store.run(calls.listeners(1))
+        store.run(calls.note(who="ann", action="cancel", target="a", result="1 cancelled"))
+        assert len(store.run(calls.notes(1))) == 1
     assert [str(one) for one in found if one.level is Level.ERROR] == []
     assert {"rights", "listeners", "functions", "data", "round trip"} <= {
         one.check for one in found

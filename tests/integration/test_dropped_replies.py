@@ -703,6 +703,9 @@ OPERATORS: dict[str, Callable[[Store], object]] = {
     "rights": lambda store: examine(store, Settings(), Role.LISTENER),
     "unknown": lambda store: examine(store, Settings(), Role.LISTENER),
     "health": lambda store: store.run(check_health(store.database, Settings())),
+    "below": lambda store: store.run(calls.below(State.PENDING, [0])),
+    "listeners": lambda store: store.run(calls.listeners(10)),
+    "notes": lambda store: store.run(calls.notes(10)),
 }
 
 
@@ -723,6 +726,16 @@ def test_who_only_looks_is_told_so_and_may_look_again(
     store.close()
 
 
+def test_an_action_is_noted_once(proxy: Proxy, client: redis.Redis) -> None:
+    with contextlib.closing(
+        Store(clients.producer_client(proxy.url), prefix="expirebridge")
+    ) as store:
+        proxy.cut_reply_of("note", times=2)
+        store.run(calls.note(who="ann", action="cancel", target="a", result="1 cancelled"))
+    assert proxy.cuts == {"note": 2}
+    assert client.llen("expirebridge:actions") == 1
+
+
 def test_every_script_is_cut_off_somewhere_above() -> None:
     producers = {call.script for call in (CHANGES | READS).values()}
-    assert producers | set(LISTENER) | set(OPERATORS) == set(NAMES)
+    assert producers | set(LISTENER) | set(OPERATORS) | {"note"} == set(NAMES)

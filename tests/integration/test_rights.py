@@ -110,6 +110,15 @@ def probe(url: str, client: redis.Redis) -> None:
         assert [finding.check for finding in findings] == ["listeners", "overdue", "subscriptions"]
 
 
+def watch(url: str) -> None:
+    """What only a dashboard asks of the store."""
+    with store_at(url) as store:
+        assert store.run(calls.below(State.PENDING, [2**52])).below
+        assert [beat.name for beat in store.run(calls.listeners(10))] == ["somebody"]
+        store.run(calls.note(who="ann", action="cancel", target="a", result="1 cancelled"))
+        assert [action.who for action in store.run(calls.notes(10))] == ["ann"]
+
+
 def listen(url: str, client: redis.Redis) -> None:
     """All that a listener asks of the store."""
     with store_at(url) as store, Bridge(url) as bridge:
@@ -224,6 +233,7 @@ async def work_as(
                 bridge.make_task("mail.send", [1], 60, id="a", tags=["y"])
             steer(url)
             probe(url, client)
+            watch(url)
         case Role.LISTENER:
             listen(url, client)
             await hear(url, client, caplog)

@@ -4,8 +4,19 @@ The calls of producers, of a running listener, of its reconciler and of those wh
 have a module each.
 """
 
+from expirebridge.store.calls.auditing import Action, note, notes
 from expirebridge.store.calls.call import Argument, Call, Operation, When, command, new_nonce
-from expirebridge.store.calls.examining import Health, Unknown, health, refused, unknown
+from expirebridge.store.calls.examining import (
+    Below,
+    Health,
+    LastBeat,
+    Unknown,
+    below,
+    health,
+    listeners,
+    refused,
+    unknown,
+)
 from expirebridge.store.calls.producing import (
     Made,
     NewTask,
@@ -47,9 +58,10 @@ from expirebridge.store.calls.running import (
 )
 
 __all__ = [
-    "Adoption", "Argument", "Beat", "Call", "Claim", "Health", "Heard", "Hint", "Made", "NewTask",
-    "Operation", "Page", "Scanned", "Settled", "Settlement", "Sweep", "Unknown", "When", "adopt",
-    "beat", "cancel", "claim", "command", "count", "earliest", "get", "health", "heartbeat",
-    "leave", "list_page", "make", "new_nonce", "news", "pause", "put_off", "refused", "reschedule",
-    "resent", "resume", "run_now", "scan", "settle", "sweep", "unknown",
+    "Action", "Adoption", "Argument", "Beat", "Below", "Call", "Claim", "Health", "Heard", "Hint",
+    "LastBeat", "Made", "NewTask", "Operation", "Page", "Scanned", "Settled", "Settlement",
+    "Sweep", "Unknown", "When", "adopt", "beat", "below", "cancel", "claim", "command", "count",
+    "earliest", "get", "health", "heartbeat", "leave", "list_page", "listeners", "make",
+    "new_nonce", "news", "note", "notes", "pause", "put_off", "refused", "reschedule", "resent",
+    "resume", "run_now", "scan", "settle", "sweep", "unknown",
 ]  # fmt: skip

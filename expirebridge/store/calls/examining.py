@@ -8,9 +8,11 @@ from expirebridge.store.calls.call import (
     Call,
     ids_of,
     milliseconds,
+    rows_of,
     script,
 )
 from expirebridge.store.views import text
+from expirebridge.task import State
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,43 @@ def health(lease: float) -> Call[Health]:
     return script(
         "health", milliseconds(lease),
         read=lambda reply: Health(reply[0], reply[1] / 1000, ids_of(reply[2:])),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Below:
+    """How many tasks of a state have a look-at time before each of some times."""
+
+    now: int
+    """The server's time, in ms."""
+    total: int
+    below: list[int]
+
+
+def below(state: State, times: Iterable[int]) -> Call[Below]:
+    """Count the tasks of a state that are looked at before each of these times, in ms."""
+    return script(
+        "below", state, *times, read=lambda reply: Below(reply[0], reply[1], list(reply[2:]))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LastBeat:
+    """A listener, and how long it has been silent."""
+
+    name: str
+    """`<host>:<pid>:<nonce>`."""
+    ago: float
+    """Seconds since its last beat."""
+
+
+def listeners(limit: int) -> Call[list[LastBeat]]:
+    """See who has beaten, the latest first; those that died are among them for a while."""
+    return script(
+        "listeners", limit,
+        read=lambda reply: [
+            LastBeat(text(name), ago / 1000) for name, ago in rows_of(reply, 2)
+        ],
     )  # fmt: skip
 
 

@@ -1,0 +1,74 @@
+"""The command that runs the dashboard by itself."""
+
+import os
+from typing import Annotated
+
+import typer
+
+from expirebridge.cli.options import Prefix, Url
+from expirebridge.cli.output import print_line
+from expirebridge.errors import InvalidSetting
+
+TOKEN = "EXPIREBRIDGE_DASHBOARD_TOKEN"  # noqa: S105 - its name, not the token
+USERS = "EXPIREBRIDGE_DASHBOARD_USERS"
+
+
+def dashboard(
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The port.")] = 8321,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="Show tasks, and change none.")
+    ] = False,
+    no_arguments: Annotated[
+        bool,
+        typer.Option("--no-arguments", help="Never show arguments, results and errors."),
+    ] = False,
+    root_path: Annotated[
+        str, typer.Option(help="The path under which a proxy shows it, such as /tasks.")
+    ] = "",
+    url: Url = None,
+    prefix: Prefix = None,
+) -> None:
+    """Show tasks and listeners in the browser, until SIGTERM or Ctrl-C.
+
+    On another address than this machine's own it asks who comes in: set
+    EXPIREBRIDGE_DASHBOARD_TOKEN to a secret, or EXPIREBRIDGE_DASHBOARD_USERS to name:password, with
+    spaces between users.
+
+    Example: expirebridge dashboard --port 8321
+    """
+    try:
+        # All other commands work without the extra.
+        import uvicorn  # noqa: PLC0415
+
+        from expirebridge import web  # noqa: PLC0415
+    except ImportError as missing:
+        raise InvalidSetting(
+            f"the dashboard needs {missing.name}: pip install 'expirebridge[web]'"
+        ) from missing
+    users = dict(_user(word) for word in os.environ.get(USERS, "").split())
+    token = os.environ.get(TOKEN) or None
+    credentials = web.Credentials(token=token, users=users) if token or users else None
+    loopback = web.is_loopback(host)
+    if credentials is None and not loopback:
+        raise InvalidSetting(
+            f"host={host!r}: others could come in; set {TOKEN} to a secret first, or {USERS}"
+        )
+    application = web.app(
+        url, prefix=prefix, actions=not read_only, credentials=credentials,
+        redact=web.without_arguments if no_arguments else None,
+        loopback_only=loopback and credentials is None,
+    )  # fmt: skip
+    shown = f"[{host}]" if ":" in host else host
+    print_line(f"http://{shown}:{port}{root_path.rstrip('/')}/")
+    uvicorn.run(
+        application, host=host, port=port, root_path=root_path.rstrip("/"), log_level="warning",
+        server_header=False, timeout_graceful_shutdown=1,
+    )  # fmt: skip
+
+
+def _user(word: str) -> tuple[str, str]:
+    name, colon, password = word.partition(":")
+    if not colon or not name or not password:
+        raise InvalidSetting(f"{USERS}: write name:password, with spaces between users")
+    return name, password

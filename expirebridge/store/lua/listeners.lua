@@ -1,0 +1,16 @@
+-- flags: no-writes
+-- Says who has beaten, and how long ago.
+--
+-- KEYS[1]  prefix
+-- ARGV     1 database, 2 most names
+-- returns  for each listener, the latest beat first: its name, ms since its last beat
+--
+-- The names of those that died stand there until a sweep takes them away.
+
+-- include names
+-- include clock
+-- include format
+
+local reply = redis.call('ZREVRANGE', listeners_key, 0, tonumber(ARGV[2]) - 1, 'WITHSCORES')
+for i = 2, #reply, 2 do reply[i] = math.max(0, now - tonumber(reply[i])) end
+return reply

@@ -1,0 +1,24 @@
+-- flags: allow-oom
+-- Notes an action of an operator, for others to read: the last thousand are kept.
+--
+-- KEYS[1]  prefix
+-- ARGV     1 database, 2 who, 3 action, 4 what it was taken on, 5 what it did, 6 nonce of this
+--          call
+-- returns  nil
+
+-- include names
+-- include clock
+-- include format
+
+local KEPT = 1000
+
+-- Among so many of the latest a resend looks for itself.
+local NEAR = 10
+
+local name = prefix .. ':actions'
+for _, noted in ipairs(redis.call('LRANGE', name, 0, NEAR - 1)) do
+  if string.find(noted, ARGV[6], 1, true) then return false end
+end
+redis.call('LPUSH', name, cjson.encode({ now, ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6] }))
+redis.call('LTRIM', name, 0, KEPT - 1)
+return false

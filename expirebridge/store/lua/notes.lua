@@ -1,0 +1,12 @@
+-- flags: no-writes
+-- Reads the last actions of operators.
+--
+-- KEYS[1]  prefix
+-- ARGV     1 database, 2 how many
+-- returns  the actions, the latest first, as `note` wrote them
+
+-- include names
+-- include clock
+-- include format
+
+return redis.call('LRANGE', prefix .. ':actions', 0, tonumber(ARGV[2]) - 1)

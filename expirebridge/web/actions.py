@@ -1,0 +1,128 @@
+"""The pages that act: on one task, on all that match, and the log of what was done."""
+
+import logging
+from collections import Counter
+from urllib.parse import parse_qsl, urlencode
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+
+from expirebridge import wire
+from expirebridge.errors import InvalidTask, ServerError
+from expirebridge.log_fields import event
+from expirebridge.store import calls
+from expirebridge.task import Change
+from expirebridge.web.search import BULK_LIMIT, Found, Search, find
+from expirebridge.web.site import Site
+from expirebridge.web.steering import Order
+
+logger = logging.getLogger("expirebridge")
+
+_READ_ONLY = "This dashboard only shows."
+_MAX_FORM = 16 * 1024
+_LOGGED = 200
+
+
+class ActionPages:
+    """Their handlers."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    async def act(self, request: Request) -> Response:
+        """Do something to one task."""
+        if not self._site.actions:
+            return PlainTextResponse(_READ_ONLY, 403)
+        form = await _form(request)
+        order, id = Order.read(form), wire.check_id(form.get("id", "").strip())
+        changes = await self._carry_out(request, order, [id], target=id)
+        return _to(request, "task", id=id, told=next(iter(changes)))
+
+    async def preview(self, request: Request) -> Response:
+        """Say what an action on all that match would be done to."""
+        search, order = Search.read(request.query_params), Order.read(request.query_params)
+        found = await self._all(search, order)
+        return self._site.page(
+            request, "bulk.html",
+            search=search, order=order, found=found, sample=found.tasks[:10],
+            by=request.query_params.get("by", ""), done=None, limit=BULK_LIMIT,
+            now=await self._site.now(),
+        )  # fmt: skip
+
+    async def act_on_all(self, request: Request) -> Response:
+        """Do something to all that match now."""
+        if not self._site.actions:
+            return PlainTextResponse(_READ_ONLY, 403)
+        form = await _form(request)
+        search, order = Search.read(form), Order.read(form)
+        found = await self._all(search, order)
+        ids = list(dict.fromkeys(task.id for task in found.tasks))
+        done = await self._carry_out(request, order, ids, target=search.query())
+        return self._site.page(
+            request, "bulk.html",
+            search=search, order=order, found=found, sample=[], by=form.get("by", ""),
+            done=done, limit=BULK_LIMIT, now=await self._site.now(),
+        )  # fmt: skip
+
+    async def log(self, request: Request) -> Response:
+        """What was done, and by whom."""
+        noted = await self._site.store.run(calls.notes(_LOGGED))
+        return self._site.page(
+            request, "actions.html", noted=noted, now=await self._site.now(), limit=_LOGGED
+        )
+
+    async def _all(self, search: Search, order: Order) -> Found:
+        """All that match and can be acted on so, as far as the limit goes."""
+        found = await self._site.store.run(
+            find(search, self._site.settings, rows=BULK_LIMIT, limit=BULK_LIMIT)
+        )
+        found.tasks[:] = [task for task in found.tasks if task.state in order.choice.states]
+        return found
+
+    async def _carry_out(
+        self, request: Request, order: Order, ids: list[str], *, target: str
+    ) -> Counter[Change]:
+        who, action = str(request.state.who), order.choice.name
+        changes: Counter[Change] = Counter()
+        result = "failed midway"
+        try:
+            changes = await self._site.store.run(order.carry_out(ids, self._site.settings))
+            result = (
+                ", ".join(f"{n:,} {change}" for change, n in changes.items()) or "nothing to do"
+            )
+        finally:
+            logger.warning(
+                "%s: %s on %s: %s", who, action, target, result,
+                extra=event("action", who=who, action=action, target=target, result=result),
+            )  # fmt: skip
+            await self._note(who, action, target, result)
+        return changes
+
+    async def _note(self, who: str, action: str, target: str, result: str) -> None:
+        """Write it down. It is in the log in any case, and it has been done."""
+        try:
+            await self._site.store.run(
+                calls.note(who=who, action=action, target=target, result=result)
+            )
+        except ServerError as failure:
+            logger.warning(
+                "an action could not be noted: %s", failure, extra=event("unnoted", error=failure)
+            )
+
+
+async def _form(request: Request) -> dict[str, str]:
+    """The fields of a form, which is small. Raises InvalidTask if this is none."""
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > _MAX_FORM:
+            raise InvalidTask("the form is too large")
+    try:
+        return dict(parse_qsl(body.decode(), max_num_fields=20, errors="strict"))
+    except ValueError:
+        raise InvalidTask("this is not a form") from None
+
+
+def _to(request: Request, page: str, **query: str) -> RedirectResponse:
+    base = request.scope.get("root_path", "").rstrip("/")
+    return RedirectResponse(f"{base}/{page}?{urlencode(query)}", 303)

@@ -1,0 +1,116 @@
+"""Puts the dashboard together: its routes, its guard, and what they share."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import redis.asyncio
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.responses import FileResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from expirebridge.bridge import AsyncBridge
+from expirebridge.errors import InvalidTask, ServerError
+from expirebridge.settings import Settings
+from expirebridge.store import clients
+from expirebridge.store.store import AsyncStore
+from expirebridge.task import Task
+from expirebridge.web.actions import ActionPages
+from expirebridge.web.live import LivePages
+from expirebridge.web.overview import Overview
+from expirebridge.web.pages import Pages
+from expirebridge.web.security import Credentials, Guard
+from expirebridge.web.site import Redact, Site
+
+STATIC = Path(__file__).parent / "static"
+
+
+def app(
+    url: str | None = None,
+    *,
+    client: redis.asyncio.Redis | None = None,
+    prefix: str | None = None,
+    actions: bool = False,
+    credentials: Credentials | None = None,
+    redact: Redact | None = None,
+    loopback_only: bool = False,
+) -> Starlette:
+    """Return the dashboard as an ASGI application, to run or to mount anywhere.
+
+    `url`, `client` and `prefix` are those of `AsyncBridge`. Without `actions` it only shows.
+    `credentials` say who may come in; without them everybody who reaches it may, so leave them out
+    only where something else asks. `redact` is given each task before it is shown, and returns it
+    as it may be. With `loopback_only` it answers only to the names of this machine itself.
+    """
+    settings = Settings.read(url=url, prefix=prefix)
+    own = client is None
+    client = client or clients.async_producer_client(settings.url)
+    site = Site(
+        bridge=AsyncBridge(url, client=client, prefix=prefix),
+        store=AsyncStore(client, prefix=settings.prefix),
+        settings=settings,
+        actions=actions,
+        redact=redact or _as_it_is,
+    )
+    overview = Overview(site)
+    pages, live, acting = Pages(site, overview), LivePages(site, overview), ActionPages(site)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        if own:
+            await site.store.aclose()
+
+    return Starlette(
+        routes=[
+            Route("/", pages.overview, name="overview"),
+            Route("/live", live.overview),
+            Route("/tasks", pages.tasks, name="tasks"),
+            Route("/task", pages.task, name="task"),
+            Route("/task", acting.act, methods=["POST"]),
+            Route("/task/live", live.task),
+            Route("/task/arguments", pages.arguments),
+            Route("/bulk", acting.preview),
+            Route("/bulk", acting.act_on_all, methods=["POST"]),
+            Route("/actions", acting.log, name="actions"),
+            Mount("/static", _Assets(directory=STATIC), name="static"),
+        ],
+        middleware=[Middleware(Guard, credentials=credentials, loopback_only=loopback_only)],
+        exception_handlers={
+            InvalidTask: site.refused,
+            ServerError: site.troubled,
+            404: site.nothing_there,
+        },
+        lifespan=lifespan,
+    )
+
+
+def without_arguments(task: Task) -> Task:
+    """The task without what may be secret in it: its arguments, result and error.
+
+    A `redact` for `app`.
+    """
+    hidden = "(not shown)"
+    return replace(
+        task, args=(hidden,), kwargs={}, key=b"",
+        result=None if task.result is None else hidden,
+        error=None if task.error is None else hidden,
+    )  # fmt: skip
+
+
+def _as_it_is(task: Task) -> Task:
+    return task
+
+
+class _Assets(StaticFiles):
+    """Files that a browser keeps, and asks for whether they have changed."""
+
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        """Send a file."""
+        response: FileResponse | Response = super().file_response(*args, **kwargs)
+        response.headers["cache-control"] = "no-cache"
+        return response

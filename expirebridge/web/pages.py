@@ -1,0 +1,96 @@
+"""The pages that show: the overview, the list of tasks, and one task."""
+
+from typing import Any
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+
+from expirebridge import wire
+from expirebridge.task import State, Task
+from expirebridge.web.overview import Overview
+from expirebridge.web.search import MAX_EXAMINED, Search, check_cursor, find
+from expirebridge.web.site import Site, cut
+from expirebridge.web.steering import actions_in
+
+OPTIONS = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS
+
+
+class Pages:
+    """Their handlers."""
+
+    def __init__(self, site: Site, overview: Overview) -> None:
+        self._site = site
+        self._overview = overview
+
+    async def overview(self, request: Request) -> Response:
+        """How all stands."""
+        return self._site.page(
+            request, "overview.html",
+            present=await self._overview.present(),
+            course=await self._overview.course(),
+        )  # fmt: skip
+
+    async def tasks(self, request: Request) -> Response:
+        """The tasks that match, a page of them."""
+        search = Search.read(request.query_params)
+        cursor = check_cursor(request.query_params.get("cursor", "0"))
+        counts = await self._site.bridge.count()
+        found = await self._site.store.run(
+            find(search, self._site.settings, cursor=cursor, limit=MAX_EXAMINED)
+        )
+        return self._site.page(
+            request, "tasks.html",
+            search=search, counts=counts, found=found, cursor=cursor,
+            tasks=[self._site.redact(task) for task in found.tasks],
+            total=getattr(counts, search.state) if search.state else None,
+            now=await self._site.now(),
+            choices=actions_in(search.state),
+        )  # fmt: skip
+
+    async def task(self, request: Request) -> Response:
+        """One task."""
+        id = request.query_params.get("id", "").strip()
+        task = await self._site.bridge.get(wire.check_id(id))
+        if task is None:
+            return self._site.page(
+                request, "trouble.html", status=404, title="No such task",
+                text=f"No task has the id {id}. Finished tasks are forgotten after a while.",
+            )  # fmt: skip
+        return self._site.page(
+            request, "task.html",
+            **await task_values(self._site, task),
+            told=request.query_params.get("told", ""),
+        )  # fmt: skip
+
+    async def arguments(self, request: Request) -> Response:
+        """The arguments of one task, which are shown only if they are asked for."""
+        task = await self._site.bridge.get(request.query_params.get("id", ""))
+        if task is None:
+            return await self._site.nothing_there(request)
+        shown = self._site.redact(task)
+        return self._site.page(
+            request, "arguments.html",
+            args=_json(list(shown.args)), kwargs=_json(dict(shown.kwargs)),
+            # Its name holds the arguments: what hides them hides it.
+            key=shown.key.decode(errors="backslashreplace") if shown == task else "",
+            result=_json(shown.result),
+        )  # fmt: skip
+
+
+async def task_values(site: Site, task: Task) -> dict[str, Any]:
+    """What the template of a task, or the part of it that moves, needs."""
+    shown = site.redact(task)
+    return {
+        "task": shown,
+        "now": await site.now(),
+        "choices": actions_in(task.state),
+        "waits": task.state in {State.PENDING, State.PAUSED},
+    }
+
+
+def _json(value: object) -> str:
+    try:
+        return cut(orjson.dumps(value, option=OPTIONS).decode())
+    except TypeError:  # what a redaction made of it
+        return cut(str(value))

@@ -1,0 +1,181 @@
+"""Finds tasks for a page, by state, function, tag and time; never by a walk over all of them."""
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from expirebridge import wire
+from expirebridge.errors import InvalidTask
+from expirebridge.settings import Settings
+from expirebridge.store import calls
+from expirebridge.store.calls import Call
+from expirebridge.task import State, Task, to_ms
+
+PAGE = 50
+"""Rows of a page."""
+MAX_EXAMINED = 2_000
+"""Tasks that one page looks at, at most, however few of them match."""
+BULK_LIMIT = 10_000
+"""Tasks that one action on a filter looks at, at most."""
+
+_CHUNK = 200
+_MAX_CURSOR = 2**64
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Search:
+    """What to look for. Times are those at which tasks are due or, once finished, ended."""
+
+    state: State | None = State.PENDING
+    func: str = ""
+    tag: str = ""
+    after: datetime | None = None
+    before: datetime | None = None
+
+    @classmethod
+    def read(cls, query: Mapping[str, str]) -> "Search":
+        """Read a query, or a form. Raises InvalidTask for what cannot be."""
+        func, tag = query.get("func", "").strip(), query.get("tag", "").strip()
+        if func:
+            wire.check_func(func)
+        if tag:
+            wire.check_tags([tag])
+        return cls(
+            state=_state(query.get("state", ""), tag),
+            func=func,
+            tag=tag,
+            after=_moment(query.get("after", "")),
+            before=_moment(query.get("before", "")),
+        )
+
+    def fields(self) -> dict[str, str]:
+        """The query that it is read from."""
+        given = {
+            "state": self.state or "any",
+            "func": self.func,
+            "tag": self.tag,
+            "after": _written(self.after),
+            "before": _written(self.before),
+        }
+        return {name: value for name, value in given.items() if value}
+
+    def query(self, **more: object) -> str:
+        """The same, encoded for a link."""
+        return urlencode(self.fields() | {name: str(value) for name, value in more.items()})
+
+    def within(self, state: State | None) -> "Search":
+        """The same in another state."""
+        return replace(self, state=state)
+
+    @property
+    def narrowed(self) -> bool:
+        """Whether tasks in its state may not match it."""
+        return bool(self.func or self.tag or self.after or self.before)
+
+    def matches(self, task: Task) -> bool:
+        """Whether the task's time is one that is looked for."""
+        moment = (task.ended or task.due) if task.state.finished else task.due
+        early = self.after is not None and moment < self.after
+        late = self.before is not None and moment >= self.before
+        return not early and not late
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Found:
+    """A page of what was found, and how much was looked at for it."""
+
+    tasks: list[Task]
+    examined: int
+    first: int | None
+    """The rank at which the page begins, counted from 0; None where there is no order (a tag)."""
+    cursor: str
+    """Where the next page begins; "0" if there is none."""
+
+
+def check_cursor(text: str) -> str:
+    """A place in a listing, as far as it can be one; otherwise its beginning."""
+    return text if text.isascii() and text.isdigit() and int(text) < _MAX_CURSOR else "0"
+
+
+def find(
+    search: Search, settings: Settings, *, cursor: str = "0", rows: int = PAGE, limit: int
+) -> Generator[Call[Any], Any, Found]:
+    """Look for about `rows` tasks, and at no more than about `limit`, from `cursor` on.
+
+    All that the last look found is shown, so that nothing is left out between two pages.
+    """
+    first, last = None, None
+    if not search.tag:
+        low, high = yield from _span(search, settings)
+        first = max(int(cursor), low)
+        cursor, last = str(first), high
+    tasks: list[Task] = []
+    examined = 0
+    chunk = min(rows, _CHUNK) if not search.narrowed else _CHUNK
+    while last is None or int(cursor) < last:
+        count = chunk if last is None else min(chunk, last - int(cursor))
+        page = yield from calls.list_page(
+            state=search.state, func=search.func or None, tag=search.tag or None,
+            cursor=cursor, count=count,
+        )  # fmt: skip
+        examined += page.examined
+        tasks += [task for task in page.tasks if search.matches(task)]
+        cursor = page.cursor
+        if cursor == "0" or len(tasks) >= rows or examined >= limit:
+            break
+    if last is not None and int(cursor) >= last:
+        cursor = "0"
+    return Found(tasks=tasks, examined=examined, first=first, cursor=cursor)
+
+
+def _span(search: Search, settings: Settings) -> Generator[Call[Any], Any, tuple[int, int]]:
+    """The ranks between which a state's tasks of these times stand, by their scores.
+
+    A score may be older than the timer of its task that was put off, so each task's own time is
+    looked at as well.
+    """
+    state = search.state or State.PENDING
+    bounds: list[int | None] = [None, None]
+    keep = 0.0
+    if state.finished:
+        keep = settings.keep_failed if state is State.FAILED else settings.keep_succeeded
+    # What is paused, or runs, is looked at at other times than its own: those are few, or all seen.
+    if state.finished or state is State.PENDING:
+        bounds = [
+            to_ms(moment) + round(keep * 1000) if moment is not None else None
+            for moment in (search.after, search.before)
+        ]
+    counts = yield from calls.below(state, [bound for bound in bounds if bound is not None])
+    ranks = iter(counts.below)
+    after = next(ranks) if bounds[0] is not None else 0
+    before = next(ranks) if bounds[1] is not None else counts.total
+    # What has finished is listed latest first.
+    return (counts.total - before, counts.total - after) if state.finished else (after, before)
+
+
+def _state(text: str, tag: str) -> State | None:
+    if text == "any" and tag:
+        return None
+    if text in {"", "any"}:
+        return None if tag and not text else State.PENDING
+    try:
+        return State(text)
+    except ValueError:
+        raise InvalidTask(f"state={text!r}: one of {', '.join(State)}") from None
+
+
+def _moment(text: str) -> datetime | None:
+    """A time as a form gives it: without a zone, which is UTC then."""
+    if not text.strip():
+        return None
+    try:
+        moment = datetime.fromisoformat(text.strip())
+        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        raise InvalidTask(f"time {text!r}: write it as 2031-05-01T08:00") from None
+
+
+def _written(moment: datetime | None) -> str:
+    return moment.replace(tzinfo=None).isoformat(timespec="seconds") if moment else ""

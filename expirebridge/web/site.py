@@ -1,0 +1,122 @@
+"""What all pages share: the data's source, the templates, and the pages for what went wrong."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from expirebridge.bridge import AsyncBridge
+from expirebridge.durations import human
+from expirebridge.settings import Settings
+from expirebridge.store import calls, clients
+from expirebridge.store.store import AsyncStore
+from expirebridge.task import State, Task, from_ms, to_ms
+
+Redact = Callable[[Task], Task]
+"""Is given a task before it is shown, and returns it as it may be."""
+
+MAX_TEXT = 20_000
+"""Characters of an argument, a result or an error that a page shows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """What all pages share."""
+
+    bridge: AsyncBridge
+    store: AsyncStore
+    settings: Settings
+    actions: bool
+    """Whether the pages can change anything."""
+    redact: Redact
+
+    async def now(self) -> datetime:
+        """The server's time: the only clock that counts."""
+        seconds, micros = await self.store.run(calls.command("TIME"))
+        return from_ms(int(seconds) * 1000 + int(micros) // 1000)
+
+    def page(
+        self, request: Request, template: str, *, status: int = 200, **values: Any
+    ) -> HTMLResponse:
+        """Draw a page, or a part of one."""
+        return HTMLResponse(self.draw(request, template, **values), status)
+
+    def draw(self, request: Request, template: str, **values: Any) -> str:
+        """The same as text."""
+        return _TEMPLATES.get_template(template).render(
+            base=request.scope.get("root_path", "").rstrip("/"),
+            path=request.url.path,
+            actions=self.actions,
+            server=clients.safe_url(self.settings.url),
+            states=list(State),
+            **values,
+        )
+
+    async def refused(self, request: Request, error: Exception) -> Response:
+        """The page for what cannot be asked for."""
+        return self.page(request, "trouble.html", status=400, title="Not possible", text=str(error))
+
+    async def troubled(self, request: Request, error: Exception) -> Response:
+        """The page for a server that does not do its part."""
+        return self.page(
+            request, "trouble.html", status=503, title="The server does not answer", text=str(error)
+        )
+
+    async def nothing_there(self, request: Request, _: Exception | None = None) -> Response:
+        """The page for what is not there."""
+        return self.page(
+            request,
+            "trouble.html",
+            status=404,
+            title="Nothing there",
+            text="No page has this name.",
+        )
+
+
+def _clock(moment: datetime) -> Markup:
+    """A moment, to the millisecond."""
+    text = f"{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03}"
+    return Markup('<time datetime="{}Z">{}</time>').format(text.replace(" ", "T"), text)
+
+
+def _relative(moment: datetime, now: datetime) -> Markup:
+    """How far a moment is from now; the page keeps it right while it is open."""
+    return Markup('<time data-ms="{}">{}</time>').format(to_ms(moment), distance(moment, now))
+
+
+def distance(moment: datetime, now: datetime) -> str:
+    """How far a moment is from now, in words: `in 2h 5m`, `3s ago`."""
+    seconds = (moment - now).total_seconds()
+    words = human(abs(seconds)) if abs(seconds) >= 1 else "0s"
+    return f"in {words}" if seconds > 0 else f"{words} ago"
+
+
+def brief(error: str) -> str:
+    """What an error comes to: the last line of a traceback."""
+    lines = error.strip().splitlines()
+    return cut(lines[-1], 160) if lines else ""
+
+
+def cut(text: str, length: int = MAX_TEXT) -> str:
+    """A text that is no longer than that."""
+    return text if len(text) <= length else f"{text[:length]} … ({len(text):,} characters)"
+
+
+# Escapes whatever it is given, whatever a template is called, and refuses names that nobody gave.
+_TEMPLATES = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+    autoescape=True,
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_TEMPLATES.filters.update(
+    clock=_clock, relative=_relative, brief=brief, cut=cut, ms=to_ms, human=human,
+    number=lambda value: f"{value:,}",
+)  # fmt: skip

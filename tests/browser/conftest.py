@@ -1,0 +1,30 @@
+"""The dashboard, asked without a browser: what it answers, byte for byte."""
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+
+import httpx
+import pytest
+
+from expirebridge import web
+
+Asking = Callable[..., contextlib.AbstractAsyncContextManager[httpx.AsyncClient]]
+
+OWN = "http://127.0.0.1:8321"
+
+
+@pytest.fixture
+def asking(url: str) -> Asking:
+    """Opens a client of a dashboard that is made with these options."""
+
+    @contextlib.asynccontextmanager
+    async def opened(**options: object) -> AsyncIterator[httpx.AsyncClient]:
+        app = web.app(url, **options)  # type: ignore[arg-type]
+        transport = httpx.ASGITransport(app)
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=transport, base_url=OWN) as client,
+        ):
+            yield client
+
+    return opened

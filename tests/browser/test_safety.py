@@ -1,0 +1,249 @@
+"""Who comes in, what counts as an action of a person, and what a page may do."""
+
+import hashlib
+import re
+from pathlib import Path
+
+import httpx
+import pytest
+import redis
+
+from expirebridge import AsyncBridge, State, web
+from expirebridge.errors import InvalidSetting
+from tests.browser.conftest import OWN, Asking
+from tests.processes import run
+
+STATIC = Path(web.__file__).parent / "static"
+TEMPLATES = Path(web.__file__).parent / "templates"
+PAGES = ["/", "/tasks", "/tasks?state=failed", "/task?id=a", "/actions", "/task/arguments?id=a"]
+ODD = "<script>alert('x')</script>\"'&"
+
+
+# Who comes in
+
+
+@pytest.mark.parametrize("page", [*PAGES, "/live", "/bulk?action=cancel", "/static/dashboard.css"])
+async def test_nothing_is_shown_without_the_token(asking: Asking, page: str) -> None:
+    async with asking(credentials=web.Credentials(token="s3cret")) as client:
+        refused = await client.get(page)
+        wrong = await client.get(page, headers={"authorization": "Bearer s3cre"})
+    assert (refused.status_code, wrong.status_code) == (401, 401)
+    assert refused.text == wrong.text == "Sign in."
+    assert refused.headers["www-authenticate"].startswith("Basic realm=")
+
+
+async def test_a_token_or_a_password_opens_it(asking: Asking) -> None:
+    credentials = web.Credentials(token="s3cret", users={"ann": "pässword"})
+    right = [
+        {"headers": {"authorization": "Bearer s3cret"}},
+        {"auth": ("whoever", "s3cret")},
+        {"auth": ("ann", "pässword")},
+    ]
+    wrong = [
+        {"auth": ("ann", "")},
+        {"auth": ("bob", "")},
+        {"auth": ("", "")},
+        {"auth": ("bob", "pässword")},
+        {"headers": {"authorization": "Bearer pässword".encode()}},
+        {"headers": {"authorization": "Basic ???"}},
+        {"headers": {"authorization": "Basic"}},
+        {"headers": {"authorization": "Digest s3cret"}},
+    ]
+    async with asking(credentials=credentials) as client:
+        assert [(await client.get("/", **one)).status_code for one in right] == [200] * 3  # type: ignore[arg-type]
+        assert [(await client.get("/", **one)).status_code for one in wrong] == [401] * 8  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "empty", [{}, {"token": ""}, {"users": {"ann": ""}}, {"users": {"a:b": "c"}}]
+)
+def test_empty_secrets_are_refused(empty: dict[str, object]) -> None:
+    with pytest.raises(InvalidSetting):
+        web.Credentials(**empty)  # type: ignore[arg-type]
+    assert "s3cret" not in repr(web.Credentials(token="s3cret", users={"a": "s3cret"}))
+
+
+def test_the_command_refuses_other_addresses_without_credentials(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for host in ("0.0.0.0", "::", "192.0.2.1", "example.org"):  # noqa: S104
+        result = run("dashboard", "--host", host)
+        assert (result.returncode, result.stdout) == (2, "")
+        assert "EXPIREBRIDGE_DASHBOARD_TOKEN" in result.stderr
+    monkeypatch.setenv("EXPIREBRIDGE_DASHBOARD_USERS", "ann")
+    assert "write name:password" in run("dashboard").stderr
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example:8321", "evil.example", "127.0.0.1.evil.example", ""]
+)
+async def test_another_name_that_points_here_is_refused(asking: Asking, host: str) -> None:
+    async with asking(loopback_only=True) as client:
+        assert (await client.get("/", headers={"host": host})).status_code == 421
+        for own in ("localhost:8321", "127.0.0.1:8321", "[::1]:8321"):
+            assert (await client.get("/", headers={"host": own})).status_code == 200
+
+
+# Actions
+
+
+async def post(client: httpx.AsyncClient, id: str, **headers: str) -> int:
+    form = {"id": id, "action": "cancel"}
+    return (await client.post("/task", data=form, headers=headers)).status_code
+
+
+async def test_an_action_comes_from_its_own_page_only(
+    asking: Asking, async_bridge: AsyncBridge
+) -> None:
+    await async_bridge.make_task("mail.send", [1], 60, id="a")
+    foreign = ["", "null", "http://evil.example", "http://127.0.0.1:8322", f"{OWN}.evil.example"]
+    async with asking(actions=True) as client:
+        assert [await post(client, "a", origin=origin) for origin in foreign] == [403] * 5
+        assert await post(client, "a") == 403
+        bulk = {"state": "pending", "action": "cancel"}
+        assert (await client.post("/bulk", data=bulk)).status_code == 403
+        task = await async_bridge.get("a")
+        assert task is not None
+        assert task.state is State.PENDING
+        assert await post(client, "a", origin=OWN) == 303
+        # A link, or an image, on another page changes nothing.
+        assert (await client.get("/task?id=a&action=run_now")).status_code == 200
+    task = await async_bridge.get("a")
+    assert task is not None
+    assert task.state is State.CANCELLED
+
+
+async def test_read_only_is_the_default(asking: Asking, async_bridge: AsyncBridge) -> None:
+    await async_bridge.make_task("mail.send", [1], 60, id="a")
+    async with asking() as client:
+        assert await post(client, "a", origin=OWN) == 403
+        bulk = {"state": "pending", "action": "cancel"}
+        refused = await client.post("/bulk", data=bulk, headers={"origin": OWN})
+        assert refused.status_code == 403
+        for page in ("/task?id=a", "/tasks", "/bulk?action=cancel"):
+            shown = (await client.get(page)).text
+            assert 'method="post"' not in shown
+            assert "read only" in shown
+    assert (await async_bridge.count()).pending == 1
+
+
+async def test_each_action_is_noted_and_logged(
+    asking: Asking, async_bridge: AsyncBridge, client: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    await async_bridge.make_task("mail.send", ["pass-word"], 60, id="a")
+    async with asking(actions=True, credentials=web.Credentials(users={"ann": "x"})) as pages:
+        pages.auth = httpx.BasicAuth("ann", "x")
+        for action in ("pause", "resume", "run_now", "cancel", "no such action"):
+            form = {"id": "a", "action": action}
+            await pages.post("/task", data=form, headers={"origin": OWN})
+        log = (await pages.get("/actions")).text
+    noted = re.findall(
+        r"<td>ann</td><td>(\w+)</td><td class=\"mono\">(\w)</td><td>([\w ]+)</td>", log
+    )
+    assert noted == [
+        ("cancel", "a", "1 cancelled"),
+        ("run_now", "a", "1 due now"),
+        ("resume", "a", "1 resumed"),
+        ("pause", "a", "1 paused"),
+    ]
+    told = [record for record in caplog.records if getattr(record, "event", "") == "action"]
+    assert [record.fields["action"] for record in told] == ["pause", "resume", "run_now", "cancel"]  # type: ignore[attr-defined]
+    assert "pass-word" not in caplog.text + log
+    assert client.llen("expirebridge:actions") == 4
+
+
+# What a page may do
+
+
+@pytest.mark.parametrize("page", PAGES)
+async def test_pages_forbid_what_is_not_theirs(
+    asking: Asking, async_bridge: AsyncBridge, page: str
+) -> None:
+    await async_bridge.make_task("mail.send", [ODD], 60, id="a", tags=["x"])
+    async with asking(actions=True) as client:
+        shown = await client.get(page)
+    assert shown.status_code == 200
+    policy = dict(one.split(" ", 1) for one in shown.headers["content-security-policy"].split("; "))
+    assert policy["default-src"] == "'none'"
+    assert policy["script-src"] == policy["style-src"] == "'self'"
+    assert "unsafe" not in shown.headers["content-security-policy"]
+    assert shown.headers["cache-control"] == "no-store"
+    # The policy holds only where nothing needs an exception.
+    assert not re.search(r"<script(?![^>]* src=)|<style|\sstyle=|\son\w+=|javascript:", shown.text)
+    assert not re.search(r"(src|href)=\"(https?:)?//", shown.text)
+
+
+async def test_whatever_is_in_redis_is_escaped(
+    asking: Asking, async_bridge: AsyncBridge, client: redis.Redis
+) -> None:
+    await async_bridge.make_task("mail.send", [ODD], 60, id="a", tags=["x"])
+    client.hset("expirebridge:task:a", mapping={"error": ODD, "tags": ODD, "call": f"{ODD}?[1]"})
+    client.zadd("expirebridge:listeners", {f"{ODD}:1:x": 4_000_000_000_000})
+    client.lpush("expirebridge:actions", '[1,"<b>","<b>","<b>","<b>"]', "[]", "<b>", "\xff")
+    async with asking(actions=True) as pages:
+        for page in [*PAGES, "/bulk?action=cancel", "/task?id=" + ODD, "/tasks?func=" + ODD]:
+            shown = await pages.get(page)
+            assert shown.status_code in {200, 400}
+            assert "<script>" not in shown.text
+            assert "<td><b>" not in shown.text
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "cursor=-1", "cursor=99999999999999999999999", "cursor=x", "cursor=१", "state=x", "tag=a b",
+        "func=;", "after=x", "after=0001-01-01T00:00%2B14:00", "before=9999-12-31T23:59",
+        "state=any", "state=any&tag=x", "cursor=18446744073709551615",
+        "cursor=18446744073709551615&tag=x", "after=2031-01-01T00:00&before=2001-01-01T00:00",
+    ],
+)  # fmt: skip
+async def test_no_query_breaks_it(asking: Asking, query: str) -> None:
+    async with asking(actions=True) as client:
+        for page in ("/tasks", "/bulk"):
+            shown = await client.get(f"{page}?action=put_off&by=1h&{query}")
+            assert shown.status_code in {200, 400}, shown.text
+        assert (await client.get("/bulk?action=put_off&by=-1")).status_code == 400
+        assert (await client.get("/bulk?action=put_off&by=200000000w")).status_code == 400
+        large = await client.post("/task", content=b"x" * 20_000, headers={"origin": OWN})
+        assert large.status_code == 400
+
+
+async def test_arguments_are_shown_only_if_asked_for_and_may_be_hidden(
+    asking: Asking, async_bridge: AsyncBridge
+) -> None:
+    await async_bridge.make_task("mail.send", ["pass-word"], 60, id="a")
+    async with asking() as client:
+        for page in ("/", "/tasks", "/task?id=a"):
+            assert "pass-word" not in (await client.get(page)).text
+        assert (await client.get("/task/arguments?id=a")).text.count("pass-word") == 2
+    async with asking(redact=web.without_arguments) as client:
+        assert "pass-word" not in (await client.get("/task/arguments?id=a")).text
+
+
+async def test_it_says_when_the_server_is_away() -> None:
+    app = web.app("redis://127.0.0.1:1/1")
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=OWN) as client:
+        overview, tasks = await client.get("/"), await client.get("/tasks")
+    assert (overview.status_code, tasks.status_code) == (200, 503)
+    assert "no answer from the server" in overview.text
+    assert "no answer from the server" in tasks.text
+
+
+# The files that come with it
+
+
+def test_the_files_of_others_are_as_they_were_published() -> None:
+    lines = (STATIC / "CHECKSUMS").read_text().splitlines()
+    sums = {name: digest for digest, name in map(str.split, lines)}
+    assert set(sums) == {path.name for path in STATIC.iterdir() if path.name.startswith("htmx")}
+    for name, digest in sums.items():
+        assert hashlib.sha256((STATIC / name).read_bytes()).hexdigest() == digest, name
+    assert {name.replace(".min.js", "") for name in sums if name.endswith(".js")} == {
+        name.replace(".LICENSE.txt", "") for name in sums if name.endswith(".txt")
+    }
+
+
+def test_every_template_is_one_that_is_escaped() -> None:
+    assert {path.suffix for path in TEMPLATES.iterdir()} == {".html"}
+    for path in TEMPLATES.iterdir():
+        assert "|safe" not in re.sub(r"\s", "", path.read_text())
