@@ -25,6 +25,7 @@ _CHANGE = "del hdel hset publish set zadd zrem"
 _MAKE = "sadd srem"
 _TIMERS = "expire pttl"
 _FUNCTIONS = "fcall"
+_TALLY = "expire hincrby"
 _STEER = "lpush lrange ltrim"
 _PROBE = "pubsub|numsub zcount zrange zrangebyscore"
 _LISTEN = (
@@ -33,7 +34,7 @@ _LISTEN = (
 )
 _COMMANDS = {
     Role.PRODUCER: f"{_SCRIPTS} {_LOOK} {_CHANGE} {_MAKE} {_TIMERS} {_FUNCTIONS}",
-    Role.LISTENER: f"{_SCRIPTS} {_LISTEN} {_CHANGE} {_MAKE} {_PROBE}",
+    Role.LISTENER: f"{_SCRIPTS} {_LISTEN} {_CHANGE} {_MAKE} {_PROBE} {_TALLY}",
     Role.DASHBOARD: f"{_SCRIPTS} {_LOOK} {_CHANGE} {_PROBE} {_STEER}",
 }
 _GLOB = re.compile(r"([*?\[\]\\])")

@@ -351,6 +351,7 @@ def look_after(cluster: Cluster) -> None:
         found = examine(store, SETTINGS, Role.LISTENER)
         store.run(calls.below(State.PENDING, [0]))
         store.run(calls.listeners(1))
+        store.run(calls.course(spans=1, minutes=1))
         store.run(calls.note(who="ann", action="cancel", target="a", result="1 cancelled"))
         assert len(store.run(calls.notes(1))) == 1
     assert [str(one) for one in found if one.level is Level.ERROR] == []

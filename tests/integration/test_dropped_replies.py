@@ -154,8 +154,12 @@ def hours_until(seconds: float) -> int:
 
 
 def footprint(client: redis.Redis) -> dict[bytes, Any]:
-    """All that the database holds, to be compared with that of another time."""
-    return {name: _held(client, name) for name in client.scan_iter(count=1000)}
+    """All that the database holds, to be compared with that of another time.
+
+    The tally of attempts goes by when things happened, and how late.
+    """
+    names = client.scan_iter(count=1000)
+    return {name: _held(client, name) for name in names if b":minute:" not in name}
 
 
 def _held(client: redis.Redis, name: bytes) -> Any:
@@ -705,6 +709,7 @@ OPERATORS: dict[str, Callable[[Store], object]] = {
     "health": lambda store: store.run(check_health(store.database, Settings())),
     "below": lambda store: store.run(calls.below(State.PENDING, [0])),
     "listeners": lambda store: store.run(calls.listeners(10)),
+    "course": lambda store: store.run(calls.course(spans=2, minutes=1)),
     "notes": lambda store: store.run(calls.notes(10)),
 }
 

@@ -1,11 +1,15 @@
 """What a dashboard reads and notes, on every server."""
 
+from itertools import pairwise
+from math import inf
+
 import redis
 
 from expirebridge import Bridge, State
 from expirebridge.store import calls
+from expirebridge.store.calls import Settled, Settlement
 from expirebridge.store.store import Store
-from tests.integration.test_store import server_ms
+from tests.integration.test_store import claim, server_ms, settle
 
 
 def test_tasks_are_counted_by_when_they_are_due(store: Store, bridge: Bridge) -> None:
@@ -36,3 +40,36 @@ def test_the_last_thousand_actions_are_kept(store: Store, client: redis.Redis) -
     ]
     assert abs(found[0].at.timestamp() * 1000 - server_ms(client)) < 60_000
     assert client.llen("expirebridge:actions") == 1000
+
+
+def test_attempts_are_counted_by_minute_outcome_and_lateness(
+    store: Store, bridge: Bridge, client: redis.Redis
+) -> None:
+    for id in ("a", "b", "c", "d"):
+        bridge.make_task("mail.send", [1], 0, id=id)
+    tokens = {task.id: task.token for task in claim(store).tasks}
+    started = int(client.hget("expirebridge:task:b", "started") or 0)
+    client.hset("expirebridge:task:b", "due", started - 1000)
+    client.hset("expirebridge:task:c", "due", started - 1001)
+    client.hset("expirebridge:task:d", "due", 0)
+    outcomes = {"a": "succeeded", "b": "succeeded", "c": "retry", "d": "failed"}
+    settlements = [Settlement(id, tokens[id], how, 60) for id, how in outcomes.items()]
+    for _ in range(2):  # what is sent again is counted once
+        settle(store, *settlements)
+    now = server_ms(client)
+    spans = store.run(calls.course(spans=3, minutes=1))
+    # The minute may have ended meanwhile.
+    assert (spans[-1].at - now // 60_000 * 60_000) in {0, 60_000}
+    assert [later.at - early.at for early, later in pairwise(spans)] == [60_000] * 2
+    found = next(span for span in spans[::-1] if span.succeeded)
+    assert (found.succeeded, found.retried, found.failed, sum(found.late)) == (2, 1, 1, 4)
+    assert found.late[calls.STEPS.index(1000)] == found.late[calls.STEPS.index(2000)] == 1
+    assert found.late[-1] == 1
+    assert (found.quantile(0.5), found.quantile(0.75), found.quantile(1)) == (1000, 2000, inf)
+    assert spans[0].quantile(0.5) is None
+    [day] = store.run(calls.course(spans=1, minutes=1440))
+    assert day.at % 86_400_000 == 0
+    client.set(f"expirebridge:minute:{now // 60_000}", "x")
+    bridge.make_task("mail.send", [1], 0, id="e")
+    [task] = claim(store).tasks
+    assert settle(store, Settlement("e", task.token, "succeeded")) == [Settled.DONE]

@@ -114,6 +114,7 @@ def watch(url: str) -> None:
     """What only a dashboard asks of the store."""
     with store_at(url) as store:
         assert store.run(calls.below(State.PENDING, [2**52])).below
+        assert len(store.run(calls.course(spans=2, minutes=1))) == 2
         assert [beat.name for beat in store.run(calls.listeners(10))] == ["somebody"]
         store.run(calls.note(who="ann", action="cancel", target="a", result="1 cancelled"))
         assert [action.who for action in store.run(calls.notes(10))] == ["ann"]
@@ -125,6 +126,7 @@ def listen(url: str, client: redis.Redis) -> None:
         store.run(check_server(store.database))
         store.run(calls.heartbeat("me", 10, []))
         run_one(store, bridge)
+        assert tallied(client)
         adopt_one(store, client)
         set_one_aside(store, client)
         reconcile(store, client)
@@ -145,6 +147,12 @@ def run_one(store: Store, bridge: Bridge) -> None:
     assert settle(store, Settlement("a", "t", "succeeded")) == [Settled.DONE]
     assert [task.tags for task in claim(store, "t2").tasks] == [("y",)]
     assert settle(store, Settlement("a", "t2", "succeeded")) == [Settled.DONE]
+
+
+def tallied(client: redis.Redis) -> bool:
+    """Whether what was settled is counted, for a day."""
+    names = client.keys("expirebridge:minute:*")
+    return bool(names) and all(client.ttl(name) > 80_000 for name in names)
 
 
 def adopt_one(store: Store, client: redis.Redis) -> None:

@@ -578,7 +578,8 @@ def test_finished_tasks_are_forgotten_with_their_tags_when_their_time_is_over(
     age(client, "succeeded", "a", 1)
     age(client, "failed", "b", 1)
     assert store.run(calls.sweep(Settings())).forgotten == 2
-    assert client.keys() == [b"expirebridge:meta"]
+    left = [name for name in client.keys("*") if b":minute:" not in name]
+    assert left == [b"expirebridge:meta"]
 
 
 def test_more_succeeded_tasks_than_are_kept_are_forgotten_but_not_in_their_first_15_s(

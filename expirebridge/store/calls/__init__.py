@@ -7,11 +7,14 @@ have a module each.
 from expirebridge.store.calls.auditing import Action, note, notes
 from expirebridge.store.calls.call import Argument, Call, Operation, When, command, new_nonce
 from expirebridge.store.calls.examining import (
+    STEPS,
     Below,
     Health,
     LastBeat,
+    Span,
     Unknown,
     below,
+    course,
     health,
     listeners,
     refused,
@@ -59,9 +62,9 @@ from expirebridge.store.calls.running import (
 
 __all__ = [
     "Action", "Adoption", "Argument", "Beat", "Below", "Call", "Claim", "Health", "Heard", "Hint",
-    "LastBeat", "Made", "NewTask", "Operation", "Page", "Scanned", "Settled", "Settlement",
-    "Sweep", "Unknown", "When", "adopt", "beat", "below", "cancel", "claim", "command", "count",
-    "earliest", "get", "health", "heartbeat", "leave", "list_page", "listeners", "make",
-    "new_nonce", "news", "note", "notes", "pause", "put_off", "refused", "reschedule", "resent",
-    "resume", "run_now", "scan", "settle", "sweep", "unknown",
+    "LastBeat", "Made", "NewTask", "Operation", "Page", "STEPS", "Scanned", "Settled",
+    "Settlement", "Span", "Sweep", "Unknown", "When", "adopt", "beat", "below", "cancel", "claim",
+    "command", "count", "course", "earliest", "get", "health", "heartbeat", "leave", "list_page",
+    "listeners", "make", "new_nonce", "news", "note", "notes", "pause", "put_off", "refused",
+    "reschedule", "resent", "resume", "run_now", "scan", "settle", "sweep", "unknown",
 ]  # fmt: skip

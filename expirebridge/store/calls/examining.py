@@ -1,7 +1,10 @@
 """The calls of those who look after a server: who beats, what waits, what the login may do."""
 
+import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from expirebridge.store.calls.call import (
     Argument,
@@ -50,6 +53,60 @@ def below(state: State, times: Iterable[int]) -> Call[Below]:
     return script(
         "below", state, *times, read=lambda reply: Below(reply[0], reply[1], list(reply[2:]))
     )
+
+
+STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000, 600_000)
+"""The steps of lateness, in ms, as the tally counts them; see tally.lua."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """How attempts ended in a span of time, and how late they had begun."""
+
+    at: int
+    """When it began, in ms."""
+    succeeded: int = 0
+    retried: int = 0
+    failed: int = 0
+    late: tuple[int, ...] = ()
+    """Attempts by the steps of their lateness; one more is for those above the last."""
+
+    def quantile(self, share: float) -> float | None:
+        """The step in ms that so large a share of the attempts kept to; None without any.
+
+        Infinite if it was none of them.
+        """
+        total = sum(self.late)
+        passed = 0
+        for step, count in enumerate(self.late):
+            passed += count
+            if count and passed >= share * total:
+                return STEPS[step] if step < len(STEPS) else math.inf
+        return None
+
+
+def course(*, spans: int, minutes: int) -> Call[list[Span]]:
+    """See how attempts went in the last spans of so many minutes, the earliest first."""
+    return script("course", spans, minutes, read=lambda reply: _spans(reply, minutes))
+
+
+def _spans(reply: Sequence[Any], minutes: int) -> list[Span]:
+    last, *rows = reply
+    return [
+        _span((last - place * minutes) * 60_000, rows_of(row, 2)) for place, row in enumerate(rows)
+    ][::-1]
+
+
+def _span(at: int, fields: Iterable[Sequence[Any]]) -> Span:
+    """Read the counts. Fields that another version wrote are left out."""
+    ended: Counter[str] = Counter()
+    late = [0] * (len(STEPS) + 1)
+    for raw, count in fields:
+        outcome, step = text(raw)[:1], text(raw)[1:]
+        if step.isdigit() and 1 <= int(step) <= len(late):
+            ended[outcome] += count
+            late[int(step) - 1] += count
+    return Span(at, ended["s"], ended["r"], ended["f"], tuple(late))
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@
 -- include history
 -- include timer_edits
 -- include doorbell
+-- include tally
 
 local keep_succeeded, keep_failed = tonumber(ARGV[2]), tonumber(ARGV[3])
 local DONE, REFUSED = 1, 2
@@ -70,9 +71,11 @@ OUTCOMES.unknown = function(id, record, delay, text)
 end
 
 local function settle(id, token, outcome, delay, text)
-  local record = read(id, { 'token', 'settled', 'attempt', 'due', 'unknown', 'rearm', 'next', 'cancel' })
+  local record = read(id, { 'token', 'settled', 'attempt', 'due', 'unknown', 'rearm', 'next', 'cancel',
+    'started' })
   if not record then return REFUSED end
   if record.state == 'running' and record.token == token then
+    tally(record, outcome)
     local rearmed, due = rearm(id, record)
     soonest = math.min(soonest, due or math.huge)
     if rearmed then return DONE end
@@ -88,5 +91,6 @@ local reply = {}
 for at = 4, #ARGV, 5 do
   reply[#reply + 1] = settle(ARGV[at], ARGV[at + 1], ARGV[at + 2], tonumber(ARGV[at + 3]), ARGV[at + 4])
 end
+write_tally()
 ring(soonest, before)
 return reply

@@ -1,0 +1,30 @@
+-- How attempts ended in each minute, and how late they had begun: a hash a minute, gone after a day.
+-- A field is an outcome's first letter and the step of its lateness; a step is the first of these
+-- milliseconds that was enough, and one more is for all that were not.
+local STEPS = { 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 30000, 60000, 600000 }
+local TALLIED = { succeeded = 's', retry = 'r', failed = 'f' }
+local DAY = 86400
+
+local function minute_key(minute) return string.format('%s:minute:%.0f', prefix, minute) end
+
+local tallied = {}
+
+-- Needs the fields `due` and `started`.
+local function tally(record, outcome)
+  if not TALLIED[outcome] then return end
+  local late = (tonumber(record.started) or now) - (tonumber(record.due) or now)
+  local step = 1
+  while STEPS[step] and late > STEPS[step] do step = step + 1 end
+  local field = TALLIED[outcome] .. step
+  tallied[field] = (tallied[field] or 0) + 1
+end
+
+-- One command for all that ended alike. What another client put in the way is left as it is.
+local function write_tally()
+  local name = minute_key(math.floor(now / 60000))
+  for field, count in pairs(tallied) do
+    if redis.pcall('HINCRBY', name, field, count) == count then
+      redis.call('EXPIRE', name, DAY)
+    end
+  end
+end
