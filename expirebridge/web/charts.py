@@ -13,6 +13,8 @@ from expirebridge.task import from_ms
 
 _WIDTHS = {"full": 1460, "wide": 720, "narrow": 340}
 _HEIGHT = 170
+_HOUR = 60
+"""Columns, of a minute each; a day has more, of a quarter of an hour."""
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 8, 10, 22
 _LEAST = 1.5
 """Pixels that something more than nothing has at least: one failure among thousands is seen."""
@@ -127,7 +129,7 @@ def _draw(
     gap = min(1.0, pitch / 4)
     places = []
     ticks = []
-    every = 10 if len(columns) <= 60 else len(columns) // 6
+    every = 10 if len(columns) <= _HOUR else 16  # ten minutes, or four hours
     for number, column in enumerate(columns):
         x = _LEFT + number * pitch
         start = from_ms(column.at)

@@ -9,7 +9,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
 from expirebridge import wire
 from expirebridge.errors import ServerError
-from expirebridge.web.overview import Overview
+from expirebridge.web.overview import Overview, span_in
 from expirebridge.web.pages import task_values
 from expirebridge.web.site import Site
 
@@ -34,10 +34,12 @@ class LivePages:
         """The parts of the overview, whenever they have changed."""
 
         async def parts() -> dict[str, str]:
-            present, course = await self._overview.present(), await self._overview.course()
+            present = await self._overview.present()
+            course = await self._overview.course(request.query_params)
+            span = span_in(request.query_params)
             return {
                 "present": self._site.draw(request, "present.html", present=present, course=course),
-                "course": self._site.draw(request, "course.html", course=course),
+                "course": self._site.draw(request, "course.html", course=course, span=span),
             }
 
         return self._stream(parts)

@@ -1,8 +1,10 @@
 """What the overview shows, read once a while however many look at it."""
 
 import asyncio
+import functools
+import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, TypeVar
@@ -10,11 +12,12 @@ from typing import Generic, TypeVar
 from expirebridge.checks import check_health
 from expirebridge.checks.finding import Finding, Level, error
 from expirebridge.checks.work import check_functions
+from expirebridge.durations import human
 from expirebridge.errors import ServerError
 from expirebridge.store import calls
-from expirebridge.store.calls import LastBeat
+from expirebridge.store.calls import LastBeat, Span
 from expirebridge.task import Counts, State, to_ms
-from expirebridge.web.charts import Chart, Column, bars
+from expirebridge.web.charts import Chart, Column, bars, decades
 from expirebridge.web.site import Site
 
 T = TypeVar("T")
@@ -26,6 +29,9 @@ COURSE_FOR = 10.0
 _LISTENERS = 100
 _MINUTE = 60_000
 _HOUR = 60
+
+SPANS = {"hour": (60, 1), "day": (96, 15)}
+"""What the charts of the past can show: so many columns of so many minutes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +61,8 @@ class Course:
     """How it has gone, and what comes."""
 
     coming: Chart | None = None
+    throughput: Chart | None = None
+    lateness: Chart | None = None
     alarms: tuple[Finding, ...] = ()
 
 
@@ -64,7 +72,10 @@ class Overview:
     def __init__(self, site: Site) -> None:
         self._site = site
         self.present = Shared(self._present, PRESENT_FOR)
-        self.course = Shared(self._course, COURSE_FOR)
+        self._courses = {
+            name: Shared(functools.partial(self._course, *span), COURSE_FOR)
+            for name, span in SPANS.items()
+        }
 
     async def _present(self) -> Present:
         site = self._site
@@ -82,13 +93,23 @@ class Overview:
             alarms=_alarms(findings),
         )
 
-    async def _course(self) -> Course:
+    async def course(self, query: Mapping[str, str]) -> Course:
+        """How it has gone in the span that is asked for, and what comes."""
+        return await self._courses[span_in(query)]()
+
+    async def _course(self, spans: int, minutes: int) -> Course:
         try:
             coming = await self._coming()
+            past = await self._site.store.run(calls.course(spans=spans, minutes=minutes))
             findings = [await self._site.store.run(check_functions())]
         except ServerError:
             return Course()  # the present tells of it
-        return Course(coming=coming, alarms=_alarms(findings))
+        return Course(
+            coming=coming,
+            throughput=_throughput(past, minutes),
+            lateness=_lateness(past, minutes),
+            alarms=_alarms(findings),
+        )
 
     async def _coming(self) -> Chart:
         """When the tasks of the coming hour are due, minute by minute."""
@@ -103,6 +124,41 @@ class Overview:
             for edge, due in zip(edges, dues, strict=False)
         ]
         return bars(columns, unit="tasks a minute", span=_MINUTE)
+
+
+def span_in(query: Mapping[str, str]) -> str:
+    """The span that a query asks for, or the first."""
+    return name if (name := query.get("span", "")) in SPANS else next(iter(SPANS))
+
+
+def _throughput(past: list[Span], minutes: int) -> Chart:
+    """How many attempts ended, a minute, and how."""
+    columns = [
+        Column(
+            at=span.at,
+            parts=tuple(ended / minutes for ended in (span.succeeded, span.retried, span.failed)),
+            label=f"{span.succeeded:,} succeeded, {span.retried:,} to be tried again, "
+            f"{span.failed:,} failed",
+        )
+        for span in past
+    ]
+    return bars(columns, unit="attempts a minute", span=minutes * _MINUTE)
+
+
+def _lateness(past: list[Span], minutes: int) -> Chart:
+    """Within what time of being due the attempts began."""
+    columns = []
+    for span in past:
+        half, most = span.quantile(0.5), span.quantile(0.99)
+        label = "nothing started"
+        if half is not None and most is not None:
+            label = f"half {_within(half)}, 99 % {_within(most)}"
+        columns.append(Column(at=span.at, parts=(most or 0, half or 0), label=label))
+    return decades(columns, unit="from due to start", span=minutes * _MINUTE)
+
+
+def _within(ms: float) -> str:
+    return f"within {human(ms / 1000)}" if math.isfinite(ms) else "after more than 10m"
 
 
 class Shared(Generic[T]):

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from expirebridge import wire
 from expirebridge.task import State, Task
-from expirebridge.web.overview import Overview
+from expirebridge.web.overview import Overview, span_in
 from expirebridge.web.search import MAX_EXAMINED, Search, check_cursor, find
 from expirebridge.web.site import Site, cut
 from expirebridge.web.steering import actions_in
@@ -28,7 +28,8 @@ class Pages:
         return self._site.page(
             request, "overview.html",
             present=await self._overview.present(),
-            course=await self._overview.course(),
+            course=await self._overview.course(request.query_params),
+            span=span_in(request.query_params),
         )  # fmt: skip
 
     async def tasks(self, request: Request) -> Response:

@@ -51,6 +51,11 @@
     told.textContent = column.dataset.told;
   }
 
+  // What somebody looks at is not drawn anew under the pointer: the next change brings it up to date.
+  document.addEventListener("htmx:sseBeforeMessage", (event) => {
+    if (event.target.querySelector(".chart:hover, .chart:focus-within")) event.preventDefault();
+  });
+
   function forget(chart) {
     for (const column of chart.querySelectorAll(".column.on")) column.classList.remove("on");
     const told = chart.querySelector(".told");
