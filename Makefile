@@ -13,7 +13,7 @@ PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 # The laboratory's own environment: what it needs is not needed for tests.
 LAB := $(VENV)-bench/lab
 
-.PHONY: demo test test-servers test-pythons servers clients machine faults soak check format bench bench-report clean
+.PHONY: demo test test-servers test-pythons servers clients machine faults soak check format bench bench-report screenshots clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.demo  ## A real server, a real listener, a task of each kind
@@ -39,6 +39,9 @@ test-pythons:  ## A part of the suite with every other Python that is found
 
 servers: $(VENV)/.dev  ## More servers to test against, in .servers/ (on Debian)
 	@PYTHON=$(BIN)/python .ci/servers
+
+screenshots: $(VENV)/.dev  ## The pictures of docs/dashboard.md, a million tasks pending, and how long pages take
+	@$(BIN)/python -m tests.browser.screenshots
 
 clients:  ## ioredis, for the tests of clients in other languages (with npm)
 	@npm install --silent --no-audit --no-fund --no-package-lock --prefix tests/conformance

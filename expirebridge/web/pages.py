@@ -86,6 +86,9 @@ async def task_values(site: Site, task: Task) -> dict[str, Any]:
         "task": shown,
         "now": await site.now(),
         "choices": actions_in(task.state),
+        "history": getattr(shown, "history", ()),
+        # What a redaction hides of the last error, it hides of those before.
+        "errors": shown.error == task.error,
         "waits": task.state in {State.PENDING, State.PAUSED},
     }
 

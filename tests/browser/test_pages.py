@@ -1,27 +1,21 @@
 """The dashboard as a person uses it: in a browser, with the keyboard too, on a small screen too."""
 
-import contextlib
 import re
-import shutil
-import socket
-import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Protocol
 
 import pytest
 import redis
-import uvicorn
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from expirebridge import Bridge, State, web
+from tests.browser.serving import CHROMIUM, OPTIONS, PATIENCE_MS, served
 
-CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
 
-PATIENCE_MS = 20_000
 EVIL = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>\'"`${1}'
 WIDTHS = [375, 1600]
 THEMES = ["light", "dark"]
@@ -40,26 +34,9 @@ class Open(Protocol):
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        # A container's root has no sandbox; only our own pages are opened.
-        options = ["--no-sandbox", "--disable-dev-shm-usage"]
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=options)
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
         yield browser
         browser.close()
-
-
-@contextlib.contextmanager
-def served(app: Starlette) -> Iterator[str]:
-    """The address of an application that runs in a thread."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        config = uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=0, ws="none")
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            thread.join(PATIENCE_MS / 1000)
 
 
 @pytest.fixture

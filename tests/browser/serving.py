@@ -1,0 +1,30 @@
+"""Runs a dashboard in a thread, and names the browser that looks at it."""
+
+import contextlib
+import shutil
+import socket
+import threading
+from collections.abc import Iterator
+
+import uvicorn
+from starlette.applications import Starlette
+
+CHROMIUM = shutil.which("chromium")
+# A container's root has no sandbox; only our own pages are opened.
+OPTIONS = ["--no-sandbox", "--disable-dev-shm-usage"]
+PATIENCE_MS = 20_000
+
+
+@contextlib.contextmanager
+def served(app: Starlette) -> Iterator[str]:
+    """The address of an application that runs in a thread."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        config = uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=0, ws="none")
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join(PATIENCE_MS / 1000)
