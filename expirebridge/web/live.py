@@ -51,11 +51,11 @@ class LivePages:
         async def parts() -> dict[str, str]:
             try:
                 task = await self._site.bridge.get(id)
+                if task is None:
+                    return {"task": self._site.draw(request, "gone.html")}
+                values = await task_values(self._site, task)
             except ServerError:
                 return {}  # what was shown last stays
-            if task is None:
-                return {"task": self._site.draw(request, "gone.html")}
-            values = await task_values(self._site, task)
             return {"task": self._site.draw(request, "facts.html", **values)}
 
         return self._stream(parts)
@@ -63,7 +63,11 @@ class LivePages:
     def _stream(self, parts: _Parts) -> Response:
         if self._open >= MAX_STREAMS:
             return PlainTextResponse("Too many pages are open.", 503)
-        return StreamingResponse(self._events(parts), media_type="text/event-stream")
+        # A proxy that collects what it passes on (nginx) is told not to.
+        headers = {"x-accel-buffering": "no"}
+        return StreamingResponse(
+            self._events(parts), media_type="text/event-stream", headers=headers
+        )
 
     async def _events(self, parts: _Parts) -> AsyncIterator[str]:
         self._open += 1

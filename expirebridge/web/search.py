@@ -96,7 +96,8 @@ class Found:
 
 def check_cursor(text: str) -> str:
     """A place in a listing, as far as it can be one; otherwise its beginning."""
-    return text if text.isascii() and text.isdigit() and int(text) < _MAX_CURSOR else "0"
+    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(_MAX_CURSOR))
+    return text if is_number and int(text) < _MAX_CURSOR else "0"
 
 
 def find(
@@ -104,7 +105,8 @@ def find(
 ) -> Generator[Call[Any], Any, Found]:
     """Look for about `rows` tasks, and at no more than about `limit`, from `cursor` on.
 
-    All that the last look found is shown, so that nothing is left out between two pages.
+    All that the last look found is shown, so that nothing is left out between two pages. Tasks come
+    without their arguments: no list shows them, and thousands of them may not fit into memory.
     """
     first, last = None, None
     if not search.tag:
@@ -121,13 +123,17 @@ def find(
             cursor=cursor, count=count,
         )  # fmt: skip
         examined += page.examined
-        tasks += [task for task in page.tasks if search.matches(task)]
+        tasks += [_lean(task) for task in page.tasks if search.matches(task)]
         cursor = page.cursor
         if cursor == "0" or len(tasks) >= rows or examined >= limit:
             break
     if last is not None and int(cursor) >= last:
         cursor = "0"
     return Found(tasks=tasks, examined=examined, first=first, cursor=cursor)
+
+
+def _lean(task: Task) -> Task:
+    return replace(task, args=(), kwargs={}, key=b"", result=None)
 
 
 def _span(search: Search, settings: Settings) -> Generator[Call[Any], Any, tuple[int, int]]:

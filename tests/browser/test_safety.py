@@ -2,6 +2,10 @@
 
 import hashlib
 import re
+import signal
+import socket
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +16,7 @@ import redis
 from expirebridge import AsyncBridge, State, web
 from expirebridge.errors import InvalidSetting
 from tests.browser.conftest import OWN, Asking
-from tests.processes import run
+from tests.processes import COMMAND, PATIENCE, run
 
 STATIC = Path(web.__file__).parent / "static"
 TEMPLATES = Path(web.__file__).parent / "templates"
@@ -192,7 +196,8 @@ async def test_whatever_is_in_redis_is_escaped(
 @pytest.mark.parametrize(
     "query",
     [
-        "cursor=-1", "cursor=99999999999999999999999", "cursor=x", "cursor=१", "state=x", "tag=a b",
+        "cursor=-1", "cursor=99999999999999999999999", "cursor=x",
+        "cursor=" + "9" * 5000, "cursor=१", "state=x", "tag=a b",
         "func=;", "after=x", "after=0001-01-01T00:00%2B14:00", "before=9999-12-31T23:59",
         "state=any", "state=any&tag=x", "cursor=18446744073709551615",
         "cursor=18446744073709551615&tag=x", "cursor=18446744073709551616&tag=x",
@@ -221,6 +226,40 @@ async def test_arguments_are_shown_only_if_asked_for_and_may_be_hidden(
     for redact in (web.without_arguments, lambda task: replace(task, args=("***",))):
         async with asking(redact=redact) as client:
             assert "pass-word" not in (await client.get("/task/arguments?id=a")).text
+
+
+def test_the_command_serves_until_it_is_told_to_stop(url: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    with subprocess.Popen(
+        [*COMMAND, "dashboard", "--url", url, "--port", port], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().strip()
+        assert address == f"http://127.0.0.1:{port}/"
+        # It says so before it listens.
+        with httpx.Client(base_url=address, transport=httpx.HTTPTransport(retries=10)) as client:
+            assert client.get("/").status_code == 200
+            assert client.get("/", headers={"host": "evil.example"}).status_code == 421
+            form = {"id": "a", "action": "cancel"}
+            own = {"origin": address.rstrip("/")}
+            assert client.post("/task", data=form, headers=own).status_code == 303
+            with client.stream("GET", "/live") as live:
+                assert live.headers["content-type"].startswith("text/event-stream")
+                assert next(live.iter_lines()) == ": still here"
+                process.send_signal(signal.SIGTERM)
+                assert process.wait(PATIENCE) in {0, -signal.SIGTERM}
+
+
+def test_the_command_says_what_is_missing() -> None:
+    code = (
+        "import sys; sys.modules['uvicorn'] = None; from expirebridge.cli import main; main.run()"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code, "dashboard"], capture_output=True, text=True, check=False
+    )
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "pip install 'expirebridge[web]'" in result.stderr
 
 
 async def test_it_says_when_the_server_is_away() -> None:
