@@ -9,6 +9,8 @@ MINUTES ?= 15
 SERVER ?= embedded
 # Tests that run at the same time: most of their time they wait.
 WORKERS ?= 4
+# What is installed for tests.
+EXTRAS ?= dev,browser
 PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 # The laboratory's own environment: what it needs is not needed for tests.
 LAB := $(VENV)-bench/lab
@@ -74,7 +76,7 @@ $(VENV)/.demo: pyproject.toml
 
 $(VENV)/.dev: $(VENV)/.demo
 	@echo "setting up the tools for tests ..."
-	@$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@$(BIN)/pip install --quiet --disable-pip-version-check -e '.[$(EXTRAS)]'
 	@touch $@
 
 $(LAB)/.made: pyproject.toml

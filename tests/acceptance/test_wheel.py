@@ -17,7 +17,9 @@ def test_an_installed_wheel_runs_the_demo(tmp_path: Path) -> None:
     subprocess.run(build, check=True, capture_output=True)
     [wheel] = tmp_path.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
-    for needed in ("py.typed", "data/redis.conf", "data/tasks/mail.py", "store/lua/claim.lua"):
+    web = ("web/static/CHECKSUMS", "web/static/dashboard.css", "web/templates/base.html")
+    data = ("data/redis.conf", "data/tasks/mail.py", "store/lua/claim.lua")
+    for needed in ("py.typed", *data, *web):
         assert f"expirebridge/{needed}" in names
     assert {name.partition("/")[0] for name in names if "dist-info" not in name} == {"expirebridge"}
     venv.create(tmp_path / "env", with_pip=True)

@@ -338,7 +338,10 @@ def test_the_keyboard_reaches_everything(visit: Open, bridge: Bridge) -> None:
 
 def test_it_can_be_mounted_anywhere(visit: Open, bridge: Bridge, url: str) -> None:
     bridge.make_task("mail.send", [1], 600, id="a")
-    host = Starlette(routes=[Mount("/ops/tasks", web.app(url))])
+    mounted = web.app(url)
+    host = Starlette(
+        routes=[Mount("/ops/tasks", mounted)], lifespan=mounted.router.lifespan_context
+    )
     with served(host) as address:
         page = visit("/ops/tasks/", at=address)
         expect(page.locator(".badge")).to_have_text("read only")

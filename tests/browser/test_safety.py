@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -20,6 +21,7 @@ from tests.processes import COMMAND, PATIENCE, run
 
 STATIC = Path(web.__file__).parent / "static"
 TEMPLATES = Path(web.__file__).parent / "templates"
+PAGE = Path(__file__).parents[2] / "docs" / "dashboard.md"
 PAGES = ["/", "/tasks", "/tasks?state=failed", "/task?id=a", "/actions", "/task/arguments?id=a"]
 ODD = "<script>alert('x')</script>\"'&"
 
@@ -269,6 +271,22 @@ async def test_it_says_when_the_server_is_away() -> None:
     assert (overview.status_code, tasks.status_code) == (200, 503)
     assert "no answer from the server" in overview.text
     assert "no answer from the server" in tasks.text
+
+
+async def test_the_page_s_example_mounts_it(url: str) -> None:
+    [example] = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(example.replace("redis://localhost:6379/1", url), names)  # noqa: S102 - our own page
+    site = names["site"]
+    transport = httpx.ASGITransport(site)
+    async with (
+        site.router.lifespan_context(site),
+        httpx.AsyncClient(transport=transport, base_url=OWN) as client,
+    ):
+        assert (await client.get("/tasks")).headers["location"] == f"{OWN}/tasks/"
+        shown = (await client.get("/tasks/")).text
+        assert '<a href="/tasks/tasks"' in shown
+        assert (await client.get("/tasks/tasks")).status_code == 200
 
 
 # The files that come with it
