@@ -73,3 +73,17 @@ def test_attempts_are_counted_by_minute_outcome_and_lateness(
     bridge.make_task("mail.send", [1], 0, id="e")
     [task] = claim(store).tasks
     assert settle(store, Settlement("e", task.token, "succeeded")) == [Settled.DONE]
+
+
+def test_a_long_time_is_read_in_parts(store: Store, client: redis.Redis) -> None:
+    minute = server_ms(client) // 60_000
+    for ago in (0, 119, 120, 121, 239, 240, 290):
+        client.hset(f"expirebridge:minute:{minute - ago}", "s1", ago + 1)
+    spans = store.run(calls.course(spans=300, minutes=1))
+    # The minute may have ended between two parts.
+    assert len(spans) in {299, 300}
+    assert {later.at - early.at for early, later in pairwise(spans)} == {60_000}
+    found = {minute - span.at // 60_000: span.succeeded for span in spans if span.succeeded}
+    assert found == {ago: ago + 1 for ago in (0, 119, 120, 121, 239, 240, 290)}
+    wide = store.run(calls.course(spans=3, minutes=180))
+    assert sum(span.succeeded for span in wide) == sum(found.values())

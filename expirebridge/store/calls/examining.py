@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,6 +59,9 @@ STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 6
 """The steps of lateness, in ms, as the tally counts them; see tally.lua."""
 
 
+_MINUTES_AT_ONCE = 120
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
     """How attempts ended in a span of time, and how late they had begun."""
@@ -85,9 +88,21 @@ class Span:
         return None
 
 
-def course(*, spans: int, minutes: int) -> Call[list[Span]]:
-    """See how attempts went in the last spans of so many minutes, the earliest first."""
-    return script("course", spans, minutes, read=lambda reply: _spans(reply, minutes))
+def course(*, spans: int, minutes: int) -> Generator[Call[Any], Any, list[Span]]:
+    """See how attempts went in the last spans of so many minutes, the earliest first.
+
+    Asked in parts: nothing else goes on in a server while a script reads a whole day.
+    """
+    found: dict[int, Span] = {}
+    at_once = max(_MINUTES_AT_ONCE // minutes, 1)
+    for skipped in range(0, spans, at_once):
+        part = yield from script(
+            "course", min(at_once, spans - skipped), minutes, skipped,
+            read=lambda reply: _spans(reply, minutes),
+        )  # fmt: skip
+        found |= {span.at: span for span in part}
+    # A span that ended meanwhile moves the others: one is read twice then, and the earliest is not.
+    return [found[at] for at in sorted(found)]
 
 
 def _spans(reply: Sequence[Any], minutes: int) -> list[Span]:

@@ -2,8 +2,8 @@
 -- Reads how attempts ended, and how late they had begun, over the last minutes.
 --
 -- KEYS[1]  prefix
--- ARGV     1 database, 2 how many spans, 3 minutes of a span
--- returns  the minute since 1970 at which the last span begins, then for each span, the latest
+-- ARGV     1 database, 2 how many spans, 3 minutes of a span, 4 spans to pass over, of the latest
+-- returns  the minute since 1970 at which the first of these spans begins, then for each span, the latest
 --          first, {field, count, ...}, whose fields are those of `tally`
 --
 -- A span begins at a minute that is a multiple of its length; the last has not ended.
@@ -13,8 +13,8 @@
 -- include format
 -- include tally
 
-local spans, length = tonumber(ARGV[2]), tonumber(ARGV[3])
-local last = math.floor(now / 60000 / length) * length
+local spans, length, skipped = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local last = (math.floor(now / 60000 / length) - skipped) * length
 local reply = { last }
 for span = 0, spans - 1 do
   local sums = {}
