@@ -13,7 +13,7 @@ from expirebridge.checks import check_health
 from expirebridge.checks.finding import Finding, Level, error
 from expirebridge.checks.work import check_functions
 from expirebridge.durations import human
-from expirebridge.errors import ServerError
+from expirebridge.errors import ServerError, ServerUnreachable
 from expirebridge.store import calls
 from expirebridge.store.calls import LastBeat, Span
 from expirebridge.task import Counts, State, to_ms
@@ -102,8 +102,10 @@ class Overview:
             coming = await self._coming()
             past = await self._site.store.run(calls.course(spans=spans, minutes=minutes))
             findings = [await self._site.store.run(check_functions())]
-        except ServerError:
+        except ServerUnreachable:
             return Course()  # the present tells of it
+        except ServerError as failure:
+            return Course(alarms=(error("course", str(failure), ""),))
         return Course(
             coming=coming,
             throughput=_throughput(past, minutes),

@@ -289,6 +289,15 @@ async def test_the_page_s_example_mounts_it(url: str) -> None:
         assert (await client.get("/tasks/tasks")).status_code == 200
 
 
+async def test_it_says_what_cannot_be_read(asking: Asking, client: redis.Redis) -> None:
+    client.set("expirebridge:pending", "no set")
+    async with asking() as pages:
+        shown = await pages.get("/")
+    assert shown.status_code == 200
+    assert "WRONGTYPE" in shown.text
+    assert "All is well" not in shown.text
+
+
 # The files that come with it
 
 
