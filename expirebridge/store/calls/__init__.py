@@ -61,10 +61,10 @@ from expirebridge.store.calls.running import (
 )
 
 __all__ = [
-    "Action", "Adoption", "Argument", "Beat", "Below", "Call", "Claim", "Health", "Heard", "Hint",
-    "LastBeat", "Made", "NewTask", "Operation", "Page", "STEPS", "Scanned", "Settled",
-    "Settlement", "Span", "Sweep", "Unknown", "When", "adopt", "beat", "below", "cancel", "claim",
-    "command", "count", "course", "earliest", "get", "health", "heartbeat", "leave", "list_page",
-    "listeners", "make", "new_nonce", "news", "note", "notes", "pause", "put_off", "refused",
-    "reschedule", "resent", "resume", "run_now", "scan", "settle", "sweep", "unknown",
+    "STEPS", "Action", "Adoption", "Argument", "Beat", "Below", "Call", "Claim", "Health", "Heard",
+    "Hint", "LastBeat", "Made", "NewTask", "Operation", "Page", "Scanned", "Settled", "Settlement",
+    "Span", "Sweep", "Unknown", "When", "adopt", "beat", "below", "cancel", "claim", "command",
+    "count", "course", "earliest", "get", "health", "heartbeat", "leave", "list_page", "listeners",
+    "make", "new_nonce", "news", "note", "notes", "pause", "put_off", "refused", "reschedule",
+    "resent", "resume", "run_now", "scan", "settle", "sweep", "unknown",
 ]  # fmt: skip
