@@ -98,7 +98,22 @@ class Scanned:
     """How many tasks it found that other clients had set."""
 
 
-Event = Made | Claimed | Started | Misfired | Ended | Lapsed | Gap | Scanned
+class Source(StrEnum):
+    """What told a listener that a task may be due."""
+
+    EVENT = "event"  # a key expired whose task it had not claimed itself
+    CLOCK = "clock"  # its own clock
+    PRODUCER = "producer"  # the message of whoever made or moved the earliest task
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rung:
+    """A listener heard the doorbell: a task is due, or will be the next one."""
+
+    source: Source
+
+
+Event = Made | Claimed | Started | Misfired | Ended | Lapsed | Gap | Scanned | Rung
 Hook = Callable[[Event], None]
 
 

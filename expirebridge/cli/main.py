@@ -35,6 +35,7 @@ from expirebridge.cli.output import print_json, print_line, print_table
 from expirebridge.durations import human
 from expirebridge.errors import ExpirebridgeError, InvalidSetting, InvalidTask, TaskExists
 from expirebridge.handlers import Handler, Registry
+from expirebridge.hooks import Hook
 from expirebridge.listener import listener
 from expirebridge.log_fields import event
 from expirebridge.observe.logs import LogFormat, log_event, set_up
@@ -82,6 +83,12 @@ def listen(
     log_format: Annotated[
         LogFormat, typer.Option(help="Lines for people, or JSON for machines.")
     ] = LogFormat.TEXT,
+    metrics_port: Annotated[
+        int | None, typer.Option(help="Serve numbers for Prometheus on this port (0: a free one).")
+    ] = None,
+    metrics_host: Annotated[
+        str, typer.Option(help="The address that this port is on.")
+    ] = "127.0.0.1",
 ) -> None:
     """Run due tasks with the handlers in the tasks folder, until SIGTERM or Ctrl-C.
 
@@ -98,7 +105,26 @@ def listen(
             logging.WARNING if newer else logging.INFO, "%s", function_commands.told(loading),
             extra=event("functions", outcome=loading.outcome, before=loading.before),
         )  # fmt: skip
-    listener.run(settings, hooks=[log_event], on_blocked=lambda error: _end(error, STUCK))
+    registry = Registry.load(settings.tasks)
+    hooks: list[Hook] = [log_event]
+    if metrics_port is not None:
+        hooks.append(_metrics(settings, registry, metrics_host, metrics_port))
+    listener.run(settings, hooks, registry=registry, on_blocked=lambda error: _end(error, STUCK))
+
+
+def _metrics(settings: Settings, registry: Registry, host: str, port: int) -> Hook:
+    """Serve metrics for as long as the process lives, and return the hook that counts."""
+    try:
+        from expirebridge.observe import metrics  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise InvalidSetting(
+            "--metrics-port needs prometheus-client: pip install 'expirebridge[metrics]'"
+        ) from None
+    counting = metrics.Metrics(handler.name for handler in registry)
+    counting.watch(settings)
+    url = counting.serve(host, port)
+    logger.info("metrics on %s", url, extra=event("metrics", url=url))
+    return counting
 
 
 @app.command()

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from expirebridge.errors import ServerError
+from expirebridge.hooks import Hooks, Rung, Source
 from expirebridge.listener.doorbell import Doorbell
 from expirebridge.listener.server_clock import ServerClock
 
@@ -12,6 +13,7 @@ LONGEST_SLEEP = 1.0
 FIRST_BACKOFF = 0.001
 LONGEST_BACKOFF = 0.020
 MOST_RANKS = 4
+RUNG = Rung(source=Source.CLOCK)
 
 
 class Clock:
@@ -28,10 +30,12 @@ class Clock:
         self,
         doorbell: Doorbell,
         server_clock: ServerClock,
+        hooks: Hooks,
         *,
         look: Callable[[], Awaitable[int | None]],
     ) -> None:
         self._doorbell = doorbell
+        self._hooks = hooks
         self._server_clock = server_clock
         self._look = look
         self._next_due: int | None = None
@@ -76,6 +80,7 @@ class Clock:
                     continue
                 # What was known is answered now; the claim's reply says what comes next.
                 self._next_due = None
+                self._hooks.emit(RUNG)
                 self._doorbell.ring()
 
     def _is_due(self) -> bool:

@@ -19,7 +19,7 @@ from expirebridge.checks import (
 )
 from expirebridge.errors import ExpirebridgeError, ServerUnsuitable
 from expirebridge.handlers import Registry
-from expirebridge.hooks import Hook, Hooks
+from expirebridge.hooks import Hook, Hooks, Rung, Source
 from expirebridge.listener import home
 from expirebridge.listener.adopter import Adopter
 from expirebridge.listener.claimer import Claimer
@@ -55,6 +55,7 @@ HEARD = {
     "persist": Heard.LIVE,
 }
 """The key events that are heard, and what each says of its key."""
+BY_EVENT, BY_PRODUCER = Rung(source=Source.EVENT), Rung(source=Source.PRODUCER)
 
 
 class ListenerStuck(ExpirebridgeError):
@@ -112,7 +113,8 @@ class Listener:
         doorbell = Doorbell()
         outage = Outage()
         self._doorbell = doorbell
-        self._clock = Clock(doorbell, server_clock, look=self._look)
+        self._hooks = hooks
+        self._clock = Clock(doorbell, server_clock, hooks, look=self._look)
         self._leases = Leases(
             self._heart_store,
             self.name,
@@ -320,6 +322,7 @@ class Listener:
         return await self._store.run(calls.earliest(self.settings.prefix))
 
     def _hear_doorbell(self, due: int) -> None:
+        self._hooks.emit(BY_PRODUCER)
         if self.settings.doorbell is not Doorbells.EVENTS:
             self._clock.hear_of(due)
         elif self._server_clock.seconds_until(due) <= 0:
@@ -330,8 +333,10 @@ class Listener:
             self._echoes.forget(name)
         elif self._echoes.take(name):
             return
-        elif self.settings.doorbell is Doorbells.EVENTS:
-            self._doorbell.ring()
+        else:
+            self._hooks.emit(BY_EVENT)
+            if self.settings.doorbell is Doorbells.EVENTS:
+                self._doorbell.ring()
         # A stale subscription says nothing to be relied on: it is made anew, and a scan follows.
         if self._subscriber.fresh and not self._adopter.hear(name, HEARD[event]):
             self._sweeper.notice_gap("more keys were heard of than could be looked at")
@@ -390,10 +395,15 @@ def run(
     settings: Settings,
     hooks: Sequence[Hook] = (),
     *,
+    registry: Registry | None = None,
     on_blocked: Callable[[ListenerStuck], None] | None = None,
 ) -> None:
-    """Load the handlers and listen until a signal comes. Raises as `Listener.run`."""
-    registry = Registry.load(settings.tasks)
+    """Load the handlers, unless they are given, and listen until a signal comes.
+
+    Raises as `Listener.run`.
+    """
+    if registry is None:
+        registry = Registry.load(settings.tasks)
 
     async def main() -> None:
         await Listener(settings, registry, hooks, on_blocked=on_blocked).run()

@@ -18,6 +18,7 @@ from expirebridge.hooks import (
     Lapsed,
     Made,
     Misfired,
+    Rung,
     Scanned,
     Started,
 )
@@ -99,7 +100,7 @@ def log_event(event: Event) -> None:
             )  # fmt: skip
         case Gap(reason=reason):
             logger.info("gap: %s; scanning", reason, extra=fields_of("gap", reason=reason))
-        case Made() | Claimed() | Misfired() | Scanned():
+        case Made() | Claimed() | Misfired() | Scanned() | Rung():
             pass
 
 

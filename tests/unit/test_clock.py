@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from expirebridge.hooks import Hooks
 from expirebridge.listener import clock
 from expirebridge.listener.clock import Clock
 from expirebridge.listener.doorbell import Doorbell
@@ -39,7 +40,7 @@ def ms_from_now(seconds: float) -> int:
 async def test_it_rings_for_the_earliest_of_what_it_heard_and_what_a_claim_found() -> None:
     for heard, found in ((0, 1000), (1000, 0)):
         doorbell = Doorbell()
-        alarm = Clock(doorbell, ServerClock(), look=nothing)
+        alarm = Clock(doorbell, ServerClock(), Hooks(), look=nothing)
         alarm.notice_claim()
         alarm.plan(ms_from_now(found), fruitless=False)
         alarm.hear_of(ms_from_now(heard))
@@ -51,7 +52,7 @@ async def test_what_is_heard_while_a_claim_is_on_its_way_outlives_its_answer() -
     """The task may have been made after the claim was carried out, before its reply was read."""
     for found in (ms_from_now(1000), None):
         doorbell = Doorbell()
-        alarm = Clock(doorbell, ServerClock(), look=nothing)
+        alarm = Clock(doorbell, ServerClock(), Hooks(), look=nothing)
         alarm.notice_claim()
         alarm.hear_of(ms_from_now(0))
         alarm.plan(found, fruitless=False)
@@ -60,7 +61,7 @@ async def test_what_is_heard_while_a_claim_is_on_its_way_outlives_its_answer() -
 
 
 async def test_what_was_heard_before_a_claim_is_known_to_its_answer() -> None:
-    alarm = Clock(Doorbell(), ServerClock(), look=nothing)
+    alarm = Clock(Doorbell(), ServerClock(), Hooks(), look=nothing)
     alarm.hear_of(ms_from_now(0))
     alarm.notice_claim()
     alarm.plan(None, fruitless=False)

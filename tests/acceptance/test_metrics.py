@@ -1,0 +1,139 @@
+"""The numbers for Prometheus, scraped from a listener over HTTP."""
+
+import json
+import re
+import urllib.request
+from pathlib import Path
+
+import pytest
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from expirebridge import Bridge
+from expirebridge.observe.metrics import Metrics
+from expirebridge.settings import Settings
+from tests.processes import Reports, listener, run, until_logged
+from tests.servers import AnyServer
+
+ROOT = Path(__file__).parents[2]
+Numbers = dict[str, dict[tuple[str, ...], float]]
+
+
+def scraped(url: str) -> list[Metric]:
+    with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310 - http, from the log
+        return list(text_string_to_metric_families(answer.read().decode()))
+
+
+def numbers_of(metrics: list[Metric]) -> Numbers:
+    """The value of each sample by its name and the values of its labels."""
+    numbers: Numbers = {}
+    for metric in metrics:
+        for sample in metric.samples:
+            numbers.setdefault(sample.name, {})[tuple(sample.labels.values())] = sample.value
+    return numbers
+
+
+def test_a_listener_is_scraped(
+    url: str, server: AnyServer, bridge: Bridge, folder: Path, reports: Reports
+) -> None:
+    with (folder / "acts.py").open("a") as handlers:
+        handlers.write("from expirebridge import Discard\ndef fail(): raise Discard('no')\n")
+    options = ("--metrics-port", "0", "--concurrency", "1")
+    with listener(url, folder, *options):
+        until_logged("metrics on http://", folder)
+        [where] = re.findall(r"metrics on (\S+)", (folder.parent / "listeners.log").read_text())
+        bridge.make_task("acts.fail", [], 0)
+        bridge.make_task("no.such", [], 0)
+        for _ in range(3):
+            bridge.make_task("acts.note", [], "10ms")
+        for _ in range(3):
+            reports.next()
+        bridge.make_task("acts.hold", [], 0)
+        assert reports.next().word == "started"
+        bridge.make_task("acts.note", [], 0, id="waits")
+        # Outcomes are recorded, and counted, a moment after their handlers ended.
+        while True:
+            numbers = numbers_of(scraped(where))
+            attempts = numbers["expirebridge_attempts_total"]
+            if sum(attempts.values()) == 5:
+                break
+    assert attempts["acts.note", "succeeded"] == 3
+    assert attempts["acts.fail", "failed"] == 1
+    assert attempts["other", "released"] == 1
+    assert attempts["acts.hold", "succeeded"] == 0
+    assert {function for function, _ in attempts if "." not in function} == {"other"}
+    assert numbers["expirebridge_lateness_seconds_count"]["acts.note",] == 3
+    assert numbers["expirebridge_lateness_seconds_sum"]["acts.note",] > 0
+    assert numbers["expirebridge_handler_duration_seconds_count"]["acts.fail",] == 1
+    assert numbers["expirebridge_claimed_tasks_total"][()] == 6
+    assert numbers["expirebridge_claims_total"]["full",] >= 2
+    assert ("empty",) in numbers["expirebridge_claims_total"]
+    assert numbers["expirebridge_doorbells_total"]["producer",] >= 1
+    assert numbers["expirebridge_doorbells_total"]["clock",] >= 1
+    assert numbers["expirebridge_gaps_total"][()] >= 1
+    states = numbers["expirebridge_tasks"]
+    assert (states["running",], states["succeeded",], states["failed",]) == (1, 3, 1)
+    assert numbers["expirebridge_overdue_tasks"][()] >= 1
+    assert numbers["expirebridge_oldest_overdue_seconds"][()] >= 0
+    assert numbers["expirebridge_listeners"][()] == 1
+    assert numbers["expirebridge_server_up"][()] == 1
+
+
+def test_a_producer_counts_what_it_makes(url: str) -> None:
+    counting = Metrics(["mail.send"])
+    with Bridge(url, hooks=[counting]) as bridge:
+        bridge.make_task("mail.send", [], "1h", id="a")
+        bridge.make_task("mail.send", [], "1h", id="a", if_exists="keep")
+        bridge.make_task("mail.other", [], "1h")
+    made = numbers_of(list(counting.registry.collect()))["expirebridge_tasks_made_total"]
+    assert made["mail.send", "created"] == made["mail.send", "kept"] == 1
+    assert made["other", "created"] == 1
+    assert ("mail.other", "created") not in made
+
+
+def test_a_server_that_is_away_is_a_number_too() -> None:
+    counting = Metrics()
+    counting.watch(Settings(url="redis://127.0.0.1:1/1"))
+    numbers = numbers_of(list(counting.registry.collect()))
+    assert numbers["expirebridge_server_up"][()] == 0
+    assert "expirebridge_tasks" not in numbers
+    assert "expirebridge_claims_total" in numbers
+
+
+def test_a_port_that_is_taken_is_said_to_be(folder: Path) -> None:
+    counting = Metrics()
+    port = counting.serve("127.0.0.1", 0).rpartition(":")[2].partition("/")[0]
+    result = run("listen", "--tasks", folder, "--metrics-port", port)
+    assert result.returncode == 2
+    assert f"metrics on 127.0.0.1:{port}: " in result.stderr
+
+
+@pytest.fixture
+def families(url: str) -> set[str]:
+    """The names under which Prometheus keeps what is scraped, by family."""
+    counting = Metrics()
+    counting.watch(Settings(url=url))
+    samples = {
+        "counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")
+    }  # fmt: skip
+    return {
+        metric.name + end for metric in counting.registry.collect() for end in samples[metric.type]
+    }
+
+
+def test_the_dashboard_shows_every_number_and_no_other(families: set[str]) -> None:
+    dashboard = json.loads((ROOT / "docs" / "grafana.json").read_text())
+    asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    asked += [variable["query"] for variable in dashboard["templating"]["list"]]
+    shown = set(re.findall(r"expirebridge_\w+", " ".join(asked)))
+    assert shown <= families
+    assert {name for name in families if not name.endswith(("_sum", "_count"))} <= shown
+
+
+def test_the_page_lists_every_number(families: set[str]) -> None:
+    page = (ROOT / "docs" / "operations.md").read_text()
+    listed = set(re.findall(r"^\| `(expirebridge_\w+)` \|", page, re.MULTILINE))
+    of_histograms = {
+        re.sub("_bucket$", "", name) for name in families if not name.endswith(("_sum", "_count"))
+    }
+    assert listed == of_histograms
