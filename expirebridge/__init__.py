@@ -19,6 +19,7 @@ from expirebridge.errors import (
     TaskExists,
 )
 from expirebridge.handlers import handler
+from expirebridge.hooks import hook, lifespan
 from expirebridge.misfire import Spread
 from expirebridge.retry import Discard, Exponential, Retry
 from expirebridge.task import (
@@ -61,6 +62,8 @@ __all__ = [
     "TaskExists",
     "current_task",
     "handler",
+    "hook",
+    "lifespan",
     "make_task",
     "make_tasks",
 ]

@@ -22,6 +22,7 @@ from typing import Any, Self, TypeVar, overload
 
 from expirebridge.durations import Duration, seconds_of
 from expirebridge.errors import HandlersError, InvalidTask
+from expirebridge.hooks import Hook, Lifespan, Role, role_of
 from expirebridge.misfire import MisfirePolicy, MisfireSpec, misfire_policy_of
 from expirebridge.retry import RetryPolicy, RetrySpec, policy_of
 from expirebridge.wire import check_func
@@ -122,10 +123,18 @@ def check_timeout(timeout: Duration | None) -> float | None:
 
 
 class Registry:
-    """The handlers by name."""
+    """The handlers by name; with the hooks and lifespans that stand beside them."""
 
-    def __init__(self, handlers: Mapping[str, Handler]) -> None:
+    def __init__(
+        self,
+        handlers: Mapping[str, Handler],
+        *,
+        hooks: Sequence[Hook] = (),
+        lifespans: Sequence[Lifespan] = (),
+    ) -> None:
         self._handlers = dict(handlers)
+        self.hooks = tuple(hooks)
+        self.lifespans = tuple(lifespans)
 
     @classmethod
     def load(cls, folder: Path) -> Self:
@@ -134,7 +143,18 @@ class Registry:
         Raises HandlersError if the folder is missing or cannot be a package's name, or if a module
         fails to import; the message then holds the file's name and the traceback.
         """
-        return cls({handler.name: handler for handler in _handlers_in(folder)})
+        handlers: dict[str, Handler] = {}
+        hooks: list[Hook] = []
+        lifespans: list[Lifespan] = []
+        for name, function in _functions_in(folder):
+            match role_of(function):
+                case Role.HOOK:
+                    hooks.append(function)
+                case Role.LIFESPAN:
+                    lifespans.append(_checked_lifespan(name, function))
+                case None:
+                    handlers[name] = Handler.of(name, function)
+        return cls(handlers, hooks=hooks, lifespans=lifespans)
 
     def find(self, name: str) -> Handler | None:
         """Return the handler of exactly this name, or None."""
@@ -181,7 +201,15 @@ def check_binding(function: Function, args: Sequence[Any], kwargs: Mapping[str, 
         raise InvalidTask(f"{function.__name__}{inspect.signature(function)}: {error}") from None
 
 
-def _handlers_in(folder: Path) -> Iterator[Handler]:
+def _checked_lifespan(name: str, function: Function) -> Lifespan:
+    if not inspect.isasyncgenfunction(function) or inspect.signature(function).parameters:
+        raise HandlersError(
+            f"{name}: @lifespan marks an async generator function without parameters"
+        )
+    return function
+
+
+def _functions_in(folder: Path) -> Iterator[tuple[str, Function]]:
     root = folder.resolve()
     if not root.is_dir():
         problem = "is not a folder" if root.exists() else "does not exist"
@@ -200,8 +228,8 @@ def _handlers_in(folder: Path) -> Iterator[Handler]:
     for path in files:
         module = _import(root, path)
         for name, function in vars(module).items():
-            if _is_handler(name, function, module):
-                yield Handler.of(_name_in(root, path, name), function)
+            if _is_ours(name, function, module):
+                yield _name_in(root, path, name), function
 
 
 def _open_package(root: Path) -> None:
@@ -282,7 +310,7 @@ def _traceback(error: BaseException) -> str:
     return "".join(shown.format(chain=False)).rstrip()
 
 
-def _is_handler(name: str, value: object, module: ModuleType) -> bool:
+def _is_ours(name: str, value: object, module: ModuleType) -> bool:
     return (
         inspect.isfunction(value)
         and not name.startswith("_")

@@ -3,12 +3,16 @@
 A hook is any callable that takes one event. The core calls hooks and never imports them. Hooks run
 where the event happens (on the listener's event loop, or in the producer's call), so they must be
 quick; an exception in a hook is logged and goes no further.
+
+A handlers' module attaches its own with `@hook`. What a listener's process needs for its whole
+life, such as a pool of connections, is opened and closed by a `@lifespan`.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeVar
 
 from expirebridge.task import Task
 
@@ -72,6 +76,8 @@ class Ended:
     brief: str = ""
     """The same for the log: of what a handler raised, only the type. What it said itself, to
     `Retry` or `Discard`, is kept."""
+    error: BaseException | None = None
+    """What the handler raised, if that is why; not `Retry` or `Discard`, which are answers."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,6 +121,44 @@ class Rung:
 
 Event = Made | Claimed | Started | Misfired | Ended | Lapsed | Gap | Scanned | Rung
 Hook = Callable[[Event], None]
+Lifespan = Callable[[], AsyncGenerator[None, None]]
+
+H = TypeVar("H", bound=Hook)
+L = TypeVar("L", bound=Lifespan)
+
+_ROLE = "__expirebridge_role__"
+
+
+class Role(StrEnum):
+    """What a function of a handlers' module is, if it is no handler."""
+
+    HOOK = "hook"
+    LIFESPAN = "lifespan"
+
+
+def hook(function: H) -> H:
+    """Tell this function of a handlers' module what happens in each listener that loads it.
+
+    It takes one `Event`. It is no handler: no task can name it.
+    """
+    setattr(function, _ROLE, Role.HOOK)
+    return function
+
+
+def lifespan(function: L) -> L:
+    """Run this async generator function of a handlers' module around a listener's whole work.
+
+    Up to its one `yield` it runs before the first task is claimed, and what follows when all have
+    ended, on the event loop of the async handlers. Plain handlers that cannot be stopped may
+    outlive it. It is no handler: no task can name it.
+    """
+    setattr(function, _ROLE, Role.LIFESPAN)
+    return function
+
+
+def role_of(function: object) -> Role | None:
+    """What the function was marked as."""
+    return getattr(function, _ROLE, None)
 
 
 class Hooks:

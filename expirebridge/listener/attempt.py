@@ -46,6 +46,8 @@ class Outcome:
     reason: str = ""
     brief: str = ""
     """The reason, without the words of what was raised."""
+    error: BaseException | None = None
+    """What the handler raised, if that is the reason."""
 
 
 class Attempt:
@@ -235,7 +237,7 @@ class Attempt:
 
     def _raised(self, policy: RetryPolicy, error: BaseException) -> Outcome:
         outcome = self._retry_or_fail(policy, _told(error))
-        return replace(outcome, brief=type(error).__name__)
+        return replace(outcome, brief=type(error).__name__, error=error)
 
     def _released(self, reason: str) -> Outcome:
         return self._outcome(End.RELEASED, "released", text=reason, reason=reason)

@@ -7,7 +7,7 @@ import os
 import secrets
 import signal
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
 from expirebridge.checks import (
     EVENT_FLAGS,
@@ -17,9 +17,9 @@ from expirebridge.checks import (
     events_are_on,
     refuse_unsuitable,
 )
-from expirebridge.errors import ExpirebridgeError, ServerUnsuitable
+from expirebridge.errors import ExpirebridgeError, HandlersError, ServerUnsuitable
 from expirebridge.handlers import Registry
-from expirebridge.hooks import Hook, Hooks, Rung, Source
+from expirebridge.hooks import Hook, Hooks, Lifespan, Rung, Source
 from expirebridge.listener import home
 from expirebridge.listener.adopter import Adopter
 from expirebridge.listener.claimer import Claimer
@@ -97,7 +97,7 @@ class Listener:
         self._born: bytes | None = None
         self._loop: asyncio.AbstractEventLoop
         self._hearing: asyncio.Task[None]
-        self._wire(Hooks([LateReport().hear, *hooks]))
+        self._wire(Hooks([LateReport().hear, *hooks, *self.registry.hooks]))
 
     def _wire(self, hooks: Hooks) -> None:
         settings = self.settings
@@ -181,18 +181,19 @@ class Listener:
     async def run(self) -> None:
         """Listen until `stop` is called, or a signal asks for it; then drain, and return.
 
-        Raises a ServerError if the server cannot be used at the start (later it is waited for), and
-        ListenerStuck if a plain function never returned.
+        Raises a ServerError if the server cannot be used at the start (later it is waited for),
+        HandlersError if a lifespan raises, and ListenerStuck if a plain function never returned.
         """
         self._loop = asyncio.get_running_loop()
         try:
             findings = await self._store.run(check_server(self._store.database))
             self._report(findings)
             self._inspector.learn(findings)
-            # The first heartbeat goes before the first claim: it finds out whether anybody beat.
-            self._take_beat(await asyncio.to_thread(self._leases.beat))
-            self._greet()
-            await self._run_roles()
+            async with self._lifespans():
+                # It beats before it claims: the first heartbeat finds out whether anybody beat.
+                self._take_beat(await asyncio.to_thread(self._leases.beat))
+                self._greet()
+                await self._run_roles()
         finally:
             await self._close()
         if self._stuck is not None:
@@ -226,6 +227,14 @@ class Listener:
         )  # fmt: skip
         if not len(self.registry):
             logger.warning("there is no handler in %s", self.settings.tasks.resolve())
+
+    @contextlib.asynccontextmanager
+    async def _lifespans(self) -> AsyncIterator[None]:
+        """Begin each lifespan of the handlers' modules, and end them in the opposite order."""
+        async with contextlib.AsyncExitStack() as stack:
+            for lifespan in self.registry.lifespans:
+                await stack.enter_async_context(_told(lifespan))
+            yield
 
     async def _run_roles(self) -> None:
         self._leases.start()
@@ -378,6 +387,26 @@ class Listener:
         self._loop.call_soon_threadsafe(self._notice_stuck, func)
         if self._on_blocked is not None:
             self._on_blocked(ListenerStuck(func, self.settings.grace))
+
+
+@contextlib.asynccontextmanager
+async def _told(lifespan: Lifespan) -> AsyncIterator[None]:
+    """One lifespan; what it raises is told with its name."""
+    name = f"{lifespan.__module__}.{getattr(lifespan, '__name__', lifespan)}"
+    generator = lifespan()
+    try:
+        await anext(generator)
+    except Exception as error:
+        raise HandlersError(f"the lifespan {name} failed at the start: {error!r}") from error
+    try:
+        yield
+    finally:
+        try:
+            await anext(generator, None)
+        except Exception as error:
+            raise HandlersError(f"the lifespan {name} failed at the end: {error!r}") from error
+        finally:
+            await generator.aclose()
 
 
 async def _cancel(tasks: Sequence[asyncio.Task[object]]) -> None:

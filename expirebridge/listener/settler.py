@@ -66,7 +66,12 @@ class Settler:
             reason = brief = "its lease had lapsed, or its record is gone"
         self._hooks.emit(
             Ended(
-                task=item.attempt.task, end=end, duration=item.duration, reason=reason, brief=brief
+                task=item.attempt.task,
+                end=end,
+                duration=item.duration,
+                reason=reason,
+                brief=brief,
+                error=outcome.error,
             )
         )
         self._on_settled(item.attempt)

@@ -414,3 +414,33 @@ def test_the_registry_can_be_made_of_functions() -> None:
     function: Callable[..., None] = example
     registry = Registry({"a.example": Handler.of("a.example", function)})
     assert [handler.function for handler in registry] == [function]
+
+
+def test_hooks_and_lifespans_are_found_and_are_no_handlers(folder: Path) -> None:
+    put(
+        folder,
+        "app.py",
+        """
+        from expirebridge import hook, lifespan
+
+        @lifespan
+        async def pool():
+            yield
+
+        @hook
+        def tell(event): ...
+
+        def send(): ...
+        """,
+    )
+    registry = Registry.load(folder)
+    assert [handler.name for handler in registry] == ["app.send"]
+    assert [one.__name__ for one in registry.hooks] == ["tell"]
+    assert [one.__name__ for one in registry.lifespans] == ["pool"]
+
+
+@pytest.mark.parametrize("wrong", ["async def pool(): ...", "async def pool(it):\n    yield"])
+def test_a_lifespan_that_is_none_is_refused(folder: Path, wrong: str) -> None:
+    put(folder, "app.py", f"from expirebridge import lifespan\n@lifespan\n{wrong}")
+    with pytest.raises(HandlersError, match=r"app\.pool: @lifespan marks"):
+        Registry.load(folder)

@@ -59,6 +59,8 @@ def test_the_public_names_are_these() -> None:
         "TaskExists",
         "current_task",
         "handler",
+        "hook",
+        "lifespan",
         "make_task",
         "make_tasks",
     ]
