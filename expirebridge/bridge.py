@@ -99,6 +99,9 @@ class Bridge:
     resume = _waits(Operations.resume)
     resume_tag = _waits(Operations.resume_tag)
     run_now = _waits(Operations.run_now)
+    find_failed = _waits(Operations.find_failed)
+    retry_failed = _waits(Operations.retry_failed)
+    purge_failed = _waits(Operations.purge_failed)
 
     def close(self) -> None:
         """Close the connections, unless the client is the caller's."""
@@ -148,6 +151,9 @@ class AsyncBridge:
     resume = _awaits(Operations.resume)
     resume_tag = _awaits(Operations.resume_tag)
     run_now = _awaits(Operations.run_now)
+    find_failed = _awaits(Operations.find_failed)
+    retry_failed = _awaits(Operations.retry_failed)
+    purge_failed = _awaits(Operations.purge_failed)
 
     async def aclose(self) -> None:
         """Close the connections, unless the client is the caller's."""

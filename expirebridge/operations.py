@@ -4,8 +4,9 @@
 """
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import islice
 from typing import Any, Literal, TypeVar, get_args
 from uuid import uuid4
 
@@ -186,14 +187,32 @@ class Operations:
         state: State | str | None = None,
         func: str | None = None,
         tag: str | None = None,
+        due_before: datetime | None = None,
+        failed_since: datetime | None = None,
         limit: int = 100,
     ) -> Steps[Listing]:
         """Return up to `limit` tasks that match, by state or tag; waiting ones soonest first.
+
+        `due_before` asks for tasks that are due earlier, `failed_since` for those that failed at
+        that time or later; both are aware datetimes.
 
         It looks at no more than 10,000 tasks, whatever it finds: `listing.examined` and
         `listing.complete` say how far it came. Raises InvalidTask for values that cannot be.
         """
         wanted = _check_state(state)
+        if due_before is not None:
+            _check_aware(due_before, name="due_before")
+        if failed_since is not None:
+            _check_aware(failed_since, name="failed_since")
+            if wanted not in {None, State.FAILED}:
+                raise InvalidTask(f"failed_since: it asks for failed tasks, not for {wanted} ones")
+            wanted = State.FAILED
+
+        def matches(task: Task) -> bool:
+            return (due_before is None or task.due < due_before) and (
+                failed_since is None or (task.ended is not None and task.ended >= failed_since)
+            )
+
         if func is not None:
             wire.check_func(func)
         if tag is not None:
@@ -211,7 +230,7 @@ class Operations:
                     state=source, func=func, tag=tag, cursor=cursor, count=PAGE
                 )
                 examined += page.examined
-                tasks += page.tasks
+                tasks += filter(matches, page.tasks)
                 cursor = page.cursor
                 if len(tasks) >= limit or examined >= MAX_EXAMINED:
                     complete = cursor == "0" and source is sources[-1] and len(tasks) <= limit
@@ -319,6 +338,71 @@ class Operations:
         Returns due now, running or not found. Raises InvalidTask for an illegal id.
         """
         return (yield from calls.run_now(wire.check_id(id)))
+
+    def find_failed(
+        self,
+        *,
+        func: str | None = None,
+        tag: str | None = None,
+        since: datetime | None = None,
+    ) -> Steps[Sequence[str]]:
+        """Return the ids of all failed tasks that match, the latest first.
+
+        However many there are: for `retry_failed` and `purge_failed`. `since` is when they failed,
+        at the earliest. Raises InvalidTask for values that cannot be.
+        """
+        if func is not None:
+            wire.check_func(func)
+        if tag is not None:
+            wire.check_tags([tag])
+        if since is not None:
+            _check_aware(since, name="since")
+        ids: list[str] = []
+        cursor = "0"
+        while True:
+            page = yield from calls.list_page(
+                state=State.FAILED, func=func, tag=tag, cursor=cursor, count=PAGE
+            )
+            ids += [
+                task.id
+                for task in page.tasks
+                if since is None or (task.ended is not None and task.ended >= since)
+            ]
+            cursor = page.cursor
+            if cursor == "0":
+                # What failed meanwhile moves the others to later pages.
+                return list(dict.fromkeys(ids))
+
+    def retry_failed(
+        self, ids: Iterable[str], *, progress: Progress | None = None
+    ) -> Steps[dict[Change, int]]:
+        """Let tasks start anew that failed: `run_now` for each; returns how many did what.
+
+        `progress` is called now and then with the numbers so far; what it raises ends the work.
+        Raises InvalidTask for an illegal id.
+        """
+        changes: Counter[Change] = Counter()
+        for count, id in enumerate(ids, 1):
+            changes[(yield from calls.run_now(wire.check_id(id)))] += 1
+            if progress is not None and count % PAGE == 0:
+                progress(changes)
+        return dict(changes)
+
+    def purge_failed(
+        self, ids: Iterable[str], *, progress: Progress | None = None
+    ) -> Steps[dict[Change, int]]:
+        """Forget failed tasks; returns how many were forgotten, not failed or not found.
+
+        A listener's next pass takes their records away: it may take a second, 15 from when they
+        failed, and as long as no listener runs. Works in batches, as `cancel_tag`. Raises
+        InvalidTask for an illegal id.
+        """
+        changes: Counter[Change] = Counter()
+        for batch in _batches(wire.check_id(id) for id in ids):
+            changes.update((yield from calls.purge(batch)))
+            if progress is not None:
+                progress(changes)
+        return dict(changes)
 
     def _change_tag(
         self,
@@ -442,14 +526,24 @@ def _when(delay: Duration | None, at: datetime | None) -> calls.When:
         raise InvalidTask("give either delay or at" + (", not both" if at is not None else ""))
     if delay is not None:
         return calls.When(round(seconds_of(delay, name="delay") * 1000), relative=True)
-    if not isinstance(at, datetime):
-        raise InvalidTask(f"at={at!r}: give an aware datetime")
-    if at.tzinfo is None or at.utcoffset() is None:
+    return calls.When(max(to_ms(_check_aware(at, name="at")), 0), relative=False)
+
+
+def _check_aware(moment: object, *, name: str) -> datetime:
+    if not isinstance(moment, datetime):
+        raise InvalidTask(f"{name}={moment!r}: give an aware datetime")
+    if moment.tzinfo is None or moment.utcoffset() is None:
         raise InvalidTask(
-            f"at={at.isoformat()}: a naive datetime names no moment; give it a time zone, such as "
-            "datetime.now(UTC)"
+            f"{name}={moment.isoformat()}: a naive datetime names no moment; give it a time zone, "
+            "such as datetime.now(UTC)"
         )
-    return calls.When(max(to_ms(at), 0), relative=False)
+    return moment
+
+
+def _batches(ids: Iterable[str]) -> Iterator[list[str]]:
+    rest = iter(ids)
+    while batch := list(islice(rest, PAGE)):
+        yield batch
 
 
 def _limit(max_wait: Duration, delay: Duration | None, id: str | None, if_exists: str) -> int:

@@ -53,6 +53,8 @@ class Change(StrEnum):
     FINISHED = "finished"
     NOT_FOUND = "not found"
     NOT_WATCHED = "not watched"  # a beat for a task that was not made by `watch`
+    FORGOTTEN = "forgotten"  # its time to be kept is over: a listener's next pass forgets it
+    NOT_FAILED = "not failed"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

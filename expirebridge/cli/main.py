@@ -17,6 +17,7 @@ import typer
 
 from expirebridge.cli import dashboard as dashboard_command
 from expirebridge.cli import demo as demo_command
+from expirebridge.cli import failed as failed_commands
 from expirebridge.cli import functions as function_commands
 from expirebridge.cli import operators as operator_commands
 from expirebridge.cli import tasks as task_commands
@@ -60,6 +61,7 @@ operator_commands.add_to(app)
 app.command("dashboard")(dashboard_command.dashboard)
 app.command("demo")(demo_command.demo)
 app.add_typer(function_commands.group, name="functions")
+app.add_typer(failed_commands.group, name="failed")
 
 
 @app.command()

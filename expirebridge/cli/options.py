@@ -1,12 +1,14 @@
 """Options that several commands share."""
 
-from datetime import datetime
+import sys
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from expirebridge.durations import seconds_of
 from expirebridge.errors import InvalidTask
 from expirebridge.settings import DEFAULT_URL, Doorbells
 
@@ -57,6 +59,36 @@ At = Annotated[
 ]
 
 
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+def read_moment(text: str | None, *, name: str, ahead: bool) -> datetime | None:
+    """Read a time: ISO 8601 with a zone, or a duration from now: ahead, or back.
+
+    Raises InvalidTask when it is neither.
+    """
+    if text is None:
+        return None
+    try:
+        seconds = timedelta(seconds=seconds_of(text, name=name))
+    except InvalidTask:
+        if not text[:4].isdigit():
+            raise
+        return _parse_time(text, name)
+    now = datetime.now(UTC)
+    return now + seconds if ahead else now - seconds
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask before many tasks are changed; in a pipe, where nobody answers, only --yes will do."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        typer.echo(f"expirebridge: {question} Nobody can be asked here: add --yes", err=True)
+        raise typer.Exit(BAD_INPUT)
+    typer.confirm(question, abort=True, err=True)
+
+
 class IfExists(StrEnum):
     """What `make` does when an unfinished task has the id."""
 
@@ -75,12 +107,16 @@ def read_time(at: str | None, *, delay: str | None) -> datetime | None:
         raise InvalidTask("give either --in or --at" + (", not both" if at is not None else ""))
     if at is None:
         return None
+    return _parse_time(at, "at")
+
+
+def _parse_time(text: str, name: str) -> datetime:
     try:
-        moment = datetime.fromisoformat(at)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         raise InvalidTask(
-            f"--at {at}: write the time as ISO 8601, such as 2031-05-01T08:00+02:00"
+            f"--{name} {text}: write the time as ISO 8601, such as 2031-05-01T08:00+02:00"
         ) from None
     if moment.tzinfo is None:
-        raise InvalidTask(f"--at {at}: add a zone, such as {at}Z or {at}+02:00")
+        raise InvalidTask(f"--{name} {text}: add a zone, such as {text}Z or {text}+02:00")
     return moment

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from expirebridge.durations import human
-from expirebridge.task import HistoryEntry, Task
+from expirebridge.task import HistoryEntry, Listing, Task
 
 # Wide enough for any line: cut columns are for terminals, not for pipes.
 _PIPE_WIDTH = 10_000
@@ -45,6 +45,28 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))
     Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH, highlight=False).print(table)
+
+
+def print_tasks(listing: Listing) -> None:
+    """Print a listing as a table, and on stderr whether there is more."""
+    print_table(
+        ("id", "state", "due", "function", "arguments", "attempt", "error"),
+        [
+            (
+                task.id, task.state, moment(task.due) or "", task.func, arguments(task),
+                str(task.attempt), (task.error or "").rpartition("\n")[2],
+            )
+            for task in listing.tasks
+        ],
+    )  # fmt: skip
+    if not listing.complete:
+        sys.stderr.write(f"({listing.examined} tasks looked at; there are more)\n")
+
+
+def print_listing_json(listing: Listing) -> None:
+    """Print a listing as JSON."""
+    tasks = [task_as_data(task) for task in listing.tasks]
+    print_json({"tasks": tasks, "examined": listing.examined, "complete": listing.complete})
 
 
 def print_fields(fields: Iterable[tuple[str, str]]) -> None:

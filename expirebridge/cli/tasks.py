@@ -1,7 +1,7 @@
 """Commands that make, find and steer tasks."""
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -9,18 +9,29 @@ import typer
 
 from expirebridge import wire
 from expirebridge.bridge import Bridge
-from expirebridge.cli.options import NOT_POSSIBLE, AsJson, At, IfExists, In, Url, read_time
+from expirebridge.cli.options import (
+    NOT_POSSIBLE,
+    AsJson,
+    At,
+    IfExists,
+    In,
+    Url,
+    Yes,
+    confirm,
+    read_moment,
+    read_time,
+)
 from expirebridge.cli.output import (
-    arguments,
-    moment,
     print_fields,
     print_json,
     print_line,
+    print_listing_json,
     print_progress,
-    print_table,
+    print_tasks,
     task_as_data,
     task_as_fields,
 )
+from expirebridge.operations import MAX_EXAMINED
 from expirebridge.task import Change, State, Task
 
 TaskId = Annotated[str, typer.Argument(help="The task's id.")]
@@ -121,40 +132,55 @@ def list_(
     state: Annotated[State | None, typer.Option(help="Only tasks in this state.")] = None,
     func: Annotated[str | None, typer.Option(help="Only tasks of this handler.")] = None,
     tag: Annotated[str | None, typer.Option(help="Only tasks with this tag.")] = None,
+    due_before: Annotated[
+        str | None,
+        typer.Option(metavar="WHEN", help="Only tasks due before: 15m (from now), or a time."),
+    ] = None,
+    failed_since: Annotated[
+        str | None,
+        typer.Option(metavar="WHEN", help="Only tasks that failed since: 1h (ago), or a time."),
+    ] = None,
     limit: Annotated[int, typer.Option(help="Tasks to show at most.")] = 100,
+    page: Annotated[int, typer.Option(min=1, help="Which so many of them to show.")] = 1,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """List tasks, waiting ones soonest first, finished ones latest first.
 
+    Times are ISO 8601 with a zone.
+
     Example: expirebridge list --state failed --func mail.send
+
+    Example: expirebridge list --state pending --due-before 15m --page 2
     """
     with Bridge(url) as bridge:
-        listing = bridge.list(state=state, func=func, tag=tag, limit=limit)
-    if as_json:
-        tasks = [task_as_data(task) for task in listing.tasks]
-        print_json({"tasks": tasks, "examined": listing.examined, "complete": listing.complete})
-        return
-    print_table(
-        ("id", "state", "due", "function", "arguments", "attempt", "error"),
-        [
-            (
-                task.id, task.state, moment(task.due) or "", task.func, arguments(task),
-                str(task.attempt), (task.error or "").rpartition("\n")[2],
-            )
-            for task in listing.tasks
-        ],
-    )  # fmt: skip
-    if not listing.complete:
-        typer.echo(f"({listing.examined} tasks looked at; there are more)", err=True)
+        listing = bridge.list(
+            state=state, func=func, tag=tag, limit=limit * page,
+            due_before=read_moment(due_before, name="due-before", ahead=True),
+            failed_since=read_moment(failed_since, name="failed-since", ahead=False),
+        )  # fmt: skip
+    listing = replace(listing, tasks=listing.tasks[limit * (page - 1) :])
+    (print_listing_json if as_json else print_tasks)(listing)
 
 
-def cancel(id: IdOrTag = None, tag: Tag = None, url: Url = None, as_json: AsJson = False) -> None:
+def cancel(
+    id: IdOrTag = None,
+    tag: Tag = None,
+    yes: Yes = False,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
     """Cancel a task, or all that have a tag. Of a running one, no further attempt is made.
 
+    Before all of a tag are cancelled it counts them and asks, unless --yes is given.
+
     Example: expirebridge cancel order-17
+
+    Example: expirebridge cancel --tag customer-9 --yes
     """
     with Bridge(url) as bridge:
+        if tag is not None and id is None and not yes:
+            confirm(f"Cancel {_unfinished(bridge, tag)} tasks with the tag {tag}?", yes=yes)
         _change(id, tag, bridge.cancel, bridge.cancel_tag, as_json=as_json)
 
 
@@ -272,6 +298,13 @@ def _tell(id: str, change: Change, *, as_json: bool) -> None:
         print_line(f"{id}: {change}")
     else:
         _not_possible(f"task {id!r}: {change}")
+
+
+def _unfinished(bridge: Bridge, tag: str) -> str:
+    """How many tasks of a tag are not finished, as far as a listing can tell."""
+    listing = bridge.list(tag=tag, limit=MAX_EXAMINED)
+    count = sum(not task.state.finished for task in listing.tasks)
+    return f"{count:,}" if listing.complete else f"{count:,} or more"
 
 
 def _not_possible(message: str) -> None:

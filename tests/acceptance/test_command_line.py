@@ -67,7 +67,7 @@ def test_all_tasks_of_a_tag_are_steered_and_counted(url: str) -> None:
     paused = json.loads(ok("pause", "--tag", "c9", "--json", url=url))
     assert paused == {"paused": 2, "running": 0}
     assert ok("resume", "--tag", "c9", url=url) == "resumed  2\nrunning  0\n"
-    assert ok("cancel", "--tag", "c9", url=url) == "cancelled  2\nrunning    0\n"
+    assert ok("cancel", "--tag", "c9", "--yes", url=url) == "cancelled  2\nrunning    0\n"
     for words in (("pause",), ("pause", "m1", "--tag", "c9")):
         assert "either an id or --tag" in run(*words, url=url).stderr
     assert "tag 'a b'" in refused(2, "pause", "--tag", "a b", url=url)

@@ -31,6 +31,7 @@ from expirebridge.store.calls.producing import (
     list_page,
     make,
     pause,
+    purge,
     put_off,
     reschedule,
     resume,
@@ -65,6 +66,6 @@ __all__ = [
     "Hint", "LastBeat", "Made", "NewTask", "Operation", "Page", "Scanned", "Settled", "Settlement",
     "Span", "Sweep", "Unknown", "When", "adopt", "beat", "below", "cancel", "claim", "command",
     "count", "course", "earliest", "get", "health", "heartbeat", "leave", "list_page", "listeners",
-    "make", "new_nonce", "news", "note", "notes", "pause", "put_off", "refused", "reschedule",
-    "resent", "resume", "run_now", "scan", "settle", "sweep", "unknown",
+    "make", "new_nonce", "news", "note", "notes", "pause", "purge", "put_off", "refused",
+    "reschedule", "resent", "resume", "run_now", "scan", "settle", "sweep", "unknown",
 ]  # fmt: skip

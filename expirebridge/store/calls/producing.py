@@ -135,6 +135,12 @@ def run_now(id: str) -> Call[Change]:
     return script("run_now", new_nonce(), id, read=_changed(Change.DUE_NOW))
 
 
+def purge(ids: Iterable[str]) -> Call[list[Change]]:
+    """End the time for which failed tasks are kept."""
+    codes = {1: Change.FORGOTTEN, 4: Change.NOT_FAILED, 5: Change.NOT_FOUND}
+    return script("purge", *ids, read=lambda reply: [codes[code] for code in reply])
+
+
 _DONE = 1
 _CHANGE_CODES = {
     2: Change.REARMED,

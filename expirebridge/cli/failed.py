@@ -1,0 +1,114 @@
+"""Commands for tasks that failed: look, and let them start anew or be forgotten."""
+
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from expirebridge.bridge import Bridge
+from expirebridge.cli.options import AsJson, Url, Yes, confirm, read_moment
+from expirebridge.cli.output import (
+    print_fields,
+    print_json,
+    print_listing_json,
+    print_progress,
+    print_tasks,
+)
+from expirebridge.task import Change, State
+
+Func = Annotated[str | None, typer.Option(help="Only tasks of this handler.")]
+Tag = Annotated[str | None, typer.Option(help="Only tasks with this tag.")]
+Since = Annotated[
+    str | None,
+    typer.Option(metavar="WHEN", help="Only those that failed since: 1h (ago), or a time."),
+]
+
+group = typer.Typer(
+    help="Tasks that failed: list them, let them start anew, or forget them.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@group.command("list")
+def list_(
+    func: Func = None,
+    tag: Tag = None,
+    since: Since = None,
+    limit: Annotated[int, typer.Option(help="Tasks to show at most.")] = 100,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """List failed tasks, the latest first.
+
+    Example: expirebridge failed list --func mail.send --since 1h
+    """
+    with Bridge(url) as bridge:
+        listing = bridge.list(
+            state=State.FAILED, func=func, tag=tag, limit=limit,
+            failed_since=read_moment(since, name="since", ahead=False),
+        )  # fmt: skip
+    (print_listing_json if as_json else print_tasks)(listing)
+
+
+@group.command()
+def retry(
+    func: Func = None,
+    tag: Tag = None,
+    since: Since = None,
+    yes: Yes = False,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let failed tasks start anew, now, with all their attempts before them.
+
+    It counts them and asks, unless --yes is given.
+
+    Example: expirebridge failed retry --func mail.send --since 2h --yes
+    """
+    with Bridge(url) as bridge:
+        _change("Start", bridge, bridge.retry_failed, func, tag, since, yes=yes, as_json=as_json)
+
+
+@group.command()
+def purge(
+    func: Func = None,
+    tag: Tag = None,
+    since: Since = None,
+    yes: Yes = False,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Forget failed tasks before their time. A listener does so, in its next pass.
+
+    It counts them and asks, unless --yes is given.
+
+    Example: expirebridge failed purge --tag customer-9
+    """
+    with Bridge(url) as bridge:
+        _change("Forget", bridge, bridge.purge_failed, func, tag, since, yes=yes, as_json=as_json)
+
+
+def _change(
+    verb: str,
+    bridge: Bridge,
+    change: Callable[..., dict[Change, int]],
+    func: str | None,
+    tag: str | None,
+    since: str | None,
+    *,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    ids = bridge.find_failed(
+        func=func, tag=tag, since=read_moment(since, name="since", ahead=False)
+    )
+    if ids:
+        confirm(f"{verb} {len(ids):,} failed tasks?", yes=yes)
+    done = change(ids, progress=print_progress)
+    if as_json:
+        print_json({change.value: number for change, number in done.items()})
+    elif done:
+        print_fields((change, str(number)) for change, number in done.items())
+    else:
+        typer.echo("no failed task matches", err=True)

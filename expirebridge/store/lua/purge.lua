@@ -1,0 +1,30 @@
+-- flags: allow-oom
+-- Ends the time for which failed tasks are kept: the next pass of a listener forgets them.
+--
+-- KEYS[1]  prefix
+-- ARGV     1 database, then ids
+-- returns  for each id: 1 done, 4 not failed, 5 not found
+--
+-- A doorbell of their last run may still be on its way, and must find the record: they stay for so
+-- long after their end.
+
+-- include names
+-- include clock
+-- include format
+-- include records
+-- include changes
+
+local STALE_DOORBELLS = 15000
+
+local function purge(id)
+  local record = read(id, { 'ended' })
+  if not record then return NOT_FOUND end
+  if record.state ~= 'failed' then return FINISHED_BEFORE end
+  local ended = tonumber(record.ended) or 0
+  redis.call('ZADD', state_set('failed'), math.max(now, ended + STALE_DOORBELLS), id)
+  return DONE
+end
+
+local reply = {}
+for at = 2, #ARGV do reply[#reply + 1] = purge(ARGV[at]) end
+return reply

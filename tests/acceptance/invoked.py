@@ -1,0 +1,38 @@
+"""The command in this process: what a process of its own would add is tested elsewhere."""
+
+import json
+from typing import Any
+
+from typer.testing import CliRunner
+
+from expirebridge.cli.main import app
+from expirebridge.settings import Settings
+from expirebridge.store import calls
+from expirebridge.store.calls import Settlement
+from expirebridge.store.store import Store
+
+
+def invoke(*words: str, url: str, code: int = 0, answer: str | None = None) -> str:
+    """Run a command and return its stdout; `answer` is what is typed."""
+    result = CliRunner().invoke(
+        app, words, input=answer, env={"EXPIREBRIDGE_URL": url}, catch_exceptions=False
+    )
+    assert result.exit_code == code, result.output
+    return result.stdout
+
+
+def invoke_json(*words: str, url: str) -> Any:
+    return json.loads(invoke(*words, "--json", url=url))
+
+
+def end_due_tasks(store: Store, outcome: str = "failed", reason: str = "boom") -> list[str]:
+    """Claim all that is due, and settle it so, as a listener would; return the ids."""
+    settings = Settings()
+    ended: list[str] = []
+    while True:
+        claim = store.run(calls.claim(calls.new_nonce(), settings, room=100, idle=True))
+        if not claim.tasks:
+            return ended
+        settlements = [Settlement(one.id, one.token, outcome, 0, reason) for one in claim.tasks]
+        store.run(calls.settle(settlements, settings))
+        ended += [one.id for one in claim.tasks]
