@@ -18,6 +18,8 @@ import typer
 from expirebridge.cli import dashboard as dashboard_command
 from expirebridge.cli import demo as demo_command
 from expirebridge.cli import failed as failed_commands
+from expirebridge.cli import figures as figure_commands
+from expirebridge.cli import forecast as forecast_command
 from expirebridge.cli import functions as function_commands
 from expirebridge.cli import operators as operator_commands
 from expirebridge.cli import tasks as task_commands
@@ -59,6 +61,8 @@ app = typer.Typer(
 task_commands.add_to(app)
 operator_commands.add_to(app)
 app.command("dashboard")(dashboard_command.dashboard)
+figure_commands.add_to(app)
+app.command("forecast")(forecast_command.forecast)
 app.command("demo")(demo_command.demo)
 app.add_typer(function_commands.group, name="functions")
 app.add_typer(failed_commands.group, name="failed")

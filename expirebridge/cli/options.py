@@ -59,6 +59,9 @@ At = Annotated[
 ]
 
 
+Every = Annotated[
+    str, typer.Option(metavar="DURATION", help="How often it is shown anew: 500ms, 2s, 1m.")
+]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 

@@ -1,17 +1,21 @@
 """Prints data: JSON for programs, tables for people."""
 
+import contextlib
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
 import orjson
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from expirebridge.durations import human
+from expirebridge.errors import ServerError
 from expirebridge.task import HistoryEntry, Listing, Task
 
 # Wide enough for any line: cut columns are for terminals, not for pipes.
@@ -37,30 +41,63 @@ def print_progress(counts: Mapping[str, int]) -> None:
         sys.stderr.flush()
 
 
+def fits(width: int | None = None) -> Console:
+    """A console: as wide as the terminal, or, in a pipe, as wide as any line."""
+    return Console(width=width or (None if sys.stdout.isatty() else _PIPE_WIDTH), highlight=False)
+
+
+def watch(render: Callable[[], RenderableType], every: float) -> None:
+    """Show what changes, anew every so many seconds until Ctrl-C; in a pipe show it once.
+
+    A server that does not answer is shown, too, and asked again.
+    """
+    if not sys.stdout.isatty():
+        return fits().print(render())
+    with contextlib.suppress(KeyboardInterrupt), Live(screen=True, auto_refresh=False) as live:
+        while True:
+            try:
+                shown = render()
+            except ServerError as error:
+                shown = Text(printable(str(error)), style="red")
+            live.update(shown, refresh=True)
+            time.sleep(every)
+    return None
+
+
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print a table: fitted to a terminal, whole in a pipe."""
+    fits().print(table_of(columns, rows))
+
+
+def table_of(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """A table of text that is shown as it is."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column, no_wrap=True)
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))
-    Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH, highlight=False).print(table)
+    return table
 
 
 def print_tasks(listing: Listing) -> None:
     """Print a listing as a table, and on stderr whether there is more."""
-    print_table(
+    fits().print(table_of_tasks(listing.tasks))
+    if not listing.complete:
+        sys.stderr.write(f"({listing.examined} tasks looked at; there are more)\n")
+
+
+def table_of_tasks(tasks: Iterable[Task]) -> Table:
+    """The tasks as a table."""
+    return table_of(
         ("id", "state", "due", "function", "arguments", "attempt", "error"),
         [
             (
                 task.id, task.state, moment(task.due) or "", task.func, arguments(task),
                 str(task.attempt), (task.error or "").rpartition("\n")[2],
             )
-            for task in listing.tasks
+            for task in tasks
         ],
     )  # fmt: skip
-    if not listing.complete:
-        sys.stderr.write(f"({listing.examined} tasks looked at; there are more)\n")
 
 
 def print_listing_json(listing: Listing) -> None:

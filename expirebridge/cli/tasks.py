@@ -13,6 +13,7 @@ from expirebridge.cli.options import (
     NOT_POSSIBLE,
     AsJson,
     At,
+    Every,
     IfExists,
     In,
     Url,
@@ -28,11 +29,14 @@ from expirebridge.cli.output import (
     print_listing_json,
     print_progress,
     print_tasks,
+    table_of_tasks,
     task_as_data,
     task_as_fields,
 )
+from expirebridge.cli.output import watch as show_anew
+from expirebridge.durations import seconds_of
 from expirebridge.operations import MAX_EXAMINED
-from expirebridge.task import Change, State, Task
+from expirebridge.task import Change, Listing, State, Task
 
 TaskId = Annotated[str, typer.Argument(help="The task's id.")]
 IdOrTag = Annotated[str | None, typer.Argument(help="The task's id.")]
@@ -142,6 +146,10 @@ def list_(
     ] = None,
     limit: Annotated[int, typer.Option(help="Tasks to show at most.")] = 100,
     page: Annotated[int, typer.Option(min=1, help="Which so many of them to show.")] = 1,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show them anew until Ctrl-C; in a pipe once.")
+    ] = False,
+    every: Every = "2s",
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
@@ -154,13 +162,21 @@ def list_(
     Example: expirebridge list --state pending --due-before 15m --page 2
     """
     with Bridge(url) as bridge:
-        listing = bridge.list(
-            state=state, func=func, tag=tag, limit=limit * page,
-            due_before=read_moment(due_before, name="due-before", ahead=True),
-            failed_since=read_moment(failed_since, name="failed-since", ahead=False),
-        )  # fmt: skip
-    listing = replace(listing, tasks=listing.tasks[limit * (page - 1) :])
-    (print_listing_json if as_json else print_tasks)(listing)
+
+        def look() -> Listing:
+            listing = bridge.list(
+                state=state, func=func, tag=tag, limit=limit * page,
+                due_before=read_moment(due_before, name="due-before", ahead=True),
+                failed_since=read_moment(failed_since, name="failed-since", ahead=False),
+            )  # fmt: skip
+            return replace(listing, tasks=listing.tasks[limit * (page - 1) :])
+
+        if as_json:
+            print_listing_json(look())
+        elif watch:
+            show_anew(lambda: table_of_tasks(look().tasks), seconds_of(every, name="every"))
+        else:
+            print_tasks(look())
 
 
 def cancel(

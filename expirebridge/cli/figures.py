@@ -1,0 +1,262 @@
+"""Commands that show a database in numbers: as it is, and as it has been of late."""
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from expirebridge.cli.options import AsJson, Every, Prefix, Url
+from expirebridge.cli.output import (
+    arguments,
+    fits,
+    moment,
+    print_json,
+    table_of,
+    watch,
+)
+from expirebridge.durations import human, seconds_of
+from expirebridge.settings import Settings
+from expirebridge.store import calls, clients
+from expirebridge.store.calls import Health
+from expirebridge.store.store import Store
+from expirebridge.task import Counts, State, Task
+
+SAMPLE = 200
+"""Tasks of each state that are looked at: those that are next, or ended last."""
+SHOWN = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfFunction:
+    """How a function did of late."""
+
+    succeeded: int
+    failed: int
+    lateness: float | None
+    """The longest of 99 % of its succeeded tasks, in seconds."""
+    duration: float | None
+    """The same of how long it took."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """A database in numbers."""
+
+    counts: Counts
+    health: Health
+    next: list[Task]
+    running: list[Task]
+    succeeded: list[Task]
+    failed: list[Task]
+
+    @property
+    def per_minute(self) -> float:
+        """Tasks that ended a minute, by the last of them."""
+        now = datetime.now(UTC)
+        ages = [(now - one.ended).total_seconds() for one in self._ended if one.ended]
+        recent = [age for age in ages if age < 60]
+        if len(recent) < SAMPLE:
+            return len(recent)
+        # More than were looked at: they tell how long so many take.
+        return len(recent) * 60 / max(*recent, 0.001)
+
+    @property
+    def _ended(self) -> list[Task]:
+        return [*self.succeeded, *self.failed]
+
+    def functions(self) -> dict[str, OfFunction]:
+        """How each function did, of those that ended last."""
+        of: dict[str, list[Task]] = defaultdict(list)
+        for task in self._ended:
+            of[task.func].append(task)
+        return {func: _of_function(of[func]) for func in sorted(of)}
+
+    def lateness(self, share: float) -> float | None:
+        """The longest lateness of this share of the tasks that succeeded last, in seconds."""
+        return _quantile(
+            [late for task in self.succeeded if (late := _late(task)) is not None], share
+        )
+
+
+def read(store: Store, settings: Settings) -> Figures:
+    """Look at the database. Raises a ServerError."""
+
+    def tasks(state: State, count: int) -> list[Task]:
+        page = calls.list_page(state=state, func=None, tag=None, cursor="0", count=count)
+        return store.run(page).tasks
+
+    return Figures(
+        counts=store.run(calls.count(settings.lease)),
+        health=store.run(calls.health(settings.lease)),
+        next=tasks(State.PENDING, SHOWN),
+        running=tasks(State.RUNNING, SHOWN),
+        succeeded=tasks(State.SUCCEEDED, SAMPLE),
+        failed=tasks(State.FAILED, SAMPLE),
+    )
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+    for command in (stats, top):
+        app.command(command.__name__)(command)
+
+
+def stats(url: Url = None, prefix: Prefix = None, as_json: AsJson = False) -> None:
+    """Show the states, and how each function did of late.
+
+    Of late means: of the 200 tasks that succeeded last, and the 200 that failed last.
+
+    Example: expirebridge stats
+
+    Example: expirebridge stats --json | jq '.functions["mail.send"].failed'
+    """
+    settings = Settings.read(url=url, prefix=prefix)
+    with closing(store_of(settings)) as store:
+        figures = read(store, settings)
+    if as_json:
+        return print_json(_as_data(figures))
+    return fits().print(Group(*_summary(figures), Text(), _functions(figures)))
+
+
+def top(
+    every: Every = "2s",
+    url: Url = None,
+    prefix: Prefix = None,
+    as_json: AsJson = False,
+) -> None:
+    """Watch the database live, until Ctrl-C; in a pipe show it once.
+
+    Example: expirebridge top --every 1s
+    """
+    settings = Settings.read(url=url, prefix=prefix)
+    seconds = seconds_of(every, name="every")
+    with closing(store_of(settings)) as store:
+        if as_json:
+            return print_json(_as_data(read(store, settings)))
+        return watch(lambda: _screen(read(store, settings), settings), seconds)
+
+
+def store_of(settings: Settings) -> Store:
+    """A store for a command that looks."""
+    return Store(clients.producer_client(settings.url), prefix=settings.prefix)
+
+
+# Numbers
+
+
+def _late(task: Task) -> float | None:
+    return (task.started - task.due).total_seconds() if task.started else None
+
+
+def _took(task: Task) -> float | None:
+    return (task.ended - task.started).total_seconds() if task.ended and task.started else None
+
+
+def _quantile(values: Sequence[float], share: float) -> float | None:
+    """The value that this share of them does not exceed."""
+    return sorted(values)[math.ceil(len(values) * share) - 1] if values else None
+
+
+def _of_function(tasks: Sequence[Task]) -> OfFunction:
+    well = [task for task in tasks if task.state is State.SUCCEEDED]
+    late = [late for task in well if (late := _late(task)) is not None]
+    took = [took for task in well if (took := _took(task)) is not None]
+    return OfFunction(
+        succeeded=len(well),
+        failed=len(tasks) - len(well),
+        lateness=_quantile(late, 0.99),
+        duration=_quantile(took, 0.99),
+    )
+
+
+# As data
+
+
+def _as_data(figures: Figures) -> dict[str, Any]:
+    return {
+        "states": asdict(figures.counts),
+        "oldest_overdue": figures.health.waited,
+        "listeners": figures.health.listeners,
+        "ended_per_minute": round(figures.per_minute, 1),
+        "lateness": {"p50": figures.lateness(0.5), "p99": figures.lateness(0.99)},
+        "next_due": figures.next[0].due if figures.next else None,
+        "running": [task.id for task in figures.running],
+        "functions": {name: asdict(one) for name, one in figures.functions().items()},
+    }
+
+
+# For people
+
+
+def _summary(figures: Figures) -> list[Text]:
+    counts, health = figures.counts, figures.health
+    states = "   ".join(f"{state} {asdict(counts)[state]:,}" for state in State)
+    waits = f", the first for {human(health.waited)}" if counts.overdue else ""
+    late = "   ".join(
+        f"p{share * 100:.0f} {_human(figures.lateness(share))}" for share in (0.5, 0.99)
+    )
+    return [
+        Text(states),
+        Text(f"overdue {counts.overdue:,}{waits}", style="red" if health.waited > 30 else ""),
+        Text(f"listeners {counts.listeners}", style="" if counts.listeners else "red"),
+        Text(f"ended {figures.per_minute:,.0f} a minute   late {late}"),
+    ]
+
+
+def _functions(figures: Figures) -> RenderableType:
+    return table_of(
+        ("function", "succeeded", "failed", "late, p99", "takes, p99"),
+        [
+            (name, str(one.succeeded), str(one.failed), _human(one.lateness), _human(one.duration))
+            for name, one in figures.functions().items()
+        ],
+    )
+
+
+def _screen(figures: Figures, settings: Settings) -> RenderableType:
+    """What `top` shows."""
+
+    def titled(title: str, rows: Sequence[tuple[str, ...]], *columns: str) -> list[RenderableType]:
+        shown = table_of(columns, rows) if rows else Text("none", style="dim")
+        return [Text(), Text(title, style="bold reverse"), shown]
+
+    def start(task: Task) -> tuple[str, str, str]:
+        return (task.id, task.func, arguments(task))
+
+    at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return Group(
+        Text(f"{clients.safe_url(settings.url)}   {at}", style="bold"),
+        *_summary(figures),
+        *titled(
+            "running now",
+            [(*start(task), moment(task.started) or "") for task in figures.running],
+            "id", "function", "arguments", "started",
+        ),
+        *titled(
+            "next due",
+            [(*start(task), moment(task.due) or "") for task in figures.next],
+            "id", "function", "arguments", "due",
+        ),
+        *titled(
+            "failed last",
+            [
+                (*start(task), moment(task.ended) or "", (task.error or "").rpartition("\n")[2])
+                for task in figures.failed[:SHOWN]
+            ],
+            "id", "function", "arguments", "failed", "error",
+        ),
+        *titled("listeners", [(name,) for name in figures.health.listeners], "name"),
+        Text(),
+        _functions(figures),
+    )  # fmt: skip
+
+
+def _human(seconds: float | None) -> str:
+    return "" if seconds is None else human(max(seconds, 0))

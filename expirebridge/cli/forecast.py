@@ -1,0 +1,86 @@
+"""The command that shows the coming load."""
+
+import math
+from contextlib import closing
+from typing import Annotated, Any
+
+import typer
+
+from expirebridge.cli.figures import store_of
+from expirebridge.cli.options import AsJson, Prefix, Url
+from expirebridge.cli.output import print_json, print_table
+from expirebridge.durations import human, seconds_of
+from expirebridge.errors import InvalidTask
+from expirebridge.settings import Settings
+from expirebridge.store import calls
+from expirebridge.store.calls import ComingSpan, Forecast
+from expirebridge.task import from_ms
+
+MOST_SPANS = 240
+LOOKS = 480
+"""Tasks that a forecast looks at in all: about two milliseconds of the server's time."""
+BAR = 40
+
+
+def forecast(
+    span: Annotated[
+        str, typer.Option("--per", metavar="DURATION", help="What a bar is for: 1m, 15m, 1h.")
+    ] = "5m",
+    length: Annotated[
+        str, typer.Option("--for", metavar="DURATION", help="How far to look ahead.")
+    ] = "2h",
+    url: Url = None,
+    prefix: Prefix = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show how many tasks come due, as a bar for each span of time.
+
+    The counts are exact as far as listeners know: a task that a plain EXPIRE put off is counted at
+    its old time, until then. How they divide among functions is told from a few hundred of them.
+
+    Example: expirebridge forecast --per 1h --for 1d
+    """
+    width, ahead = seconds_of(span, name="per"), seconds_of(length, name="for")
+    spans = math.ceil(ahead / width) if width >= 0.001 else 0
+    if not 1 <= spans <= MOST_SPANS:
+        raise InvalidTask(f"--per {span} --for {length}: that must make 1 to {MOST_SPANS} bars")
+    settings = Settings.read(url=url, prefix=prefix)
+    with closing(store_of(settings)) as store:
+        call = calls.forecast(width, spans, sample=max(LOOKS // spans, 1))
+        coming = store.run(call)
+    if as_json:
+        return print_json(_forecast_as_data(coming))
+    return _print_bars(coming)
+
+
+def _estimates(span: ComingSpan) -> dict[str, int]:
+    """How many tasks of a span are for each function, the most first."""
+    looked = span.sample.total()
+    return {
+        func: round(count * span.count / looked) for func, count in span.sample.most_common()
+    }  # fmt: skip
+
+
+def _forecast_as_data(coming: Forecast) -> dict[str, Any]:
+    return {
+        "now": from_ms(coming.now),
+        "overdue": coming.overdue,
+        "later": coming.later,
+        "spans": [
+            {"start": from_ms(span.start), "count": span.count, "functions": _estimates(span)}
+            for span in coming.spans
+        ],
+    }
+
+
+def _print_bars(coming: Forecast) -> None:
+    most = max(span.count for span in coming.spans)
+    rows = []
+    for span in coming.spans:
+        bar = "█" * math.ceil(span.count * BAR / most) if most else ""
+        functions = "  ".join(f"{func} {count:,}" for func, count in _estimates(span).items())
+        start = from_ms(span.start).isoformat(timespec="seconds").replace("+00:00", "Z")
+        relative = human((span.start - coming.now) / 1000) if span.start > coming.now else "now"
+        rows.append((start, relative, f"{span.count:,}", bar, functions))
+    print_table(("from", "in", "tasks", "", "functions"), rows)
+    typer.echo(f"overdue {coming.overdue:,}, later {coming.later:,}")

@@ -1,0 +1,50 @@
+"""The call that tells what comes due, and when."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from expirebridge.store.calls.call import Call, milliseconds, rows_of, script
+from expirebridge.store.views import text
+
+
+@dataclass(frozen=True, slots=True)
+class ComingSpan:
+    """A part of the coming time, and what is due in it."""
+
+    start: int
+    """Its beginning on the server's clock, in ms."""
+    count: int
+    sample: Counter[str]
+    """How many of those that were looked at are for each function."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What comes due, and when."""
+
+    now: int
+    """The server's time, in ms."""
+    overdue: int
+    later: int
+    """Pending tasks that are due after the last span."""
+    spans: list[ComingSpan]
+
+
+def forecast(width: float, spans: int, *, sample: int) -> Call[Forecast]:
+    """Count what is due in each of so many spans of `width` seconds.
+
+    Of each span up to `sample` tasks are looked at, to see which functions they are for.
+    """
+
+    def read(reply: list[Any]) -> Forecast:
+        now, overdue, later, *columns = reply
+        return Forecast(
+            now, overdue, later,
+            [
+                ComingSpan(now + number * milliseconds(width), count, Counter(map(text, functions)))
+                for number, (count, functions) in enumerate(rows_of(columns, 2))
+            ],
+        )  # fmt: skip
+
+    return script("forecast", milliseconds(width), spans, sample, read=read)

@@ -1,0 +1,40 @@
+-- flags: no-writes
+-- Counts the tasks that come due, in spans of the coming time, and looks which functions they are for.
+--
+-- KEYS[1]  prefix
+-- ARGV     1 database, 2 ms of a span, 3 spans, 4 tasks of each span to look at, at most
+-- returns  now, pending tasks whose time has passed, those that are due after the last span, then for
+--          each span: how many are due in it, {function of each that was looked at}
+--
+-- Scores are taken as they are: a task whose timer was put off by a plain EXPIRE is counted where it
+-- stood before, until a listener looks at it. Those looked at stand evenly over their span.
+
+-- include names
+-- include clock
+-- include format
+-- include records
+
+local width, spans, most = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local set = state_set('pending')
+
+local function function_at(rank)
+  local id = redis.call('ZRANGE', set, rank, rank)[1]
+  local call = id and redis.pcall('HGET', record_key(id), 'call')
+  return type(call) == 'string' and string.match(call, '^[^?]*') or '?'
+end
+
+local before = redis.call('ZCOUNT', set, '-inf', now)
+local reply = { now, before, 0 }
+for span = 1, spans do
+  local upto = redis.call('ZCOUNT', set, '-inf', now + span * width)
+  local count, functions = upto - before, {}
+  local looks = math.min(count, most)
+  for i = 0, looks - 1 do
+    functions[#functions + 1] = function_at(before + math.floor(i * count / looks))
+  end
+  reply[#reply + 1] = count
+  reply[#reply + 1] = functions
+  before = upto
+end
+reply[3] = redis.call('ZCARD', set) - before
+return reply

@@ -1,0 +1,140 @@
+"""The database in numbers, from the terminal: stats, top, forecast and list --watch."""
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from expirebridge import Bridge
+from expirebridge.settings import Settings
+from expirebridge.store import calls
+from expirebridge.store.store import Store
+from tests.acceptance.invoked import end_due_tasks, invoke, invoke_json
+from tests.processes import COMMAND, run
+
+
+@pytest.fixture
+def busy(bridge: Bridge, store: Store) -> None:
+    """Three tasks succeeded, two failed, one runs, two wait and one is overdue."""
+    for n in range(3):
+        bridge.make_task("mail.send", [n], 0)
+    end_due_tasks(store, "succeeded", "")
+    for n in range(2):
+        bridge.make_task("orders.rate", [n], 0)
+    end_due_tasks(store)
+    bridge.make_task("mail.send", ["works"], 0, id="at-work")
+    assert store.run(calls.claim("t", Settings(), room=1, idle=True)).tasks
+    bridge.make_task("mail.send", ["waits"], "1h", id="waits")
+    bridge.make_task("mail.send", ["late"], 0, id="late")
+
+
+@pytest.mark.usefixtures("busy")
+def test_stats_tell_states_and_how_each_function_did(url: str) -> None:
+    shown = invoke_json("stats", url=url)
+    assert shown["states"] == {
+        "pending": 2, "paused": 0, "running": 1, "succeeded": 3, "failed": 2, "cancelled": 0,
+        "overdue": 1, "listeners": 0,
+    }  # fmt: skip
+    assert shown["running"] == ["at-work"]
+    assert shown["oldest_overdue"] >= 0
+    assert shown["ended_per_minute"] == 5
+    mail, orders = shown["functions"]["mail.send"], shown["functions"]["orders.rate"]
+    assert (mail["succeeded"], mail["failed"]) == (3, 0)
+    assert (orders["succeeded"], orders["failed"], orders["lateness"]) == (0, 2, None)
+    assert 0 <= shown["lateness"]["p50"] <= shown["lateness"]["p99"] == mail["lateness"]
+    text = invoke("stats", url=url)
+    assert "pending 2   paused 0   running 1   succeeded 3   failed 2" in text
+    assert "overdue 1, the first for " in text
+    assert "\x1b" not in text
+
+
+@pytest.mark.usefixtures("busy")
+def test_top_in_a_pipe_is_one_picture_without_colours(url: str) -> None:
+    result = run("top", url=url)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "\x1b" not in result.stdout
+    for part in ("running now", "next due", "failed last", "listeners", "at-work", "boom", "waits"):
+        assert result.stdout.count(part) >= 1, part
+    assert invoke_json("top", url=url)["states"]["pending"] == 2
+
+
+@contextmanager
+def on_a_terminal(*words: str, url: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """A command whose output is a terminal; its end, and the file on which it is read."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, *words], stdin=theirs, stdout=theirs, stderr=theirs,
+        env=os.environ | {"EXPIREBRIDGE_URL": url, "TERM": "xterm", "COLUMNS": "200"},
+    )  # fmt: skip
+    os.close(theirs)
+    try:
+        yield process, ours
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+
+
+def until_shown(word: bytes, terminal: int) -> None:
+    shown = b""
+    deadline = time.monotonic() + 30
+    while word not in shown:
+        ready, _, _ = select.select([terminal], [], [], max(deadline - time.monotonic(), 0))
+        assert ready, shown
+        shown += os.read(terminal, 65536)
+
+
+@pytest.mark.parametrize("words", [("top",), ("list", "--watch", "--state", "pending")])
+def test_on_a_terminal_it_is_shown_anew_until_ctrl_c(
+    url: str, bridge: Bridge, words: tuple[str, ...]
+) -> None:
+    bridge.make_task("mail.send", [], "1h", id="the-first")
+    with on_a_terminal(*words, "--every", "50ms", url=url) as (process, terminal):
+        until_shown(b"the-first", terminal)
+        bridge.make_task("mail.send", [], "1h", id="the-second")
+        until_shown(b"the-second", terminal)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+
+
+def test_a_forecast_counts_what_comes_due(url: str, bridge: Bridge, store: Store) -> None:
+    # In the middle of their spans, so that no delay moves one into another.
+    bridge.make_tasks(
+        [{"func": "mail.send", "delay": 90} for _ in range(300)]
+        + [{"func": "orders.rate", "delay": 90} for _ in range(100)]
+        + [{"func": "orders.rate", "delay": 270}, {"func": "orders.rate", "delay": 3600}]
+    )
+    bridge.make_task("mail.send", [], 0)
+    shown = invoke_json("forecast", "--per", "3m", "--for", "6m", url=url)
+    assert [span["count"] for span in shown["spans"]] == [400, 1]
+    assert (shown["overdue"], shown["later"]) == (1, 1)
+    assert shown["spans"][0]["functions"].keys() == {"mail.send", "orders.rate"}
+    assert sum(shown["spans"][0]["functions"].values()) == pytest.approx(400, abs=2)
+    assert shown["spans"][1]["functions"] == {"orders.rate": 1}
+    exact = store.run(calls.forecast(180, 2, sample=400)).spans[0].sample
+    assert exact == {"mail.send": 300, "orders.rate": 100}
+    text = invoke("forecast", "--per", "3m", "--for", "6m", url=url)
+    assert text.splitlines()[1].split()[1:4] == ["now", "400", "█" * 40]
+    assert text.splitlines()[2].split()[1:] == ["3m", "1", "█", "orders.rate", "1"]
+    assert text.endswith("overdue 1, later 1\n")
+
+
+def test_a_forecast_of_nothing_has_no_bars(url: str) -> None:
+    text = invoke("forecast", url=url)
+    assert "█" not in text
+    assert json.loads(invoke("forecast", "--json", url=url))["spans"][23]["count"] == 0
+
+
+@pytest.mark.parametrize(
+    "words", [("--per", "0s"), ("--per", "1s", "--for", "1h"), ("--for", "0s"), ("--per", "x")]
+)
+def test_a_forecast_has_a_bar_at_least_and_not_too_many(url: str, words: tuple[str, ...]) -> None:
+    result = run("forecast", *words, url=url)
+    assert (result.returncode, result.stdout) == (2, "")
