@@ -21,6 +21,7 @@ from expirebridge.cli import failed as failed_commands
 from expirebridge.cli import figures as figure_commands
 from expirebridge.cli import forecast as forecast_command
 from expirebridge.cli import functions as function_commands
+from expirebridge.cli import moving as moving_commands
 from expirebridge.cli import operators as operator_commands
 from expirebridge.cli import tasks as task_commands
 from expirebridge.cli.options import (
@@ -62,6 +63,7 @@ task_commands.add_to(app)
 operator_commands.add_to(app)
 app.command("dashboard")(dashboard_command.dashboard)
 figure_commands.add_to(app)
+moving_commands.add_to(app)
 app.command("forecast")(forecast_command.forecast)
 app.command("demo")(demo_command.demo)
 app.add_typer(function_commands.group, name="functions")

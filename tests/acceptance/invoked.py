@@ -25,7 +25,9 @@ def invoke_json(*words: str, url: str) -> Any:
     return json.loads(invoke(*words, "--json", url=url))
 
 
-def end_due_tasks(store: Store, outcome: str = "failed", reason: str = "boom") -> list[str]:
+def end_due_tasks(
+    store: Store, outcome: str = "failed", reason: str = "boom", delay: float = 0
+) -> list[str]:
     """Claim all that is due, and settle it so, as a listener would; return the ids."""
     settings = Settings()
     ended: list[str] = []
@@ -33,6 +35,6 @@ def end_due_tasks(store: Store, outcome: str = "failed", reason: str = "boom") -
         claim = store.run(calls.claim(calls.new_nonce(), settings, room=100, idle=True))
         if not claim.tasks:
             return ended
-        settlements = [Settlement(one.id, one.token, outcome, 0, reason) for one in claim.tasks]
+        settlements = [Settlement(one.id, one.token, outcome, delay, reason) for one in claim.tasks]
         store.run(calls.settle(settlements, settings))
         ended += [one.id for one in claim.tasks]

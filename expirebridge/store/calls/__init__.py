@@ -21,6 +21,7 @@ from expirebridge.store.calls.examining import (
     unknown,
 )
 from expirebridge.store.calls.forecasting import ComingSpan, Forecast, forecast
+from expirebridge.store.calls.moving import Stored, StoredPage, known, stored_page
 from expirebridge.store.calls.producing import (
     Made,
     NewTask,
@@ -65,9 +66,9 @@ from expirebridge.store.calls.running import (
 __all__ = [
     "STEPS", "Action", "Adoption", "Argument", "Beat", "Below", "Call", "Claim", "ComingSpan",
     "Forecast", "Health", "Heard", "Hint", "LastBeat", "Made", "NewTask", "Operation", "Page",
-    "Scanned", "Settled", "Settlement", "Span", "Sweep", "Unknown", "When", "adopt", "beat",
-    "below", "cancel", "claim", "command", "count", "course", "earliest", "forecast", "get",
-    "health", "heartbeat", "leave", "list_page", "listeners", "make", "new_nonce", "news", "note",
-    "notes", "pause", "purge", "put_off", "refused", "reschedule", "resent", "resume", "run_now",
-    "scan", "settle", "sweep", "unknown",
+    "Scanned", "Settled", "Settlement", "Span", "Stored", "StoredPage", "Sweep", "Unknown", "When",
+    "adopt", "beat", "below", "cancel", "claim", "command", "count", "course", "earliest",
+    "forecast", "get", "health", "heartbeat", "known", "leave", "list_page", "listeners", "make",
+    "new_nonce", "news", "note", "notes", "pause", "purge", "put_off", "refused", "reschedule",
+    "resent", "resume", "run_now", "scan", "settle", "stored_page", "sweep", "unknown",
 ]  # fmt: skip

@@ -37,6 +37,7 @@ local function next_item(at)
   item.due = ARGV[at + 4] == 'in' and now + ms or ms
   for i = at + 7, at + 6 + 2 * count, 2 do put_value(item.fields, ARGV[i], ARGV[i + 1]) end
   item.args = value_of(item.fields, 'args')
+  item.key = value_of(item.fields, 'key')
   item.max_wait = take_value(item.fields, 'max_wait')
   return ARGV[at], item, at + 7 + 2 * count
 end

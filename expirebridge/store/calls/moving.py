@@ -1,0 +1,50 @@
+"""The calls that take tasks out of a database whole, and tell which of them another one has."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from expirebridge.store.calls.call import Call, script
+from expirebridge.store.views import text
+from expirebridge.task import State
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A task as it is stored."""
+
+    id: str
+    key: bytes
+    """The name of its trigger key."""
+    due: int
+    """When it is due, in ms; of a paused one, if it were resumed now."""
+    fields: dict[str, bytes]
+    """Its record."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPage:
+    """A part of the tasks of one state."""
+
+    cursor: str
+    """Where the next page begins; "0" if this was the last."""
+    tasks: list[Stored]
+
+
+def stored_page(state: State, cursor: str, count: int) -> Call[StoredPage]:
+    """Read the tasks of a state whole, a page at a time; see list.lua."""
+    return script(
+        "list", state, "", "", cursor, count,
+        read=lambda reply: StoredPage(reply[0].decode(), [_stored(row) for row in reply[2:]]),
+    )  # fmt: skip
+
+
+def _stored(row: Sequence[Any]) -> Stored:
+    id, key, _, due, columns = row
+    names = map(text, columns[::2])
+    return Stored(text(id), key, due, dict(zip(names, columns[1::2], strict=True)))
+
+
+def known(ids: Sequence[str]) -> Call[list[bool]]:
+    """Ask which ids have a record, whatever their state."""
+    return script("known", *ids, read=lambda reply: [bool(one) for one in reply])
