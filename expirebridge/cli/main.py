@@ -7,7 +7,9 @@ error.
 
 import contextlib
 import logging
+import math
 import os
+import shlex
 import signal
 import sys
 from pathlib import Path
@@ -21,6 +23,7 @@ from expirebridge.cli import failed as failed_commands
 from expirebridge.cli import figures as figure_commands
 from expirebridge.cli import forecast as forecast_command
 from expirebridge.cli import functions as function_commands
+from expirebridge.cli import init as init_command
 from expirebridge.cli import moving as moving_commands
 from expirebridge.cli import operators as operator_commands
 from expirebridge.cli import tasks as task_commands
@@ -66,6 +69,7 @@ figure_commands.add_to(app)
 moving_commands.add_to(app)
 app.command("forecast")(forecast_command.forecast)
 app.command("demo")(demo_command.demo)
+app.command("init")(init_command.init)
 app.add_typer(function_commands.group, name="functions")
 app.add_typer(failed_commands.group, name="failed")
 
@@ -97,14 +101,21 @@ def listen(
     metrics_host: Annotated[
         str, typer.Option(help="The address that this port is on.")
     ] = "127.0.0.1",
+    reload: Annotated[
+        bool, typer.Option("--reload", help="For development: start anew when a handler changes.")
+    ] = False,
 ) -> None:
     """Run due tasks with the handlers in the tasks folder, until SIGTERM or Ctrl-C.
 
     Example: expirebridge listen --tasks tasks --concurrency 50
+
+    Example: expirebridge listen --tasks tasks --reload --verbose
     """
     settings = Settings.read(
         url=url, tasks=tasks, concurrency=concurrency, doorbell=doorbell, grace=grace, lease=lease
     )
+    if reload:
+        return _listen_anew(settings)
     set_up(log_format, logging.DEBUG if verbose else logging.INFO)
     if load_functions:
         loading = function_commands.load_into(settings.url)
@@ -117,7 +128,31 @@ def listen(
     hooks: list[Hook] = [log_event]
     if metrics_port is not None:
         hooks.append(_metrics(settings, registry, metrics_host, metrics_port))
-    listener.run(settings, hooks, registry=registry, on_blocked=lambda error: _end(error, STUCK))
+    return listener.run(
+        settings, hooks, registry=registry, on_blocked=lambda error: _end(error, STUCK)
+    )
+
+
+def _listen_anew(settings: Settings) -> None:
+    """Run this same command, without --reload, in a process that ends when a handler changes.
+
+    One that does not import ends that process; the next change starts another.
+    """
+    try:
+        import watchfiles  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise InvalidSetting(
+            "--reload needs watchfiles: pip install 'expirebridge[reload]'"
+        ) from None
+    words = [word for word in sys.argv[1:] if word != "--reload"]
+    watchfiles.run_process(
+        settings.tasks,
+        target=shlex.join([sys.executable, "-m", "expirebridge", *words]),
+        target_type="command",
+        watch_filter=watchfiles.PythonFilter(),
+        callback=lambda _: typer.echo("expirebridge: a handler changed: starting anew", err=True),
+        sigint_timeout=math.ceil(settings.grace) + 5,
+    )
 
 
 def _metrics(settings: Settings, registry: Registry, host: str, port: int) -> Hook:

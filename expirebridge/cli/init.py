@@ -1,0 +1,113 @@
+"""The command that begins a project: a handler, a producer, and what runs them."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from expirebridge.cli.options import NOT_POSSIBLE
+from expirebridge.cli.output import print_line
+from expirebridge.resources import redis_conf
+
+HANDLERS = '''"""Handlers: a task names a public function of this file as reminders.<function>."""
+
+from expirebridge import current_task, handler
+
+
+@handler(retry=["15s", "1m", "10m"], timeout="30s")
+async def remind(user: int, text: str) -> None:
+    """Remind a user. It may run twice: the task's id tells a second run from a first."""
+    print(f"{current_task().id}: remind user {user}: {text}", flush=True)
+'''
+
+PRODUCER = '''"""Makes a task: in five seconds the listener runs `remind` in tasks/reminders.py."""
+
+from expirebridge import make_task
+
+task = make_task("reminders.remind", [42, "stand up"], "5s")
+print(task.id, "is due at", task.due.isoformat())
+'''
+
+UNIT = """# cp expirebridge.service /etc/systemd/system/ && systemctl enable --now expirebridge
+[Unit]
+Description=expirebridge listener
+After=network-online.target
+Wants=network-online.target
+
+[Service]
+WorkingDirectory={folder}
+Environment=EXPIREBRIDGE_URL=redis://localhost:6379/1
+ExecStart={command} listen --tasks tasks --grace 30
+# SIGTERM: no more tasks are claimed, and those that run have --grace seconds.
+TimeoutStopSec=45
+# Exit code 4: a handler never came back, and only a new process frees its room.
+Restart=always
+RestartSec=1
+DynamicUser=yes
+ProtectSystem=strict
+ProtectHome=read-only
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+COMPOSE = """# docker compose up
+services:
+  redis:
+    image: redis:8
+    # Reached by the listener alone: no port is published.
+    command: redis-server /etc/redis.conf --bind 0.0.0.0 --protected-mode no --dir /data
+    volumes: [./redis.conf:/etc/redis.conf:ro, data:/data]
+  listener:
+    image: python:3.13-slim
+    working_dir: /app
+    command: sh -c "pip install --quiet expirebridge && exec expirebridge listen --tasks tasks"
+    environment: {EXPIREBRIDGE_URL: redis://redis:6379/1}
+    volumes: [.:/app:ro]
+    depends_on: [redis]
+    restart: always
+    stop_grace_period: 45s
+    healthcheck:
+      test: [CMD, expirebridge, check, --here, --max-overdue, 15m]
+      interval: 30s
+      timeout: 10s
+      start_period: 60s
+volumes: {data: {}}
+"""
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(help="Where; made if it is not there.")] = Path(),
+) -> None:
+    """Begin a project: a handler, a producer, redis.conf, a systemd unit and a compose file.
+
+    Writes nothing if one of the files is there already.
+
+    Example: expirebridge init reminders
+    """
+    command = Path(sys.executable).with_name("expirebridge")
+    unit = UNIT.replace("{folder}", str(folder.resolve())).replace("{command}", str(command))
+    files = {
+        "tasks/reminders.py": HANDLERS,
+        "make_task.py": PRODUCER,
+        "redis.conf": redis_conf().read_text(),
+        "expirebridge.service": unit,
+        "compose.yaml": COMPOSE,
+    }
+    if there := [name for name in files if (folder / name).exists()]:
+        typer.echo(
+            f"expirebridge: {', '.join(there)}: there already; nothing was written", err=True
+        )
+        raise typer.Exit(NOT_POSSIBLE)
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        print_line(f"wrote {path}")
+    print_line(
+        f"\ncd {folder}\n"
+        "redis-server redis.conf &                      # or: expirebridge server\n"
+        "expirebridge listen --tasks tasks --reload &   # pip install 'expirebridge[reload]'\n"
+        "python make_task.py"
+    )
