@@ -29,6 +29,25 @@ class End(StrEnum):
     REFUSED = "refused"  # the lease had lapsed: another listener has the task, or had it
 
 
+@dataclass(kw_only=True, slots=True)
+class Making:
+    """A producer is about to ask for a task."""
+
+    id: str
+    func: str
+    trace: str | None = None
+    """Where the call stands in a trace, if a hook says so here: a W3C `traceparent`, which the task
+    then carries. An unfinished task that is kept or extended keeps what it had."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NotMade:
+    """A producer's call raised; the task may have been made if the server could not be reached."""
+
+    id: str
+    error: Exception
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Made:
     """A producer's call returned; `task.outcome` tells what it did."""
@@ -119,7 +138,9 @@ class Rung:
     source: Source
 
 
-Event = Made | Claimed | Started | Misfired | Ended | Lapsed | Gap | Scanned | Rung
+Event = (
+    Making | NotMade | Made | Claimed | Started | Misfired | Ended | Lapsed | Gap | Scanned | Rung
+)
 Hook = Callable[[Event], None]
 Lifespan = Callable[[], AsyncGenerator[None, None]]
 
@@ -166,6 +187,9 @@ class Hooks:
 
     def __init__(self, hooks: Sequence[Hook] = ()) -> None:
         self._hooks = tuple(hooks)
+
+    def __bool__(self) -> bool:
+        return bool(self._hooks)
 
     def emit(self, event: Event) -> None:
         """Call each hook with the event; what a hook raises is logged."""

@@ -12,9 +12,9 @@ from uuid import uuid4
 
 from expirebridge import wire
 from expirebridge.durations import Duration, seconds_of
-from expirebridge.errors import InvalidTask, TaskDiffers, TaskExists
+from expirebridge.errors import InvalidTask, ServerError, TaskDiffers, TaskExists
 from expirebridge.handlers import check_binding, check_timeout, name_of
-from expirebridge.hooks import Hooks, Made
+from expirebridge.hooks import Hooks, Made, Making, NotMade
 from expirebridge.misfire import MisfireSpec, misfire_policy_of
 from expirebridge.retry import RetrySpec, policy_of
 from expirebridge.settings import Settings
@@ -128,7 +128,7 @@ class Operations:
         _refuse_repeated_ids(new)
         made: list[Task] = []
         for chunk in _chunks(new):
-            outcomes = yield from calls.make(chunk)
+            outcomes = yield from self._send(chunk)
             made += [self._made(*pair) for pair in zip(chunk, outcomes, strict=True)]
         return made
 
@@ -434,12 +434,30 @@ class Operations:
                 return counts
 
     def _make(self, new: calls.NewTask) -> Steps[Task]:
-        [made] = yield from calls.make([new])
+        [made] = yield from self._send([new])
+        refused: TaskExists | None = None
         if made.differs:
-            raise TaskDiffers(new.id, made.state, made.call.decode())
-        if made.outcome is Outcome.REJECTED:
-            raise TaskExists(new.id, made.state)
+            refused = TaskDiffers(new.id, made.state, made.call.decode())
+        elif made.outcome is Outcome.REJECTED:
+            refused = TaskExists(new.id, made.state)
+        if refused is not None:
+            self._hooks.emit(NotMade(id=new.id, error=refused))
+            raise refused
         return self._made(new, made)
+
+    def _send(self, new: Sequence[calls.NewTask]) -> Steps[Sequence[calls.Made]]:
+        """Ask for the tasks; hooks are told before, and if it comes to nothing."""
+        for task in new if self._hooks else ():
+            making = Making(id=task.id, func=split_call(task.call)[0])
+            self._hooks.emit(making)
+            if making.trace is not None:
+                task.fields["trace"] = making.trace
+        try:
+            return (yield from calls.make(new))
+        except ServerError as error:
+            for task in new:
+                self._hooks.emit(NotMade(id=task.id, error=error))
+            raise
 
     def _checked(self, position: int, item: Mapping[str, Any]) -> calls.NewTask:
         if not isinstance(item, Mapping):

@@ -118,6 +118,8 @@ class Task:
     history: tuple[HistoryEntry, ...] = ()
     """What happened to a task that was looked up, the latest last. Between its making and its last
     attempt, 20 things are kept at most."""
+    trace: str | None = None
+    """Where it was made in a trace, if its producer was traced: a W3C `traceparent`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -171,6 +171,7 @@ class Attempt:
             attempt=claimed.attempt,
             tags=claimed.tags,
             lapses=claimed.lapses,
+            trace=claimed.trace,
         )
 
     def _policy(self, handler: Handler) -> RetryPolicy:

@@ -17,7 +17,9 @@ from expirebridge.hooks import (
     Gap,
     Lapsed,
     Made,
+    Making,
     Misfired,
+    NotMade,
     Rung,
     Scanned,
     Started,
@@ -100,7 +102,7 @@ def log_event(event: Event) -> None:
             )  # fmt: skip
         case Gap(reason=reason):
             logger.info("gap: %s; scanning", reason, extra=fields_of("gap", reason=reason))
-        case Made() | Claimed() | Misfired() | Scanned() | Rung():
+        case Making() | NotMade() | Made() | Claimed() | Misfired() | Scanned() | Rung():
             pass
 
 

@@ -31,6 +31,7 @@ class ClaimedTask:
     timeout: float | None
     lapses: int
     misfire: bytes | None = None
+    trace: str | None = None
     unreadable: str = ""
     """What in its record cannot be read, if anything: it cannot run then."""
 
@@ -39,7 +40,7 @@ def claimed_from(row: Sequence[Any], token: str) -> ClaimedTask:
     """Read one row of a claim's reply. Bad data in it makes a task that cannot run, no error."""
     head, key, rare = row
     id, due, attempt, lapses, made = head.split()
-    call, args, tags, retry, timeout, misfire = rare or (None,) * 6
+    call, args, tags, retry, timeout, misfire, trace = rare or (None,) * 7
     # The first `?` of its own name ends the id.
     func, inline = split_call(call if call is not None else key.partition(b"?")[2])
     seconds = _number(timeout, float)
@@ -57,6 +58,7 @@ def claimed_from(row: Sequence[Any], token: str) -> ClaimedTask:
         timeout=seconds,
         lapses=_number(lapses, int) or 0,
         misfire=misfire,
+        trace=text(trace) if trace is not None else None,
         unreadable="its timeout" if timeout is not None and not (seconds and seconds > 0) else "",
     )
 
@@ -94,6 +96,7 @@ def task_from(row: Sequence[Any]) -> Task:
         error=text(error) if error is not None else None,
         lapses=_number(fields.get("lapses"), int) or 0,
         history=history_of(fields, standing),
+        trace=text(fields["trace"]) if "trace" in fields else None,
     )
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from expirebridge.errors import InvalidTask, TaskExists
 from expirebridge.handlers import Registry, handler
-from expirebridge.hooks import Event, Hooks, Made
+from expirebridge.hooks import Event, Hooks, Made, Making
 from expirebridge.misfire import Spread, decode_misfire, misfire_policy_of
 from expirebridge.operations import CHUNK_BYTES, CHUNK_TASKS, Operations, Steps
 from expirebridge.retry import Exponential
@@ -447,7 +447,7 @@ def test_a_made_task_is_told_to_the_caller_and_to_the_hooks() -> None:
         state=State.PENDING, due=from_ms(NOW + 60_000), created=from_ms(NOW),
         outcome=Outcome.CREATED,
     )  # fmt: skip
-    assert events == [Made(task=task)]
+    assert events == [Making(id="a", func="mail.send"), Made(task=task)]
 
 
 def test_a_rejected_task_raises_task_exists() -> None:

@@ -11,7 +11,7 @@
 --          for each task:
 --          '<id> <due> <attempt> <lapses> <made>', trigger key, and nil, or what most tasks lack:
 --          {call (if another name than the id's own is the trigger key's), args, tags, retry, timeout,
---          misfire}
+--          misfire, trace}
 --
 -- What clients read slowest is the number of parts in a reply: there are three for each task.
 -- An id whose time has come may still tick: then somebody put it off, and only its score moves.
@@ -29,7 +29,7 @@ local idle, keep_failed, resend = ARGV[6] == '1', tonumber(ARGV[7]), ARGV[8] == 
 -- After this many lapses a task may be what kills its listeners: nothing else may die with it.
 local LAPSES_UNTIL_ALONE = 2
 local FIELDS = { 'attempt', 'lapses', 'made', 'args', 'tags', 'retry', 'timeout', 'token', 'due',
-  'misfire' }
+  'misfire', 'trace' }
 
 local reply = { now_us, -1, 0, {} }
 local broken = reply[4]
@@ -38,9 +38,10 @@ local bytes, count, alone = 0, 0, false
 local function add(id, record, due, attempt)
   local rare = false
   if record.key or record.args or record.tags or record.retry or record.timeout
-    or record.misfire then
+    or record.misfire or record.trace then
     rare = { record.key and record.call or false, record.args or false, record.tags or false,
-      record.retry or false, record.timeout or false, record.misfire or false }
+      record.retry or false, record.timeout or false, record.misfire or false,
+      record.trace or false }
   end
   reply[#reply + 1] = string.format('%s %.0f %.0f %.0f %.0f', id, due, attempt,
     tonumber(record.lapses) or 0, tonumber(record.made) or -1)

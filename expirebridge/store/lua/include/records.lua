@@ -7,6 +7,7 @@
 --   nonce    `<code>:<nonce>` of the last three calls that made or changed it, by which a resend is
 --            known; absent after a make with an id drawn at random
 --   tags, retry, timeout, misfire   as the producer gave them
+--   trace    where the producer stood in a trace: a W3C traceparent
 --   ttl      of a watched task: by how many ms each beat puts it off
 --   first    of a task that is put off with a limit: when that began, in ms
 --   state    absent while pending
