@@ -287,7 +287,8 @@ def _caught(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
 def _told(error: BaseException) -> str:
     """The error as a person wants to read it: the traceback from the handler on."""
     shown = traceback.TracebackException.from_exception(error)
-    ours = {__file__, home.__file__}
+    # What the interpreter has between our frames and the handler's is no help either.
+    ours = {__file__, home.__file__, "<frozen _collections_abc>"}
     inner = [frame for frame in shown.stack if frame.filename not in ours]
     shown.stack = traceback.StackSummary.from_list(inner)
     return "".join(shown.format()).rstrip()

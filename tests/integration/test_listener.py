@@ -212,6 +212,22 @@ async def test_after_the_last_attempt_it_is_kept_as_failed_with_the_traceback(
     assert "attempt.py" not in read.error
 
 
+async def test_a_traceback_begins_with_the_handler(
+    settings: Settings, async_bridge: AsyncBridge
+) -> None:
+    witness = Witness()
+
+    async def broken() -> None:
+        raise ZeroDivisionError
+
+    async with listening(settings, witness, broken=broken):
+        task = await async_bridge.make_task("test.broken", [], 0, retry=[])
+        await witness.until_ended(end=End.FAILED)
+    read = await found(async_bridge, task)
+    assert read.error is not None
+    assert read.error.splitlines()[1].endswith("in broken")
+
+
 @pytest.mark.parametrize(
     ("raised", "end", "reason"),
     [
