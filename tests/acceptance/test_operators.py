@@ -35,7 +35,7 @@ def test_the_doctor_finds_nothing_wrong_beside_a_listener(url: str, folder: Path
         result = run("doctor", url=url)
     assert (result.returncode, result.stderr) == (0, "")
     assert set(report_of(result.stdout).values()) == {"ok"}
-    chapter = PAGE.split("\n## ")[1]
+    chapter = PAGE.partition("\n## `expirebridge doctor`\n")[2].partition("\n## ")[0]
     explained = re.findall(r"^\| `([a-z ]+)` \|.*\|.*\|$", chapter, re.MULTILINE)
     assert set(report_of(result.stdout)) == set(explained)
     assert result.stdout.startswith(f"{url}\n\nok       version        ")

@@ -1,0 +1,82 @@
+"""What each command says of itself, and that its examples can be typed."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from expirebridge.cli.main import app
+from tests.acceptance.invoked import invoke
+
+ROOT_COMMAND = typer.main.get_command(app)
+CALL = re.compile(r"(?:^|\| |\$\()expirebridge ([^|>&)]*)")
+NO_JSON = {"acl", "demo", "export", "functions load", "functions show", "init", "listen", "server"}
+"""What prints lines for another program, or runs until it is stopped."""
+
+
+def commands(group: Any = ROOT_COMMAND, path: str = "") -> Iterator[tuple[str, Any]]:
+    for name, command in getattr(group, "commands", {}).items():
+        if hasattr(command, "commands"):
+            yield from commands(command, f"{path}{name} ")
+        else:
+            yield path + name, command
+
+
+def parse(words: list[str]) -> None:
+    """Parse a call without running it."""
+    command, path = ROOT_COMMAND, list(words)
+    while hasattr(command, "commands"):
+        command = command.commands[path.pop(0)]
+    command.make_context("expirebridge", path)
+
+
+@pytest.mark.parametrize(("path", "command"), [pytest.param(*one, id=one[0]) for one in commands()])
+def test_a_command_has_examples_that_can_be_typed(path: str, command: Any) -> None:
+    examples = re.findall(r"Example: (.*)", command.help or "")
+    assert examples
+    calls = [call for line in examples for call in CALL.findall(line)]
+    assert any(call.startswith(path) for call in calls)
+    for call in calls:
+        parse(shlex.split(call.rstrip('" ')))
+    options = {option for parameter in command.params for option in parameter.opts}
+    assert ("--json" in options) == (path not in NO_JSON)
+
+
+def test_a_wrong_option_in_an_example_would_be_seen() -> None:
+    with pytest.raises(Exception, match="No such option"):
+        parse(["list", "--statte", "failed"])
+
+
+def test_the_shell_completes_commands_and_states() -> None:
+    for typed, completed in (
+        ("expirebridge fore", "forecast"),
+        ("expirebridge list --state su", "succeeded"),
+    ):
+        result = subprocess.run(
+            [Path(sys.executable).with_name("expirebridge")],
+            capture_output=True, text=True, check=False,
+            env=os.environ | {
+                "_EXPIREBRIDGE_COMPLETE": "complete_bash", "COMP_WORDS": typed,
+                "COMP_CWORD": str(len(typed.split()) - 1),
+            },
+        )  # fmt: skip
+        assert completed in result.stdout.split()
+
+
+def test_exit_codes_are_told(url: str) -> None:
+    overview = " ".join(invoke("--help", url=url).split())
+    for told in (
+        "0 done",
+        "1 the server",
+        "2 bad input",
+        "3 the task is not there",
+        "5 the doctor",
+    ):
+        assert told in overview
