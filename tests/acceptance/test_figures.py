@@ -9,12 +9,16 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
+import redis
 
 from expirebridge import Bridge
+from expirebridge.server import Server
 from expirebridge.settings import Settings
-from expirebridge.store import calls
+from expirebridge.store import calls, rights
+from expirebridge.store.rights import Role
 from expirebridge.store.store import Store
 from tests.acceptance.invoked import end_due_tasks, invoke, invoke_json
 from tests.processes import COMMAND, run
@@ -102,6 +106,50 @@ def test_on_a_terminal_it_is_shown_anew_until_ctrl_c(
         until_shown(b"the-second", terminal)
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0
+
+
+def test_it_goes_on_while_the_server_is_away() -> None:
+    with Server() as own, Bridge(own.url) as bridge:
+        bridge.make_task("mail.send", [], "1h", id="the-first")
+        with on_a_terminal("top", "--every", "50ms", url=own.url) as (process, terminal):
+            until_shown(b"the-first", terminal)
+            own.kill()
+            until_shown(b"no answer from the server", terminal)
+            own.start()
+            until_shown(b"pending", terminal)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) == 0
+
+
+def test_a_dashboard_s_login_sees_and_a_producer_s_imports(
+    url: str, bridge: Bridge, store: Store, client: redis.Redis, tmp_path: Path
+) -> None:
+    is_6 = client.info("server")["redis_version"].startswith("6.")
+    client.execute_command("ACL", "LOG", "RESET")
+    logins = {}
+    for role in (Role.PRODUCER, Role.DASHBOARD):
+        line = rights.line(role, prefix="expirebridge", database=1, conf=False, redis_6=is_6)
+        client.execute_command(*line.replace("PASSWORD", "secret").split())
+        logins[role] = url.replace("//", f"//expirebridge-{role}:secret@")
+    try:
+        bridge.make_task("mail.send", [], 0)
+        end_due_tasks(store)
+        bridge.make_task("mail.send", [], "1h", id="a")
+        for command in ("stats", "top", "forecast", "list"):
+            invoke(command, url=logins[Role.DASHBOARD])
+        file = tmp_path / "tasks"
+        for role, login in logins.items():
+            invoke("export", str(file), url=login)
+            assert file.read_bytes().count(b"\n") == 1, role
+        assert invoke_json("import", str(file), url=logins[Role.PRODUCER]) == {
+            "created": 0, "kept": 1
+        }  # fmt: skip
+        for verb, told in (("purge", "forgotten  1\n"), ("retry", "due now  1\n")):
+            assert invoke("failed", verb, "--yes", url=logins[Role.DASHBOARD]) == told
+        assert client.execute_command("ACL", "LOG") == []
+    finally:
+        for role in logins:
+            client.execute_command("ACL", "DELUSER", f"expirebridge-{role}")
 
 
 def test_a_forecast_counts_what_comes_due(url: str, bridge: Bridge, store: Store) -> None:
