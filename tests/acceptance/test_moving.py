@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import redis
 
-from expirebridge import Bridge, Task
+from expirebridge import Bridge, InvalidTask, Task
 from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.store import Store
@@ -158,7 +158,6 @@ def test_a_line_that_is_no_task_makes_none(
 ) -> None:
     file = tmp_path / "tasks.ndjson"
     file.write_text(wrong + "\n")
-    result = run("import", file, url=url)
-    assert result.returncode == 2
-    assert "the line at byte 0 is no exported task" in result.stderr
+    with pytest.raises(InvalidTask, match="the line at byte 0 is no exported task"):
+        invoke("import", str(file), url=url)
     assert bridge.count().pending == 0
