@@ -22,7 +22,7 @@ from expirebridge import (
     State,
     TaskExists,
 )
-from expirebridge.hooks import Event, Made
+from expirebridge.hooks import Event, Made, Making
 from expirebridge.server import Server
 from tasks.mail import send
 from tests.servers import AnyServer
@@ -186,7 +186,7 @@ def test_hooks_are_told_of_what_was_made(url: str) -> None:
     seen: list[Event] = []
     with Bridge(url, hooks=[seen.append]) as bridge:
         task = bridge.make_task("mail.send", [], 60)
-    assert seen == [Made(task=task)]
+    assert seen == [Making(id=task.id, func="mail.send"), Made(task=task)]
 
 
 def test_an_unreachable_server_is_said_to_be_so() -> None:

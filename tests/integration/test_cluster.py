@@ -344,6 +344,8 @@ def look(tasks: Tasks) -> None:
     assert tasks.bridge.count().paused == 2
     assert {task.id for task in tasks.bridge.list(state="paused").tasks} == {"foreign", "moved"}
     assert {task.id for task in tasks.bridge.list(tag="x").tasks} >= {"made", "replaced"}
+    failed = tasks.bridge.find_failed()
+    assert set(tasks.bridge.purge_failed(failed)) == {Change.FORGOTTEN}
 
 
 def look_after(cluster: Cluster) -> None:
@@ -354,6 +356,9 @@ def look_after(cluster: Cluster) -> None:
         store.run(calls.course(spans=1, minutes=1))
         store.run(calls.note(who="ann", action="cancel", target="a", result="1 cancelled"))
         assert len(store.run(calls.notes(1))) == 1
+        assert store.run(calls.known(["made", "nobody"])) == [True, False]
+        coming = store.run(calls.forecast(3600, 24, sample=2))
+        assert sum(span.count for span in coming.spans) > 0
     assert [str(one) for one in found if one.level is Level.ERROR] == []
     assert {"rights", "listeners", "functions", "data", "round trip"} <= {
         one.check for one in found

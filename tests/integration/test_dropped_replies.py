@@ -46,6 +46,7 @@ from expirebridge.store import calls, clients
 from expirebridge.store.calls import Settlement
 from expirebridge.store.rights import Role
 from expirebridge.store.store import Store
+from expirebridge.task import to_ms
 from tests.integration.test_bridge import Ask, asking
 from tests.integration.test_states import KEY, bring
 from tests.integration.test_store import age, claim, settle
@@ -711,6 +712,8 @@ OPERATORS: dict[str, Callable[[Store], object]] = {
     "listeners": lambda store: store.run(calls.listeners(10)),
     "course": lambda store: store.run(calls.course(spans=2, minutes=1)),
     "notes": lambda store: store.run(calls.notes(10)),
+    "forecast": lambda store: store.run(calls.forecast(60, 2, sample=2)),
+    "known": lambda store: store.run(calls.known(["a"])),
 }
 
 
@@ -741,6 +744,24 @@ def test_an_action_is_noted_once(proxy: Proxy, client: redis.Redis) -> None:
     assert client.llen("expirebridge:actions") == 1
 
 
+def test_a_purge_that_is_sent_again_says_the_same(
+    proxy: Proxy, store: Store, bridge: Bridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clients, "ExponentialWithJitterBackoff", lambda **_: NoBackoff())
+    bridge.make_task("mail.send", [], 0, id="a")
+    [task] = store.run(calls.claim("t", Settings(), room=1, idle=True)).tasks
+    store.run(calls.settle([calls.Settlement("a", task.token, "failed")], Settings()))
+    proxy.cut_reply_of("purge")
+    with Bridge(proxy.url) as asking:
+        assert asking.purge_failed(["a"]) == {Change.FORGOTTEN: 1}
+    assert proxy.cuts == {"purge": 1}
+    # It stays for the 15 seconds in which a doorbell of its run may come.
+    kept = bridge.get("a")
+    assert kept is not None
+    assert kept.ended is not None
+    assert store.client.zscore("expirebridge:failed", "a") == to_ms(kept.ended) + 15_000
+
+
 def test_every_script_is_cut_off_somewhere_above() -> None:
-    producers = {call.script for call in (CHANGES | READS).values()}
-    assert producers | set(LISTENER) | set(OPERATORS) | {"note"} == set(NAMES)
+    producers = {call.script for call in (CHANGES | READS).values()} | {"purge", "note"}
+    assert producers | set(LISTENER) | set(OPERATORS) == set(NAMES)
