@@ -37,7 +37,7 @@ PAGE = 200
 CHUNK_BYTES = 512 * 1024
 WAITING = (State.PENDING, State.PAUSED)
 NUMBERS = ("timeout", "ttl", "attempt")
-TEXTS = ("retry", "error", "trace")
+TEXTS = ("retry", "error", "trace", "misfire")
 SOONEST_PAUSED = 1000
 
 
