@@ -17,7 +17,17 @@ from tests.acceptance.invoked import invoke
 
 ROOT_COMMAND = typer.main.get_command(app)
 CALL = re.compile(r"(?:^|\| |\$\()expirebridge ([^|>&)]*)")
-NO_JSON = {"acl", "demo", "export", "functions load", "functions show", "init", "listen", "server"}
+NO_JSON = {
+    "acl",
+    "dashboard",
+    "demo",
+    "export",
+    "functions load",
+    "functions show",
+    "init",
+    "listen",
+    "server",
+}
 """What prints lines for another program, or runs until it is stopped."""
 
 

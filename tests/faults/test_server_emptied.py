@@ -49,6 +49,8 @@ def test_a_listener_raises_an_alarm_and_goes_on(
         with scene.stream(chance) as stream:
             stream.until_more(50 + chance.randrange(50))
             empty(scene)
+            # What was made until then may be noted a moment later, by the producer's thread.
+            stream.until_more(1)
             history.write(Forgot(at=0, until=now()))
             until_logged(ALARM, folder)
             stream.until_more(100)
