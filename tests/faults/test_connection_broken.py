@@ -1,10 +1,12 @@
 """Connections of a listener break, again and again, while tasks are made and run."""
 
 import random
+import time
 from functools import partial
 from pathlib import Path
 
 import pytest
+import redis
 
 from tests.faults.link import Link
 from tests.faults.scene import Scene, staged, staged_behind
@@ -13,6 +15,7 @@ from tests.faults.table import Fault
 from tests.history import Writer
 from tests.processes import until_logged
 from tests.proxy import Proxy
+from tests.witness import PATIENCE
 
 KILLED = Fault(
     name="the pub/sub connection is killed",
@@ -46,12 +49,20 @@ def test_the_subscription_is_killed(
         with scene.stream(chance) as stream:
             for _ in range(5):
                 stream.until_more(20 + chance.randrange(20))
-                assert scene.client.client_kill_filter(_type="pubsub") == 1
+                kill_subscription(scene.client)
                 # While nobody hears: it is found afterwards.
                 scene.make_foreign()
         verdict = scene.judge(KILLED)
     assert verdict.sound, str(verdict)
     assert set(verdict.twice) == {"retry"}
+
+
+def kill_subscription(client: redis.Redis) -> None:
+    """Kill it, once the listener has one again."""
+    deadline = time.monotonic() + PATIENCE
+    while not client.client_kill_filter(_type="pubsub"):
+        assert time.monotonic() < deadline, "nobody subscribed again"
+        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("round", range(ROUNDS))
