@@ -32,8 +32,8 @@ and whose key it was only the record can tell: that is kept for 15 s after the t
 an event may be 5 s old when it is heard."""
 RETRY_PAUSE = 0.2
 ECHO_WAIT = 0.1
-"""Seconds that an expiry waits for this listener's own claim to explain it. No task waits for that:
-the timer of another client's task is known since it was heard to be set."""
+"""Seconds that a key's end waits for this listener's own claim to explain it. No task waits for
+that: the timer of another client's task is known since it was heard to be set."""
 LONGEST_ECHO_WAIT = 4.0
 """The same while more is due than this listener could claim."""
 
@@ -69,8 +69,8 @@ class Adopter:
         self._waiting: dict[Told, float] = {}
         """What was heard of, in order and once each, and since when it waits; names only, since
         very many may wait."""
-        self._expired: dict[bytes, float] = {}
-        """Keys whose expiry a claim on its way may explain."""
+        self._gone: dict[Heard, dict[bytes, float]] = {Heard.EXPIRED: {}, Heard.DELETED: {}}
+        """Keys that expired, or were deleted, which a claim on its way may explain."""
         self._told = asyncio.Event()
 
     def hear(self, name: bytes, heard: Heard) -> bool:
@@ -78,38 +78,44 @@ class Adopter:
 
         Returns False, and forgets it, if too many wait: only a scan finds it then.
         """
-        if len(self._waiting) + len(self._expired) >= MAX_WAITING:
+        if len(self._waiting) + sum(map(len, self._gone.values())) >= MAX_WAITING:
             return False
         if b":?" not in name:
             return True
-        if heard is Heard.EXPIRED:
-            if not self._expired:
-                self._look_later()
-            self._expired.setdefault(name, time.monotonic())
+        if gone := self._gone.get(heard):
+            gone.setdefault(name, time.monotonic())
+        elif gone is not None:
+            gone[name] = time.monotonic()
+            self._look_later(heard)
         else:
             self._waiting.setdefault((name, heard), time.monotonic())
             self._told.set()
         return True
 
     def explain(self, name: bytes) -> bool:
-        """Take note that the task of this key was claimed here; whether its expiry was heard of."""
-        return self._expired.pop(name, None) is not None
+        """Take note that the task of this key was claimed here; whether its end was heard of."""
+        found = [gone.pop(name, None) for gone in self._gone.values()]
+        return any(since is not None for since in found)
 
-    def _look_later(self) -> None:
-        asyncio.get_running_loop().call_later(ECHO_WAIT, self._believe_expiries)
+    def _look_later(self, heard: Heard) -> None:
+        asyncio.get_running_loop().call_later(ECHO_WAIT, self._believe, heard)
 
-    def _believe_expiries(self) -> None:
-        """Look at the keys whose expiry no claim has explained in time."""
-        until = time.monotonic() - (LONGEST_ECHO_WAIT if self._is_behind() else ECHO_WAIT)
-        ripe = list(takewhile(lambda item: item[1] <= until, self._expired.items()))
+    def _believe(self, heard: Heard) -> None:
+        """Look at the keys whose end no claim has explained in time."""
+        gone = self._gone[heard]
+        # A deletion is an order; that a key expired is known to the clock as well.
+        wait = LONGEST_ECHO_WAIT if heard is Heard.EXPIRED and self._is_behind() else ECHO_WAIT
+        until = time.monotonic() - wait
+        ripe = list(takewhile(lambda item: item[1] <= until, gone.items()))
         for name, since in ripe:
-            del self._expired[name]
-            self._waiting.setdefault((name, Heard.EXPIRED), since)
+            del gone[name]
+            self._waiting.setdefault((name, heard), since)
         if ripe:
-            self._on_expired()
             self._told.set()
-        if self._expired:
-            self._look_later()
+            if heard is Heard.EXPIRED:
+                self._on_expired()
+        if gone:
+            self._look_later(heard)
 
     async def run(self) -> None:
         """Look at what was heard of, for ever."""

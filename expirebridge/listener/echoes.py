@@ -1,6 +1,6 @@
 """Echoes: the events that a listener's own claims cause.
 
-The timer of a claimed task is gone, or goes when the task is settled, and the server tells every
+The timer of a claimed task has expired, or is deleted by the claim, and the server tells every
 subscriber of it. To the listener that claimed the task this is no news; each look that it did not
 make is a script less for the server, for every task.
 """
@@ -10,10 +10,10 @@ MOST = 10_000
 
 
 class Echoes:
-    """Tells the expiry of a claimed task's timer from that of a timer that was set since.
+    """Tells the end of a claimed task's timer from that of a timer that was set since.
 
-    A timer that is set is heard of before it expires, for the same subscription hears both, in
-    order. So an expiry is an echo if nothing was heard of its key since the claim.
+    A timer that is set is heard of before it ends, for the same subscription hears both, in order.
+    So an end is an echo if nothing was heard of its key since the claim.
     """
 
     def __init__(self) -> None:
@@ -27,14 +27,14 @@ class Echoes:
             del self._awaited[next(iter(self._awaited))]
 
     def take(self, key: bytes) -> bool:
-        """Whether the expiry of this key is an echo; each comes once."""
+        """Whether this key's end is an echo; each comes once."""
         if key not in self._awaited:
             return False
         del self._awaited[key]
         return True
 
     def forget(self, key: bytes) -> None:
-        """Take note that something else was heard of the key: its next expiry is news."""
+        """Take note that something else was heard of the key: its next end is news."""
         self._awaited.pop(key, None)
 
     def forget_all(self) -> None:

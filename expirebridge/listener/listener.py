@@ -338,11 +338,11 @@ class Listener:
             self._doorbell.ring()  # a task that is due at once has no key, and so no event
 
     def _hear_event(self, event: str, name: bytes) -> None:
-        if event != EXPIRED:
+        if HEARD[event] is Heard.LIVE:
             self._echoes.forget(name)
         elif self._echoes.take(name):
             return
-        else:
+        elif event == EXPIRED:
             self._hooks.emit(BY_EVENT)
             if self.settings.doorbell is Doorbells.EVENTS:
                 self._doorbell.ring()

@@ -294,6 +294,15 @@ def test_a_broken_record_is_put_aside_and_stops_nobody(
         assert (task.state, "without a call" in str(task.error)) == (State.FAILED, True)
 
 
+def test_what_was_claimed_can_no_longer_be_put_off(store: Store, client: redis.Redis) -> None:
+    """Not even in its due millisecond, in which a key lives on: the answer would be untrue."""
+    for n in range(50):
+        store.run(calls.make([new(f"a{n}", 3)]))
+        while not claim(store).tasks:
+            pass
+        assert not client.pexpire(f"a{n}:?mail.send?[1]", 60_000)
+
+
 def test_the_time_of_a_timer_is_read_to_the_millisecond(store: Store) -> None:
     """Where a server tells only what is left of it (Redis 6.2), time passes as that is read."""
     store.run(calls.make([new("a", 60_000)]))
