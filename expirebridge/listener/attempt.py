@@ -237,6 +237,9 @@ class Attempt:
         return self._failed(reason) if delay is None else self._retry(delay, reason)
 
     def _raised(self, policy: RetryPolicy, error: BaseException) -> Outcome:
+        if isinstance(error, MemoryError):
+            # The error goes to hooks, too, and its frames hold what recording the outcome needs.
+            traceback.clear_frames(error.__traceback__)
         outcome = self._retry_or_fail(policy, _told(error))
         return replace(outcome, brief=type(error).__name__, error=error)
 

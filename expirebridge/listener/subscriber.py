@@ -77,7 +77,7 @@ class Subscriber:
         while True:
             try:
                 await self._listen()
-            except (RedisError, OSError, TimeoutError) as error:
+            except (RedisError, OSError, TimeoutError, MemoryError) as error:
                 self._outage.failed("the subscription", _ours(error))
                 await asyncio.sleep(RETRY_PAUSE)
 

@@ -59,12 +59,20 @@ class Threads:
         if self._idle:
             self._idle -= 1
             self._alarm.put(None)
-        elif self._count < self._most:
-            self._count += 1
-            threading.Thread(target=self._run, name="expirebridge-handler", daemon=True).start()
-        else:
+        elif self._count == self._most or not self._start():
             return
         self._roused = True
+
+    def _start(self) -> bool:
+        """Start one more thread. Where there is no room for it, those that are there go on."""
+        try:
+            threading.Thread(target=self._run, name="expirebridge-handler", daemon=True).start()
+        except RuntimeError:
+            if not self._count:
+                raise
+            return False
+        self._count += 1
+        return True
 
     def _run(self) -> None:
         while True:

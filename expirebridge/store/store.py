@@ -98,8 +98,8 @@ class Store:
             while True:
                 try:
                     reply = self.client.execute_command(*command)  # type: ignore[no-untyped-call]
-                except exceptions.RedisError as error:
-                    command = commands.throw(error)
+                except (exceptions.RedisError, MemoryError) as error:
+                    command = commands.throw(of_client(error))
                 else:
                     command = commands.send(reply)
         except StopIteration as stop:
@@ -130,8 +130,8 @@ class AsyncStore:
             while True:
                 try:
                     reply = await self.client.execute_command(*command)  # type: ignore[no-untyped-call]
-                except exceptions.RedisError as error:
-                    command = commands.throw(error)
+                except (exceptions.RedisError, MemoryError) as error:
+                    command = commands.throw(of_client(error))
                 else:
                     command = commands.send(reply)
         except StopIteration as stop:
@@ -145,6 +145,16 @@ class AsyncStore:
     async def aclose(self) -> None:
         """Close the connections."""
         await self.client.aclose()
+
+
+def of_client(error: exceptions.RedisError | MemoryError) -> exceptions.RedisError:
+    """What the client raised, as an error of its own: a reply for which there is no room is lost.
+
+    A handler may take all memory, and give it back as it fails: no reason for a listener to end.
+    """
+    if isinstance(error, MemoryError):
+        return exceptions.ConnectionError("this process has no memory left to read it")
+    return error
 
 
 def translated(error: exceptions.RedisError) -> errors.ServerError:

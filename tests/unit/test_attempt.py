@@ -1,6 +1,7 @@
 """An attempt ends with an outcome, whatever the handler and the record are like."""
 
 import functools
+import weakref
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any
@@ -120,3 +121,20 @@ async def test_a_failure_under_a_steep_policy_is_retried() -> None:
     outcome = await outcome_of(fail, retry=steep, attempt=40)
     assert outcome.end is End.RETRY
     assert outcome.settlement.delay <= 3600
+
+
+class Hoard: ...
+
+
+async def test_a_handler_without_memory_gives_back_what_its_frames_hold() -> None:
+    """Its error is kept until its outcome is recorded, which needs memory, too."""
+    held: list[weakref.ref[Hoard]] = []
+
+    def devour() -> None:
+        hoard = Hoard()
+        held.append(weakref.ref(hoard))
+        raise MemoryError
+
+    outcome = await outcome_of(devour)
+    assert isinstance(outcome.error, MemoryError)
+    assert held[0]() is None
