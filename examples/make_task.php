@@ -2,7 +2,11 @@
 // Makes two tasks from PHP: one with plain commands, one by a function.
 $url = parse_url(getenv('EXPIREBRIDGE_URL') ?: 'redis://localhost:6379/1');
 $redis = new Redis();
-$redis->connect($url['host'], $url['port'] ?? 6379);
+$tls = $url['scheme'] === 'rediss' ? 'tls://' : '';
+$redis->connect($tls . $url['host'], $url['port'] ?? 6379);
+if (isset($url['pass'])) {
+    $redis->auth(array_values(array_filter([$url['user'] ?? '', urldecode($url['pass'])])));
+}
 $redis->select((int) ltrim($url['path'] ?? '/0', '/'));
 $args = json_encode([42, 'hi']);
 

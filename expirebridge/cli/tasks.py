@@ -271,7 +271,7 @@ def count(url: Url = None, as_json: AsJson = False) -> None:
 
 
 def _read_arguments(args: str) -> tuple[list[Any], dict[str, Any]]:
-    encoded = args.encode()
+    encoded = args.encode(errors="surrogateescape")  # what is no UTF-8 is refused there
     wire.check_args(encoded)
     return wire.decode_args(encoded)
 

@@ -23,8 +23,8 @@ _SCRIPTS = "eval evalsha time hget hmget"
 _LOOK = "hgetall pexpiretime sscan zcard zcount zrange zrevrange zscore"
 _CHANGE = "del hdel hset publish set zadd zrem"
 _MAKE = "sadd srem"
-_TIMERS = "expire pttl"
-_FUNCTIONS = "fcall"
+_TIMERS = "exec expire expireat multi persist pexpire pexpireat pttl ttl"
+_FUNCTIONS = "fcall fcall_ro"
 _TALLY = "expire hincrby"
 _STEER = "lpush lrange ltrim"
 _PROBE = "pubsub|numsub zcount zrange zrangebyscore"
@@ -72,11 +72,12 @@ def grants(role: Role, *, prefix: str, database: int, redis_6: bool = False) -> 
     if database:
         commands.add("select")
     if redis_6:
-        commands = commands - {"pexpiretime", _FUNCTIONS} | {"pttl"}
+        commands = commands - {"pexpiretime", *_FUNCTIONS.split()} | {"pttl"}
     proofs = {
         "eval": ("eval", "", "1", prefix),
         "evalsha": ("evalsha", "", "1", prefix),
         "fcall": ("fcall", "", "1", prefix),
+        "fcall_ro": ("fcall_ro", "", "1", prefix),
         "publish": ("publish", doorbell, "0"),
         "subscribe": ("subscribe", doorbell),
     }

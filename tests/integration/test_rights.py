@@ -57,13 +57,28 @@ def produce(url: str) -> None:
         task = bridge.make_task("mail.send", [2], 60, id="a", if_exists="replace", tags=["y"])
         assert bridge.list(tag="x").tasks == []
         assert [found.id for found in bridge.list(tag="y").tasks] == ["a"]
-        assert plain.expire(task.key, 120)
-        assert plain.pttl(task.key) > 100_000
+        hold_timer(plain, task.key)
         steer(url)
         assert bridge.watch("w", "mail.send", ttl=60).outcome is Outcome.CREATED
         assert bridge.beat("w") is Change.MOVED
         made = bridge.make_tasks([{"func": "mail.send", "delay": 60}, {"func": "a.b", "delay": 0}])
         assert len(made) == 2
+
+
+def hold_timer(plain: redis.Redis, key: bytes) -> None:
+    """By each plain command that docs/wire-protocol.md names."""
+    now = server_ms(plain)
+    assert plain.persist(key)
+    assert plain.expire(key, 120)
+    assert plain.expireat(key, now // 1000 + 130)
+    assert plain.pexpire(key, 140_000)
+    assert plain.pexpireat(key, now + 150_000)
+    assert plain.ttl(key) > 100
+    assert plain.pttl(key) > 100_000
+    with plain.pipeline(transaction=True) as both:
+        both.set(key, "")
+        both.expire(key, 160)
+        assert both.execute() == [True, True]
 
 
 def produce_by_functions(url: str, admin: redis.Redis) -> None:
@@ -79,6 +94,8 @@ def produce_by_functions(url: str, admin: redis.Redis) -> None:
             return plain.fcall(f"expirebridge_{name}", 1, "expirebridge", *words)
 
         assert call("make", "mail.send", "[1]", "60000", "id", "z", "tags", "x y")[0] == b"created"
+        if not old:
+            assert plain.fcall_ro("expirebridge_get", 1, "expirebridge", "z")
         for name in ("pause", "resume", "run_now", "get", "cancel"):
             assert call(name, "z")
         assert call("make", "mail.send", "[1]", "60000")[0] == b"created"

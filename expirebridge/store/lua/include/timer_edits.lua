@@ -2,6 +2,12 @@
 -- followed late, but is followed.
 local PAUSED_LOOK = 300000
 
+-- What an edit is called in the history: whatever puts a watched task off is a beat.
+local function kind_of_edit(id, due, timer)
+  local watched = timer > (due or 0) and redis.call('HGET', record_key(id), 'ttl')
+  return watched and 'beat' or 'edit'
+end
+
 -- Another client may have put the timer of a waiting task off, brought it forward, or taken its
 -- end away. Follows it, and returns the time at which the task is now due (nil: paused, or the
 -- timer is gone, which alone changes nothing).
@@ -17,7 +23,7 @@ local function follow_timer(id, record)
     return nil
   end
   if timer then
-    if timer ~= due then note(id, 'edit', due, timer) end
+    if timer ~= due then note(id, kind_of_edit(id, due, timer), due, timer) end
     move(id, record, 'pending', timer)
   end
   return timer
