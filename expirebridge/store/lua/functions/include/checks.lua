@@ -92,6 +92,7 @@ local function check_numbers(json)
       return short(word) .. ' is no JSON'
     end
     if not fits(word) then return 'an integer is beyond 64 bits' end
+    if math.abs(tonumber(word) or 0) == math.huge then return short(word) .. ' is infinite' end
   end
 end
 
