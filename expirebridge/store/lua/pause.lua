@@ -13,16 +13,11 @@
 -- include resends
 -- include timer_edits
 -- include changes
+-- include waiting
 
 local nonce = ARGV[2]
 
-local function pause(id)
-  local record = read(id, { 'nonce' })
-  if not record then return NOT_FOUND end
-  local done_before = answered(record, nonce)
-  if done_before then return done_before end
-  if FINISHED[record.state] then return FINISHED_BEFORE end
-  if record.state == 'running' then return RUNNING end
+local function pause(id, record)
   if record.state == 'pending' then
     remember(id, record, nonce, DONE)
     note_move(id, record, 'pause', nil)
@@ -33,6 +28,4 @@ local function pause(id)
   return DONE
 end
 
-local reply = {}
-for at = 3, #ARGV do reply[#reply + 1] = pause(ARGV[at]) end
-return reply
+return change_waiting(3, nonce, { 'nonce' }, pause)

@@ -16,17 +16,12 @@
 -- include timer_edits
 -- include doorbell
 -- include changes
+-- include waiting
 
 local nonce, ms = ARGV[2], tonumber(ARGV[3])
 local before, soonest = earliest(), math.huge
 
-local function put_off(id)
-  local record = read(id, { 'nonce' })
-  if not record then return NOT_FOUND end
-  local done_before = answered(record, nonce)
-  if done_before then return done_before end
-  if FINISHED[record.state] then return FINISHED_BEFORE end
-  if record.state == 'running' then return RUNNING end
+local function put_off(id, record)
   remember(id, record, nonce, DONE)
   local timer = read_timer(id, record)
   if timer == 'none' then
@@ -45,7 +40,6 @@ local function put_off(id)
   return DONE
 end
 
-local reply = {}
-for at = 4, #ARGV do reply[#reply + 1] = put_off(ARGV[at]) end
+local reply = change_waiting(4, nonce, { 'nonce' }, put_off)
 ring(soonest, before)
 return reply

@@ -16,17 +16,12 @@
 -- include timer_edits
 -- include doorbell
 -- include changes
+-- include waiting
 
 local nonce = ARGV[2]
 local before, soonest = earliest(), math.huge
 
-local function resume(id)
-  local record = read(id, { 'nonce', 'left' })
-  if not record then return NOT_FOUND end
-  local done_before = answered(record, nonce)
-  if done_before then return done_before end
-  if FINISHED[record.state] then return FINISHED_BEFORE end
-  if record.state == 'running' then return RUNNING end
+local function resume(id, record)
   if record.state == 'paused' then
     remember(id, record, nonce, DONE)
     local timer = read_timer(id, record)
@@ -39,7 +34,6 @@ local function resume(id)
   return DONE
 end
 
-local reply = {}
-for at = 3, #ARGV do reply[#reply + 1] = resume(ARGV[at]) end
+local reply = change_waiting(3, nonce, { 'nonce', 'left' }, resume)
 ring(soonest, before)
 return reply
