@@ -8,8 +8,7 @@ import typer
 from expirebridge.bridge import Bridge
 from expirebridge.cli.options import AsJson, Url, Yes, confirm, read_moment
 from expirebridge.cli.output import (
-    print_fields,
-    print_json,
+    print_counts,
     print_listing_json,
     print_progress,
     print_tasks,
@@ -106,9 +105,7 @@ def _change(
     if ids:
         confirm(f"{verb} {len(ids):,} failed tasks?", yes=yes)
     done = change(ids, progress=print_progress)
-    if as_json:
-        print_json({change.value: number for change, number in done.items()})
-    elif done:
-        print_fields((change, str(number)) for change, number in done.items())
+    if as_json or done:
+        print_counts(done, as_json=as_json)
     else:
         typer.echo("no failed task matches", err=True)

@@ -23,7 +23,7 @@ from rich.progress import (
 from expirebridge import wire
 from expirebridge.cli.figures import store_of
 from expirebridge.cli.options import AsJson, Prefix, Url
-from expirebridge.cli.output import print_fields, print_json
+from expirebridge.cli.output import print_counts
 from expirebridge.errors import InvalidTask
 from expirebridge.retry import decode_policy
 from expirebridge.settings import Settings
@@ -113,11 +113,7 @@ def import_(
                         place.note(source.offset)
                     advance(chunk.size)
     finally:
-        told = {"created": done.created, "kept": done.kept}
-        if as_json:
-            print_json(told)
-        else:
-            print_fields((name, str(number)) for name, number in told.items())
+        print_counts({"created": done.created, "kept": done.kept}, as_json=as_json)
 
 
 @dataclass

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from expirebridge.durations import human
 from expirebridge.errors import ServerError
-from expirebridge.task import HistoryEntry, Listing, Task
+from expirebridge.task import Change, HistoryEntry, Listing, Task
 
 # Wide enough for any line: cut columns are for terminals, not for pipes.
 _PIPE_WIDTH = 10_000
@@ -31,6 +31,14 @@ def print_line(text: str = "") -> None:
     """Print a line, as it is."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
+
+
+def print_counts(counts: Mapping[str, int] | Mapping[Change, int], *, as_json: bool) -> None:
+    """Print numbers with their names."""
+    if as_json:
+        print_json({str(name): number for name, number in counts.items()})
+    else:
+        print_fields((name, str(number)) for name, number in counts.items())
 
 
 def print_progress(counts: Mapping[str, int]) -> None:

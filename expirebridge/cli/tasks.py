@@ -23,6 +23,7 @@ from expirebridge.cli.options import (
     read_time,
 )
 from expirebridge.cli.output import (
+    print_counts,
     print_fields,
     print_json,
     print_line,
@@ -264,10 +265,7 @@ def count(url: Url = None, as_json: AsJson = False) -> None:
     """
     with Bridge(url) as bridge:
         counts = asdict(bridge.count())
-    if as_json:
-        print_json(counts)
-    else:
-        print_fields((name, str(number)) for name, number in counts.items())
+    print_counts(counts, as_json=as_json)
 
 
 def _read_arguments(args: str) -> tuple[list[Any], dict[str, Any]]:
@@ -297,9 +295,7 @@ def _change(
     if id is not None:
         return _tell(id, one(id), as_json=as_json)
     done = all_of(tag, progress=print_progress)
-    if as_json:
-        return print_json({change.value: number for change, number in done.items()})
-    return print_fields((change, str(number)) for change, number in done.items())
+    return print_counts(done, as_json=as_json)
 
 
 def _tell(id: str, change: Change, *, as_json: bool) -> None:
