@@ -93,6 +93,8 @@ class Clock:
             due = await self._look()
         except ServerError:
             return True  # let the claim tell what is wrong
+        if self._changed.is_set():  # what came meanwhile may be newer than this answer
+            return self._is_due()
         known = [each for each in (due, self._heard) if each is not None]
         self._next_due = min(known, default=None)
         return self._is_due()

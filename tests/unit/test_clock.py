@@ -69,3 +69,20 @@ async def test_what_was_heard_before_a_claim_is_known_to_its_answer() -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
                 await alarm._doorbell.answer()
+
+
+async def test_what_a_claim_finds_while_the_clock_looks_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The answer to the look may be older than the claim's."""
+    doorbell = Doorbell()
+
+    async def look() -> int:
+        monkeypatch.setattr(clock, "LONGEST_SLEEP", 3600.0)
+        alarm.plan(ms_from_now(0.05), fruitless=False)
+        return ms_from_now(3600)
+
+    monkeypatch.setattr(clock, "LONGEST_SLEEP", 0.01)
+    alarm = Clock(doorbell, ServerClock(), Hooks(), look=look)
+    async with ringing(alarm):
+        await doorbell.answer()
