@@ -334,8 +334,10 @@ class Listener:
         self._hooks.emit(BY_PRODUCER)
         if self.settings.doorbell is not Doorbells.EVENTS:
             self._clock.hear_of(due)
-        elif self._server_clock.seconds_until(due) <= 0:
-            self._doorbell.ring()  # a task that is due at once has no key, and so no event
+        else:
+            # A task that is due at once has no key, and so no event. Whether it is, only the server
+            # can say: its time is known here to within a round trip, and that may say "not yet".
+            self._doorbell.ring()
 
     def _hear_event(self, event: str, name: bytes) -> None:
         if HEARD[event] is Heard.LIVE:

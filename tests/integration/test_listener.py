@@ -618,6 +618,21 @@ async def test_a_task_that_is_due_at_once_needs_no_event(
     assert witness.ended()[0].end is End.SUCCEEDED
 
 
+async def test_a_task_that_is_due_at_once_runs_though_the_servers_time_is_not_known_exactly(
+    url: str, async_bridge: AsyncBridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ServerClock, "seconds_until", lambda *_: 0.001)
+    witness = Witness()
+
+    async def note() -> None: ...
+
+    async with listening(Settings(url=url, doorbell=Doorbells.EVENTS), witness, note=note):
+        await async_bridge.make_task("test.note", [], 0)
+        await witness.until_ended()  # this one may be found by what is done at the start
+        await async_bridge.make_task("test.note", [], 0)
+        await witness.until_ended(2)
+
+
 async def test_events_alone_are_refused_where_there_are_none(url: str, client: redis.Redis) -> None:
     client.config_set("notify-keyspace-events", "")
     with pytest.raises(ServerUnsuitable, match="CONFIG SET notify-keyspace-events Exg"):
