@@ -1,7 +1,8 @@
 """Loads the Lua scripts: one file per operation, with the shared functions that it includes.
 
 An operation's file opens with a line `-- flags: ...`, which becomes its header on servers that know
-headers (Redis 7 and later, Valkey), and pulls shared code in with lines `-- include name`.
+headers (Redis 7 and later, Valkey), and pulls shared code in with lines `-- include name`. What it
+does not use of that is left out.
 """
 
 import hashlib
@@ -9,6 +10,8 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+
+from expirebridge.store.pruning import prune
 
 _LUA = resources.files(__package__) / "lua"
 _FLAGS = re.compile(r"\A-- flags: (?P<flags>.*)\n")
@@ -45,7 +48,7 @@ def load(name: str) -> Script:
     flags = _FLAGS.match(text)
     if flags is None:
         raise ValueError(f"{name}.lua does not begin with a line '-- flags: ...'")
-    body = _INCLUDE.sub(_included, text)
+    body = prune(_INCLUDE.sub(_included, text))
     names = () if flags["flags"].startswith("(") else (flags["flags"],)
     header = " ".join(["#!lua", *(f"flags={name}" for name in names)])
     headed = Source.of(f"{header}\n{body}")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from expirebridge.store import calls, scripts
+from expirebridge.store.pruning import prune
 
 LUA = Path(scripts.__file__).parent / "lua"
 NAMES = sorted(path.stem for path in LUA.glob("*.lua"))
@@ -94,3 +95,57 @@ def test_a_shared_file_is_described_and_included_somewhere(name: str) -> None:
 def test_a_script_that_does_not_exist_is_not_found() -> None:
     with pytest.raises(FileNotFoundError):
         scripts.load("missing")
+
+
+USED_AND_NOT = """
+-- Told of by `kept`, and by a comment: rest
+local WORDS = { 'a' }
+local OTHER = {
+  'rest',
+}
+
+-- What follows is a function
+-- of two lines.
+local function kept()
+
+  return WORDS
+end
+
+local function rest() return OTHER end
+local function again() return again() end
+local seen = redis.call('TIME')
+if kept() then
+  return 1
+else
+  return 2 -- rest
+end
+"""
+
+
+def test_what_nothing_leads_to_is_left_out_of_a_script() -> None:
+    pruned = prune(USED_AND_NOT)
+    assert "local WORDS" in pruned
+    assert "of two lines.\nlocal function kept()\n\n  return WORDS\nend\n" in pruned
+    assert "local seen = redis.call('TIME')" in pruned, "it may do something"
+    assert pruned.endswith("else\n  return 2 -- rest\nend\n")
+    assert not re.search("OTHER|function rest|again", pruned)
+
+
+def test_a_script_that_cannot_be_taken_apart_is_refused() -> None:
+    with pytest.raises(ValueError, match="begins its line"):
+        prune("(redis or 1).call('TIME')\n")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_script_has_all_that_it_uses_and_no_function_that_it_does_not(name: str) -> None:
+    body = scripts.load(name).plain.text
+    code = re.sub(r"--.*", "", body)
+    included = "".join(
+        (LUA / "include" / f"{include}.lua").read_text(encoding="utf-8") for include in INCLUDES
+    )
+    shared = set(re.findall(r"^local function (\w+)", included, re.MULTILINE))
+    functions = re.findall(r"^local function (\w+)", code, re.MULTILINE)
+    others = re.findall(r"^ *local (\w+) =", code, re.MULTILINE)
+    words = re.findall(r"\w+", re.sub(r"'[^'\n]*'", "", code))
+    assert shared & set(words) <= {*functions, *others}
+    assert [each for each in functions if words.count(each) < 2] == []
