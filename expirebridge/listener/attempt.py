@@ -5,9 +5,8 @@ import contextvars
 import inspect
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -37,8 +36,7 @@ MAX_RESULT = 4096
 MAX_ERROR = 8192
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """How an attempt ended, and what is to be recorded of it."""
 
     end: End
@@ -241,7 +239,7 @@ class Attempt:
             # The error goes to hooks, too, and its frames hold what recording the outcome needs.
             traceback.clear_frames(error.__traceback__)
         outcome = self._retry_or_fail(policy, _told(error))
-        return replace(outcome, brief=type(error).__name__, error=error)
+        return outcome._replace(brief=type(error).__name__, error=error)
 
     def _released(self, reason: str) -> Outcome:
         return self._outcome(End.RELEASED, "released", text=reason, reason=reason)

@@ -54,6 +54,8 @@ class Claimer:
         self._hooks = hooks
         self._outage = outage
         self._on_claimed = on_claimed
+        self._share = max(settings.concurrency // 2, 1)
+        """Tasks that one claim asks for at most: while they run, the server makes the next one."""
         self._alone = False
         """Whether nothing may be claimed until the runner is idle."""
         self._wants_room = False
@@ -116,8 +118,9 @@ class Claimer:
         Only a listener that stops gives up, after one resend more, and leaves what it may have
         claimed to its lease.
         """
+        room = min(self._runner.room, self._share)
         call: Call[Claim] = calls.claim(
-            calls.new_nonce(), self._settings, room=self._runner.room, idle=self._runner.idle
+            calls.new_nonce(), self._settings, room=room, idle=self._runner.idle
         )
         self._clock.notice_claim()
         while True:

@@ -9,6 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 from expirebridge.errors import ServerError
 from expirebridge.listener.outage import Outage
@@ -21,8 +22,7 @@ logger = logging.getLogger("expirebridge")
 BEATS_PER_LEASE = 3
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(NamedTuple):
     """A claim that this listener holds."""
 
     token: str

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from expirebridge.errors import ScriptFailed, ServerError
 from expirebridge.hooks import End, Ended, Hooks
@@ -22,8 +22,7 @@ BATCH = 100
 RETRY_PAUSE = 0.2
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(NamedTuple):
     """An attempt that ended, and is to be settled."""
 
     attempt: Attempt

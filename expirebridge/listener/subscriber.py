@@ -88,12 +88,10 @@ class Subscriber:
             self._answered = time.monotonic()
             pings = asyncio.create_task(self._ping(pubsub))
             try:
-                while True:
-                    message = await pubsub.get_message(timeout=PING_EVERY)
-                    if message is not None:
-                        self._hear(message)
-                    if not self.fresh:
-                        raise TimeoutError(f"no answer to a ping for {FRESH:g} s")
+                # One scope for all messages: one for each would cost more than the message.
+                async with asyncio.timeout(FRESH) as patience:
+                    while True:
+                        self._hear(await pubsub.parse_response(block=True), patience)
             finally:
                 self._pubsub = None
                 pings.cancel()
@@ -105,16 +103,16 @@ class Subscriber:
                 await pubsub.ping(repr(time.monotonic()))
             await asyncio.sleep(PING_EVERY)
 
-    def _hear(self, message: dict[str, Any]) -> None:
-        match message["type"]:
-            case "message":
-                self._hear_message(message["channel"], message["data"])
-            case "subscribe":
+    def _hear(self, push: list[Any], patience: asyncio.Timeout) -> None:
+        match push:
+            case [b"message", channel, data]:
+                self._hear_message(channel, data)
+            case [b"subscribe", channel, _]:
                 self._outage.answered("the subscription")
-                self._on_gap(message["channel"] in self._events)
-            case "pong":
-                # It carries the time at which its ping was sent.
-                self._answered = max(self._answered, float(message["data"]))
+                self._on_gap(channel in self._events)
+            case [b"pong", sent]:
+                self._answered = max(self._answered, float(sent))
+                patience.reschedule(self._answered + FRESH)
 
     def _hear_message(self, channel: bytes, data: bytes) -> None:
         if channel == self._doorbell and data == b"beat":

@@ -1,9 +1,8 @@
 """Reads tasks out of the replies of scripts."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import orjson
 
@@ -14,8 +13,7 @@ from expirebridge.wire import IN_RECORD, decode_args
 N = TypeVar("N", int, float)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimedTask:
+class ClaimedTask(NamedTuple):
     """A task that a claim took, with its arguments and policies still encoded."""
 
     id: str

@@ -23,7 +23,7 @@ from expirebridge import (
     current_task,
     handler,
 )
-from expirebridge.hooks import End, Gap, Started
+from expirebridge.hooks import Claimed, End, Gap, Started
 from expirebridge.listener import runner
 from expirebridge.listener.leases import Leases
 from expirebridge.listener.listener import Listener, ListenerStuck
@@ -637,6 +637,25 @@ async def test_events_alone_are_refused_where_there_are_none(url: str, client: r
     client.config_set("notify-keyspace-events", "")
     with pytest.raises(ServerUnsuitable, match="CONFIG SET notify-keyspace-events Exg"):
         await Listener(Settings(url=url, doorbell=Doorbells.EVENTS), registry_of()).run()
+
+
+async def test_a_claim_leaves_room_for_the_next_which_comes_while_its_tasks_run(
+    url: str, async_bridge: AsyncBridge
+) -> None:
+    running: set[str] = set()
+    all_run = asyncio.Event()
+
+    async def note() -> None:
+        running.add(current_task().id)
+        if len(running) == 4:
+            all_run.set()
+        await all_run.wait()
+
+    await async_bridge.make_tasks([{"func": "test.note", "delay": 0} for _ in range(5)])
+    witness = Witness()
+    async with listening(Settings(url=url, concurrency=4), witness, note=note):
+        await witness.until_ended(5)
+    assert max(event.count for event in witness.seen(Claimed)) == 2
 
 
 async def test_an_orderly_stop_leaves_nothing_claimed(url: str, async_bridge: AsyncBridge) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from expirebridge.settings import Settings
 from expirebridge.store.calls.call import Argument, Call, ids_of, milliseconds, rows_of, script
@@ -77,8 +77,7 @@ class Settled(IntEnum):
     REFUSED = 2  # the claim no longer held: its lease had lapsed
 
 
-@dataclass(frozen=True, slots=True)
-class Settlement:
+class Settlement(NamedTuple):
     """The outcome of one attempt."""
 
     id: str
