@@ -92,6 +92,9 @@ def listen(
         typer.Option("--load-functions", help="First load the functions for other languages."),
     ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log each start.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Log only what goes wrong: no line per success.")
+    ] = False,
     log_format: Annotated[
         LogFormat, typer.Option(help="Lines for people, or JSON for machines.")
     ] = LogFormat.TEXT,
@@ -116,7 +119,7 @@ def listen(
     )
     if reload:
         return _listen_anew(settings)
-    set_up(log_format, logging.DEBUG if verbose else logging.INFO)
+    set_up(log_format, _level(verbose=verbose, quiet=quiet))
     if load_functions:
         loading = function_commands.load_into(settings.url)
         newer = loading.outcome is Outcome.NEWER
@@ -131,6 +134,12 @@ def listen(
     return listener.run(
         settings, hooks, registry=registry, on_blocked=lambda error: _end(error, STUCK)
     )
+
+
+def _level(*, verbose: bool, quiet: bool) -> int:
+    if verbose and quiet:
+        raise InvalidSetting("--verbose and --quiet: choose one")
+    return logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO
 
 
 def _listen_anew(settings: Settings) -> None:

@@ -123,6 +123,7 @@ def test_what_is_not_possible_exits_3(url: str, bridge: Bridge) -> None:
         (("listen", "--lease", "0.1"), "lease=0.1"),
         (("count", "--url", "http://x"), "url='http://x'"),
         (("count", "--url", "redis://localhost/abc"), "'abc' is not a database's number"),
+        (("listen", "--verbose", "--quiet"), "choose one"),
     ],
 )
 def test_bad_input_exits_2_and_says_what_was_wrong(

@@ -116,6 +116,20 @@ def test_a_log_for_machines_is_json_in_every_line(
     assert datetime.fromisoformat(lines["succeeded"]["time"]).tzinfo is not None
 
 
+def test_a_quiet_log_tells_only_what_goes_wrong(url: str, bridge: Bridge, folder: Path) -> None:
+    with listener(url, folder, "--quiet") as process:
+        good = bridge.make_task("acts.note", [], 0)
+        bridge.make_task("acts.note", ["too", "many", "arguments"], 0)
+        until_logged("failed acts.note", folder)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    found = bridge.get(good.id)
+    assert found is not None
+    assert found.state is State.SUCCEEDED
+    lines = (folder.parent / "listeners.log").read_text().splitlines()
+    assert [line.split()[2] for line in lines] == ["ERROR"]
+
+
 def test_after_the_grace_time_async_handlers_are_released_and_plain_ones_left(
     url: str, bridge: Bridge, folder: Path, reports: Reports
 ) -> None:
