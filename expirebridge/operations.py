@@ -7,16 +7,24 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import Any, Literal, TypeVar, get_args
-from uuid import uuid4
+from typing import Any, TypeVar
 
 from expirebridge import wire
 from expirebridge.durations import Duration, seconds_of
 from expirebridge.errors import InvalidTask, ServerError, TaskDiffers, TaskExists
-from expirebridge.handlers import check_binding, check_timeout, name_of
 from expirebridge.hooks import Hooks, Made, Making, NotMade
-from expirebridge.misfire import MisfireSpec, misfire_policy_of
-from expirebridge.retry import RetrySpec, policy_of
+from expirebridge.misfire import MisfireSpec
+from expirebridge.new_tasks import (
+    Func,
+    IfExists,
+    check_aware,
+    checked,
+    chunks,
+    new_task,
+    refuse_repeated_ids,
+    when_of,
+)
+from expirebridge.retry import RetrySpec
 from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.calls import Call
@@ -29,25 +37,17 @@ from expirebridge.task import (
     State,
     Task,
     from_ms,
-    to_ms,
 )
 
 T = TypeVar("T")
 Steps = Generator[Call[Any], Any, T]
-Func = str | Callable[..., Any]
-IfExists = Literal["reject", "keep", "replace", "extend"]
 
 Progress = Callable[[Mapping[Change, int]], None]
 """Is told, again and again, how many tasks were changed so far."""
 
 _ChangeAll = Callable[[Sequence[str]], Call[list[Change]]]
 
-_IF_EXISTS = get_args(IfExists)
-
-CHUNK_TASKS = 200
-"""Tasks that one request of `make_tasks` makes at most: they hold up the server for 2 ms or so."""
-CHUNK_BYTES = 1024 * 1024
-PAGE = 200
+PAGE = 100
 MAX_EXAMINED = 10_000
 """Tasks that one `list` looks at, at most, however few of them it is asked for."""
 
@@ -106,17 +106,17 @@ class Operations:
         and a ServerError if the server did not do its part. After ServerUnreachable the task may or
         may not have been made: with an `id`, and `if_exists="keep"`, it is safe to call again.
         """
-        new = self._new_task(
-            func=func, args=args, delay=delay, kwargs=kwargs, at=at, id=id, if_exists=if_exists,
-            max_wait=max_wait, tags=tags, retry=retry, timeout=timeout, late_after=late_after,
-            misfire=misfire,
+        new = new_task(
+            self._settings.tasks, func=func, args=args, delay=delay, kwargs=kwargs, at=at, id=id,
+            if_exists=if_exists, max_wait=max_wait, tags=tags, retry=retry, timeout=timeout,
+            late_after=late_after, misfire=misfire,
         )  # fmt: skip
         return (yield from self._make(new))
 
     def make_tasks(self, tasks: Iterable[Mapping[str, Any]]) -> Steps[list[Task]]:
         """Make many tasks: each is a mapping of `make_task`'s arguments by their names.
 
-        All are checked before the first is sent. They are sent in chunks of up to 200; each chunk
+        All are checked before the first is sent. They are sent in chunks of up to 64; each chunk
         is made whole or not at all. Returns the tasks in order; one whose id was taken has the
         outcome `rejected` (or `kept`, if it asked for that), and does not keep the others from
         being made.
@@ -124,10 +124,11 @@ class Operations:
         Raises InvalidTask, whose message tells the position, and a ServerError as `make_task`; the
         chunks before the one that failed are made then.
         """
-        new = [self._checked(position, item) for position, item in enumerate(tasks)]
-        _refuse_repeated_ids(new)
+        folder = self._settings.tasks
+        new = [checked(folder, position, item) for position, item in enumerate(tasks)]
+        refuse_repeated_ids(new)
         made: list[Task] = []
-        for chunk in _chunks(new):
+        for chunk in chunks(new):
             outcomes = yield from self._send(chunk)
             made += [self._made(*pair) for pair in zip(chunk, outcomes, strict=True)]
         return made
@@ -157,9 +158,9 @@ class Operations:
         seconds = seconds_of(ttl, name="ttl")
         if seconds < 0.001:
             raise InvalidTask(f"ttl={ttl!r}: it must be at least a millisecond")
-        new = self._new_task(
-            func=func, args=args, delay=seconds, kwargs=kwargs, id=wire.check_id(id),
-            if_exists="extend", tags=tags, retry=retry, timeout=timeout,
+        new = new_task(
+            self._settings.tasks, func=func, args=args, delay=seconds, kwargs=kwargs,
+            id=wire.check_id(id), if_exists="extend", tags=tags, retry=retry, timeout=timeout,
         )  # fmt: skip
         new.fields["ttl"] = new.when.ms
         return (yield from self._make(new))
@@ -201,9 +202,9 @@ class Operations:
         """
         wanted = _check_state(state)
         if due_before is not None:
-            _check_aware(due_before, name="due_before")
+            check_aware(due_before, name="due_before")
         if failed_since is not None:
-            _check_aware(failed_since, name="failed_since")
+            check_aware(failed_since, name="failed_since")
             if wanted not in {None, State.FAILED}:
                 raise InvalidTask(f"failed_since: it asks for failed tasks, not for {wanted} ones")
             wanted = State.FAILED
@@ -255,7 +256,7 @@ class Operations:
     def cancel_tag(self, tag: str, *, progress: Progress | None = None) -> Steps[dict[Change, int]]:
         """Cancel every unfinished task with the tag; returns how many were cancelled or running.
 
-        Sent in batches of about 200: tasks that are made meanwhile may be missed. `progress` is
+        Sent in batches of about 100: tasks that are made meanwhile may be missed. `progress` is
         called after each batch with the numbers so far; what it raises ends the work. Raises
         InvalidTask for an illegal tag.
         """
@@ -275,7 +276,7 @@ class Operations:
         not found. A paused task is pending afterwards. Raises InvalidTask for an illegal id or
         time.
         """
-        return (yield from calls.reschedule(wire.check_id(id), _when(delay, at)))
+        return (yield from calls.reschedule(wire.check_id(id), when_of(delay, at)))
 
     def put_off(self, id: str, by: Duration) -> Steps[Change]:
         """Put a task off by so much from when it is due; a paused one has so much more time left.
@@ -356,7 +357,7 @@ class Operations:
         if tag is not None:
             wire.check_tags([tag])
         if since is not None:
-            _check_aware(since, name="since")
+            check_aware(since, name="since")
         ids: list[str] = []
         cursor = "0"
         while True:
@@ -459,67 +460,6 @@ class Operations:
                 self._hooks.emit(NotMade(id=task.id, error=error))
             raise
 
-    def _checked(self, position: int, item: Mapping[str, Any]) -> calls.NewTask:
-        if not isinstance(item, Mapping):
-            raise InvalidTask(f"task {position}: give a mapping of make_task's arguments")
-        try:
-            return self._new_task(**item)
-        except (InvalidTask, TypeError) as error:
-            reason = str(error).replace("Operations._new_task() ", "")
-            raise InvalidTask(f"task {position}: {reason}") from error
-
-    def _new_task(
-        self,
-        func: Func,
-        args: Sequence[Any] = (),
-        delay: Duration | None = None,
-        kwargs: Mapping[str, Any] | None = None,
-        at: datetime | None = None,
-        id: str | None = None,
-        if_exists: str = "reject",
-        max_wait: Duration | None = None,
-        tags: Sequence[str] = (),
-        retry: RetrySpec | None = None,
-        timeout: Duration | None = None,
-        late_after: Duration | None = None,
-        misfire: MisfireSpec | None = None,
-    ) -> calls.NewTask:
-        if if_exists not in _IF_EXISTS:
-            raise InvalidTask(f"if_exists={if_exists!r}: one of {', '.join(_IF_EXISTS)}")
-        name = self._name(func, args, kwargs or {})
-        encoded = wire.encode_args(args, kwargs)
-        fields: dict[str, calls.Argument] = {}
-        if len(encoded) > wire.MAX_ARGS_IN_KEY:
-            fields["args"] = encoded
-            encoded = wire.IN_RECORD
-        if max_wait is not None:
-            fields["max_wait"] = _limit(max_wait, delay, id, if_exists)
-        if legal_tags := wire.check_tags(tags):
-            fields["tags"] = " ".join(legal_tags)
-        if (policy := policy_of(retry)) is not None:
-            fields["retry"] = policy.encode()
-        if (seconds := check_timeout(timeout)) is not None:
-            fields["timeout"] = seconds
-        if (late := misfire_policy_of(late_after, misfire)) is not None:
-            fields["misfire"] = late.encode()
-        return calls.NewTask(
-            id=wire.check_id(id) if id is not None else uuid4().hex,
-            drawn=id is None,
-            if_exists=if_exists,
-            call=name.encode() + b"?" + encoded,
-            when=_when(delay, at),
-            fields=fields,
-        )
-
-    def _name(self, func: Func, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-        if isinstance(func, str):
-            return wire.check_func(func)
-        if not callable(func):
-            raise InvalidTask(f"func={func!r}: give a handler, or its name 'module.function'")
-        name = name_of(func, self._settings.tasks)
-        check_binding(func, args, kwargs)
-        return name
-
     def _made(self, new: calls.NewTask, made: calls.Made) -> Task:
         args, kwargs = wire.decode_args(made.args)
         created = made.outcome in {Outcome.CREATED, Outcome.REPLACED}
@@ -539,45 +479,10 @@ class Operations:
         return task
 
 
-def _when(delay: Duration | None, at: datetime | None) -> calls.When:
-    if (delay is None) == (at is None):
-        raise InvalidTask("give either delay or at" + (", not both" if at is not None else ""))
-    if delay is not None:
-        return calls.When(round(seconds_of(delay, name="delay") * 1000), relative=True)
-    return calls.When(max(to_ms(_check_aware(at, name="at")), 0), relative=False)
-
-
-def _check_aware(moment: object, *, name: str) -> datetime:
-    if not isinstance(moment, datetime):
-        raise InvalidTask(f"{name}={moment!r}: give an aware datetime")
-    if moment.tzinfo is None or moment.utcoffset() is None:
-        raise InvalidTask(
-            f"{name}={moment.isoformat()}: a naive datetime names no moment; give it a time zone, "
-            "such as datetime.now(UTC)"
-        )
-    return moment
-
-
 def _batches(ids: Iterable[str]) -> Iterator[list[str]]:
     rest = iter(ids)
     while batch := list(islice(rest, PAGE)):
         yield batch
-
-
-def _limit(max_wait: Duration, delay: Duration | None, id: str | None, if_exists: str) -> int:
-    """`max_wait` in ms, checked against what it goes with."""
-    longest = seconds_of(max_wait, name="max_wait")
-    if if_exists not in {"extend", "replace"}:
-        raise InvalidTask(
-            f"max_wait={max_wait!r}: it limits if_exists='extend' and 'replace', not {if_exists!r}"
-        )
-    if id is None:
-        raise InvalidTask(f"max_wait={max_wait!r}: only a task with an id can be put off again")
-    if delay is None:
-        raise InvalidTask(f"max_wait={max_wait!r}: it goes with delay, not with at")
-    if longest < seconds_of(delay, name="delay"):
-        raise InvalidTask(f"max_wait={max_wait!r}: it is shorter than delay={delay!r}")
-    return round(longest * 1000)
 
 
 def _check_state(state: State | str | None) -> State | None:
@@ -585,25 +490,3 @@ def _check_state(state: State | str | None) -> State | None:
         return State(state) if state is not None else None
     except ValueError:
         raise InvalidTask(f"state={state!r}: one of {', '.join(State)}") from None
-
-
-def _refuse_repeated_ids(tasks: Iterable[calls.NewTask]) -> None:
-    seen: dict[str, int] = {}
-    for position, task in enumerate(tasks):
-        if task.id in seen:
-            raise InvalidTask(f"task {position}: id {task.id!r} is also that of {seen[task.id]}")
-        seen[task.id] = position
-
-
-def _chunks(tasks: Sequence[calls.NewTask]) -> Iterable[list[calls.NewTask]]:
-    chunk: list[calls.NewTask] = []
-    size = 0
-    for task in tasks:
-        weight = len(task.call) + sum(len(str(value)) for value in task.fields.values())
-        if chunk and (len(chunk) == CHUNK_TASKS or size + weight > CHUNK_BYTES):
-            yield chunk
-            chunk, size = [], 0
-        chunk.append(task)
-        size += weight
-    if chunk:
-        yield chunk

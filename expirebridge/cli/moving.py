@@ -25,6 +25,7 @@ from expirebridge.cli.figures import store_of
 from expirebridge.cli.options import AsJson, Prefix, Url
 from expirebridge.cli.output import print_counts
 from expirebridge.errors import InvalidTask
+from expirebridge.new_tasks import CHUNK_TASKS
 from expirebridge.retry import decode_policy
 from expirebridge.settings import Settings
 from expirebridge.store import calls, clients
@@ -33,7 +34,7 @@ from expirebridge.store.store import Store
 from expirebridge.store.views import split_call
 from expirebridge.task import Outcome, State, from_ms, to_ms
 
-PAGE = 200
+PAGE = 100
 CHUNK_BYTES = 512 * 1024
 WAITING = (State.PENDING, State.PAUSED)
 NUMBERS = ("timeout", "ttl", "attempt")
@@ -188,7 +189,7 @@ class Source:
                 chunk.tasks.append(task)
                 chunk.paused += [task.id] if paused else []
             chunk.size += len(line)
-            if len(chunk.tasks) == PAGE or chunk.size > CHUNK_BYTES:
+            if len(chunk.tasks) == CHUNK_TASKS or chunk.size > CHUNK_BYTES:
                 yield self._through(chunk)
                 chunk = Chunk()
         if chunk.size:

@@ -12,7 +12,7 @@ from expirebridge.store import calls
 from expirebridge.store.calls import Call
 from expirebridge.task import Change, State
 
-_BATCH = 200
+_BATCH = 100
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ from expirebridge.errors import InvalidTask, TaskExists
 from expirebridge.handlers import Registry, handler
 from expirebridge.hooks import Event, Hooks, Made, Making
 from expirebridge.misfire import Spread, decode_misfire, misfire_policy_of
-from expirebridge.operations import CHUNK_BYTES, CHUNK_TASKS, Operations, Steps
+from expirebridge.new_tasks import CHUNK_BYTES, CHUNK_TASKS
+from expirebridge.operations import Operations, Steps
 from expirebridge.retry import Exponential
 from expirebridge.settings import Settings
 from expirebridge.store.calls import Call, NewTask, When
@@ -171,7 +172,7 @@ def test_a_bad_item_is_told_by_its_position(item: Any, named: str) -> None:
     assert str(caught.value).startswith("task 2: ")
     assert named in str(caught.value)
     # The names inside of expirebridge say nothing to its users.
-    assert "_new_task" not in str(caught.value)
+    assert "new_task" not in str(caught.value)
     assert "expirebridge." not in str(caught.value)
 
 
@@ -467,7 +468,7 @@ def test_a_kept_task_is_returned() -> None:
 def test_many_tasks_are_sent_in_chunks_and_come_back_in_order() -> None:
     items = [{"func": "mail.send", "args": [n], "delay": 60} for n in range(500)]
     calls, made = run(OPERATIONS.make_tasks(items))
-    assert [len(new_tasks(call)) for call in calls] == [CHUNK_TASKS, CHUNK_TASKS, 100]
+    assert [len(new_tasks(call)) for call in calls] == [CHUNK_TASKS] * 7 + [500 - 7 * CHUNK_TASKS]
     assert [task.args for task in made] == [[n] for n in range(500)]
 
 
@@ -489,7 +490,7 @@ def test_all_tasks_are_checked_before_the_first_is_sent() -> None:
 
 
 def test_every_task_is_sent_with_a_nonce_of_its_call() -> None:
-    items = [{"func": "mail.send", "delay": 60} for _ in range(201)]
+    items = [{"func": "mail.send", "delay": 60} for _ in range(CHUNK_TASKS + 1)]
     calls, _ = run(OPERATIONS.make_tasks(items))
     assert len({call.arguments[0] for call in calls}) == 2
 

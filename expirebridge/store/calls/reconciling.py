@@ -106,7 +106,7 @@ class Sweep:
     """Seconds until the first lease of those that run is over; None if none runs."""
 
 
-def sweep(settings: Settings, limit: int = 200) -> Call[Sweep]:
+def sweep(settings: Settings, limit: int = 100) -> Call[Sweep]:
     """Take back lapsed tasks, look at paused ones, forget finished ones; at most `limit` ids."""
     return script(
         "sweep", milliseconds(settings.lease), limit, settings.keep_succeeded_count,

@@ -1,0 +1,157 @@
+"""Checks and encodes the tasks that producers ask for: nothing is sent that cannot be a task."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal, get_args
+from uuid import uuid4
+
+from expirebridge import wire
+from expirebridge.durations import Duration, seconds_of
+from expirebridge.errors import InvalidTask
+from expirebridge.handlers import check_binding, check_timeout, name_of
+from expirebridge.misfire import MisfireSpec, misfire_policy_of
+from expirebridge.retry import RetrySpec, policy_of
+from expirebridge.store import calls
+from expirebridge.task import to_ms
+
+Func = str | Callable[..., Any]
+IfExists = Literal["reject", "keep", "replace", "extend"]
+
+CHUNK_TASKS = 64
+"""Tasks that one request of `make_tasks` makes at most: they hold up the server for a millisecond,
+and for two with a million others pending."""
+CHUNK_BYTES = 1024 * 1024
+
+_IF_EXISTS = get_args(IfExists)
+
+
+def new_task(
+    folder: Path,
+    /,
+    func: Func,
+    args: Sequence[Any] = (),
+    delay: Duration | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+    at: datetime | None = None,
+    id: str | None = None,
+    if_exists: str = "reject",
+    max_wait: Duration | None = None,
+    tags: Sequence[str] = (),
+    retry: RetrySpec | None = None,
+    timeout: Duration | None = None,
+    late_after: Duration | None = None,
+    misfire: MisfireSpec | None = None,
+) -> calls.NewTask:
+    """Check the arguments of `make_task`; `folder` is that of the handlers.
+
+    Raises InvalidTask.
+    """
+    if if_exists not in _IF_EXISTS:
+        raise InvalidTask(f"if_exists={if_exists!r}: one of {', '.join(_IF_EXISTS)}")
+    name = _name(folder, func, args, kwargs or {})
+    encoded = wire.encode_args(args, kwargs)
+    fields: dict[str, calls.Argument] = {}
+    if len(encoded) > wire.MAX_ARGS_IN_KEY:
+        fields["args"] = encoded
+        encoded = wire.IN_RECORD
+    if max_wait is not None:
+        fields["max_wait"] = _limit(max_wait, delay, id, if_exists)
+    if legal_tags := wire.check_tags(tags):
+        fields["tags"] = " ".join(legal_tags)
+    if (policy := policy_of(retry)) is not None:
+        fields["retry"] = policy.encode()
+    if (seconds := check_timeout(timeout)) is not None:
+        fields["timeout"] = seconds
+    if (late := misfire_policy_of(late_after, misfire)) is not None:
+        fields["misfire"] = late.encode()
+    return calls.NewTask(
+        id=wire.check_id(id) if id is not None else uuid4().hex,
+        drawn=id is None,
+        if_exists=if_exists,
+        call=name.encode() + b"?" + encoded,
+        when=when_of(delay, at),
+        fields=fields,
+    )
+
+
+def checked(folder: Path, position: int, item: Mapping[str, Any]) -> calls.NewTask:
+    """Check one of many tasks; what is wrong with it is told with its position."""
+    if not isinstance(item, Mapping):
+        raise InvalidTask(f"task {position}: give a mapping of make_task's arguments")
+    try:
+        return new_task(folder, **item)
+    except (InvalidTask, TypeError) as error:
+        reason = str(error).replace("new_task() ", "")
+        raise InvalidTask(f"task {position}: {reason}") from error
+
+
+def refuse_repeated_ids(tasks: Iterable[calls.NewTask]) -> None:
+    """Raise InvalidTask if two of many tasks have one id."""
+    seen: dict[str, int] = {}
+    for position, task in enumerate(tasks):
+        if task.id in seen:
+            raise InvalidTask(f"task {position}: id {task.id!r} is also that of {seen[task.id]}")
+        seen[task.id] = position
+
+
+def chunks(tasks: Sequence[calls.NewTask]) -> Iterable[list[calls.NewTask]]:
+    """The tasks of each request."""
+    chunk: list[calls.NewTask] = []
+    size = 0
+    for task in tasks:
+        weight = len(task.call) + sum(len(str(value)) for value in task.fields.values())
+        if chunk and (len(chunk) == CHUNK_TASKS or size + weight > CHUNK_BYTES):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(task)
+        size += weight
+    if chunk:
+        yield chunk
+
+
+def when_of(delay: Duration | None, at: datetime | None) -> calls.When:
+    """The due time that is asked for. Raises InvalidTask unless exactly one of the two is given."""
+    if (delay is None) == (at is None):
+        raise InvalidTask("give either delay or at" + (", not both" if at is not None else ""))
+    if delay is not None:
+        return calls.When(round(seconds_of(delay, name="delay") * 1000), relative=True)
+    return calls.When(max(to_ms(check_aware(at, name="at")), 0), relative=False)
+
+
+def check_aware(moment: object, *, name: str) -> datetime:
+    """Return a moment that is one everywhere; raise InvalidTask for anything else."""
+    if not isinstance(moment, datetime):
+        raise InvalidTask(f"{name}={moment!r}: give an aware datetime")
+    if moment.tzinfo is None or moment.utcoffset() is None:
+        raise InvalidTask(
+            f"{name}={moment.isoformat()}: a naive datetime names no moment; give it a time zone, "
+            "such as datetime.now(UTC)"
+        )
+    return moment
+
+
+def _name(folder: Path, func: Func, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    if isinstance(func, str):
+        return wire.check_func(func)
+    if not callable(func):
+        raise InvalidTask(f"func={func!r}: give a handler, or its name 'module.function'")
+    name = name_of(func, folder)
+    check_binding(func, args, kwargs)
+    return name
+
+
+def _limit(max_wait: Duration, delay: Duration | None, id: str | None, if_exists: str) -> int:
+    """`max_wait` in ms, checked against what it goes with."""
+    longest = seconds_of(max_wait, name="max_wait")
+    if if_exists not in {"extend", "replace"}:
+        raise InvalidTask(
+            f"max_wait={max_wait!r}: it limits if_exists='extend' and 'replace', not {if_exists!r}"
+        )
+    if id is None:
+        raise InvalidTask(f"max_wait={max_wait!r}: only a task with an id can be put off again")
+    if delay is None:
+        raise InvalidTask(f"max_wait={max_wait!r}: it goes with delay, not with at")
+    if longest < seconds_of(delay, name="delay"):
+        raise InvalidTask(f"max_wait={max_wait!r}: it is shorter than delay={delay!r}")
+    return round(longest * 1000)
