@@ -4,11 +4,12 @@ A function that is not in the registry is counted as "other": whoever can write 
 any name, and each label value costs memory here and in Prometheus for as long as both live.
 """
 
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import asdict
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
@@ -54,6 +55,10 @@ class Metrics:
             "expirebridge_handler_duration_seconds", "How long handlers took.",
             ["function"], buckets=_DURATION, registry=of,
         )  # fmt: skip
+        self._succeeded = Gauge(
+            "expirebridge_last_success_timestamp_seconds", "When the last attempt succeeded here.",
+            ["function"], registry=of,
+        )  # fmt: skip
         self._claims = Counter(
             "expirebridge_claims", "Looks for due tasks, by whether there were any.",
             ["result"], registry=of,
@@ -83,6 +88,8 @@ class Metrics:
             case Ended(task=task, end=end, duration=duration):
                 self._ended.labels(self._label(task.func), end).inc()
                 self._duration.labels(self._label(task.func)).observe(duration)
+                if end is End.SUCCEEDED:
+                    self._succeeded.labels(self._label(task.func)).set(time.time())
             case Rung(source=source):
                 self._doorbells.labels(source).inc()
             case Gap():

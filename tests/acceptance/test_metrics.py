@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 import urllib.request
 from pathlib import Path
 
@@ -65,6 +66,9 @@ def test_a_listener_is_scraped(
     assert numbers["expirebridge_lateness_seconds_count"]["acts.note",] == 3
     assert numbers["expirebridge_lateness_seconds_sum"]["acts.note",] > 0
     assert numbers["expirebridge_handler_duration_seconds_count"]["acts.fail",] == 1
+    succeeded = numbers["expirebridge_last_success_timestamp_seconds"]
+    assert set(succeeded) == {("acts.note",)}
+    assert 0 <= time.time() - succeeded["acts.note",] < 60
     assert numbers["expirebridge_claimed_tasks_total"][()] == 6
     assert numbers["expirebridge_claims_total"]["full",] >= 2
     assert ("empty",) in numbers["expirebridge_claims_total"]
