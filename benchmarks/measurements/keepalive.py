@@ -47,11 +47,11 @@ def measure(case: Case) -> Figures:
         server, listener = Load(stage.server_pids), Load(stage.worker_pids)
         let_go = _put_off(stage, keys, variant)
         figures: Figures = {"server_cores": server.cores(), "listener_cores": listener.cores()}
-        # What is kept is out of the way before it is due.
+        # The last that was let go is due about now; what was kept, not for a quarter of a minute.
+        stage.wait_until(lambda: let_go.keys() <= stage.ended(), limit=ttl / 6, every=0.5)
         kept = [key for number, key in keys if number not in let_go]
         for at in range(0, len(kept), 1000):
             _expire(stage, kept[at : at + 1000], 3600)
-        stage.wait_until(lambda: let_go.keys() <= stage.ended(), limit=ttl + 10, every=0.5)
         runs = Runs.read(stage.journal)
     return figures | _judge(let_go, runs)
 
