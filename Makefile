@@ -42,7 +42,7 @@ test-pythons:  ## A part of the suite with every other Python that is found
 servers: $(VENV)/.dev  ## More servers to test against, in .servers/ (on Debian)
 	@PYTHON=$(BIN)/python .ci/servers
 
-screenshots: $(VENV)/.dev  ## The pictures of docs/dashboard.md, a million tasks pending, and how long pages take
+screenshots: $(VENV)/.dev  ## The pictures of the docs, a million tasks pending, and how long the dashboard takes
 	@$(BIN)/python -m tests.browser.screenshots
 
 clients:  ## ioredis, for the tests of clients in other languages (with npm)

@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/dashboard.md, a million tasks pending, and says how long pages take.
+"""Draws the pictures of the pages for operators, a million tasks pending, and times the dashboard.
 
     python -m tests.browser.screenshots [tasks]
 
@@ -6,13 +6,19 @@ The tasks, the listener and the failure are real. The past of the charts is made
 day for a picture. Where pngquant is installed, the files are a third as large.
 """
 
+import io
 import math
+import os
+import pty
 import random
+import re
+import select
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,15 +26,19 @@ from typing import Any
 
 import redis
 from playwright.sync_api import Browser, Page, sync_playwright
+from rich.console import Console
+from rich.text import Text
 
 from expirebridge import Bridge, web
 from expirebridge.server import Server
 from tests.browser.serving import CHROMIUM, OPTIONS, served
-from tests.processes import listener, until_subscribed
+from tests.processes import COMMAND, listener, until_subscribed
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 WIDTHS = {"wide": 1600, "narrow": 375}
 HEIGHT = 800
+TERMINAL = (34, 120)
+"""Lines and columns."""
 LOADS = 7
 
 HANDLERS = {
@@ -113,6 +123,28 @@ def draw_timeline(page: Page, name: str) -> None:
     panel.screenshot(path=IMAGES / f"{name}.png")
 
 
+def capture_top(url: str) -> None:
+    """Run `top` in a terminal, and keep its first screen."""
+    ours, its = pty.openpty()
+    termios.tcsetwinsize(its, TERMINAL)
+    environment = os.environ | {"TERM": "xterm-256color"}
+    command = [*COMMAND, "top", "--url", url, "--every", "1m"]
+    with subprocess.Popen(command, stdin=its, stdout=its, stderr=its, env=environment) as process:
+        output = b""
+        # Until the last table has come, and nothing follows it.
+        while b"takes, p99" not in output or select.select([ours], [], [], 1.0)[0]:
+            output += os.read(ours, 65536)
+        process.terminate()
+    os.close(its)
+    os.close(ours)
+    console = Console(record=True, width=TERMINAL[1], file=io.StringIO())
+    for line in output.decode().splitlines():
+        console.print(Text.from_ansi(line), no_wrap=True, overflow="crop")
+    # Its own font would come from the network.
+    drawn = console.export_svg(title="expirebridge top")
+    (IMAGES / "top.svg").write_text(re.sub(r"@font-face {.*?}", "", drawn, flags=re.DOTALL))
+
+
 def measure(browser: Browser, address: str, **values: str) -> None:
     page = browser.new_page()
     print("| page | answered, ms | loaded, ms |\n|---|---|---|")
@@ -162,6 +194,7 @@ def main(number: int) -> None:
                 )  # fmt: skip
                 show(browser, address)
             browser.close()
+            capture_top(server.url)
 
 
 if __name__ == "__main__":

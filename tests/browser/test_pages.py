@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Protocol
 
 import pytest
@@ -13,12 +14,14 @@ from starlette.routing import Mount
 
 from expirebridge import Bridge, State, web
 from tests.browser.serving import CHROMIUM, OPTIONS, PATIENCE_MS, served
+from tests.processes import listener
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
 
 EVIL = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>\'"`${1}'
 WIDTHS = [375, 1600]
 THEMES = ["light", "dark"]
+REFUSED = "mail.example: connection refused"
 
 expect.set_options(timeout=PATIENCE_MS)
 
@@ -253,6 +256,44 @@ def test_an_action_on_all_that_match_is_previewed_first(visit: Open, bridge: Bri
     expect(page.locator("h1")).to_have_text("Put off 450 tasks by 2h?")
     page.get_by_role("button", name="Put off 450").click()
     expect(page.get_by_role("status")).to_have_text("450 moved")
+
+
+def test_a_night_incident(visit: Open, bridge: Bridge, url: str, tmp_path: Path) -> None:
+    """A handler begins to fail: see it, find it, mend it, and retry all that failed."""
+    folder = tmp_path / "tasks"
+    folder.mkdir()
+    mail = "from expirebridge import handler\n@handler(retry=[])\nasync def send(user):\n    "
+    (folder / "mail.py").write_text(f'{mail}raise ConnectionError("{REFUSED}")\n')
+    (folder / "orders.py").write_text("async def rate(order): ...\n")
+    bridge.make_tasks(
+        {"func": func, "args": [n], "delay": 0}
+        for n in range(31)
+        for func in ("mail.send", "orders.rate")
+    )
+    page = visit()
+    failed, succeeded = page.locator("a.count.failed b"), page.locator("a.count.succeeded b")
+    with listener(url, folder):
+        expect(failed).to_have_text("31")
+        expect(succeeded).to_have_text("31")
+        failed.click()
+        expect(page.locator("td.func")).to_have_text(["mail.send"] * 31)
+        expect(page.locator("td.error").first).to_have_text(f"ConnectionError: {REFUSED}")
+        page.locator("td.id a").first.click()
+        expect(page.locator("pre.error")).to_contain_text("raise ConnectionError")
+    (folder / "mail.py").write_text(f"{mail}pass\n")
+    with listener(url, folder):
+        page.get_by_role("link", name="Tasks", exact=True).click()
+        page.get_by_role("navigation", name="States").get_by_role("link", name="failed").click()
+        page.get_by_label("Function").fill("mail.send")
+        page.get_by_role("button", name="Filter").click()
+        page.get_by_label("Action on all that match").select_option("retry")
+        page.get_by_role("button", name="Preview").click()
+        expect(page.locator("h1")).to_have_text("Retry 31 tasks?")
+        page.get_by_role("button", name="Retry 31").click()
+        expect(page.get_by_role("status")).to_have_text("31 due now")
+        page.get_by_role("link", name="Overview").click()
+        expect(failed).to_have_text("0")
+        expect(succeeded).to_have_text("62")
 
 
 # What is slipped in
