@@ -34,7 +34,12 @@ def main() -> None:
     from benchmarks import plots  # noqa: PLC0415 - matplotlib is an extra
 
     plots.draw(records, folder)
-    text = _BLANK.sub(lambda blank: BLANKS[blank[1]](records), TEMPLATE.read_text("utf-8"))
+    first = records.of_first_server()
+
+    def filled(blank: re.Match[str]) -> str:
+        return BLANKS[blank[1]](records if blank[1] in OF_ALL_SERVERS else first)
+
+    text = _BLANK.sub(filled, TEMPLATE.read_text("utf-8"))
     (options.to / "performance.md").write_text(text, encoding="utf-8")
 
 
@@ -106,8 +111,8 @@ def machine(records: Records) -> str:
         f"- {about['cores']} cores ({about['processor']}), {about['memory_gib']} GiB of memory, "
         f"{about['system']}, Python {about['python']}",
         f"- server: {servers}, with the repository's `redis.conf` (append-only, fsync each second)",
-        f"- measured until {records.document['date']}; medians of {records.rounds} rounds where a "
-        "measurement has more than one",
+        f"- measured until {records.document['date']}; of what was measured in several rounds, "
+        f"{records.rounds} at most, the median",
     ]
     if scale != 1:
         lines.append(f"- **at {scale:g} of the full size: these figures mean nothing**")
@@ -284,7 +289,8 @@ def scripts(records: Records) -> str:
 
 
 def ahead(records: Records) -> str:
-    """Who is better than ours in what, by how much."""
+    """Who is better than ours in what, by how much, on the first server."""
+    records = records.of_first_server()
     lines = []
     for words, better, rows in (
         ("makes more tasks a second, one call each", "single_per_second",
@@ -327,6 +333,8 @@ BLANKS: dict[str, Callable[[Records], str]] = {
     for function in (machine, contenders, lateness, lateness_pending, schedule_rate, burst, memory,
                      crash, listeners, idle, keepalive, scripts, ahead)
 }  # fmt: skip
+OF_ALL_SERVERS = {"machine", "memory", "contenders"}
+"""Where each server is shown; elsewhere it is the first."""
 
 
 if __name__ == "__main__":

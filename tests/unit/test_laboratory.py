@@ -140,6 +140,11 @@ def test_the_page_names_who_is_ahead() -> None:
         record.pop("error", None)
         record.update({"measurement": "memory"} | figure)
 
+    # What was measured on another server beside it says nothing of this.
+    other = found.document["records"][0] | {"server": "other"}
+    found.document["servers"]["other"] = "Redis 7"
+    found.document["records"].append(other)
+
     assert report.ahead(found) == "- takes less of the server's memory: a peer (2 times)"
 
 
