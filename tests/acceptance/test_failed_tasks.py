@@ -94,7 +94,7 @@ def test_more_than_a_page_is_retried_once_each(url: str, bridge: Bridge, store: 
         bridge.find_failed(), progress=lambda done: seen.append(sum(done.values()))
     )
     assert done == {"due now": 450}
-    assert seen == [200, 400]
+    assert seen == [100, 200, 300, 400]
 
 
 def test_waiting_tasks_are_found_by_when_they_are_due_a_page_at_a_time(

@@ -482,10 +482,14 @@ class Model:
 
     # The reconciler
 
-    def sweep(self) -> tuple[set[str], set[str]]:
-        """The ids that lapsed, and those that failed because they had lapsed too often."""
+    def sweep(self, first: list[str]) -> tuple[set[str], set[str]]:
+        """The ids that lapsed, and those that failed because they had lapsed too often.
+
+        `first` are looked at first, in this order.
+        """
         lapsed, failed = set(), set()
-        over = [(id, task) for id, task in self.tasks.items() if task.look_at <= self.now]
+        order = dict.fromkeys([*first, *self.tasks])
+        over = [(id, self.tasks[id]) for id in order if self.tasks[id].look_at <= self.now]
         for id, task in over:
             if task.state is State.PAUSED:
                 self._look_at_paused(task)
