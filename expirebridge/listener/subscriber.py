@@ -92,6 +92,8 @@ class Subscriber:
                 async with asyncio.timeout(FRESH) as patience:
                     while True:
                         self._hear(await pubsub.parse_response(block=True), patience)
+            except TimeoutError:
+                raise TimeoutError(f"no answer to a ping for {FRESH:g} s") from None
             finally:
                 self._pubsub = None
                 pings.cancel()

@@ -24,7 +24,7 @@ from expirebridge import (
     handler,
 )
 from expirebridge.hooks import Claimed, End, Gap, Started
-from expirebridge.listener import runner
+from expirebridge.listener import runner, subscriber
 from expirebridge.listener.leases import Leases
 from expirebridge.listener.listener import Listener, ListenerStuck
 from expirebridge.listener.outage import Outage
@@ -631,6 +631,14 @@ async def test_a_task_that_is_due_at_once_runs_though_the_servers_time_is_not_kn
         await witness.until_ended()  # this one may be found by what is done at the start
         await async_bridge.make_task("test.note", [], 0)
         await witness.until_ended(2)
+
+
+async def test_a_subscription_that_is_not_answered_is_told_of(
+    url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subscriber, "FRESH", 0.05)  # the second ping comes after a second
+    async with listening(Settings(url=url)):
+        await logged("no answer to a ping for 0.05 s", caplog)
 
 
 async def test_events_alone_are_refused_where_there_are_none(url: str, client: redis.Redis) -> None:
