@@ -85,43 +85,54 @@ class Claimer:
 
     async def _claim_what_is_due(self) -> None:
         """Claim until nothing more is due, or there is no room."""
-        more = True
-        while more and self._may_claim():
+        taken, more = 0, True
+        while more and self._may_claim(taken):
             asked = time.monotonic()
-            claim = await self._claim()
+            claim = await self._claim(taken)
             if claim is None:
                 return
-            self._hooks.emit(Claimed(count=len(claim.tasks)))
-            for id in claim.broken:
-                logger.error(
-                    "task %r cannot run: its record is missing or broken", id,
-                    extra=event("broken record", task=id),
-                )  # fmt: skip
-            for task in claim.tasks:
-                self._on_claimed(task.key)
-                self._runner.start(task, asked=asked)
-            self._alone = claim.alone
-            overdue = claim.next_due is not None and claim.next_due <= claim.now_us // 1000
-            self.behind = overdue
-            self._clock.plan(claim.next_due, fruitless=overdue and not claim.tasks)
-            more = overdue and bool(claim.tasks)
+            self._take_note(claim)
+            taken, more = len(claim.tasks), self.behind and bool(claim.tasks)
+            if more and self._may_claim(taken):
+                # The next claim is sent before these begin, so the server makes it while they run.
+                asyncio.get_running_loop().call_soon(self._start, claim, asked)
+            else:
+                self._start(claim, asked)
         self._wants_room = more or self._alone
 
-    def _may_claim(self) -> bool:
-        if self._stopping or (self._alone and not self._runner.idle):
-            return False
-        return self._runner.room > 0
+    def _take_note(self, claim: Claim) -> None:
+        self._hooks.emit(Claimed(count=len(claim.tasks)))
+        for id in claim.broken:
+            logger.error(
+                "task %r cannot run: its record is missing or broken", id,
+                extra=event("broken record", task=id),
+            )  # fmt: skip
+        self._alone = claim.alone
+        self.behind = claim.next_due is not None and claim.next_due <= claim.now_us // 1000
+        self._clock.plan(claim.next_due, fruitless=self.behind and not claim.tasks)
 
-    async def _claim(self) -> Claim | None:
+    def _start(self, claim: Claim, asked: float) -> None:
+        for task in claim.tasks:
+            self._on_claimed(task.key)
+            self._runner.start(task, asked=asked)
+
+    def _may_claim(self, taken: int = 0) -> bool:
+        """Whether there is room for more than the tasks that were taken and have not begun."""
+        if self._stopping or (self._alone and (taken or not self._runner.idle)):
+            return False
+        return self._runner.room > taken
+
+    async def _claim(self, taken: int) -> Claim | None:
         """Claim once, resending until there is an answer: what was claimed must not be lost.
+
+        The tasks that were taken and have not begun need room, too.
 
         Only a listener that stops gives up, after one resend more, and leaves what it may have
         claimed to its lease.
         """
-        room = min(self._runner.room, self._share)
-        call: Call[Claim] = calls.claim(
-            calls.new_nonce(), self._settings, room=room, idle=self._runner.idle
-        )
+        room = min(self._runner.room - taken, self._share)
+        idle = self._runner.idle and not taken
+        call: Call[Claim] = calls.claim(calls.new_nonce(), self._settings, room=room, idle=idle)
         self._clock.notice_claim()
         while True:
             sent = time.monotonic()
