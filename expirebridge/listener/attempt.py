@@ -16,6 +16,7 @@ from expirebridge.errors import InvalidTask
 from expirebridge.handlers import Handler, check_binding
 from expirebridge.hooks import End
 from expirebridge.listener import home
+from expirebridge.listener.deadlines import Deadlines
 from expirebridge.listener.home import AtHome, Home
 from expirebridge.listener.threads import Threads
 from expirebridge.misfire import decode_misfire
@@ -34,6 +35,8 @@ from expirebridge.wire import decode_args
 
 MAX_RESULT = 4096
 MAX_ERROR = 8192
+CANCEL_PATIENCE = 1.0
+"""Seconds after its timeout at which an async handler that still runs is told of."""
 
 
 class Outcome(NamedTuple):
@@ -64,6 +67,7 @@ class Attempt:
         hint: str,
         timeout: float,
         threads: Threads,
+        deadlines: Deadlines,
         on_overtime: Callable[["Attempt"], None],
     ) -> None:
         self.claimed = claimed
@@ -75,9 +79,12 @@ class Attempt:
         self.limit = timeout
         """Seconds that its handler may take; known for sure once it runs."""
         self._threads = threads
+        self._deadlines = deadlines
         self._on_overtime = on_overtime
+        self._awaiting: asyncio.Task[object] | None = None
+        """The task of asyncio in which an async handler is awaited, as long as it is."""
         self._is_late = False
-        """Whether a plain function is over its timeout, or was when it returned."""
+        """Whether the handler is over its timeout, or was when it ended."""
         self.stopped = ""
         """Why the listener cancelled it, if it did."""
 
@@ -185,35 +192,42 @@ class Attempt:
             # A plain wrapper around an async function gives back its coroutine.
             if not inspect.isawaitable(result):
                 return result
-        scope = asyncio.timeout(limit)
-        # It is cancelled at its timeout, and may ignore that.
-        overtime = asyncio.get_running_loop().call_later(limit + 1, self._on_overtime, self)
+        self._awaiting = asyncio.current_task()
         try:
-            async with scope:
+            with self._deadlines.set(limit, self._cancel):
                 value = await AtHome(result)
-        except TimeoutError:
-            if scope.expired():
+        except (asyncio.CancelledError, TimeoutError):
+            # Another may have cancelled it besides: its listener stops, or nobody wants it.
+            if self._is_late and not self.stopped:
                 raise _TimedOut from None
             raise
         finally:
-            overtime.cancel()
-        if scope.expired():  # the handler swallowed its cancellation
+            self._awaiting = None
+        if self._is_late:  # the handler swallowed its cancellation
             raise _TimedOut
         return value
 
     async def _call_in_thread(self, handler: Handler, limit: float) -> Any:
         context = contextvars.copy_context()
         call = partial(handler.function, *self.task.args, **self.task.kwargs)
-        overtime = asyncio.get_running_loop().call_later(limit, self._notice_overtime)
-        try:
+        with self._deadlines.set(limit, self._notice_overtime):
             result, error = await self._threads.call(partial(context.run, _caught, call))
-        finally:
-            overtime.cancel()
         if self._is_late:
             raise _TimedOut
         if error is not None:
             raise error
         return result
+
+    def _cancel(self) -> None:
+        """Cancel an async handler at its timeout, which it may ignore."""
+        self._is_late = True
+        if self._awaiting is not None:
+            self._awaiting.cancel()
+        asyncio.get_running_loop().call_later(CANCEL_PATIENCE, self._notice_ignored)
+
+    def _notice_ignored(self) -> None:
+        if self._awaiting is not None:
+            self._on_overtime(self)
 
     def _notice_overtime(self) -> None:
         self._is_late = True

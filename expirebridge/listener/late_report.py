@@ -66,7 +66,7 @@ class LateReport:
             self._reasons.clear()
             self._adopted = 0
             self._clear()
-        elif not self._reasons and time.monotonic() - self._latest > FORGET:
+        elif self._latest and not self._reasons and time.monotonic() - self._latest > FORGET:
             self._clear()
 
     def _tell(self) -> None:

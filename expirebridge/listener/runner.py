@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable
 from expirebridge.handlers import Registry
 from expirebridge.hooks import End, Hooks, Misfired, Started
 from expirebridge.listener.attempt import Attempt, Outcome
+from expirebridge.listener.deadlines import Deadlines
 from expirebridge.listener.leases import Leases
 from expirebridge.listener.outage import Outage
 from expirebridge.listener.server_clock import ServerClock
@@ -58,6 +59,7 @@ class Runner:
         self._on_room = on_room
         self._on_stuck = on_stuck
         self._threads = Threads(settings.concurrency)
+        self._deadlines = Deadlines()
         self._settler = Settler(store, settings, hooks, outage, self._settled)
         self._running: dict[Attempt, asyncio.Task[None]] = {}
         self._unsettled: set[Attempt] = set()
@@ -90,6 +92,7 @@ class Runner:
             hint="" if handler else self._registry.suggest(claimed.func),
             timeout=self._settings.timeout,
             threads=self._threads,
+            deadlines=self._deadlines,
             on_overtime=self._overtime,
         )
         self._leases.hold(claimed.id, claimed.token, asked=asked)

@@ -76,24 +76,10 @@ def set_up(how: LogFormat, level: int) -> None:
 def log_event(event: Event) -> None:
     """Write one event as one line."""
     match event:
-        case Started(task=task, lateness=lateness):
-            late = round(lateness * 1000, 1)
-            logger.debug(
-                "started %s %s, attempt %d, %.1f ms late", task.func, task.id, task.attempt, late,
-                extra=fields_of(
-                    "started", func=task.func, task=task.id, attempt=task.attempt, late_ms=late
-                ),
-            )  # fmt: skip
-        case Ended(task=task, end=end, duration=duration, brief=brief):
-            took = round(duration * 1000, 1)
-            logger.log(
-                _LEVELS[end], "%s %s %s, attempt %d, %.1f ms%s",
-                end, task.func, task.id, task.attempt, took, brief and f": {brief!r}",
-                extra=fields_of(
-                    end.value, func=task.func, task=task.id, attempt=task.attempt, took_ms=took,
-                    reason=_text(brief),
-                ),
-            )  # fmt: skip
+        case Started():
+            _log_start(event)
+        case Ended():
+            _log_end(event)
         case Lapsed(id=id, failed=failed):
             logger.warning(
                 "task %s lapsed: its listener died, or fell silent; %s",
@@ -104,6 +90,33 @@ def log_event(event: Event) -> None:
             logger.info("gap: %s; scanning", reason, extra=fields_of("gap", reason=reason))
         case Making() | NotMade() | Made() | Claimed() | Misfired() | Scanned() | Rung():
             pass
+
+
+def _log_start(event: Started) -> None:
+    if not logger.isEnabledFor(logging.DEBUG):
+        return
+    task, late = event.task, round(event.lateness * 1000, 1)
+    logger.debug(
+        "started %s %s, attempt %d, %.1f ms late", task.func, task.id, task.attempt, late,
+        extra=fields_of(
+            "started", func=task.func, task=task.id, attempt=task.attempt, late_ms=late
+        ),
+    )  # fmt: skip
+
+
+def _log_end(event: Ended) -> None:
+    level = _LEVELS[event.end]
+    if not logger.isEnabledFor(level):
+        return
+    task, brief, took = event.task, event.brief, round(event.duration * 1000, 1)
+    logger.log(
+        level, "%s %s %s, attempt %d, %.1f ms%s",
+        event.end, task.func, task.id, task.attempt, took, brief and f": {brief!r}",
+        extra=fields_of(
+            event.end.value, func=task.func, task=task.id, attempt=task.attempt, took_ms=took,
+            reason=_text(brief),
+        ),
+    )  # fmt: skip
 
 
 def _text(text: str) -> str:

@@ -1,6 +1,9 @@
 """An attempt ends with an outcome, whatever the handler and the record are like."""
 
+import asyncio
+import contextlib
 import functools
+import time
 import weakref
 from collections.abc import Callable
 from contextlib import closing
@@ -11,6 +14,7 @@ import pytest
 from expirebridge.handlers import Handler, handler
 from expirebridge.hooks import End
 from expirebridge.listener.attempt import Attempt, Outcome
+from expirebridge.listener.deadlines import Deadlines
 from expirebridge.listener.threads import Threads
 from expirebridge.misfire import Spread
 from expirebridge.retry import Exponential
@@ -24,6 +28,8 @@ def attempt_of(
     retry: bytes | None = None,
     attempt: int = 1,
     misfire: bytes | None = None,
+    timeout: float = 5,
+    on_overtime: Callable[[Attempt], None] = lambda _: None,
 ) -> Attempt:
     claimed = ClaimedTask(
         id="a", token="t", func="mail.send", args=b"[]", key=b"a:?mail.send?[]", due=0,
@@ -33,9 +39,10 @@ def attempt_of(
         claimed,
         Handler.of("mail.send", function),
         hint="",
-        timeout=5,
+        timeout=timeout,
         threads=threads,
-        on_overtime=lambda _: None,
+        deadlines=Deadlines(),
+        on_overtime=on_overtime,
     )
 
 
@@ -138,3 +145,77 @@ async def test_a_handler_without_memory_gives_back_what_its_frames_hold() -> Non
     outcome = await outcome_of(devour)
     assert isinstance(outcome.error, MemoryError)
     assert held[0]() is None
+
+
+async def swallow() -> None:
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.sleep(3600)
+
+
+async def translate() -> None:
+    try:
+        await asyncio.sleep(3600)
+    except asyncio.CancelledError:
+        raise TimeoutError("the shop is closed") from None
+
+
+async def stumble() -> None:
+    try:
+        await asyncio.sleep(3600)
+    finally:
+        raise RuntimeError("the door is stuck")
+
+
+async def give_in() -> None:
+    await asyncio.sleep(3600)
+
+
+@pytest.mark.parametrize("function", [give_in, swallow, translate])
+async def test_however_a_handler_ends_at_its_timeout_it_timed_out(
+    function: Callable[..., Any],
+) -> None:
+    outcome = await outcome_of(function, timeout=0.01, retry=b"[]")
+    assert (outcome.end, outcome.reason) == (End.FAILED, "timed out after 0.01 s")
+
+
+async def test_an_error_while_a_handler_is_cancelled_is_told() -> None:
+    outcome = await outcome_of(stumble, timeout=0.01, retry=b"[]")
+    assert outcome.reason.endswith("RuntimeError: the door is stuck")
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_what_its_listener_stops_is_released_even_at_its_timeout(late: bool) -> None:
+    with closing(Threads(1)) as threads:
+        attempt = attempt_of(give_in, threads, timeout=0.01 if late else 60)
+        running = asyncio.create_task(attempt.run())
+        await asyncio.sleep(0)
+        if late:
+            time.sleep(0.02)  # noqa: ASYNC251 - the loop shall find both at once
+        attempt.stopped = "its listener stopped"
+        running.cancel()
+        outcome = await running
+    assert (outcome.end, outcome.reason) == (End.RELEASED, "its listener stopped")
+
+
+async def test_a_handler_that_goes_on_after_its_timeout_is_told_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("expirebridge.listener.attempt.CANCEL_PATIENCE", 0.01)
+    told: list[Attempt] = []
+    heard = asyncio.Event()
+
+    def hear(attempt: Attempt) -> None:
+        told.append(attempt)
+        heard.set()
+
+    async def ignore() -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(3600)
+        await heard.wait()
+
+    outcome = await outcome_of(ignore, timeout=0.01, retry=b"[]", on_overtime=hear)
+    assert len(told) == 1
+    assert outcome.reason == "timed out after 0.01 s"
+    await outcome_of(swallow, timeout=0.01, on_overtime=hear)
+    await asyncio.sleep(0.03)
+    assert len(told) == 1
