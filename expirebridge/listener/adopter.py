@@ -94,8 +94,9 @@ class Adopter:
 
     def explain(self, name: bytes) -> bool:
         """Take note that the task of this key was claimed here; whether its end was heard of."""
-        found = [gone.pop(name, None) for gone in self._gone.values()]
-        return any(since is not None for since in found)
+        expired = self._gone[Heard.EXPIRED].pop(name, None)
+        deleted = self._gone[Heard.DELETED].pop(name, None)
+        return expired is not None or deleted is not None
 
     def _look_later(self, heard: Heard) -> None:
         asyncio.get_running_loop().call_later(ECHO_WAIT, self._believe, heard)
@@ -164,14 +165,14 @@ class Adopter:
                 return
 
     async def _sift(self, told: list[Told]) -> list[Hint]:
-        """Leave out the timers that scripts set, by far the most, before names are read."""
-        live = [name for name, heard in told if heard is Heard.LIVE]
-        news = await self._store.run(calls.news(live)) if live else set()
-        return [
-            hint
-            for name, heard in told
-            if (heard is not Heard.LIVE or name in news) and (hint := hint_for(name, heard))
-        ]
+        """Leave out what records explain, by far the most, before names are read."""
+        news: set[Told] = set()
+        for heard in Heard:
+            if names := [name for name, what in told if what is heard]:
+                found = await self._store.run(calls.news(names, heard))
+                news.update((name, heard) for name in found)
+        hints = [hint_for(name, heard) for name, heard in told if (name, heard) in news]
+        return [hint for hint in hints if hint]
 
     async def _adopt_all(self, hints: list[Hint]) -> None:
         """Adopt these; one that the script cannot handle must not hold up the others."""

@@ -319,7 +319,7 @@ def meet_other_clients(tasks: Tasks) -> None:
         tasks.set(name)
         assert tasks.adopt(name) is Adoption.ADOPTED
     of_another_slot = b"foreign:?mail.send?[1]"
-    news = tasks.store.run(calls.news([foreign, of_another_slot]))
+    news = tasks.store.run(calls.news([foreign, of_another_slot], Heard.LIVE))
     assert news == {of_another_slot}
     assert tasks.state(id_for_key(other)) is State.PENDING
     tasks.client.persist(foreign)

@@ -201,7 +201,7 @@ def run_all(store: Store) -> int:
     """End the run of task `a`, if it runs, and run what is due then; return how many that were."""
     settle(store, Settlement("a", "t", "succeeded"))
     runs = 0
-    while tasks := claim(store, f"run {runs}").tasks:
+    while tasks := claim(store, f"run-{runs}").tasks:
         runs += len(tasks)
         settle(store, *(Settlement(task.id, task.token, "succeeded") for task in tasks))
     return runs

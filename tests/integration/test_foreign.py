@@ -7,14 +7,14 @@ import pytest
 import redis
 from redis.asyncio.client import PubSub
 
-from expirebridge import AsyncBridge, State, current_task
+from expirebridge import AsyncBridge, Bridge, State, current_task
 from expirebridge.hooks import End, Gap, Started
 from expirebridge.listener import adopter
 from expirebridge.listener.adopter import Adopter
 from expirebridge.listener.outage import Outage
 from expirebridge.settings import Doorbells, Settings
 from expirebridge.store import calls
-from expirebridge.store.calls import Adoption, Heard, Hint
+from expirebridge.store.calls import Adoption, Heard, Hint, Settlement
 from expirebridge.store.store import AsyncStore, Store
 from expirebridge.wire import id_for_key
 from tests.witness import Witness, listening, logged
@@ -374,6 +374,28 @@ async def test_timers_that_scripts_set_are_not_looked_at(
         client.set("foreign:?test.note?[]", "", px=50)
         await witness.until_ended()
     assert set(looked_at) == {b"foreign:?test.note?[]"}
+
+
+def test_the_end_of_a_timer_is_news_unless_its_record_explains_it(
+    store: Store, client: redis.Redis, bridge: Bridge
+) -> None:
+    keys = {id: bridge.make_task("test.note", [], 0, id=id).key for id in ("runs", "ran")}
+    claimed = store.run(calls.claim("t", Settings(), room=9, idle=True)).tasks
+    assert len(claimed) == 2
+    store.run(calls.settle([Settlement("ran", "t", "succeeded")], Settings()))
+    for id in ("ended early", "due", "paused", "cancelled", "set again", "other"):
+        task = bridge.make_task("test.note", [], 3600, id=id.replace(" ", "-"))
+        keys[id] = task.key
+    bridge.pause("paused")
+    bridge.cancel("cancelled")
+    client.delete(keys["ended early"], keys["due"], keys["paused"])
+    client.zadd("expirebridge:pending", {"due": 1})
+    keys["other"] = b"other:?test.other?[]"  # the task of that id has another key
+    keys["unknown"], keys["no id"] = b"nobody:?test.note?[]", b"no id:?test.note?[]"
+    for heard in (Heard.EXPIRED, Heard.DELETED):
+        names = {key: id for id, key in keys.items()}
+        news = {names[name] for name in store.run(calls.news(names, heard))}
+        assert news == {"ended early", "paused", "set again", "other", "unknown", "no id"}
 
 
 def test_a_name_that_takes_long_to_read_does_not_hold_the_server(

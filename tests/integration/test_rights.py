@@ -176,12 +176,12 @@ def adopt_one(store: Store, client: redis.Redis) -> None:
     name = b"f:?mail.send?[1]"
     client.set(name, "", ex=60)
     assert store.run(calls.scan("0", 1000)).found == [name]
-    assert store.run(calls.news([name])) == {name}
+    assert store.run(calls.news([name], Heard.LIVE)) == {name}
     key = parse_key(name)
     assert key is not None
     hint = Hint.of(key, name, Heard.LIVE)
     assert store.run(calls.adopt([hint], Settings())) == [Adoption.ADOPTED]
-    assert store.run(calls.news([name])) == set()
+    assert store.run(calls.news([name], Heard.LIVE)) == set()
     client.delete(name)
     store.run(calls.adopt([Hint.of(key, name, Heard.DELETED)], Settings()))
     assert client.zcard("expirebridge:cancelled") == 1

@@ -54,9 +54,9 @@ class Hint:
         return (self.name, self.id, self.call, self.heard, self.invalid)
 
 
-def news(names: Iterable[bytes]) -> Call[set[bytes]]:
-    """Which of these keys, whose timers were set, need a look: most were set by scripts."""
-    return script("news", *names, read=set)
+def news(names: Iterable[bytes], heard: Heard) -> Call[set[bytes]]:
+    """Which of these keys, of which this was heard, need a look: most are explained by records."""
+    return script("news", heard, *names, read=set)
 
 
 def adopt(hints: Iterable[Hint], settings: Settings) -> Call[list[Adoption]]:

@@ -91,7 +91,8 @@ class Settlement(NamedTuple):
 
     def encode(self) -> tuple[Argument, ...]:
         """As settle.lua takes it."""
-        return (self.id, self.token, self.outcome, milliseconds(self.delay), self.text)
+        delay = milliseconds(self.delay)
+        return (f"{self.id} {self.token} {self.outcome} {delay}", self.text)
 
 
 def settle(settlements: Iterable[Settlement], settings: Settings) -> Call[list[Settled]]:

@@ -53,10 +53,10 @@ end
 
 local function take(id, record, due)
   local attempt = (tonumber(record.attempt) or 0) + 1
-  redis.call('HSET', record_key(id), 'token', token, 'attempt', attempt, 'due', due, 'started', now)
   -- In its due millisecond the key still lives: who put it off now would be told that it worked.
   redis.call('DEL', trigger_key(id, record))
-  move(id, record, 'running', now + lease)
+  move(id, record, 'running', now + lease,
+    { 'token', token, 'attempt', attempt, 'due', due, 'started', now })
   add(id, record, due, attempt)
 end
 

@@ -1,27 +1,39 @@
 -- flags: no-writes
--- Tells which of the keys whose timers were set need a look: the others belong to tasks that wait for
--- just that time.
+-- Tells which of the keys that were heard of need a look. Most were set by a script, for a task that
+-- waits for just that time, or ended because a listener claimed their task.
 --
 -- KEYS[1]  prefix
--- ARGV     1 database, then the names of keys
+-- ARGV     1 database, 2 what was heard of them ('expired', 'deleted', or 'live' for anything else), then
+--          the names of keys
 -- returns  the names of those that need a look
---
--- Scripts set timers like any other client, and theirs are by far the most.
 
 -- include names
 -- include clock
 -- include format
 -- include records
 
-local function is_news(name)
-  local id = string.match(name, '^([^?]*):%?', #slot + 1)
-  if not id or not in_slot(name) then return true end
-  local due = redis.pcall('ZSCORE', state_set('pending'), id)
-  return type(due) ~= 'string' or end_of(name) ~= tonumber(due)
+local function score_of(id, state)
+  local score = redis.pcall('ZSCORE', state_set(state), id)
+  return type(score) == 'string' and tonumber(score) or nil
 end
 
+-- Whether a key lives for another time than that for which a task of its id waits.
+local function is_unknown_timer(name, id) return end_of(name) ~= score_of(id, 'pending') end
+
+-- Whether a key ended although its task was neither claimed since nor is due, and about to be.
+local function is_unexplained_end(name, id)
+  local record = is_id(id) and read(id)
+  if not record or trigger_key(id, record) ~= name or read_timer(id, record) then return true end
+  if record.state == 'running' or FINISHED[record.state] then return false end
+  return (score_of(id, record.state) or math.huge) > now
+end
+
+local is_news = ARGV[2] == 'live' and is_unknown_timer or is_unexplained_end
+
 local reply = {}
-for at = 2, #ARGV do
-  if is_news(ARGV[at]) then reply[#reply + 1] = ARGV[at] end
+for at = 3, #ARGV do
+  local name = ARGV[at]
+  local id = string.match(name, '^([^?]*):%?', #slot + 1)
+  if not id or not in_slot(name) or is_news(name, id) then reply[#reply + 1] = name end
 end
 return reply

@@ -3,7 +3,7 @@
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 ms to keep a succeeded task, 3 ms to keep a failed one, then for each
---          attempt: id, token, outcome, delay in ms, text
+--          attempt: '<id> <token> <outcome> <delay in ms>', text
 --          outcomes: 'succeeded' (text: the result), 'retry' and 'failed' (text: the error),
 --          'released' (uncounted; due as before, or after the delay; text: why),
 --          'unknown' (the same, and failed when no listener has known the function for 24 h)
@@ -12,6 +12,8 @@
 -- A task that was set, or rescheduled, while its handler ran waits for that time with fresh
 -- attempts, whatever the outcome was. One that was cancelled has no further attempt. A resend of
 -- what was settled is answered as done.
+--
+-- What costs clients most is the number of arguments: there are two for each attempt.
 
 -- include names
 -- include clock
@@ -88,8 +90,9 @@ local function settle(id, token, outcome, delay, text)
 end
 
 local reply = {}
-for at = 4, #ARGV, 5 do
-  reply[#reply + 1] = settle(ARGV[at], ARGV[at + 1], ARGV[at + 2], tonumber(ARGV[at + 3]), ARGV[at + 4])
+for at = 4, #ARGV, 2 do
+  local id, token, outcome, delay = string.match(ARGV[at], '^(%S+) (%S+) (%S+) (%S+)$')
+  reply[#reply + 1] = settle(id, token, outcome, tonumber(delay), ARGV[at + 1])
 end
 write_tally()
 ring(soonest, before)

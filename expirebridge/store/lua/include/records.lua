@@ -87,14 +87,15 @@ local function trigger_key(id, record)
   return record.key or (slot .. id .. ':?' .. record.call)
 end
 
--- Moves an id from the set of its present state to that of another. Lua does not roll back, so
--- the destination is written first and the source last: nothing is ever in no set.
-local function move(id, record, state, look_at)
+-- Moves an id from the set of its present state to that of another, and sets `fields`, names and
+-- values, with it; they are for other states than `pending`. Lua does not roll back, so the destination
+-- is written first and the source last: nothing is ever in no set.
+local function move(id, record, state, look_at, fields)
   redis.call('ZADD', state_set(state), look_at, id)
   if state == 'pending' then
     redis.call('HDEL', record_key(id), 'state', 'left')
   else
-    redis.call('HSET', record_key(id), 'state', state)
+    redis.call('HSET', record_key(id), 'state', state, unpack(fields or {}))
   end
   if record.state ~= state then
     redis.call('ZREM', state_set(record.state), id)
@@ -201,8 +202,7 @@ local function finish(id, record, state, keep, field, text)
   if text and text ~= '' then
     fields[3], fields[4] = field, text
   end
-  redis.call('HSET', record_key(id), unpack(fields))
-  move(id, record, state, now + keep)
+  move(id, record, state, now + keep, fields)
 end
 
 -- The record of an id that stands in the set of `state` is gone, or another client put something else
