@@ -44,6 +44,7 @@ def measure(case: Case) -> Figures:
         keys = sorted(_timers(stage))
         for at in range(0, len(keys), 1000):
             _expire(stage, [key for _, key in keys[at : at + 1000]], ttl)
+        stage.rest()  # until the listener has followed all of that
         server, listener = Load(stage.server_pids), Load(stage.worker_pids)
         let_go = _put_off(stage, keys, variant)
         figures: Figures = {"server_cores": server.cores(), "listener_cores": listener.cores()}

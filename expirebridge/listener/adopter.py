@@ -22,8 +22,8 @@ logger = logging.getLogger("expirebridge")
 
 ROLE = "looking at keys that were heard of"
 BATCH = 100
-AT_ONCE = 10
-"""Batches that are on their way together, when many names wait."""
+AT_ONCE = 2
+"""Batches that are on their way together, when many names wait: a claim stands behind them."""
 MAX_WAITING = 100_000
 """Keys that wait to be looked at, at most: a bound on memory."""
 STALE_AFTER = 8.0
