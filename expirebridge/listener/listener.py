@@ -7,6 +7,7 @@ import os
 import secrets
 import signal
 import socket
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
 from expirebridge.checks import (
@@ -46,6 +47,8 @@ logger = logging.getLogger("expirebridge")
 
 EARS = 2
 """Listeners that hear key events: one, and another in case it dies (see docs/adr/0004)."""
+GIVE_WAY = 0.0002
+"""Seconds for which a thread that computes holds up the event loop (see docs/adr/0016)."""
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 EXPIRED = "expired"
 HEARD = {
@@ -439,6 +442,7 @@ def run(
     async def main() -> None:
         await Listener(settings, registry, hooks, on_blocked=on_blocked).run()
 
+    sys.setswitchinterval(GIVE_WAY)
     # Not asyncio.run: it would wait without end for what handlers left behind, such as a thread
     # that sleeps, or a coroutine that ignores its cancellation.
     loop = new_event_loop()

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable
+from math import inf
 from typing import Any
 
 from redis.asyncio.client import PubSub
@@ -88,10 +89,11 @@ class Subscriber:
             self._answered = time.monotonic()
             pings = asyncio.create_task(self._ping(pubsub))
             try:
-                # One scope for all messages: one for each would cost more than the message.
+                # One scope for all messages, and without the client's retries: for each message
+                # these would cost more than the message.
                 async with asyncio.timeout(FRESH) as patience:
                     while True:
-                        self._hear(await pubsub.parse_response(block=True), patience)
+                        self._hear(await pubsub.connection.read_response(timeout=inf), patience)
             except TimeoutError:
                 raise TimeoutError(f"no answer to a ping for {FRESH:g} s") from None
             finally:

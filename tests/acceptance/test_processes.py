@@ -154,3 +154,14 @@ def test_a_listener_whose_server_is_restarted_carries_on(
             client.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
             task = bridge.make_task("acts.note", [], 0.05)
             assert reports.next().id == task.id
+
+
+def test_threads_that_compute_give_way_to_the_event_loop_soon(
+    url: str, bridge: Bridge, folder: Path
+) -> None:
+    (folder / "lock.py").write_text("import sys\ndef held():\n    return sys.getswitchinterval()")
+    with listener(url, folder):
+        task = bridge.make_task("lock.held", [], 0)
+        while not (found := bridge.get(task.id)) or not found.state.finished:
+            time.sleep(0.01)
+    assert found.result == pytest.approx(0.0002)
