@@ -243,6 +243,8 @@ def listeners(records: Records) -> str:
             ("empty", _figure("empty_claims", number)),
             ("over s", _figure("claims_seconds", number)),
             ("shares", lambda row: " ".join(percent(share) for share in row.last("shares"))),
+            ("p50", lambda row: duration(row.percentile("50"))),
+            ("p99", lambda row: duration(row.percentile("99"))),
         ],
     )
 

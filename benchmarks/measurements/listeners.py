@@ -1,9 +1,9 @@
-"""Ours: one, two and eight listeners share the work of a burst.
+"""Ours: one, two and eight listeners share the work of a burst, and tasks that come due one by one.
 
-10,000 tasks that do nothing, all due at one instant. `shares` are the parts of the tasks that each
-listener ran. `claims` and `empty_claims` are how often they looked, and found nothing to take, over
-`claims_seconds`, in which they also waited, and looked once a second at least: that is told by the
-listeners' own hooks, in benchmarks/kit/counting_listener.py.
+10,000 tasks that do nothing, all due at one instant; then, as in lateness.py, 1,000 over 10 s.
+`shares` are the parts of the burst that each ran. `claims` and `empty_claims` are how often they
+looked, and found nothing to take, over `claims_seconds`: the burst and some waiting, in which they
+look once a second at least. The listeners' own hooks tell it, in kit/counting_listener.py.
 """
 
 import json
@@ -14,6 +14,7 @@ from benchmarks.lab.measurement import Case, Figures, Measurement, Scale, Varian
 from benchmarks.lab.stage import Stage
 from benchmarks.lab.verdict import Runs
 from benchmarks.measurements.burst import run_burst
+from benchmarks.measurements.lateness import run_tasks, tasks_of
 
 LISTENER = "python -m benchmarks.kit.counting_listener {url} {here}/expirebridge_tasks"
 
@@ -21,7 +22,8 @@ LISTENER = "python -m benchmarks.kit.counting_listener {url} {here}/expirebridge
 def variants(contender: Contender, scale: Scale) -> list[Variant]:
     if contender.kind != "ours":
         return []
-    return [{"tasks": scale(10_000), "listeners": count} for count in (1, 2, 8)]
+    one_by_one = tasks_of(scale)
+    return [{"tasks": scale(10_000), "listeners": count, "then": one_by_one} for count in (1, 2, 8)]
 
 
 def measure(case: Case) -> Figures:
@@ -38,12 +40,16 @@ def measure(case: Case) -> Figures:
         stage.rest()
         after, seconds = _claims(stage), time.monotonic() - began
         workers = Runs.read(stage.journal).workers
+        then = run_tasks(stage, case.variant["then"])
+    for name in ("lost", "twice", "early"):
+        figures[name] += then[name]
     shares = sorted((count / sum(workers.values()) for count in workers.values()), reverse=True)
     return figures | {
         "shares": shares,
         "claims": sum(after.values()) - sum(before.values()),
         "claims_seconds": seconds,
         "empty_claims": after["empty"] - before["empty"],
+        "lateness_ms": then["lateness_ms"],
     }
 
 
