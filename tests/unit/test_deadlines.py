@@ -14,12 +14,12 @@ async def test_each_is_called_back_at_its_own_limit_in_order() -> None:
     loop = asyncio.get_running_loop()
     began = loop.time()
     deadlines.set(HOUR, lambda: called.put_nowait("an hour"))
-    deadlines.set(0.04, lambda: called.put_nowait("late"))
+    deadlines.set(0.5, lambda: called.put_nowait("late"))
     deadlines.set(0.02, lambda: called.put_nowait("first"))
     deadlines.set(0.02, lambda: called.put_nowait("second"))
     async with asyncio.timeout(PATIENCE):
         assert [await called.get() for _ in range(3)] == ["first", "second", "late"]
-    assert loop.time() - began >= 0.04
+    assert loop.time() - began >= 0.5
     assert called.empty()
 
 

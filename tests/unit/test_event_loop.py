@@ -1,6 +1,5 @@
 """A listener's event loop sleeps for as long as it is asked to, and no longer."""
 
-import asyncio
 import select
 import selectors
 import socket
@@ -13,27 +12,34 @@ from expirebridge.listener.event_loop import PunctualSelector, new_event_loop
 pytestmark = pytest.mark.skipif(not hasattr(select, "epoll"), reason="the loop is asyncio's own")
 
 
+class Slept(Exception):
+    """What is raised in the place of a sleep: how long it was to last."""
+
+
 @pytest.fixture
-def sleeps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """How long the selector asked to sleep, each time."""
-    asked: list[float] = []
-    wait = select.select
+def no_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    def sleep(*arguments: Any) -> None:
+        raise Slept(arguments[-1])
 
-    def record(*arguments: Any) -> Any:
-        asked.append(arguments[-1])
-        return wait(*arguments)
-
-    monkeypatch.setattr(select, "select", record)
-    return asked
+    monkeypatch.setattr(select, "select", sleep)
 
 
-def test_a_sleep_is_not_rounded_up_to_a_millisecond(sleeps: list[float]) -> None:
+@pytest.mark.usefixtures("no_sleep")
+def test_a_sleep_is_not_rounded_up_to_a_millisecond() -> None:
+    with PunctualSelector() as selector, pytest.raises(Slept) as slept:
+        selector.select(0.0004)
+    assert slept.value.args == (0.0004,)
+
+
+@pytest.mark.usefixtures("no_sleep")
+def test_the_loop_sleeps_so() -> None:
     loop = new_event_loop()
+    loop.call_later(10.0, loop.stop)  # A loop that sleeps otherwise ends then, and has not raised.
     try:
-        loop.run_until_complete(asyncio.sleep(0.0004))
+        with pytest.raises(Slept):
+            loop.run_forever()
     finally:
         loop.close()
-    assert any(0 < asked <= 0.0004 for asked in sleeps), sleeps
 
 
 def test_what_becomes_ready_ends_the_sleep() -> None:
