@@ -34,12 +34,7 @@ def main() -> None:
     from benchmarks import plots  # noqa: PLC0415 - matplotlib is an extra
 
     plots.draw(records, folder)
-    first = records.of_first_server()
-
-    def filled(blank: re.Match[str]) -> str:
-        return BLANKS[blank[1]](records if blank[1] in OF_ALL_SERVERS else first)
-
-    text = _BLANK.sub(filled, TEMPLATE.read_text("utf-8"))
+    text = _BLANK.sub(lambda blank: fill(blank[1], records), TEMPLATE.read_text("utf-8"))
     (options.to / "performance.md").write_text(text, encoding="utf-8")
 
 
@@ -291,8 +286,7 @@ def scripts(records: Records) -> str:
 
 
 def ahead(records: Records) -> str:
-    """Who is better than ours in what, by how much, on the first server."""
-    records = records.of_first_server()
+    """Who is better than ours in what, by how much."""
     lines = []
     for words, better, rows in (
         ("makes more tasks a second, one call each", "single_per_second",
@@ -337,6 +331,11 @@ BLANKS: dict[str, Callable[[Records], str]] = {
 }  # fmt: skip
 OF_ALL_SERVERS = {"machine", "memory", "contenders"}
 """Where each server is shown; elsewhere it is the first."""
+
+
+def fill(name: str, records: Records) -> str:
+    """What stands in the page's blank of this name."""
+    return BLANKS[name](records if name in OF_ALL_SERVERS else records.of_first_server())
 
 
 if __name__ == "__main__":

@@ -145,7 +145,7 @@ def test_the_page_names_who_is_ahead() -> None:
     found.document["servers"]["other"] = "Redis 7"
     found.document["records"].append(other)
 
-    assert report.ahead(found) == "- takes less of the server's memory: a peer (2 times)"
+    assert report.fill("ahead", found) == "- takes less of the server's memory: a peer (2 times)"
 
 
 def test_every_blank_of_the_page_is_known() -> None:
