@@ -4,9 +4,8 @@
 """
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from datetime import datetime
-from itertools import islice
 from typing import Any, TypeVar
 
 from expirebridge import wire
@@ -47,7 +46,6 @@ Progress = Callable[[Mapping[Change, int]], None]
 
 _ChangeAll = Callable[[Sequence[str]], Call[list[Change]]]
 
-PAGE = 100
 MAX_EXAMINED = 10_000
 """Tasks that one `list` looks at, at most, however few of them it is asked for."""
 
@@ -228,7 +226,7 @@ class Operations:
             cursor = "0"
             while True:
                 page = yield from calls.list_page(
-                    state=source, func=func, tag=tag, cursor=cursor, count=PAGE
+                    state=source, func=func, tag=tag, cursor=cursor, count=calls.BATCH
                 )
                 examined += page.examined
                 tasks += filter(matches, page.tasks)
@@ -362,7 +360,7 @@ class Operations:
         cursor = "0"
         while True:
             page = yield from calls.list_page(
-                state=State.FAILED, func=func, tag=tag, cursor=cursor, count=PAGE
+                state=State.FAILED, func=func, tag=tag, cursor=cursor, count=calls.BATCH
             )
             ids += [
                 task.id
@@ -385,7 +383,7 @@ class Operations:
         changes: Counter[Change] = Counter()
         for count, id in enumerate(ids, 1):
             changes[(yield from calls.run_now(wire.check_id(id)))] += 1
-            if progress is not None and count % PAGE == 0:
+            if progress is not None and count % calls.BATCH == 0:
                 progress(changes)
         return dict(changes)
 
@@ -399,7 +397,7 @@ class Operations:
         InvalidTask for an illegal id.
         """
         changes: Counter[Change] = Counter()
-        for batch in _batches(wire.check_id(id) for id in ids):
+        for batch in calls.batches(wire.check_id(id) for id in ids):
             changes.update((yield from calls.purge(batch)))
             if progress is not None:
                 progress(changes)
@@ -420,7 +418,7 @@ class Operations:
         cursor = "0"
         while True:
             page = yield from calls.list_page(
-                state=None, func=None, tag=tag, cursor=cursor, count=PAGE
+                state=None, func=None, tag=tag, cursor=cursor, count=calls.BATCH
             )
             ids = [task.id for task in page.tasks if not task.state.finished]
             ids = [id for id in dict.fromkeys(ids) if id not in seen]
@@ -477,12 +475,6 @@ class Operations:
         )
         self._hooks.emit(Made(task=task))
         return task
-
-
-def _batches(ids: Iterable[str]) -> Iterator[list[str]]:
-    rest = iter(ids)
-    while batch := list(islice(rest, PAGE)):
-        yield batch
 
 
 def _check_state(state: State | str | None) -> State | None:

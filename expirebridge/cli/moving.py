@@ -34,7 +34,6 @@ from expirebridge.store.store import Store
 from expirebridge.store.views import split_call
 from expirebridge.task import Outcome, State, from_ms, to_ms
 
-PAGE = 100
 CHUNK_BYTES = 512 * 1024
 WAITING = (State.PENDING, State.PAUSED)
 NUMBERS = ("timeout", "ttl", "attempt")
@@ -133,7 +132,7 @@ def _waiting(store: Store) -> Iterator[tuple[Stored, State]]:
     for state in WAITING:
         cursor = "0"
         while True:
-            page = store.run(calls.stored_page(state, cursor, PAGE))
+            page = store.run(calls.stored_page(state, cursor, calls.BATCH))
             for task in page.tasks:
                 yield task, state
             cursor = page.cursor

@@ -21,7 +21,6 @@ from expirebridge.wire import IN_RECORD, InvalidKey, parse_key
 logger = logging.getLogger("expirebridge")
 
 ROLE = "looking at keys that were heard of"
-BATCH = 100
 AT_ONCE = 2
 """Batches that are on their way together, when many names wait: a claim stands behind them."""
 MAX_WAITING = 100_000
@@ -124,14 +123,14 @@ class Adopter:
             await self._told.wait()
             told = self._take()
             async with asyncio.TaskGroup() as group:
-                for at in range(0, len(told), BATCH):
-                    group.create_task(self._look_at(told[at : at + BATCH]))
+                for batch in calls.batches(told):
+                    group.create_task(self._look_at(batch))
 
     def _take(self) -> list[Told]:
         """Take what waits, as much as may be on its way at a time."""
         oldest = time.monotonic() - STALE_AFTER
         told, stale = [], 0
-        for name, heard in list(islice(self._waiting, BATCH * AT_ONCE)):
+        for name, heard in list(islice(self._waiting, calls.BATCH * AT_ONCE)):
             since = self._waiting.pop((name, heard))
             if since < oldest and heard is not Heard.LIVE:
                 stale += 1
@@ -147,8 +146,8 @@ class Adopter:
         """Look at keys that a scan found, now; return how many were adopted."""
         hints = [hint for name in names if (hint := hint_for(name, Heard.LIVE))]
         codes: list[Adoption] = []
-        for at in range(0, len(hints), BATCH):
-            codes += await self._adopt(hints[at : at + BATCH])
+        for batch in calls.batches(hints):
+            codes += await self._adopt(batch)
         return codes.count(Adoption.ADOPTED)
 
     async def _look_at(self, told: list[Told]) -> None:

@@ -86,14 +86,16 @@ class Claimer:
     async def _claim_what_is_due(self) -> None:
         """Claim until nothing more is due, or there is no room."""
         taken, more = 0, True
-        while more and self._may_claim(taken):
+        goes_on = self._may_claim()
+        while goes_on:
             asked = time.monotonic()
             claim = await self._claim(taken)
             if claim is None:
                 return
             self._take_note(claim)
             taken, more = len(claim.tasks), self.behind and bool(claim.tasks)
-            if more and self._may_claim(taken):
+            goes_on = more and self._may_claim(taken)
+            if goes_on:
                 # The next claim is sent before these begin, so the server makes it while they run.
                 asyncio.get_running_loop().call_soon(self._start, claim, asked)
             else:

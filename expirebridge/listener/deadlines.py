@@ -44,11 +44,12 @@ class Deadlines:
     def set(self, limit: float, callback: Callable[[], None]) -> Deadline:
         """Call back in `limit` seconds, unless it is dropped before."""
         loop = asyncio.get_running_loop()
+        when = loop.time() + limit
         queue = self._queues.get(limit)
         if queue is None:
             queue = self._queues[limit] = {}
-            loop.call_later(limit, self._look, limit)
-        return Deadline(loop.time() + limit, callback, queue)
+            loop.call_at(when, self._look, limit)
+        return Deadline(when, callback, queue)
 
     def _look(self, limit: float) -> None:
         """Call back what has reached the limit, and come again for the next, if there is one."""

@@ -12,8 +12,6 @@ from expirebridge.store import calls
 from expirebridge.store.calls import Call
 from expirebridge.task import Change, State
 
-_BATCH = 100
-
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -71,8 +69,8 @@ class Order:
     ) -> Generator[Call[Any], Any, Counter[Change]]:
         """Do it to these tasks; says what became of how many."""
         changes: Counter[Change] = Counter()
-        for start in range(0, len(ids), _BATCH):
-            changes.update((yield from self._change(ids[start : start + _BATCH], settings)))
+        for batch in calls.batches(ids):
+            changes.update((yield from self._change(batch, settings)))
         return changes
 
     def _change(

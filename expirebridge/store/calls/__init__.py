@@ -5,7 +5,16 @@ have a module each.
 """
 
 from expirebridge.store.calls.auditing import Action, note, notes
-from expirebridge.store.calls.call import Argument, Call, Operation, When, command, new_nonce
+from expirebridge.store.calls.call import (
+    BATCH,
+    Argument,
+    Call,
+    Operation,
+    When,
+    batches,
+    command,
+    new_nonce,
+)
 from expirebridge.store.calls.examining import (
     STEPS,
     Below,
@@ -64,11 +73,12 @@ from expirebridge.store.calls.running import (
 )
 
 __all__ = [
-    "STEPS", "Action", "Adoption", "Argument", "Beat", "Below", "Call", "Claim", "ComingSpan",
-    "Forecast", "Health", "Heard", "Hint", "LastBeat", "Made", "NewTask", "Operation", "Page",
-    "Scanned", "Settled", "Settlement", "Span", "Stored", "StoredPage", "Sweep", "Unknown", "When",
-    "adopt", "beat", "below", "cancel", "claim", "command", "count", "course", "earliest",
-    "forecast", "get", "health", "heartbeat", "known", "leave", "list_page", "listeners", "make",
-    "new_nonce", "news", "note", "notes", "pause", "purge", "put_off", "refused", "reschedule",
-    "resent", "resume", "run_now", "scan", "settle", "stored_page", "sweep", "unknown",
+    "BATCH", "STEPS", "Action", "Adoption", "Argument", "Beat", "Below", "Call", "Claim",
+    "ComingSpan", "Forecast", "Health", "Heard", "Hint", "LastBeat", "Made", "NewTask",
+    "Operation", "Page", "Scanned", "Settled", "Settlement", "Span", "Stored", "StoredPage",
+    "Sweep", "Unknown", "When", "adopt", "batches", "beat", "below", "cancel", "claim",
+    "command", "count", "course", "earliest", "forecast", "get", "health", "heartbeat", "known",
+    "leave", "list_page", "listeners", "make", "new_nonce", "news", "note", "notes", "pause",
+    "purge", "put_off", "refused", "reschedule", "resent", "resume", "run_now", "scan",
+    "settle", "stored_page", "sweep", "unknown",
 ]  # fmt: skip

@@ -10,8 +10,9 @@ them let the server know a resend.
 """
 
 import secrets
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
 from expirebridge.store.views import text
@@ -20,6 +21,10 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 Argument = str | bytes | int | float
+
+BATCH = 100
+"""Tasks or keys that one request reads or changes at most, so that none holds up the server for
+long (see docs/adr/0009)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +76,13 @@ class When:
 def command(*parts: Argument) -> Call[Any]:
     """A plain command, for what is no task's business: the server's version, settings and role."""
     return Call(str(parts[0]), parts[1:], lambda reply: reply, is_script=False)
+
+
+def batches(items: Iterable[T]) -> Iterator[list[T]]:
+    """The items of each request."""
+    rest = iter(items)
+    while batch := list(islice(rest, BATCH)):
+        yield batch
 
 
 def milliseconds(seconds: float) -> int:

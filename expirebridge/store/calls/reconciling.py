@@ -6,7 +6,7 @@ from enum import IntEnum, StrEnum
 from typing import Any
 
 from expirebridge.settings import Settings
-from expirebridge.store.calls.call import Argument, Call, ids_of, milliseconds, script
+from expirebridge.store.calls.call import BATCH, Argument, Call, ids_of, milliseconds, script
 from expirebridge.wire import InvalidKey, TriggerKey
 
 
@@ -106,7 +106,7 @@ class Sweep:
     """Seconds until the first lease of those that run is over; None if none runs."""
 
 
-def sweep(settings: Settings, limit: int = 100) -> Call[Sweep]:
+def sweep(settings: Settings, limit: int = BATCH) -> Call[Sweep]:
     """Take back lapsed tasks, look at paused ones, forget finished ones; at most `limit` ids."""
     return script(
         "sweep", milliseconds(settings.lease), limit, settings.keep_succeeded_count,

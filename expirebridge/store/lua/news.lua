@@ -18,7 +18,10 @@ local function score_of(id, state)
 end
 
 -- Whether a key lives for another time than that for which a task of its id waits.
-local function is_unknown_timer(name, id) return end_of(name) ~= score_of(id, 'pending') end
+local function is_unknown_timer(name, id)
+  local due = score_of(id, 'pending')
+  return not due or end_of(name) ~= due
+end
 
 -- Whether a key ended although its task was neither claimed since nor is due, and about to be.
 local function is_unexplained_end(name, id)
