@@ -27,7 +27,7 @@ from expirebridge.retry import RetrySpec
 from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.calls import Call
-from expirebridge.store.views import split_call
+from expirebridge.store.views import args_of, split_call
 from expirebridge.task import (
     Change,
     Counts,
@@ -459,7 +459,7 @@ class Operations:
             raise
 
     def _made(self, new: calls.NewTask, made: calls.Made) -> Task:
-        args, kwargs = wire.decode_args(made.args)
+        args, kwargs = args_of(made.args)
         created = made.outcome in {Outcome.CREATED, Outcome.REPLACED}
         task = Task(
             id=new.id,

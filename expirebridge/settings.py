@@ -32,7 +32,8 @@ class Settings:
     url: str = DEFAULT_URL
     """The server and its database, which should be expirebridge's own."""
     prefix: str = "expirebridge"
-    """What the name of every key but the trigger keys begins with."""
+    """What the name of every key but the trigger keys begins with. A database has one: listeners
+    with another would take its trigger keys for their own tasks, and run them, too."""
     tasks: Path = Path("tasks")
     """The folder of the handlers' modules."""
 

@@ -33,6 +33,7 @@ _TAG = re.compile(r"[A-Za-z0-9_.:@/-]{1,128}", re.ASCII)
 _SLOT = re.compile(rb"\{[^{}]*\}")
 _POSITIONAL = "*"
 _MAX_DEPTH = 250
+_LONG_NUMBER = re.compile(rb"[0-9]{19}")
 
 # What orjson would turn into a string on its own is passed to nobody instead: it is refused.
 _STRICT = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS
@@ -170,8 +171,13 @@ def encode_args(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> bytes:
 
 
 def decode_args(encoded: bytes) -> tuple[list[Any], dict[str, Any]]:
-    """Read positional and keyword arguments back from JSON. Raises ValueError if it is not such."""
+    """Read positional and keyword arguments back from JSON.
+
+    Raises ValueError if it is not such, or holds an integer that no task can have.
+    """
     value = orjson.loads(encoded)
+    if _LONG_NUMBER.search(encoded):
+        _check_integers(encoded)
     match value:
         case list():
             return value, {}
@@ -193,11 +199,17 @@ def check_args(encoded: bytes) -> None:
         raise InvalidTask(f"args: {len(encoded):,} bytes; at most {MAX_ARGS:,}")
     try:
         decode_args(encoded)
-        # The faster reader above takes 2**64 for a float; this one shows the digits.
-        json.loads(encoded, parse_int=_check_int)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         # The arguments themselves are not shown: this is logged, and they may be secrets.
         raise InvalidTask(f"args: {error}") from error
+
+
+def _check_integers(encoded: bytes) -> None:
+    # orjson takes 2**64 for a float; this reader shows the digits.
+    try:
+        json.loads(encoded, parse_int=_check_int)
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
 
 
 def _check_int(digits: str) -> int:

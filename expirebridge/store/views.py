@@ -61,6 +61,14 @@ def claimed_from(row: Sequence[Any], token: str) -> ClaimedTask:
     )
 
 
+def args_of(encoded: bytes) -> tuple[list[Any], dict[str, Any]]:
+    """Read arguments to be looked at; what cannot be read is shown as it is."""
+    try:
+        return decode_args(encoded)
+    except ValueError:
+        return [text(encoded)], {}
+
+
 def task_from(row: Sequence[Any]) -> Task:
     """Read one task from the reply of `get` or `list`.
 
@@ -70,10 +78,7 @@ def task_from(row: Sequence[Any]) -> Task:
     fields = {text(columns[i]): columns[i + 1] for i in range(0, len(columns), 2)}
     func, inline = split_call(fields["call"])
     encoded = fields.get("args", inline)
-    try:
-        args, kwargs = decode_args(encoded)
-    except ValueError:
-        args, kwargs = [text(encoded)], {}
+    args, kwargs = args_of(encoded)
     made = _number(fields.get("made"), int)
     error = fields.get("error")
     standing = State(text(state)) if text(state) in set(State) else State.FAILED

@@ -7,7 +7,7 @@ import pytest
 import redis
 from redis.asyncio.client import PubSub
 
-from expirebridge import AsyncBridge, Bridge, State, current_task
+from expirebridge import AsyncBridge, Bridge, Change, State, current_task
 from expirebridge.hooks import End, Gap, Started
 from expirebridge.listener import adopter
 from expirebridge.listener.adopter import Adopter
@@ -145,6 +145,28 @@ async def test_a_key_that_cannot_be_a_task_is_kept_as_failed_with_the_reason(
         [task] = (await async_bridge.list(state="failed")).tasks
     assert reason in str(task.error)
     assert [event.task.id for event in witness.ended()] == ["fine"]
+
+
+async def test_a_refused_key_that_somebody_runs_all_the_same_fails_again(
+    settings: Settings, client: redis.Redis, store: Store, async_bridge: AsyncBridge
+) -> None:
+    """Its handler would get another number than the one that was written."""
+    name = b"abc:?test.send?[36893488147419103232]"
+    client.set(name, "", px=60_000)
+    refused = adopter.hint_for(name, Heard.LIVE)
+    assert refused is not None
+    assert adopt(store, refused) == [Adoption.INVALID]
+    assert await async_bridge.run_now(id_for_key(name)) is Change.DUE_NOW
+    kept = await async_bridge.make_task("test.send", [1], 60, id=id_for_key(name), if_exists="keep")
+    assert kept.args == ["[36893488147419103232]"]
+    witness = Witness()
+
+    async def send(user: int) -> None: ...
+
+    async with listening(settings, witness, send=send):
+        await witness.until_ended()
+    assert witness.ended()[0].end is End.FAILED
+    assert "beyond 64 bits" in witness.ended()[0].reason
 
 
 async def test_keys_of_other_forms_are_left_alone(

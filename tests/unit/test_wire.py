@@ -320,6 +320,7 @@ def test_keyword_arguments_that_are_no_mapping_are_refused(kwargs: Any) -> None:
         (b'["\\ud800"]', "args: "),
         (b"[" * 2_000 + b"]" * 2_000, "args: "),
         (b"[" * 60_000, "args: "),
+        (b"[" * 1_000 + b"1" * 19 + b"]" * 1_000, "args: "),
         (b"[" + b" " * MAX_ARGS + b"]", "65,538 bytes; at most 65,536"),
     ],
 )
@@ -330,6 +331,9 @@ def test_foreign_arguments_that_would_not_reach_a_handler_unchanged_are_refused(
         check_args(encoded)
     assert why in str(caught.value)
     assert len(str(caught.value)) < 300
+    if len(encoded) <= MAX_ARGS:
+        with pytest.raises(ValueError, match=r"."):  # even if somebody has it run all the same
+            decode_args(encoded)
 
 
 @pytest.mark.parametrize(
