@@ -19,6 +19,8 @@ from expirebridge.store.store import AsyncStore, Store
 from expirebridge.wire import id_for_key
 from tests.witness import Witness, listening, logged
 
+STEPS = 20
+
 
 def hearing(witness: Witness) -> bool:
     return any("subscription" in gap.reason for gap in witness.seen(Gap))
@@ -252,6 +254,49 @@ def test_the_echo_of_a_finished_task_does_not_run_it_again(
     assert store.run(calls.count(10)).pending == 0
 
 
+@pytest.mark.parametrize("how", ["replaced", "replaced while it ran", "made anew", "cancelled"])
+def test_the_end_of_a_key_that_its_id_had_before_runs_nothing(
+    store: Store, bridge: Bridge, how: str
+) -> None:
+    """The record names another call by the time at which the event is looked at."""
+    bridge.make_task("f.g", [1], 0, id="a")
+    running = how in {"replaced while it ran", "made anew"}
+    if running:
+        store.run(calls.claim("t", Settings(), room=9, idle=True))
+    if how == "cancelled":
+        bridge.cancel("a")
+    if how == "made anew":
+        store.run(calls.settle([Settlement("a", "t", "succeeded")], Settings()))
+    bridge.make_task("f.g", [2], 60, id="a", if_exists="replace")
+    if how == "replaced while it ran":
+        store.run(calls.settle([Settlement("a", "t", "succeeded")], Settings()))
+    for heard in Heard:
+        assert adopt(store, hint("a:?f.g?[1]", "a", "f.g?[1]", heard)) == [Adoption.NOTHING]
+    [left] = bridge.list(state="pending").tasks
+    assert (left.id, left.args) == ("a", [2])
+    assert bridge.count().pending == 1
+
+
+async def test_an_id_that_is_used_again_with_other_arguments_runs_once_for_each(
+    settings: Settings, async_bridge: AsyncBridge
+) -> None:
+    """Two listeners hear of each end, and only one of them has claimed the task."""
+    witness, ran = Witness(), list[int]()
+
+    async def step(n: int) -> None:
+        ran.append(n)
+        if n < STEPS:
+            await async_bridge.make_task("test.step", [n + 1], 0.01, id="a", if_exists="replace")
+
+    async with listening(settings, witness, step=step), listening(settings, witness, step=step):
+        await async_bridge.make_task("test.step", [1], 0, id="a")
+        await witness.until(lambda: STEPS in ran)
+        # Whatever else these ends would start is started by the time that they are believed.
+        await async_bridge.make_task("test.step", [STEPS], 3 * adopter.ECHO_WAIT, id="last")
+        await witness.until(lambda: ran.count(STEPS) == 2)
+    assert ran == [*range(1, STEPS + 1), STEPS]
+
+
 def test_a_finished_task_s_key_that_is_set_again_is_a_new_generation(
     store: Store, client: redis.Redis
 ) -> None:
@@ -396,6 +441,18 @@ async def test_timers_that_scripts_set_are_not_looked_at(
         client.set("foreign:?test.note?[]", "", px=50)
         await witness.until_ended()
     assert set(looked_at) == {b"foreign:?test.note?[]"}
+
+
+def test_a_timer_is_news_if_its_id_is_that_of_another_key_which_ends_at_the_same_time(
+    store: Store, client: redis.Redis
+) -> None:
+    """As at midnight: two functions for one user."""
+    midnight = int(time.time() * 1000) + 3_600_000
+    for name in ("user:?f.g?[1]", "user:?f.h?[1]"):
+        client.set(name, "", pxat=midnight)
+    assert adopt(store, hint("user:?f.g?[1]", "user", "f.g?[1]")) == [Adoption.ADOPTED]
+    other = b"user:?f.h?[1]"
+    assert store.run(calls.news([b"user:?f.g?[1]", other], Heard.LIVE)) == {other}
 
 
 def test_the_end_of_a_timer_is_news_unless_its_record_explains_it(

@@ -10,7 +10,8 @@
 --          codes: 1 adopted, 2 known, 3 invalid (kept as failed), 4 nothing there
 --
 -- What was heard is a hint: the key itself, and the record, decide. The expiry of a finished task's
--- key is the echo of its own run.
+-- key is the echo of its own run; that of a key which its id does not have may be the echo of a task
+-- that had the id before, with other arguments. To believe it would run that task once more.
 
 -- include names
 -- include clock
@@ -88,6 +89,7 @@ local function look_at(name, id, call, hint, invalid)
     -- Another call has the id, or had it when this key was first heard of.
     local other = redis.sha1hex(name)
     local known = read(other, { 'args', 'left' })
+    if old and not known then hint = 'live' end
     if old or known then id, old, record.key = other, known, name end
     if known and trigger_key(other, known) ~= name then -- it runs, and had to give this key up
       if not FINISHED[known.state] then return NOTHING, id end

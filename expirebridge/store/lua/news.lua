@@ -17,10 +17,15 @@ local function score_of(id, state)
   return type(score) == 'string' and tonumber(score) or nil
 end
 
--- Whether a key lives for another time than that for which a task of its id waits.
+local function has_key(id, name)
+  local record = read(id)
+  return record and trigger_key(id, record) == name
+end
+
+-- Whether a key lives for another time than that for which its task waits.
 local function is_unknown_timer(name, id)
   local due = score_of(id, 'pending')
-  return not due or end_of(name) ~= due
+  return not due or end_of(name) ~= due or not has_key(id, name)
 end
 
 -- Whether a key ended although its task was neither claimed since nor is due, and about to be.
