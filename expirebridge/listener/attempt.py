@@ -188,10 +188,12 @@ class Attempt:
         if handler.is_async:
             result = handler.function(*self.task.args, **self.task.kwargs)
         else:
+            began = asyncio.get_running_loop().time()
             result = await self._call_in_thread(handler, limit)
             # A plain wrapper around an async function gives back its coroutine.
             if not inspect.isawaitable(result):
                 return result
+            limit -= asyncio.get_running_loop().time() - began
         self._awaiting = asyncio.current_task()
         try:
             with self._deadlines.set(limit, self._cancel):

@@ -117,6 +117,29 @@ async def test_a_plain_wrapper_around_an_async_handler_does_not_succeed_without_
     assert ran or outcome.end is not End.SUCCEEDED
 
 
+async def test_a_plain_wrapper_and_what_it_gives_back_share_one_timeout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limits: list[float] = []
+    set_deadline = Deadlines.set
+
+    def remember(self: Deadlines, limit: float, callback: Callable[[], None]) -> Any:
+        limits.append(limit)
+        return set_deadline(self, limit, callback)
+
+    async def send() -> None: ...
+
+    def slow() -> Any:
+        time.sleep(0.001)
+        return send()
+
+    monkeypatch.setattr(Deadlines, "set", remember)
+    assert (await outcome_of(slow, timeout=3600)).end is End.SUCCEEDED
+    thread, coroutine = limits
+    assert thread == 3600
+    assert coroutine <= 3600 - 0.001
+
+
 @pytest.mark.parametrize("retry", [b"", b"[null]", b"[[1]]", b'{"first":-1}', b'{"longest":null}'])
 async def test_a_record_with_a_policy_that_cannot_be_read_fails_its_task(retry: bytes) -> None:
     outcome = await outcome_of(fail, retry=retry)
