@@ -15,9 +15,9 @@ from rich.text import Text
 from expirebridge.cli.options import AsJson, Every, Prefix, Url
 from expirebridge.cli.output import (
     arguments,
-    fits,
     moment,
     print_json,
+    print_shown,
     table_of,
     watch,
 )
@@ -122,7 +122,7 @@ def stats(url: Url = None, prefix: Prefix = None, as_json: AsJson = False) -> No
         figures = read(store, settings)
     if as_json:
         return print_json(_as_data(figures))
-    return fits().print(Group(*_summary(figures), Text(), _functions(figures)))
+    return print_shown(Group(*_summary(figures), Text(), _functions(figures)))
 
 
 def top(

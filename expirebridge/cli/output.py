@@ -20,6 +20,8 @@ from expirebridge.task import Change, HistoryEntry, Listing, Task
 
 # Wide enough for any line: cut columns are for terminals, not for pipes.
 _PIPE_WIDTH = 10_000
+# Columns of a table that are cut first where a terminal is not wide enough.
+_GIVE_WAY = {"arguments", "error", "about", "functions"}
 
 
 def print_json(value: Any) -> None:
@@ -49,9 +51,14 @@ def print_progress(counts: Mapping[str, int]) -> None:
         sys.stderr.flush()
 
 
-def fits(width: int | None = None) -> Console:
-    """A console: as wide as the terminal, or, in a pipe, as wide as any line."""
-    return Console(width=width or (None if sys.stdout.isatty() else _PIPE_WIDTH), highlight=False)
+def print_shown(shown: RenderableType) -> None:
+    """Print what is drawn: fitted to a terminal; in a pipe whole, and without spaces at the end."""
+    if sys.stdout.isatty():
+        return Console(highlight=False).print(shown)
+    console = Console(width=_PIPE_WIDTH, highlight=False)
+    with console.capture() as drawn:
+        console.print(shown)
+    return print_line("\n".join(line.rstrip() for line in drawn.get().splitlines()))
 
 
 def watch(render: Callable[[], RenderableType], every: float) -> None:
@@ -60,7 +67,7 @@ def watch(render: Callable[[], RenderableType], every: float) -> None:
     A server that does not answer is shown, too, and asked again.
     """
     if not sys.stdout.isatty():
-        return fits().print(render())
+        return print_shown(render())
     with contextlib.suppress(KeyboardInterrupt), Live(screen=True, auto_refresh=False) as live:
         while True:
             try:
@@ -73,23 +80,24 @@ def watch(render: Callable[[], RenderableType], every: float) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table: fitted to a terminal, whole in a pipe."""
-    fits().print(table_of(columns, rows))
+    """Print a table."""
+    print_shown(table_of(columns, rows))
 
 
 def table_of(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     """A table of text that is shown as it is."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        table.add_column(column, no_wrap=True)
+        table.add_column(column, no_wrap=column not in _GIVE_WAY)
     for row in rows:
-        table.add_row(*(Text(printable(cell)) for cell in row))
+        cells = (printable(cell) for cell in row)
+        table.add_row(*(Text(cell, no_wrap=True, overflow="ellipsis") for cell in cells))
     return table
 
 
 def print_tasks(listing: Listing) -> None:
     """Print a listing as a table, and on stderr whether there is more."""
-    fits().print(table_of_tasks(listing.tasks))
+    print_shown(table_of_tasks(listing.tasks))
     if not listing.complete:
         sys.stderr.write(f"({listing.examined} tasks looked at; there are more)\n")
 

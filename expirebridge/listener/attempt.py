@@ -308,7 +308,9 @@ def _told(error: BaseException) -> str:
     ours = {__file__, home.__file__, "<frozen _collections_abc>"}
     inner = [frame for frame in shown.stack if frame.filename not in ours]
     shown.stack = traceback.StackSummary.from_list(inner)
-    return "".join(shown.format()).rstrip()
+    text = "".join(shown.format()).rstrip()
+    # The last line is what lists show: a group ends with a rule below its last error.
+    return text.rstrip("+- \n") if isinstance(error, BaseExceptionGroup) else text
 
 
 def _result(value: Any) -> bytes:

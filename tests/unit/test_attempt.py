@@ -117,6 +117,16 @@ async def test_a_plain_wrapper_around_an_async_handler_does_not_succeed_without_
     assert ran or outcome.end is not End.SUCCEEDED
 
 
+async def test_the_last_line_of_an_error_says_what_it_was() -> None:
+    def fail_together() -> None:
+        raise ExceptionGroup("two of the shops", [OSError("shut"), ValueError("it is closed --")])
+
+    lines = (await outcome_of(fail_together, retry=b"[]")).settlement.text.splitlines()
+    assert lines[-1].strip() == b"| ValueError: it is closed"
+    lines = (await outcome_of(fail, retry=b"[]")).settlement.text.splitlines()
+    assert lines[-1] == b"RuntimeError: the shop is closed"
+
+
 async def test_a_plain_wrapper_and_what_it_gives_back_share_one_timeout(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
