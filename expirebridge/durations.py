@@ -50,11 +50,13 @@ def _number(value: float) -> float:
 
 
 def _parse(text: str, name: str) -> float:
-    if not _WHOLE.fullmatch(text):
+    amount = text.removeprefix("-")
+    if not _WHOLE.fullmatch(amount):
         raise InvalidTask(
             f"{name}={text!r}: not a duration; write it like 90s, 15m, 1h30m, 2d or 250ms"
         )
-    return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
+    seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(amount))
+    return -seconds if amount != text else seconds
 
 
 def human(seconds: float) -> str:

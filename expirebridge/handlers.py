@@ -181,6 +181,8 @@ def name_of(function: Function, folder: Path) -> str:
     name = getattr(function, "__qualname__", repr(function))
     if not inspect.isfunction(function) or source is None:
         raise InvalidTask(f"func={name}: give a function defined in a module, or its name")
+    if "." in name:
+        raise InvalidTask(f"func={name}: only functions of a module's top level are handlers")
     try:
         module = Path(source).resolve().relative_to(folder.resolve()).with_suffix("")
     except ValueError:
@@ -188,7 +190,7 @@ def name_of(function: Function, folder: Path) -> str:
             f"func={name}: {source} is not under the handlers' folder {folder.resolve()}; "
             "set EXPIREBRIDGE_TASKS or Bridge(tasks=...), or give the name"
         ) from None
-    if "." in name or any(part.startswith("_") for part in (*module.parts, name)):
+    if any(part.startswith("_") for part in (*module.parts, name)):
         raise InvalidTask(f"func={name}: only public functions of public modules are handlers")
     return check_func(f"{module.as_posix()}.{name}")
 

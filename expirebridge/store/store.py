@@ -174,7 +174,7 @@ def _ours(error: exceptions.RedisError, text: str) -> errors.ServerError:
         )
     if isinstance(error, exceptions.ConnectionError | exceptions.TimeoutError):
         return errors.ServerUnreachable(
-            f"no answer from the server: {text}; is it running, and is EXPIREBRIDGE_URL right?"
+            f"no answer from the server: {text}; is it running, and is its URL right?"
         )
     if isinstance(error, exceptions.NoPermissionError) or any(w in text for w in _NO_RIGHT):
         return errors.NotPermitted(

@@ -86,3 +86,11 @@ def test_a_shown_duration_can_be_read_again(seconds: float) -> None:
     # The most that two units leave out is just under an hour of a day and an hour.
     read = seconds_of(human(seconds).replace(" ", ""), name="delay")
     assert read == pytest.approx(seconds, rel=0.04, abs=0.51)
+
+
+def test_a_negative_duration_is_told_from_what_is_none() -> None:
+    for value in (-5, "-5m", "-1h30m"):
+        with pytest.raises(InvalidTask, match=r"^by=.*: a duration cannot be negative$"):
+            seconds_of(value, name="by")
+    with pytest.raises(InvalidTask, match="not a duration"):
+        seconds_of("-", name="by")

@@ -340,6 +340,11 @@ def test_a_function_outside_of_the_folder_has_no_name(folder: Path) -> None:
         name_of(put, folder)
 
 
+def test_a_lambda_has_no_name_wherever_it_is_from(folder: Path) -> None:
+    with pytest.raises(InvalidTask, match="only functions of a module's top level"):
+        name_of(lambda: None, folder)
+
+
 @pytest.mark.parametrize("thing", [print, len, Path, "mail.send".upper, 42])
 def test_only_a_function_has_a_name(folder: Path, thing: Any) -> None:
     with pytest.raises(InvalidTask, match="give a function defined in a module"):
