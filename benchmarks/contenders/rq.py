@@ -18,7 +18,8 @@
 # handlers = ["plain"]
 # concurrency = "a worker runs one task at a time, in a process made for it: eight workers"
 # settings = "defaults; one of the workers also schedules"
-# redelivery = 600 # how often a worker tries to take over from a scheduler that is gone
+# redelivery = 1150 # it takes over from a scheduler that is gone every 600 s, when a wait for a job
+# # has ended, which takes 405 s; and then has to work off what waited
 # documentation = ["https://python-rq.org/docs/scheduling/", "https://python-rq.org/docs/workers/"]
 # ///
 """RQ: its scheduler looks once a second for what is due, and puts it into a queue."""

@@ -59,4 +59,4 @@ def measure(case: Case) -> Figures:
     return figures
 
 
-MEASUREMENT = Measurement(name="crash", variants=variants, measure=measure, limit=900, rounds=1)
+MEASUREMENT = Measurement(name="crash", variants=variants, measure=measure, limit=1500, rounds=1)
