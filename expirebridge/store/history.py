@@ -7,6 +7,8 @@ from expirebridge.task import HistoryEntry, State, from_ms
 
 _ATTEMPTS = {"retry", "released", "unknown", "lapsed", "rearmed", *State}
 
+_MOVES = {"reschedule", "extend", "put_off", "edit", "beat"}
+
 
 def history_of(record: Mapping[str, bytes], state: State) -> tuple[HistoryEntry, ...]:
     """All that a record tells, the earliest first: its making, what was noted, its last attempt.
@@ -14,9 +16,20 @@ def history_of(record: Mapping[str, bytes], state: State) -> tuple[HistoryEntry,
     Lines that cannot be read are left out.
     """
     noted = list(_noted(record.get("history", b"")))
-    all = [*_created(record), *noted, *_last_attempt(record, state, noted)]
-    # What was asked for while it ran came after its start.
-    return tuple(sorted(all, key=lambda entry: entry.at))
+    told = sorted([*_created(record), *noted], key=lambda entry: entry.at)
+    for last in _last_attempt(record, state, noted):
+        later = (place for place, entry in enumerate(told) if _comes_after(entry, last))
+        told.insert(next(later, len(told)), last)
+    return tuple(told)
+
+
+def _comes_after(entry: HistoryEntry, last: HistoryEntry) -> bool:
+    """Whether it came after the start, or the end, of the last attempt."""
+    if entry.at != last.at or last.what != "started":
+        return entry.at > last.at
+    # In the millisecond of the start: what moves a task that was not due at any time moves one that
+    # runs. One that was paused is resumed, or run now, before it is claimed.
+    return entry.what in _MOVES and entry.old_due is None
 
 
 def _created(record: Mapping[str, bytes]) -> Iterator[HistoryEntry]:
