@@ -71,7 +71,11 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     contenders, servers = find_contenders(), machine.find_servers()
     options = read_options(contenders, servers)
-    results = Results(options.results, scale=options.scale)
+    try:
+        results = Results(options.results, scale=options.scale)
+        results.measured_on(machine.describe())
+    except ValueError as error:
+        sys.exit(f"{error}; name another file with --results")
     todo = [
         step
         for step in plan.steps(
@@ -144,7 +148,6 @@ def _prepare(todo: list[plan.Step], results: Results) -> dict[str, Exception]:
         }
     for step in todo:
         results.document["servers"].setdefault(step.server, machine.version_of(step.binary))
-    results.document["machine"] = machine.describe()
     results.document["date"] = datetime.now(UTC).date().isoformat()
     results.write()
     return missing

@@ -29,6 +29,8 @@ def main() -> None:
     parser.add_argument("--to", type=Path, default=REPOSITORY / "docs")
     options = parser.parse_args()
     records = Records(json.loads(options.results.read_text(encoding="utf-8")))
+    if together := records.measured_together():
+        parser.error(f"{options.results}: measured at the same time, so not alone: {together}")
     folder = options.to / "performance"
     folder.mkdir(parents=True, exist_ok=True)
     from benchmarks import plots  # noqa: PLC0415 - matplotlib is an extra
@@ -94,6 +96,10 @@ def _count(name: str) -> Callable[[Row], str]:
     return lambda row: f"{row.total(name):,}"
 
 
+def _rounds(row: Row) -> str:
+    return str(sum(record.get("repeats", 1) for record in row.rounds))
+
+
 # What stands in the blanks.
 
 
@@ -106,8 +112,8 @@ def machine(records: Records) -> str:
         f"- {about['cores']} cores ({about['processor']}), {about['memory_gib']} GiB of memory, "
         f"{about['system']}, Python {about['python']}",
         f"- server: {servers}, with the repository's `redis.conf` (append-only, fsync each second)",
-        f"- measured until {records.document['date']}; of what was measured in several rounds, "
-        f"{records.rounds} at most, the median",
+        f"- measured until {records.document['date']}; of several `rounds` the median is shown, "
+        "the worst of all as `max`, and counts are sums",
     ]
     if scale != 1:
         lines.append(f"- **at {scale:g} of the full size: these figures mean nothing**")
@@ -146,7 +152,10 @@ def lateness_pending(records: Records) -> str:
     parts = []
     for pending in records.variants("lateness_pending", "pending"):
         rows = records.rows("lateness_pending", pending=pending)
+        restless = [row.title for row in rows if row.measured and not row.last("at_rest")]
         parts.append(f"With {pending:,} others:\n\n{_lateness(rows, worker=True)}")
+        if restless:
+            parts.append(f"Still at work on the others when these began: {', '.join(restless)}.")
     return "\n\n".join(parts) or "*Not measured.*"
 
 
@@ -158,6 +167,7 @@ def _lateness(rows: Sequence[Row], *, worker: bool = False) -> str:
         ("ran", lambda row: f"{row.total('ran'):,} of {row.total('asked'):,}"),
         ("twice", _count("twice")),
         ("early", _count("early")),
+        ("rounds", _rounds),
     ]
     if worker:
         columns.append(("worker's memory", _figure("worker_bytes", megabytes)))
@@ -174,6 +184,7 @@ def schedule_rate(records: Records) -> str:
         [
             ("one call each", _figure("single_per_second", number)),
             ("in bulk", _figure("bulk_per_second", number)),
+            ("rounds", _rounds),
         ],
     )
 
@@ -193,6 +204,7 @@ def burst(records: Records) -> str:
             ("twice", _count("twice")),
             ("server, CPU s", _figure("server_cpu_seconds", number)),
             ("worker, CPU s", _figure("worker_cpu_seconds", number)),
+            ("rounds", _rounds),
         ]
         parts.append(f"{tasks:,} tasks:\n\n{_rows(rows, columns)}")
     return "\n\n".join(parts) or "*Not measured.*"
@@ -287,19 +299,25 @@ def scripts(records: Records) -> str:
 
 def ahead(records: Records) -> str:
     """Who is better than ours in what, by how much."""
+    made = records.rows("schedule_rate")
+    alone = records.rows("lateness")
+    among = records.rows("lateness_pending", pending=records.scaled(200_000))
     lines = []
     for words, better, rows in (
-        ("makes more tasks a second, one call each", "single_per_second",
-         records.rows("schedule_rate")),
-        ("makes more tasks a second, in bulk", "bulk_per_second", records.rows("schedule_rate")),
+        ("makes more tasks a second, one call each", "single_per_second", made),
+        ("makes more tasks a second, in bulk", "bulk_per_second", made),
         ("takes less of the server's memory", "bytes_per_task", records.rows("memory")),
+        ("needs less memory for its worker, with 200,000 pending", "worker_bytes", among),
         ("runs more tasks a second of a burst, async", "per_second",
          records.rows("burst", handler="async")),
         ("runs more tasks a second of a burst, plain", "per_second",
          records.rows("burst", handler="plain")),
-        ("is less late at p99, nothing else pending", "99", records.rows("lateness")),
-        ("is less late at p99, among 200,000", "99",
-         records.rows("lateness_pending", pending=records.scaled(200_000))),
+        ("is less late at p50, nothing else pending", "50", alone),
+        ("is less late at p99, nothing else pending", "99", alone),
+        ("is less late at worst, nothing else pending", "100", alone),
+        ("is less late at p50, among 200,000", "50", among),
+        ("is less late at p99, among 200,000", "99", among),
+        ("is less late at worst, among 200,000", "100", among),
     ):  # fmt: skip
         lines += _ahead(words, better, rows)
     return "\n".join(lines) or "In nothing that is measured here."

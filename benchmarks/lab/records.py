@@ -5,6 +5,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from benchmarks.lab.contender import ORDER
@@ -72,10 +73,18 @@ class Records:
     def __init__(self, document: dict[str, Any]) -> None:
         self.document = document
 
-    @property
-    def rounds(self) -> int:
-        """The most rounds that a measurement has."""
-        return max((int(record["round"]) for record in self.document["records"]), default=0) + 1
+    def measured_together(self) -> str:
+        """Two measurements during which the other was under way; nothing if there are none."""
+        spans = sorted(
+            (record["began"], record["began"] + record["took"], place)
+            for place, record in enumerate(self.document["records"])
+        )
+        for (_, ended, first), (began, _, second) in pairwise(spans):
+            # When one began is known to the second.
+            if began < ended - 1:
+                pair = (self.document["records"][place] for place in (first, second))
+                return ", ".join(f"{one['measurement']} of {one['contender']}" for one in pair)
+        return ""
 
     def of_first_server(self) -> "Records":
         """The same without the other servers."""

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,13 @@ class Results:
             self.document = json.loads(path.read_text(encoding="utf-8"))
             if self.document["scale"] != scale:
                 raise ValueError(f"{path} holds results of scale {self.document['scale']:g}")
+
+    def measured_on(self, machine: Mapping[str, Any]) -> None:
+        """Take note of the machine. Raises ValueError if the results are of another one."""
+        here, there = dict(machine), self.document["machine"]
+        if there and there != here:
+            raise ValueError(f"{self._path} holds results of another machine: {there}, not {here}")
+        self.document["machine"] = here
 
     def find(
         self, measurement: str, server: str, contender: str, variant: Variant, round: int

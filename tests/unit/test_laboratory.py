@@ -128,8 +128,8 @@ def records() -> Records:
 def test_the_page_shows_medians_the_worst_and_what_could_not_be_measured() -> None:
     [_, _, ours, peer] = report.lateness(records()).splitlines()
 
-    assert ours == "| expirebridge | 1.5 ms | 3.5 ms | never | 18 of 20 | 0 | 0 |"
-    assert peer == "| a peer | not done within 9 s | - | - | - | - | - |"
+    assert ours == "| expirebridge | 1.5 ms | 3.5 ms | never | 18 of 20 | 0 | 0 | 2 |"
+    assert peer == "| a peer | not done within 9 s | - | - | - | - | - | - |"
 
 
 def test_the_page_names_who_is_ahead() -> None:
@@ -146,6 +146,24 @@ def test_the_page_names_who_is_ahead() -> None:
     found.document["records"].append(other)
 
     assert report.fill("ahead", found) == "- takes less of the server's memory: a peer (2 times)"
+
+
+@pytest.mark.parametrize(("began", "together"), [(110, ""), (109, ""), (105, "burst of b")])
+def test_what_was_measured_at_the_same_time_is_told(began: int, together: str) -> None:
+    first = {"measurement": "crash", "contender": "a", "began": 100, "took": 9.9}
+    second = {"measurement": "burst", "contender": "b", "began": began, "took": 1.0}
+    found = Records({"records": [second, first]}).measured_together()
+    assert found == (together and f"crash of a, {together}")
+
+
+def test_results_of_another_machine_are_not_continued(tmp_path: Path) -> None:
+    file = tmp_path / "run.json"
+    results = Results(file, scale=1.0)
+    results.measured_on({"cores": 2})
+    results.write()
+    Results(file, scale=1.0).measured_on({"cores": 2})
+    with pytest.raises(ValueError, match="another machine"):
+        Results(file, scale=1.0).measured_on({"cores": 64})
 
 
 def test_every_blank_of_the_page_is_known() -> None:
