@@ -6,7 +6,7 @@ An event, or a scan, only names a key. Names are collected here for a moment and
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from itertools import islice, takewhile
 
 from expirebridge.errors import ScriptFailed, ServerError
@@ -87,9 +87,16 @@ class Adopter:
             gone[name] = time.monotonic()
             self._look_later(heard)
         else:
+            self._disbelieve_ends(name)
             self._waiting.setdefault((name, heard), time.monotonic())
             self._told.set()
         return True
+
+    def _disbelieve_ends(self, name: bytes) -> None:
+        """Forget the ends of a key that was set since: they are not those of its present timer."""
+        for heard, gone in self._gone.items():
+            gone.pop(name, None)
+            self._waiting.pop((name, heard), None)
 
     def explain(self, name: bytes) -> bool:
         """Take note that the task of this key was claimed here; whether its end was heard of."""
@@ -123,19 +130,19 @@ class Adopter:
             await self._told.wait()
             told = self._take()
             async with asyncio.TaskGroup() as group:
-                for batch in calls.batches(told):
-                    group.create_task(self._look_at(batch))
+                for batch in calls.batches(told.items()):
+                    group.create_task(self._look_at(dict(batch)))
 
-    def _take(self) -> list[Told]:
-        """Take what waits, as much as may be on its way at a time."""
+    def _take(self) -> dict[Told, float]:
+        """Take what waits, as much as may be on its way at a time, and since when."""
         oldest = time.monotonic() - STALE_AFTER
-        told, stale = [], 0
+        told, stale = dict[Told, float](), 0
         for name, heard in list(islice(self._waiting, calls.BATCH * AT_ONCE)):
             since = self._waiting.pop((name, heard))
             if since < oldest and heard is not Heard.LIVE:
                 stale += 1
             else:
-                told.append((name, heard))
+                told[name, heard] = since
         if not self._waiting:
             self._told.clear()
         if stale:
@@ -150,20 +157,22 @@ class Adopter:
             codes += await self._adopt(batch)
         return codes.count(Adoption.ADOPTED)
 
-    async def _look_at(self, told: list[Told]) -> None:
-        """Look at these until the server has answered."""
-        while True:
-            try:
-                hints = await self._sift(told)
-                await self._adopt_all(hints)
-            except ServerError as error:
-                self._outage.failed(ROLE, error)
-                await asyncio.sleep(RETRY_PAUSE)
-            else:
-                self._outage.answered(ROLE)
-                return
+    async def _look_at(self, told: dict[Told, float]) -> None:
+        """Look at these; they wait again, for as long as they are believed, if nobody answered."""
+        try:
+            hints = await self._sift(told)
+            await self._adopt_all(hints)
+        except ServerError as error:
+            self._outage.failed(ROLE, error)
+            await asyncio.sleep(RETRY_PAUSE)
+            for (name, heard), since in told.items():
+                if heard is Heard.LIVE or (name, Heard.LIVE) not in self._waiting:
+                    self._waiting.setdefault((name, heard), since)
+            self._told.set()
+        else:
+            self._outage.answered(ROLE)
 
-    async def _sift(self, told: list[Told]) -> list[Hint]:
+    async def _sift(self, told: Collection[Told]) -> list[Hint]:
         """Leave out what records explain, by far the most, before names are read."""
         news: set[Told] = set()
         for heard in Heard:

@@ -5,8 +5,12 @@ subscriber of it. To the listener that claimed the task this is no news; each lo
 make is a script less for the server, for every task.
 """
 
+import time
+
 MOST = 10_000
 """Echoes that are waited for at a time, at most; one that was given up is looked at in vain."""
+LONGEST = 5.0
+"""Seconds after which none comes any more: a task that was due at once had no timer to end."""
 
 
 class Echoes:
@@ -17,21 +21,19 @@ class Echoes:
     """
 
     def __init__(self) -> None:
-        self._awaited: dict[bytes, None] = {}
-        """Names of the keys, the oldest claim's first."""
+        self._awaited: dict[bytes, float] = {}
+        """Names of the keys and when they were claimed, the oldest claim's first."""
 
     def expect(self, key: bytes) -> None:
         """Take note that the task of this key was claimed here."""
-        self._awaited[key] = None
+        self._awaited[key] = time.monotonic()
         if len(self._awaited) > MOST:
             del self._awaited[next(iter(self._awaited))]
 
     def take(self, key: bytes) -> bool:
         """Whether this key's end is an echo; each comes once."""
-        if key not in self._awaited:
-            return False
-        del self._awaited[key]
-        return True
+        claimed = self._awaited.pop(key, None)
+        return claimed is not None and time.monotonic() - claimed < LONGEST
 
     def forget(self, key: bytes) -> None:
         """Take note that something else was heard of the key: its next end is news."""

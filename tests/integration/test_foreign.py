@@ -12,8 +12,9 @@ from expirebridge.hooks import End, Gap, Started
 from expirebridge.listener import adopter
 from expirebridge.listener.adopter import Adopter
 from expirebridge.listener.outage import Outage
+from expirebridge.server import free_port
 from expirebridge.settings import Doorbells, Settings
-from expirebridge.store import calls
+from expirebridge.store import calls, clients
 from expirebridge.store.calls import Adoption, Heard, Hint, Settlement
 from expirebridge.store.store import AsyncStore, Store
 from expirebridge.wire import id_for_key
@@ -254,6 +255,18 @@ def test_the_echo_of_a_finished_task_does_not_run_it_again(
     assert store.run(calls.count(10)).pending == 0
 
 
+def test_a_task_that_has_the_hash_of_another_key_for_its_id_is_not_that_key_s(
+    store: Store, bridge: Bridge, client: redis.Redis
+) -> None:
+    name = b"a:?f.g?[2]"
+    bridge.make_task("f.g", [1], 60, id="a")
+    bridge.make_task("f.g", [3], 0, id=id_for_key(name))
+    store.run(calls.claim("t", Settings(), room=9, idle=True))
+    store.run(calls.settle([Settlement(id_for_key(name), "t", "succeeded")], Settings()))
+    client.set(name, "", px=60_000)
+    assert adopt(store, hint(name.decode(), "a", "f.g?[2]")) == [Adoption.NOTHING]
+
+
 @pytest.mark.parametrize("how", ["replaced", "replaced while it ran", "made anew", "cancelled"])
 def test_the_end_of_a_key_that_its_id_had_before_runs_nothing(
     store: Store, bridge: Bridge, how: str
@@ -382,6 +395,80 @@ async def test_an_event_that_waited_for_too_long_is_not_believed(
 async def hear_of_one(channel: PubSub) -> None:
     while await channel.get_message(timeout=1.0) is None:
         pass
+
+
+async def test_an_event_that_nobody_could_look_at_in_time_is_not_believed(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a partition: the task may have been forgotten meanwhile."""
+    monkeypatch.setattr(adopter, "STALE_AFTER", 0.3)
+    monkeypatch.setattr(adopter, "RETRY_PAUSE", 0.05)
+    stale, outage = asyncio.Event(), Outage()
+    async with clients.async_producer_client(f"redis://127.0.0.1:{free_port()}/1") as nobody:
+        looking = Adopter(
+            AsyncStore(nobody, prefix=settings.prefix),
+            settings,
+            outage=outage,
+            on_stale=lambda _: stale.set(),
+            on_expired=lambda: None,
+            is_behind=lambda: False,
+        )
+        looking.hear(b"gone:?test.send?[]", Heard.EXPIRED)
+        role = asyncio.create_task(looking.run())
+        try:
+            async with asyncio.timeout(20):
+                await stale.wait()
+        finally:
+            role.cancel()
+
+
+async def test_what_is_set_after_a_deletion_is_not_deleted_by_it(
+    settings: Settings, client: redis.Redis, async_bridge: AsyncBridge
+) -> None:
+    """A replacement deletes the key and sets it; then somebody wants the task now."""
+    witness = Witness()
+
+    async def note() -> None: ...
+
+    async with listening(settings, witness, note=note):
+        await witness.until(lambda: hearing(witness))
+        await async_bridge.make_task("test.note", [], 60, id="a")
+        task = await async_bridge.make_task("test.note", [], 60, id="a", if_exists="replace")
+        client.pexpire(task.key, 1)
+        client.set("b:?test.note?[]", "", px=3600_000)
+        client.delete("b:?test.note?[]")
+        client.set("b:?test.note?[]", "", px=3600_000)
+        client.pexpire("b:?test.note?[]", 1)
+        await witness.until_ended(2)
+    assert {event.task.id for event in witness.ended(End.SUCCEEDED)} == {"a", "b"}
+
+
+async def test_the_end_of_a_former_timer_does_not_bring_the_present_one_forward(
+    settings: Settings, client: redis.Redis, async_bridge: AsyncBridge
+) -> None:
+    """The other listener than the one that ran the task still waits for what explains its end."""
+    witness = Witness()
+
+    async def note() -> None: ...
+
+    async with listening(settings, witness, note=note), listening(settings, witness, note=note):
+        await witness.until(lambda: len(witness.seen(Gap)) >= 2)
+        for count in range(1, 4):
+            await async_bridge.make_task("test.note", [], 0.05, id="a")
+            await witness.until_ended(count)
+            task = await async_bridge.make_task("test.note", [], 3600, id="a")
+            client.delete(task.key)
+            await until_cancelled(async_bridge, "a")
+    assert len(witness.ended()) == 3
+
+
+async def until_cancelled(bridge: AsyncBridge, id: str) -> None:
+    async with asyncio.timeout(20):
+        while True:
+            task = await bridge.get(id)
+            if task is not None and task.state is State.CANCELLED:
+                return
+            await asyncio.sleep(0.02)
 
 
 async def test_an_expiry_is_looked_at_unless_it_is_the_echo_of_a_claim(

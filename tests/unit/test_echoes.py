@@ -31,6 +31,14 @@ def test_after_a_gap_every_expiry_is_news() -> None:
     assert not awaited.take(KEY)
 
 
+def test_an_echo_that_is_long_overdue_never_was_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task that is due at once has no timer to end: what ends later was set since."""
+    monkeypatch.setattr(echoes, "LONGEST", 0.0)
+    awaited = Echoes()
+    awaited.expect(KEY)
+    assert not awaited.take(KEY)
+
+
 def test_echoes_that_never_come_cost_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(echoes, "MOST", 2)
     awaited = Echoes()

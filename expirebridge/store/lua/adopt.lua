@@ -89,6 +89,7 @@ local function look_at(name, id, call, hint, invalid)
     -- Another call has the id, or had it when this key was first heard of.
     local other = redis.sha1hex(name)
     local known = read(other, { 'args', 'left' })
+    if known and known.call ~= call then return NOTHING, id end -- somebody else's task
     if old and not known then hint = 'live' end
     if old or known then id, old, record.key = other, known, name end
     if known and trigger_key(other, known) ~= name then -- it runs, and had to give this key up
