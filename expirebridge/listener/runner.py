@@ -121,9 +121,13 @@ class Runner:
         """Cancel the async handlers; their tasks are released for another listener."""
         self._cancel(list(self._running), "its listener stopped")
 
-    def cancel(self, ids: Collection[str]) -> None:
-        """Cancel the async handlers of these tasks, which were cancelled."""
-        self._cancel([a for a in self._running if a.claimed.id in ids], "it was cancelled")
+    def cancel(self, claims: Collection[tuple[str, str]]) -> None:
+        """Cancel the async handlers of these claims, by id and token: their tasks were cancelled.
+
+        An id alone may be that of the next task by now.
+        """
+        cancelled = [a for a in self._running if (a.claimed.id, a.claimed.token) in claims]
+        self._cancel(cancelled, "it was cancelled")
 
     def attempt_in(self, task: asyncio.Task[object] | None) -> Attempt | None:
         """The attempt that this asyncio task is, if it is one."""

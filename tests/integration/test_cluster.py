@@ -253,7 +253,7 @@ def change_what_runs(tasks: Tasks) -> None:
     assert tasks.bridge.cancel("cancelled") is Change.RUNNING
     beat = calls.heartbeat("me", 10, [(id, id) for id in ("replaced", "cancelled", "never")])
     answer = tasks.store.run(beat)
-    assert (answer.cancelled, answer.lost) == (["cancelled"], ["never"])
+    assert (answer.cancelled, answer.lost) == ([("cancelled", "cancelled")], ["never"])
     for id in ("replaced", "extended", "moved", "alive"):
         tasks.settle(id, "succeeded")
         assert tasks.state(id) is State.PENDING

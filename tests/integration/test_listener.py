@@ -701,3 +701,23 @@ async def test_what_ended_takes_no_room_while_it_is_recorded_up_to_a_limit(
         assert (listener._runner.room, witness.ended()) == (0, [])
         may_record.set()
         await witness.until_ended(3)
+
+
+async def test_only_the_claim_that_was_cancelled_is_stopped(
+    settings: Settings, async_bridge: AsyncBridge
+) -> None:
+    """A heartbeat's answer may come when the id has its next task."""
+    witness = Witness()
+    go_on = asyncio.Event()
+
+    async def send() -> None:
+        await go_on.wait()
+
+    async with listening(settings, witness, send=send) as listener:
+        await async_bridge.make_task("test.send", [], 0, id="a")
+        await witness.until(lambda: witness.seen(Started))
+        listener._runner.cancel([("a", "the token of its former claim")])
+        await asyncio.sleep(0)
+        go_on.set()
+        [ended] = await witness.until_ended()
+    assert ended.end is End.SUCCEEDED

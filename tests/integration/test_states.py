@@ -514,7 +514,7 @@ def test_of_a_task_cancelled_while_it_ran_no_further_attempt_is_made(
     store.run(calls.reschedule("a", calls.When(HOUR, True)))  # undone by the cancel
     CHANGES["cancel"](store)
     beat = store.run(calls.heartbeat("l", 10, [("a", "t")]))
-    assert (beat.lost, beat.cancelled) == ([], ["a"])
+    assert (beat.lost, beat.cancelled) == ([], [("a", "t")])
     settle(store, Settlement("a", "t", outcome, 1, "x"))
     task = task_of(store)
     assert task is not None

@@ -460,19 +460,22 @@ class Model:
     def nobody_beats(self) -> bool:
         return self.now - self.last_beat > self.settings.lease / 2
 
-    def heartbeat(self, held: Iterable[tuple[str, str]]) -> tuple[bool, list[str], list[str]]:
-        """Whether nobody had beaten for long, the ids that were lost, and those cancelled."""
+    def heartbeat(
+        self, held: Iterable[tuple[str, str]]
+    ) -> tuple[bool, list[str], list[tuple[str, str]]]:
+        """Whether nobody had beaten for long, the ids that were lost, and the claims cancelled."""
         gap = self.nobody_beats()
         running = [task for task in self.tasks.values() if task.state is State.RUNNING]
         for task in running if gap else []:
             task.look_at = self.now + self.settings.lease
         self.last_beat = self.now
-        lost, cancelled = [], []
+        lost: list[str] = []
+        cancelled: list[tuple[str, str]] = []
         for id, token in held:
             if self.holds(id, token):
                 self.tasks[id].look_at = self.now + self.settings.lease
                 if self.tasks[id].run.cancelled:
-                    cancelled.append(id)
+                    cancelled.append((id, token))
             elif id not in self.tasks or token not in {
                 self.tasks[id].run.token,
                 self.tasks[id].run.settled,

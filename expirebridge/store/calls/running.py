@@ -116,8 +116,8 @@ class Beat:
     """Whether nobody had beaten for half a lease: events may have been missed."""
     lost: list[str]
     """Ids that this listener no longer holds."""
-    cancelled: list[str]
-    """Ids of those it holds that were cancelled."""
+    cancelled: list[tuple[str, str]]
+    """Id and token of each claim that it holds whose task was cancelled."""
     born: bytes
     """When this database was first written to; another value says that it was emptied since. Empty
     if that is not known any longer."""
@@ -133,9 +133,9 @@ def heartbeat(listener: str, lease: float, held: Iterable[tuple[str, str]]) -> C
 
 def _read_beat(reply: list[Any]) -> Beat:
     now_us, rank, listeners, gap, lost, cancelled, born, mended = reply
-    return Beat(
-        now_us, rank, listeners, bool(gap), ids_of(lost), ids_of(cancelled), born, ids_of(mended)
-    )
+    pairs = ids_of(cancelled)
+    claims = list(zip(pairs[::2], pairs[1::2], strict=True))
+    return Beat(now_us, rank, listeners, bool(gap), ids_of(lost), claims, born, ids_of(mended))
 
 
 def leave(listener: str) -> Call[None]:

@@ -5,8 +5,8 @@
 -- ARGV     1 database, 2 listener, 3 lease in ms, then id and token of each task that it holds
 -- returns  now in microseconds, the listener's rank among those that beat, their number,
 --          '1' if nobody had beaten for half a lease, the ids that it lost (not those that it
---          settled while this heartbeat was on its way), the ids that were cancelled, when this
---          database was first written to, the names of keys of ours that were mended
+--          settled while this heartbeat was on its way), id and token of each that was cancelled,
+--          when this database was first written to, the names of keys of ours that were mended
 --
 -- If nobody beat for long, the server was away or its clock jumped: that is no listener's death,
 -- and every running task gets one more lease. If the clock went back, times that now lie too far
@@ -61,7 +61,10 @@ for at = 4, #ARGV, 2 do
   local record = read(id, { 'token', 'settled', 'cancel' })
   if record and record.state == 'running' and record.token == token then
     redis.call('ZADD', running, 'XX', now + lease, id)
-    if record.cancel then cancelled[#cancelled + 1] = id end
+    if record.cancel then
+      cancelled[#cancelled + 1] = id
+      cancelled[#cancelled + 1] = token
+    end
   elseif not record or (record.token ~= token and record.settled ~= token) then
     lost[#lost + 1] = id
   end
