@@ -49,7 +49,8 @@ class Settings:
     """How long a handler may run, unless it or its task says otherwise."""
 
     keep_succeeded: float = 3600.0
-    """How long a succeeded or cancelled task can be looked up."""
+    """How long a succeeded or cancelled task can be looked up. The same for all listeners of a
+    database: one with a shorter time would forget what another's late event still asks for."""
     keep_succeeded_count: int = 10_000
     """How many succeeded tasks are kept at most (each is kept 15 s in any case)."""
     keep_failed: float = 30 * 86400.0

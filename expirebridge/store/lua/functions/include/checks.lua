@@ -96,11 +96,20 @@ local function check_numbers(json)
   end
 end
 
+-- It takes control characters in strings, too.
+local function check_strings(json)
+  for word in string.gmatch(string.gsub(json, '\\.', ''), '"([^"]*)"') do
+    if string.find(word, '%c') and string.find(word, '[%z\1-\31]') then
+      return 'a control character in a string: write \\n, \\t or \\u0001'
+    end
+  end
+end
+
 -- Reads JSON. The reason for a refusal does not hold the text: it may be a secret.
 local function check_json(name, json)
   if not is_utf8(json) then refuse(name .. ': not UTF-8') end
   local read, value = pcall(cjson.decode, json)
-  local problem = not read and 'not JSON' or check_numbers(json)
+  local problem = not read and 'not JSON' or check_strings(json) or check_numbers(json)
   if problem then refuse(name .. ': ' .. problem) end
   return value
 end
@@ -113,7 +122,9 @@ local function check_args(args)
   local value = check_json('args', args)
   local positional = {}
   if string.find(args, '^%s*{') and value['*'] ~= nil then positional = value['*'] end
-  if type(positional) ~= 'table' or type(next(positional)) == 'string' then
+  -- The parser tells no empty object from an empty array.
+  local odd = type(positional) ~= 'table' or type(next(positional)) == 'string'
+  if odd or (next(positional) == nil and string.find(args, '"%*"%s*:%s*{')) then
     refuse('args: the positional arguments under "*" are not an array')
   end
   return args
