@@ -329,6 +329,8 @@ class Model:
         other = foreign_id(name)
         task = self.tasks.get(id)
         if (task is None and other in self.tasks) or (task is not None and task.key != name):
+            if other not in self.tasks:
+                heard = Heard.LIVE  # the end may be that of a key which the id's task had before
             id, task = other, self.tasks.get(other)
             if task is not None and task.key != name and not task.state.finished:
                 return Adoption.NOTHING, id
