@@ -368,14 +368,11 @@ def test_a_scan_finds_what_no_record_knows_and_follows_edits(
     assert first / 1000 - time.time() < 61
 
 
-async def test_an_event_that_waited_for_too_long_is_not_believed(
-    settings: Settings, async_store: AsyncStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its task may have run, and have been forgotten: it would be taken for another client's."""
-    monkeypatch.setattr(adopter, "STALE_AFTER", 0.0)
+async def until_stale(store: AsyncStore, settings: Settings) -> None:
+    """Hear of the end of a key, and look at it until that is no longer believed."""
     stale = asyncio.Event()
     looking = Adopter(
-        async_store,
+        store,
         settings,
         outage=Outage(),
         on_stale=lambda _: stale.set(),
@@ -389,12 +386,15 @@ async def test_an_event_that_waited_for_too_long_is_not_believed(
             await stale.wait()
     finally:
         role.cancel()
+
+
+async def test_an_event_that_waited_for_too_long_is_not_believed(
+    settings: Settings, async_store: AsyncStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its task may have run, and have been forgotten: it would be taken for another client's."""
+    monkeypatch.setattr(adopter, "STALE_AFTER", 0.0)
+    await until_stale(async_store, settings)
     assert await async_store.run(calls.get("gone")) is None
-
-
-async def hear_of_one(channel: PubSub) -> None:
-    while await channel.get_message(timeout=1.0) is None:
-        pass
 
 
 async def test_an_event_that_nobody_could_look_at_in_time_is_not_believed(
@@ -403,23 +403,13 @@ async def test_an_event_that_nobody_could_look_at_in_time_is_not_believed(
     """As after a partition: the task may have been forgotten meanwhile."""
     monkeypatch.setattr(adopter, "STALE_AFTER", 0.3)
     monkeypatch.setattr(adopter, "RETRY_PAUSE", 0.05)
-    stale, outage = asyncio.Event(), Outage()
     async with clients.async_producer_client(f"redis://127.0.0.1:{free_port()}/1") as nobody:
-        looking = Adopter(
-            AsyncStore(nobody, prefix=settings.prefix),
-            settings,
-            outage=outage,
-            on_stale=lambda _: stale.set(),
-            on_expired=lambda: None,
-            is_behind=lambda: False,
-        )
-        looking.hear(b"gone:?test.send?[]", Heard.EXPIRED)
-        role = asyncio.create_task(looking.run())
-        try:
-            async with asyncio.timeout(20):
-                await stale.wait()
-        finally:
-            role.cancel()
+        await until_stale(AsyncStore(nobody, prefix=settings.prefix), settings)
+
+
+async def hear_of_one(channel: PubSub) -> None:
+    while await channel.get_message(timeout=1.0) is None:
+        pass
 
 
 async def test_what_is_set_after_a_deletion_is_not_deleted_by_it(
