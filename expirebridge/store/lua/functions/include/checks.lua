@@ -83,8 +83,8 @@ end
 local WORDS = { ['true'] = true, ['false'] = true, ['null'] = true }
 
 -- The parser of the server takes more for numbers than JSON does (NaN, 0x1, 01), and rounds.
-local function check_numbers(json)
-  local rest = string.gsub(string.gsub(json, '\\.', ''), '"[^"]*"', '""')
+local function check_numbers(bare)
+  local rest = string.gsub(bare, '"[^"]*"', '""')
   for word in string.gmatch(rest, '[%w.+-]+') do
     local number = string.match(word, '^%-?(%d+)%.?%d*[eE]?[+-]?%d*$')
     local odd = not number or string.find(number, '^0%d') or string.find(word .. ' ', '%.%D')
@@ -97,9 +97,9 @@ local function check_numbers(json)
 end
 
 -- It takes control characters in strings, too.
-local function check_strings(json)
-  for word in string.gmatch(string.gsub(json, '\\.', ''), '"([^"]*)"') do
-    if string.find(word, '%c') and string.find(word, '[%z\1-\31]') then
+local function check_strings(bare)
+  for word in string.gmatch(bare, '"([^"]*)"') do
+    if string.find(word, '[%z\1-\31]') then
       return 'a control character in a string: write \\n, \\t or \\u0001'
     end
   end
@@ -109,7 +109,8 @@ end
 local function check_json(name, json)
   if not is_utf8(json) then refuse(name .. ': not UTF-8') end
   local read, value = pcall(cjson.decode, json)
-  local problem = not read and 'not JSON' or check_strings(json) or check_numbers(json)
+  local bare = string.gsub(json, '\\.', '') -- a quote that is left ends a string
+  local problem = not read and 'not JSON' or check_strings(bare) or check_numbers(bare)
   if problem then refuse(name .. ': ' .. problem) end
   return value
 end
