@@ -1,10 +1,10 @@
 """One attempt: calls a handler under its timeout, and turns what it did into an outcome."""
 
 import asyncio
-import contextvars
 import inspect
+import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,10 +15,12 @@ from expirebridge.durations import human
 from expirebridge.errors import InvalidTask
 from expirebridge.handlers import Handler, check_binding
 from expirebridge.hooks import End
-from expirebridge.listener import home
+from expirebridge.listener import home, plain_call
 from expirebridge.listener.deadlines import Deadlines
-from expirebridge.listener.home import AtHome, Home
+from expirebridge.listener.home import AtHome
+from expirebridge.listener.plain_call import PlainCall
 from expirebridge.listener.threads import Threads
+from expirebridge.listener.unbegun import NotBegun, Unbegun
 from expirebridge.misfire import decode_misfire
 from expirebridge.retry import (
     DEFAULT_POLICY,
@@ -66,6 +68,7 @@ class Attempt:
         *,
         hint: str,
         timeout: float,
+        unbegun: Unbegun,
         threads: Threads,
         deadlines: Deadlines,
         on_overtime: Callable[["Attempt"], None],
@@ -78,6 +81,9 @@ class Attempt:
         self._hint = hint
         self.limit = timeout
         """Seconds that its handler may take; known for sure once it runs."""
+        self.took = 0.0
+        """Seconds that its handler took."""
+        self._unbegun = unbegun
         self._threads = threads
         self._deadlines = deadlines
         self._on_overtime = on_overtime
@@ -99,19 +105,24 @@ class Attempt:
         return self._handler is not None and self._handler.is_async
 
     async def run(self) -> Outcome:
-        """Call the handler and say how it ended. Raises nothing that a handler could raise."""
+        """Call the handler and say how it ended. Raises nothing that a handler could raise.
+
+        Raises NotBegun if the handler must not be called here any more.
+        """
         if self._handler is None:
-            return self._unknown()
+            return self._without_call(self._unknown())
         if self._unreadable:
-            return self._failed(f"{self._unreadable} cannot be read")
+            return self._without_call(self._failed(f"{self._unreadable} cannot be read"))
         try:
             policy = self._policy(self._handler)
         except ValueError as error:
-            return self._failed(f"its retry policy cannot be read: {error}")
+            return self._without_call(self._failed(f"its retry policy cannot be read: {error}"))
         self.limit = self.claimed.timeout or self._handler.timeout or self.limit
         running_task.set(self.task)
         try:
             result = await self._call(self._handler, self.limit)
+        except NotBegun:
+            raise
         except asyncio.CancelledError:
             if self.stopped:
                 return self._released(self.stopped)
@@ -184,16 +195,23 @@ class Attempt:
             return decode_policy(self.claimed.retry)
         return handler.retry or DEFAULT_POLICY
 
+    def _without_call(self, outcome: Outcome) -> Outcome:
+        self._unbegun.begin(self)
+        return outcome
+
     async def _call(self, handler: Handler, limit: float) -> Any:
-        if handler.is_async:
-            result = handler.function(*self.task.args, **self.task.kwargs)
-        else:
-            began = asyncio.get_running_loop().time()
-            result = await self._call_in_thread(handler, limit)
+        call = partial(handler.function, *self.task.args, **self.task.kwargs)
+        if not handler.is_async:
+            result = await self._call_in_thread(call, limit)
             # A plain wrapper around an async function gives back its coroutine.
             if not inspect.isawaitable(result):
                 return result
-            limit -= asyncio.get_running_loop().time() - began
+            return await self._await(result, limit - self.took)
+        self._unbegun.begin(self)
+        return await self._await(call(), limit)
+
+    async def _await(self, result: Awaitable[Any], limit: float) -> Any:
+        began = time.perf_counter()
         self._awaiting = asyncio.current_task()
         try:
             with self._deadlines.set(limit, self._cancel):
@@ -205,16 +223,25 @@ class Attempt:
             raise
         finally:
             self._awaiting = None
+            self.took += time.perf_counter() - began
         if self._is_late:  # the handler swallowed its cancellation
             raise _TimedOut
         return value
 
-    async def _call_in_thread(self, handler: Handler, limit: float) -> Any:
-        context = contextvars.copy_context()
-        call = partial(handler.function, *self.task.args, **self.task.kwargs)
-        with self._deadlines.set(limit, self._notice_overtime):
-            result, error = await self._threads.call(partial(context.run, _caught, call))
-        if self._is_late:
+    async def _call_in_thread(self, handler: Callable[[], Any], limit: float) -> Any:
+        call = PlainCall(partial(self._unbegun.begin, self), handler)
+
+        def look() -> None:
+            left = call.left(limit)
+            if left > 0:
+                self._deadlines.put_off(deadline, left)
+            elif call.took is None:
+                self._on_overtime(self)
+
+        with self._deadlines.set(limit, look) as deadline:
+            result, error = await self._threads.call(call)
+        self.took = call.took or 0.0
+        if self.took > limit:
             raise _TimedOut
         if error is not None:
             raise error
@@ -230,10 +257,6 @@ class Attempt:
     def _notice_ignored(self) -> None:
         if self._awaiting is not None:
             self._on_overtime(self)
-
-    def _notice_overtime(self) -> None:
-        self._is_late = True
-        self._on_overtime(self)
 
     # The outcomes
 
@@ -289,23 +312,11 @@ class _TimedOut(Exception):
     """The handler's time is over."""
 
 
-def _caught(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
-    """What a call returned or raised, as values: futures do not carry every exception."""
-    try:
-        with Home():
-            return call(), None
-    except StopIteration as error:
-        # Raised on, it would end the coroutine above instead of telling it.
-        return None, RuntimeError(f"the handler raised {error!r}")
-    except BaseException as error:
-        return None, error
-
-
 def _told(error: BaseException) -> str:
     """The error as a person wants to read it: the traceback from the handler on."""
     shown = traceback.TracebackException.from_exception(error)
     # What the interpreter has between our frames and the handler's is no help either.
-    ours = {__file__, home.__file__, "<frozen _collections_abc>"}
+    ours = {__file__, home.__file__, plain_call.__file__, "<frozen _collections_abc>"}
     inner = [frame for frame in shown.stack if frame.filename not in ours]
     shown.stack = traceback.StackSummary.from_list(inner)
     text = "".join(shown.format()).rstrip()

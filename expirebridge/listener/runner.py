@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Collection, Iterable
 
 from expirebridge.handlers import Registry
@@ -15,6 +14,7 @@ from expirebridge.listener.outage import Outage
 from expirebridge.listener.server_clock import ServerClock
 from expirebridge.listener.settler import Finished, Settler
 from expirebridge.listener.threads import Threads
+from expirebridge.listener.unbegun import WITHDRAWN, NotBegun, Unbegun, Withdrawn
 from expirebridge.log_fields import event
 from expirebridge.settings import Settings
 from expirebridge.store.store import AsyncStore
@@ -22,9 +22,6 @@ from expirebridge.store.views import ClaimedTask
 
 logger = logging.getLogger("expirebridge")
 
-BLOCKED = "its listener's event loop was blocked"
-HELD_UP = "its listener was held up, for longer than its lease"
-"""Why what was claimed is given back before it begins."""
 MOST_ENDED = 500
 """Attempts that ended and are not recorded yet, at most: up to that they take no room."""
 CANCEL_LIMIT = 5.0
@@ -63,9 +60,7 @@ class Runner:
         self._settler = Settler(store, settings, hooks, outage, self._settled)
         self._running: dict[Attempt, asyncio.Task[None]] = {}
         self._unsettled: set[Attempt] = set()
-        self._waiting: set[Attempt] = set()
-        """What has not begun. The loop and the heartbeat's thread both take from it, each attempt
-        at most once: that is decided by the set's own operations, which are atomic."""
+        self._unbegun = Unbegun(leases)
         self._progress = asyncio.Event()
 
     @property
@@ -91,13 +86,14 @@ class Runner:
             handler,
             hint="" if handler else self._registry.suggest(claimed.func),
             timeout=self._settings.timeout,
+            unbegun=self._unbegun,
             threads=self._threads,
             deadlines=self._deadlines,
             on_overtime=self._overtime,
         )
         self._leases.hold(claimed.id, claimed.token, asked=asked)
         self._unsettled.add(attempt)
-        self._waiting.add(attempt)
+        self._unbegun.add(attempt)
         self._running[attempt] = asyncio.create_task(self._run(attempt))
 
     async def drain(self, grace: float) -> None:
@@ -138,13 +134,7 @@ class Runner:
 
         For the heartbeat's thread, while the event loop is blocked; the leases are let go.
         """
-        outcomes = []
-        with contextlib.suppress(KeyError):
-            while True:
-                attempt = self._waiting.pop()
-                self._leases.drop(attempt.claimed.id, attempt.claimed.token)
-                outcomes.append(attempt.given_back(BLOCKED))
-        return outcomes
+        return [attempt.given_back(WITHDRAWN) for attempt in self._unbegun.withdraw()]
 
     def _cancel(self, attempts: Iterable[Attempt], reason: str) -> None:
         for attempt in attempts:
@@ -158,35 +148,38 @@ class Runner:
 
     async def _run(self, attempt: Attempt) -> None:
         try:
-            self._waiting.remove(attempt)
-        except KeyError:
-            # It was withdrawn, and the heartbeat's thread records that.
+            self._unbegun.check(attempt)
+            outcome = await self._outcome_of(attempt)
+        except Withdrawn as reason:
+            # The heartbeat's thread records that.
+            self._settler.tell(Finished(attempt, attempt.given_back(str(reason)), 0.0))
+        except NotBegun as reason:
+            # Another listener may run it by now. If none does, this one claims it again.
+            self._settler.add(Finished(attempt, attempt.given_back(str(reason)), 0.0))
+        else:
+            self._settler.add(Finished(attempt, outcome, attempt.took))
+        finally:
             del self._running[attempt]
-            self._settler.tell(Finished(attempt, attempt.given_back(BLOCKED), 0.0))
-            return
-        if not self._leases.is_fresh(attempt.claimed.id, attempt.claimed.token):
-            # Another listener may run it by now. If none does, this one claims it anew.
-            del self._running[attempt]
-            self._settler.add(Finished(attempt, attempt.given_back(HELD_UP), 0.0))
-            return
+        self._on_room()
+
+    async def _outcome_of(self, attempt: Attempt) -> Outcome:
         lateness = self._server_clock.now() - attempt.claimed.due / 1000
         misfire = attempt.misfire(lateness)
         if misfire is not None:
+            self._unbegun.begin(attempt)
             done = "skipped" if misfire.end is End.FAILED else "spread"
             self._hooks.emit(Misfired(task=attempt.task, lateness=lateness, done=done))
-        elif attempt.knows_its_handler:
+            return misfire
+        if attempt.knows_its_handler:
             self._hooks.emit(Started(task=attempt.task, lateness=lateness))
-        began = time.perf_counter()
         try:
-            outcome = misfire or await attempt.run()
+            return await attempt.run()
+        except NotBegun:
+            raise
         except Exception as error:
             # Not with its traceback, which may be what cannot be printed.
             logger.error("%s %s raised what cannot be told", attempt.task.func, attempt.task.id)  # noqa: TRY400
-            outcome = attempt.broken(error)
-        finally:
-            del self._running[attempt]
-        self._settler.add(Finished(attempt, outcome, time.perf_counter() - began))
-        self._on_room()
+            return attempt.broken(error)
 
     def _settled(self, attempt: Attempt) -> None:
         self._leases.drop(attempt.claimed.id, attempt.claimed.token)

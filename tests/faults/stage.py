@@ -5,7 +5,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -52,10 +52,16 @@ def make(
 
 
 def recorded_listener(
-    url: str, folder: Path, history: Writer, *options: str, lease: float
+    url: str,
+    folder: Path,
+    history: Writer,
+    *options: str,
+    lease: float,
+    env: Mapping[str, str] | None = None,
 ) -> AbstractContextManager[subprocess.Popen[bytes]]:
     """A listener process whose handlers write into the history."""
-    return listener(url, folder, "--lease", f"{lease:g}", *options, HISTORY=str(history.folder))
+    env = {"HISTORY": str(history.folder), **(env or {})}
+    return listener(url, folder, "--lease", f"{lease:g}", *options, **env)
 
 
 class Listeners:

@@ -1,6 +1,10 @@
 """A listener that is held still for longer than its lease, and then goes on where it was."""
 
+import os
+import signal
+import subprocess
 import time
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -12,16 +16,49 @@ from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.store import Store
 from expirebridge.task import to_ms
-from tests.faults.stage import ROUNDS, Listeners, held_still, judge, until_finished
+from tests.faults.stage import (
+    ROUNDS,
+    Listeners,
+    held_still,
+    judge,
+    make,
+    recorded_listener,
+    until_finished,
+)
 from tests.faults.table import Fault
-from tests.history import Ended, Made, Writer, read
-from tests.processes import Reports
+from tests.history import Ended, Made, Started, Stopped, Writer, now, read
+from tests.processes import PATIENCE, Reports
 from tests.witness import Witness, listening
 
 LEASE = 1.0
 HOLD = 2.0
 """Seconds that the heir's run takes: long enough for the first listener to wake up and to raise."""
 
+SHORT_LEASE = 0.5
+LISTENER = "expirebridge.listener"
+ON_THE_LOOP = (
+    f"{LISTENER}.runner:Runner.start",
+    f"{LISTENER}.unbegun:Unbegun.check",
+    f"{LISTENER}.attempt:Attempt.misfire",
+    f"{LISTENER}.attempt:Attempt.run",
+)
+IN_A_THREAD = (
+    f"{LISTENER}.threads:Threads.call",
+    f"{LISTENER}.threads:Threads._take",
+    f"{LISTENER}.plain_call:PlainCall.__call__",
+)
+BEGIN = f"{LISTENER}.unbegun:Unbegun.begin"
+STEPS = [("work", step) for step in (*ON_THE_LOOP, BEGIN)] + [
+    ("labour", step) for step in (*ON_THE_LOOP, *IN_A_THREAD, BEGIN)
+]
+"""Each step between the answer to a claim and the call of a handler, async or plain."""
+
+HALTED = Fault(
+    name="a listener is stopped between a claim and the handler's call",
+    injected="`SIGSTOP` right before a step, by the step itself; `SIGCONT` once another listener "
+    "has run the tasks",
+    promise="no handler is called in the listener that lost its task",
+)
 STOPPED = Fault(
     name="a listener is stopped for longer than its lease",
     injected="`SIGSTOP` while a handler runs, `SIGCONT` once another listener runs the task",
@@ -53,6 +90,35 @@ def test_what_a_listener_says_of_a_task_that_it_has_lost_is_not_heard(
     ends = [event for event in read(history.folder) if isinstance(event, Ended)]
     ends.sort(key=lambda end: end.at)
     assert [end.how for end in ends] == ["raised", "returned"]
+
+
+@pytest.mark.parametrize("round", range(ROUNDS))
+@pytest.mark.parametrize(
+    ("function", "step"), STEPS, ids=[f"{name}-{step.partition(':')[2]}" for name, step in STEPS]
+)
+def test_no_handler_is_called_once_its_lease_has_lapsed(
+    server: Server, bridge: Bridge, folder: Path, history: Writer, function: str, step: str,
+    round: int,
+) -> None:  # fmt: skip
+    def listener(**env: str) -> AbstractContextManager[subprocess.Popen[bytes]]:
+        return recorded_listener(server.url, folder, history, lease=SHORT_LEASE, env=env)
+
+    with listener(HALT_AT=step) as halted:
+        make(bridge, history, [(f"recorded.{function}", [0, 0])] * 5)
+        os.waitid(os.P_PID, halted.pid, os.WSTOPPED)
+        at = now()
+        with listener():
+            until_finished(bridge)
+            history.write(Stopped(pid=halted.pid, at=at, until=now()))
+            halted.send_signal(signal.SIGCONT)
+            # It records what it has, and ends.
+            halted.terminate()
+            assert halted.wait(PATIENCE) == 0
+    verdict = judge(HALTED, server, bridge, history, lease=SHORT_LEASE)
+    assert verdict.sound, str(verdict)
+    starts = [event.pid for event in read(history.folder) if isinstance(event, Started)]
+    assert len(starts) == 5
+    assert halted.pid not in starts
 
 
 async def test_what_a_listener_claimed_and_lost_before_it_began_is_not_begun(

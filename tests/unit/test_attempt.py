@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import functools
+import threading
 import time
 import weakref
 from collections.abc import Callable
@@ -10,15 +11,35 @@ from contextlib import closing
 from typing import Any
 
 import pytest
+import redis
 
 from expirebridge.handlers import Handler, handler
 from expirebridge.hooks import End
 from expirebridge.listener.attempt import Attempt, Outcome
 from expirebridge.listener.deadlines import Deadlines
+from expirebridge.listener.leases import Leases
+from expirebridge.listener.outage import Outage
+from expirebridge.listener.server_clock import ServerClock
 from expirebridge.listener.threads import Threads
+from expirebridge.listener.unbegun import NotBegun, Unbegun, Withdrawn
 from expirebridge.misfire import Spread
 from expirebridge.retry import Exponential
+from expirebridge.store.store import Store
 from expirebridge.store.views import ClaimedTask
+
+PATIENCE = 20.0
+
+
+def leases_of_nobody() -> Leases:
+    """Leases that never beat: their store is not connected."""
+    return Leases(
+        Store(redis.Redis(), prefix="expirebridge"),
+        "nobody",
+        lease=60,
+        server_clock=ServerClock(),
+        outage=Outage(),
+        on_beat=lambda _: None,
+    )
 
 
 def attempt_of(
@@ -30,20 +51,28 @@ def attempt_of(
     misfire: bytes | None = None,
     timeout: float = 5,
     on_overtime: Callable[[Attempt], None] = lambda _: None,
+    leases: Leases | None = None,
+    unbegun: Unbegun | None = None,
 ) -> Attempt:
     claimed = ClaimedTask(
         id="a", token="t", func="mail.send", args=b"[]", key=b"a:?mail.send?[]", due=0,
         attempt=attempt, made=None, tags=(), retry=retry, timeout=None, lapses=0, misfire=misfire,
     )  # fmt: skip
-    return Attempt(
+    leases = leases or leases_of_nobody()
+    leases.hold(claimed.id, claimed.token, asked=time.monotonic())
+    unbegun = unbegun or Unbegun(leases)
+    made = Attempt(
         claimed,
         Handler.of("mail.send", function),
         hint="",
         timeout=timeout,
+        unbegun=unbegun,
         threads=threads,
         deadlines=Deadlines(),
         on_overtime=on_overtime,
     )
+    unbegun.add(made)
+    return made
 
 
 async def outcome_of(function: Callable[..., Any], **options: Any) -> Outcome:
@@ -252,3 +281,85 @@ async def test_a_handler_that_goes_on_after_its_timeout_is_told_of(
     await outcome_of(swallow, timeout=0.01, on_overtime=hear)
     await asyncio.sleep(0.03)
     assert len(told) == 1
+
+
+async def behind_a_long_call(attempt: Attempt, threads: Threads, until: threading.Event) -> Outcome:
+    """Run it while the only thread is in another call, which goes on until the event is set."""
+    threads.call(lambda: until.wait(PATIENCE))
+    running = asyncio.create_task(attempt.run())
+    async with asyncio.timeout(PATIENCE):
+        return await running
+
+
+async def test_a_plain_handler_that_waits_for_a_thread_has_its_whole_timeout_from_the_call() -> (
+    None
+):
+    overtime: list[Attempt] = []
+    free = threading.Event()
+    with closing(Threads(1)) as threads:
+        attempt = attempt_of(lambda: "done", threads, timeout=0.05, on_overtime=overtime.append)
+        asyncio.get_running_loop().call_later(0.2, free.set)
+        outcome = await behind_a_long_call(attempt, threads, free)
+    assert outcome.end is End.SUCCEEDED
+    assert overtime == []
+    assert attempt.took < 0.05
+
+
+async def test_a_plain_handler_that_waited_for_a_thread_overruns_its_own_time() -> None:
+    overtime = asyncio.Event()
+    free, end = threading.Event(), threading.Event()
+    with closing(Threads(1)) as threads:
+        attempt = attempt_of(
+            lambda: end.wait(PATIENCE), threads, timeout=0.05, retry=b"[]",
+            on_overtime=lambda _: overtime.set(),
+        )  # fmt: skip
+        asyncio.get_running_loop().call_later(0.12, free.set)
+        running = asyncio.create_task(behind_a_long_call(attempt, threads, free))
+        async with asyncio.timeout(PATIENCE):
+            await overtime.wait()
+        end.set()
+        outcome = await running
+    assert (outcome.end, outcome.reason) == (End.FAILED, "timed out after 0.05 s")
+    assert attempt.took >= 0.05
+
+
+async def test_a_plain_handler_that_ended_in_time_did_not_time_out_though_the_loop_was_late() -> (
+    None
+):
+    ended = threading.Event()
+    with closing(Threads(1)) as threads:
+        attempt = attempt_of(ended.set, threads, timeout=0.3)
+        running = asyncio.create_task(attempt.run())
+        await asyncio.sleep(0)
+        assert ended.wait(PATIENCE)
+        time.sleep(0.4)  # noqa: ASYNC251 - the loop shall find the result and the deadline at once
+        assert (await running).end is End.SUCCEEDED
+
+
+async def test_a_plain_handler_is_not_called_if_its_lease_lapsed_while_it_waited() -> None:
+    called: list[bool] = []
+    free = threading.Event()
+    leases = leases_of_nobody()
+    with closing(Threads(1)) as threads:
+        attempt = attempt_of(lambda: called.append(True), threads, leases=leases)
+        asyncio.get_running_loop().call_soon(leases.drop, attempt.claimed.id, attempt.claimed.token)
+        asyncio.get_running_loop().call_later(0.01, free.set)
+        with pytest.raises(NotBegun, match="held up"):
+            await behind_a_long_call(attempt, threads, free)
+    assert called == []
+
+
+async def test_a_plain_handler_is_not_called_if_it_was_withdrawn_while_it_waited() -> None:
+    called: list[bool] = []
+    free = threading.Event()
+    unbegun = Unbegun(leases_of_nobody())
+    with closing(Threads(1)) as threads:
+        attempt = attempt_of(lambda: called.append(True), threads, unbegun=unbegun)
+        withdrawn: list[Attempt] = []
+        loop = asyncio.get_running_loop()
+        loop.call_later(0.01, lambda: withdrawn.extend(unbegun.withdraw()))
+        loop.call_later(0.02, free.set)
+        with pytest.raises(Withdrawn):
+            await behind_a_long_call(attempt, threads, free)
+    assert withdrawn == [attempt]
+    assert called == []

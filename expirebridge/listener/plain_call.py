@@ -1,0 +1,50 @@
+"""The call of a plain function, in a thread: when it began, and how long it took."""
+
+import contextvars
+import time
+from collections.abc import Callable
+from typing import Any
+
+from expirebridge.listener.home import Home
+from expirebridge.listener.unbegun import NotBegun
+
+
+class PlainCall:
+    """Calls a handler, if it may still begin when a thread comes for it.
+
+    `begin` is called in that thread, right before the handler, and may raise NotBegun: the call may
+    have waited for a thread, or for the lock that threads which compute share, and its process may
+    have stood still meanwhile. So its time counts from then, too.
+    """
+
+    def __init__(self, begin: Callable[[], None], handler: Callable[[], Any]) -> None:
+        self._begin = begin
+        self._handler = handler
+        self._context = contextvars.copy_context()
+        self._began: float | None = None
+        self.took: float | None = None
+        """Seconds that the handler took; None until it has ended."""
+
+    def __call__(self) -> tuple[Any, BaseException | None]:
+        """What the handler returned or raised, as values: futures do not carry every exception."""
+        try:
+            self._begin()
+        except NotBegun as reason:
+            return None, reason
+        self._began = began = time.perf_counter()
+        try:
+            with Home():
+                return self._context.run(self._handler), None
+        except StopIteration as error:
+            # Raised on, it would end the coroutine above instead of telling it.
+            return None, RuntimeError(f"the handler raised {error!r}")
+        except BaseException as error:
+            return None, error
+        finally:
+            self.took = time.perf_counter() - began
+
+    def left(self, limit: float) -> float:
+        """Seconds that are left of the limit: all of it until the handler is called."""
+        if self._began is None:
+            return limit
+        return self._began + limit - time.perf_counter()

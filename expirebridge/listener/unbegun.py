@@ -1,0 +1,73 @@
+"""Unbegun: what was claimed and whose handler has not been called yet."""
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from expirebridge.listener.leases import Leases
+
+if TYPE_CHECKING:
+    from expirebridge.listener.attempt import Attempt
+
+WITHDRAWN = "its listener's event loop was blocked"
+HELD_UP = "its listener was held up, for longer than its lease"
+
+
+class NotBegun(Exception):
+    """An attempt whose handler must not be called here any more; the message is the reason."""
+
+
+class Withdrawn(NotBegun):
+    """The heartbeat's thread gave it back, and has recorded that."""
+
+
+class Unbegun:
+    """The attempts that have not begun. Each leaves once: to be called, or because it is withdrawn.
+
+    The event loop, the handlers' threads and the heartbeat's thread all take from it. Which of them
+    has an attempt is decided by the set's own operations, which are atomic.
+    """
+
+    def __init__(self, leases: Leases) -> None:
+        self._leases = leases
+        self._attempts: set[Attempt] = set()
+
+    def add(self, attempt: "Attempt") -> None:
+        """Take note of an attempt whose task was claimed."""
+        self._attempts.add(attempt)
+
+    def check(self, attempt: "Attempt") -> None:
+        """Look before anything is reported of it. Raises what `begin` would raise now."""
+        if not self._is_fresh(attempt):
+            self._take(attempt)
+            raise NotBegun(HELD_UP)
+        if attempt not in self._attempts:
+            raise Withdrawn(WITHDRAWN)
+
+    def begin(self, attempt: "Attempt") -> None:
+        """Take it out, in the thread that calls its handler, right before the call.
+
+        Raises NotBegun if its lease may have lapsed: another listener may run it by now; and
+        Withdrawn if it was withdrawn.
+        """
+        self._take(attempt)
+        if not self._is_fresh(attempt):
+            raise NotBegun(HELD_UP)
+
+    def withdraw(self) -> "list[Attempt]":
+        """Take out all, for the heartbeat's thread, and let their leases go."""
+        withdrawn = []
+        with contextlib.suppress(KeyError):
+            while True:
+                attempt = self._attempts.pop()
+                self._leases.drop(attempt.claimed.id, attempt.claimed.token)
+                withdrawn.append(attempt)
+        return withdrawn
+
+    def _is_fresh(self, attempt: "Attempt") -> bool:
+        return self._leases.is_fresh(attempt.claimed.id, attempt.claimed.token)
+
+    def _take(self, attempt: "Attempt") -> None:
+        try:
+            self._attempts.remove(attempt)
+        except KeyError:
+            raise Withdrawn(WITHDRAWN) from None
