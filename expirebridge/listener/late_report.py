@@ -6,6 +6,7 @@ from collections import Counter
 
 from expirebridge.durations import human
 from expirebridge.hooks import Claimed, Event, Gap, Misfired, Scanned, Started
+from expirebridge.listener.doorbell import Doorbell
 from expirebridge.log_fields import event as fields_of
 from expirebridge.task import Task
 
@@ -18,13 +19,15 @@ FORGET = 5.0
 
 
 class LateReport:
-    """Hears what happens in a listener, and tells after a gap which tasks this listener took late.
+    """Hears what happens in a listener, and reports after each gap which tasks it took late.
 
     It waits until the scan that follows a gap is done, and the late tasks are behind: a claim found
-    nothing, or a task that is on time started; what is due first is claimed first.
+    nothing, or a task that is on time started; what is due first is claimed first. Neither may come
+    by itself for long, so it rings for one more look after the scan, and after what was late since.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, doorbell: Doorbell) -> None:
+        self._doorbell = doorbell
         self._reasons: list[str] = []
         self._scanned = False
         self._adopted = 0
@@ -46,6 +49,7 @@ class LateReport:
             case Scanned(adopted=adopted):
                 self._scanned = True
                 self._adopted += adopted
+                self._ask_for_a_look()
             case Started(task=task, lateness=lateness) if lateness > LATE:
                 self._add(task, lateness, "run")
             case Misfired(task=task, lateness=lateness, done=done):
@@ -59,6 +63,11 @@ class LateReport:
         self._done[done] += 1
         self._longest = max(self._longest, lateness)
         self._latest = time.monotonic()
+        self._ask_for_a_look()
+
+    def _ask_for_a_look(self) -> None:
+        if self._reasons and self._scanned:
+            self._doorbell.ring()
 
     def _notice_caught_up(self) -> None:
         if self._reasons and self._scanned:

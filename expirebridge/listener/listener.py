@@ -100,7 +100,9 @@ class Listener:
         self._born: bytes | None = None
         self._loop: asyncio.AbstractEventLoop
         self._hearing: asyncio.Task[None]
-        self._wire(Hooks([LateReport().hear, *hooks, *self.registry.hooks]))
+        self._doorbell = Doorbell()
+        report = LateReport(self._doorbell)
+        self._wire(Hooks([report.hear, *hooks, *self.registry.hooks]))
 
     def _wire(self, hooks: Hooks) -> None:
         settings = self.settings
@@ -113,9 +115,8 @@ class Listener:
             clients.heartbeat_client(settings.url, socket_timeout=patience), prefix=settings.prefix
         )
         server_clock = self._server_clock = ServerClock()
-        doorbell = Doorbell()
+        doorbell = self._doorbell
         outage = Outage()
-        self._doorbell = doorbell
         self._hooks = hooks
         self._clock = Clock(doorbell, server_clock, hooks, look=self._look)
         self._leases = Leases(

@@ -23,7 +23,7 @@ from expirebridge import (
     current_task,
     handler,
 )
-from expirebridge.hooks import Claimed, End, Gap, Started
+from expirebridge.hooks import Claimed, End, Gap, Scanned, Started
 from expirebridge.listener import runner, subscriber
 from expirebridge.listener.leases import Leases
 from expirebridge.listener.listener import Listener, ListenerStuck
@@ -85,6 +85,24 @@ async def test_what_is_found_late_runs_is_skipped_or_is_spread_and_told_once(
     assert report["done"] == {"run": 3, "skipped": 3, "spread": 2}
     assert report["functions"] == {"test.plain": 4, "test.code": 4}
     assert report["longest_ms"] >= 3_600_000
+
+
+async def test_what_was_late_is_reported_although_nothing_follows(
+    settings: Settings, async_bridge: AsyncBridge, client: redis.Redis,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    caplog.set_level(logging.INFO, "expirebridge")
+    witness = Witness()
+
+    async def plain() -> None: ...
+
+    hour_ago = datetime.now(UTC) - timedelta(hours=1)
+    await async_bridge.make_tasks([{"func": "test.plain", "at": hour_ago}] * 3)
+    client.mset({f"shop:{number}": "" for number in range(5000)})  # the scan is done last
+    async with listening(settings, witness, plain=plain):
+        await logged("after the gap: 3 late", caplog)
+    last = [type(event) for event in witness.events if isinstance(event, Started | Scanned)][-1]
+    assert last is Scanned
 
 
 async def test_an_async_handler_runs_when_its_task_is_due(

@@ -1,5 +1,6 @@
 """After each gap, one line about what was late."""
 
+import asyncio
 import logging
 from datetime import UTC, datetime
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 
 from expirebridge.hooks import Claimed, Event, Gap, Misfired, Scanned, Started
 from expirebridge.listener import late_report
+from expirebridge.listener.doorbell import Doorbell
 from expirebridge.listener.late_report import LateReport
 from expirebridge.task import State, Task
 
@@ -26,7 +28,7 @@ def started(lateness: float, func: str = "mail.send", lapses: int = 0) -> Starte
 def told(caplog: pytest.LogCaptureFixture, *events: Event) -> list[dict[str, Any]]:
     """The fields of each report."""
     caplog.set_level(logging.INFO, "expirebridge")
-    report = LateReport()
+    report = LateReport(Doorbell())
     for event in events:
         report.hear(event)
     return [vars(record)["fields"] for record in caplog.records]
@@ -80,3 +82,29 @@ def test_what_was_late_long_before_a_gap_is_not_told(
     monkeypatch.setattr(late_report, "FORGET", 0.0)
     [fields] = told(caplog, started(9), NOTHING, GAP, DONE, NOTHING)
     assert fields["count"] == 0
+
+
+async def rings(*events: Event) -> list[bool]:
+    """Whether the report rang at each of these events."""
+    doorbell, rung = Doorbell(), []
+    report = LateReport(doorbell)
+    for event in events:
+        report.hear(event)
+        try:
+            async with asyncio.timeout(0.01):
+                await doorbell.answer()
+            rung.append(True)
+        except TimeoutError:
+            rung.append(False)
+    return rung
+
+
+async def test_it_rings_for_the_look_that_says_whether_more_is_late() -> None:
+    assert await rings(GAP, started(9), DONE, started(9), NOTHING) == [
+        False, False, True, True, False,
+    ]  # fmt: skip
+
+
+async def test_it_does_not_ring_when_there_is_nothing_to_report() -> None:
+    assert not any(await rings(DONE, started(9), NOTHING, GAP))
+    assert await rings(GAP, DONE, NOTHING, DONE, started(9)) == [False, True, False, False, False]
