@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import logging
 import time
 import traceback
 from collections.abc import Awaitable, Callable
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from expirebridge.current import running_task
-from expirebridge.durations import human
+from expirebridge.durations import human, seconds_of
 from expirebridge.errors import InvalidTask
 from expirebridge.handlers import Handler, check_binding
 from expirebridge.hooks import End
@@ -34,6 +35,8 @@ from expirebridge.store.calls import Settlement
 from expirebridge.store.views import ClaimedTask
 from expirebridge.task import State, Task, from_ms
 from expirebridge.wire import decode_args
+
+logger = logging.getLogger("expirebridge")
 
 MAX_RESULT = 4096
 MAX_ERROR = 8192
@@ -109,6 +112,18 @@ class Attempt:
 
         Raises NotBegun if the handler must not be called here any more.
         """
+        try:
+            return await self._run()
+        except NotBegun:
+            raise
+        except BaseException as error:  # to tell what it raised may raise just as well
+            # Not with its traceback, which may be what cannot be printed.
+            logger.error("%s %s raised what cannot be told", self.task.func, self.task.id)  # noqa: TRY400
+            return self._failed(
+                f"what it raised cannot be told: that raised {type(error).__name__}"
+            )
+
+    async def _run(self) -> Outcome:
         if self._handler is None:
             return self._without_call(self._unknown())
         if self._unreadable:
@@ -128,7 +143,7 @@ class Attempt:
                 return self._released(self.stopped)
             return self._retry_or_fail(policy, "the handler was cancelled from within")
         except Retry as retry:
-            return self._retry(retry.after, str(retry))
+            return self._obey(retry)
         except Discard as discard:
             return self._failed(str(discard))
         except _TimedOut:
@@ -160,10 +175,6 @@ class Attempt:
     def given_back(self, reason: str) -> Outcome:
         """The outcome if it has not begun, and another listener is to run it."""
         return self._released(reason)
-
-    def broken(self, error: BaseException) -> Outcome:
-        """The outcome when even telling what happened failed, as with an unprintable exception."""
-        return self._failed(f"it raised {type(error).__name__} in a way that cannot be told")
 
     # The steps
 
@@ -268,6 +279,13 @@ class Attempt:
 
     def _retry(self, delay: float, reason: str) -> Outcome:
         return self._outcome(End.RETRY, "retry", delay, reason, reason)
+
+    def _obey(self, retry: Retry) -> Outcome:
+        try:
+            delay = seconds_of(retry.after, name="after")
+        except InvalidTask as error:  # a subclass need not have called Retry's own __init__
+            return self._failed(f"its Retry says no delay: {error}")
+        return self._retry(delay, str(retry))
 
     def _retry_or_fail(self, policy: RetryPolicy, reason: str) -> Outcome:
         delay = policy.delay(self.claimed.attempt)

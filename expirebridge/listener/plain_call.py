@@ -37,7 +37,9 @@ class PlainCall:
                 return self._context.run(self._handler), None
         except StopIteration as error:
             # Raised on, it would end the coroutine above instead of telling it.
-            return None, RuntimeError(f"the handler raised {error!r}")
+            wrapped = RuntimeError(f"the handler raised {type(error).__name__}")
+            wrapped.__cause__ = error
+            return None, wrapped
         except BaseException as error:
             return None, error
         finally:

@@ -172,14 +172,7 @@ class Runner:
             return misfire
         if attempt.knows_its_handler:
             self._hooks.emit(Started(task=attempt.task, lateness=lateness))
-        try:
-            return await attempt.run()
-        except NotBegun:
-            raise
-        except Exception as error:
-            # Not with its traceback, which may be what cannot be printed.
-            logger.error("%s %s raised what cannot be told", attempt.task.func, attempt.task.id)  # noqa: TRY400
-            return attempt.broken(error)
+        return await attempt.run()
 
     def _settled(self, attempt: Attempt) -> None:
         self._leases.drop(attempt.claimed.id, attempt.claimed.token)

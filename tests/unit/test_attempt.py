@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import functools
+import sys
 import threading
 import time
 import weakref
@@ -23,7 +24,7 @@ from expirebridge.listener.server_clock import ServerClock
 from expirebridge.listener.threads import Threads
 from expirebridge.listener.unbegun import NotBegun, Unbegun, Withdrawn
 from expirebridge.misfire import Spread
-from expirebridge.retry import Exponential
+from expirebridge.retry import Discard, Exponential, Retry
 from expirebridge.store.store import Store
 from expirebridge.store.views import ClaimedTask
 
@@ -190,6 +191,83 @@ async def test_a_failure_under_a_steep_policy_is_retried() -> None:
     outcome = await outcome_of(fail, retry=steep, attempt=40)
     assert outcome.end is End.RETRY
     assert outcome.settlement.delay <= 3600
+
+
+class Blunt(BaseException):
+    """What a handler raises: telling it raises as well."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def __str__(self) -> str:
+        raise self.error
+
+    @property
+    def __notes__(self) -> list[str]:  # type: ignore[override]
+        raise self.error
+
+
+class BluntRetry(Blunt, Retry):
+    after = 0.0
+
+
+class BluntDiscard(Blunt, Discard): ...
+
+
+class Unfinished(Retry):
+    """It lacks `after`."""
+
+    def __init__(self) -> None: ...
+
+
+class Exiting(Unfinished):
+    @property
+    def after(self) -> float:  # type: ignore[override]
+        sys.exit(3)
+
+
+@pytest.mark.parametrize("kind", ["async", "plain"])
+@pytest.mark.parametrize("telling", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()])
+@pytest.mark.parametrize("raised", [Blunt, BluntRetry, BluntDiscard, lambda _: Exiting()])
+async def test_what_cannot_be_told_ends_its_attempt_and_nothing_else(
+    raised: Callable[[BaseException], BaseException], telling: BaseException, kind: str
+) -> None:
+    def plain() -> None:
+        raise raised(telling)
+
+    async def asynchronous() -> None:
+        raise raised(telling)
+
+    outcome = await outcome_of(asynchronous if kind == "async" else plain)
+    assert outcome.end is End.FAILED
+    assert outcome.reason.startswith("what it raised cannot be told: ")
+
+
+class Later(Retry):
+    after = "15m"  # type: ignore[assignment]
+
+    def __init__(self) -> None: ...
+
+
+class Wrong(Later):
+    after = "soon"
+
+
+async def test_a_retry_of_its_own_making_is_obeyed_or_refused() -> None:
+    def plain(error: type[Retry]) -> Callable[[], None]:
+        def fail() -> None:
+            raise error
+
+        return fail
+
+    later = await outcome_of(plain(Later))
+    assert (later.end, later.settlement.delay) == (End.RETRY, 900)
+    wrong = await outcome_of(plain(Wrong))
+    assert wrong.end is End.FAILED
+    assert wrong.reason.startswith("its Retry says no delay: after='soon': not a duration")
+    unfinished = await outcome_of(plain(Unfinished))
+    assert unfinished.end is End.FAILED
+    assert "AttributeError" in unfinished.reason
 
 
 class Hoard: ...
