@@ -60,10 +60,13 @@ class Handler:
     def of(cls, name: str, function: Function) -> Self:
         """Describe a function, with the policy that `@handler` gave it.
 
-        Raises HandlersError for a generator, which would never run.
+        Raises HandlersError for a generator function, which would never run.
         """
-        if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
-            raise HandlersError(f"{name} is a generator: a handler is a plain or async function")
+        if _is_generator(function):
+            raise HandlersError(
+                f"{_place(name, function)} is a generator function, which no handler can be: a "
+                "call would not run it. Drop its yield, or @handler if it only helps others"
+            )
         policy: _Policy = getattr(function, _POLICY, _Policy(None, None, None))
         return cls(
             name=name,
@@ -140,8 +143,12 @@ class Registry:
     def load(cls, folder: Path) -> Self:
         """Import every module under `folder` and take its public functions.
 
-        Raises HandlersError if the folder is missing or cannot be a package's name, or if a module
-        fails to import; the message then holds the file's name and the traceback.
+        What no task can name, and generators that are not marked as handlers, are left out with
+        a warning: a public function may just be there to help others.
+
+        Raises HandlersError if the folder is missing or cannot be a package's name, if a module
+        fails to import (the message then holds the file's name and the traceback), or if
+        `@handler` marks a generator.
         """
         handlers: dict[str, Handler] = {}
         hooks: list[Hook] = []
@@ -152,7 +159,7 @@ class Registry:
                     hooks.append(function)
                 case Role.LIFESPAN:
                     lifespans.append(_checked_lifespan(name, function))
-                case None:
+                case None if _can_be_handler(name, function):
                     handlers[name] = Handler.of(name, function)
         return cls(handlers, hooks=hooks, lifespans=lifespans)
 
@@ -201,6 +208,32 @@ def check_binding(function: Function, args: Sequence[Any], kwargs: Mapping[str, 
         inspect.signature(function).bind(*args, **kwargs)
     except TypeError as error:
         raise InvalidTask(f"{function.__name__}{inspect.signature(function)}: {error}") from None
+
+
+def _can_be_handler(name: str, function: Function) -> bool:
+    """Whether to register it; if not, say why. A mistake in what is marked is for `Handler.of`."""
+    try:
+        check_func(name)
+    except InvalidTask as error:
+        logger.warning("no task can name %s: not registered; %s", _place(name, function), error)
+        return False
+    if _is_generator(function) and not hasattr(function, _POLICY):
+        logger.warning(
+            "%s is a generator function, which no handler can be; if it only helps others, begin "
+            "its name with an underscore, and if it is a lifespan, mark it: not registered",
+            _place(name, function),
+        )
+        return False
+    return True
+
+
+def _is_generator(function: Function) -> bool:
+    return inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function)
+
+
+def _place(name: str, function: Function) -> str:
+    code = function.__code__
+    return f"{name} ({code.co_filename}, line {code.co_firstlineno})"
 
 
 def _checked_lifespan(name: str, function: Function) -> Lifespan:
@@ -271,7 +304,7 @@ def _module_files(root: Path) -> Iterator[Path]:
         if package.exists() and not package.resolve().is_relative_to(root):
             raise HandlersError(f"{package} leads out of the handlers' folder: remove it")
         subdirectories[:] = sorted(
-            name for name in subdirectories if name.isidentifier() and not name.startswith("_")
+            name for name in subdirectories if _is_loaded(Path(directory, name))
         )
         for file in sorted(files):
             path = Path(directory, file)
@@ -283,6 +316,15 @@ def _module_files(root: Path) -> Iterator[Path]:
                 logger.warning("%s is not named like a module: not loaded", path)
             else:
                 yield path
+
+
+def _is_loaded(directory: Path) -> bool:
+    name = directory.name
+    if not name.isidentifier() or name.startswith("_"):
+        return False
+    if not name.isascii():
+        logger.warning("no task can name %s, which is not ASCII: not loaded", directory)
+    return name.isascii()
 
 
 def _import(root: Path, path: Path) -> ModuleType:

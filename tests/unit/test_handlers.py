@@ -255,11 +255,38 @@ def test_a_folder_must_be_named_like_a_package(tmp_path: Path) -> None:
         Registry.load(tmp_path / "my-tasks")
 
 
-@pytest.mark.parametrize("source", ["def send(): yield", "async def send(): yield"])
-def test_a_generator_is_refused(folder: Path, source: str) -> None:
-    put(folder, "mail.py", source)
-    with pytest.raises(HandlersError, match=r"mail\.send is a generator"):
+@pytest.mark.parametrize("source", ["def pages(): yield", "async def pages(): yield"])
+def test_a_generator_is_a_helper_unless_it_is_marked_as_a_handler(
+    folder: Path, caplog: pytest.LogCaptureFixture, source: str
+) -> None:
+    path = put(folder, "shop/mail.py", f"def send(): ...\n{source}")
+    assert names(folder) == ["shop/mail.send"]
+    [told] = caplog.messages
+    assert told.startswith(f"shop/mail.pages ({path}, line 2) is a generator function, which")
+    assert told.endswith(": not registered")
+    path = put(folder, "bad.py", f"from expirebridge import handler\n@handler\n{source}")
+    with pytest.raises(HandlersError, match=rf"^bad\.pages \({path}, line 2\) is a generator"):
         Registry.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("file", "source"),
+    [
+        ("größe/mail.py", "def send(): ..."),
+        ("shop/größe/mail.py", "def send(): ..."),
+        ("mail.py", "def grüße(): ..."),
+        ("mail.py", f"def {'s' * 200}(): ..."),
+    ],
+)
+def test_what_no_task_can_name_is_no_handler(
+    folder: Path, caplog: pytest.LogCaptureFixture, file: str, source: str
+) -> None:
+    put(folder, file, source)
+    put(folder, "orders.py", "def rate(): ...")
+    assert names(folder) == ["orders.rate"]
+    [told] = caplog.messages
+    assert str(folder / file.partition("mail")[0]).rstrip("/") in told
+    assert "no task can name" in told
 
 
 def test_the_folder_goes_before_any_package_of_its_name_on_the_path(folder: Path) -> None:
