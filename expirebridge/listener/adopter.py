@@ -16,7 +16,7 @@ from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.calls import Adoption, Heard, Hint
 from expirebridge.store.store import AsyncStore
-from expirebridge.wire import IN_RECORD, InvalidKey, parse_key
+from expirebridge.wire import IN_RECORD, InvalidKey, id_for_key, parse_key
 
 logger = logging.getLogger("expirebridge")
 
@@ -210,6 +210,15 @@ class Adopter:
                     hint.id,
                     hint.invalid,
                     extra=event("invalid key", task=hint.id, reason=hint.invalid),
+                )
+            elif code is Adoption.TAKEN:
+                logger.error(
+                    "a foreign key of task %s is neither run nor kept%s: the id %s, which is left "
+                    "for it, is another task's; set the key under another id",
+                    hint.id,
+                    f" ({hint.invalid})" if hint.invalid else "",
+                    id_for_key(hint.name),
+                    extra=event("id taken", task=hint.id, reason=hint.invalid),
                 )
         return codes
 

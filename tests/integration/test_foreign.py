@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from dataclasses import replace
 
 import pytest
 import redis
@@ -255,16 +256,65 @@ def test_the_echo_of_a_finished_task_does_not_run_it_again(
     assert store.run(calls.count(10)).pending == 0
 
 
-def test_a_task_that_has_the_hash_of_another_key_for_its_id_is_not_that_key_s(
+@pytest.mark.parametrize(("args", "finished"), [([2], False), ([3], False), ([3], True)])
+def test_a_key_whose_every_id_is_taken_is_not_run_and_that_is_said(
+    store: Store, bridge: Bridge, client: redis.Redis, args: list[int], finished: bool
+) -> None:
+    name = b"a:?f.g?[2]"
+    ours = hint(name.decode(), "a", "f.g?[2]")
+    bridge.make_task("f.g", [1], 60, id="a")
+    bridge.make_task("f.g", args, 0 if finished else 30, id=id_for_key(name))
+    if finished:
+        store.run(calls.claim("t", Settings(), room=9, idle=True))
+        store.run(calls.settle([Settlement(id_for_key(name), "t", "succeeded")], Settings()))
+    assert adopt(store, ours, replace(ours, heard=Heard.EXPIRED)) == [Adoption.NOTHING] * 2
+    client.set(name, "", px=60_000)
+    assert adopt(store, ours) == [Adoption.TAKEN]
+    other = bridge.get(id_for_key(name))
+    assert other is not None
+    assert other.args == args
+
+
+def test_a_refused_key_whose_id_is_taken_is_kept_nowhere_and_that_is_said(
+    store: Store, bridge: Bridge, client: redis.Redis
+) -> None:
+    name = b"abc:?f.g?[36893488147419103232]"
+    bridge.make_task("f.g", [3], 60, id=id_for_key(name))
+    client.set(name, "", px=60_000)
+    refused = adopter.hint_for(name, Heard.LIVE)
+    assert refused is not None
+    assert adopt(store, refused) == [Adoption.TAKEN]
+    client.delete(name)
+    assert adopt(store, refused) == [Adoption.NOTHING]
+    assert adopt(store, replace(refused, heard=Heard.EXPIRED)) == [Adoption.TAKEN]
+
+
+def test_a_key_whose_own_id_is_free_takes_it_whoever_has_its_hash(
     store: Store, bridge: Bridge, client: redis.Redis
 ) -> None:
     name = b"a:?f.g?[2]"
-    bridge.make_task("f.g", [1], 60, id="a")
-    bridge.make_task("f.g", [3], 0, id=id_for_key(name))
-    store.run(calls.claim("t", Settings(), room=9, idle=True))
-    store.run(calls.settle([Settlement(id_for_key(name), "t", "succeeded")], Settings()))
+    bridge.make_task("f.g", [3], 60, id=id_for_key(name))
     client.set(name, "", px=60_000)
-    assert adopt(store, hint(name.decode(), "a", "f.g?[2]")) == [Adoption.NOTHING]
+    assert adopt(store, hint(name.decode(), "a", "f.g?[2]")) == [Adoption.ADOPTED]
+    task = bridge.get("a")
+    assert task is not None
+    assert (task.args, task.key) == ([2], name)
+
+
+async def test_a_key_that_is_not_run_because_its_ids_are_taken_is_logged(
+    settings: Settings, client: redis.Redis, async_bridge: AsyncBridge,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    refused = b"abc:?f.g?[36893488147419103232]"
+    async with listening(settings):
+        for name in (refused, b"a:?f.g?[2]"):
+            await async_bridge.make_task("f.g", [1], 60, id=id_for_key(name))
+        await async_bridge.make_task("f.g", [1], 60, id="a")
+        client.set(refused, "", px=60_000)
+        await logged(f"{id_for_key(refused)}, which is left for it, is another", caplog)
+        client.set("a:?f.g?[2]", "", px=60_000)
+        await logged(f"{id_for_key(b'a:?f.g?[2]')}, which is left for it, is another", caplog)
+    assert "[2]" not in caplog.text
 
 
 @pytest.mark.parametrize("how", ["replaced", "replaced while it ran", "made anew", "cancelled"])

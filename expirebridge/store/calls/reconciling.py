@@ -17,6 +17,7 @@ class Adoption(IntEnum):
     KNOWN = 2
     INVALID = 3  # kept as a failed task, with the reason
     NOTHING = 4
+    TAKEN = 5  # its ids belong to other tasks: it is not run
 
 
 class Heard(StrEnum):

@@ -7,7 +7,8 @@
 --          its name, id, call, what was heard ('expired', 'deleted', or 'live' for anything else),
 --          why it is invalid
 -- returns  for each key: code, id
---          codes: 1 adopted, 2 known, 3 invalid (kept as failed), 4 nothing there
+--          codes: 1 adopted, 2 known, 3 invalid (kept as failed), 4 nothing there, 5 taken: another
+--          task has the id under which it would be kept, so it is not run
 --
 -- What was heard is a hint: the key itself, and the record, decide. The expiry of a finished task's
 -- key is the echo of its own run; that of a key which its id does not have may be the echo of a task
@@ -23,7 +24,7 @@
 -- include doorbell
 
 local keep_failed, keep_cancelled = tonumber(ARGV[2]), tonumber(ARGV[3])
-local ADOPTED, KNOWN, INVALID, NOTHING = 1, 2, 3, 4
+local ADOPTED, KNOWN, INVALID, NOTHING, TAKEN = 1, 2, 3, 4, 5
 local before, soonest = earliest(), math.huge
 
 local function create(id, record, due)
@@ -89,13 +90,18 @@ local function look_at(name, id, call, hint, invalid)
     -- Another call has the id, or had it when this key was first heard of.
     local other = redis.sha1hex(name)
     local known = read(other, { 'args', 'left' })
-    if known and known.call ~= call then return NOTHING, id end -- somebody else's task
+    if known and trigger_key(other, known) ~= name then
+      if known.call == call and known.state == 'running' then return NOTHING, id end -- it gave it up
+      if known.call == call and FINISHED[known.state] then
+        known.key = name
+      elseif old then -- somebody else's task, as the first one is
+        return due_by(id, record, id == other and hint or 'live') and TAKEN or NOTHING, id
+      else
+        known = nil -- somebody else's task, but the key's own id is free
+      end
+    end
     if old and not known then hint = 'live' end
     if old or known then id, old, record.key = other, known, name end
-    if known and trigger_key(other, known) ~= name then -- it runs, and had to give this key up
-      if not FINISHED[known.state] then return NOTHING, id end
-      known.key = name
-    end
   end
   if old and not FINISHED[old.state] then
     follow_known(id, old, hint)
