@@ -7,11 +7,12 @@ from typing import Any, Literal, get_args
 from uuid import uuid4
 
 from expirebridge import wire
-from expirebridge.durations import Duration, seconds_of
+from expirebridge.durations import Duration, human, seconds_of
 from expirebridge.errors import InvalidTask
 from expirebridge.handlers import check_binding, check_timeout, name_of
 from expirebridge.misfire import MisfireSpec, misfire_policy_of
 from expirebridge.retry import RetrySpec, policy_of
+from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.task import to_ms
 
@@ -22,6 +23,9 @@ CHUNK_TASKS = 64
 """Tasks that one request of `make_tasks` makes at most: they hold up the server for a millisecond,
 and for two with a million others pending."""
 CHUNK_BYTES = 1024 * 1024
+
+LONGEST_WINDOW = Settings.keep_succeeded
+"""Seconds for which a finished task is known at most, unless its listeners are set otherwise."""
 
 _IF_EXISTS = get_args(IfExists)
 
@@ -37,6 +41,7 @@ def new_task(
     id: str | None = None,
     if_exists: str = "reject",
     max_wait: Duration | None = None,
+    window: Duration | None = None,
     tags: Sequence[str] = (),
     retry: RetrySpec | None = None,
     timeout: Duration | None = None,
@@ -57,6 +62,8 @@ def new_task(
         encoded = wire.IN_RECORD
     if max_wait is not None:
         fields["max_wait"] = _limit(max_wait, delay, id, if_exists)
+    if window is not None:
+        fields["window"] = _window(window, id, if_exists)
     if legal_tags := wire.check_tags(tags):
         fields["tags"] = " ".join(legal_tags)
     if (policy := policy_of(retry)) is not None:
@@ -155,3 +162,20 @@ def _limit(max_wait: Duration, delay: Duration | None, id: str | None, if_exists
     if longest < seconds_of(delay, name="delay"):
         raise InvalidTask(f"max_wait={max_wait!r}: it is shorter than delay={delay!r}")
     return round(longest * 1000)
+
+
+def _window(window: Duration, id: str | None, if_exists: str) -> int:
+    """`window` in ms, checked against what it goes with."""
+    seconds = seconds_of(window, name="window")
+    if seconds < 0.001:
+        raise InvalidTask(f"window={window!r}: it must be at least a millisecond")
+    if seconds > LONGEST_WINDOW:
+        raise InvalidTask(
+            f"window={window!r}: at most {human(LONGEST_WINDOW)}, since a finished task is "
+            "forgotten then"
+        )
+    if if_exists != "keep":
+        raise InvalidTask(f"window={window!r}: it goes with if_exists='keep', not {if_exists!r}")
+    if id is None:
+        raise InvalidTask(f"window={window!r}: it needs an id, by which earlier runs are known")
+    return round(seconds * 1000)

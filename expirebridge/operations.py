@@ -68,6 +68,7 @@ class Operations:
         id: str | None = None,
         if_exists: IfExists = "reject",
         max_wait: Duration | None = None,
+        window: Duration | None = None,
         tags: Sequence[str] = (),
         retry: RetrySpec | None = None,
         timeout: Duration | None = None,
@@ -91,6 +92,13 @@ class Operations:
         they are called: it counts from the first call that named it since the task was made, or
         ran. It goes with an `id`, and with a `delay` that is not longer.
 
+        `window` makes `"keep"` a throttle: the first call makes the task, and calls are kept until
+        so long after its latest run began, also once it has finished, however it ended. So runs
+        begin at least that far apart. A task that was cancelled before it ran counts for nothing.
+        It goes with an `id`, and is at most an hour, since finished tasks are forgotten then; of
+        succeeded ones only the latest 10,000 are kept, so in a busy database a window of more than
+        15 s may end early.
+
         `tags` find the task again. `retry` (a list of delays, or a policy) and `timeout` go before
         the handler's own; so does `misfire`, which says what is done when a listener finds the task
         later than `late_after` its due time: `"skip"` (it is failed, with that reason) or
@@ -106,8 +114,8 @@ class Operations:
         """
         new = new_task(
             self._settings.tasks, func=func, args=args, delay=delay, kwargs=kwargs, at=at, id=id,
-            if_exists=if_exists, max_wait=max_wait, tags=tags, retry=retry, timeout=timeout,
-            late_after=late_after, misfire=misfire,
+            if_exists=if_exists, max_wait=max_wait, window=window, tags=tags,
+            retry=retry, timeout=timeout, late_after=late_after, misfire=misfire,
         )  # fmt: skip
         return (yield from self._make(new))
 

@@ -69,6 +69,12 @@ def make(
         str | None,
         typer.Option(metavar="DURATION", help="How long extend and replace can put it off in all."),
     ] = None,
+    window: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION", help="How long keep goes on after a run began: at most 1h."
+        ),
+    ] = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
@@ -80,7 +86,7 @@ def make(
     with Bridge(url) as bridge:
         task = bridge.make_task(
             func, positional, delay, kwargs=keywords, at=read_time(at, delay=delay), id=id,
-            if_exists=if_exists.value, max_wait=max_wait, tags=tag or (),
+            if_exists=if_exists.value, max_wait=max_wait, window=window, tags=tag or (),
         )  # fmt: skip
     _show(task, as_json=as_json)
 

@@ -54,7 +54,8 @@ def test_a_task_is_made_shown_moved_listed_counted_and_cancelled(url: str) -> No
     assert json.loads(ok("count", "--json", url=url))["pending"] == 2
     assert ok("cancel", "m1", url=url) == "m1: cancelled\n"
     assert "cancelled  1" in ok("count", url=url)
-    kept = ok("make", "mail.send", "--in", "1h", "--id", "m2", "--if-exists", "keep", url=url)
+    kept = ok("make", "mail.send", "--in", "1h", "--id", "m2", "--if-exists", "keep",
+              "--window", "10s", url=url)  # fmt: skip
     assert "outcome  created" in kept
 
 
@@ -110,6 +111,7 @@ def test_what_is_not_possible_exits_3(url: str, bridge: Bridge) -> None:
     ("words", "wrong"),
     [
         (("make", "mail.send", "[1", "--in", "1h"), "args: "),
+        (("make", "mail.send", "--in", "1h", "--window", "10s"), "window='10s': it goes with"),
         (("make", "mail.send", "[NaN]", "--in", "1h"), "args: "),
         (("make", "mail.send", "[99999999999999999999999]", "--in", "1h"), "beyond 64 bits"),
         (("make", "mail.send", "42", "--in", "1h"), "neither an array nor an object"),

@@ -61,7 +61,7 @@ def test_the_page_on_usage_runs_as_it_stands(url: str, tmp_path: Path) -> None:
     )
     assert (result.returncode, result.stderr) == (0, "")
     with Bridge(url) as bridge:
-        assert bridge.count().pending == 1008
+        assert bridge.count().pending == 1009
 
 
 def test_the_commands_that_it_names_are_there() -> None:

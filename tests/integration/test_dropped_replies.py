@@ -108,6 +108,9 @@ def asked_to_make(if_exists: str, func: str = "f.g", args: tuple[int, ...] = (2,
 CHANGES = {
     "reject": asked_to_make("reject"),
     "keep": asked_to_make("keep"),
+    "keep, throttled": Asked(
+        "make", "make_task", ("f.g", (2,)), {"id": "a", "if_exists": "keep", "window": 60}
+    ),
     "replace": asked_to_make("replace"),
     "extend": asked_to_make("extend", "mail.send", (1,)),
     "extend another": asked_to_make("extend"),
@@ -224,6 +227,7 @@ async def test_a_change_is_made_once_and_answered_as_if_the_connection_had_held(
 
 EFFECTIVE = [
     ("reject", "absent"), ("reject", "succeeded"), ("keep", "absent"), ("keep", "succeeded"),
+    ("keep, throttled", "absent"),
     ("replace", "absent"), ("replace", "pending"), ("replace", "paused"), ("replace", "running"),
     ("replace", "succeeded"), ("extend", "absent"), ("extend", "pending"), ("extend", "paused"),
     ("extend", "running"), ("extend", "succeeded"), ("cancel", "pending"), ("cancel", "running"),

@@ -12,10 +12,11 @@ from expirebridge import Bridge, State
 from expirebridge.errors import InvalidTask
 from expirebridge.settings import Settings
 from expirebridge.store import calls, clients, functions, library
+from expirebridge.store.calls import Settlement
 from expirebridge.store.library import Loading, Outcome
 from expirebridge.store.store import Store
 from expirebridge.wire import check_args
-from tests.integration.test_store import claim, server_ms
+from tests.integration.test_store import claim, server_ms, settle
 
 Ask = Callable[..., Any]
 
@@ -72,6 +73,20 @@ def test_what_a_function_makes_is_what_a_bridge_makes(
         assert [float(delay) for delay in orjson.loads(record.pop(b"retry"))] == [15, 60]
     assert records[0] == records[1]
     assert {task.id for task in bridge.list(tag="y").tasks} == {"a", "b"}
+
+
+def test_a_throttle_keeps_what_has_run_within_its_window(
+    ask: Ask, store: Store, client: redis.Redis
+) -> None:
+    throttled = ("make", "f.g", "[]", 0, "id", "a", "if_exists", "keep", "window", "2.5")
+    assert ask(*throttled)[0] == "created"
+    assert b"window" not in client.hgetall("expirebridge:task:a")
+    [task] = claim(store).tasks
+    settle(store, Settlement("a", task.token, "succeeded"))
+    assert ask(*throttled)[:3] == ["kept", "a", "a:?f.g?[]"]
+    assert claim(store).tasks == []
+    client.hincrby("expirebridge:task:a", "started", -2500)
+    assert ask(*throttled)[0] == "created"
 
 
 def test_a_task_is_steered_through_all_its_states(
@@ -177,6 +192,13 @@ REFUSED = [
     (("f.g", "[]", "1", "retry", '["1m"]'), "retry: write an array of seconds"),
     (("f.g", "[]", "1", "timeout", "0"), "timeout=0: write seconds, above 0"),
     (("f.g", "[]", "1", "if_exists", "no"), "one of reject, keep, replace, extend"),
+    (
+        ("f.g", "[]", "1", "id", "a", "window", "9"),
+        "window: it goes with if_exists keep, and an id",
+    ),
+    (("f.g", "[]", "1", "if_exists", "keep", "window", "9"), "window: it goes with"),
+    (("f.g", "[]", "1", "id", "a", "if_exists", "keep", "window", "0"), "window=0: write seconds"),
+    (("f.g", "[]", "1", "id", "a", "if_exists", "keep", "window", "3601"), "at most 3600"),
     (("f.g", "[]", "1", "colour", "red"), "colour is no option"),
     (("f.g", "[]", "1", "id"), "write: expirebridge_make 1 <prefix> <func> <args> <when>"),
     (("f.g", "[]"), "write: expirebridge_make 1 <prefix> <func> <args> <when>"),

@@ -86,6 +86,49 @@ def test_make_refuses_or_keeps_an_unfinished_task(
     assert (client.hgetall("expirebridge:task:a"), client.pttl(KEY) > 0) == before
 
 
+def keep_within(store: Store, window: int) -> calls.Made:
+    """Make task `a` unless one has that id, or began to run in the last so many ms."""
+    throttled = new("a", HOUR, call=b"f.g?[2]", if_exists="keep", fields={"window": window})
+    return store.run(calls.make([throttled]))[0]
+
+
+@pytest.mark.parametrize("state", ["absent", *UNFINISHED])
+def test_a_window_changes_nothing_for_what_is_not_finished(
+    store: Store, client: redis.Redis, state: str
+) -> None:
+    bring(store, client, state)
+    expected = Outcome.CREATED if state == "absent" else Outcome.KEPT
+    assert keep_within(store, 1).outcome is expected
+    assert b"window" not in client.hgetall("expirebridge:task:a")
+
+
+@pytest.mark.parametrize("state", FINISHED)
+def test_what_began_to_run_within_the_window_is_kept(
+    store: Store, client: redis.Redis, state: str
+) -> None:
+    bring(store, client, state)
+    age_start(client, 50_000)
+    before = client.hgetall("expirebridge:task:a")
+    made = keep_within(store, 60_000)
+    assert (made.outcome, made.state, made.call) == (Outcome.KEPT, state, CALL)
+    assert client.hgetall("expirebridge:task:a") == before
+    assert client.exists("a:?f.g?[2]", KEY) == 0
+    age_start(client, 10_000)
+    made = keep_within(store, 60_000)
+    assert (made.outcome, made.state, made.call) == (Outcome.CREATED, State.PENDING, b"f.g?[2]")
+
+
+def test_what_was_cancelled_before_it_ran_is_not_kept(store: Store) -> None:
+    store.run(calls.make([new("a", HOUR)]))
+    store.run(calls.cancel(["a"], keep=3600))
+    assert keep_within(store, 60_000).outcome is Outcome.CREATED
+
+
+def age_start(client: redis.Redis, ms: int) -> None:
+    """Let the latest run of task `a` have begun that much earlier."""
+    client.hincrby("expirebridge:task:a", "started", -ms)
+
+
 @pytest.mark.parametrize("state", ["pending", "paused"])
 @pytest.mark.parametrize("call", [CALL, b"f.g?[2]"])
 def test_replace_puts_a_new_generation_in_place_of_a_waiting_one(

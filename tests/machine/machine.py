@@ -27,14 +27,15 @@ T = TypeVar("T")
 # Sixty seconds are the step of the model's clock; half a lease falls between two steps, so that the
 # few milliseconds that really pass decide nothing.
 STEP = 60
+WINDOW = 2.5 * STEP
 SETTINGS = Settings(lease=150, keep_succeeded=600, keep_failed=1200)
 
 IDS = ("a", "b")
 CALLS = ("mail.send?[1]", "mail.send?[2]")
 ROWS = (
-    "make, reject", "make, keep", "make, replace", "make, extend", "watch", "beat", "cancel",
-    "reschedule", "put off", "run_now", "pause", "resume", "raw SET PX", "raw SET",
-    "raw EXPIRE later", "raw EXPIRE sooner", "raw PERSIST", "raw DEL", "raw RENAME",
+    "make, reject", "make, keep", "make, throttled", "make, replace", "make, extend", "watch",
+    "beat", "cancel", "reschedule", "put off", "run_now", "pause", "resume", "raw SET PX",
+    "raw SET", "raw EXPIRE later", "raw EXPIRE sooner", "raw PERSIST", "raw DEL", "raw RENAME",
 )  # fmt: skip
 COLUMNS = ("absent", *State)
 ENDS = {State.RUNNING, State.SUCCEEDED, State.FAILED}
@@ -43,6 +44,7 @@ any_call = st.sampled_from(CALLS)
 any_tags = st.sampled_from(["", "t", "t u"])
 ids = st.integers(0, 4)
 names = st.integers(0, 7)
+windows = st.sampled_from([STEP / 2, WINDOW])
 limits = st.sampled_from([None, None, STEP, 4 * STEP])
 delays = st.sampled_from([0, 0, STEP, 2 * STEP, 5 * STEP])
 
@@ -178,6 +180,7 @@ class Machine(RuleBasedStateMachine):
         operations: dict[str, Callable[[], None]] = {
             "make, reject": lambda: self.make_or_reject(id, CALLS[1], STEP, "u", twice=False),
             "make, keep": lambda: self.make_or_keep(id, CALLS[1], STEP, "u", twice=False),
+            "make, throttled": lambda: self.make_throttled(id, CALLS[1], STEP, WINDOW, twice=False),
             "make, replace": lambda: self.make_or_replace(id, CALLS[1], STEP, "u", twice=False),
             "make, extend": lambda: self.make_or_extend(id, CALLS[1], STEP, "u", twice=False),
             "watch": lambda: self.watch(id, CALLS[0], STEP, twice=False),
@@ -208,6 +211,11 @@ class Machine(RuleBasedStateMachine):
     def make_or_keep(self, pick: int, call: str, delay: int, tags: str, twice: bool) -> None:
         self._make(self.id_for("make, keep", pick), call, delay, tags, "keep", twice=twice)
 
+    @rule(pick=ids, call=any_call, delay=delays, window=windows, twice=st.booleans())
+    def make_throttled(self, pick: int, call: str, delay: int, window: float, twice: bool) -> None:
+        id = self.id_for("make, throttled", pick)
+        self._make(id, call, delay, "", "keep", twice=twice, window=window)
+
     @rule(
         pick=ids, call=any_call, delay=delays, tags=any_tags, twice=st.booleans(), limit=limits
     )  # fmt: skip
@@ -228,7 +236,7 @@ class Machine(RuleBasedStateMachine):
 
     def _make(
         self, id: str, call: str, delay: int, tags: str, if_exists: str, *, twice: bool = False,
-        ttl: int | None = None, limit: int | None = None,
+        ttl: int | None = None, limit: int | None = None, window: float | None = None,
     ) -> None:  # fmt: skip
         delay = delay if limit is None else min(delay, limit)
         due = self.model.now + delay
@@ -237,13 +245,15 @@ class Machine(RuleBasedStateMachine):
             fields["ttl"] = ttl * 1000
         if limit is not None:
             fields["max_wait"] = limit * 1000
+        if window is not None:
+            fields["window"] = round(window * 1000)
         new = calls.NewTask(
             id=id, drawn=False, if_exists=if_exists, call=call.encode(),
             when=calls.When(delay * 1000, relative=True), fields=fields,
         )  # fmt: skip
         [made] = self.run(calls.make([new]), twice=twice)
         with self._taking_over():
-            wanted = New(call, due, frozenset(tags.split()), ttl, limit)
+            wanted = New(call, due, frozenset(tags.split()), ttl, limit, window)
             expected = self.model.make(id, wanted, if_exists)
         assert made.outcome is expected
         if made.outcome not in {Outcome.KEPT, Outcome.REJECTED}:

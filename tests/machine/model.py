@@ -31,6 +31,7 @@ class New:
     ttl: float | None = None
     """Of a watched task: by how much each beat puts it off."""
     max_wait: float | None = None
+    window: float | None = None
     first: float | None = None
     """Since when it has been put off with a limit."""
 
@@ -58,7 +59,8 @@ class Run:
     replacement: New | None = None
     cancelled: bool = False
     unknown_since: float | None = None
-    has_begun: bool = False
+    began: float | None = None
+    """When its latest attempt was claimed."""
     first: float | None = None
     first_is_of_this_run: bool = False
     """Whether it says when the putting off of a task began that was running, or had run."""
@@ -103,7 +105,7 @@ class Model:
 
     def make(self, id: str, new: New, if_exists: str) -> Outcome:
         task = self.tasks.get(id)
-        if task is None or task.state.finished:
+        if task is None or (task.state.finished and not self._ran_within(new.window, task)):
             self._create(id, self._limited(new, None))
             return Outcome.CREATED
         match if_exists:
@@ -120,6 +122,10 @@ class Model:
                 return Outcome.EXTENDED
             case _:
                 return Outcome.REJECTED
+
+    def _ran_within(self, window: float | None, task: Modelled) -> bool:
+        began = task.run.began
+        return window is not None and began is not None and self.now < began + window
 
     def _create(self, id: str, new: New) -> None:
         if id in self.tasks:
@@ -145,7 +151,7 @@ class Model:
         first = None
         if task is not None and task.run.replacement:
             first = task.run.replacement.first
-        elif task is not None and (not task.run.has_begun or task.run.first_is_of_this_run):
+        elif task is not None and (task.run.began is None or task.run.first_is_of_this_run):
             first = task.run.first
         first = self.now if first is None else first
         return replace(new, first=first, due=min(new.due, first + new.max_wait))
@@ -162,7 +168,8 @@ class Model:
             if replacement:
                 replacement = replace(replacement, first=new.first)
             else:
-                task.run.first, task.run.first_is_of_this_run = new.first, task.run.has_begun
+                task.run.first = new.first
+                task.run.first_is_of_this_run = task.run.began is not None
         task.run.replacement = replacement
 
     def _replace(self, id: str, task: Modelled, new: New) -> None:
@@ -394,7 +401,7 @@ class Model:
                 continue
             run = task.run
             run.attempt, run.due, run.token = run.attempt + 1, task.look_at, token
-            run.has_begun, run.first_is_of_this_run = True, False
+            run.began, run.first_is_of_this_run = self.now, False
             task.state, task.look_at = State.RUNNING, self.now + self.settings.lease
             taken.append(id)
             if poison:

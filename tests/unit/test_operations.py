@@ -237,6 +237,26 @@ def test_a_limit_that_cannot_be_is_refused(options: dict[str, Any], named: str) 
 @pytest.mark.parametrize(
     ("options", "named"),
     [
+        ({"window": 0}, "window=0: it must be at least a millisecond"),
+        ({"window": "soon"}, "window='soon'"),
+        ({"window": "61m"}, "window='61m': at most 1h, since a finished task is forgotten then"),
+        ({"if_exists": "reject"}, "if_exists='keep', not 'reject'"),
+        ({"if_exists": "extend"}, "if_exists='keep', not 'extend'"),
+        ({"id": None}, "it needs an id"),
+    ],
+)
+def test_a_throttle_that_cannot_be_is_refused(options: dict[str, Any], named: str) -> None:
+    with pytest.raises(InvalidTask, match=re.escape(named)):
+        new_task(**{"id": "a", "if_exists": "keep", "window": "10s"} | options)
+
+
+def test_a_throttle_is_sent_in_ms() -> None:
+    assert new_task(id="a", if_exists="keep", window="1h").fields == {"window": 3_600_000}
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
         ({"late_after": "5m"}, "late_after='5m': say what is done then"),
         ({"misfire": "skip"}, "misfire='skip': say from when on it is late"),
         ({"misfire": Spread(60)}, "say from when on it is late"),

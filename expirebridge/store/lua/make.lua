@@ -5,8 +5,8 @@
 -- ARGV     1 database, 2 nonce of this call, then for each task:
 --          id, '1' if the id was drawn at random for this call (else '0'),
 --          if_exists ('reject', 'keep', 'replace' or 'extend'), call, 'in' or 'at', ms (from now, or
---          since 1970), n, then n names and values for the record; one that is named `max_wait` is
---          not for the record: see below
+--          since 1970), n, then n names and values for the record; those that are named `max_wait`
+--          and `window` are not for the record: see below
 -- returns  now, then for each task: due in ms, trigger key, and nil if it was created and waits with
 --          its arguments in its key, else {code, call, state, args (if they are in the record)}
 --          codes: 1 created, 2 kept, 3 exists, 4 replaced, 5 extended, 6 differs (extend was asked
@@ -14,6 +14,8 @@
 --
 -- `max_wait` limits how long 'replace' and 'extend' can put a task off, in ms from the first call that
 -- named it since the task was made, or ran. The record's `first` says when that was.
+--
+-- `window`, for 'keep', also keeps a finished task whose latest run began less than so many ms ago.
 --
 -- An id drawn at random can only be there because this very call, sent before, put it there.
 
@@ -39,6 +41,7 @@ local function next_item(at)
   item.args = value_of(item.fields, 'args')
   item.key = value_of(item.fields, 'key')
   item.max_wait = take_value(item.fields, 'max_wait')
+  item.window = take_value(item.fields, 'window')
   return ARGV[at], item, at + 7 + 2 * count
 end
 
@@ -115,12 +118,16 @@ local function answer_again(id, code, old)
   return code, due, old.state, last
 end
 
+local function ran_within(window, old)
+  return window and old.started and now < old.started + window
+end
+
 local function make(id, item)
   local old = read(id, { 'nonce', 'due', 'args', 'left', 'next', 'rearm', 'first',
     'started' })
   local before = answered(old, nonce) or (old and item.drawn and CREATED)
   if before then return answer_again(id, before, old) end
-  if not old or FINISHED[old.state] then
+  if not old or (FINISHED[old.state] and not ran_within(item.window, old)) then
     limit(item)
     local due, state, task = create(id, item, old)
     if not item.drawn then remember(id, old, nonce, CREATED) end

@@ -1,5 +1,5 @@
--- expirebridge_make 1 <prefix> <func> <args> <when> [id <id>] [if_exists <what>] [tags <tags>]
--- [retry <delays>] [timeout <seconds>]
+-- expirebridge_make 1 <prefix> <func> <args> <when> [id <id>] [if_exists <what>] [window <seconds>]
+-- [tags <tags>] [retry <delays>] [timeout <seconds>]
 --
 -- Makes a task: record, place and timer, all or nothing.
 --
@@ -14,6 +14,18 @@ local FIELDS = {
   timeout = function(seconds) return check_seconds('timeout', seconds) end,
 }
 
+local LONGEST_WINDOW = 3600 -- seconds: a finished task is forgotten then
+
+local function add_window(options)
+  if options.if_exists ~= 'keep' or not options.id then
+    refuse('window: it goes with if_exists keep, and an id')
+  end
+  local seconds = tonumber(check_seconds('window', options.window))
+  if seconds > LONGEST_WINDOW then refuse('window: at most ' .. LONGEST_WINDOW .. ' seconds') end
+  options.fields[#options.fields + 1] = 'window'
+  options.fields[#options.fields + 1] = math.ceil(seconds * 1000)
+end
+
 local function read_options(given, usage)
   local options = { if_exists = 'reject', fields = {} }
   for at = 4, #given, 2 do
@@ -26,20 +38,23 @@ local function read_options(given, usage)
         refuse('if_exists=' .. short(value) .. ': one of reject, keep, replace, extend')
       end
       options.if_exists = value
+    elseif name == 'window' then
+      options.window = value
     elseif FIELDS[name] then
       if value ~= '' then
         options.fields[#options.fields + 1] = name
         options.fields[#options.fields + 1] = FIELDS[name](value)
       end
     else
-      refuse(short(name) .. ' is no option; there are id, if_exists, tags, retry, timeout')
+      refuse(short(name) .. ' is no option; there are id, if_exists, window, tags, retry, timeout')
     end
   end
+  if options.window then add_window(options) end
   return options
 end
 
 local function read_arguments(given, usage)
-  check_count(given, 3, 13, usage)
+  check_count(given, 3, 15, usage)
   local func, args = check_func(given[1]), check_args(given[2])
   local kind, ms = check_when(given[3])
   local options = read_options(given, usage)
