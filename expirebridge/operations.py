@@ -231,19 +231,13 @@ class Operations:
         # One tag's ids stand together, whatever their states; otherwise each state has its own set.
         sources = [wanted] if tag is not None or wanted is not None else list(State)
         for source in sources:
-            cursor = "0"
-            while True:
-                page = yield from calls.list_page(
-                    state=source, func=func, tag=tag, cursor=cursor, count=calls.BATCH
-                )
+            pages = _pages(state=source, func=func, tag=tag)
+            while page := (yield from pages.next()):
                 examined += page.examined
                 tasks += filter(matches, page.tasks)
-                cursor = page.cursor
                 if len(tasks) >= limit or examined >= MAX_EXAMINED:
-                    complete = cursor == "0" and source is sources[-1] and len(tasks) <= limit
+                    complete = pages.over and source is sources[-1] and len(tasks) <= limit
                     return Listing(tasks=tasks[:limit], examined=examined, complete=complete)
-                if cursor == "0":
-                    break
         return Listing(tasks=tasks, examined=examined, complete=True)
 
     def count(self) -> Steps[Counts]:
@@ -365,20 +359,15 @@ class Operations:
         if since is not None:
             check_aware(since, name="since")
         ids: list[str] = []
-        cursor = "0"
-        while True:
-            page = yield from calls.list_page(
-                state=State.FAILED, func=func, tag=tag, cursor=cursor, count=calls.BATCH
-            )
+        pages = _pages(state=State.FAILED, func=func, tag=tag)
+        while page := (yield from pages.next()):
             ids += [
                 task.id
                 for task in page.tasks
                 if since is None or (task.ended is not None and task.ended >= since)
             ]
-            cursor = page.cursor
-            if cursor == "0":
-                # What failed meanwhile moves the others to later pages.
-                return list(dict.fromkeys(ids))
+        # What failed meanwhile moves the others to later pages.
+        return list(dict.fromkeys(ids))
 
     def retry_failed(
         self, ids: Iterable[str], *, progress: Progress | None = None
@@ -423,22 +412,16 @@ class Operations:
         # A set that grows while it is walked over may show an id twice, and twice is not the same
         # as once for what is put off.
         seen: set[str] = set()
-        cursor = "0"
-        while True:
-            page = yield from calls.list_page(
-                state=None, func=None, tag=tag, cursor=cursor, count=calls.BATCH
-            )
+        pages = _pages(tag=tag)
+        while page := (yield from pages.next()):
             ids = [task.id for task in page.tasks if not task.state.finished]
             ids = [id for id in dict.fromkeys(ids) if id not in seen]
             seen.update(ids)
             if ids:
                 changes.update((yield from change(ids)))
-            counts = {change: changes[change] for change in (done, Change.RUNNING)}
             if progress is not None:
-                progress(counts)
-            cursor = page.cursor
-            if cursor == "0":
-                return counts
+                progress({change: changes[change] for change in (done, Change.RUNNING)})
+        return {change: changes[change] for change in (done, Change.RUNNING)}
 
     def _make(self, new: calls.NewTask) -> Steps[Task]:
         [made] = yield from self._send([new])
@@ -483,6 +466,14 @@ class Operations:
         )
         self._hooks.emit(Made(task=task))
         return task
+
+
+def _pages(
+    *, state: State | None = None, func: str | None = None, tag: str | None = None
+) -> calls.Pages[calls.Page]:
+    return calls.Pages(
+        lambda cursor: calls.list_page(state=state, func=func, tag=tag, cursor=cursor)
+    )
 
 
 def _check_state(state: State | str | None) -> State | None:

@@ -89,8 +89,7 @@ def read(store: Store, settings: Settings) -> Figures:
     """Look at the database. Raises a ServerError."""
 
     def tasks(state: State, count: int) -> list[Task]:
-        page = calls.list_page(state=state, func=None, tag=None, cursor="0", count=count)
-        return store.run(page).tasks
+        return store.run(calls.list_page(state=state, cursor="0", count=count)).tasks
 
     return Figures(
         counts=store.run(calls.count(settings.lease)),

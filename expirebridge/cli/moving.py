@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
@@ -130,14 +131,10 @@ class Done:
 def _waiting(store: Store) -> Iterator[tuple[Stored, State]]:
     """Every task that waits. A paused one that is resumed meanwhile comes twice, with one id."""
     for state in WAITING:
-        cursor = "0"
-        while True:
-            page = store.run(calls.stored_page(state, cursor, calls.BATCH))
+        pages = calls.Pages(partial(calls.stored_page, state))
+        while page := store.run(pages.next()):
             for task in page.tasks:
                 yield task, state
-            cursor = page.cursor
-            if cursor == "0":
-                break
 
 
 def _line(task: Stored, state: State) -> bytes | None:

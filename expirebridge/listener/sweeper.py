@@ -127,17 +127,17 @@ class Sweeper:
 
         Returns how many tasks were adopted.
         """
-        cursor, adopted = "0", 0
-        while True:
-            began = time.monotonic()
-            scanned = await self._store.run(calls.scan(cursor, SCAN_STEP, self._settings))
+        pages = calls.Pages(lambda cursor: calls.scan(cursor, SCAN_STEP, self._settings))
+        adopted = 0
+        began = time.monotonic()
+        while scanned := await self._store.run(pages.next()):
             for id in scanned.strays:
                 logger.error(
                     "task %s stood in no state set; it has a place again", id,
                     extra=event("stray", task=id),
                 )  # fmt: skip
             adopted += await self._adopter.look_at(scanned.found)
-            cursor = scanned.cursor
-            if cursor == "0":
-                return adopted
-            await asyncio.sleep((time.monotonic() - began) * (1 / share - 1))
+            if not pages.over:
+                await asyncio.sleep((time.monotonic() - began) * (1 / share - 1))
+            began = time.monotonic()
+        return adopted

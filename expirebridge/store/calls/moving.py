@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from expirebridge.store.calls.call import Call, script
+from expirebridge.store.calls.call import BATCH, Call, script
 from expirebridge.store.views import text
 from expirebridge.task import State
 
@@ -31,10 +31,10 @@ class StoredPage:
     tasks: list[Stored]
 
 
-def stored_page(state: State, cursor: str, count: int) -> Call[StoredPage]:
+def stored_page(state: State, cursor: str) -> Call[StoredPage]:
     """Read the tasks of a state whole, a page at a time; see list.lua."""
     return script(
-        "list", state, "", "", cursor, count,
+        "list", state, "", "", cursor, BATCH,
         read=lambda reply: StoredPage(reply[0].decode(), [_stored(row) for row in reply[2:]]),
     )  # fmt: skip
 

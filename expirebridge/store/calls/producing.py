@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from expirebridge.store.calls.call import (
+    BATCH,
     Argument,
     Call,
     When,
@@ -182,7 +183,12 @@ class Page:
 
 
 def list_page(
-    *, state: State | None, func: str | None, tag: str | None, cursor: str, count: int
+    *,
+    state: State | None = None,
+    func: str | None = None,
+    tag: str | None = None,
+    cursor: str,
+    count: int = BATCH,
 ) -> Call[Page]:
     """Read the tasks of one state, or of one tag, a page at a time; see list.lua."""
     return script(
