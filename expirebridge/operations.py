@@ -12,6 +12,7 @@ from expirebridge import wire
 from expirebridge.durations import Duration, seconds_of
 from expirebridge.errors import InvalidTask, ServerError, TaskDiffers, TaskExists
 from expirebridge.hooks import Hooks, Made, Making, NotMade
+from expirebridge.listing import Place, find
 from expirebridge.misfire import MisfireSpec
 from expirebridge.new_tasks import (
     Func,
@@ -45,9 +46,6 @@ Progress = Callable[[Mapping[Change, int]], None]
 """Is told, again and again, how many tasks were changed so far."""
 
 _ChangeAll = Callable[[Sequence[str]], Call[list[Change]]]
-
-MAX_EXAMINED = 10_000
-"""Tasks that one `list` looks at, at most, however few of them it is asked for."""
 
 
 class Operations:
@@ -197,6 +195,7 @@ class Operations:
         due_before: datetime | None = None,
         failed_since: datetime | None = None,
         limit: int = 100,
+        cursor: str | None = None,
     ) -> Steps[Listing]:
         """Return up to `limit` tasks that match, by state or tag; waiting ones soonest first.
 
@@ -204,7 +203,11 @@ class Operations:
         that time or later; both are aware datetimes.
 
         It looks at no more than 10,000 tasks, whatever it finds: `listing.examined` and
-        `listing.complete` say how far it came. Raises InvalidTask for values that cannot be.
+        `listing.complete` say how far it came. `listing.cursor` is then where it goes on: give it
+        as `cursor`, and the same arguments, for the next page. Pages are no snapshot: of tasks that
+        come, go, move or change between two pages, some may be listed twice, or not at all.
+
+        Raises InvalidTask for values that cannot be.
         """
         wanted = _check_state(state)
         if due_before is not None:
@@ -226,19 +229,10 @@ class Operations:
             wire.check_tags([tag])
         if not isinstance(limit, int) or limit < 1:
             raise InvalidTask(f"limit={limit!r}: it must be a whole number, at least 1")
-        tasks: list[Task] = []
-        examined = 0
         # One tag's ids stand together, whatever their states; otherwise each state has its own set.
         sources = [wanted] if tag is not None or wanted is not None else list(State)
-        for source in sources:
-            pages = _pages(state=source, func=func, tag=tag)
-            while page := (yield from pages.next()):
-                examined += page.examined
-                tasks += filter(matches, page.tasks)
-                if len(tasks) >= limit or examined >= MAX_EXAMINED:
-                    complete = pages.over and source is sources[-1] and len(tasks) <= limit
-                    return Listing(tasks=tasks[:limit], examined=examined, complete=complete)
-        return Listing(tasks=tasks, examined=examined, complete=True)
+        place = Place(sources[0]) if cursor is None else Place.read(cursor, sources)
+        return (yield from find(sources, place, func=func, tag=tag, matches=matches, limit=limit))
 
     def count(self) -> Steps[Counts]:
         """Return how many tasks stand in each state, and how many listeners beat."""

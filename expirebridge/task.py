@@ -131,6 +131,8 @@ class Listing:
     """How many tasks were looked at."""
     complete: bool
     """Whether there are no more to find; False when a limit stopped the search."""
+    cursor: str | None = None
+    """Where the search goes on: for `list(cursor=...)`. None when it is complete."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

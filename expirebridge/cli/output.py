@@ -99,7 +99,9 @@ def print_tasks(listing: Listing) -> None:
     """Print a listing as a table, and on stderr whether there is more."""
     print_shown(table_of_tasks(listing.tasks))
     if not listing.complete:
-        sys.stderr.write(f"({listing.examined} tasks looked at; there are more)\n")
+        sys.stderr.write(
+            f"({listing.examined} tasks looked at; there are more: --cursor {listing.cursor})\n"
+        )
 
 
 def table_of_tasks(tasks: Iterable[Task]) -> Table:
@@ -119,7 +121,14 @@ def table_of_tasks(tasks: Iterable[Task]) -> Table:
 def print_listing_json(listing: Listing) -> None:
     """Print a listing as JSON."""
     tasks = [task_as_data(task) for task in listing.tasks]
-    print_json({"tasks": tasks, "examined": listing.examined, "complete": listing.complete})
+    print_json(
+        {
+            "tasks": tasks,
+            "examined": listing.examined,
+            "complete": listing.complete,
+            "cursor": listing.cursor,
+        }
+    )
 
 
 def print_fields(fields: Iterable[tuple[str, str]]) -> None:

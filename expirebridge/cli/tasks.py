@@ -36,7 +36,7 @@ from expirebridge.cli.output import (
 )
 from expirebridge.cli.output import watch as show_anew
 from expirebridge.durations import seconds_of
-from expirebridge.operations import MAX_EXAMINED
+from expirebridge.listing import MAX_EXAMINED
 from expirebridge.task import Change, Listing, State, Task
 
 TaskId = Annotated[str, typer.Argument(help="The task's id.")]
@@ -153,6 +153,10 @@ def list_(
     ] = None,
     limit: Annotated[int, typer.Option(help="Tasks to show at most.")] = 100,
     page: Annotated[int, typer.Option(min=1, help="Which so many of them to show.")] = 1,
+    cursor: Annotated[
+        str | None,
+        typer.Option(help="Where to go on, as the listing before said. For many pages."),
+    ] = None,
     watch: Annotated[
         bool, typer.Option("--watch", help="Show them anew until Ctrl-C; in a pipe once.")
     ] = False,
@@ -168,11 +172,13 @@ def list_(
 
     Example: expirebridge list --state pending --due-before 15m --page 2
     """
+    if cursor is not None and page > 1:
+        raise typer.BadParameter("give either --page or --cursor")
     with Bridge(url) as bridge:
 
         def look() -> Listing:
             listing = bridge.list(
-                state=state, func=func, tag=tag, limit=limit * page,
+                state=state, func=func, tag=tag, limit=limit * page, cursor=cursor,
                 due_before=read_moment(due_before, name="due-before", ahead=True),
                 failed_since=read_moment(failed_since, name="failed-since", ahead=False),
             )  # fmt: skip

@@ -49,6 +49,12 @@ def test_a_task_is_made_shown_moved_listed_counted_and_cancelled(url: str) -> No
     ]  # fmt: skip
     assert '(42, "hi")' in table.splitlines()[1]
     assert "(user=7)" in table.splitlines()[2]
+    listed = json.loads(ok("list", "--limit", "1", "--json", url=url))
+    rest = json.loads(ok("list", "--limit", "1", "--cursor", listed["cursor"], "--json", url=url))
+    assert [task["args"] for task in listed["tasks"] + rest["tasks"]] == [[42, "hi"], []]
+    told = run("list", "--limit", "1", url=url).stderr
+    assert told == f"(2 tasks looked at; there are more: --cursor {listed['cursor']})\n"
+    assert "either --page or --cursor" in run("list", "--page", "2", "--cursor", "x").stderr
     listed = json.loads(ok("list", "--tag", "a", "--json", url=url))
     assert [task["id"] for task in listed["tasks"]] == ["m1"]
     assert json.loads(ok("count", "--json", url=url))["pending"] == 2

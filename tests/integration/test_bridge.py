@@ -22,6 +22,7 @@ from expirebridge import (
     State,
     TaskExists,
 )
+from expirebridge import listing as searching
 from expirebridge.hooks import Event, Made, Making
 from expirebridge.server import Server
 from tasks.mail import send
@@ -155,6 +156,56 @@ async def test_tasks_are_found_counted_cancelled_and_rescheduled(ask: Ask) -> No
     assert await ask("get", "nobody") is None
     with pytest.raises(InvalidTask, match="state='late': one of pending"):
         await ask("list", state="late")
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, 260),
+        ({"state": "pending"}, 230),
+        ({"state": "cancelled"}, 30),
+        ({"state": "pending", "func": "a.b"}, 210),
+        ({"tag": "t"}, 260),
+        ({"tag": "t", "state": "cancelled"}, 30),
+        ({"tag": "nobody"}, 0),
+    ],
+)
+async def test_a_listing_goes_on_where_it_ended(
+    ask: Ask, client: redis.Redis, options: dict[str, Any], expected: int
+) -> None:
+    for func, count in (("a.b", 210), ("c.d", 20), ("e.f", 30)):
+        items = [{"func": func, "delay": 60 + n, "tags": ["t"]} for n in range(count)]
+        made = await ask("make_tasks", items)
+        for task in made if func == "e.f" else ():
+            await ask("cancel", task.id)
+    whole = await ask("list", **options, limit=1000)
+    assert (len(whole.tasks), whole.complete, whole.cursor) == (expected, True, None)
+    for limit in (7, 100, 130, 500):
+        cursor, ids = None, list[str]()
+        while True:
+            listing = await ask("list", **options, limit=limit, cursor=cursor)
+            assert len(listing.tasks) == limit or listing.complete
+            ids += [task.id for task in listing.tasks]
+            cursor = listing.cursor
+            assert listing.complete is (cursor is None)
+            if cursor is None:
+                break
+        assert ids == [task.id for task in whole.tasks]
+
+
+async def test_a_listing_that_found_little_goes_on_where_it_looked(
+    ask: Ask, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searching, "MAX_EXAMINED", 100)
+    items = [{"func": "a.b", "delay": 60 + n} for n in range(250)]
+    await ask("make_tasks", [*items, {"func": "c.d", "delay": "1h", "id": "last"}])
+    seen = []
+    cursor = None
+    for _ in range(3):
+        page = await ask("list", state="pending", func="c.d", cursor=cursor)
+        seen.append((page.examined, [task.id for task in page.tasks]))
+        cursor = page.cursor
+    assert (seen, cursor) == ([(100, []), (100, []), (51, ["last"])], None)
 
 
 async def test_a_client_of_the_caller_s_is_used_and_left_open(url: str) -> None:

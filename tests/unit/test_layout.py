@@ -13,7 +13,7 @@ PACKAGE = Path(expirebridge.__file__).parent
 LAYERS = [
     {"cli", "web", "observe"},
     {"listener"},
-    {"bridge", "operations", "new_tasks", "handlers", "checks"},
+    {"bridge", "operations", "listing", "new_tasks", "handlers", "checks"},
     {"store"},
     {"server", "resources"},
     {

@@ -192,6 +192,13 @@ def test_ids_repeated_in_bulk_are_refused_by_both_positions() -> None:
         ({"tag": 42}, "tag 42"),
         ({"limit": 0}, "limit=0"),
         ({"limit": -1}, "limit=-1"),
+        ({"cursor": "0"}, "cursor='0': give the one of a listing with the same state and tag"),
+        ({"cursor": 1}, "cursor=1"),
+        ({"cursor": "pending.-1.0"}, "cursor='pending.-1.0'"),
+        ({"cursor": "pending.18446744073709551616.0"}, "cursor="),
+        ({"cursor": "waiting.1.0"}, "cursor='waiting.1.0'"),
+        ({"state": "failed", "cursor": "pending.1.0"}, "cursor='pending.1.0'"),
+        ({"tag": "t", "cursor": "pending.1.0"}, "cursor='pending.1.0'"),
     ],
 )
 def test_a_listing_that_cannot_be_is_refused(options: dict[str, Any], named: str) -> None:

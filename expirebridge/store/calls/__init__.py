@@ -31,7 +31,7 @@ from expirebridge.store.calls.examining import (
 )
 from expirebridge.store.calls.forecasting import ComingSpan, Forecast, forecast
 from expirebridge.store.calls.moving import Stored, StoredPage, known, stored_page
-from expirebridge.store.calls.pages import Pages
+from expirebridge.store.calls.pages import BEGINNING, Pages
 from expirebridge.store.calls.producing import (
     Made,
     NewTask,
@@ -74,12 +74,12 @@ from expirebridge.store.calls.running import (
 )
 
 __all__ = [
-    "BATCH", "STEPS", "Action", "Adoption", "Argument", "Beat", "Below", "Call", "Claim",
-    "ComingSpan", "Forecast", "Health", "Heard", "Hint", "LastBeat", "Made", "NewTask", "Operation",
-    "Page", "Pages", "Scanned", "Settled", "Settlement", "Span", "Stored", "StoredPage", "Sweep",
-    "Unknown", "When", "adopt", "batches", "beat", "below", "cancel", "claim", "command", "count",
-    "course", "earliest", "forecast", "get", "health", "heartbeat", "known", "leave", "list_page",
-    "listeners", "make", "new_nonce", "news", "note", "notes", "pause", "purge", "put_off",
-    "refused", "reschedule", "resent", "resume", "run_now", "scan", "settle", "stored_page",
-    "sweep", "unknown",
+    "BATCH", "BEGINNING", "STEPS", "Action", "Adoption", "Argument", "Beat", "Below", "Call",
+    "Claim", "ComingSpan", "Forecast", "Health", "Heard", "Hint", "LastBeat", "Made", "NewTask",
+    "Operation", "Page", "Pages", "Scanned", "Settled", "Settlement", "Span", "Stored",
+    "StoredPage", "Sweep", "Unknown", "When", "adopt", "batches", "beat", "below", "cancel",
+    "claim", "command", "count", "course", "earliest", "forecast", "get", "health", "heartbeat",
+    "known", "leave", "list_page", "listeners", "make", "new_nonce", "news", "note", "notes",
+    "pause", "purge", "put_off", "refused", "reschedule", "resent", "resume", "run_now", "scan",
+    "settle", "stored_page", "sweep", "unknown",
 ]  # fmt: skip
