@@ -247,6 +247,20 @@ class Operations:
         [change] = yield from calls.cancel([wire.check_id(id)], keep=self._settings.keep_succeeded)
         return change
 
+    def cancel_all(
+        self, ids: Iterable[str], *, progress: Progress | None = None
+    ) -> Steps[dict[Change, int]]:
+        """Cancel each of these tasks, as `cancel` does one; returns how many had which answer.
+
+        Sent in batches of up to 100. `progress` is called after each batch with the numbers so
+        far; what it raises ends the work. Raises InvalidTask for an illegal id; the batches before
+        it are done then.
+        """
+        keep = self._settings.keep_succeeded
+        return (
+            yield from self._change_all(ids, lambda ids: calls.cancel(ids, keep=keep), progress)
+        )
+
     def cancel_tag(self, tag: str, *, progress: Progress | None = None) -> Steps[dict[Change, int]]:
         """Cancel every unfinished task with the tag; returns how many were cancelled or running.
 
@@ -282,6 +296,16 @@ class Operations:
         [change] = yield from calls.put_off([wire.check_id(id)], seconds)
         return change
 
+    def put_off_all(
+        self, ids: Iterable[str], by: Duration, *, progress: Progress | None = None
+    ) -> Steps[dict[Change, int]]:
+        """Put off each of these tasks, as `put_off` does one; returns how many had which answer.
+
+        Works in batches, as `cancel_all`. Raises InvalidTask for an illegal id or duration.
+        """
+        seconds = seconds_of(by, name="by")
+        return (yield from self._change_all(ids, lambda ids: calls.put_off(ids, seconds), progress))
+
     def put_off_tag(
         self, tag: str, by: Duration, *, progress: Progress | None = None
     ) -> Steps[dict[Change, int]]:
@@ -305,6 +329,15 @@ class Operations:
         [change] = yield from calls.pause([wire.check_id(id)])
         return change
 
+    def pause_all(
+        self, ids: Iterable[str], *, progress: Progress | None = None
+    ) -> Steps[dict[Change, int]]:
+        """Pause each of these tasks, as `pause` does one; returns how many had which answer.
+
+        Works in batches, as `cancel_all`. Raises InvalidTask for an illegal id.
+        """
+        return (yield from self._change_all(ids, calls.pause, progress))
+
     def pause_tag(self, tag: str, *, progress: Progress | None = None) -> Steps[dict[Change, int]]:
         """Pause every task with the tag that waits; returns how many are paused, or running.
 
@@ -319,6 +352,15 @@ class Operations:
         """
         [change] = yield from calls.resume([wire.check_id(id)])
         return change
+
+    def resume_all(
+        self, ids: Iterable[str], *, progress: Progress | None = None
+    ) -> Steps[dict[Change, int]]:
+        """Resume each of these tasks, as `resume` does one; returns how many had which answer.
+
+        Works in batches, as `cancel_all`. Raises InvalidTask for an illegal id.
+        """
+        return (yield from self._change_all(ids, calls.resume, progress))
 
     def resume_tag(self, tag: str, *, progress: Progress | None = None) -> Steps[dict[Change, int]]:
         """Let every paused task with the tag go on; returns how many now wait, or are running.
@@ -387,9 +429,14 @@ class Operations:
         failed, and as long as no listener runs. Works in batches, as `cancel_tag`. Raises
         InvalidTask for an illegal id.
         """
+        return (yield from self._change_all(ids, calls.purge, progress))
+
+    def _change_all(
+        self, ids: Iterable[str], change: _ChangeAll, progress: Progress | None
+    ) -> Steps[dict[Change, int]]:
         changes: Counter[Change] = Counter()
         for batch in calls.batches(wire.check_id(id) for id in ids):
-            changes.update((yield from calls.purge(batch)))
+            changes.update((yield from change(batch)))
             if progress is not None:
                 progress(changes)
         return dict(changes)

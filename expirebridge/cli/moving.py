@@ -26,7 +26,9 @@ from expirebridge.cli.figures import store_of
 from expirebridge.cli.options import AsJson, Prefix, Url
 from expirebridge.cli.output import print_counts
 from expirebridge.errors import InvalidTask
+from expirebridge.hooks import Hooks
 from expirebridge.new_tasks import CHUNK_TASKS
+from expirebridge.operations import Operations
 from expirebridge.retry import decode_policy
 from expirebridge.settings import Settings
 from expirebridge.store import calls, clients
@@ -67,7 +69,7 @@ def export(
     """
     settings = Settings.read(url=url, prefix=prefix)
     with closing(store_of(settings)) as store, _opened(file) as output:
-        counts = store.run(calls.count(settings.lease))
+        counts = store.run(Operations(settings, Hooks()).count())
         if counts.listeners:
             _warn(f"{counts.listeners} listeners beat: what they run meanwhile runs elsewhere, too")
         with _bar("exporting", counts.pending + counts.paused) as advance:
@@ -102,6 +104,7 @@ def import_(
     Example: expirebridge export --url $OLD | expirebridge import - --url $NEW
     """
     settings = Settings.read(url=url, prefix=prefix)
+    operations = Operations(settings, Hooks())
     place = Place.of(file, settings)
     done = Done()
     try:
@@ -109,7 +112,7 @@ def import_(
             size = None if place is None else file.stat().st_size
             with _bar("importing", size, done=source.offset) as advance:
                 for chunk in source.chunks():
-                    _make(store, chunk, done)
+                    _make(store, operations, chunk, done)
                     if place is not None:
                         place.note(source.offset)
                     advance(chunk.size)
@@ -240,7 +243,7 @@ def _ms(due: str) -> int:
     return max(to_ms(datetime.fromisoformat(due)), 0)
 
 
-def _make(store: Store, chunk: Chunk, done: Done) -> None:
+def _make(store: Store, operations: Operations, chunk: Chunk, done: Done) -> None:
     known = store.run(calls.known([task.id for task in chunk.tasks]))
     by_id = {task.id: task for task, there in zip(chunk.tasks, known, strict=True) if not there}
     done.kept += len(chunk.tasks) - len(by_id)
@@ -250,7 +253,7 @@ def _make(store: Store, chunk: Chunk, done: Done) -> None:
         done.kept += outcomes.count(Outcome.KEPT)
     # Those that were made before a break may not have been paused yet.
     if chunk.paused:
-        store.run(calls.pause(chunk.paused))
+        store.run(operations.pause_all(chunk.paused))
 
 
 @dataclass(frozen=True)

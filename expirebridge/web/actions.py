@@ -1,7 +1,7 @@
 """The pages that act: on one task, on all that match, and the log of what was done."""
 
 import logging
-from collections import Counter
+from collections.abc import Mapping
 from urllib.parse import parse_qsl, urlencode
 
 from starlette.requests import Request
@@ -81,12 +81,11 @@ class ActionPages:
 
     async def _carry_out(
         self, request: Request, order: Order, ids: list[str], *, target: str
-    ) -> Counter[Change]:
+    ) -> Mapping[Change, int]:
         who, action = str(request.state.who), order.choice.name
-        changes: Counter[Change] = Counter()
         result = "failed midway"
         try:
-            changes = await self._site.store.run(order.carry_out(ids, self._site.settings))
+            changes = await order.carry_out(self._site.bridge, ids)
             result = (
                 ", ".join(f"{n:,} {change}" for change, n in changes.items()) or "nothing to do"
             )

@@ -1,15 +1,13 @@
 """What can be done to tasks: on one, or on all that match a filter."""
 
 from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from expirebridge.bridge import AsyncBridge
 from expirebridge.durations import seconds_of
 from expirebridge.errors import InvalidTask
-from expirebridge.settings import Settings
-from expirebridge.store import calls
-from expirebridge.store.calls import Call
 from expirebridge.task import Change, State
 
 
@@ -64,29 +62,16 @@ class Order:
             return cls(choice)
         return cls(choice, seconds_of(str(form.get("by", "")).strip(), name="by"))
 
-    def carry_out(
-        self, ids: Sequence[str], settings: Settings
-    ) -> Generator[Call[Any], Any, Counter[Change]]:
+    async def carry_out(self, bridge: AsyncBridge, ids: Sequence[str]) -> Mapping[Change, int]:
         """Do it to these tasks; says what became of how many."""
-        changes: Counter[Change] = Counter()
-        for batch in calls.batches(ids):
-            changes.update((yield from self._change(batch, settings)))
-        return changes
-
-    def _change(
-        self, ids: Sequence[str], settings: Settings
-    ) -> Generator[Call[Any], Any, list[Change]]:
         match self.choice.name:
             case "cancel":
-                return (yield from calls.cancel(ids, keep=settings.keep_succeeded))
+                return await bridge.cancel_all(ids)
             case "pause":
-                return (yield from calls.pause(ids))
+                return await bridge.pause_all(ids)
             case "resume":
-                return (yield from calls.resume(ids))
+                return await bridge.resume_all(ids)
             case "put_off":
-                return (yield from calls.put_off(ids, self.by))
+                return await bridge.put_off_all(ids, self.by)
             case _:
-                changes = []
-                for id in ids:
-                    changes.append((yield from calls.run_now(id)))
-                return changes
+                return Counter([await bridge.run_now(id) for id in ids])

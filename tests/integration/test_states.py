@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 import redis
 
-from expirebridge import AsyncBridge, Change, Outcome, State, Task
+from expirebridge import AsyncBridge, Change, InvalidTask, Outcome, State, Task
 from expirebridge.hooks import Gap, Started
 from expirebridge.settings import Settings
 from expirebridge.store import calls
@@ -707,6 +707,30 @@ async def test_all_tasks_of_a_tag_are_steered_in_batches(async_bridge: AsyncBrid
     with pytest.raises(InterruptedError):
         await async_bridge.cancel_tag("t", progress=stop)
     assert 0 < (await async_bridge.count()).cancelled < 450
+
+
+async def test_tasks_are_steered_by_their_ids_in_batches(async_bridge: AsyncBridge) -> None:
+    ids = [f"n{n}" for n in range(250)]
+    await async_bridge.make_tasks([{"func": "a.b", "delay": 600, "id": id} for id in ids])
+    due = (await async_bridge.list(limit=1)).tasks[0].due
+    told: list[int] = []
+    moved = await async_bridge.put_off_all(
+        ids, "1h", progress=lambda changes: told.append(changes[Change.MOVED])
+    )
+    assert (moved, told) == ({Change.MOVED: 250}, [100, 200, 250])
+    assert (await async_bridge.list(limit=1)).tasks[0].due - due == timedelta(hours=1)
+    assert await async_bridge.pause_all(ids) == {Change.PAUSED: 250}
+    assert await async_bridge.resume_all(ids) == {Change.RESUMED: 250}
+    assert await async_bridge.cancel_all(ids[:120]) == {Change.CANCELLED: 120}
+    assert await async_bridge.cancel_all([*ids, "no-such"]) == {
+        Change.FINISHED: 120, Change.CANCELLED: 130, Change.NOT_FOUND: 1
+    }  # fmt: skip
+    for change in (async_bridge.cancel_all, async_bridge.pause_all, async_bridge.resume_all):
+        with pytest.raises(InvalidTask):
+            await change(["a?b"])
+    for ids, by in ((["a?b"], "1h"), (["n1"], "soon")):
+        with pytest.raises(InvalidTask):
+            await async_bridge.put_off_all(ids, by)
 
 
 @pytest.mark.parametrize("operation", ["cancel", "put off", "reschedule", "run_now"])
