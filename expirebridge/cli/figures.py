@@ -1,7 +1,5 @@
 """Commands that show a database in numbers: as it is, and as it has been of late."""
 
-import math
-from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
@@ -22,27 +20,17 @@ from expirebridge.cli.output import (
     watch,
 )
 from expirebridge.durations import human, seconds_of
+from expirebridge.hooks import Hooks
+from expirebridge.operations import Operations
+from expirebridge.recent import Recent, read_recent
 from expirebridge.settings import Settings
 from expirebridge.store import calls, clients
 from expirebridge.store.calls import Health
 from expirebridge.store.store import Store
 from expirebridge.task import Counts, State, Task
 
-SAMPLE = 200
-"""Tasks of each state that are looked at: those that are next, or ended last."""
 SHOWN = 8
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OfFunction:
-    """How a function did of late."""
-
-    succeeded: int
-    failed: int
-    lateness: float | None
-    """The longest of 99 % of its succeeded tasks, in seconds."""
-    duration: float | None
-    """The same of how long it took."""
+"""Tasks that `top` shows of those that run, wait, or failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,51 +41,18 @@ class Figures:
     health: Health
     next: list[Task]
     running: list[Task]
-    succeeded: list[Task]
-    failed: list[Task]
-
-    @property
-    def per_minute(self) -> float:
-        """Tasks that ended a minute, by the last of them."""
-        now = datetime.now(UTC)
-        ages = [(now - one.ended).total_seconds() for one in self._ended if one.ended]
-        recent = [age for age in ages if age < 60]
-        if len(recent) < SAMPLE:
-            return len(recent)
-        # More than were looked at: they tell how long so many take.
-        return len(recent) * 60 / max(*recent, 0.001)
-
-    @property
-    def _ended(self) -> list[Task]:
-        return [*self.succeeded, *self.failed]
-
-    def functions(self) -> dict[str, OfFunction]:
-        """How each function did, of those that ended last."""
-        of: dict[str, list[Task]] = defaultdict(list)
-        for task in self._ended:
-            of[task.func].append(task)
-        return {func: _of_function(of[func]) for func in sorted(of)}
-
-    def lateness(self, share: float) -> float | None:
-        """The longest lateness of this share of the tasks that succeeded last, in seconds."""
-        return _quantile(
-            [late for task in self.succeeded if (late := _late(task)) is not None], share
-        )
+    recent: Recent
 
 
 def read(store: Store, settings: Settings) -> Figures:
     """Look at the database. Raises a ServerError."""
-
-    def tasks(state: State, count: int) -> list[Task]:
-        return store.run(calls.list_page(state=state, cursor="0", count=count)).tasks
-
+    operations = Operations(settings, Hooks())
     return Figures(
-        counts=store.run(calls.count(settings.lease)),
+        counts=store.run(operations.count()),
         health=store.run(calls.health(settings.lease)),
-        next=tasks(State.PENDING, SHOWN),
-        running=tasks(State.RUNNING, SHOWN),
-        succeeded=tasks(State.SUCCEEDED, SAMPLE),
-        failed=tasks(State.FAILED, SAMPLE),
+        next=store.run(operations.list(state=State.PENDING, limit=SHOWN)).tasks,
+        running=store.run(operations.list(state=State.RUNNING, limit=SHOWN)).tasks,
+        recent=store.run(read_recent(operations)),
     )
 
 
@@ -147,34 +102,6 @@ def store_of(settings: Settings) -> Store:
     return Store(clients.producer_client(settings.url), prefix=settings.prefix)
 
 
-# Numbers
-
-
-def _late(task: Task) -> float | None:
-    return (task.started - task.due).total_seconds() if task.started else None
-
-
-def _took(task: Task) -> float | None:
-    return (task.ended - task.started).total_seconds() if task.ended and task.started else None
-
-
-def _quantile(values: Sequence[float], share: float) -> float | None:
-    """The value that this share of them does not exceed."""
-    return sorted(values)[math.ceil(len(values) * share) - 1] if values else None
-
-
-def _of_function(tasks: Sequence[Task]) -> OfFunction:
-    well = [task for task in tasks if task.state is State.SUCCEEDED]
-    late = [late for task in well if (late := _late(task)) is not None]
-    took = [took for task in well if (took := _took(task)) is not None]
-    return OfFunction(
-        succeeded=len(well),
-        failed=len(tasks) - len(well),
-        lateness=_quantile(late, 0.99),
-        duration=_quantile(took, 0.99),
-    )
-
-
 # As data
 
 
@@ -183,11 +110,11 @@ def _as_data(figures: Figures) -> dict[str, Any]:
         "states": asdict(figures.counts),
         "oldest_overdue": figures.health.waited,
         "listeners": figures.health.listeners,
-        "ended_per_minute": round(figures.per_minute, 1),
-        "lateness": {"p50": figures.lateness(0.5), "p99": figures.lateness(0.99)},
+        "ended_per_minute": round(figures.recent.per_minute, 1),
+        "lateness": {"p50": figures.recent.lateness(0.5), "p99": figures.recent.lateness(0.99)},
         "next_due": figures.next[0].due if figures.next else None,
         "running": [task.id for task in figures.running],
-        "functions": {name: asdict(one) for name, one in figures.functions().items()},
+        "functions": {name: asdict(one) for name, one in figures.recent.functions().items()},
     }
 
 
@@ -199,13 +126,13 @@ def _summary(figures: Figures) -> list[Text]:
     states = "   ".join(f"{state} {asdict(counts)[state]:,}" for state in State)
     waits = f", the first for {human(health.waited)}" if counts.overdue else ""
     late = "   ".join(
-        f"p{share * 100:.0f} {_human(figures.lateness(share))}" for share in (0.5, 0.99)
+        f"p{share * 100:.0f} {_human(figures.recent.lateness(share))}" for share in (0.5, 0.99)
     )
     return [
         Text(states),
         Text(f"overdue {counts.overdue:,}{waits}", style="red" if health.waited > 30 else ""),
         Text(f"listeners {counts.listeners}", style="" if counts.listeners else "red"),
-        Text(f"ended {figures.per_minute:,.0f} a minute   late {late}"),
+        Text(f"ended {figures.recent.per_minute:,.0f} a minute   late {late}"),
     ]
 
 
@@ -214,7 +141,7 @@ def _functions(figures: Figures) -> RenderableType:
         ("function", "succeeded", "failed", "late, p99", "takes, p99"),
         [
             (name, str(one.succeeded), str(one.failed), _human(one.lateness), _human(one.duration))
-            for name, one in figures.functions().items()
+            for name, one in figures.recent.functions().items()
         ],
     )
 
@@ -247,7 +174,7 @@ def _screen(figures: Figures, settings: Settings) -> RenderableType:
             "failed last",
             [
                 (*start(task), moment(task.ended) or "", (task.error or "").rpartition("\n")[2])
-                for task in figures.failed[:SHOWN]
+                for task in figures.recent.failed[:SHOWN]
             ],
             "id", "function", "arguments", "failed", "error",
         ),

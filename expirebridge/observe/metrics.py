@@ -14,7 +14,20 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from expirebridge.errors import InvalidSetting, ServerError
-from expirebridge.hooks import Claimed, End, Ended, Event, Gap, Lapsed, Made, Rung, Source, Started
+from expirebridge.hooks import (
+    Claimed,
+    End,
+    Ended,
+    Event,
+    Gap,
+    Hooks,
+    Lapsed,
+    Made,
+    Rung,
+    Source,
+    Started,
+)
+from expirebridge.operations import Operations
 from expirebridge.settings import Settings
 from expirebridge.store import calls, clients
 from expirebridge.store.store import Store
@@ -154,7 +167,7 @@ class _OfTheServer(Collector):
     def _ask(self) -> Iterator[GaugeMetricFamily]:
         settings = self._settings
         with closing(Store(clients.probe_client(settings.url), prefix=settings.prefix)) as store:
-            counts = store.run(calls.count(settings.lease))
+            counts = store.run(Operations(settings, Hooks()).count())
             health = store.run(calls.health(settings.lease))
         states = GaugeMetricFamily("expirebridge_tasks", "Tasks by state.", labels=["state"])
         numbers = asdict(counts)

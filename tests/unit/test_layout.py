@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 import expirebridge
+from expirebridge.operations import Operations
 
 PACKAGE = Path(expirebridge.__file__).parent
 
 LAYERS = [
     {"cli", "web", "observe"},
     {"listener"},
-    {"bridge", "operations", "listing", "new_tasks", "handlers", "checks"},
+    {"bridge", "operations", "listing", "new_tasks", "handlers", "recent", "checks"},
     {"store"},
     {"server", "resources"},
     {
@@ -88,3 +89,18 @@ def test_values_and_rules_do_no_input_or_output() -> None:
         if part_of(path) in VALUES:
             roots = {name.partition(".")[0] for name in imported_names(path)}
             assert not roots & {"redis", "asyncio", "socket", "subprocess", "threading"}, path
+
+
+def test_a_face_asks_the_operations_for_what_they_can_do() -> None:
+    operations = {name for name in vars(Operations) if not name.startswith("_")}
+    around = [
+        f"{path.relative_to(PACKAGE)}: calls.{node.attr}"
+        for path in MODULES
+        if part_of(path) in FACES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "calls"
+        and node.attr in operations
+    ]
+    assert around == []
