@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from expirebridge import wire
 from expirebridge.errors import ServerError
@@ -28,7 +29,7 @@ class LivePages:
     def __init__(self, site: Site, overview: Overview) -> None:
         self._site = site
         self._overview = overview
-        self._open = 0
+        self._places = asyncio.Semaphore(MAX_STREAMS)
 
     async def overview(self, request: Request) -> Response:
         """The parts of the overview, whenever they have changed."""
@@ -61,29 +62,39 @@ class LivePages:
         return self._stream(parts)
 
     def _stream(self, parts: _Parts) -> Response:
-        if self._open >= MAX_STREAMS:
-            return PlainTextResponse("Too many pages are open.", 503)
+        return _Stream(_events(parts), self._places)
+
+
+class _Stream(StreamingResponse):
+    """Events for one open page, if there is a place for it."""
+
+    def __init__(self, events: AsyncIterator[str], places: asyncio.Semaphore) -> None:
         # A proxy that collects what it passes on (nginx) is told not to.
         headers = {"x-accel-buffering": "no"}
-        return StreamingResponse(
-            self._events(parts), media_type="text/event-stream", headers=headers
-        )
+        super().__init__(events, media_type="text/event-stream", headers=headers)
+        self._places = places
 
-    async def _events(self, parts: _Parts) -> AsyncIterator[str]:
-        self._open += 1
-        sent: dict[str, str] = {}
-        try:
-            while True:
-                drawn = await parts()
-                # Something is sent each time, so that a page that has gone is noticed.
-                yield ": still here\n\n"
-                for name, html in drawn.items():
-                    # How far a time is from now, the page itself keeps right.
-                    told = _DISTANCES.sub(r"\1", html)
-                    if sent.get(name) != told:
-                        sent[name] = told
-                        lines = "".join(f"data: {line}\n" for line in html.splitlines())
-                        yield f"event: {name}\n{lines}\n"
-                await asyncio.sleep(PAUSE)
-        finally:
-            self._open -= 1
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Take a place, and keep it for as long as the page is open."""
+        if self._places.locked():
+            await PlainTextResponse("Too many pages are open.", 503)(scope, receive, send)
+            return
+        # A place that is free is taken without a pause, in which another could take it.
+        async with self._places:
+            await super().__call__(scope, receive, send)
+
+
+async def _events(parts: _Parts) -> AsyncIterator[str]:
+    sent: dict[str, str] = {}
+    while True:
+        drawn = await parts()
+        # Something is sent each time, so that a page that has gone is noticed.
+        yield ": still here\n\n"
+        for name, html in drawn.items():
+            # How far a time is from now, the page itself keeps right.
+            told = _DISTANCES.sub(r"\1", html)
+            if sent.get(name) != told:
+                sent[name] = told
+                lines = "".join(f"data: {line}\n" for line in html.splitlines())
+                yield f"event: {name}\n{lines}\n"
+        await asyncio.sleep(PAUSE)

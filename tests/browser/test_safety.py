@@ -1,11 +1,13 @@
 """Who comes in, what counts as an action of a person, and what a page may do."""
 
+import asyncio
 import hashlib
 import re
 import signal
 import socket
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,9 +15,11 @@ from typing import Any
 import httpx
 import pytest
 import redis
+from starlette.types import ASGIApp, Message
 
 from expirebridge import AsyncBridge, State, web
 from expirebridge.errors import InvalidSetting
+from expirebridge.web.live import MAX_STREAMS
 from tests.browser.conftest import OWN, Asking
 from tests.processes import COMMAND, PATIENCE, run
 
@@ -316,3 +320,41 @@ def test_every_template_is_one_that_is_escaped() -> None:
     assert {path.suffix for path in TEMPLATES.iterdir()} == {".html"}
     for path in TEMPLATES.iterdir():
         assert "|safe" not in re.sub(r"\s", "", path.read_text())
+
+
+# How many may look
+
+
+async def open_streams(app: ASGIApp, number: int) -> list[int]:
+    """Open so many streams at the same moment; the status of each, once all have begun."""
+    statuses: list[int] = []
+    begun = asyncio.Event()
+
+    async def send(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            statuses.append(message["status"])
+            if len(statuses) == number:
+                begun.set()
+
+    async def receive() -> Message:
+        return await asyncio.Event().wait() and {}  # nobody goes away
+
+    scope = {
+        "type": "http", "method": "GET", "path": "/task/live", "root_path": "", "headers": [],
+        "query_string": b"id=a", "asgi": {"version": "3.0", "spec_version": "2.3"},
+    }  # fmt: skip
+    streams = [asyncio.ensure_future(app(dict(scope), receive, send)) for _ in range(number)]
+    await begun.wait()
+    for stream in streams:
+        stream.cancel()
+    await asyncio.gather(*streams, return_exceptions=True)
+    return statuses
+
+
+async def test_no_more_pages_than_the_limit_are_kept_right_even_at_once(url: str) -> None:
+    app = web.app(url)
+    async with app.router.lifespan_context(app):
+        # The second time, those that were open have gone.
+        for _ in range(2):
+            statuses = await open_streams(app, MAX_STREAMS + 30)
+            assert Counter(statuses) == {200: MAX_STREAMS, 503: 30}
