@@ -20,10 +20,11 @@ from expirebridge.store import clients
 from expirebridge.store.store import AsyncStore
 from expirebridge.task import Task
 from expirebridge.web.actions import ActionPages
+from expirebridge.web.guard import Guard
 from expirebridge.web.live import LivePages
 from expirebridge.web.overview import Overview
 from expirebridge.web.pages import Pages
-from expirebridge.web.security import Credentials, Guard
+from expirebridge.web.security import Credentials
 from expirebridge.web.site import Redact, Site
 
 STATIC = Path(__file__).parent / "static"

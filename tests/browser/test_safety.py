@@ -1,13 +1,16 @@
 """Who comes in, what counts as an action of a person, and what a page may do."""
 
 import asyncio
+import contextlib
 import hashlib
 import re
 import signal
 import socket
 import subprocess
 import sys
+import time
 from collections import Counter
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,11 +18,13 @@ from typing import Any
 import httpx
 import pytest
 import redis
+from starlette.applications import Starlette
 from starlette.types import ASGIApp, Message
 
 from expirebridge import AsyncBridge, State, web
 from expirebridge.errors import InvalidSetting
 from expirebridge.web.live import MAX_STREAMS
+from expirebridge.web.sign_ins import LONGEST_PAUSE, MOST_WAITING, network_of, pause_after
 from tests.browser.conftest import OWN, Asking
 from tests.processes import COMMAND, PATIENCE, run
 
@@ -31,6 +36,70 @@ ODD = "<script>alert('x')</script>\"'&"
 
 
 # Who comes in
+
+
+@contextlib.asynccontextmanager
+async def from_address(app: Starlette, address: str) -> AsyncIterator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(app, client=(address, 1))
+    async with httpx.AsyncClient(transport=transport, base_url=OWN) as client:
+        yield client
+
+
+async def test_each_failure_makes_the_next_attempt_wait_longer(url: str) -> None:
+    app = web.app(url, credentials=web.Credentials(users={"ann": "x"}))
+    took = []
+    async with from_address(app, "192.0.2.1") as client:
+        for _ in range(3):
+            # To be asked for a password is no attempt.
+            assert (await client.get("/static/icon.svg")).status_code == 401
+            began = time.monotonic()
+            wrong = await client.get("/static/icon.svg", auth=("ann", "y"))
+            took.append(time.monotonic() - began)
+            assert wrong.status_code == 401
+        assert took[1] >= 0.5
+        assert took[2] >= 1.0
+        # A right one waits as long, so that nothing is to be learned from it, and is not refused.
+        assert (await client.get("/static/icon.svg", auth=("ann", "x"))).status_code == 200
+
+
+async def test_who_tries_passwords_shuts_nobody_out(url: str) -> None:
+    app = web.app(url, credentials=web.Credentials(users={"ann": "x", "bob": "y"}))
+    icon = "/static/icon.svg"
+    async with from_address(app, "192.0.2.1") as attacker, from_address(app, "192.0.2.2") as other:
+        assert (await attacker.get(icon, auth=("ann", "x"))).status_code == 200
+        for together in (1, MOST_WAITING):
+            tries = [attacker.get(icon, auth=("ann", "z")) for _ in range(together)]
+            assert {attempt.status_code for attempt in await asyncio.gather(*tries)} == {401}
+        # From here on, each waits for the longest pause.
+        more = [
+            asyncio.create_task(attacker.get(icon, auth=("bob", f"{n}")))
+            for n in range(4 * MOST_WAITING)
+        ]
+        refused, waiting = await asyncio.wait(more, timeout=LONGEST_PAUSE / 4)
+        assert len(waiting) == MOST_WAITING
+        statuses = {attempt.result().status_code for attempt in refused}
+        assert statuses == {429}
+        assert {attempt.result().headers["retry-after"] for attempt in refused} == {"8"}
+        # Nothing is learned from what is refused: not even that it would have been right.
+        assert (await attacker.get(icon, auth=("bob", "y"))).status_code == 429
+        # Who was signed in goes on, behind the same address, too; elsewhere, nobody notices.
+        assert (await attacker.get(icon, auth=("ann", "x"))).status_code == 200
+        assert (await other.get(icon, auth=("bob", "y"))).status_code == 200
+        assert not any(attempt.done() for attempt in waiting)
+        for attempt in waiting:
+            attempt.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        # Those that went away wait no longer: there is room for the next one.
+        again = asyncio.create_task(attacker.get(icon, auth=("bob", "w")))
+        assert (await asyncio.wait([again], timeout=0.2))[1]
+        again.cancel()
+
+
+def test_pauses_grow_to_a_limit_by_networks() -> None:
+    assert [pause_after(n) for n in (1, 2, 3, 4, 5, 6, 10**9)] == [0.5, 1, 2, 4, 8, 8, 8]
+    assert network_of("192.0.2.1") != network_of("192.0.2.2")
+    assert network_of("2001:db8::1") == network_of("2001:db8::ffff:1") != network_of("2001:db8:1::")
+    assert network_of("") == ""
 
 
 @pytest.mark.parametrize("page", [*PAGES, "/live", "/bulk?action=cancel", "/static/dashboard.css"])
@@ -57,12 +126,16 @@ async def test_a_token_or_a_password_opens_it(asking: Asking) -> None:
         {"auth": ("bob", "pässword")},
         {"headers": {"authorization": "Bearer pässword".encode()}},
         {"headers": {"authorization": "Basic ???"}},
+        {"headers": {"authorization": b"Basic \xff"}},
         {"headers": {"authorization": "Basic"}},
         {"headers": {"authorization": "Digest s3cret"}},
     ]
     async with asking(credentials=credentials) as client:
         assert [(await client.get("/", **one)).status_code for one in right] == [200] * 3  # type: ignore[arg-type]
-        assert [(await client.get("/", **one)).status_code for one in wrong] == [401] * 8  # type: ignore[arg-type]
+    for one in wrong:
+        # Each is the first from its address: the next would have to wait.
+        async with asking(credentials=credentials) as client:
+            assert (await client.get("/", **one)).status_code == 401  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -86,13 +159,24 @@ def test_the_command_refuses_other_addresses_without_credentials(
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example:8321", "evil.example", "127.0.0.1.evil.example", ""]
+    "host",
+    ["evil.example:8321", "evil.example", "127.0.0.1.evil.example", "", ":8321"],
 )
 async def test_another_name_that_points_here_is_refused(asking: Asking, host: str) -> None:
     async with asking(loopback_only=True) as client:
         assert (await client.get("/", headers={"host": host})).status_code == 421
         for own in ("localhost:8321", "127.0.0.1:8321", "[::1]:8321"):
             assert (await client.get("/", headers={"host": own})).status_code == 200
+
+
+@pytest.mark.parametrize("loopback_only", [True, False])
+@pytest.mark.parametrize("host", ["[::1", "[", "::1]", "localhost:x", "a@localhost", "localhost/a"])
+async def test_what_is_no_name_is_refused(asking: Asking, host: str, loopback_only: bool) -> None:
+    async with asking(loopback_only=loopback_only) as client:
+        for page in ("/", "/tasks", "/live"):
+            shown = await client.get(page, headers={"host": host})
+            assert shown.status_code == 400, shown.text
+            assert shown.headers["content-security-policy"]
 
 
 # Actions
@@ -107,9 +191,12 @@ async def test_an_action_comes_from_its_own_page_only(
     asking: Asking, async_bridge: AsyncBridge
 ) -> None:
     await async_bridge.make_task("mail.send", [1], 60, id="a")
-    foreign = ["", "null", "http://evil.example", "http://127.0.0.1:8322", f"{OWN}.evil.example"]
+    foreign = [
+        "", "null", "http://evil.example", "http://127.0.0.1:8322", f"{OWN}.evil.example",
+        "http://[", OWN.replace("http", "file"), f"{OWN}/", OWN.replace("//", "//a@"), "http://",
+    ]  # fmt: skip
     async with asking(actions=True) as client:
-        assert [await post(client, "a", origin=origin) for origin in foreign] == [403] * 5
+        assert [await post(client, "a", origin=origin) for origin in foreign] == [403] * 10
         assert await post(client, "a") == 403
         bulk = {"state": "pending", "action": "cancel"}
         assert (await client.post("/bulk", data=bulk)).status_code == 403
