@@ -15,8 +15,9 @@ from expirebridge.checks.work import check_functions
 from expirebridge.durations import human
 from expirebridge.errors import ServerError, ServerUnreachable
 from expirebridge.store import calls
-from expirebridge.store.calls import LastBeat, Span
+from expirebridge.store.calls import Health, LastBeat, Span
 from expirebridge.task import Counts, State, to_ms
+from expirebridge.web.backlog import Backlog, Readings
 from expirebridge.web.charts import Chart, Column, bars, decades
 from expirebridge.web.site import Site
 
@@ -53,6 +54,8 @@ class Present:
     now: datetime | None = None
     counts: Counts | None = None
     listeners: tuple[Row, ...] = ()
+    backlog: Backlog | None = None
+    """None if nothing is overdue."""
     alarms: tuple[Finding, ...] = ()
 
 
@@ -71,6 +74,7 @@ class Overview:
 
     def __init__(self, site: Site) -> None:
         self._site = site
+        self._readings = Readings()
         self.present = Shared(self._present, PRESENT_FOR)
         self._courses = {
             name: Shared(functools.partial(self._course, *span), COURSE_FOR)
@@ -82,6 +86,7 @@ class Overview:
         try:
             now = await site.now()
             counts = await site.bridge.count()
+            health = await site.store.run(calls.health(site.settings.lease))
             beats = await site.store.run(calls.listeners(_LISTENERS))
             findings = await site.store.run(check_health(site.store.database, site.settings))
         except ServerError as failure:
@@ -90,7 +95,16 @@ class Overview:
             now=now,
             counts=counts,
             listeners=tuple(_row(beat, site.settings.lease) for beat in beats),
+            backlog=self._backlog(health, now),
             alarms=_alarms(findings),
+        )
+
+    def _backlog(self, health: Health, now: datetime) -> Backlog | None:
+        self._readings.note(now.timestamp(), health.overdue)
+        if not health.overdue:
+            return None
+        return Backlog(
+            overdue=health.overdue, waited=health.waited, per_second=self._readings.per_second
         )
 
     async def course(self, query: Mapping[str, str]) -> Course:

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from expirebridge.bridge import AsyncBridge
+from expirebridge.checks import OVERDUE_LIMIT
 from expirebridge.durations import human
 from expirebridge.settings import Settings
 from expirebridge.store import calls, clients
@@ -120,3 +121,4 @@ _TEMPLATES.filters.update(
     clock=_clock, relative=_relative, brief=brief, cut=cut, ms=to_ms, human=human,
     number=lambda value: f"{value:,}",
 )  # fmt: skip
+_TEMPLATES.globals["overdue_limit"] = OVERDUE_LIMIT

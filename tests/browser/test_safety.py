@@ -386,7 +386,7 @@ async def test_it_says_what_cannot_be_read(asking: Asking, client: redis.Redis) 
         shown = await pages.get("/")
     assert shown.status_code == 200
     assert "WRONGTYPE" in shown.text
-    assert "All is well" not in shown.text
+    assert "No alarm" not in shown.text
 
 
 # The files that come with it

@@ -1,0 +1,64 @@
+"""What the overview says, asked without a browser."""
+
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from expirebridge import AsyncBridge
+from expirebridge.web.backlog import Backlog, Readings
+from tests.browser.conftest import Asking
+
+
+@pytest.fixture
+def beating(client: redis.Redis) -> Iterator[None]:
+    """What the checks take for a listener that works: it beats, and it is subscribed."""
+    client.zadd("expirebridge:listeners", {"box:77:x": 4_000_000_000_000})
+    with client.pubsub() as pubsub:
+        pubsub.subscribe("expirebridge:doorbell:1", "__keyevent@1__:expired")
+        yield
+
+
+@pytest.mark.usefixtures("beating")
+async def test_without_an_alarm_it_says_what_was_looked_for(asking: Asking) -> None:
+    async with asking() as client:
+        shown = (await client.get("/")).text
+    assert "No alarm" in shown
+    assert "no task is more than 30s overdue" in shown
+    assert "Backlog" not in shown
+
+
+@pytest.mark.usefixtures("beating")
+async def test_a_backlog_is_shown_and_how_fast_it_drains(
+    asking: Asking, async_bridge: AsyncBridge, client: redis.Redis
+) -> None:
+    await async_bridge.make_tasks([{"func": "a.b", "delay": 0} for _ in range(1500)])
+    async with asking() as pages:
+        shown = (await pages.get("/")).text
+        assert "nothing waits" not in shown
+        assert "1,500 tasks are overdue, the first for" in shown
+        assert "no task is more than 30s overdue" in shown
+        client.zremrangebyrank("expirebridge:pending", 0, 1000)
+        while "tasks are overdue" in shown and "drains by" not in shown:
+            shown = (await pages.get("/")).text
+        assert "499 tasks are overdue" in shown
+        assert "a second: gone in about" in shown
+
+
+def test_how_a_backlog_changes_is_told_from_the_last_readings() -> None:
+    readings = Readings()
+
+    def told(at: float, overdue: int) -> str:
+        readings.note(at, overdue)
+        return str(Backlog(overdue=overdue, waited=4.0, per_second=readings.per_second))
+
+    assert told(0, 7509) == (
+        "7,509 tasks are overdue, the first for 4s. How fast they drain is known in a moment."
+    )
+    assert told(10, 6509).endswith("The backlog drains by 100 a second: gone in about 1m 5s.")
+    assert told(12, 7629).endswith("The backlog grows by 10 a second.")
+    assert told(24, 6509).endswith("The backlog stays as it is.")  # since the one at 10
+    assert told(30, 6500).endswith("The backlog drains by 90 a minute: gone in about 1h 12m.")
+    # Nobody looked for a while: what was read before says nothing of now.
+    assert told(600, 10).endswith("is known in a moment.")
+    assert told(601, 1).startswith("1 task is overdue, the first for 4s.")
