@@ -15,6 +15,8 @@ from starlette.staticfiles import StaticFiles
 
 from expirebridge.bridge import AsyncBridge
 from expirebridge.errors import InvalidTask, ServerError
+from expirebridge.hooks import Hooks
+from expirebridge.operations import Operations
 from expirebridge.settings import Settings
 from expirebridge.store import clients
 from expirebridge.store.store import AsyncStore
@@ -52,6 +54,7 @@ def app(
     client = client or clients.async_producer_client(settings.url)
     site = Site(
         bridge=AsyncBridge(url, client=client, prefix=prefix),
+        operations=Operations(settings, Hooks()),
         store=AsyncStore(client, prefix=settings.prefix),
         settings=settings,
         actions=actions,

@@ -14,6 +14,7 @@ from expirebridge.checks.finding import Finding, Level, error
 from expirebridge.checks.work import check_functions
 from expirebridge.durations import human
 from expirebridge.errors import ServerError, ServerUnreachable
+from expirebridge.recent import OfFunction, read_recent
 from expirebridge.store import calls
 from expirebridge.store.calls import Health, LastBeat, Span
 from expirebridge.task import Counts, State, to_ms
@@ -66,6 +67,8 @@ class Course:
     coming: Chart | None = None
     throughput: Chart | None = None
     lateness: Chart | None = None
+    functions: tuple[tuple[str, OfFunction], ...] = ()
+    """How each function did of late: those that failed most first."""
     alarms: tuple[Finding, ...] = ()
 
 
@@ -80,6 +83,7 @@ class Overview:
             name: Shared(functools.partial(self._course, *span), COURSE_FOR)
             for name, span in SPANS.items()
         }
+        self._functions = Shared(self._read_functions, COURSE_FOR)
 
     async def _present(self) -> Present:
         site = self._site
@@ -115,6 +119,7 @@ class Overview:
         try:
             coming = await self._coming()
             past = await self._site.store.run(calls.course(spans=spans, minutes=minutes))
+            functions = await self._functions()
             findings = [await self._site.store.run(check_functions())]
         except ServerUnreachable:
             return Course()  # the present tells of it
@@ -124,7 +129,18 @@ class Overview:
             coming=coming,
             throughput=_throughput(past, minutes),
             lateness=_lateness(past, minutes),
+            functions=functions,
             alarms=_alarms(findings),
+        )
+
+    async def _read_functions(self) -> tuple[tuple[str, OfFunction], ...]:
+        recent = await self._site.store.run(read_recent(self._site.operations))
+        # What needs somebody to look at it stands first, then what there is most of.
+        return tuple(
+            sorted(
+                recent.functions().items(),
+                key=lambda row: (-row[1].failed, -row[1].succeeded, row[0]),
+            )
         )
 
     async def _coming(self) -> Chart:

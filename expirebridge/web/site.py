@@ -14,6 +14,8 @@ from starlette.responses import HTMLResponse, Response
 from expirebridge.bridge import AsyncBridge
 from expirebridge.checks import OVERDUE_LIMIT
 from expirebridge.durations import human
+from expirebridge.operations import Operations
+from expirebridge.recent import SAMPLE
 from expirebridge.settings import Settings
 from expirebridge.store import calls, clients
 from expirebridge.store.store import AsyncStore
@@ -31,6 +33,8 @@ class Site:
     """What all pages share."""
 
     bridge: AsyncBridge
+    operations: Operations
+    """What the bridge can do, for readings that are made of it."""
     store: AsyncStore
     settings: Settings
     actions: bool
@@ -98,6 +102,11 @@ def distance(moment: datetime, now: datetime) -> str:
     return f"in {words}" if seconds > 0 else f"{words} ago"
 
 
+def _lasted(seconds: float | None) -> str:
+    """A duration, or nothing if there is none; a clock that went back makes none."""
+    return "" if seconds is None else human(max(seconds, 0))
+
+
 def brief(error: str) -> str:
     """What an error comes to: the last line of a traceback."""
     lines = error.strip().splitlines()
@@ -119,6 +128,6 @@ _TEMPLATES = jinja2.Environment(
 )
 _TEMPLATES.filters.update(
     clock=_clock, relative=_relative, brief=brief, cut=cut, ms=to_ms, human=human,
-    number=lambda value: f"{value:,}",
+    lasted=_lasted, number=lambda value: f"{value:,}",
 )  # fmt: skip
-_TEMPLATES.globals["overdue_limit"] = OVERDUE_LIMIT
+_TEMPLATES.globals.update(overdue_limit=OVERDUE_LIMIT, sample=SAMPLE)

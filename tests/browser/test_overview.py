@@ -1,12 +1,16 @@
 """What the overview says, asked without a browser."""
 
+import re
 from collections.abc import Iterator
 
 import pytest
 import redis
 
-from expirebridge import AsyncBridge
+from expirebridge import AsyncBridge, Bridge
+from expirebridge.durations import human
+from expirebridge.store.store import Store
 from expirebridge.web.backlog import Backlog, Readings
+from tests.acceptance.invoked import end_due_tasks, invoke_json
 from tests.browser.conftest import Asking
 
 
@@ -62,3 +66,26 @@ def test_how_a_backlog_changes_is_told_from_the_last_readings() -> None:
     # Nobody looked for a while: what was read before says nothing of now.
     assert told(600, 10).endswith("is known in a moment.")
     assert told(601, 1).startswith("1 task is overdue, the first for 4s.")
+
+
+async def test_functions_are_shown_with_the_numbers_of_stats(
+    asking: Asking, bridge: Bridge, store: Store, url: str
+) -> None:
+    for n in range(3):
+        bridge.make_task("mail.send", [n], 0)
+    end_due_tasks(store, "succeeded", "")
+    for n in range(2):
+        bridge.make_task("orders.rate", [n], 0)
+    end_due_tasks(store)
+    async with asking() as pages:
+        shown = (await pages.get("/")).text
+    rows = re.findall(r"<tr><td class=\"mono\">(.*?)</tr>", shown)
+    cells = [re.sub(r"<[^>]+>", " ", row).split() for row in rows]
+    stats = invoke_json("stats", url=url)["functions"]
+    assert [(row[0], int(row[1]), int(row[2])) for row in cells] == [
+        (name, stats[name]["succeeded"], stats[name]["failed"])
+        for name in ("orders.rate", "mail.send")
+    ]
+    mail = stats["mail.send"]
+    assert " ".join(cells[1][3:]) == f"{human(mail['lateness'])} {human(mail['duration'])}"
+    assert 'href="/tasks?func=orders.rate&amp;state=failed"' in rows[0]
