@@ -118,6 +118,11 @@ def cut(text: str, length: int = MAX_TEXT) -> str:
     return text if len(text) <= length else f"{text[:length]} … ({len(text):,} characters)"
 
 
+def end(text: str, length: int = MAX_TEXT) -> str:
+    """The end of a text, no longer than that."""
+    return text if len(text) <= length else f"({len(text):,} characters) … {text[-length:]}"
+
+
 # Escapes whatever it is given, whatever a template is called, and refuses names that nobody gave.
 _TEMPLATES = jinja2.Environment(
     loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
@@ -127,7 +132,7 @@ _TEMPLATES = jinja2.Environment(
     lstrip_blocks=True,
 )
 _TEMPLATES.filters.update(
-    clock=_clock, relative=_relative, brief=brief, cut=cut, ms=to_ms, human=human,
+    clock=_clock, relative=_relative, brief=brief, cut=cut, end=end, ms=to_ms, human=human,
     lasted=_lasted, number=lambda value: f"{value:,}",
 )  # fmt: skip
 _TEMPLATES.globals.update(overdue_limit=OVERDUE_LIMIT, sample=SAMPLE)

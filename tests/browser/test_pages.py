@@ -197,6 +197,36 @@ def test_a_task_shows_why_it_failed_and_its_arguments_if_asked(
     expect(page.locator("pre.error")).to_contain_text("ValueError: no")
 
 
+def test_a_traceback_is_opened_at_its_end(visit: Open, bridge: Bridge, client: redis.Redis) -> None:
+    bridge.make_task("mail.send", [], 600, id="a")
+    bridge.cancel("a")
+    lines = [f"  line {n} of what led there" for n in range(2000)]
+    client.hset("expirebridge:task:a", "error", "\n".join([*lines, "ValueError: the end"]))
+    for width in WIDTHS:
+        page = visit("/task?id=a", width=width)
+        shown = page.evaluate(
+            """() => {
+                const text = document.querySelector("pre.error").firstChild;
+                const range = document.createRange();
+                range.setStart(text, text.length - "ValueError: the end".length);
+                range.setEnd(text, text.length);
+                const end = range.getBoundingClientRect();
+                const box = document.querySelector(".from-end").getBoundingClientRect();
+                return [range.toString(), box.top <= end.top && end.bottom <= box.bottom];
+            }"""
+        )
+        assert shown == ["ValueError: the end", True]
+
+
+def test_no_failures_are_not_red(visit: Open, bridge: Bridge, client: redis.Redis) -> None:
+    color = "getComputedStyle(document.querySelector('.count.{} b')).color"
+    page = visit()
+    assert page.evaluate(color.format("failed")) == page.evaluate(color.format("cancelled"))
+    client.zadd("expirebridge:failed", {"a": 4_000_000_000_000})
+    expect(page.locator("a.count.failed b")).to_have_text("1")
+    assert page.evaluate(color.format("failed")) != page.evaluate(color.format("cancelled"))
+
+
 # Acting
 
 
@@ -212,6 +242,11 @@ def test_each_action_on_a_task(visit: Open, bridge: Bridge) -> None:
         ("Run now", "due now", "pending"),
     ]
     for label, told, state in steps:
+        if label == "Cancel":
+            page.get_by_text("Cancel…").click()
+            expect(page.locator(".confirm")).to_contain_text("It will not run.")
+            assert state_of(bridge, "a") is State.PENDING
+            label = "Cancel this task"  # noqa: PLW2901 - what its button says
         page.get_by_role("button", name=label, exact=True).click()
         expect(page.get_by_role("status")).to_have_text(f"Done: {told}.")
         expect(page.locator(".state")).to_have_text(state)
