@@ -16,7 +16,7 @@ from expirebridge.durations import human
 from expirebridge.errors import ServerError, ServerUnreachable
 from expirebridge.recent import OfFunction, read_recent
 from expirebridge.store import calls
-from expirebridge.store.calls import Health, LastBeat, Span
+from expirebridge.store.calls import Health, LastBeat, Span, Survey
 from expirebridge.task import Counts, State, to_ms
 from expirebridge.web.backlog import Backlog, Readings
 from expirebridge.web.charts import Chart, Column, bars, decades
@@ -29,6 +29,7 @@ PRESENT_FOR = 1.0
 COURSE_FOR = 10.0
 
 _LISTENERS = 100
+_SURVEYED = 1000
 _MINUTE = 60_000
 _HOUR = 60
 
@@ -55,6 +56,7 @@ class Present:
     now: datetime | None = None
     counts: Counts | None = None
     listeners: tuple[Row, ...] = ()
+    survey: Survey | None = None
     backlog: Backlog | None = None
     """None if nothing is overdue."""
     alarms: tuple[Finding, ...] = ()
@@ -83,6 +85,7 @@ class Overview:
             name: Shared(functools.partial(self._course, *span), COURSE_FOR)
             for name, span in SPANS.items()
         }
+        self.survey = Shared(self._read_survey, COURSE_FOR)
         self._functions = Shared(self._read_functions, COURSE_FOR)
 
     async def _present(self) -> Present:
@@ -91,6 +94,7 @@ class Overview:
             now = await site.now()
             counts = await site.bridge.count()
             health = await site.store.run(calls.health(site.settings.lease))
+            survey = await self.survey()
             beats = await site.store.run(calls.listeners(_LISTENERS))
             findings = await site.store.run(check_health(site.store.database, site.settings))
         except ServerError as failure:
@@ -99,6 +103,7 @@ class Overview:
             now=now,
             counts=counts,
             listeners=tuple(_row(beat, site.settings.lease) for beat in beats),
+            survey=survey,
             backlog=self._backlog(health, now),
             alarms=_alarms(findings),
         )
@@ -132,6 +137,15 @@ class Overview:
             functions=functions,
             alarms=_alarms(findings),
         )
+
+    async def function_names(self) -> list[str]:
+        """The functions of the tasks that come next, and of those that ended last."""
+        ended = await self._functions()
+        coming = await self.survey()
+        return sorted({name for name, _ in ended} | set(coming.functions))
+
+    async def _read_survey(self) -> Survey:
+        return await self._site.store.run(calls.survey(_SURVEYED))
 
     async def _read_functions(self) -> tuple[tuple[str, OfFunction], ...]:
         recent = await self._site.store.run(read_recent(self._site.operations))

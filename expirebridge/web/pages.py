@@ -47,6 +47,7 @@ class Pages:
             total=getattr(counts, search.state) if search.state else None,
             now=await self._site.now(),
             choices=actions_in(search.state),
+            functions=await self._overview.function_names(),
         )  # fmt: skip
 
     async def task(self, request: Request) -> Response:

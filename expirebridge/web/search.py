@@ -21,6 +21,8 @@ BULK_LIMIT = 10_000
 """Tasks that one action on a filter looks at, at most."""
 
 _CHUNK = 200
+_WAITS = ("", "first", "retry")
+_WAITING = (State.PENDING, State.PAUSED)
 _MAX_CURSOR = 2**64
 
 
@@ -31,6 +33,8 @@ class Search:
     state: State | None = State.PENDING
     func: str = ""
     tag: str = ""
+    wait: str = ""
+    """`first` or `retry`: which attempt a task waits for. Empty: either, and tasks that do not."""
     after: datetime | None = None
     before: datetime | None = None
 
@@ -42,8 +46,12 @@ class Search:
             wire.check_func(func)
         if tag:
             wire.check_tags([tag])
+        wait = query.get("wait", "")
+        if wait not in _WAITS:
+            raise InvalidTask(f"wait={wait!r}: first or retry")
         return cls(
             state=_state(query.get("state", ""), tag),
+            wait=wait,
             func=func,
             tag=tag,
             after=_moment(query.get("after", "")),
@@ -56,6 +64,7 @@ class Search:
             "state": self.state or "any",
             "func": self.func,
             "tag": self.tag,
+            "wait": self.wait if self.can_wait else "",
             "after": _written(self.after),
             "before": _written(self.before),
         }
@@ -70,12 +79,21 @@ class Search:
         return replace(self, state=state)
 
     @property
+    def can_wait(self) -> bool:
+        """Whether tasks in its state can wait for an attempt."""
+        return self.state in {None, *_WAITING}
+
+    @property
     def narrowed(self) -> bool:
         """Whether tasks in its state may not match it."""
-        return bool(self.func or self.tag or self.after or self.before)
+        return len(self.fields()) > 1
 
     def matches(self, task: Task) -> bool:
-        """Whether the task's time is one that is looked for."""
+        """Whether the task's time, and what it waits for, are looked for."""
+        if self.wait and self.can_wait:
+            waits_for = "retry" if task.attempt else "first"
+            if task.state not in _WAITING or waits_for != self.wait:
+                return False
         moment = (task.ended or task.due) if task.state.finished else task.due
         early = self.after is not None and moment < self.after
         late = self.before is not None and moment >= self.before

@@ -102,3 +102,46 @@ async def test_running_is_explained_where_something_runs(
         await async_store.run(calls.claim("t", Settings(), room=1, idle=True))
     async with asking() as pages:
         assert "whose end is not written down yet" in (await pages.get("/")).text
+
+
+async def test_retries_are_told_from_first_waits(
+    asking: Asking, bridge: Bridge, store: Store
+) -> None:
+    bridge.make_tasks([{"func": "a.b", "delay": 0, "id": id} for id in ("tried", "tried-2")])
+    end_due_tasks(store, "retry", delay=600)
+    bridge.make_tasks([{"func": "a.b", "delay": 700, "id": f"first-{n}"} for n in range(1100)])
+    bridge.make_task("a.b", [], 600, id="away", tags=["x"])
+
+    async def ids(query: str) -> list[str]:
+        shown = (await pages.get(f"/tasks?{query}")).text
+        return re.findall(r"href=\"/task\?id=([^\"]+)\"", shown)
+
+    async with asking() as pages:
+        assert "2 retries in the next 1,000</small>" in (await pages.get("/")).text
+        assert await ids("wait=retry") == ["tried", "tried-2"]
+        assert (await ids("wait=first"))[:2] == ["away", "first-0"]
+        bridge.pause("tried")
+        bridge.cancel_all([f"first-{n}" for n in range(1100)])
+        assert await ids("state=paused&wait=retry") == ["tried"]
+        assert await ids("state=paused&wait=first") == []
+        # What has ended waits for nothing, and is not left out for it.
+        assert len(await ids("state=cancelled&wait=first")) >= 50
+        bridge.cancel("away")
+        assert await ids("tag=x") == ["away"]
+        assert await ids("tag=x&wait=first") == []
+    async with asking() as pages:
+        assert "1 retry</small>" in (await pages.get("/")).text
+
+
+async def test_functions_can_be_chosen_from_those_that_come_or_ended(
+    asking: Asking, bridge: Bridge, store: Store
+) -> None:
+    bridge.make_task("mail.ended", [], 0)
+    end_due_tasks(store)
+    bridge.make_tasks([{"func": f"mail.next{n % 3}", "delay": 60} for n in range(9)])
+    async with asking() as pages:
+        shown = (await pages.get("/tasks")).text
+    assert re.findall(r"<option value=\"(mail[^\"]*)\">", shown) == [
+        "mail.ended", "mail.next0", "mail.next1", "mail.next2",
+    ]  # fmt: skip
+    assert 'name="func" value="" maxlength="200" placeholder="mail.send" list="functions"' in shown

@@ -292,6 +292,7 @@ async def test_whatever_is_in_redis_is_escaped(
         "cursor=-1", "cursor=99999999999999999999999", "cursor=x",
         "cursor=" + "9" * 5000, "cursor=१", "state=x", "tag=a b",
         "func=;", "after=x", "after=0001-01-01T00:00%2B14:00", "before=9999-12-31T23:59",
+        "wait=x", "state=failed&wait=retry",
         "state=any", "state=any&tag=x", "cursor=18446744073709551615",
         "cursor=18446744073709551615&tag=x", "cursor=18446744073709551616&tag=x",
         "after=2031-01-01T00:00&before=2001-01-01T00:00",

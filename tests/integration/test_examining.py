@@ -87,3 +87,25 @@ def test_a_long_time_is_read_in_parts(store: Store, client: redis.Redis) -> None
     assert found == {ago: ago + 1 for ago in (0, 119, 120, 121, 239, 240, 290)}
     wide = store.run(calls.course(spans=3, minutes=180))
     assert sum(span.succeeded for span in wide) == sum(found.values())
+
+
+def test_a_survey_tells_retries_and_functions_of_what_comes_next(
+    store: Store, bridge: Bridge, client: redis.Redis
+) -> None:
+    assert store.run(calls.survey(10)) == calls.Survey(0, 0, [])
+    bridge.make_task("mail.again", [], 0, id="again")
+    bridge.make_task("mail.back", [], 0, id="back")
+    tokens = {task.id: task.token for task in claim(store).tasks}
+    settle(
+        store,
+        Settlement("again", tokens["again"], "retry", 60),
+        Settlement("back", tokens["back"], "released", 60),  # its attempt did not count
+    )
+    bridge.make_task("mail.first", [], 120)
+    bridge.make_task("mail.first", [], 120)
+    bridge.make_task("mail.late", [], 3600)
+    found = store.run(calls.survey(4))
+    assert (found.examined, found.retries) == (4, 1)
+    assert sorted(found.functions) == ["mail.again", "mail.back", "mail.first"]
+    client.set("expirebridge:task:again", "no record")
+    assert store.run(calls.survey(4)).retries == 0

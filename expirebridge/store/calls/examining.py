@@ -162,6 +162,26 @@ def unknown(retried_every: float, *, limit: int) -> Call[Unknown]:
     )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """The tasks that come next."""
+
+    examined: int
+    """How many tasks were looked at."""
+    retries: int
+    """How many of them wait for another attempt."""
+    functions: list[str]
+    """The functions that they are for, each once."""
+
+
+def survey(limit: int) -> Call[Survey]:
+    """Look which of the first `limit` pending tasks are retries, and what they are for."""
+    return script(
+        "survey", limit,
+        read=lambda reply: Survey(reply[0], reply[1], [text(func) for func in reply[2:]]),
+    )  # fmt: skip
+
+
 def refused(commands: Iterable[Sequence[Argument]]) -> Call[list[int] | None]:
     """Ask which of these commands the login may not send: their places, counted from 0.
 
