@@ -101,9 +101,14 @@ def parse_key(name: bytes) -> TriggerKey | None:
     return key
 
 
+def is_id(text: str) -> bool:
+    """Whether a task can have this id."""
+    return _ID.fullmatch(text) is not None
+
+
 def check_id(id: object) -> str:
     """Return a legal id as it is; raise InvalidTask for any other."""
-    if not isinstance(id, str) or not _ID.fullmatch(id):
+    if not isinstance(id, str) or not is_id(id):
         raise InvalidTask(
             f"id={_short(id)}: an id has 1 to 128 characters from A-Z a-z 0-9 and _ . : @ -"
         )

@@ -2,10 +2,10 @@
 
 import logging
 from collections.abc import Mapping
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl
 
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import PlainTextResponse, Response
 
 from expirebridge import wire
 from expirebridge.errors import InvalidTask, ServerError
@@ -13,7 +13,7 @@ from expirebridge.log_fields import event
 from expirebridge.store import calls
 from expirebridge.task import Change
 from expirebridge.web.search import BULK_LIMIT, Found, Search, find
-from expirebridge.web.site import Site
+from expirebridge.web.site import Site, redirect
 from expirebridge.web.steering import Order
 
 logger = logging.getLogger("expirebridge")
@@ -36,7 +36,7 @@ class ActionPages:
         form = await _form(request)
         order, id = Order.read(form), wire.check_id(form.get("id", "").strip())
         changes = await self._carry_out(request, order, [id], target=id)
-        return _to(request, "task", id=id, told=next(iter(changes)))
+        return redirect(request, "task", id=id, told=next(iter(changes)))
 
     async def preview(self, request: Request) -> Response:
         """Say what an action on all that match would be done to."""
@@ -74,7 +74,13 @@ class ActionPages:
     async def _all(self, search: Search, order: Order) -> Found:
         """All that match and can be acted on so, as far as the limit goes."""
         found = await self._site.store.run(
-            find(search, self._site.settings, rows=BULK_LIMIT, limit=BULK_LIMIT)
+            find(
+                search,
+                self._site.operations,
+                self._site.settings,
+                rows=BULK_LIMIT,
+                limit=BULK_LIMIT,
+            )
         )
         found.tasks[:] = [task for task in found.tasks if task.state in order.choice.states]
         return found
@@ -120,8 +126,3 @@ async def _form(request: Request) -> dict[str, str]:
         return dict(parse_qsl(body.decode(), max_num_fields=20, errors="strict"))
     except ValueError:
         raise InvalidTask("this is not a form") from None
-
-
-def _to(request: Request, page: str, **query: str) -> RedirectResponse:
-    base = request.scope.get("root_path", "").rstrip("/")
-    return RedirectResponse(f"{base}/{page}?{urlencode(query)}", 303)

@@ -74,6 +74,7 @@ def app(
             Route("/", pages.overview, name="overview"),
             Route("/live", live.overview),
             Route("/tasks", pages.tasks, name="tasks"),
+            Route("/find", pages.find),
             Route("/task", pages.task, name="task"),
             Route("/task", acting.act, methods=["POST"]),
             Route("/task/live", live.task),

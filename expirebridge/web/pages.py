@@ -10,7 +10,7 @@ from expirebridge import wire
 from expirebridge.task import State, Task
 from expirebridge.web.overview import Overview, span_in
 from expirebridge.web.search import MAX_EXAMINED, Search, check_cursor, find
-from expirebridge.web.site import Site, cut
+from expirebridge.web.site import Site, cut, redirect
 from expirebridge.web.steering import actions_in
 
 OPTIONS = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS
@@ -38,7 +38,13 @@ class Pages:
         cursor = check_cursor(request.query_params.get("cursor", "0"))
         counts = await self._site.bridge.count()
         found = await self._site.store.run(
-            find(search, self._site.settings, cursor=cursor, limit=MAX_EXAMINED)
+            find(
+                search,
+                self._site.operations,
+                self._site.settings,
+                cursor=cursor,
+                limit=MAX_EXAMINED,
+            )
         )
         return self._site.page(
             request, "tasks.html",
@@ -49,6 +55,12 @@ class Pages:
             choices=actions_in(search.state),
             functions=await self._overview.function_names(),
         )  # fmt: skip
+
+    async def find(self, request: Request) -> Response:
+        """Lead to the task of this id or, if there is none, to those whose ids begin so."""
+        id = wire.check_id(request.query_params.get("id", "").strip())
+        task = await self._site.bridge.get(id)
+        return redirect(request, "task" if task else "tasks", id=id)
 
     async def task(self, request: Request) -> Response:
         """One task."""

@@ -1,4 +1,4 @@
-"""Finds tasks for a page, by state, function, tag and time; never by a walk over all of them."""
+"""Finds tasks for a page: by state, id, function, tag and time, and never by a walk over all."""
 
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 from expirebridge import wire
 from expirebridge.errors import InvalidTask
+from expirebridge.operations import Operations
 from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.calls import Call
@@ -15,15 +16,20 @@ from expirebridge.task import State, Task, to_ms
 
 PAGE = 50
 """Rows of a page."""
+MAX_SOUGHT = 100_000
+"""Ids that one page looks at, at most, for those that begin as was asked for."""
 MAX_EXAMINED = 2_000
 """Tasks that one page looks at, at most, however few of them match."""
 BULK_LIMIT = 10_000
 """Tasks that one action on a filter looks at, at most."""
 
 _CHUNK = 200
+_SOUGHT_AT_ONCE = 2_000
+"""Ids that one request looks at, which is quick: it reads no records."""
 _WAITS = ("", "first", "retry")
 _WAITING = (State.PENDING, State.PAUSED)
 _MAX_CURSOR = 2**64
+_LAST_RANK = 2**52
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,6 +37,8 @@ class Search:
     """What to look for. Times are those at which tasks are due or, once finished, ended."""
 
     state: State | None = State.PENDING
+    id: str = ""
+    """What the id begins with."""
     func: str = ""
     tag: str = ""
     wait: str = ""
@@ -41,6 +49,9 @@ class Search:
     @classmethod
     def read(cls, query: Mapping[str, str]) -> "Search":
         """Read a query, or a form. Raises InvalidTask for what cannot be."""
+        id = query.get("id", "").strip()
+        if id:
+            wire.check_id(id)
         func, tag = query.get("func", "").strip(), query.get("tag", "").strip()
         if func:
             wire.check_func(func)
@@ -50,8 +61,9 @@ class Search:
         if wait not in _WAITS:
             raise InvalidTask(f"wait={wait!r}: first or retry")
         return cls(
-            state=_state(query.get("state", ""), tag),
+            state=_state(query.get("state", ""), anywhere=bool(id or tag)),
             wait=wait,
+            id=id,
             func=func,
             tag=tag,
             after=_moment(query.get("after", "")),
@@ -62,6 +74,7 @@ class Search:
         """The query that it is read from."""
         given = {
             "state": self.state or "any",
+            "id": self.id,
             "func": self.func,
             "tag": self.tag,
             "wait": self.wait if self.can_wait else "",
@@ -89,7 +102,9 @@ class Search:
         return len(self.fields()) > 1
 
     def matches(self, task: Task) -> bool:
-        """Whether the task's time, and what it waits for, are looked for."""
+        """Whether it is one that is looked for; its state and tag are seen to where it is read."""
+        if not task.id.startswith(self.id) or (self.func and task.func != self.func):
+            return False
         if self.wait and self.can_wait:
             waits_for = "retry" if task.attempt else "first"
             if task.state not in _WAITING or waits_for != self.wait:
@@ -110,6 +125,8 @@ class Found:
     """The rank at which the page begins, counted from 0; None where there is no order (a tag)."""
     cursor: str
     """Where the next page begins; "0" if there is none."""
+    unseen: tuple[State, ...] = ()
+    """States of which not all ids were looked at; each can be looked at by itself."""
 
 
 def check_cursor(text: str) -> str:
@@ -119,13 +136,21 @@ def check_cursor(text: str) -> str:
 
 
 def find(
-    search: Search, settings: Settings, *, cursor: str = "0", rows: int = PAGE, limit: int
+    search: Search,
+    operations: Operations,
+    settings: Settings,
+    *,
+    cursor: str = "0",
+    rows: int = PAGE,
+    limit: int,
 ) -> Generator[Call[Any], Any, Found]:
     """Look for about `rows` tasks, and at no more than about `limit`, from `cursor` on.
 
     All that the last look found is shown, so that nothing is left out between two pages. Tasks come
     without their arguments: no list shows them, and thousands of them may not fit into memory.
     """
+    if search.id and not search.tag:
+        return (yield from _seek(search, operations, cursor=cursor, rows=rows))
     first, last = None, None
     if not search.tag:
         low, high = yield from _span(search, settings)
@@ -148,6 +173,48 @@ def find(
     if last is not None and int(cursor) >= last:
         cursor = "0"
     return Found(tasks=tasks, examined=examined, first=first, cursor=cursor)
+
+
+def _seek(
+    search: Search, operations: Operations, *, cursor: str, rows: int
+) -> Generator[Call[Any], Any, Found]:
+    """Look for tasks whose ids begin so, and at no more ids than MAX_SOUGHT.
+
+    Without a state each has an equal part of that, and there is no next page.
+    """
+    states = [search.state] if search.state else list(State)
+    tasks: list[Task] = []
+    examined, rank = 0, min(int(cursor), _LAST_RANK)
+    unseen = []
+    next_page = "0"
+    exact = (yield from operations.get(search.id)) if cursor == "0" else None
+    if exact is not None and exact.state in states and search.matches(exact):
+        tasks.append(_lean(exact))
+    for state in states:
+        looked, place = 0, rank
+        while looked < MAX_SOUGHT // len(states) and len(tasks) < rows:
+            sought = yield from calls.seek(
+                state, search.id, rank=place, examine=_SOUGHT_AT_ONCE,
+                find=max(rows - len(tasks), 1),
+            )  # fmt: skip
+            looked += sought.examined
+            for id in sought.ids:
+                # The exact one stands first already; what is no id is no task of ours.
+                if id == search.id or not wire.is_id(id):
+                    continue
+                task = yield from operations.get(id)
+                if task is not None and task.state is state and search.matches(task):
+                    tasks.append(_lean(task))
+            if sought.rank is None:
+                break
+            place = sought.rank
+        else:
+            unseen.append(state)
+            next_page = str(place)
+        examined += looked
+    if search.state:
+        return Found(tasks=tasks, examined=examined, first=None, cursor=next_page)
+    return Found(tasks=tasks, examined=examined, first=None, cursor="0", unseen=tuple(unseen))
 
 
 def _lean(task: Task) -> Task:
@@ -179,11 +246,10 @@ def _span(search: Search, settings: Settings) -> Generator[Call[Any], Any, tuple
     return (counts.total - before, counts.total - after) if state.finished else (after, before)
 
 
-def _state(text: str, tag: str) -> State | None:
-    if text == "any" and tag:
-        return None
+def _state(text: str, *, anywhere: bool) -> State | None:
+    """The state that is asked for; what has an id's beginning or a tag can be found in any."""
     if text in {"", "any"}:
-        return None if tag and not text else State.PENDING
+        return None if anywhere else State.PENDING
     try:
         return State(text)
     except ValueError:

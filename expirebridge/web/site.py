@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import jinja2
 from markupsafe import Markup
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from expirebridge.bridge import AsyncBridge
 from expirebridge.checks import OVERDUE_LIMIT
@@ -82,6 +83,12 @@ class Site:
             title="Nothing there",
             text="No page has this name.",
         )
+
+
+def redirect(request: Request, page: str, **query: str) -> RedirectResponse:
+    """Lead to another page of the dashboard, wherever that is mounted."""
+    base = request.scope.get("root_path", "").rstrip("/")
+    return RedirectResponse(f"{base}/{page}?{urlencode(query)}", 303)
 
 
 def _clock(moment: datetime) -> Markup:

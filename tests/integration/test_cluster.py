@@ -358,6 +358,7 @@ def look_after(cluster: Cluster) -> None:
         assert len(store.run(calls.notes(1))) == 1
         assert store.run(calls.known(["made", "nobody"])) == [True, False]
         assert store.run(calls.survey(10)).examined > 0
+        assert store.run(calls.seek(State.PENDING, "", rank=0, examine=1, find=1)).examined == 1
         coming = store.run(calls.forecast(3600, 24, sample=2))
         assert sum(span.count for span in coming.spans) > 0
     assert [str(one) for one in found if one.level is Level.ERROR] == []

@@ -712,6 +712,7 @@ async def test_a_listener_that_stops_runs_what_its_last_claim_brought(scene: Sce
 
 OPERATORS: dict[str, Callable[[Store], object]] = {
     "rights": lambda store: examine(store, Settings(), Role.LISTENER),
+    "seek": lambda store: store.run(calls.seek(State.PENDING, "a", rank=0, examine=10, find=10)),
     "survey": lambda store: store.run(calls.survey(10)),
     "unknown": lambda store: examine(store, Settings(), Role.LISTENER),
     "health": lambda store: store.run(check_health(store.database, Settings())),

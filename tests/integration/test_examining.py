@@ -109,3 +109,27 @@ def test_a_survey_tells_retries_and_functions_of_what_comes_next(
     assert sorted(found.functions) == ["mail.again", "mail.back", "mail.first"]
     client.set("expirebridge:task:again", "no record")
     assert store.run(calls.survey(4)).retries == 0
+
+
+def test_ids_are_sought_by_their_beginning(store: Store, bridge: Bridge) -> None:
+    bridge.make_tasks(
+        [{"func": "a.b", "delay": 60 + n, "id": f"{'x' if n % 2 else 'y'}-{n}"} for n in range(10)]
+    )
+
+    def seek(
+        beginning: str, rank: int, examine: int, find: int
+    ) -> tuple[int | None, int, list[str]]:
+        call = calls.seek(State.PENDING, beginning, rank=rank, examine=examine, find=find)
+        found = store.run(call)
+        return found.rank, found.examined, found.ids
+
+    assert seek("x-", 0, 100, 100) == (None, 10, ["x-1", "x-3", "x-5", "x-7", "x-9"])
+    assert seek("x-", 0, 4, 100) == (4, 4, ["x-1", "x-3"])
+    # It goes on behind the last that was found.
+    assert seek("x-", 0, 100, 2) == (4, 4, ["x-1", "x-3"])
+    assert seek("x-", 4, 100, 2) == (8, 4, ["x-5", "x-7"])
+    assert seek("x-", 10, 4, 2) == (None, 0, [])
+    assert seek("%", 0, 100, 100) == (None, 10, [])
+    bridge.cancel_all(["x-1", "x-3"])
+    cancelled = calls.seek(State.CANCELLED, "x", rank=0, examine=9, find=9)
+    assert store.run(cancelled).ids == ["x-3", "x-1"]

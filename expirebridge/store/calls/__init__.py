@@ -20,6 +20,7 @@ from expirebridge.store.calls.examining import (
     Below,
     Health,
     LastBeat,
+    Sought,
     Span,
     Survey,
     Unknown,
@@ -28,6 +29,7 @@ from expirebridge.store.calls.examining import (
     health,
     listeners,
     refused,
+    seek,
     survey,
     unknown,
 )
@@ -78,10 +80,10 @@ from expirebridge.store.calls.running import (
 __all__ = [
     "BATCH", "BEGINNING", "STEPS", "Action", "Adoption", "Argument", "Beat", "Below", "Call",
     "Claim", "ComingSpan", "Forecast", "Health", "Heard", "Hint", "LastBeat", "Made", "NewTask",
-    "Operation", "Page", "Pages", "Scanned", "Settled", "Settlement", "Span", "Stored",
-    "StoredPage", "Survey", "Sweep", "Unknown", "When", "adopt", "batches", "beat", "below",
-    "cancel", "claim", "command", "count", "course", "earliest", "forecast", "get", "health",
-    "heartbeat", "known", "leave", "list_page", "listeners", "make", "new_nonce", "news",
-    "note", "notes", "pause", "purge", "put_off", "refused", "reschedule", "resent", "resume",
-    "run_now", "scan", "settle", "stored_page", "survey", "sweep", "unknown",
+    "Operation", "Page", "Pages", "Scanned", "Settled", "Settlement", "Sought", "Span",
+    "Stored", "StoredPage", "Survey", "Sweep", "Unknown", "When", "adopt", "batches", "beat",
+    "below", "cancel", "claim", "command", "count", "course", "earliest", "forecast", "get",
+    "health", "heartbeat", "known", "leave", "list_page", "listeners", "make", "new_nonce",
+    "news", "note", "notes", "pause", "purge", "put_off", "refused", "reschedule", "resent",
+    "resume", "run_now", "scan", "seek", "settle", "stored_page", "survey", "sweep", "unknown",
 ]  # fmt: skip

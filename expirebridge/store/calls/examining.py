@@ -163,6 +163,26 @@ def unknown(retried_every: float, *, limit: int) -> Call[Unknown]:
 
 
 @dataclass(frozen=True, slots=True)
+class Sought:
+    """A part of the ids of one state, and those of them that begin as was asked for."""
+
+    rank: int | None
+    """Where to go on; None if there are no more."""
+    examined: int
+    ids: list[str]
+
+
+def seek(state: State, beginning: str, *, rank: int, examine: int, find: int) -> Call[Sought]:
+    """Look for ids that begin so: at `examine` at most, from `rank` on, until `find` are found."""
+    return script(
+        "seek", state, beginning, rank, examine, find,
+        read=lambda reply: Sought(
+            reply[0] if reply[0] >= 0 else None, reply[1], ids_of(reply[2:])
+        ),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
 class Survey:
     """The tasks that come next."""
 
