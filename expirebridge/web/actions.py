@@ -82,7 +82,12 @@ class ActionPages:
                 limit=BULK_LIMIT,
             )
         )
-        found.tasks[:] = [task for task in found.tasks if task.state in order.choice.states]
+        found.tasks[:] = [
+            task
+            for task in found.tasks
+            # What another client put there may have an id that no operation takes.
+            if task.state in order.choice.states and wire.is_id(task.id)
+        ]
         return found
 
     async def _carry_out(

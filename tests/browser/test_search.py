@@ -105,3 +105,16 @@ async def test_all_that_begin_so_can_be_acted_on(asking: Asking, bridge: Bridge)
         own = {"origin": str(pages.base_url)}
         await pages.post("/bulk", data=form, headers=own)
     assert (bridge.count().paused, bridge.count().pending) == (150, 1)
+
+
+async def test_what_is_no_task_does_not_stop_an_action_on_all(
+    asking: Asking, bridge: Bridge, client: redis.Redis
+) -> None:
+    bridge.make_task("a.b", [], 600, id="m")
+    client.zadd("expirebridge:pending", {"odd one": 5})
+    client.hset("expirebridge:task:odd one", "call", "a.b?[]")
+    async with asking(actions=True) as pages:
+        form = {"state": "pending", "action": "cancel"}
+        done = await pages.post("/bulk", data=form, headers={"origin": str(pages.base_url)})
+    assert (done.status_code, "<b>1</b> cancelled" in done.text) == (200, True)
+    assert bridge.count().cancelled == 1
