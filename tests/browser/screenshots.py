@@ -59,6 +59,8 @@ PAGES = {
     "tasks, the last page": "/tasks?cursor={last}",
     "tasks of a function": "/tasks?func=orders.rate",
     "tasks of a function that has none": "/tasks?func=no.such",
+    "tasks whose ids begin so": "/tasks?id=charge",
+    "tasks whose ids begin so, of a state (100,000 looked at)": "/tasks?id=charge&state=pending",
     "tasks of a tag": "/tasks?tag=customer-7",
     "tasks of a minute": "/tasks?after={minute}&before={next}",
     "a task": "/task?id=charge-1042",
