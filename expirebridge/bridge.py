@@ -13,6 +13,7 @@ import redis
 import redis.asyncio
 
 from expirebridge.hooks import Hook, Hooks
+from expirebridge.new_tasks import advice_on
 from expirebridge.operations import Operations, Steps
 from expirebridge.settings import Settings
 from expirebridge.store import clients
@@ -27,7 +28,11 @@ def _waits(
 ) -> "Callable[Concatenate[Bridge, P], T]":
     @_documented_by(operation)
     def method(self: "Bridge", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._store.run(operation(self._operations, *args, **kwargs))
+        try:
+            steps = operation(self._operations, *args, **kwargs)
+        except TypeError as error:
+            raise _misnamed(operation, error) from None
+        return self._store.run(steps)
 
     return method
 
@@ -37,9 +42,19 @@ def _awaits(
 ) -> "Callable[Concatenate[AsyncBridge, P], Coroutine[Any, Any, T]]":
     @_documented_by(operation)
     async def method(self: "AsyncBridge", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._store.run(operation(self._operations, *args, **kwargs))
+        try:
+            steps = operation(self._operations, *args, **kwargs)
+        except TypeError as error:
+            raise _misnamed(operation, error) from None
+        return await self._store.run(steps)
 
     return method
+
+
+def _misnamed(operation: Callable[..., Any], error: TypeError) -> TypeError:
+    """What Python says of a call that does not fit, with the right word if it has another's."""
+    reason = str(error).removeprefix("Operations.")
+    return TypeError(f"{reason}{advice_on(error, operation)}")
 
 
 def _documented_by(operation: Callable[..., Steps[Any]]) -> Callable[[T], T]:

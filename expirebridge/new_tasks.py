@@ -1,5 +1,6 @@
 """Checks and encodes the tasks that producers ask for: nothing is sent that cannot be a task."""
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -28,6 +29,11 @@ LONGEST_WINDOW = Settings.keep_succeeded
 """Seconds for which a finished task is known at most, unless its listeners are set otherwise."""
 
 _IF_EXISTS = get_args(IfExists)
+_OF_CELERY = {
+    "countdown": "delay=, in seconds or as '15m'",
+    "eta": "at=, an aware datetime",
+}
+"""What others call an argument, and what it is here."""
 
 
 def new_task(
@@ -90,7 +96,16 @@ def checked(folder: Path, position: int, item: Mapping[str, Any]) -> calls.NewTa
         return new_task(folder, **item)
     except (InvalidTask, TypeError) as error:
         reason = str(error).replace("new_task() ", "")
-        raise InvalidTask(f"task {position}: {reason}") from error
+        raise InvalidTask(f"task {position}: {reason}{advice_on(error, new_task)}") from error
+
+
+def advice_on(error: Exception, function: Callable[..., Any]) -> str:
+    """What to say in place of a keyword that `function` does not have, as the end of a sentence."""
+    for theirs, ours in _OF_CELERY.items():
+        if f"keyword argument '{theirs}'" in str(error):
+            known = ours.partition("=")[0] in inspect.signature(function).parameters
+            return f"; say {ours}" if known else ""
+    return ""
 
 
 def refuse_repeated_ids(tasks: Iterable[calls.NewTask]) -> None:

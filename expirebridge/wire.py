@@ -11,8 +11,13 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, time, timedelta
+from decimal import Decimal
+from enum import Enum
 from hashlib import sha1
+from pathlib import PurePath
 from typing import Any
+from uuid import UUID
 
 import orjson
 
@@ -37,6 +42,15 @@ _LONG_NUMBER = re.compile(rb"[0-9]{19}")
 
 # What orjson would turn into a string on its own is passed to nobody instead: it is refused.
 _STRICT = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS
+
+_INSTEAD: Sequence[tuple[tuple[type, ...], str]] = (
+    ((UUID, Decimal, PurePath), "str(value)"),
+    ((date, time), "value.isoformat()"),  # a datetime is a date
+    ((timedelta,), "value.total_seconds()"),
+    ((Enum,), "value.value"),
+    ((tuple, set, frozenset), "list(value)"),
+)
+"""What to pass in place of a value that JSON has no form for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,10 +177,11 @@ def encode_args(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> bytes:
         encoded = orjson.dumps(value, option=_STRICT)
         same = orjson.loads(encoded) == value
     except (TypeError, ValueError, RecursionError) as error:
-        place = _culprit_of(args, kwargs)
-        raise InvalidTask(f"{place}: cannot be written as JSON: {error}") from error
+        place, advice = _culprit_of(args, kwargs)
+        raise InvalidTask(f"{place}: cannot be written as JSON: {error}{advice}") from error
     if not same:
-        raise InvalidTask(f"{_culprit_of(args, kwargs)}: JSON would change it silently")
+        place, advice = _culprit_of(args, kwargs)
+        raise InvalidTask(f"{place}: JSON would change it silently{advice}")
     if len(encoded) > MAX_ARGS:
         raise InvalidTask(
             f"args: {len(encoded):,} bytes as JSON; at most {MAX_ARGS:,}. Store the data elsewhere "
@@ -224,19 +239,20 @@ def _check_int(digits: str) -> int:
     return int(digits)
 
 
-def _culprit_of(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> str:
-    """Name the place in the arguments that JSON refuses or changes."""
-    return _culprit(list(args), "args") or _culprit(dict(kwargs or {}), "kwargs") or "args"
+def _culprit_of(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> tuple[str, str]:
+    """Name the place in the arguments that JSON refuses or changes, and what would help."""
+    found = _culprit(list(args), "args") or _culprit(dict(kwargs or {}), "kwargs")
+    return found or ("args", "")
 
 
-def _culprit(value: Any, path: str, depth: int = 0) -> str | None:
+def _culprit(value: Any, path: str, depth: int = 0) -> tuple[str, str] | None:
     """Name the innermost part of `value` that JSON refuses or changes; None if all is well."""
     if depth > _MAX_DEPTH:
-        return "args: nested too deep"
+        return "args: nested too deep", ""
     if isinstance(value, dict):
         for key, item in value.items():
             if type(key) is not str:
-                return f"{path}: the key {_short(key)} is not text"
+                return f"{path}: the key {_short(key)} is not text", ""
             if inner := _culprit(item, f"{path}[{_short(key)}]", depth + 1):
                 return inner
     elif isinstance(value, list):
@@ -247,7 +263,15 @@ def _culprit(value: Any, path: str, depth: int = 0) -> str | None:
         changed = orjson.loads(orjson.dumps(value, option=_STRICT)) != value
     except (TypeError, ValueError, RecursionError):
         changed = True
-    return f"{path} = {_short(value)}" if changed else None
+    return (f"{path} = {_short(value)}", _advice(value)) if changed else None
+
+
+def _advice(value: object) -> str:
+    """What to pass instead, as the end of a sentence; or nothing."""
+    for kinds, instead in _INSTEAD:
+        if isinstance(value, kinds):
+            return f"; pass {instead}"
+    return ""
 
 
 def _short(value: object) -> str:

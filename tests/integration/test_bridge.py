@@ -127,6 +127,17 @@ async def test_bad_input_is_refused_and_nothing_is_written(
     assert client.dbsize() == 0
 
 
+@pytest.mark.parametrize(("word", "ours"), [("countdown", "delay"), ("eta", "at")])
+async def test_a_word_of_celery_is_refused_with_ours(ask: Ask, word: str, ours: str) -> None:
+    wrong = rf"^make_task\(\) got an unexpected keyword argument '{word}'; say {ours}="
+    options: dict[str, Any] = {word: 60}
+    with pytest.raises(TypeError, match=wrong):
+        await ask("make_task", "mail.send", [], **options)
+    # An operation without that argument of ours gives no such advice.
+    with pytest.raises(TypeError, match=rf"^cancel\(\) got an unexpected .* '{word}'$"):
+        await ask("cancel", "a", **options)
+
+
 async def test_a_handler_itself_may_be_given_and_its_signature_is_checked(
     ask: Ask, client: redis.Redis
 ) -> None:

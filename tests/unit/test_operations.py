@@ -516,6 +516,13 @@ def test_all_tasks_are_checked_before_the_first_is_sent() -> None:
         first_call(OPERATIONS.make_tasks(items))
 
 
+@pytest.mark.parametrize(("word", "ours"), [("countdown", "delay"), ("eta", "at")])
+def test_a_word_of_celery_is_refused_with_ours(word: str, ours: str) -> None:
+    wrong = f"unexpected keyword argument '{word}'; say {ours}="
+    with pytest.raises(InvalidTask, match=f"^task 1: .*{wrong}"):
+        first_call(OPERATIONS.make_tasks([{"func": "a.b", "delay": 1}, {"func": "a.b", word: 60}]))
+
+
 def test_every_task_is_sent_with_a_nonce_of_its_call() -> None:
     items = [{"func": "mail.send", "delay": 60} for _ in range(CHUNK_TASKS + 1)]
     calls, _ = run(OPERATIONS.make_tasks(items))

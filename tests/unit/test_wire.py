@@ -3,8 +3,10 @@
 import json
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from enum import Enum
+from pathlib import Path
 from string import ascii_letters, digits
 from typing import Any
 from uuid import UUID
@@ -241,6 +243,35 @@ def test_a_value_that_json_would_change_is_refused_by_its_place(value: object) -
     assert str(caught.value).startswith("args[1]['x'] = ")
     with pytest.raises(InvalidTask, match=r"\['x'\]\[0\] = "):
         encode_args([], {"x": [value]})
+
+
+@pytest.mark.parametrize(
+    ("value", "instead"),
+    [
+        (UUID(int=1), "pass str(value)"),
+        (Decimal("1.5"), "pass str(value)"),
+        (Path("a"), "pass str(value)"),
+        (datetime(2030, 1, 1, tzinfo=UTC), "pass value.isoformat()"),
+        (date(2030, 1, 1), "pass value.isoformat()"),
+        (time(8), "pass value.isoformat()"),
+        (timedelta(hours=1), "pass value.total_seconds()"),
+        (Enum("Colour", "RED").RED, "pass value.value"),  # type: ignore[attr-defined]
+        ((1, 2), "pass list(value)"),
+        ({1}, "pass list(value)"),
+        (frozenset([1]), "pass list(value)"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_json_lacks_is_refused_with_what_to_pass_instead(value: object, instead: str) -> None:
+    with pytest.raises(InvalidTask) as caught:
+        encode_args([{"x": value}], None)
+    assert str(caught.value).startswith("args[0]['x'] = ")
+    assert str(caught.value).endswith(f"; {instead}")
+
+
+def test_what_has_no_counterpart_is_refused_without_advice() -> None:
+    with pytest.raises(InvalidTask, match=r"^args\[0\] = nan: JSON would change it silently$"):
+        encode_args([float("nan")], None)
 
 
 @pytest.mark.parametrize("key", [1, 1.5, None, True, b"x", ("a",)])
