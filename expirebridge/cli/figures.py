@@ -27,6 +27,7 @@ from expirebridge.settings import Settings
 from expirebridge.store import calls, clients
 from expirebridge.store.calls import Health
 from expirebridge.store.store import Store
+from expirebridge.store.urls import safe_url
 from expirebridge.task import Counts, State, Task
 
 SHOWN = 8
@@ -158,7 +159,7 @@ def _screen(figures: Figures, settings: Settings) -> RenderableType:
 
     at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     return Group(
-        Text(f"{clients.safe_url(settings.url)}   {at}", style="bold"),
+        Text(f"{safe_url(settings.url)}   {at}", style="bold"),
         *_summary(figures),
         *titled(
             "running now",

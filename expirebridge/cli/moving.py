@@ -31,9 +31,10 @@ from expirebridge.new_tasks import CHUNK_TASKS
 from expirebridge.operations import Operations
 from expirebridge.retry import decode_policy
 from expirebridge.settings import Settings
-from expirebridge.store import calls, clients
+from expirebridge.store import calls
 from expirebridge.store.calls import NewTask, Stored, When
 from expirebridge.store.store import Store
+from expirebridge.store.urls import safe_url
 from expirebridge.store.views import split_call
 from expirebridge.task import Outcome, State, from_ms, to_ms
 
@@ -270,7 +271,7 @@ class Place:
         if not file.is_file():
             return None
         status = file.stat()
-        where = f"{clients.safe_url(settings.url)} {settings.prefix}"
+        where = f"{safe_url(settings.url)} {settings.prefix}"
         of_what = f"{where} {status.st_size} {status.st_mtime_ns}"
         return cls(file.with_name(f"{file.name}.imported"), of_what)
 

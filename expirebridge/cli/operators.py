@@ -17,6 +17,7 @@ from expirebridge.settings import Settings
 from expirebridge.store import clients, rights
 from expirebridge.store.rights import Role
 from expirebridge.store.store import Store
+from expirebridge.store.urls import safe_url
 
 
 def add_to(app: typer.Typer) -> None:
@@ -128,7 +129,7 @@ def _as_data(findings: Iterable[Finding], *, fine: set[Level]) -> dict[str, Any]
 
 def _print_report(findings: Iterable[Finding], url: str) -> None:
     found = list(findings)
-    print_line(f"{clients.safe_url(url)}\n")
+    print_line(f"{safe_url(url)}\n")
     for finding in found:
         print_line(f"{finding.level:<8} {finding.check:<14} {printable(finding.message)}")
         if finding.remedy:

@@ -42,6 +42,7 @@ from expirebridge.settings import Doorbells, Settings
 from expirebridge.store import calls, clients
 from expirebridge.store.calls import Heard
 from expirebridge.store.store import AsyncStore, Store
+from expirebridge.store.urls import safe_url
 
 logger = logging.getLogger("expirebridge")
 
@@ -224,7 +225,7 @@ class Listener:
             )
 
     def _greet(self) -> None:
-        where = clients.safe_url(self.settings.url)
+        where = safe_url(self.settings.url)
         logger.info(
             "listening on %s with %d handlers", where, len(self.registry),
             extra=event("listening", url=where, handlers=len(self.registry), listener=self.name),

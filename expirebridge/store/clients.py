@@ -1,9 +1,6 @@
 """Makes redis clients as expirebridge needs them."""
 
-import re
-from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl, urlsplit
 
 import redis
 import redis.asyncio
@@ -12,6 +9,7 @@ from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
 from redis.retry import Retry
 
 from expirebridge.errors import InvalidSetting
+from expirebridge.store.urls import check_url, safe_url
 
 C = TypeVar("C", redis.Redis, redis.asyncio.Redis)
 
@@ -24,8 +22,6 @@ _COMMON: dict[str, Any] = {
     "socket_connect_timeout": 5,
     "driver_info": None,
 }
-_TLS_FILES = {"ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile"}
-_SECRET = re.compile(r"(?<=[?&])((?:ssl_)?password)=[^&]*")
 
 # A producer outlasts a short break: every script knows a resend by its nonce.
 _PRODUCER_RETRIES = 3
@@ -61,24 +57,8 @@ def probe_client(url: str) -> redis.Redis:
 
 
 def _checked(url: str, kind: type[C], **options: Any) -> C:
-    path, query = urlsplit(url)[2:4]
-    if url.startswith(("redis://", "rediss://")) and path.strip("/") and not path[1:].isdigit():
-        raise InvalidSetting(f"url={safe_url(url)!r}: {path[1:]!r} is not a database's number")
-    for name, value in parse_qsl(query):
-        if name in _TLS_FILES and not Path(value).exists():
-            raise InvalidSetting(f"url={safe_url(url)!r}: {name}: there is no file {value}")
+    check_url(url)
     try:
         return kind.from_url(url, **_COMMON, **options)
     except ValueError as error:
         raise InvalidSetting(f"url={safe_url(url)!r}: {error}") from error
-
-
-def safe_url(url: str) -> str:
-    """The URL without its passwords, for people to read."""
-    url = _SECRET.sub(r"\1=***", url)
-    head, at, tail = url.rpartition("@")
-    if not at:
-        return url
-    scheme, _, login = head.partition("://")
-    user = login.partition(":")[0]
-    return f"{scheme}://{user}:***@{tail}"

@@ -18,8 +18,9 @@ from expirebridge.durations import human
 from expirebridge.operations import Operations
 from expirebridge.recent import SAMPLE
 from expirebridge.settings import Settings
-from expirebridge.store import calls, clients
+from expirebridge.store import calls
 from expirebridge.store.store import AsyncStore
+from expirebridge.store.urls import safe_url
 from expirebridge.task import State, Task, from_ms, to_ms
 
 Redact = Callable[[Task], Task]
@@ -59,7 +60,7 @@ class Site:
             base=request.scope.get("root_path", "").rstrip("/"),
             path=request.url.path,
             actions=self.actions,
-            server=clients.safe_url(self.settings.url),
+            server=safe_url(self.settings.url),
             states=list(State),
             **values,
         )
