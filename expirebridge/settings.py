@@ -2,7 +2,7 @@
 
 import difflib
 import os
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self
@@ -29,7 +29,7 @@ class Settings:
     Raises InvalidSetting for a value that cannot be.
     """
 
-    url: str = DEFAULT_URL
+    url: str = field(default=DEFAULT_URL, repr=False)  # it may hold a password
     """The server and its database, which should be expirebridge's own."""
     prefix: str = "expirebridge"
     """What the name of every key but the trigger keys begins with. A database has one: listeners
@@ -85,7 +85,7 @@ class Settings:
         The environment's variables are EXPIREBRIDGE_URL and EXPIREBRIDGE_TASKS. Raises
         InvalidSetting for a name that is no setting, with the nearest one that is.
         """
-        known = {field.name for field in fields(cls)}
+        known = {one.name for one in fields(cls)}
         for name in given:
             if name not in known:
                 near = difflib.get_close_matches(name, known, n=1)

@@ -1,5 +1,6 @@
 """Makes redis clients as expirebridge needs them."""
 
+import re
 from typing import Any, TypeVar
 
 import redis
@@ -8,8 +9,7 @@ from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
 from redis.retry import Retry
 
-from expirebridge.errors import InvalidSetting
-from expirebridge.store.urls import check_url, safe_url
+from expirebridge.store.urls import check_url, refused, unknown_option
 
 C = TypeVar("C", redis.Redis, redis.asyncio.Redis)
 
@@ -22,6 +22,7 @@ _COMMON: dict[str, Any] = {
     "socket_connect_timeout": 5,
     "driver_info": None,
 }
+_UNKNOWN = re.compile(r"unexpected keyword argument '(\w+)'")
 
 # A producer outlasts a short break: every script knows a resend by its nonce.
 _PRODUCER_RETRIES = 3
@@ -59,6 +60,18 @@ def probe_client(url: str) -> redis.Redis:
 def _checked(url: str, kind: type[C], **options: Any) -> C:
     check_url(url)
     try:
-        return kind.from_url(url, **_COMMON, **options)
-    except ValueError as error:
-        raise InvalidSetting(f"url={safe_url(url)!r}: {error}") from error
+        client = kind.from_url(url, **_COMMON, **options)
+        pool = client.connection_pool
+        pool.connection_class(**pool.connection_kwargs)  # looks at its options, and sends nothing
+    except (ValueError, TypeError, AttributeError, redis.RedisError) as error:
+        reason = _reason(url, str(error))
+    else:
+        return client
+    raise refused(url, reason)
+
+
+def _reason(url: str, text: str) -> str:
+    """What redis-py has against the options of a URL."""
+    if unknown := _UNKNOWN.search(text):
+        return unknown_option(url, unknown[1])
+    return f"an option has a value that it cannot have: {text}"

@@ -1,0 +1,66 @@
+"""A URL that cannot be read is bad input to every command, and nobody sees its password."""
+
+import os
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from expirebridge import InvalidSetting, web
+from expirebridge.cli.main import app
+from tests.acceptance.test_help import commands
+from tests.processes import run
+
+SECRET = "s3cr"
+REST = "etpw"
+URLS = [f"redis://ann:{SECRET}/{REST}@h/1", f"redis://ann:{SECRET}[{REST}@h/1"]
+REFUSED = "url='redis://ann:***@h/1': in a login, write %2F for /"
+
+WORDS: dict[str, list[str]] = {
+    "beat": ["a"],
+    "cancel": ["a"],
+    "failed purge": ["--yes"],
+    "failed retry": ["--yes"],
+    "import": [os.devnull],
+    "make": ["a.b", "--in", "1"],
+    "pause": ["a"],
+    "put-off": ["a", "--by", "1"],
+    "reschedule": ["a", "--in", "1"],
+    "resume": ["a"],
+    "run": ["a"],
+    "show": ["a"],
+    "watch": ["a", "a.b", "--ttl", "1"],
+}
+"""What a command needs besides its name."""
+
+
+def takes_a_url(command: Any) -> bool:
+    return any("--url" in parameter.opts for parameter in command.params)
+
+
+@pytest.mark.parametrize("url", URLS)
+@pytest.mark.parametrize("path", [path for path, command in commands() if takes_a_url(command)])
+def test_every_command_refuses_it(path: str, url: str) -> None:
+    words = [*path.split(), *WORDS.get(path, []), "--url", url]
+    result = CliRunner().invoke(app, words)
+    assert isinstance(result.exception, InvalidSetting)
+    assert str(result.exception).startswith(REFUSED)
+    shown = f"{result.exception} {result.output}"
+    assert SECRET not in shown
+    assert REST not in shown
+
+
+@pytest.mark.parametrize("words", [["listen", "--tasks", "tasks"], ["count"]])
+@pytest.mark.parametrize("url", URLS)
+def test_it_is_said_in_one_line(url: str, words: list[str]) -> None:
+    result = run(*words, url=url)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"expirebridge: {REFUSED}")
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("url", URLS)
+def test_the_dashboard_in_an_application_refuses_it(url: str) -> None:
+    with pytest.raises(InvalidSetting) as caught:
+        web.app(url)
+    assert str(caught.value).startswith(REFUSED)

@@ -1,0 +1,145 @@
+"""URLs that cannot be used are refused, and no URL is shown with its password."""
+
+from urllib.parse import quote
+
+import pytest
+
+from expirebridge import AsyncBridge, Bridge, InvalidSetting
+from expirebridge.settings import Settings
+from expirebridge.store import clients
+from expirebridge.store.urls import safe_url
+
+SECRET = "s3cr"
+REST = "etpw"
+
+UNESCAPED = [
+    f"redis://ann:{SECRET}/{REST}@h/1",
+    f"redis://ann:{SECRET}?{REST}@h/1",
+    f"redis://ann:{SECRET}?a={REST}@h/1",
+    f"redis://ann:{SECRET}#{REST}@h/1",
+    f"redis://ann:{SECRET}[{REST}@h/1",
+    f"redis://ann:{SECRET}]{REST}@h/1",
+    f"redis://ann:[{SECRET}]{REST}@h/1",
+    f"redis://ann:{SECRET}\u2100{REST}@h/1",
+    f"rediss://:{SECRET}/{REST}@h:6379/1",
+    f"redis://:1234/{SECRET}{REST}@h/1",
+    f"redis://:1234?{SECRET}={REST}@h/1",
+    f"redis://:1234#{SECRET}{REST}@h/1",
+    f"redis://ann:1234/{SECRET}/{REST}@h/1",
+    f"unix://ann:{SECRET}[{REST}@/run/redis.sock",
+    f"unix://ann:{SECRET}#{REST}@/run/redis.sock",
+]
+
+UNUSABLE = [
+    *UNESCAPED,
+    f"redis://h/1?password={SECRET}&{REST}",
+    f"redis://h/1?password={SECRET}#{REST}",
+    f"redis://ann:{SECRET}{REST}@h:port/1",
+    f"redis://ann:{SECRET}{REST}@h:99999/1",
+    f"redis://ann:{SECRET}{REST}@h/one",
+    f"redis://ann:{SECRET}{REST}@h/1/2",
+    f"redis://ann:{SECRET}{REST}@h/1?db=one",
+    f"redis://ann:{SECRET}{REST}@h/1?ssl_ca=/ca.pem",
+    f"redis://ann:{SECRET}{REST}@h/1?retry=3",
+    f"redis://ann:{SECRET}{REST}@h/1?protocol=4",
+    f"redis://ann:{SECRET}{REST}@h/1?ssl_certfile=/ca.pem",
+    f"redis://ann:{SECRET}{REST}@h/1?decode_responses=True",
+    f"rediss://ann:{SECRET}{REST}@h/1?ssl_cert_reqs=perhaps",
+    f"http://ann:{SECRET}{REST}@h/1",
+    f"ann:{SECRET}{REST}@h/1",
+    f"redis:/ann:{SECRET}{REST}@h/1",
+]
+
+
+@pytest.mark.parametrize("url", UNUSABLE)
+@pytest.mark.parametrize("colour", [Bridge, AsyncBridge])
+def test_a_url_that_cannot_be_used_is_refused_without_its_password(
+    url: str, colour: type[Bridge | AsyncBridge]
+) -> None:
+    with pytest.raises(InvalidSetting, match=r"^url='") as caught:
+        colour(url)
+    shown = str(caught.value)
+    assert SECRET not in shown
+    assert REST not in shown
+    # Whoever logs the error logs what it came from, too.
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("url", UNESCAPED)
+def test_a_login_that_is_not_escaped_is_refused_with_the_escapes(url: str) -> None:
+    with pytest.raises(InvalidSetting, match="write %2F for /, %3F for \\?, %23 for #"):
+        Bridge(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("http://h/1", "begin it with redis://, rediss:// or unix://"),
+        ("redis://h:port/1", "its port must be a number up to 65535"),
+        ("redis://h/one", "'one' is not a database's number"),
+        ("redis://h/1?db=one", "Invalid value for 'db'"),
+        ("redis://h/1?ssl", "each option is name=value"),
+        ("redis://h/1?ssl_ca_crts=x", "'ssl_ca_crts' is not an option of a redis:// URL"),
+        ("rediss://h/1?ssl_ca_crts=x", "'ssl_ca_crts' is not an option of a rediss:// URL"),
+        ("redis://h/1?decode_responses=no", "decode_responses: leave it out"),
+    ],
+)
+def test_it_is_said_what_is_wrong_with_a_url(url: str, reason: str) -> None:
+    with pytest.raises(InvalidSetting) as caught:
+        Bridge(url)
+    assert reason in str(caught.value)
+
+
+def test_what_is_no_text_is_no_url() -> None:
+    client = clients.producer_client("redis://h/1")
+    with pytest.raises(InvalidSetting, match=r"^url: give text, .* client= is for a Redis"):
+        Bridge(client)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://h",
+        "redis://h:6380/2",
+        "redis://[::1]:6379/1",
+        "redis://ann:p@ss@h/1",
+        f"redis://ann:{quote('a/b?c#d[e]f@g:h%i', safe='')}@h/1",
+        "redis://h/1?client_name=me@home",
+        "redis://h/1?username=ann&password=a@b",
+        "redis://h/1?socket_timeout=2&socket_connect_timeout=0.5&max_connections=7",
+        "rediss://h/1?ssl_cert_reqs=none&ssl_check_hostname=no",
+        "unix:///run/a@b.sock?db=1",
+        "unix://ann:pw@/run/redis.sock?db=1",
+    ],
+)
+@pytest.mark.parametrize("colour", [Bridge, AsyncBridge])
+def test_other_urls_are_taken(url: str, colour: type[Bridge | AsyncBridge]) -> None:
+    colour(url)
+
+
+def test_an_escaped_password_reaches_the_server_as_it_is() -> None:
+    password = "a/b?c#d[e]f@g:h%i"
+    client = clients.producer_client(f"redis://ann:{quote(password, safe='')}@h/1")
+    assert client.get_connection_kwargs()["password"] == password
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://h/1", "redis://h/1"),
+        ("redis://ann:pw@h/1", "redis://ann:***@h/1"),
+        ("redis://:pw@h/1", "redis://:***@h/1"),
+        ("redis://pw@h/1", "redis://***@h/1"),
+        ("redis://ann:p@w@h/1", "redis://ann:***@h/1"),
+        ("redis://h/1?password=pw", "redis://h/1?password=***"),
+        ("redis://h/1?password=p&w#x@y", "redis://h/1?password=***"),
+        ("redis://h/1?db=2&ssl_password=pw", "redis://h/1?db=2&ssl_password=***"),
+    ],
+)
+def test_a_url_is_shown_without_its_passwords(url: str, shown: str) -> None:
+    assert safe_url(url) == shown
+
+
+def test_settings_do_not_show_their_url() -> None:
+    assert SECRET not in repr(Settings(url=f"redis://:{SECRET}@h/1"))
