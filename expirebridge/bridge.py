@@ -76,11 +76,12 @@ class Bridge:
 
     `url` names server and database; without it EXPIREBRIDGE_URL does, or
     redis://localhost:6379/1. A `client` of the caller's own (with TLS, Sentinel or an ACL user) is
-    taken instead, and is not closed. `tasks` is the handlers' folder, needed only to name a handler
-    that is given as a function. `prefix` is what the names of expirebridge's keys begin with.
-    `hooks` are told of every task that is made.
+    taken instead, and is not closed; it must not decode replies, nor be a cluster's. `tasks` is the
+    handlers' folder, needed only to name a handler that is given as a function. `prefix` is what
+    the names of expirebridge's keys begin with. `hooks` are told of every task that is made.
 
-    A context manager; safe to share between threads.
+    A context manager; safe to share between threads. Raises InvalidSetting for a URL or a client
+    that it cannot use.
     """
 
     def __init__(
@@ -94,7 +95,11 @@ class Bridge:
     ) -> None:
         settings = Settings.read(url=url, prefix=prefix, tasks=tasks)
         self._owns_client = client is None
-        self._store = Store(client or clients.producer_client(settings.url), prefix=settings.prefix)
+        if client is None:
+            client = clients.producer_client(settings.url)
+        else:
+            clients.check_client(client, redis.Redis)
+        self._store = Store(client, prefix=settings.prefix)
         self._operations = Operations(settings, Hooks(hooks))
 
     make_task = _waits(Operations.make_task)
@@ -148,9 +153,11 @@ class AsyncBridge:
     ) -> None:
         settings = Settings.read(url=url, prefix=prefix, tasks=tasks)
         self._owns_client = client is None
-        self._store = AsyncStore(
-            client or clients.async_producer_client(settings.url), prefix=settings.prefix
-        )
+        if client is None:
+            client = clients.async_producer_client(settings.url)
+        else:
+            clients.check_client(client, redis.asyncio.Redis)
+        self._store = AsyncStore(client, prefix=settings.prefix)
         self._operations = Operations(settings, Hooks(hooks))
 
     make_task = _awaits(Operations.make_task)

@@ -9,6 +9,7 @@ from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
 from redis.retry import Retry
 
+from expirebridge.errors import InvalidSetting
 from expirebridge.store.urls import check_url, refused, unknown_option
 
 C = TypeVar("C", redis.Redis, redis.asyncio.Redis)
@@ -55,6 +56,25 @@ def heartbeat_client(url: str, *, socket_timeout: float) -> redis.Redis:
 def probe_client(url: str) -> redis.Redis:
     """The same for a command that must answer soon, whatever the server does."""
     return _checked(url, redis.Redis, retry=Retry(NoBackoff(), 0), socket_timeout=_PROBE_PATIENCE)
+
+
+def check_client(client: object, kind: type[redis.Redis] | type[redis.asyncio.Redis]) -> None:
+    """Raise InvalidSetting for a caller's client that a bridge of this colour cannot use."""
+    wanted = "redis.Redis" if kind is redis.Redis else "redis.asyncio.Redis"
+    if isinstance(client, redis.RedisCluster | redis.asyncio.RedisCluster):
+        reason = f"it is a cluster's, and a database is one server's; give a {wanted}"
+    elif not isinstance(client, redis.Redis | redis.asyncio.Redis):
+        reason = f"give a {wanted}, not a {type(client).__name__}"
+    elif not isinstance(client, kind):
+        other = "AsyncBridge" if kind is redis.Redis else "Bridge"
+        reason = f"it is one for {other}; give a {wanted}"
+    elif client.get_encoder().decode_responses:
+        reason = (
+            "it decodes replies, and expirebridge reads bytes; make it with decode_responses=False"
+        )
+    else:
+        return
+    raise InvalidSetting(f"client: {reason}")
 
 
 def _checked(url: str, kind: type[C], **options: Any) -> C:

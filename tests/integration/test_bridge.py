@@ -15,6 +15,7 @@ from expirebridge import (
     AsyncBridge,
     Bridge,
     Change,
+    InvalidSetting,
     InvalidTask,
     Outcome,
     ServerReadOnly,
@@ -230,6 +231,41 @@ async def test_a_client_of_the_caller_s_is_used_and_left_open(url: str) -> None:
         assert await async_bridge.get(task.id) is not None
     assert await async_client.exists(task.key) == 1
     await async_client.aclose()
+
+
+def clients_that_do_not_fit(colour: type[Bridge | AsyncBridge], url: str) -> list[tuple[Any, str]]:
+    """Clients of a caller's that a bridge of this colour cannot use, and what is said of each."""
+    if colour is Bridge:
+        return [
+            (redis.Redis.from_url(url, decode_responses=True), "decode_responses=False"),
+            (redis.asyncio.Redis.from_url(url), "for AsyncBridge; give a redis.Redis"),
+            (url, "give a redis.Redis, not a str"),
+        ]
+    return [
+        (redis.asyncio.Redis.from_url(url, decode_responses=True), "decode_responses=False"),
+        (redis.Redis.from_url(url), "for Bridge; give a redis.asyncio.Redis"),
+        (url, "give a redis.asyncio.Redis, not a str"),
+    ]
+
+
+@pytest.mark.parametrize("colour", [Bridge, AsyncBridge])
+def test_a_client_that_does_not_fit_is_refused_at_once(
+    colour: type[Bridge | AsyncBridge], url: str
+) -> None:
+    for client, reason in clients_that_do_not_fit(colour, url):
+        with pytest.raises(InvalidSetting, match=r"^client: ") as caught:
+            colour(client=client)
+        assert reason in str(caught.value)
+
+
+def test_a_client_that_decodes_makes_no_task(url: str, client: redis.Redis) -> None:
+    decoding = redis.Redis.from_url(url, decode_responses=True)
+    with pytest.raises(InvalidSetting):
+        Bridge(client=decoding).make_task("mail.send", [], 60)
+    with pytest.raises(InvalidSetting):
+        Bridge(f"{url}?decode_responses=True").make_task("mail.send", [], 60)
+    assert client.dbsize() == 0
+    decoding.close()
 
 
 def test_the_module_s_own_make_task_uses_the_environment(

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 import redis
+import redis.asyncio
 
-from expirebridge import Bridge, Change, Outcome, State, TaskExists
+from expirebridge import AsyncBridge, Bridge, Change, InvalidSetting, Outcome, State, TaskExists
 from expirebridge.checks import Level, examine
 from expirebridge.hooks import End, Gap
 from expirebridge.server import HOST, Server, free_port
@@ -100,6 +101,18 @@ def test_a_script_that_leaves_its_slot_is_refused(cluster: Cluster) -> None:
     unnoticed = cluster.whole and not cluster.headers
     with nullcontext() if unnoticed else pytest.raises(redis.ResponseError, match=words):
         cluster.client.eval(script, 1, PREFIX)
+
+
+async def test_a_cluster_s_own_client_is_refused_at_once(node: redis.Redis) -> None:
+    port = node.get_connection_kwargs()["port"]
+    with (
+        closing(redis.RedisCluster(host=HOST, port=port)) as on_cluster,
+        pytest.raises(InvalidSetting, match=r"^client: .* one server's; give a redis\.Redis"),
+    ):
+        Bridge(client=on_cluster)  # type: ignore[arg-type]
+    async with redis.asyncio.RedisCluster(host=HOST, port=port) as async_on_cluster:
+        with pytest.raises(InvalidSetting, match=r"^client: .* give a redis\.asyncio\.Redis"):
+            AsyncBridge(client=async_on_cluster)  # type: ignore[arg-type]
 
 
 def test_no_script_leaves_its_slot(cluster: Cluster) -> None:
