@@ -17,7 +17,7 @@ from expirebridge.new_tasks import advice_on
 from expirebridge.operations import Operations, Steps
 from expirebridge.settings import Settings
 from expirebridge.store import clients
-from expirebridge.store.store import AsyncStore, Store
+from expirebridge.store.store import AsyncStore, Store, StoresByLoop
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -46,7 +46,7 @@ def _awaits(
             steps = operation(self._operations, *args, **kwargs)
         except TypeError as error:
             raise _misnamed(operation, error) from None
-        return await self._store.run(steps)
+        return await self._stores.here().run(steps)
 
     return method
 
@@ -140,7 +140,11 @@ class Bridge:
 
 
 class AsyncBridge:
-    """The same, awaited. See `Bridge`; `client` is a `redis.asyncio.Redis`."""
+    """The same, awaited. See `Bridge`; `client` is a `redis.asyncio.Redis`.
+
+    It may be used in several event loops, one after another or side by side: each has connections
+    of its own, which `aclose` in that loop closes. A `client` of the caller's serves one loop.
+    """
 
     def __init__(
         self,
@@ -153,11 +157,15 @@ class AsyncBridge:
     ) -> None:
         settings = Settings.read(url=url, prefix=prefix, tasks=tasks)
         self._owns_client = client is None
-        if client is None:
-            client = clients.async_producer_client(settings.url)
-        else:
+        if client is not None:
             clients.check_client(client, redis.asyncio.Redis)
-        self._store = AsyncStore(client, prefix=settings.prefix)
+
+        def open_store() -> AsyncStore:
+            connecting = client or clients.async_producer_client(settings.url)
+            return AsyncStore(connecting, prefix=settings.prefix)
+
+        open_store()  # sends nothing, and refuses a bad URL
+        self._stores = StoresByLoop(open_store)
         self._operations = Operations(settings, Hooks(hooks))
 
     make_task = _awaits(Operations.make_task)
@@ -186,9 +194,9 @@ class AsyncBridge:
     purge_failed = _awaits(Operations.purge_failed)
 
     async def aclose(self) -> None:
-        """Close the connections, unless the client is the caller's."""
+        """Close the running event loop's connections, unless the client is the caller's."""
         if self._owns_client:
-            await self._store.aclose()
+            await self._stores.aclose()
 
     async def __aenter__(self) -> Self:
         return self

@@ -5,7 +5,8 @@ What is sent, and what is done when the server answers with an error, is decided
 other awaits.
 """
 
-from collections.abc import Generator
+import asyncio
+from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
 import redis
@@ -145,6 +146,35 @@ class AsyncStore:
     async def aclose(self) -> None:
         """Close the connections."""
         await self.client.aclose()
+
+
+class StoresByLoop:
+    """A store for each event loop: a connection belongs to the loop in which it was opened."""
+
+    def __init__(self, open_store: Callable[[], AsyncStore]) -> None:
+        self._open_store = open_store
+        self._stores: dict[asyncio.AbstractEventLoop, AsyncStore] = {}
+
+    def here(self) -> AsyncStore:
+        """The store of the running loop."""
+        loop = asyncio.get_running_loop()
+        store = self._stores.get(loop)
+        if store is None:
+            self._drop_closed_loops()
+            store = self._stores[loop] = self._open_store()
+        return store
+
+    async def aclose(self) -> None:
+        """Close the connections of the running loop; only it can."""
+        store = self._stores.pop(asyncio.get_running_loop(), None)
+        if store is not None:
+            await store.aclose()
+
+    def _drop_closed_loops(self) -> None:
+        # A store keeps its loop alive, by its connections. Other threads may be here, too.
+        for loop in list(self._stores):
+            if loop.is_closed():
+                self._stores.pop(loop, None)
 
 
 def of_client(error: exceptions.RedisError | MemoryError) -> exceptions.RedisError:

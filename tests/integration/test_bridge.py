@@ -2,8 +2,11 @@
 
 import asyncio
 import inspect
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -28,6 +31,7 @@ from expirebridge.hooks import Event, Made, Making
 from expirebridge.server import Server
 from tasks.mail import send
 from tests.servers import AnyServer
+from tests.witness import PATIENCE
 
 Ask = Callable[..., Awaitable[Any]]
 
@@ -303,3 +307,47 @@ async def test_calls_side_by_side_are_answered_each_with_its_own(url: str) -> No
     async with AsyncBridge(url) as bridge:
         made = await asyncio.gather(*(bridge.make_task("a.b", [n], 60) for n in range(50)))
     assert [task.args for task in made] == [[n] for n in range(50)]
+
+
+LOOPS_LEFT_OPEN = """
+import asyncio, gc, sys
+import redis
+from expirebridge import AsyncBridge
+
+url = sys.argv[1]
+bridge = AsyncBridge(f"{url}?client_name=loops")
+for n in range(5):
+    print(asyncio.run(bridge.make_task("a.b", [n], 60)).args)
+    gc.collect()
+with redis.Redis.from_url(url) as client:
+    print(len([one for one in client.client_list() if one["name"] == "loops"]) <= 2)
+"""
+
+
+def test_an_async_bridge_serves_one_event_loop_after_another(url: str) -> None:
+    """The loops of `asyncio.run` end without closing what was opened in them."""
+    command = [sys.executable, "-c", LOOPS_LEFT_OPEN, url]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    assert (ran.stdout, ran.stderr) == ("[0]\n[1]\n[2]\n[3]\n[4]\nTrue\n", "")
+
+
+async def test_an_async_bridge_serves_event_loops_side_by_side(
+    url: str, client: redis.Redis
+) -> None:
+    bridge = AsyncBridge(f"{url}?client_name=loops")
+
+    async def make_many() -> None:
+        async with bridge:  # closes the connections of this loop alone
+            await asyncio.gather(*(bridge.make_task("a.b", [n], 60) for n in range(30)))
+
+    in_threads = [asyncio.to_thread(asyncio.run, make_many()) for _ in range(3)]
+    await asyncio.gather(make_many(), *in_threads)
+    until_connected(client, "loops", at_most=0)
+    assert client.zcard("expirebridge:pending") == 120
+
+
+def until_connected(client: redis.Redis, name: str, *, at_most: int) -> None:
+    """Wait until the server has noticed that connections were closed."""
+    end = monotonic() + PATIENCE
+    while len([one for one in client.client_list() if one["name"] == name]) > at_most:
+        assert monotonic() < end
