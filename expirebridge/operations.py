@@ -3,16 +3,19 @@
 `Bridge` and `AsyncBridge` in `bridge.py` run these descriptions and add nothing of their own.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
 from expirebridge import wire
+from expirebridge.current import running_task
 from expirebridge.durations import Duration, seconds_of
 from expirebridge.errors import InvalidTask, ServerError, TaskDiffers, TaskExists
 from expirebridge.hooks import Hooks, Made, Making, NotMade
 from expirebridge.listing import Place, find
+from expirebridge.log_fields import event
 from expirebridge.misfire import MisfireSpec
 from expirebridge.new_tasks import (
     Func,
@@ -38,6 +41,8 @@ from expirebridge.task import (
     Task,
     from_ms,
 )
+
+logger = logging.getLogger("expirebridge")
 
 T = TypeVar("T")
 Steps = Generator[Call[Any], Any, T]
@@ -505,8 +510,22 @@ class Operations:
             tags=tuple(str(new.fields.get("tags", "")).split()) if created else (),
             outcome=made.outcome,
         )
+        if task.outcome is Outcome.KEPT:
+            _warn_if_own(task)
         self._hooks.emit(Made(task=task))
         return task
+
+
+def _warn_if_own(kept: Task) -> None:
+    """Say that a handler kept the task that it runs: it meant to run again, and will not."""
+    running = running_task.get(None)
+    if running is not None and running.id == kept.id:
+        logger.warning(
+            "task %s (%s) kept itself: while a task runs, if_exists='keep' with its own id makes "
+            "nothing; to run again, call reschedule, or choose a new id",
+            kept.id, kept.func,
+            extra=event("kept itself", func=kept.func, task=kept.id),
+        )  # fmt: skip
 
 
 def _pages(

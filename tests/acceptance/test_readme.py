@@ -50,7 +50,7 @@ def test_the_producer_and_the_handler_work_together(
 def test_the_page_on_usage_runs_as_it_stands(url: str, tmp_path: Path) -> None:
     page = (ROOT / "docs" / "usage.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    assert len(blocks) == 10
+    assert len(blocks) == 11
     (tmp_path / "usage.py").write_text("\n".join(blocks))
     result = subprocess.run(
         [sys.executable, tmp_path / "usage.py"],

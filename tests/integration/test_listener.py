@@ -209,6 +209,31 @@ async def test_a_failure_is_retried_by_the_task_s_own_policy_and_then_succeeds(
     assert (read.result, read.attempt, read.error) == (3, 3, None)
 
 
+@pytest.mark.parametrize(
+    ("reschedules", "attempts"), [("first", [1, 1, 1, 1]), ("last", [1, 2, 1, 2])]
+)
+async def test_a_task_that_repeats_itself_is_retried_if_it_reschedules_last(
+    settings: Settings, async_bridge: AsyncBridge, reschedules: str, attempts: list[int]
+) -> None:
+    """Once it is re-armed, a failure of the run is dropped. Every other run fails here."""
+    seen: list[int] = []
+
+    async def poll() -> None:
+        seen.append(current_task().attempt)
+        if reschedules == "first":
+            await async_bridge.reschedule(current_task().id, 0)
+        if len(seen) % 2:
+            raise ValueError("no answer")
+        if reschedules == "last":
+            await async_bridge.reschedule(current_task().id, 0)
+
+    witness = Witness()
+    async with listening(settings, witness, poll=poll):
+        await async_bridge.make_task("test.poll", [], 0, retry=[0, 0])
+        await witness.until(lambda: len(seen) >= len(attempts))
+    assert seen[: len(attempts)] == attempts
+
+
 async def test_after_the_last_attempt_it_is_kept_as_failed_with_the_traceback(
     settings: Settings, async_bridge: AsyncBridge
 ) -> None:

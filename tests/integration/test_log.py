@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 import redis
 
-from expirebridge import AsyncBridge, Discard
+from expirebridge import AsyncBridge, Bridge, Discard
 from expirebridge.hooks import End, Event
 from expirebridge.observe.logs import JsonLines, log_event
 from expirebridge.settings import Settings
@@ -193,3 +193,32 @@ async def _note() -> None: ...
 def _new(id: str) -> calls.NewTask:
     when = calls.When(0, relative=True)
     return calls.NewTask(id=id, drawn=False, if_exists="reject", call=b"test.note?[]", when=when)
+
+
+@pytest.mark.parametrize("colour", ["sync", "async", "in bulk"])
+async def test_a_handler_that_keeps_its_own_task_is_named(
+    colour: str, url: str, async_bridge: AsyncBridge, bridge: Bridge, log: Log
+) -> None:
+    """It meant to run again; nothing follows, and no error would say so."""
+    kept = {"func": "test.again", "args": [SECRET], "delay": 60, "id": "a", "if_exists": "keep"}
+
+    async def again(_: str) -> None:
+        # Another's task may be kept without a word.
+        await async_bridge.make_task("test.again", [SECRET], 60, id="b", if_exists="keep")
+        if colour == "async":
+            await async_bridge.make_task(**kept)  # type: ignore[arg-type]
+        else:
+            await async_bridge.make_tasks([kept])
+
+    def again_in_a_thread(_: str) -> None:
+        bridge.make_task(**kept)  # type: ignore[arg-type]
+
+    witness = Witness()
+    await async_bridge.make_task("test.again", [SECRET], 60, id="b")
+    await async_bridge.make_task("test.again", [SECRET], 0, id="a")
+    handlers = {"again": again_in_a_thread if colour == "sync" else again}
+    async with telling(url, witness, **handlers):
+        await witness.until_ended(1, end=End.SUCCEEDED)
+    assert log.fields("kept itself") == [{"func": "test.again", "task": "a"}]
+    assert "call reschedule" in log.text()
+    assert SECRET not in log.text()

@@ -25,4 +25,6 @@ async def open_bridge() -> AsyncGenerator[None, None]:
 
 async def sing() -> None:
     """Run once more in ten seconds: this task is re-armed while it runs."""
+    # This is the last step. Whatever else is to be looked at comes before it, where a failure is
+    # retried, and the canary falls silent meanwhile. Afterwards a failure would be dropped.
     await Home.bridge.reschedule(ID, EVERY)
