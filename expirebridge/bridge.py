@@ -4,8 +4,10 @@ Neither has logic of its own: every method runs the operation of the same name, 
 documented and typed once, in `operations.py`.
 """
 
+import asyncio
 import functools
 import inspect
+import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -13,11 +15,14 @@ import redis
 import redis.asyncio
 
 from expirebridge.hooks import Hook, Hooks
+from expirebridge.log_fields import event
 from expirebridge.new_tasks import advice_on
 from expirebridge.operations import Operations, Steps
 from expirebridge.settings import Settings
 from expirebridge.store import clients
 from expirebridge.store.store import AsyncStore, Store, StoresByLoop
+
+logger = logging.getLogger("expirebridge")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -32,6 +37,8 @@ def _waits(
             steps = operation(self._operations, *args, **kwargs)
         except TypeError as error:
             raise _misnamed(operation, error) from None
+        if asyncio._get_running_loop() is not None:
+            warn_of_waiting()
         return self._store.run(steps)
 
     return method
@@ -49,6 +56,16 @@ def _awaits(
         return await self._stores.here().run(steps)
 
     return method
+
+
+@functools.cache
+def warn_of_waiting() -> None:
+    """Say, once, that the event loop stands still while a `Bridge` waits for the server."""
+    logger.warning(
+        "a Bridge, or make_task, was called inside of a running event loop, which stands still "
+        "until the server answers: use AsyncBridge there (this is said once)",
+        extra=event("loop waits"),
+    )
 
 
 def _misnamed(operation: Callable[..., Any], error: TypeError) -> TypeError:

@@ -1,6 +1,8 @@
 """Makes redis clients as expirebridge needs them."""
 
 import re
+from collections.abc import Awaitable, Callable
+from time import monotonic
 from typing import Any, TypeVar
 
 import redis
@@ -10,8 +12,10 @@ from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
 from redis.retry import Retry
 
 from expirebridge.errors import InvalidSetting
+from expirebridge.store.plain_text import AsyncTlsConnection, TlsConnection, is_plain_text
 from expirebridge.store.urls import check_url, refused, unknown_option
 
+T = TypeVar("T")
 C = TypeVar("C", redis.Redis, redis.asyncio.Redis)
 
 # RESP2 works alike on every server that we support. Replies stay bytes: one key that is not UTF-8
@@ -23,23 +27,65 @@ _COMMON: dict[str, Any] = {
     "socket_connect_timeout": 5,
     "driver_info": None,
 }
+_SPEAKING_TLS: dict[Any, Any] = {
+    redis.SSLConnection: TlsConnection,
+    redis.asyncio.SSLConnection: AsyncTlsConnection,
+}
 _UNKNOWN = re.compile(r"unexpected keyword argument '(\w+)'")
 
-# A producer outlasts a short break: every script knows a resend by its nonce.
+# A producer outlasts a short break: every script knows a resend by its nonce. What a server that
+# hangs may cost stands in docs/guarantees.md.
 _PRODUCER_RETRIES = 3
+_PRODUCER_TIMES = {"socket_timeout": 3, "socket_connect_timeout": 3}
+_LAST_ATTEMPT = 5.0
+"""Seconds after which a producer begins no other attempt."""
 _PROBE_PATIENCE = 2.0
+
+
+class _TimelyRetry(Retry):
+    """Does not repeat what cannot help, nor what would come too late."""
+
+    def call_with_retry(
+        self,
+        do: Callable[[], T],
+        fail: Callable[..., Any],
+        is_retryable: Callable[[Exception], bool] | None = None,
+        with_failure_count: bool = False,
+    ) -> T:
+        """Call `do` until it succeeds, or there is no more to be hoped for."""
+        helps = _helps_until(monotonic() + _LAST_ATTEMPT)
+        return super().call_with_retry(do, fail, is_retryable or helps, with_failure_count)
+
+
+class _AsyncTimelyRetry(AsyncRetry):
+    """The same, to be awaited."""
+
+    async def call_with_retry(
+        self,
+        do: Callable[[], Awaitable[T]],
+        fail: Callable[..., Any],
+        is_retryable: Callable[[Exception], bool] | None = None,
+        with_failure_count: bool = False,
+    ) -> T:
+        """Await `do` until it succeeds, or there is no more to be hoped for."""
+        helps = _helps_until(monotonic() + _LAST_ATTEMPT)
+        return await super().call_with_retry(do, fail, is_retryable or helps, with_failure_count)
+
+
+def _helps_until(end: float) -> Callable[[Exception], bool]:
+    return lambda error: monotonic() < end and not is_plain_text(error)
 
 
 def producer_client(url: str) -> redis.Redis:
     """A client that sends a command again when the connection breaks."""
-    retry = Retry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), _PRODUCER_RETRIES)
-    return _checked(url, redis.Redis, retry=retry)
+    retry = _TimelyRetry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), _PRODUCER_RETRIES)
+    return _checked(url, redis.Redis, retry=retry, **_PRODUCER_TIMES)
 
 
 def async_producer_client(url: str) -> redis.asyncio.Redis:
     """The same, to be awaited."""
-    retry = AsyncRetry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), _PRODUCER_RETRIES)
-    return _checked(url, redis.asyncio.Redis, retry=retry)
+    retry = _AsyncTimelyRetry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), _PRODUCER_RETRIES)
+    return _checked(url, redis.asyncio.Redis, retry=retry, **_PRODUCER_TIMES)
 
 
 def listener_client(url: str, *, socket_timeout: float) -> redis.asyncio.Redis:
@@ -80,8 +126,9 @@ def check_client(client: object, kind: type[redis.Redis] | type[redis.asyncio.Re
 def _checked(url: str, kind: type[C], **options: Any) -> C:
     check_url(url)
     try:
-        client = kind.from_url(url, **_COMMON, **options)
+        client = kind.from_url(url, **_COMMON | options)
         pool = client.connection_pool
+        pool.connection_class = _SPEAKING_TLS.get(pool.connection_class, pool.connection_class)
         pool.connection_class(**pool.connection_kwargs)  # looks at its options, and sends nothing
     except (ValueError, TypeError, AttributeError, redis.RedisError) as error:
         reason = _reason(url, str(error))

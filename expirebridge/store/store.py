@@ -16,6 +16,7 @@ from redis import exceptions
 from expirebridge import errors
 from expirebridge.store import scripts
 from expirebridge.store.calls import Call, Operation
+from expirebridge.store.plain_text import is_plain_text
 
 T = TypeVar("T")
 
@@ -197,6 +198,11 @@ def translated(error: exceptions.RedisError) -> errors.ServerError:
 def _ours(error: exceptions.RedisError, text: str) -> errors.ServerError:
     if isinstance(error, exceptions.AuthenticationError | exceptions.AuthorizationError):
         return errors.ServerError(f"the server refused the login: {text}")
+    if is_plain_text(error):
+        return errors.ServerUnreachable(
+            f"no TLS connection to the server: {text}; begin the URL with redis://, or name the "
+            "port on which it speaks TLS"
+        )
     if isinstance(error, exceptions.ConnectionError) and "_ssl.c" in text:
         return errors.ServerUnreachable(
             f"no TLS connection to the server: {text}; the file with its CA's certificate is named "

@@ -2,9 +2,12 @@
 
 import asyncio
 import inspect
+import os
+import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import Any
@@ -27,6 +30,7 @@ from expirebridge import (
     TaskExists,
 )
 from expirebridge import listing as searching
+from expirebridge.bridge import warn_of_waiting
 from expirebridge.hooks import Event, Made, Making
 from expirebridge.server import Server
 from tasks.mail import send
@@ -351,3 +355,75 @@ def until_connected(client: redis.Redis, name: str, *, at_most: int) -> None:
     end = monotonic() + PATIENCE
     while len([one for one in client.client_list() if one["name"] == name]) > at_most:
         assert monotonic() < end
+
+
+@contextmanager
+def hanging(server: Server) -> Iterator[None]:
+    """While the block runs, the server takes connections and answers nothing."""
+    assert server.pid is not None
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+
+
+async def test_a_server_that_hangs_is_given_up_after_six_seconds() -> None:
+    """In both colours, with a connection that is there, and with one that is to be made."""
+
+    async def seconds(bridge: Bridge | AsyncBridge) -> float:
+        began = monotonic()
+        with pytest.raises(ServerUnreachable):
+            await asking(bridge)("make_task", "a.b", [], 60)
+        return monotonic() - began
+
+    def seconds_in_a_thread(bridge: Bridge) -> float:
+        return asyncio.run(seconds(bridge))
+
+    with Server() as server:
+        async with AsyncBridge(server.url) as async_warm, AsyncBridge(server.url) as async_cold:
+            with Bridge(server.url) as warm, Bridge(server.url) as cold:
+                warm.count()
+                await async_warm.count()
+                with hanging(server):
+                    took = await asyncio.gather(
+                        asyncio.to_thread(seconds_in_a_thread, warm),
+                        asyncio.to_thread(seconds_in_a_thread, cold),
+                        seconds(async_warm),
+                        seconds(async_cold),
+                    )
+    assert [round(each) for each in took] == [6] * 4
+
+
+async def test_tls_with_a_server_that_speaks_plain_text_is_said_to_be_so(url: str) -> None:
+    secure = url.replace("redis://", "rediss://")
+    wrong = "no TLS connection to the server: .* answers in plain text; .* redis://"
+
+    async def awaited() -> None:
+        async with AsyncBridge(secure) as bridge:
+            with pytest.raises(ServerUnreachable, match=wrong):
+                await bridge.make_task("a.b", [], 60)
+
+    def waited() -> None:
+        with Bridge(secure) as bridge, pytest.raises(ServerUnreachable, match=wrong):
+            bridge.make_task("a.b", [], 60)
+
+    began = monotonic()
+    await asyncio.gather(awaited(), asyncio.to_thread(waited))
+    assert monotonic() - began < 5
+
+
+async def test_waiting_inside_of_an_event_loop_is_said_once(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def lines() -> int:
+        return len([r for r in caplog.records if getattr(r, "event", "") == "loop waits"])
+
+    warn_of_waiting.cache_clear()
+    with Bridge(url) as bridge:
+        await asyncio.to_thread(bridge.count)  # as a plain handler does
+        assert lines() == 0
+        bridge.count()
+        assert "use AsyncBridge" in caplog.text
+        bridge.make_task("a.b", [], 60)
+    assert lines() == 1

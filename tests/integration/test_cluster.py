@@ -4,6 +4,7 @@ The names of a partition carry a hash tag, with which the prefix begins. A scrip
 of another slot: a cluster refuses it, for that key may be another node's.
 """
 
+import asyncio
 import socket
 from collections.abc import Iterator
 from contextlib import closing, nullcontext, suppress
@@ -172,7 +173,7 @@ async def test_a_listener_runs_the_tasks_of_its_slot(
     settings = Settings(url=cluster.url, prefix=PREFIX)
     async with listening(settings, witness, send=send):
         await witness.until(lambda: witness.seen(Gap))
-        tasks.bridge.make_task("test.send", [1], 0.05, id="ours")
+        await asyncio.to_thread(tasks.bridge.make_task, "test.send", [1], 0.05, id="ours")
         cluster.client.set("{eb:0}foreign:?test.send?[1]", "", px=50)
         await witness.until_ended(2)
     assert {event.task.id for event in witness.ended(End.SUCCEEDED)} == {"ours", "foreign"}
