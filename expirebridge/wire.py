@@ -74,6 +74,12 @@ class TriggerKey:
         return f"{self.slot}{self.id}:?".encode() + self.call
 
 
+def slot_of(name: str) -> bytes:
+    """The cluster hash tag with its braces with which a name begins, or nothing."""
+    tag = _SLOT.match(name.encode())
+    return tag[0] if tag else b""
+
+
 class InvalidKey(ValueError):
     """A key has the form of a trigger key, but cannot be one; the message says why."""
 

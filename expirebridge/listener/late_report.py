@@ -3,6 +3,7 @@
 import logging
 import time
 from collections import Counter
+from collections.abc import Sequence
 
 from expirebridge.durations import human
 from expirebridge.hooks import Claimed, Event, Gap, Misfired, Scanned, Started
@@ -26,8 +27,8 @@ class LateReport:
     by itself for long, so it rings for one more look after the scan, and after what was late since.
     """
 
-    def __init__(self, doorbell: Doorbell) -> None:
-        self._doorbell = doorbell
+    def __init__(self) -> None:
+        self._doorbells: Sequence[Doorbell] = ()
         self._reasons: list[str] = []
         self._scanned = False
         self._adopted = 0
@@ -39,6 +40,10 @@ class LateReport:
         self._done: Counter[str] = Counter()
         self._longest = 0.0
         self._latest = 0.0
+
+    def ring_at(self, doorbells: Sequence[Doorbell]) -> None:
+        """Ask these claimers for one more look."""
+        self._doorbells = doorbells
 
     def hear(self, event: Event) -> None:
         """Take note of an event; it is a hook."""
@@ -67,7 +72,8 @@ class LateReport:
 
     def _ask_for_a_look(self) -> None:
         if self._reasons and self._scanned:
-            self._doorbell.ring()
+            for doorbell in self._doorbells:
+                doorbell.ring()
 
     def _notice_caught_up(self) -> None:
         if self._reasons and self._scanned:

@@ -1,4 +1,4 @@
-"""The listener: wires its roles together, starts them, and stops them in order."""
+"""The listener: a process that runs due tasks until it is asked to stop."""
 
 import asyncio
 import contextlib
@@ -10,56 +10,27 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
-from expirebridge.checks import (
-    EVENT_FLAGS,
-    Finding,
-    Level,
-    check_server,
-    events_are_on,
-    refuse_unsuitable,
-)
-from expirebridge.errors import ExpirebridgeError, HandlersError, ServerUnsuitable
+from expirebridge.errors import ExpirebridgeError, HandlersError
 from expirebridge.handlers import Registry
-from expirebridge.hooks import Hook, Hooks, Lifespan, Rung, Source
-from expirebridge.listener import home
-from expirebridge.listener.adopter import Adopter
-from expirebridge.listener.claimer import Claimer
-from expirebridge.listener.clock import Clock
-from expirebridge.listener.doorbell import Doorbell
-from expirebridge.listener.echoes import Echoes
+from expirebridge.hooks import Hook, Hooks, Lifespan
 from expirebridge.listener.event_loop import new_event_loop
-from expirebridge.listener.inspector import Inspector
 from expirebridge.listener.late_report import LateReport
-from expirebridge.listener.leases import Leases
-from expirebridge.listener.outage import Outage
-from expirebridge.listener.runner import Runner
-from expirebridge.listener.server_clock import ServerClock
-from expirebridge.listener.subscriber import Subscriber
-from expirebridge.listener.sweeper import Sweeper
+from expirebridge.listener.node.node import Node
+from expirebridge.listener.runner import home
+from expirebridge.listener.runner.room import Room
+from expirebridge.listener.runner.runner import Runner
+from expirebridge.listener.runner.unsettled import Unsettled
+from expirebridge.listener.shutdown import Shutdown
 from expirebridge.listener.watchdog import Watchdog
 from expirebridge.log_fields import event
-from expirebridge.settings import Doorbells, Settings
-from expirebridge.store import calls, clients
-from expirebridge.store.calls import Heard
-from expirebridge.store.store import AsyncStore, Store
+from expirebridge.settings import Settings
 from expirebridge.store.urls import safe_url
 
 logger = logging.getLogger("expirebridge")
 
-EARS = 2
-"""Listeners that hear key events: one, and another in case it dies (see docs/adr/0004)."""
 GIVE_WAY = 0.0002
 """Seconds for which a thread that computes holds up the event loop (see docs/adr/0016)."""
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-EXPIRED = "expired"
-HEARD = {
-    EXPIRED: Heard.EXPIRED,
-    "del": Heard.DELETED,
-    "expire": Heard.LIVE,
-    "persist": Heard.LIVE,
-}
-"""The key events that are heard, and what each says of its key."""
-BY_EVENT, BY_PRODUCER = Rung(source=Source.EVENT), Rung(source=Source.PRODUCER)
 
 
 class ListenerStuck(ExpirebridgeError):
@@ -95,93 +66,37 @@ class Listener:
         self._on_blocked = on_blocked
         self.registry = registry if registry is not None else Registry.load(settings.tasks)
         self.name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
-        self.ready = asyncio.Event()
-        self._stop = asyncio.Event()
-        self._stuck: str | None = None
-        self._born: bytes | None = None
         self._loop: asyncio.AbstractEventLoop
-        self._hearing: asyncio.Task[None]
-        self._doorbell = Doorbell()
-        report = LateReport(self._doorbell)
-        self._wire(Hooks([report.hear, *hooks, *self.registry.hooks]))
-
-    def _wire(self, hooks: Hooks) -> None:
-        settings = self.settings
-        # An answer that takes longer than this is no answer: the lease would be in danger.
-        patience = max(settings.lease / 2, 1.0)
-        self._store = AsyncStore(
-            clients.listener_client(settings.url, socket_timeout=patience), prefix=settings.prefix
-        )
-        self._heart_store = Store(
-            clients.heartbeat_client(settings.url, socket_timeout=patience), prefix=settings.prefix
-        )
-        server_clock = self._server_clock = ServerClock()
-        doorbell = self._doorbell
-        outage = Outage()
-        self._hooks = hooks
-        self._clock = Clock(doorbell, server_clock, hooks, look=self._look)
-        self._leases = Leases(
-            self._heart_store,
-            self.name,
-            lease=settings.lease,
-            server_clock=server_clock,
-            outage=outage,
-            on_beat=self._beat_from_thread,
-        )
+        self._shutdown = Shutdown()
+        report = LateReport()
+        told = Hooks([report.hear, *hooks, *self.registry.hooks])
+        unsettled = Unsettled()
+        room = Room(settings.concurrency, unsettled)
         self._runner = Runner(
-            self._store,
             self.registry,
             settings,
-            leases=self._leases,
-            server_clock=server_clock,
-            hooks=hooks,
-            outage=outage,
-            on_room=self._notice_room,
-            on_stuck=self._notice_stuck,
+            room=room,
+            unsettled=unsettled,
+            hooks=told,
+            shutdown=self._shutdown,
         )
-        self._watchdog = Watchdog(
-            self._heart_store, self._runner, settings, on_stuck=self._notice_hopeless
-        )
-        self._claimer = Claimer(
-            self._store,
+        self._watchdog = Watchdog(self._runner, settings, on_stuck=self._notice_hopeless)
+        self._node = Node(
             settings,
-            doorbell=doorbell,
-            clock=self._clock,
-            server_clock=server_clock,
+            [settings.prefix],
+            name=self.name,
             runner=self._runner,
-            hooks=hooks,
-            outage=outage,
-            on_claimed=self._notice_claimed,
+            room=room,
+            unsettled=unsettled,
+            watchdog=self._watchdog,
+            hooks=told,
         )
-        self._echoes = Echoes()
-        self._adopter = Adopter(
-            self._store,
-            settings,
-            outage=outage,
-            on_stale=self._notice_stale,
-            on_expired=doorbell.ring,
-            is_behind=lambda: self._claimer.behind,
-        )
-        self._sweeper = Sweeper(
-            self._store,
-            settings,
-            adopter=self._adopter,
-            doorbell=doorbell,
-            hooks=hooks,
-            outage=outage,
-        )
-        self._inspector = Inspector(
-            self._store, settings, outage=outage, on_silence=self._notice_silence
-        )
-        self._subscriber = Subscriber(
-            self._store,
-            events=() if settings.doorbell is Doorbells.CLOCK else tuple(HEARD),
-            outage=outage,
-            on_doorbell=self._hear_doorbell,
-            on_beat=self._leases.hurry,
-            on_event=self._hear_event,
-            on_gap=self._notice_gap,
-        )
+        report.ring_at([station.doorbell for station in self._node.stations])
+
+    @property
+    def ready(self) -> asyncio.Event:
+        """Is set once the listener hears doorbells."""
+        return self._node.ready
 
     async def run(self) -> None:
         """Listen until `stop` is called, or a signal asks for it; then drain, and return.
@@ -191,38 +106,21 @@ class Listener:
         """
         self._loop = asyncio.get_running_loop()
         try:
-            findings = await self._store.run(check_server(self._store.database))
-            self._report(findings)
-            self._inspector.learn(findings)
+            await self._node.examine()
             async with self._lifespans():
                 # It beats before it claims: the first heartbeat finds out whether anybody beat.
-                self._take_beat(await asyncio.to_thread(self._leases.beat))
+                await self._node.heartbeat.begin()
                 self._greet()
                 await self._run_roles()
         finally:
-            await self._close()
-        if self._stuck is not None:
-            raise ListenerStuck(self._stuck, self.settings.grace)
+            self._runner.close()
+            await self._node.close()
+        if self._shutdown.stuck is not None:
+            raise ListenerStuck(self._shutdown.stuck, self.settings.grace)
 
     def stop(self) -> None:
         """Claim nothing more, finish what runs within the grace time, and return from `run`."""
-        self._stop.set()
-
-    # Starting and stopping
-
-    def _report(self, findings: list[Finding]) -> None:
-        for finding in findings:
-            if finding.level is Level.WARNING:
-                logger.warning(
-                    "%s", finding,
-                    extra=event("finding", check=finding.check, told=str(finding)),
-                )  # fmt: skip
-        refuse_unsuitable(findings)
-        if self.settings.doorbell is Doorbells.EVENTS and not events_are_on(findings):
-            raise ServerUnsuitable(
-                "--doorbell events needs the server's key events, and it sends none: CONFIG SET "
-                f"notify-keyspace-events {EVENT_FLAGS}, or take --doorbell both"
-            )
+        self._shutdown.ask()
 
     def _greet(self) -> None:
         where = safe_url(self.settings.url)
@@ -242,20 +140,9 @@ class Listener:
             yield
 
     async def _run_roles(self) -> None:
-        self._leases.start()
-        work = [
-            self._claimer.run(),
-            self._runner.run(),
-            self._subscriber.run(),
-            self._adopter.run(),
-            self._sweeper.run(),
-            self._sweeper.run_scans(),
-            self._inspector.run(),
-        ]
-        if self.settings.doorbell is not Doorbells.EVENTS:
-            work.append(self._clock.run())
-        roles = [asyncio.create_task(coroutine) for coroutine in work]
-        stopping = asyncio.create_task(self._stop.wait(), name="stop")
+        self._node.heartbeat.start()
+        roles = [asyncio.create_task(run, name=role) for role, run in self._node.roles().items()]
+        stopping = asyncio.create_task(self._shutdown.wait(), name="stop")
         try:
             with self._signals():
                 done, _ = await asyncio.wait(
@@ -263,9 +150,9 @@ class Listener:
                 )
                 for role in done:
                     role.result()  # a role never ends but by an error, which ends the listener
-                await self._claimer.stop()
+                await self._node.stop()
                 logger.info("stopping: claiming no more", extra=event("stopping"))
-                await self._runner.drain(self.settings.grace if self._stuck is None else 0)
+                await self._runner.drain(self.settings.grace if not self._shutdown.stuck else 0)
         finally:
             await _cancel([stopping, *roles])
             logger.info("stopped", extra=event("stopped"))
@@ -287,111 +174,14 @@ class Listener:
                 self._loop.remove_signal_handler(number)
 
     def _take_signal(self) -> None:
-        if self._stop.is_set():
+        if self._shutdown.asked:
             self._runner.cancel_running()
         self.stop()
 
-    async def _close(self) -> None:
-        self._runner.close()
-        await asyncio.to_thread(self._leases.stop)
-        self._heart_store.close()
-        await self._store.aclose()
-
-    # What the roles tell
-
-    def _beat_from_thread(self, beat: calls.Beat) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has ended; so does the listener
-            self._loop.call_soon_threadsafe(self._take_beat, beat)
-            self._watchdog.look(self._loop)
-
-    def _take_beat(self, beat: calls.Beat) -> None:
-        self._clock.rank = beat.rank
-        if beat.born and self._born not in {None, beat.born}:
-            logger.critical(
-                "the database was emptied, by FLUSHDB or by a restart without its data: the tasks "
-                "that waited in it are gone; listening goes on",
-                extra=event("emptied"),
-            )
-        self._born = beat.born or self._born or b""
-        for name in beat.mended:
-            logger.error(
-                "another client overwrote the key %s; what it put there is under broken:%s now",
-                name, name, extra=event("overwritten", key=name),
-            )  # fmt: skip
-            self._sweeper.notice_gap(f"the key {name} was overwritten")
-        if beat.gap and self.settings.doorbell is Doorbells.CLOCK:
-            # With events, the subscription is new then, too, and tells of the gap.
-            self._sweeper.notice_gap("no listener had beaten for half a lease")
-        for id in beat.lost:
-            logger.warning(
-                "the lease of task %s lapsed while it ran here", id,
-                extra=event("lease lost", task=id),
-            )  # fmt: skip
-        self._runner.cancel(beat.cancelled)
-        wants_events = beat.rank < EARS or self.settings.doorbell is Doorbells.EVENTS
-        # Kept, so that it is not collected before it is done.
-        self._hearing = self._loop.create_task(self._subscriber.hear_events(wants_events))
-
-    async def _look(self) -> int | None:
-        return await self._store.run(calls.earliest(self.settings.prefix))
-
-    def _hear_doorbell(self, due: int) -> None:
-        self._hooks.emit(BY_PRODUCER)
-        if self.settings.doorbell is not Doorbells.EVENTS:
-            self._clock.hear_of(due)
-        else:
-            # A task that is due at once has no key, and so no event. Whether it is, only the server
-            # can say: its time is known here to within a round trip, and that may say "not yet".
-            self._doorbell.ring()
-
-    def _hear_event(self, event: str, name: bytes) -> None:
-        if HEARD[event] is Heard.LIVE:
-            self._echoes.forget(name)
-        elif self._echoes.take(name):
-            return
-        elif event == EXPIRED:
-            self._hooks.emit(BY_EVENT)
-            if self.settings.doorbell is Doorbells.EVENTS:
-                self._doorbell.ring()
-        # A stale subscription says nothing to be relied on: it is made anew, and a scan follows.
-        if self._subscriber.fresh and not self._adopter.hear(name, HEARD[event]):
-            self._sweeper.notice_gap("more keys were heard of than could be looked at")
-
-    def _notice_gap(self, of_events: bool) -> None:
-        self._doorbell.ring()
-        self.ready.set()
-        if of_events:
-            self._echoes.forget_all()
-            self._sweeper.notice_gap("the subscription to key events is new")
-
-    def _notice_claimed(self, key: bytes) -> None:
-        # The event may have come before the claim's reply, or be on its way.
-        if self._subscriber.hears_events and not self._adopter.explain(key):
-            self._echoes.expect(key)
-
-    def _notice_silence(self) -> None:
-        # As many look as would hear; with the clock alone, nobody expects to be told of edits.
-        if self._clock.rank < EARS and self.settings.doorbell is not Doorbells.CLOCK:
-            self._sweeper.scan_soon()
-
-    def _notice_stale(self, count: int) -> None:
-        self._sweeper.notice_gap("events waited for too long to be believed")
-        logger.warning(
-            "%d events came to nothing: they could not be looked at in time", count,
-            extra=event("events dropped", count=count),
-        )  # fmt: skip
-
-    def _notice_room(self) -> None:
-        self._claimer.notice_room()
-
-    def _notice_stuck(self, func: str) -> None:
-        self._stuck = func
-        self.stop()
-
     def _notice_hopeless(self, func: str) -> None:
-        """Told in the heartbeat's thread: the loop is blocked, and may never do anything again."""
-        self._leases.fall_silent()
-        self._loop.call_soon_threadsafe(self._notice_stuck, func)
+        """In the heartbeat's thread: the loop is blocked, and may never do anything again."""
+        self._node.heartbeat.fall_silent()
+        self._loop.call_soon_threadsafe(self._shutdown.give_up, func)
         if self._on_blocked is not None:
             self._on_blocked(ListenerStuck(func, self.settings.grace))
 

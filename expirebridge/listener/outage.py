@@ -26,6 +26,11 @@ class Outage:
         self._began = 0.0
         self._lock = threading.Lock()
 
+    @property
+    def lasts(self) -> bool:
+        """Whether the server has not done its part for some role, and not again since."""
+        return bool(self._failing)
+
     def failed(self, role: str, error: ServerError) -> None:
         """Take note that the server did not do its part for this role, which will ask again."""
         with self._lock:

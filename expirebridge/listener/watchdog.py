@@ -8,15 +8,17 @@ its own, and so it is there that the watchdog looks.
 import asyncio
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Callable
 
 from expirebridge.errors import ServerError
-from expirebridge.listener.leases import BEATS_PER_LEASE
-from expirebridge.listener.runner import Runner
+from expirebridge.listener.runner.attempt import Attempt
+from expirebridge.listener.runner.origin import Origin
+from expirebridge.listener.runner.runner import Runner
+from expirebridge.listener.runner.unbegun import WITHDRAWN
 from expirebridge.log_fields import event
 from expirebridge.settings import Settings
 from expirebridge.store import calls
-from expirebridge.store.store import Store
 
 logger = logging.getLogger("expirebridge")
 
@@ -35,17 +37,15 @@ class Watchdog:
 
     def __init__(
         self,
-        store: Store,
         runner: Runner,
         settings: Settings,
         *,
         on_stuck: Callable[[str], None],
     ) -> None:
-        self._store = store
         self._runner = runner
         self._settings = settings
         self._on_stuck = on_stuck
-        self._patience = settings.lease / BEATS_PER_LEASE
+        self._patience = settings.lease / calls.BEATS_PER_LEASE
         self._asked: float | None = None
         """When the loop was asked for the sign that it still owes; None if it owes none."""
         self._warned = False
@@ -82,14 +82,18 @@ class Watchdog:
             self._on_stuck(name)
 
     def _give_back(self) -> None:
-        outcomes = self._runner.withdraw()
-        if not outcomes:
-            return
-        settlements = [outcome.settlement for outcome in outcomes]
+        by_origin: defaultdict[Origin, list[Attempt]] = defaultdict(list)
+        for attempt in self._runner.withdraw():
+            by_origin[attempt.origin].append(attempt)
+        for origin, attempts in by_origin.items():
+            self._release(origin, attempts)
+
+    def _release(self, origin: Origin, attempts: list[Attempt]) -> None:
+        settlements = [attempt.ends.given_back(WITHDRAWN).settlement for attempt in attempts]
         try:
-            self._store.run(calls.settle(settlements, self._settings))
+            origin.footing.now.heart_store.run(calls.settle(settlements, self._settings))
         except ServerError as error:
             logger.warning(
-                "%d tasks are left to their leases: %s", len(outcomes), error,
-                extra=event("left to leases", count=len(outcomes), error=str(error)),
+                "%d tasks are left to their leases: %s", len(attempts), error,
+                extra=event("left to leases", count=len(attempts), error=str(error)),
             )  # fmt: skip

@@ -9,8 +9,8 @@ import redis
 
 from expirebridge import AsyncBridge
 from expirebridge.hooks import End
-from expirebridge.listener import adopter
 from expirebridge.listener.listener import Listener, ListenerStuck
+from expirebridge.listener.station import adopter
 from expirebridge.observe.logs import log_event
 from expirebridge.settings import Settings
 from tests.integration.test_log import SECRET, Log, telling

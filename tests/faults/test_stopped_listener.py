@@ -37,17 +37,17 @@ HOLD = 2.0
 SHORT_LEASE = 0.5
 LISTENER = "expirebridge.listener"
 ON_THE_LOOP = (
-    f"{LISTENER}.runner:Runner.start",
-    f"{LISTENER}.unbegun:Unbegun.check",
-    f"{LISTENER}.attempt:Attempt.misfire",
-    f"{LISTENER}.attempt:Attempt.run",
+    f"{LISTENER}.runner.runner:Runner.start",
+    f"{LISTENER}.runner.unbegun:Unbegun.check",
+    f"{LISTENER}.runner.attempt:Attempt.misfire",
+    f"{LISTENER}.runner.caller:Caller.call",
 )
 IN_A_THREAD = (
-    f"{LISTENER}.threads:Threads.call",
-    f"{LISTENER}.threads:Threads._take",
-    f"{LISTENER}.plain_call:PlainCall.__call__",
+    f"{LISTENER}.runner.threads:Threads.call",
+    f"{LISTENER}.runner.threads:Threads._take",
+    f"{LISTENER}.runner.plain_call:PlainCall.__call__",
 )
-BEGIN = f"{LISTENER}.unbegun:Unbegun.begin"
+BEGIN = f"{LISTENER}.runner.unbegun:Unbegun.begin"
 STEPS = [("work", step) for step in (*ON_THE_LOOP, BEGIN)] + [
     ("labour", step) for step in (*ON_THE_LOOP, *IN_A_THREAD, BEGIN)
 ]

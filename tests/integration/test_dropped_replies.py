@@ -35,11 +35,9 @@ from expirebridge import (
 )
 from expirebridge.checks import check_health, examine
 from expirebridge.hooks import End, Lapsed, Started
-from expirebridge.listener import sweeper
-from expirebridge.listener.leases import Leases
 from expirebridge.listener.listener import Listener
-from expirebridge.listener.outage import Outage
-from expirebridge.listener.server_clock import ServerClock
+from expirebridge.listener.runner.leases import Leases
+from expirebridge.listener.station import sweeper
 from expirebridge.new_tasks import CHUNK_TASKS
 from expirebridge.server import Server
 from expirebridge.settings import Settings
@@ -51,6 +49,7 @@ from expirebridge.task import to_ms
 from tests.integration.test_bridge import Ask, asking
 from tests.integration.test_states import KEY, bring
 from tests.integration.test_store import age, claim, settle
+from tests.kit.footing import footing_on
 from tests.proxy import Proxy
 from tests.unit.test_scripts import NAMES
 from tests.witness import PATIENCE, Witness, listening
@@ -673,14 +672,7 @@ async def test_every_outcome_is_recorded_once(scene: Scene) -> None:
 def test_a_gap_that_an_unanswered_heartbeat_told_of_is_told_by_the_next(proxy: Proxy) -> None:
     client = clients.heartbeat_client(proxy.url, socket_timeout=PATIENCE)
     with contextlib.closing(Store(client, prefix="expirebridge")) as store:
-        leases = Leases(
-            store,
-            "one",
-            lease=60.0,
-            server_clock=ServerClock(),
-            outage=Outage(),
-            on_beat=lambda _: None,
-        )
+        leases = Leases(footing_on(heart_store=store), "one", lease=60.0)
         assert leases.beat().gap
         assert not leases.beat().gap
         proxy.cut_reply_of("heartbeat")

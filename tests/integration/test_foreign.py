@@ -9,16 +9,20 @@ import redis
 from redis.asyncio.client import PubSub
 
 from expirebridge import AsyncBridge, Bridge, Change, State, current_task
-from expirebridge.hooks import End, Gap, Started
-from expirebridge.listener import adopter
-from expirebridge.listener.adopter import Adopter
-from expirebridge.listener.outage import Outage
+from expirebridge.hooks import End, Gap, Hooks, Started
+from expirebridge.listener.doorbell import Doorbell
+from expirebridge.listener.footing import Footing
+from expirebridge.listener.station import adopter
+from expirebridge.listener.station.adopter import Adopter
+from expirebridge.listener.station.clock import Clock
+from expirebridge.listener.station.standing import Standing
 from expirebridge.server import free_port
 from expirebridge.settings import Doorbells, Settings
 from expirebridge.store import calls, clients
 from expirebridge.store.calls import Adoption, Heard, Hint, Settlement
 from expirebridge.store.store import AsyncStore, Store
 from expirebridge.wire import id_for_key
+from tests.kit.footing import footing_on
 from tests.witness import Witness, listening, logged
 
 STEPS = 20
@@ -418,22 +422,21 @@ def test_a_scan_finds_what_no_record_knows_and_follows_edits(
     assert first / 1000 - time.time() < 61
 
 
+def adopter_on(footing: Footing, settings: Settings, doorbell: Doorbell) -> Adopter:
+    standing = Standing(settings.doorbell)
+    clock = Clock(footing, settings.prefix, doorbell=doorbell, standing=standing, hooks=Hooks())
+    return Adopter(footing, settings, doorbell=doorbell, clock=clock)
+
+
 async def until_stale(store: AsyncStore, settings: Settings) -> None:
     """Hear of the end of a key, and look at it until that is no longer believed."""
-    stale = asyncio.Event()
-    looking = Adopter(
-        store,
-        settings,
-        outage=Outage(),
-        on_stale=lambda _: stale.set(),
-        on_expired=lambda: None,
-        is_behind=lambda: False,
-    )
+    footing = footing_on(store)
+    looking = adopter_on(footing, settings, Doorbell())
     looking.hear(b"gone:?test.send?[]", Heard.EXPIRED)
     role = asyncio.create_task(looking.run())
     try:
         async with asyncio.timeout(20):
-            await stale.wait()
+            assert await footing.now.gaps.take() == ["events waited for too long to be believed"]
     finally:
         role.cancel()
 
@@ -512,14 +515,12 @@ async def until_cancelled(bridge: AsyncBridge, id: str) -> None:
 
 
 async def test_an_expiry_is_looked_at_unless_it_is_the_echo_of_a_claim(
-    settings: Settings, async_store: AsyncStore
+    settings: Settings, async_store: AsyncStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told, behind = asyncio.Event(), iter([True, True, False])
-    looking = Adopter(
-        async_store, settings,
-        outage=Outage(), on_stale=lambda _: None, on_expired=told.set,
-        is_behind=lambda: next(behind),
-    )  # fmt: skip
+    behind = iter([True, True, False])
+    rung = Doorbell()
+    looking = adopter_on(footing_on(async_store), settings, rung)
+    monkeypatch.setattr(Clock, "behind", property(lambda _: next(behind)), raising=False)
     doorbell = async_store.client.pubsub(ignore_subscribe_messages=True)
     await doorbell.subscribe(async_store.database.doorbell)
     for name in (b"echo:?test.send?[]", b"news:?test.send?[]"):
@@ -529,7 +530,7 @@ async def test_an_expiry_is_looked_at_unless_it_is_the_echo_of_a_claim(
     role = asyncio.create_task(looking.run())
     try:
         async with asyncio.timeout(20):
-            await told.wait()
+            await rung.answer()
             assert next(behind, None) is None  # it waited while the listener was behind
             # It is adopted, and the doorbell told of it; the other one would come in the same look.
             await hear_of_one(doorbell)

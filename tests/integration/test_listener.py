@@ -24,15 +24,15 @@ from expirebridge import (
     handler,
 )
 from expirebridge.hooks import Claimed, End, Gap, Scanned, Started
-from expirebridge.listener import runner, subscriber
-from expirebridge.listener.leases import Leases
 from expirebridge.listener.listener import Listener, ListenerStuck
-from expirebridge.listener.outage import Outage
+from expirebridge.listener.node import subscriber
+from expirebridge.listener.runner import settler
+from expirebridge.listener.runner.leases import Leases
+from expirebridge.listener.runner.settler import Finished, Settler
 from expirebridge.listener.server_clock import ServerClock
-from expirebridge.listener.settler import Finished, Settler
 from expirebridge.settings import Doorbells, Settings
-from expirebridge.store import calls, clients
-from expirebridge.store.store import AsyncStore, Store
+from expirebridge.store import calls
+from expirebridge.store.store import AsyncStore
 from tests.witness import Witness, listening, logged, registry_of
 
 
@@ -430,28 +430,25 @@ async def test_a_listener_whose_event_loop_is_blocked_for_good_lets_its_leases_l
 
 
 async def test_the_heartbeat_outlives_any_error(
-    url: str, async_bridge: AsyncBridge, caplog: pytest.LogCaptureFixture
+    url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without it the listener would run tasks whose leases nobody keeps."""
-    beats: list[calls.Beat] = []
+    beats = 0
     again = threading.Event()
+    beat = Leases.beat
 
-    def take(beat: calls.Beat) -> None:
-        beats.append(beat)
-        if len(beats) == 1:
+    def count(leases: Leases) -> calls.Beat:
+        nonlocal beats
+        beats += 1
+        if beats == 2:  # the first is made before the thread begins
             raise MemoryError
-        again.set()
+        if beats == 4:
+            again.set()
+        return beat(leases)
 
-    store = Store(clients.heartbeat_client(url, socket_timeout=1.0), prefix="expirebridge")
-    leases = Leases(
-        store, "me", lease=0.5, server_clock=ServerClock(), outage=Outage(), on_beat=take
-    )
-    leases.start()
-    try:
+    monkeypatch.setattr(Leases, "beat", count)
+    async with listening(Settings(url=url, lease=0.5)):
         assert await asyncio.to_thread(again.wait, 20)
-    finally:
-        await asyncio.to_thread(leases.stop)
-        store.close()
     assert "the heartbeat failed" in caplog.text
     assert "MemoryError" in caplog.text
 
@@ -726,13 +723,13 @@ async def test_an_orderly_stop_leaves_nothing_claimed(url: str, async_bridge: As
 async def test_what_ended_takes_no_room_while_it_is_recorded_up_to_a_limit(
     settings: Settings, async_bridge: AsyncBridge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runner, "MOST_ENDED", 1)
+    monkeypatch.setattr(settler, "MOST_ENDED", 1)
     witness = Witness()
     record, may_record = Settler._settle, asyncio.Event()
 
-    async def later(settler: Settler, batch: list[Finished]) -> None:
+    async def later(self: Settler, batch: list[Finished]) -> None:
         await may_record.wait()
-        await record(settler, batch)
+        await record(self, batch)
 
     monkeypatch.setattr(Settler, "_settle", later)
 
@@ -741,7 +738,8 @@ async def test_what_ended_takes_no_room_while_it_is_recorded_up_to_a_limit(
     async with listening(replace(settings, concurrency=1), witness, send=send) as listener:
         await async_bridge.make_tasks([{"func": "test.send", "delay": 0}] * 3)
         await witness.until(lambda: len(witness.seen(Started)) == 2)
-        assert (listener._runner.room, witness.ended()) == (0, [])
+        [station] = listener._node.stations
+        assert (station._settler.capacity(), witness.ended()) == (0, [])
         may_record.set()
         await witness.until_ended(3)
 

@@ -13,19 +13,18 @@ from expirebridge.checks import Level, check_health, check_server
 from expirebridge.checks.login import check_rights
 from expirebridge.errors import InvalidSetting, ServerError
 from expirebridge.hooks import End
-from expirebridge.listener.listener import HEARD
-from expirebridge.listener.outage import Outage
-from expirebridge.listener.subscriber import Subscriber
+from expirebridge.listener.station.hearing import Hearing
 from expirebridge.settings import Settings
 from expirebridge.store import calls, clients, functions
 from expirebridge.store.calls import Adoption, Heard, Hint, Settled, Settlement
 from expirebridge.store.rights import Role, grants, line
-from expirebridge.store.store import AsyncStore, Store
+from expirebridge.store.store import Store
 from expirebridge.wire import parse_key
 from tests.integration.test_store import age, claim, server_ms, settle
+from tests.kit.nodes import Process
 from tests.logins import NAME, login
 from tests.servers import AnyServer
-from tests.witness import Witness, listening, logged
+from tests.witness import Witness, listening, logged, registry_of
 
 RULES = [
     pytest.param(role, grant.rule, id=f"{role} {grant.rule}")
@@ -203,19 +202,30 @@ def reconcile(store: Store, client: redis.Redis) -> None:
     assert client.zrange("expirebridge:listeners", 0, -1) == [b"me"]
 
 
+class Remembering(Hearing):
+    """Puts what it hears into a queue."""
+
+    def __init__(self, told: asyncio.Queue[object]) -> None:
+        self._told = told
+
+    def hear_doorbell(self, due: int) -> None:
+        self._told.put_nowait(due)
+
+    def hear_event(self, event: str, name: bytes, *, fresh: bool) -> None:  # noqa: ARG002
+        self._told.put_nowait(event)
+
+    def hear_after_gap(self, *, events: bool) -> None:
+        self._told.put_nowait(events)
+
+
 async def hear(url: str, client: redis.Redis, caplog: pytest.LogCaptureFixture) -> None:
     """Hear the server as an ear, then as a listener that is none; whatever breaks is logged."""
-    store = AsyncStore(clients.listener_client(url, socket_timeout=5), prefix="expirebridge")
     told: asyncio.Queue[object] = asyncio.Queue()
-    subscriber = Subscriber(
-        store,
-        events=tuple(HEARD),
-        outage=Outage(),
-        on_doorbell=told.put_nowait,
-        on_beat=lambda: None,
-        on_event=lambda event, _: told.put_nowait(event),
-        on_gap=told.put_nowait,
-    )
+    settings = Settings(url=url)
+    node = Process(settings, registry_of()).node(settings.prefix)
+    [station] = node.stations
+    station.hearing = Remembering(told)
+    ears, subscriber, store = station.ground.ears, node._subscriber, station.store
     broken = asyncio.create_task(logged("the subscription failed", caplog))
 
     async def steps() -> None:
@@ -226,22 +236,24 @@ async def hear(url: str, client: redis.Redis, caplog: pytest.LogCaptureFixture) 
         client.publish(store.database.doorbell, "7")
         client.set("x", "", ex=60)
         assert [await told.get(), await told.get()] == [7, "expire"]
-        await subscriber.hear_events(False)
+        ears.want(station, False)
         while client.pubsub_numsub(store.database.events("expired"))[0][1]:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 
     client.config_resetstat()
-    await subscriber.hear_events(True)
+    ears.want(station, True)
     running = asyncio.create_task(subscriber.run())
+    changing = asyncio.create_task(subscriber.run_changes())
     walking = asyncio.create_task(steps())
     try:
         await asyncio.wait([broken, walking], return_when=asyncio.FIRST_COMPLETED)
         assert "the subscription failed" not in caplog.text
         walking.result()
     finally:
-        for task in (broken, running, walking):
+        tasks = (broken, running, changing, walking)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(broken, running, walking, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await store.aclose()
 
 

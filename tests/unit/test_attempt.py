@@ -12,82 +12,86 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-import redis
 
-from expirebridge.handlers import Handler, handler
-from expirebridge.hooks import End
-from expirebridge.listener.attempt import Attempt, Outcome
-from expirebridge.listener.deadlines import Deadlines
-from expirebridge.listener.leases import Leases
-from expirebridge.listener.outage import Outage
-from expirebridge.listener.server_clock import ServerClock
-from expirebridge.listener.threads import Threads
-from expirebridge.listener.unbegun import NotBegun, Unbegun, Withdrawn
+from expirebridge.handlers import Handler, Registry, handler
+from expirebridge.hooks import End, Hooks
+from expirebridge.listener.doorbell import Doorbell
+from expirebridge.listener.runner.attempt import Attempt
+from expirebridge.listener.runner.conclusion import Conclusion
+from expirebridge.listener.runner.deadlines import Deadlines
+from expirebridge.listener.runner.leases import Leases
+from expirebridge.listener.runner.origin import Origin
+from expirebridge.listener.runner.overtime import Overtime
+from expirebridge.listener.runner.room import Room
+from expirebridge.listener.runner.runner import Runner
+from expirebridge.listener.runner.settler import Settler
+from expirebridge.listener.runner.unbegun import NotBegun, Withdrawn
+from expirebridge.listener.runner.unsettled import Unsettled
 from expirebridge.misfire import Spread
 from expirebridge.retry import Discard, Exponential, Retry
-from expirebridge.store.store import Store
+from expirebridge.settings import Settings
 from expirebridge.store.views import ClaimedTask
+from tests.kit.footing import footing_on
+from tests.kit.nodes import Process
 
 PATIENCE = 20.0
 
 
-def leases_of_nobody() -> Leases:
-    """Leases that never beat: their store is not connected."""
-    return Leases(
-        Store(redis.Redis(), prefix="expirebridge"),
-        "nobody",
-        lease=60,
-        server_clock=ServerClock(),
-        outage=Outage(),
-        on_beat=lambda _: None,
-    )
+def runner_of_one() -> Runner:
+    """A runner that has one thread."""
+    return Process(Settings(concurrency=1), Registry({})).runner
 
 
 def attempt_of(
     function: Callable[..., Any],
-    threads: Threads,
+    runner: Runner,
     *,
     retry: bytes | None = None,
     attempt: int = 1,
     misfire: bytes | None = None,
     timeout: float = 5,
-    on_overtime: Callable[[Attempt], None] = lambda _: None,
-    leases: Leases | None = None,
-    unbegun: Unbegun | None = None,
 ) -> Attempt:
+    """An attempt that may begin; its lease is fresh for a minute."""
     claimed = ClaimedTask(
         id="a", token="t", func="mail.send", args=b"[]", key=b"a:?mail.send?[]", due=0,
         attempt=attempt, made=None, tags=(), retry=retry, timeout=None, lapses=0, misfire=misfire,
     )  # fmt: skip
-    leases = leases or leases_of_nobody()
+    leases = Leases(footing_on(), "nobody", lease=60)
     leases.hold(claimed.id, claimed.token, asked=time.monotonic())
-    unbegun = unbegun or Unbegun(leases)
     made = Attempt(
         claimed,
         Handler.of("mail.send", function),
+        Origin(footing_on(), leases, settler_of(leases)),
         hint="",
         timeout=timeout,
-        unbegun=unbegun,
-        threads=threads,
-        deadlines=Deadlines(),
-        on_overtime=on_overtime,
     )
-    unbegun.add(made)
+    runner._unbegun.add(made)
     return made
 
 
-async def outcome_of(function: Callable[..., Any], **options: Any) -> Outcome:
-    with closing(Threads(1)) as threads:
-        return await attempt_of(function, threads, **options).run()
+def settler_of(leases: Leases) -> Settler:
+    unsettled = Unsettled()
+    return Settler(
+        footing_on(), Settings(), leases=leases, unsettled=unsettled, room=Room(1, unsettled),
+        doorbell=Doorbell(), hooks=Hooks(),
+    )  # fmt: skip
+
+
+async def run(attempt: Attempt, runner: Runner) -> Conclusion:
+    return attempt.refusal() or await runner.call(attempt)
+
+
+async def conclusion_of(function: Callable[..., Any], **options: Any) -> Conclusion:
+    with closing(runner_of_one()) as runner:
+        return await run(attempt_of(function, runner, **options), runner)
 
 
 def misfire_of(function: Callable[..., Any], lateness: float, misfire: bytes | None) -> Any:
     """The end of an attempt that is so late, its delay and its reason; None if it is to run."""
-    with closing(Threads(1)) as threads:
-        outcome = attempt_of(function, threads, misfire=misfire).misfire(lateness)
-    if outcome is None:
+    conclusion = attempt_of(function, runner_of_one(), misfire=misfire).misfire(lateness)
+    if conclusion is None:
         return None
-    return outcome.end, outcome.settlement.delay, outcome.reason
+    return conclusion.end, conclusion.settlement.delay, conclusion.reason
 
 
 @handler(late_after="1m", misfire="skip")
@@ -142,7 +146,7 @@ async def test_a_plain_wrapper_around_an_async_handler_does_not_succeed_without_
     def logged() -> Any:
         return send()
 
-    outcome = await outcome_of(logged)
+    outcome = await conclusion_of(logged)
     # To run the coroutine is best; to fail is honest.
     assert ran or outcome.end is not End.SUCCEEDED
 
@@ -151,9 +155,9 @@ async def test_the_last_line_of_an_error_says_what_it_was() -> None:
     def fail_together() -> None:
         raise ExceptionGroup("two of the shops", [OSError("shut"), ValueError("it is closed --")])
 
-    lines = (await outcome_of(fail_together, retry=b"[]")).settlement.text.splitlines()
+    lines = (await conclusion_of(fail_together, retry=b"[]")).settlement.text.splitlines()
     assert lines[-1].strip() == b"| ValueError: it is closed"
-    lines = (await outcome_of(fail, retry=b"[]")).settlement.text.splitlines()
+    lines = (await conclusion_of(fail, retry=b"[]")).settlement.text.splitlines()
     assert lines[-1] == b"RuntimeError: the shop is closed"
 
 
@@ -174,7 +178,7 @@ async def test_a_plain_wrapper_and_what_it_gives_back_share_one_timeout(
         return send()
 
     monkeypatch.setattr(Deadlines, "set", remember)
-    assert (await outcome_of(slow, timeout=3600)).end is End.SUCCEEDED
+    assert (await conclusion_of(slow, timeout=3600)).end is End.SUCCEEDED
     thread, coroutine = limits
     assert thread == 3600
     assert coroutine <= 3600 - 0.001
@@ -182,13 +186,13 @@ async def test_a_plain_wrapper_and_what_it_gives_back_share_one_timeout(
 
 @pytest.mark.parametrize("retry", [b"", b"[null]", b"[[1]]", b'{"first":-1}', b'{"longest":null}'])
 async def test_a_record_with_a_policy_that_cannot_be_read_fails_its_task(retry: bytes) -> None:
-    outcome = await outcome_of(fail, retry=retry)
+    outcome = await conclusion_of(fail, retry=retry)
     assert outcome.end is End.FAILED
 
 
 async def test_a_failure_under_a_steep_policy_is_retried() -> None:
     steep = Exponential(factor=1e10, attempts=1000).encode()
-    outcome = await outcome_of(fail, retry=steep, attempt=40)
+    outcome = await conclusion_of(fail, retry=steep, attempt=40)
     assert outcome.end is End.RETRY
     assert outcome.settlement.delay <= 3600
 
@@ -238,7 +242,7 @@ async def test_what_cannot_be_told_ends_its_attempt_and_nothing_else(
     async def asynchronous() -> None:
         raise raised(telling)
 
-    outcome = await outcome_of(asynchronous if kind == "async" else plain)
+    outcome = await conclusion_of(asynchronous if kind == "async" else plain)
     assert outcome.end is End.FAILED
     assert outcome.reason.startswith("what it raised cannot be told: ")
 
@@ -260,12 +264,12 @@ async def test_a_retry_of_its_own_making_is_obeyed_or_refused() -> None:
 
         return fail
 
-    later = await outcome_of(plain(Later))
+    later = await conclusion_of(plain(Later))
     assert (later.end, later.settlement.delay) == (End.RETRY, 900)
-    wrong = await outcome_of(plain(Wrong))
+    wrong = await conclusion_of(plain(Wrong))
     assert wrong.end is End.FAILED
     assert wrong.reason.startswith("its Retry says no delay: after='soon': not a duration")
-    unfinished = await outcome_of(plain(Unfinished))
+    unfinished = await conclusion_of(plain(Unfinished))
     assert unfinished.end is End.FAILED
     assert "AttributeError" in unfinished.reason
 
@@ -282,7 +286,7 @@ async def test_a_handler_without_memory_gives_back_what_its_frames_hold() -> Non
         held.append(weakref.ref(hoard))
         raise MemoryError
 
-    outcome = await outcome_of(devour)
+    outcome = await conclusion_of(devour)
     assert isinstance(outcome.error, MemoryError)
     assert held[0]() is None
 
@@ -314,20 +318,20 @@ async def give_in() -> None:
 async def test_however_a_handler_ends_at_its_timeout_it_timed_out(
     function: Callable[..., Any],
 ) -> None:
-    outcome = await outcome_of(function, timeout=0.01, retry=b"[]")
+    outcome = await conclusion_of(function, timeout=0.01, retry=b"[]")
     assert (outcome.end, outcome.reason) == (End.FAILED, "timed out after 0.01 s")
 
 
 async def test_an_error_while_a_handler_is_cancelled_is_told() -> None:
-    outcome = await outcome_of(stumble, timeout=0.01, retry=b"[]")
+    outcome = await conclusion_of(stumble, timeout=0.01, retry=b"[]")
     assert outcome.reason.endswith("RuntimeError: the door is stuck")
 
 
 @pytest.mark.parametrize("late", [False, True])
 async def test_what_its_listener_stops_is_released_even_at_its_timeout(late: bool) -> None:
-    with closing(Threads(1)) as threads:
-        attempt = attempt_of(give_in, threads, timeout=0.01 if late else 60)
-        running = asyncio.create_task(attempt.run())
+    with closing(runner_of_one()) as runner:
+        attempt = attempt_of(give_in, runner, timeout=0.01 if late else 60)
+        running = asyncio.create_task(run(attempt, runner))
         await asyncio.sleep(0)
         if late:
             time.sleep(0.02)  # noqa: ASYNC251 - the loop shall find both at once
@@ -340,64 +344,68 @@ async def test_what_its_listener_stops_is_released_even_at_its_timeout(late: boo
 async def test_a_handler_that_goes_on_after_its_timeout_is_told_of(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("expirebridge.listener.attempt.CANCEL_PATIENCE", 0.01)
+    monkeypatch.setattr("expirebridge.listener.runner.async_call.CANCEL_PATIENCE", 0.01)
     told: list[Attempt] = []
     heard = asyncio.Event()
 
-    def hear(attempt: Attempt) -> None:
+    def hear(_: Overtime, attempt: Attempt) -> None:
         told.append(attempt)
         heard.set()
+
+    monkeypatch.setattr(Overtime, "notice", hear)
 
     async def ignore() -> None:
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.sleep(3600)
         await heard.wait()
 
-    outcome = await outcome_of(ignore, timeout=0.01, retry=b"[]", on_overtime=hear)
+    outcome = await conclusion_of(ignore, timeout=0.01, retry=b"[]")
     assert len(told) == 1
     assert outcome.reason == "timed out after 0.01 s"
-    await outcome_of(swallow, timeout=0.01, on_overtime=hear)
+    await conclusion_of(swallow, timeout=0.01)
     await asyncio.sleep(0.03)
     assert len(told) == 1
 
 
-async def behind_a_long_call(attempt: Attempt, threads: Threads, until: threading.Event) -> Outcome:
+async def behind_a_long_call(
+    attempt: Attempt, runner: Runner, until: threading.Event
+) -> Conclusion:
     """Run it while the only thread is in another call, which goes on until the event is set."""
-    threads.call(lambda: until.wait(PATIENCE))
-    running = asyncio.create_task(attempt.run())
+    runner._threads.call(lambda: until.wait(PATIENCE))
+    running = asyncio.create_task(run(attempt, runner))
     async with asyncio.timeout(PATIENCE):
         return await running
 
 
-async def test_a_plain_handler_that_waits_for_a_thread_has_its_whole_timeout_from_the_call() -> (
-    None
-):
+async def test_a_plain_handler_that_waits_for_a_thread_has_its_whole_timeout_from_the_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     overtime: list[Attempt] = []
+    monkeypatch.setattr(Overtime, "notice", lambda _, attempt: overtime.append(attempt))
     free = threading.Event()
-    with closing(Threads(1)) as threads:
-        attempt = attempt_of(lambda: "done", threads, timeout=0.05, on_overtime=overtime.append)
-        asyncio.get_running_loop().call_later(0.2, free.set)
-        outcome = await behind_a_long_call(attempt, threads, free)
-    assert outcome.end is End.SUCCEEDED
+    with closing(runner_of_one()) as runner:
+        attempt = attempt_of(lambda: "done", runner, timeout=0.5)
+        asyncio.get_running_loop().call_later(0.7, free.set)
+        conclusion = await behind_a_long_call(attempt, runner, free)
+    assert conclusion.end is End.SUCCEEDED
     assert overtime == []
-    assert attempt.took < 0.05
 
 
-async def test_a_plain_handler_that_waited_for_a_thread_overruns_its_own_time() -> None:
+async def test_a_plain_handler_that_waited_for_a_thread_overruns_its_own_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     overtime = asyncio.Event()
+    monkeypatch.setattr(Overtime, "notice", lambda *_: overtime.set())
     free, end = threading.Event(), threading.Event()
-    with closing(Threads(1)) as threads:
-        attempt = attempt_of(
-            lambda: end.wait(PATIENCE), threads, timeout=0.05, retry=b"[]",
-            on_overtime=lambda _: overtime.set(),
-        )  # fmt: skip
+    with closing(runner_of_one()) as runner:
+        attempt = attempt_of(lambda: end.wait(PATIENCE), runner, timeout=0.05, retry=b"[]")
         asyncio.get_running_loop().call_later(0.12, free.set)
-        running = asyncio.create_task(behind_a_long_call(attempt, threads, free))
+        running = asyncio.create_task(behind_a_long_call(attempt, runner, free))
         async with asyncio.timeout(PATIENCE):
             await overtime.wait()
         end.set()
-        outcome = await running
-    assert (outcome.end, outcome.reason) == (End.FAILED, "timed out after 0.05 s")
+        conclusion = await running
+    assert (conclusion.end, conclusion.reason) == (End.FAILED, "timed out after 0.05 s")
     assert attempt.took >= 0.05
 
 
@@ -405,9 +413,9 @@ async def test_a_plain_handler_that_ended_in_time_did_not_time_out_though_the_lo
     None
 ):
     ended = threading.Event()
-    with closing(Threads(1)) as threads:
-        attempt = attempt_of(ended.set, threads, timeout=0.3)
-        running = asyncio.create_task(attempt.run())
+    with closing(runner_of_one()) as runner:
+        attempt = attempt_of(ended.set, runner, timeout=0.3)
+        running = asyncio.create_task(run(attempt, runner))
         await asyncio.sleep(0)
         assert ended.wait(PATIENCE)
         time.sleep(0.4)  # noqa: ASYNC251 - the loop shall find the result and the deadline at once
@@ -417,27 +425,26 @@ async def test_a_plain_handler_that_ended_in_time_did_not_time_out_though_the_lo
 async def test_a_plain_handler_is_not_called_if_its_lease_lapsed_while_it_waited() -> None:
     called: list[bool] = []
     free = threading.Event()
-    leases = leases_of_nobody()
-    with closing(Threads(1)) as threads:
-        attempt = attempt_of(lambda: called.append(True), threads, leases=leases)
-        asyncio.get_running_loop().call_soon(leases.drop, attempt.claimed.id, attempt.claimed.token)
-        asyncio.get_running_loop().call_later(0.01, free.set)
+    with closing(runner_of_one()) as runner:
+        attempt = attempt_of(lambda: called.append(True), runner)
+        leases, loop = attempt.origin.leases, asyncio.get_running_loop()
+        loop.call_soon(leases.drop, attempt.claimed.id, attempt.claimed.token)
+        loop.call_later(0.01, free.set)
         with pytest.raises(NotBegun, match="held up"):
-            await behind_a_long_call(attempt, threads, free)
+            await behind_a_long_call(attempt, runner, free)
     assert called == []
 
 
 async def test_a_plain_handler_is_not_called_if_it_was_withdrawn_while_it_waited() -> None:
     called: list[bool] = []
     free = threading.Event()
-    unbegun = Unbegun(leases_of_nobody())
-    with closing(Threads(1)) as threads:
-        attempt = attempt_of(lambda: called.append(True), threads, unbegun=unbegun)
+    with closing(runner_of_one()) as runner:
+        attempt = attempt_of(lambda: called.append(True), runner)
         withdrawn: list[Attempt] = []
         loop = asyncio.get_running_loop()
-        loop.call_later(0.01, lambda: withdrawn.extend(unbegun.withdraw()))
+        loop.call_later(0.01, lambda: withdrawn.extend(runner.withdraw()))
         loop.call_later(0.02, free.set)
         with pytest.raises(Withdrawn):
-            await behind_a_long_call(attempt, threads, free)
+            await behind_a_long_call(attempt, runner, free)
     assert withdrawn == [attempt]
     assert called == []

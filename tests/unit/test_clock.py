@@ -8,10 +8,12 @@ from contextlib import asynccontextmanager
 import pytest
 
 from expirebridge.hooks import Hooks
-from expirebridge.listener import clock
-from expirebridge.listener.clock import Clock
 from expirebridge.listener.doorbell import Doorbell
-from expirebridge.listener.server_clock import ServerClock
+from expirebridge.listener.station import clock
+from expirebridge.listener.station.clock import Clock
+from expirebridge.listener.station.standing import Standing
+from expirebridge.settings import Doorbells
+from tests.kit.footing import footing_on
 from tests.witness import PATIENCE
 
 
@@ -30,7 +32,9 @@ def only_when_due(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clock, "LONGEST_SLEEP", 3600.0)
 
 
-async def nothing() -> None: ...
+def clock_for(doorbell: Doorbell) -> Clock:
+    standing = Standing(Doorbells.BOTH)
+    return Clock(footing_on(), "expirebridge", doorbell=doorbell, standing=standing, hooks=Hooks())
 
 
 def ms_from_now(seconds: float) -> int:
@@ -40,9 +44,9 @@ def ms_from_now(seconds: float) -> int:
 async def test_it_rings_for_the_earliest_of_what_it_heard_and_what_a_claim_found() -> None:
     for heard, found in ((0, 1000), (1000, 0)):
         doorbell = Doorbell()
-        alarm = Clock(doorbell, ServerClock(), Hooks(), look=nothing)
+        alarm = clock_for(doorbell)
         alarm.notice_claim()
-        alarm.plan(ms_from_now(found), fruitless=False)
+        alarm.plan(ms_from_now(found), now=0, count=0)
         alarm.hear_of(ms_from_now(heard))
         async with ringing(alarm):
             await doorbell.answer()
@@ -52,19 +56,19 @@ async def test_what_is_heard_while_a_claim_is_on_its_way_outlives_its_answer() -
     """The task may have been made after the claim was carried out, before its reply was read."""
     for found in (ms_from_now(1000), None):
         doorbell = Doorbell()
-        alarm = Clock(doorbell, ServerClock(), Hooks(), look=nothing)
+        alarm = clock_for(doorbell)
         alarm.notice_claim()
         alarm.hear_of(ms_from_now(0))
-        alarm.plan(found, fruitless=False)
+        alarm.plan(found, now=0, count=0)
         async with ringing(alarm):
             await doorbell.answer()
 
 
 async def test_what_was_heard_before_a_claim_is_known_to_its_answer() -> None:
-    alarm = Clock(Doorbell(), ServerClock(), Hooks(), look=nothing)
+    alarm = clock_for(Doorbell())
     alarm.hear_of(ms_from_now(0))
     alarm.notice_claim()
-    alarm.plan(None, fruitless=False)
+    alarm.plan(None, now=0, count=0)
     async with ringing(alarm):
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
@@ -77,12 +81,13 @@ async def test_what_a_claim_finds_while_the_clock_looks_counts(
     """The answer to the look may be older than the claim's."""
     doorbell = Doorbell()
 
-    async def look() -> int:
+    async def look(_: Clock) -> int:
         monkeypatch.setattr(clock, "LONGEST_SLEEP", 3600.0)
-        alarm.plan(ms_from_now(0.05), fruitless=False)
+        alarm.plan(ms_from_now(0.05), now=0, count=0)
         return ms_from_now(3600)
 
     monkeypatch.setattr(clock, "LONGEST_SLEEP", 0.01)
-    alarm = Clock(doorbell, ServerClock(), Hooks(), look=look)
+    monkeypatch.setattr(Clock, "_look", look)
+    alarm = clock_for(doorbell)
     async with ringing(alarm):
         await doorbell.answer()

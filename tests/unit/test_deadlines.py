@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import ExitStack
 
-from expirebridge.listener.deadlines import Deadlines
+from expirebridge.listener.runner.deadlines import Deadlines
 
 PATIENCE = 10
 HOUR = 3600.0

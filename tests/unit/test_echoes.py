@@ -2,8 +2,8 @@
 
 import pytest
 
-from expirebridge.listener import echoes
-from expirebridge.listener.echoes import Echoes
+from expirebridge.listener.station import echoes
+from expirebridge.listener.station.echoes import Echoes
 
 KEY = b"id:?test.send?[]"
 

@@ -28,7 +28,7 @@ def started(lateness: float, func: str = "mail.send", lapses: int = 0) -> Starte
 def told(caplog: pytest.LogCaptureFixture, *events: Event) -> list[dict[str, Any]]:
     """The fields of each report."""
     caplog.set_level(logging.INFO, "expirebridge")
-    report = LateReport(Doorbell())
+    report = LateReport()
     for event in events:
         report.hear(event)
     return [vars(record)["fields"] for record in caplog.records]
@@ -87,7 +87,8 @@ def test_what_was_late_long_before_a_gap_is_not_told(
 async def rings(*events: Event) -> list[bool]:
     """Whether the report rang at each of these events."""
     doorbell, rung = Doorbell(), []
-    report = LateReport(doorbell)
+    report = LateReport()
+    report.ring_at([doorbell])
     for event in events:
         report.hear(event)
         try:

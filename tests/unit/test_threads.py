@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from expirebridge.listener.threads import Threads
+from expirebridge.listener.runner.threads import Threads
 
 PATIENCE = 20.0
 

@@ -65,6 +65,8 @@ from expirebridge.store.calls.reconciling import (
     sweep,
 )
 from expirebridge.store.calls.running import (
+    BEATS_PER_LEASE,
+    MAX_CLAIM,
     Beat,
     Claim,
     Settled,
@@ -78,12 +80,13 @@ from expirebridge.store.calls.running import (
 )
 
 __all__ = [
-    "BATCH", "BEGINNING", "STEPS", "Action", "Adoption", "Argument", "Beat", "Below", "Call",
-    "Claim", "ComingSpan", "Forecast", "Health", "Heard", "Hint", "LastBeat", "Made", "NewTask",
-    "Operation", "Page", "Pages", "Scanned", "Settled", "Settlement", "Sought", "Span",
-    "Stored", "StoredPage", "Survey", "Sweep", "Unknown", "When", "adopt", "batches", "beat",
-    "below", "cancel", "claim", "command", "count", "course", "earliest", "forecast", "get",
-    "health", "heartbeat", "known", "leave", "list_page", "listeners", "make", "new_nonce",
-    "news", "note", "notes", "pause", "purge", "put_off", "refused", "reschedule", "resent",
-    "resume", "run_now", "scan", "seek", "settle", "stored_page", "survey", "sweep", "unknown",
+    "BATCH", "BEATS_PER_LEASE", "BEGINNING", "MAX_CLAIM", "STEPS", "Action", "Adoption",
+    "Argument", "Beat", "Below", "Call", "Claim", "ComingSpan", "Forecast", "Health", "Heard",
+    "Hint", "LastBeat", "Made", "NewTask", "Operation", "Page", "Pages", "Scanned", "Settled",
+    "Settlement", "Sought", "Span", "Stored", "StoredPage", "Survey", "Sweep", "Unknown",
+    "When", "adopt", "batches", "beat", "below", "cancel", "claim", "command", "count",
+    "course", "earliest", "forecast", "get", "health", "heartbeat", "known", "leave",
+    "list_page", "listeners", "make", "new_nonce", "news", "note", "notes", "pause", "purge",
+    "put_off", "refused", "reschedule", "resent", "resume", "run_now", "scan", "seek", "settle",
+    "stored_page", "survey", "sweep", "unknown",
 ]  # fmt: skip

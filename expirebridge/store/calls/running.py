@@ -9,6 +9,8 @@ from expirebridge.settings import Settings
 from expirebridge.store.calls.call import Argument, Call, ids_of, milliseconds, rows_of, script
 from expirebridge.store.views import ClaimedTask, claimed_from
 
+BEATS_PER_LEASE = 3
+"""Heartbeats in each lease: one may be missed."""
 MAX_CLAIM = 100
 """Tasks that one claim takes at most, so that no claim holds the server for long."""
 MAX_CLAIM_BYTES = 1024 * 1024

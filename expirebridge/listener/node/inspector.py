@@ -2,11 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 
 from expirebridge.checks import Finding, Level, check_server, events_are_on
 from expirebridge.errors import ServerError
+from expirebridge.listener.gaps import Gaps
 from expirebridge.listener.outage import Outage
+from expirebridge.listener.station.station import Station
 from expirebridge.log_fields import event
 from expirebridge.settings import Settings
 from expirebridge.store.store import AsyncStore
@@ -22,22 +24,24 @@ class Inspector:
 
     All but the search for other data: that is for the start, and for the doctor.
 
-    `on_silence` is called after each look that finds the server sending no key events, and once
-    after the first that finds it sending them again: what they would have told must be looked for.
+    After each look that finds the server sending no key events, and once after the first that finds
+    it sending them again, it asks for a scan: what they would have said must be looked for.
     """
 
     def __init__(
         self,
         store: AsyncStore,
+        stations: Sequence[Station],
         settings: Settings,
         *,
+        gaps: Gaps,
         outage: Outage,
-        on_silence: Callable[[], None],
     ) -> None:
         self._store = store
+        self._stations = stations
         self._settings = settings
+        self._gaps = gaps
         self._outage = outage
-        self._on_silence = on_silence
         self._known: dict[str, Finding] = {}
         self._silent = False
 
@@ -69,5 +73,5 @@ class Inspector:
                 )  # fmt: skip
         self.learn(findings)
         was_silent, self._silent = self._silent, not events_are_on(findings)
-        if self._silent or was_silent:
-            self._on_silence()
+        if (self._silent or was_silent) and any(each.standing.looks for each in self._stations):
+            self._gaps.look_again()

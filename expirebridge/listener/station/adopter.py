@@ -6,16 +6,17 @@ An event, or a scan, only names a key. Names are collected here for a moment and
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from itertools import islice, takewhile
 
 from expirebridge.errors import ScriptFailed, ServerError
-from expirebridge.listener.outage import Outage
+from expirebridge.listener.doorbell import Doorbell
+from expirebridge.listener.footing import Footing
+from expirebridge.listener.station.clock import Clock
 from expirebridge.log_fields import event
 from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.calls import Adoption, Heard, Hint
-from expirebridge.store.store import AsyncStore
 from expirebridge.wire import IN_RECORD, InvalidKey, id_for_key, parse_key
 
 logger = logging.getLogger("expirebridge")
@@ -42,29 +43,15 @@ Told = tuple[bytes, Heard]
 
 
 class Adopter:
-    """Looks at every key of our form that it is told of.
-
-    `on_stale` is told how many were forgotten, because they had waited for too long; `on_expired`
-    that some expired and were not claimed here. `is_behind` says whether more is due than this
-    listener could claim so far.
-    """
+    """Looks at every key of our form that it is told of."""
 
     def __init__(
-        self,
-        store: AsyncStore,
-        settings: Settings,
-        *,
-        outage: Outage,
-        on_stale: Callable[[int], None],
-        on_expired: Callable[[], None],
-        is_behind: Callable[[], bool],
+        self, footing: Footing, settings: Settings, *, doorbell: Doorbell, clock: Clock
     ) -> None:
-        self._store = store
+        self._footing = footing
         self._settings = settings
-        self._outage = outage
-        self._on_stale = on_stale
-        self._on_expired = on_expired
-        self._is_behind = is_behind
+        self._doorbell = doorbell
+        self._clock = clock
         self._waiting: dict[Told, float] = {}
         """What was heard of, in order and once each, and since when it waits; names only, since
         very many may wait."""
@@ -111,7 +98,7 @@ class Adopter:
         """Look at the keys whose end no claim has explained in time."""
         gone = self._gone[heard]
         # A deletion is an order; that a key expired is known to the clock as well.
-        wait = LONGEST_ECHO_WAIT if heard is Heard.EXPIRED and self._is_behind() else ECHO_WAIT
+        wait = LONGEST_ECHO_WAIT if heard is Heard.EXPIRED and self._clock.behind else ECHO_WAIT
         until = time.monotonic() - wait
         ripe = list(takewhile(lambda item: item[1] <= until, gone.items()))
         for name, since in ripe:
@@ -120,7 +107,7 @@ class Adopter:
         if ripe:
             self._told.set()
             if heard is Heard.EXPIRED:
-                self._on_expired()
+                self._doorbell.ring()
         if gone:
             self._look_later(heard)
 
@@ -146,7 +133,11 @@ class Adopter:
         if not self._waiting:
             self._told.clear()
         if stale:
-            self._on_stale(stale)
+            self._footing.now.gaps.notice("events waited for too long to be believed")
+            logger.warning(
+                "%d events came to nothing: they could not be looked at in time", stale,
+                extra=event("events dropped", count=stale),
+            )  # fmt: skip
         return told
 
     async def look_at(self, names: list[bytes]) -> int:
@@ -159,25 +150,26 @@ class Adopter:
 
     async def _look_at(self, told: dict[Told, float]) -> None:
         """Look at these; they wait again, for as long as they are believed, if nobody answered."""
+        outage = self._footing.now.outage
         try:
             hints = await self._sift(told)
             await self._adopt_all(hints)
         except ServerError as error:
-            self._outage.failed(ROLE, error)
+            outage.failed(ROLE, error)
             await asyncio.sleep(RETRY_PAUSE)
             for (name, heard), since in told.items():
                 if heard is Heard.LIVE or (name, Heard.LIVE) not in self._waiting:
                     self._waiting.setdefault((name, heard), since)
             self._told.set()
         else:
-            self._outage.answered(ROLE)
+            outage.answered(ROLE)
 
     async def _sift(self, told: Collection[Told]) -> list[Hint]:
         """Leave out what records explain, by far the most, before names are read."""
         news: set[Told] = set()
         for heard in Heard:
             if names := [name for name, what in told if what is heard]:
-                found = await self._store.run(calls.news(names, heard))
+                found = await self._footing.now.store.run(calls.news(names, heard))
                 news.update((name, heard) for name in found)
         hints = [hint_for(name, heard) for name, heard in told if (name, heard) in news]
         return [hint for hint in hints if hint]
@@ -202,7 +194,7 @@ class Adopter:
             await self._adopt_all([hint])
 
     async def _adopt(self, hints: list[Hint]) -> list[Adoption]:
-        codes = await self._store.run(calls.adopt(hints, self._settings))
+        codes = await self._footing.now.store.run(calls.adopt(hints, self._settings))
         for hint, code in zip(hints, codes, strict=True):
             if code is Adoption.INVALID:
                 logger.error(

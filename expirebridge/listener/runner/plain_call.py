@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from expirebridge.listener.home import Home
-from expirebridge.listener.unbegun import NotBegun
+from expirebridge.listener.runner.home import Home
+from expirebridge.listener.runner.unbegun import NotBegun
 
 
 class PlainCall:

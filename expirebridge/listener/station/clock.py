@@ -1,12 +1,13 @@
 """The clock: rings the doorbell when the next known task is due."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 from expirebridge.errors import ServerError
 from expirebridge.hooks import Hooks, Rung, Source
 from expirebridge.listener.doorbell import Doorbell
-from expirebridge.listener.server_clock import ServerClock
+from expirebridge.listener.footing import Footing
+from expirebridge.listener.station.standing import Standing
+from expirebridge.store import calls
 
 LONGEST_SLEEP = 1.0
 """Seconds after which it looks in any case: doorbells may be lost, and edits unheard."""
@@ -22,38 +23,34 @@ class Clock:
     Of several listeners the later ranks wait a millisecond more each, up to four, so that they do
     not all ask for the same task; a claim that came back empty although a task was due waits
     longer each time, up to 20 ms.
-
-    `look` asks the server for the earliest due time in ms; None if nothing is pending.
     """
 
     def __init__(
-        self,
-        doorbell: Doorbell,
-        server_clock: ServerClock,
-        hooks: Hooks,
-        *,
-        look: Callable[[], Awaitable[int | None]],
+        self, footing: Footing, prefix: str, *, doorbell: Doorbell, standing: Standing, hooks: Hooks
     ) -> None:
+        self._footing = footing
+        self._earliest = calls.earliest(prefix)
         self._doorbell = doorbell
+        self._standing = standing
         self._hooks = hooks
-        self._server_clock = server_clock
-        self._look = look
         self._next_due: int | None = None
         self._heard: int | None = None
         """The earliest that was heard of since the latest claim was sent."""
         self._changed = asyncio.Event()
         self._backoff = 0.0
-        self.rank = 0
+        self.behind = False
+        """Whether the latest claim left something that is due."""
 
     def notice_claim(self) -> None:
         """Take note that a claim is sent: what is heard of from now on, its answer may not know."""
         self._heard = None
 
-    def plan(self, next_due: int | None, *, fruitless: bool) -> None:
-        """Take note of what a claim found: the next due time in ms, and whether it had come already
-        although nothing could be taken.
+    def plan(self, next_due: int | None, *, now: int, count: int) -> None:
+        """Take note of what a claim found: the next due time and the server's, in ms, and how many
+        tasks it took.
         """
-        if fruitless:
+        self.behind = next_due is not None and next_due <= now
+        if self.behind and not count:
             self._backoff = min(max(self._backoff * 2, FIRST_BACKOFF), LONGEST_BACKOFF)
         else:
             self._backoff = 0.0
@@ -85,7 +82,7 @@ class Clock:
 
     def _is_due(self) -> bool:
         due = self._next_due
-        return due is not None and self._server_clock.seconds_until(due) <= 0
+        return due is not None and self._footing.now.server_clock.seconds_until(due) <= 0
 
     async def _finds_due(self) -> bool:
         """Look, which costs the server less than a claim; whether that finds something due."""
@@ -99,9 +96,13 @@ class Clock:
         self._next_due = min(known, default=None)
         return self._is_due()
 
+    async def _look(self) -> int | None:
+        """The earliest due time in ms; None if nothing is pending."""
+        return await self._footing.now.store.run(self._earliest)
+
     def _sleep(self) -> float:
         if self._next_due is None:
             return LONGEST_SLEEP
-        left = self._server_clock.seconds_until(self._next_due)
-        wait = max(left, self._backoff) + min(self.rank, MOST_RANKS) * 0.001
+        left = self._footing.now.server_clock.seconds_until(self._next_due)
+        wait = max(left, self._backoff) + min(self._standing.rank, MOST_RANKS) * 0.001
         return min(max(wait, 0.0), LONGEST_SLEEP)

@@ -8,7 +8,7 @@ was a gap.
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from math import inf
 from typing import Any
 
@@ -16,9 +16,15 @@ from redis.asyncio.client import PubSub
 from redis.exceptions import RedisError
 
 from expirebridge.errors import ServerError, ServerUnreachable
+from expirebridge.listener.ears import Ears
+from expirebridge.listener.gaps import Gaps
+from expirebridge.listener.node.heartbeat import Heartbeat
 from expirebridge.listener.outage import Outage
+from expirebridge.listener.station.hearing import HEARD
+from expirebridge.listener.station.station import Station
 from expirebridge.store.store import AsyncStore, translated
 
+ROLE = "the subscription"
 PING_EVERY = 1.0
 FRESH = 5.0
 """Seconds after which a subscription whose ping was not answered is given up."""
@@ -26,34 +32,31 @@ RETRY_PAUSE = 0.2
 
 
 class Subscriber:
-    """Holds one subscription to the doorbell channel and, for an ear, to key events.
+    """Holds one subscription to the stations' doorbell channels and, for an ear, to key events.
 
-    `on_doorbell` is told the due time that a producer announced, `on_beat` that a heartbeat would
-    bring news, `on_event` the event's name and the key's. A subscription that begins may have
-    missed things: `on_gap` is told so, and whether key events were among them.
+    Each event is news for the station whose key it names. A subscription that begins may have
+    missed things: that is a gap if key events were among them. `ready` is set at the first.
     """
 
     def __init__(
         self,
         store: AsyncStore,
+        stations: Sequence[Station],
         *,
-        events: tuple[str, ...],
+        heartbeat: Heartbeat,
+        ears: Ears,
+        gaps: Gaps,
         outage: Outage,
-        on_doorbell: Callable[[int], None],
-        on_beat: Callable[[], None],
-        on_event: Callable[[str, bytes], None],
-        on_gap: Callable[[bool], None],
     ) -> None:
         self._store = store
-        self._doorbell = store.database.doorbell.encode()
-        self._events = {store.database.events(event).encode(): event for event in events}
+        self._stations = stations
+        self._doorbells = {station.doorbell_channel: station for station in stations}
+        self._events = {store.database.events(event).encode(): event for event in HEARD}
+        self._heartbeat = heartbeat
+        self._ears = ears
+        self._gaps = gaps
         self._outage = outage
-        self._on_doorbell = on_doorbell
-        self._on_beat = on_beat
-        self._on_event = on_event
-        self._on_gap = on_gap
-        self.hears_events = False
-        """Whether it is to hear key events, too."""
+        self.ready = asyncio.Event()
         self._pubsub: PubSub | None = None
         self._answered = 0.0
 
@@ -62,16 +65,15 @@ class Subscriber:
         """Whether what was heard can be trusted to be all there was."""
         return time.monotonic() - self._answered < FRESH
 
-    async def hear_events(self, hears: bool) -> None:
-        """Hear key events from now on, or no longer."""
-        if hears == self.hears_events or not self._events:
-            return
-        self.hears_events = hears
-        if self._pubsub is not None:
-            change = self._pubsub.subscribe if hears else self._pubsub.unsubscribe
-            # A subscription that breaks just now is made anew with what is wanted then.
-            with contextlib.suppress(RedisError, OSError):
-                await change(*self._events)
+    async def run_changes(self) -> None:
+        """Hear key events from now on, or no longer, whenever that changes, for ever."""
+        while True:
+            await self._ears.change()
+            if self._pubsub is not None:
+                change = self._pubsub.subscribe if self._ears.open else self._pubsub.unsubscribe
+                # A subscription that breaks just now is made again with what is wanted then.
+                with contextlib.suppress(RedisError, OSError):
+                    await change(*self._events)
 
     async def run(self) -> None:
         """Stay subscribed, for ever."""
@@ -79,12 +81,13 @@ class Subscriber:
             try:
                 await self._listen()
             except (RedisError, OSError, TimeoutError, MemoryError) as error:
-                self._outage.failed("the subscription", _ours(error))
+                self._outage.failed(ROLE, _ours(error))
                 await asyncio.sleep(RETRY_PAUSE)
 
     async def _listen(self) -> None:
         async with self._store.client.pubsub() as pubsub:
-            await pubsub.subscribe(self._doorbell, *(self._events if self.hears_events else ()))
+            events = self._events if self._ears.open else ()
+            await pubsub.subscribe(*self._doorbells, *events)
             self._pubsub = pubsub
             self._answered = time.monotonic()
             pings = asyncio.create_task(self._ping(pubsub))
@@ -112,20 +115,31 @@ class Subscriber:
             case [b"message", channel, data]:
                 self._hear_message(channel, data)
             case [b"subscribe", channel, _]:
-                self._outage.answered("the subscription")
-                self._on_gap(channel in self._events)
+                self._outage.answered(ROLE)
+                self._notice_gap(events=channel in self._events)
             case [b"pong", sent]:
                 self._answered = max(self._answered, float(sent))
                 patience.reschedule(self._answered + FRESH)
 
+    def _notice_gap(self, *, events: bool) -> None:
+        self.ready.set()
+        for station in self._stations:
+            station.hearing.hear_after_gap(events=events)
+        if events:
+            self._gaps.notice("the subscription to key events is new")
+
     def _hear_message(self, channel: bytes, data: bytes) -> None:
-        if channel == self._doorbell and data == b"beat":
-            self._on_beat()
-        elif channel == self._doorbell:
+        if event := self._events.get(channel):
+            fresh = self.fresh
+            for station in self._stations:
+                if station.owns(data):
+                    station.hearing.hear_event(event, data, fresh=fresh)
+        elif data == b"beat":
+            self._heartbeat.hurry()
+        else:
             # Anyone may publish; what is no number says no more than "look now".
-            self._on_doorbell(int(data) if data.isdigit() and len(data) < 16 else 0)
-        elif event := self._events.get(channel):
-            self._on_event(event, data)
+            due = int(data) if data.isdigit() and len(data) < 16 else 0
+            self._doorbells[channel].hearing.hear_doorbell(due)
 
 
 def _ours(error: Exception) -> ServerError:

@@ -2,23 +2,29 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import NamedTuple
 
 from expirebridge.errors import ScriptFailed, ServerError
 from expirebridge.hooks import End, Ended, Hooks
-from expirebridge.listener.attempt import Attempt, Outcome
-from expirebridge.listener.outage import Outage
+from expirebridge.listener.doorbell import Doorbell
+from expirebridge.listener.footing import Footing
+from expirebridge.listener.runner.attempt import Attempt
+from expirebridge.listener.runner.conclusion import Conclusion
+from expirebridge.listener.runner.leases import Leases
+from expirebridge.listener.runner.room import Room
+from expirebridge.listener.runner.unsettled import Unsettled
 from expirebridge.log_fields import event
 from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.calls import Call, Settled
-from expirebridge.store.store import AsyncStore
 
 logger = logging.getLogger("expirebridge")
 
 ROLE = "recording outcomes"
 BATCH = 100
+MOST_ENDED = 500
+"""Attempts of a station that ended and are not recorded yet, at most: up to that they take no
+room."""
 RETRY_PAUSE = 0.2
 
 
@@ -26,40 +32,53 @@ class Finished(NamedTuple):
     """An attempt that ended, and is to be settled."""
 
     attempt: Attempt
-    outcome: Outcome
+    conclusion: Conclusion
     duration: float
 
 
 class Settler:
-    """Sends outcomes to the server until each is recorded or refused.
+    """Sends the outcomes of a station to the server until each is recorded or refused.
 
     While the server is away they wait here; their leases may lapse meanwhile, and then they are
-    refused. `on_settled` is told of each attempt when it is through.
+    refused. Up to `MOST_ENDED` of them take no room.
     """
 
     def __init__(
         self,
-        store: AsyncStore,
+        footing: Footing,
         settings: Settings,
+        *,
+        leases: Leases,
+        unsettled: Unsettled,
+        room: Room,
+        doorbell: Doorbell,
         hooks: Hooks,
-        outage: Outage,
-        on_settled: Callable[[Attempt], None],
     ) -> None:
-        self._store = store
+        self._footing = footing
         self._settings = settings
+        self._leases = leases
+        self._unsettled = unsettled
+        self._room = room
+        self._doorbell = doorbell
         self._hooks = hooks
-        self._outage = outage
-        self._on_settled = on_settled
         self._waiting: asyncio.Queue[Finished] = asyncio.Queue()
+        self._is_awaited = False
+        """Whether the claimer waits for outcomes to be recorded."""
+
+    def capacity(self) -> int:
+        """How many more tasks this station may take; 0: it rings when it has recorded some."""
+        capacity = self._settings.concurrency + MOST_ENDED - len(self._leases)
+        self._is_awaited = capacity <= 0
+        return max(capacity, 0)
 
     def add(self, finished: Finished) -> None:
         """Settle this attempt soon."""
         self._waiting.put_nowait(finished)
 
-    def tell(self, item: Finished, *, refused: bool = False) -> None:
-        """Tell that an attempt is through: recorded, here or elsewhere, or refused."""
-        outcome = item.outcome
-        end, reason, brief = outcome.end, outcome.reason, outcome.brief
+    def close(self, item: Finished, *, refused: bool = False) -> None:
+        """Let go of an attempt whose outcome is recorded, here or elsewhere, or was refused."""
+        conclusion = item.conclusion
+        end, reason, brief = conclusion.end, conclusion.reason, conclusion.brief
         if refused:
             end = End.REFUSED
             reason = brief = "its lease had lapsed, or its record is gone"
@@ -70,10 +89,14 @@ class Settler:
                 duration=item.duration,
                 reason=reason,
                 brief=brief,
-                error=outcome.error,
+                error=conclusion.error,
             )
         )
-        self._on_settled(item.attempt)
+        self._leases.drop(item.attempt.claimed.id, item.attempt.claimed.token)
+        self._unsettled.discard(item.attempt)
+        self._room.look()
+        if self._is_awaited:
+            self._doorbell.ring()
 
     async def run(self) -> None:
         """Settle what comes, for ever."""
@@ -88,14 +111,14 @@ class Settler:
 
     async def _settle(self, batch: list[Finished]) -> None:
         # One call for all tries: the token in it lets the server know a resend.
-        call = calls.settle([item.outcome.settlement for item in batch], self._settings)
+        call = calls.settle([item.conclusion.settlement for item in batch], self._settings)
         try:
             codes = await self._send(call)
         except ScriptFailed as error:
             await self._settle_apart(batch, error)
             return
         for item, code in zip(batch, codes, strict=True):
-            self.tell(item, refused=code is Settled.REFUSED)
+            self.close(item, refused=code is Settled.REFUSED)
 
     async def _settle_apart(self, batch: list[Finished], error: ScriptFailed) -> None:
         """Settle each by itself: one that the script cannot handle must not hold up the others."""
@@ -105,21 +128,22 @@ class Settler:
                 "task %s cannot be settled: %s", id, error,
                 extra=event("unsettled", task=id, error=str(error)),
             )  # fmt: skip
-            self.tell(batch[0], refused=True)
+            self.close(batch[0], refused=True)
             return
         for item in batch:
             await self._settle([item])
 
     async def _send(self, call: Call[list[Settled]]) -> list[Settled]:
         while True:
+            ground = self._footing.now
             try:
-                codes = await self._store.run(call)
+                codes = await ground.store.run(call)
             except ScriptFailed:
-                self._outage.answered(ROLE)
+                ground.outage.answered(ROLE)
                 raise
             except ServerError as error:
-                self._outage.failed(ROLE, error)
+                ground.outage.failed(ROLE, error)
                 await asyncio.sleep(RETRY_PAUSE)
             else:
-                self._outage.answered(ROLE)
+                ground.outage.answered(ROLE)
                 return codes

@@ -3,10 +3,8 @@
 import contextlib
 from typing import TYPE_CHECKING
 
-from expirebridge.listener.leases import Leases
-
 if TYPE_CHECKING:
-    from expirebridge.listener.attempt import Attempt
+    from expirebridge.listener.runner.attempt import Attempt
 
 WITHDRAWN = "its listener's event loop was blocked"
 HELD_UP = "its listener was held up, for longer than its lease"
@@ -27,8 +25,7 @@ class Unbegun:
     has an attempt is decided by the set's own operations, which are atomic.
     """
 
-    def __init__(self, leases: Leases) -> None:
-        self._leases = leases
+    def __init__(self) -> None:
         self._attempts: set[Attempt] = set()
 
     def add(self, attempt: "Attempt") -> None:
@@ -37,7 +34,7 @@ class Unbegun:
 
     def check(self, attempt: "Attempt") -> None:
         """Look before anything is reported of it. Raises what `begin` would raise now."""
-        if not self._is_fresh(attempt):
+        if not _is_fresh(attempt):
             self._take(attempt)
             raise NotBegun(HELD_UP)
         if attempt not in self._attempts:
@@ -50,7 +47,7 @@ class Unbegun:
         Withdrawn if it was withdrawn.
         """
         self._take(attempt)
-        if not self._is_fresh(attempt):
+        if not _is_fresh(attempt):
             raise NotBegun(HELD_UP)
 
     def withdraw(self) -> "list[Attempt]":
@@ -59,15 +56,16 @@ class Unbegun:
         with contextlib.suppress(KeyError):
             while True:
                 attempt = self._attempts.pop()
-                self._leases.drop(attempt.claimed.id, attempt.claimed.token)
+                attempt.origin.leases.drop(attempt.claimed.id, attempt.claimed.token)
                 withdrawn.append(attempt)
         return withdrawn
-
-    def _is_fresh(self, attempt: "Attempt") -> bool:
-        return self._leases.is_fresh(attempt.claimed.id, attempt.claimed.token)
 
     def _take(self, attempt: "Attempt") -> None:
         try:
             self._attempts.remove(attempt)
         except KeyError:
             raise Withdrawn(WITHDRAWN) from None
+
+
+def _is_fresh(attempt: "Attempt") -> bool:
+    return attempt.origin.leases.is_fresh(attempt.claimed.id, attempt.claimed.token)

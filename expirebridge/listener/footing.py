@@ -1,0 +1,35 @@
+"""The footing: where a station stands now."""
+
+from dataclasses import dataclass
+
+from expirebridge.listener.ears import Ears
+from expirebridge.listener.gaps import Gaps
+from expirebridge.listener.outage import Outage
+from expirebridge.listener.server_clock import ServerClock
+from expirebridge.store.store import AsyncStore, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """One partition of one node, as far as the roles of a station use it."""
+
+    store: AsyncStore
+    heart_store: Store
+    """The same for the thread that beats, with a connection of its own."""
+    server_clock: ServerClock
+    outage: Outage
+    gaps: Gaps
+    ears: Ears
+
+
+class Footing:
+    """The ground of a station, which changes when its partition moves to another node.
+
+    A role takes `now` once for each exchange with the server, so that it never meets the store of
+    one node and the clock of another.
+    """
+
+    __slots__ = ("now",)
+
+    def __init__(self, ground: Ground) -> None:
+        self.now = ground

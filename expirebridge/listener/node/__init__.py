@@ -1,0 +1,1 @@
+"""A node: everything of a listener that belongs to one server."""

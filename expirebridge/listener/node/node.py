@@ -1,0 +1,155 @@
+"""A node: one server, and the stations of this listener that stand on it."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from expirebridge.checks import (
+    EVENT_FLAGS,
+    Finding,
+    Level,
+    check_server,
+    events_are_on,
+    refuse_unsuitable,
+)
+from expirebridge.errors import ServerUnsuitable
+from expirebridge.hooks import Hooks
+from expirebridge.listener.ears import Ears
+from expirebridge.listener.footing import Ground
+from expirebridge.listener.gaps import Gaps
+from expirebridge.listener.node.heartbeat import Heartbeat
+from expirebridge.listener.node.inspector import Inspector
+from expirebridge.listener.node.scanner import Scanner
+from expirebridge.listener.node.subscriber import Subscriber
+from expirebridge.listener.outage import Outage
+from expirebridge.listener.runner.room import Room
+from expirebridge.listener.runner.runner import Runner
+from expirebridge.listener.runner.unsettled import Unsettled
+from expirebridge.listener.server_clock import ServerClock
+from expirebridge.listener.station.station import Station
+from expirebridge.listener.watchdog import Watchdog
+from expirebridge.log_fields import event
+from expirebridge.settings import Doorbells, Settings
+from expirebridge.store import clients
+from expirebridge.store.store import AsyncStore, Store
+
+logger = logging.getLogger("expirebridge")
+
+
+class Node:
+    """The roles of one server, with a station for each of these prefixes."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        prefixes: Sequence[str],
+        *,
+        name: str,
+        runner: Runner,
+        room: Room,
+        unsettled: Unsettled,
+        watchdog: Watchdog,
+        hooks: Hooks,
+    ) -> None:
+        self._settings = settings
+        # An answer that takes longer than this is no answer: the lease would be in danger.
+        patience = max(settings.lease / 2, 1.0)
+        self._client = clients.listener_client(settings.url, socket_timeout=patience)
+        self._heart_client = clients.heartbeat_client(settings.url, socket_timeout=patience)
+        self._server_clock = ServerClock()
+        self._outage = Outage()
+        self._gaps = Gaps()
+        self._ears = Ears()
+        self.stations = [
+            Station(
+                self.ground_of(prefix),
+                settings,
+                name=name,
+                runner=runner,
+                room=room,
+                unsettled=unsettled,
+                hooks=hooks,
+            )
+            for prefix in prefixes
+        ]
+        self.heartbeat = Heartbeat(
+            self.stations, lease=settings.lease, outage=self._outage, watchdog=watchdog
+        )
+        self._store = self.stations[0].store
+        """For what concerns the server as a whole."""
+        self._subscriber = Subscriber(
+            self._store,
+            self.stations,
+            heartbeat=self.heartbeat,
+            ears=self._ears,
+            gaps=self._gaps,
+            outage=self._outage,
+        )
+        self._scanner = Scanner(
+            self.stations, settings, gaps=self._gaps, outage=self._outage, hooks=hooks
+        )
+        self._inspector = Inspector(
+            self._store, self.stations, settings, gaps=self._gaps, outage=self._outage
+        )
+
+    @property
+    def ready(self) -> asyncio.Event:
+        """Is set once doorbells are heard."""
+        return self._subscriber.ready
+
+    def ground_of(self, prefix: str) -> Ground:
+        """What a station of this prefix stands on here."""
+        return Ground(
+            store=AsyncStore(self._client, prefix=prefix),
+            heart_store=Store(self._heart_client, prefix=prefix),
+            server_clock=self._server_clock,
+            outage=self._outage,
+            gaps=self._gaps,
+            ears=self._ears,
+        )
+
+    async def examine(self) -> None:
+        """Look whether the server can be used, and report what is odd. Raises a ServerError."""
+        findings = await self._store.run(check_server(self._store.database))
+        _report(findings)
+        refuse_unsuitable(findings)
+        if self._settings.doorbell is Doorbells.EVENTS and not events_are_on(findings):
+            raise ServerUnsuitable(
+                "--doorbell events needs the server's key events, and it sends none: CONFIG SET "
+                f"notify-keyspace-events {EVENT_FLAGS}, or take --doorbell both"
+            )
+        self._inspector.learn(findings)
+
+    def roles(self) -> dict[str, Coroutine[Any, Any, None]]:
+        """What it does, each for ever, and what its stations do."""
+        roles = {
+            "subscription": self._subscriber.run(),
+            "changes of the subscription": self._subscriber.run_changes(),
+            "scans": self._scanner.run(),
+            "inspection": self._inspector.run(),
+        }
+        for station in self.stations:
+            prefix = station.store.database.prefix
+            roles |= {f"{role} of {prefix}": run for role, run in station.roles().items()}
+        return roles
+
+    async def stop(self) -> None:
+        """Claim no more; what runs goes on."""
+        for station in self.stations:
+            await station.stop()
+
+    async def close(self) -> None:
+        """Say goodbye, if the server answers, and close the connections."""
+        await asyncio.to_thread(self.heartbeat.stop)
+        self._heart_client.close()
+        await self._client.aclose()
+
+
+def _report(findings: list[Finding]) -> None:
+    for finding in findings:
+        if finding.level is Level.WARNING:
+            logger.warning(
+                "%s", finding,
+                extra=event("finding", check=finding.check, told=str(finding)),
+            )  # fmt: skip

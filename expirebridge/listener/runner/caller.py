@@ -1,0 +1,68 @@
+"""The caller: calls a handler under its timeout, on the event loop or in a thread."""
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from expirebridge.current import running_task
+from expirebridge.listener.runner.async_call import AsyncCall, TimedOut
+from expirebridge.listener.runner.deadlines import Deadlines
+from expirebridge.listener.runner.overtime import Overtime
+from expirebridge.listener.runner.plain_call import PlainCall
+from expirebridge.listener.runner.threads import Threads
+from expirebridge.listener.runner.unbegun import Unbegun
+
+if TYPE_CHECKING:
+    from expirebridge.listener.runner.attempt import Attempt
+
+
+class Caller:
+    """Calls handlers: the last step before them is that their attempts begin."""
+
+    def __init__(self, threads: Threads, unbegun: Unbegun, overtime: Overtime) -> None:
+        self._threads = threads
+        self._unbegun = unbegun
+        self._overtime = overtime
+        self._deadlines = Deadlines()
+
+    async def call(self, attempt: "Attempt") -> Any:
+        """Call its handler and return what that returned.
+
+        Raises what the handler raised; TimedOut if it took longer than its limit; NotBegun if it
+        must not be called here any more.
+        """
+        handler = attempt.handler
+        if handler is None:
+            raise LookupError(f"no handler for {attempt.task.func}")
+        running_task.set(attempt.task)
+        call = partial(handler.function, *attempt.task.args, **attempt.task.kwargs)
+        if handler.is_async:
+            self._unbegun.begin(attempt)
+            result = call()
+        else:
+            result = await self._call_in_thread(call, attempt)
+            # A plain wrapper around an async function gives back its coroutine.
+            if not inspect.isawaitable(result):
+                return result
+        awaited = AsyncCall(attempt, self._overtime)
+        return await awaited.run(result, attempt.limit - attempt.took, self._deadlines)
+
+    async def _call_in_thread(self, handler: Callable[[], Any], attempt: "Attempt") -> Any:
+        call = PlainCall(partial(self._unbegun.begin, attempt), handler)
+
+        def look() -> None:
+            left = call.left(attempt.limit)
+            if left > 0:
+                self._deadlines.put_off(deadline, left)
+            elif call.took is None:
+                self._overtime.notice(attempt)
+
+        with self._deadlines.set(attempt.limit, look) as deadline:
+            result, error = await self._threads.call(call)
+        attempt.took = call.took or 0.0
+        if attempt.took > attempt.limit:
+            raise TimedOut
+        if error is not None:
+            raise error
+        return result

@@ -1,0 +1,98 @@
+"""Leases: the claims that a station holds, each until its outcome is recorded."""
+
+import dataclasses
+import logging
+import threading
+import time
+from typing import NamedTuple
+
+from expirebridge.errors import ServerError
+from expirebridge.listener.footing import Footing
+from expirebridge.store import calls
+
+logger = logging.getLogger("expirebridge")
+
+
+class Hold(NamedTuple):
+    """A claim that this listener holds."""
+
+    token: str
+    asked: float
+    """When its lease was last asked for, by a claim or a heartbeat that was answered; the server
+    counts it from a moment later."""
+
+
+class Leases:
+    """Renews every claim that this station still holds, at each beat.
+
+    The event loop holds and drops; the heartbeat's thread beats; handlers' threads look.
+    """
+
+    def __init__(self, footing: Footing, listener: str, *, lease: float) -> None:
+        self._footing = footing
+        self._listener = listener
+        self._lease = lease
+        self._held: dict[str, Hold] = {}
+        self._lock = threading.Lock()
+        self._answered = False
+        """Whether the latest beat was."""
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def hold(self, id: str, token: str, *, asked: float) -> None:
+        """Keep this claim, which was asked for at that time (monotonic), alive from now on."""
+        with self._lock:
+            self._held[id] = Hold(token, asked)
+
+    def drop(self, id: str, token: str) -> None:
+        """Keep it no longer: it is settled, or lost."""
+        with self._lock:
+            hold = self._held.get(id)
+            if hold is not None and hold.token == token:
+                del self._held[id]
+
+    def is_fresh(self, id: str, token: str) -> bool:
+        """Whether this claim cannot have lapsed yet, whatever was missed meanwhile.
+
+        It may have if this process stood still, or its event loop was blocked, for a lease.
+        """
+        hold = self._held.get(id)
+        if hold is None or hold.token != token:
+            return False
+        return time.monotonic() - hold.asked < self._lease
+
+    def beat(self) -> calls.Beat:
+        """Beat once. Raises a ServerError.
+
+        An answer that got lost may have reported a gap: then, and at first, the next one does.
+        """
+        ground = self._footing.now
+        with self._lock:
+            held = {id: hold.token for id, hold in self._held.items()}
+        sent = time.monotonic()
+        answered, self._answered = self._answered, False
+        beat = ground.heart_store.run(calls.heartbeat(self._listener, self._lease, held.items()))
+        self._answered = True
+        if not answered:
+            beat = dataclasses.replace(beat, gap=True)
+        ground.server_clock.learn(beat.now_us, sent=sent, received=time.monotonic())
+        for id in beat.lost:
+            self.drop(id, held[id])
+        self._renew(held, sent)
+        return beat
+
+    def leave(self) -> None:
+        """Say goodbye, if the server answers."""
+        try:
+            self._footing.now.heart_store.run(calls.leave(self._listener))
+        except ServerError as error:
+            logger.debug("no goodbye: %s", error)
+
+    def _renew(self, held: dict[str, str], sent: float) -> None:
+        """Take note that a beat that was sent then was answered: what it named has a new lease."""
+        with self._lock:
+            for id, token in held.items():
+                hold = self._held.get(id)
+                if hold is not None and hold.token == token:
+                    self._held[id] = Hold(token, sent)

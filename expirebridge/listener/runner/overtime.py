@@ -1,0 +1,34 @@
+"""Overtime: what is done about a handler that cannot be stopped at its timeout."""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from expirebridge.listener.shutdown import Shutdown
+from expirebridge.log_fields import event
+
+if TYPE_CHECKING:
+    from expirebridge.listener.runner.attempt import Attempt
+
+logger = logging.getLogger("expirebridge")
+
+
+class Overtime:
+    """Gives such a handler the grace time to end, and then gives up the whole process."""
+
+    def __init__(self, grace: float, shutdown: Shutdown) -> None:
+        self._grace = grace
+        self._shutdown = shutdown
+
+    def notice(self, attempt: "Attempt") -> None:
+        """Take note that its handler goes on after its timeout."""
+        func = attempt.task.func
+        logger.warning(
+            "%s %s overran its timeout: it cannot be stopped", func, attempt.task.id,
+            extra=event("overtime", func=func, task=attempt.task.id),
+        )  # fmt: skip
+        asyncio.get_running_loop().call_later(self._grace, self._look_again, attempt)
+
+    def _look_again(self, attempt: "Attempt") -> None:
+        if not attempt.is_over:
+            self._shutdown.give_up(attempt.task.func)

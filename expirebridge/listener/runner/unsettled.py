@@ -1,0 +1,45 @@
+"""Unsettled: the attempts whose outcome is not recorded yet."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from expirebridge.listener.runner.attempt import Attempt
+
+
+class Unsettled:
+    """Every attempt of this process from its claim until its outcome is recorded, or refused."""
+
+    def __init__(self) -> None:
+        self._attempts: set[Attempt] = set()
+        self._settled = asyncio.Event()
+
+    def __iter__(self) -> "Iterator[Attempt]":
+        return iter(self._attempts)
+
+    def __bool__(self) -> bool:
+        return bool(self._attempts)
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether none is left but those whose node is away."""
+        return all(attempt.origin.footing.now.outage.lasts for attempt in self._attempts)
+
+    def add(self, attempt: "Attempt") -> None:
+        """Take note of an attempt whose task was claimed."""
+        self._attempts.add(attempt)
+
+    def discard(self, attempt: "Attempt") -> None:
+        """Take note that its outcome is recorded, or was refused."""
+        self._attempts.discard(attempt)
+        self._settled.set()
+
+    async def wait_until(self, reached: Callable[[], bool], seconds: float) -> None:
+        """Wait until `reached` holds after some attempt was settled, at most so many seconds."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not reached():
+                    self._settled.clear()
+                    await self._settled.wait()

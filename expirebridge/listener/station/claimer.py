@@ -1,0 +1,158 @@
+"""The claimer: answers the doorbell by claiming what is due, as far as there is room."""
+
+import asyncio
+import logging
+import time
+from dataclasses import replace
+
+from expirebridge.errors import ServerError
+from expirebridge.hooks import Claimed, Hooks
+from expirebridge.listener.doorbell import Doorbell
+from expirebridge.listener.footing import Footing
+from expirebridge.listener.runner.origin import Origin
+from expirebridge.listener.runner.room import Room
+from expirebridge.listener.runner.runner import Runner
+from expirebridge.listener.station.clock import Clock
+from expirebridge.listener.station.hearing import Hearing
+from expirebridge.log_fields import event
+from expirebridge.settings import Settings
+from expirebridge.store import calls
+from expirebridge.store.calls import Call, Claim
+from expirebridge.store.views import ClaimedTask
+
+logger = logging.getLogger("expirebridge")
+
+ROLE = "claiming"
+RETRY_PAUSE = 0.1
+NO_ROOM = "its listener had no room for it when the claim was answered"
+
+
+class Claimer:
+    """Turns rings into running tasks.
+
+    It reserves room before it asks. A task whose listeners died twice runs alone in its process: if
+    one waits, nothing more is claimed until the process is idle, and then that task.
+    """
+
+    def __init__(
+        self,
+        footing: Footing,
+        settings: Settings,
+        *,
+        origin: Origin,
+        doorbell: Doorbell,
+        clock: Clock,
+        hearing: Hearing,
+        runner: Runner,
+        room: Room,
+        hooks: Hooks,
+    ) -> None:
+        self._footing = footing
+        self._settings = settings
+        self._origin = origin
+        self._doorbell = doorbell
+        self._clock = clock
+        self._hearing = hearing
+        self._runner = runner
+        self._room = room
+        self._hooks = hooks
+        self._share = min(max(settings.concurrency // 2, 1), calls.MAX_CLAIM)
+        """Tasks that one claim asks for at most: while they run, the server makes the next one."""
+        self._stopping = False
+        self._claiming = asyncio.Lock()
+
+    async def stop(self) -> None:
+        """Claim no more. A claim on its way is waited for: what it brings would be lost."""
+        self._stopping = True
+        async with self._claiming:
+            self._room.withdraw(self._doorbell)
+
+    async def run(self) -> None:
+        """Answer rings, for ever."""
+        while True:
+            await self._doorbell.answer()
+            async with self._claiming:
+                await self._claim_what_is_due()
+
+    async def _claim_what_is_due(self) -> None:
+        """Claim until nothing more is due, or there is no room."""
+        places = self._reserve()
+        while places:
+            asked = time.monotonic()
+            claim = await self._claim(places)
+            if claim is None:
+                return
+            self._take_note(claim)
+            more = self._clock.behind and bool(claim.tasks)
+            places = self._reserve() if more else 0
+            if places:
+                # The next claim is sent before these begin, so the server makes it while they run.
+                asyncio.get_running_loop().call_soon(self._start, claim.tasks, asked)
+            else:
+                self._start(claim.tasks, asked)
+
+    def _reserve(self) -> int:
+        """Places for the next claim. Whoever gets none is rung when there are some."""
+        most = 0 if self._stopping else min(self._share, self._origin.settler.capacity())
+        return self._room.reserve(self._doorbell, most) if most else 0
+
+    async def _claim(self, places: int) -> Claim | None:
+        """Claim once, resending until there is an answer: what was claimed must not be lost.
+
+        A server that does not answer in time keeps no places from other stations: what a late
+        answer brings must find room again. Only a listener that stops gives up, after one resend
+        more, and leaves what it may have claimed to its lease.
+        """
+        alone = self._room.has_whole(self._doorbell)
+        nonce = calls.new_nonce()
+        call: Call[Claim] = calls.claim(nonce, self._settings, room=places, idle=alone)
+        self._clock.notice_claim()
+        while True:
+            ground = self._footing.now
+            sent = time.monotonic()
+            last = self._stopping
+            try:
+                claim = await ground.store.run(call)
+            except ServerError as error:
+                ground.outage.failed(ROLE, error)
+                self._room.leave(places)
+                places = 0
+                if last:
+                    return None
+                call = calls.resent(call)
+                await asyncio.sleep(RETRY_PAUSE)
+            else:
+                ground.outage.answered(ROLE)
+                ground.server_clock.learn(claim.now_us, sent=sent, received=time.monotonic())
+                return self._fit(claim, places)
+
+    def _fit(self, claim: Claim, places: int) -> Claim:
+        """Keep as many places as the claim brought tasks. If the answer was late, and the places
+        went to others, what finds none is given back.
+        """
+        brought = len(claim.tasks)
+        if places:
+            self._room.leave(places - brought)
+            return claim
+        places = self._room.reserve(self._doorbell, brought) if brought else 0
+        for task in claim.tasks[places:]:
+            self._runner.give_back(task, self._origin, NO_ROOM)
+        return replace(claim, tasks=claim.tasks[:places])
+
+    def _take_note(self, claim: Claim) -> None:
+        self._hooks.emit(Claimed(count=len(claim.tasks)))
+        for id in claim.broken:
+            logger.error(
+                "task %r cannot run: its record is missing or broken", id,
+                extra=event("broken record", task=id),
+            )  # fmt: skip
+        if claim.alone:
+            self._room.want_whole(self._doorbell)
+        else:
+            self._room.want_no_more(self._doorbell)
+        self._clock.plan(claim.next_due, now=claim.now_us // 1000, count=len(claim.tasks))
+
+    def _start(self, tasks: list[ClaimedTask], asked: float) -> None:
+        for task in tasks:
+            self._hearing.expect_end_of(task.key)
+            self._runner.start(task, self._origin, asked=asked)

@@ -1,0 +1,28 @@
+"""The standing of a listener among those of its partition."""
+
+from expirebridge.settings import Doorbells
+
+EARS = 2
+"""Listeners that hear key events: one, and another in case it dies (see docs/adr/0004)."""
+
+
+class Standing:
+    """What a listener's rank means for it; each heartbeat tells it anew."""
+
+    def __init__(self, doorbell: Doorbells) -> None:
+        self._doorbell = doorbell
+        self.rank = 0
+
+    @property
+    def hears(self) -> bool:
+        """Whether it hears key events."""
+        if self._doorbell is Doorbells.CLOCK:
+            return False
+        return self.rank < EARS or self._doorbell is Doorbells.EVENTS
+
+    @property
+    def looks(self) -> bool:
+        """Whether it scans while the server sends no key events. As many look as would hear; with
+        the clock alone, nobody expects that edits are noticed.
+        """
+        return self.rank < EARS and self._doorbell is not Doorbells.CLOCK

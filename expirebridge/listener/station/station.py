@@ -1,0 +1,163 @@
+"""A station: what a listener runs for one partition."""
+
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+from expirebridge.hooks import Hooks
+from expirebridge.listener.doorbell import Doorbell
+from expirebridge.listener.footing import Footing, Ground
+from expirebridge.listener.runner.leases import Leases
+from expirebridge.listener.runner.origin import Origin
+from expirebridge.listener.runner.room import Room
+from expirebridge.listener.runner.runner import Runner
+from expirebridge.listener.runner.settler import Settler
+from expirebridge.listener.runner.unsettled import Unsettled
+from expirebridge.listener.station.adopter import Adopter
+from expirebridge.listener.station.claimer import Claimer
+from expirebridge.listener.station.clock import Clock
+from expirebridge.listener.station.hearing import Hearing
+from expirebridge.listener.station.standing import Standing
+from expirebridge.listener.station.sweeper import Sweeper
+from expirebridge.log_fields import event
+from expirebridge.settings import Doorbells, Settings
+from expirebridge.store import calls
+from expirebridge.store.store import AsyncStore
+from expirebridge.wire import slot_of
+
+logger = logging.getLogger("expirebridge")
+
+
+class Station:
+    """The roles of one partition, which stand on a node; all run their tasks in one runner."""
+
+    def __init__(
+        self,
+        ground: Ground,
+        settings: Settings,
+        *,
+        name: str,
+        runner: Runner,
+        room: Room,
+        unsettled: Unsettled,
+        hooks: Hooks,
+    ) -> None:
+        self._settings = settings
+        self._runner = runner
+        self._footing = footing = Footing(ground)
+        prefix = ground.store.database.prefix
+        self._slot = slot_of(prefix)
+        self._born: bytes | None = None
+        """When its database was first written to, as far as that is known."""
+        self.doorbell = doorbell = Doorbell()
+        self.standing = Standing(settings.doorbell)
+        self.leases = Leases(footing, name, lease=settings.lease)
+        self._clock = Clock(footing, prefix, doorbell=doorbell, standing=self.standing, hooks=hooks)
+        self.adopter = Adopter(footing, settings, doorbell=doorbell, clock=self._clock)
+        self.hearing = Hearing(
+            footing,
+            settings.doorbell,
+            doorbell=doorbell,
+            clock=self._clock,
+            adopter=self.adopter,
+            standing=self.standing,
+            hooks=hooks,
+        )
+        self._settler = Settler(
+            footing,
+            settings,
+            leases=self.leases,
+            unsettled=unsettled,
+            room=room,
+            doorbell=doorbell,
+            hooks=hooks,
+        )
+        self._claimer = Claimer(
+            footing,
+            settings,
+            origin=Origin(footing, self.leases, self._settler),
+            doorbell=doorbell,
+            clock=self._clock,
+            hearing=self.hearing,
+            runner=runner,
+            room=room,
+            hooks=hooks,
+        )
+        self._sweeper = Sweeper(footing, settings, doorbell=doorbell, hooks=hooks)
+
+    @property
+    def ground(self) -> Ground:
+        """What it stands on now."""
+        return self._footing.now
+
+    @property
+    def store(self) -> AsyncStore:
+        """Its partition, on the node on which it stands now."""
+        return self._footing.now.store
+
+    @property
+    def doorbell_channel(self) -> bytes:
+        """The channel on which producers announce tasks of this partition."""
+        return self.store.database.doorbell.encode()
+
+    def owns(self, key: bytes) -> bool:
+        """Whether a key of this name can be of this partition."""
+        return key.startswith(self._slot)
+
+    def stand_on(self, ground: Ground) -> None:
+        """Go on with the same partition on another node, or another connection to it."""
+        self._footing.now = ground
+
+    def roles(self) -> dict[str, Coroutine[Any, Any, None]]:
+        """What it does, each for ever."""
+        roles = {
+            "claims": self._claimer.run(),
+            "outcomes": self._settler.run(),
+            "adoption": self.adopter.run(),
+            "sweeps": self._sweeper.run(),
+        }
+        if self._settings.doorbell is not Doorbells.EVENTS:
+            roles["clock"] = self._clock.run()
+        return roles
+
+    async def stop(self) -> None:
+        """Claim no more; what runs goes on."""
+        await self._claimer.stop()
+
+    # What a heartbeat brought
+
+    def take_beat(self, beat: calls.Beat) -> None:
+        """Take the answer to a heartbeat, on the event loop."""
+        self.standing.rank = beat.rank
+        self._footing.now.ears.want(self, self.standing.hears)
+        self._notice_birth(beat.born)
+        self._report_mended(beat.mended)
+        if beat.gap and self._settings.doorbell is Doorbells.CLOCK:
+            # With events, the subscription is new then, too, and is a gap by itself.
+            self._footing.now.gaps.notice("no listener had beaten for half a lease")
+        self._report_lost(beat.lost)
+        self._runner.cancel(beat.cancelled)
+
+    def _notice_birth(self, born: bytes) -> None:
+        if born and self._born not in {None, born}:
+            logger.critical(
+                "the database was emptied, by FLUSHDB or by a restart without its data: the tasks "
+                "that waited in it are gone; listening goes on",
+                extra=event("emptied"),
+            )
+        self._born = born or self._born or b""
+
+    def _report_mended(self, mended: list[str]) -> None:
+        for name in mended:
+            logger.error(
+                "another client overwrote the key %s; what it put there is under broken:%s now",
+                name, name, extra=event("overwritten", key=name),
+            )  # fmt: skip
+            self._footing.now.gaps.notice(f"the key {name} was overwritten")
+
+    def _report_lost(self, lost: list[str]) -> None:
+        for id in lost:
+            logger.warning(
+                "the lease of task %s lapsed while it ran here", id,
+                extra=event("lease lost", task=id),
+            )  # fmt: skip

@@ -1,0 +1,28 @@
+"""What a station's role stands on, for tests of one role."""
+
+import redis
+import redis.asyncio
+
+from expirebridge.listener.ears import Ears
+from expirebridge.listener.footing import Footing, Ground
+from expirebridge.listener.gaps import Gaps
+from expirebridge.listener.outage import Outage
+from expirebridge.listener.server_clock import ServerClock
+from expirebridge.store.store import AsyncStore, Store
+
+
+def ground_of(store: AsyncStore | None = None, heart_store: Store | None = None) -> Ground:
+    """A node with these stores; one that is left out has a client that never connects."""
+    return Ground(
+        store=store or AsyncStore(redis.asyncio.Redis(), prefix="expirebridge"),
+        heart_store=heart_store or Store(redis.Redis(), prefix="expirebridge"),
+        server_clock=ServerClock(),
+        outage=Outage(),
+        gaps=Gaps(),
+        ears=Ears(),
+    )
+
+
+def footing_on(store: AsyncStore | None = None, heart_store: Store | None = None) -> Footing:
+    """The same, as a role takes it."""
+    return Footing(ground_of(store, heart_store))
