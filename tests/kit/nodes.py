@@ -1,5 +1,10 @@
 """A listener's parts, put together for tests as the listener itself does."""
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
 from expirebridge.handlers import Registry
 from expirebridge.hooks import Hooks
 from expirebridge.listener.node.node import Node
@@ -9,6 +14,8 @@ from expirebridge.listener.runner.unsettled import Unsettled
 from expirebridge.listener.shutdown import Shutdown
 from expirebridge.listener.watchdog import Watchdog
 from expirebridge.settings import Settings
+
+GRACE = 5.0
 
 
 class Process:
@@ -30,10 +37,10 @@ class Process:
         )
         self._watchdog = Watchdog(self.runner, settings, on_stuck=self.shutdown.give_up)
 
-    def node(self, *prefixes: str) -> Node:
-        """A node of the server that the settings name, with a station for each prefix."""
+    def node(self, *prefixes: str, url: str | None = None) -> Node:
+        """A node of this server, or the one of the settings, with a station for each prefix."""
         return Node(
-            self._settings,
+            replace(self._settings, url=url or self._settings.url),
             prefixes,
             name="one",
             runner=self.runner,
@@ -42,3 +49,26 @@ class Process:
             watchdog=self._watchdog,
             hooks=self._hooks,
         )
+
+    @asynccontextmanager
+    async def listening(self, *nodes: Node) -> AsyncIterator[None]:
+        """Run the nodes' roles while the block runs; it begins when they hear doorbells."""
+        for node in nodes:
+            await node.examine()
+            await node.heartbeat.begin()
+            node.heartbeat.start()
+        roles = [asyncio.create_task(run) for node in nodes for run in node.roles().values()]
+        try:
+            for node in nodes:
+                await node.ready.wait()
+            yield
+        finally:
+            for node in nodes:
+                await node.stop()
+            await self.runner.drain(GRACE)
+            for role in roles:
+                role.cancel()
+            await asyncio.gather(*roles, return_exceptions=True)
+            self.runner.close()
+            for node in nodes:
+                await node.close()
