@@ -1,7 +1,9 @@
 """The functions for clients in other languages, on each server; on Redis 6.2 the scripts."""
 
+import subprocess
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -268,3 +270,35 @@ def test_another_database_s_tasks_are_its_own(ask: Ask, url: str) -> None:
     ask("make", "f.g", "[]", 60_000, "id", "a")
     with closing(Store(clients.producer_client(url[:-1] + "2"), prefix="expirebridge")) as other:
         assert other.client.dbsize() == 0
+
+
+# What no function does
+
+LUA = Path(functions.__file__).parent / "lua"
+PAGE = (Path(__file__).parents[2] / "docs" / "wire-protocol.md").read_text()
+
+
+def by_hand(client: redis.Redis, name: str, *words: Any) -> Any:
+    """Runs a script that the page's own command puts together."""
+    command = PAGE[PAGE.index("    awk 'function put") :].partition("\n\n")[0]
+    assert command.count("count.lua") == 1
+    command = command.replace("count.lua", f"{name}.lua")
+    script = subprocess.run(  # noqa: S602
+        command, shell=True, cwd=LUA, check=True, capture_output=True, text=True
+    ).stdout
+    if has_functions(client):
+        flags = script.partition("\n")[0].removeprefix("-- flags: ")
+        header = "#!lua" if flags.startswith("(") else f"#!lua flags={flags}"
+        script = f"{header}\n{script}"
+    return client.eval(script, 1, "expirebridge", 1, *words)
+
+
+def test_a_script_that_is_put_together_by_hand_works(bridge: Bridge, client: redis.Redis) -> None:
+    bridge.make_task("mail.send", [42], "60s", id="a")
+    bridge.watch("watched", "mail.send", [42], ttl="60s")
+    assert by_hand(client, "put_off", "", 30_000, "a", "nobody") == [1, 5]
+    assert by_hand(client, "beat", "watched") == 1
+    assert by_hand(client, "count", 10_000) == [2, 0, 0, 0, 0, 0, 0, 0]
+    [cursor, looked_at, (id, key, *_), _] = by_hand(client, "list", "pending", "", "", "0", 10)
+    assert (cursor, looked_at, id, key) == (b"0", 2, b"watched", b"watched:?mail.send?[42]")
+    assert client.pttl("a:?mail.send?[42]") > 60_000

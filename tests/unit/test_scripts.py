@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,31 @@ INCLUDES = sorted(path.stem for path in (LUA / "include").glob("*.lua"))
 
 def text_of(name: str) -> str:
     return (LUA / f"{name}.lua").read_text(encoding="utf-8")
+
+
+TEXTS = {file: text_of(file) for file in [*NAMES, *(f"include/{name}" for name in INCLUDES)]}
+
+
+def included_in(text: str) -> list[str]:
+    return re.findall("^-- include (.+)$", text, re.MULTILINE)
+
+
+def words_in(parts: Iterable[str]) -> set[str]:
+    return set(re.findall(r"\w+", " ".join(parts)))
+
+
+def defined_in(include: str) -> set[str]:
+    """The names that a shared file offers."""
+    text = TEXTS[f"include/{include}"]
+    return words_in(re.findall(r"^local (?:function (?=\w))?([\w, ]+)", text, re.MULTILINE))
+
+
+def needed_by(text: str) -> set[str]:
+    """The shared files of which a text uses something that is not its own."""
+    code = re.sub(r"--.*|'[^'\n]*'|\.\w+", "", text)
+    own = words_in(re.findall(r"local (?!function)[\w, ]+|function.*?\)", code))
+    used = words_in([code]) - own
+    return {name for name in INCLUDES if defined_in(name) & used}
 
 
 def opening_of(text: str) -> list[str]:
@@ -86,10 +112,56 @@ def test_a_script_names_no_key_but_by_the_shared_functions(name: str) -> None:
 
 @pytest.mark.parametrize("name", INCLUDES)
 def test_a_shared_file_is_described_and_included_somewhere(name: str) -> None:
-    text = (LUA / "include" / f"{name}.lua").read_text(encoding="utf-8")
+    text = re.sub("^(-- include .+\n)+\n", "", TEXTS[f"include/{name}"])
     assert opening_of(text)
-    assert "-- include" not in text
-    assert any(f"\n-- include {name}\n" in text_of(other) for other in NAMES)
+    assert any(name in included_in(other) for other in TEXTS.values())
+
+
+@pytest.mark.parametrize("file", TEXTS)
+def test_a_file_includes_just_what_it_uses_itself(file: str) -> None:
+    included = included_in(TEXTS[file])
+    assert len(included) == len(set(included))
+    # To include `format` is to use it: it refuses what a newer version wrote.
+    assert set(included) - needed_by(TEXTS[file]) <= {"format"}
+    assert needed_by(TEXTS[file]) - set(included) - {file.removeprefix("include/")} == set()
+
+
+@pytest.fixture
+def lua(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder from which scripts are loaded."""
+    (tmp_path / "include").mkdir()
+    monkeypatch.setattr(scripts, "_LUA", tmp_path)
+    return tmp_path
+
+
+def test_what_an_include_includes_comes_before_it_and_once(lua: Path) -> None:
+    (lua / "sail.lua").write_text("-- flags: (none)\n-- include ships\n-- include seas\nsail()\n")
+    (lua / "include" / "ships.lua").write_text("-- include seas\n-- include winds\n\nships()\n")
+    (lua / "include" / "winds.lua").write_text("-- include seas\n\nwinds()\n")
+    (lua / "include" / "seas.lua").write_text("seas()\n")
+    calls = re.findall(r"\w+\(\)", scripts.load("sail").plain.text)
+    assert calls == ["seas()", "winds()", "ships()", "sail()"]
+
+
+def test_files_that_include_each_other_are_refused(lua: Path) -> None:
+    (lua / "drift.lua").write_text("-- flags: no-writes\n-- include ships\n")
+    (lua / "include" / "ships.lua").write_text("-- include seas\n")
+    (lua / "include" / "seas.lua").write_text("-- include ships\n")
+    with pytest.raises(ValueError, match="include each other: drift > ships > seas > ships"):
+        scripts.load("drift")
+
+
+def test_a_missing_include_is_named_with_the_file_that_includes_it(lua: Path) -> None:
+    (lua / "row.lua").write_text("-- flags: no-writes\n-- include ships\n")
+    (lua / "include" / "ships.lua").write_text("-- include oars\n")
+    message = "ships.lua includes oars: there is no include/oars.lua"
+    with pytest.raises(ValueError, match=message):
+        scripts.load("row")
+
+
+@pytest.mark.parametrize("name", sorted({*NAMES} - {"leave", "rights"}))
+def test_a_script_that_reads_or_writes_tasks_refuses_those_of_a_newer_version(name: str) -> None:
+    assert scripts.load(name).plain.text.count("return redis.error_reply('EXPIREBRIDGE_FORMAT") == 1
 
 
 def test_a_script_that_does_not_exist_is_not_found() -> None:

@@ -16,12 +16,11 @@
 
 -- include names
 -- include clock
--- include format
 -- include mark_format
 -- include records
+-- include doorbell
 -- include history
 -- include timer_edits
--- include doorbell
 
 local keep_failed, keep_cancelled = tonumber(ARGV[2]), tonumber(ARGV[3])
 local ADOPTED, KNOWN, INVALID, NOTHING, TAKEN = 1, 2, 3, 4, 5

@@ -11,11 +11,10 @@
 
 -- include names
 -- include clock
--- include format
 -- include records
+-- include doorbell
 -- include history
 -- include timer_edits
--- include doorbell
 -- include changes
 
 local id = ARGV[2]

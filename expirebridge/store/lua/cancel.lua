@@ -8,8 +8,6 @@
 -- The heartbeat of the listener that runs a cancelled task tells it so; the doorbell hurries it.
 
 -- include names
--- include clock
--- include format
 -- include records
 -- include resends
 -- include changes

@@ -18,9 +18,7 @@
 
 -- include names
 -- include clock
--- include format
 -- include records
--- include history
 -- include timer_edits
 
 local token, lease, room, max_bytes = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])

@@ -8,7 +8,6 @@
 --
 -- A span begins at a minute that is a multiple of its length; the last has not ended.
 
--- include names
 -- include clock
 -- include format
 -- include tally

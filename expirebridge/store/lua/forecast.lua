@@ -12,7 +12,6 @@
 -- include names
 -- include clock
 -- include format
--- include records
 
 local width, spans, most = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local set = state_set('pending')

@@ -6,8 +6,6 @@
 -- returns  nil, or {id, trigger key, state, due in ms, {name, value, ...}}
 
 -- include names
--- include clock
--- include format
 -- include records
 -- include views
 

@@ -14,7 +14,6 @@
 
 -- include names
 -- include clock
--- include format
 -- include mark_format
 -- include mend
 -- include records

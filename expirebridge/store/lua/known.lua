@@ -5,9 +5,6 @@
 -- ARGV     1 database, then ids
 -- returns  for each id: 1 or 0
 
--- include names
--- include clock
--- include format
 -- include records
 
 local reply = {}

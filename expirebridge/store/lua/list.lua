@@ -10,8 +10,6 @@
 -- first, what has finished comes latest first.
 
 -- include names
--- include clock
--- include format
 -- include records
 -- include views
 

@@ -21,13 +21,12 @@
 
 -- include names
 -- include clock
--- include format
 -- include mark_format
 -- include records
--- include history
--- include resends
--- include timer_edits
 -- include doorbell
+-- include history
+-- include timer_edits
+-- include resends
 
 local nonce = ARGV[2]
 local CREATED, KEPT, EXISTS, REPLACED, EXTENDED, DIFFERS = 1, 2, 3, 4, 5, 6

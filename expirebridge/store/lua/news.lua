@@ -9,7 +9,6 @@
 
 -- include names
 -- include clock
--- include format
 -- include records
 
 local function score_of(id, state)

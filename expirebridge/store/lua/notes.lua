@@ -6,7 +6,6 @@
 -- returns  the actions, the latest first, as `note` wrote them
 
 -- include names
--- include clock
 -- include format
 
 return redis.call('LRANGE', prefix .. ':actions', 0, tonumber(ARGV[2]) - 1)

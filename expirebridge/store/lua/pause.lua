@@ -7,11 +7,10 @@
 
 -- include names
 -- include clock
--- include format
 -- include records
 -- include history
--- include resends
 -- include timer_edits
+-- include resends
 -- include changes
 -- include waiting
 

@@ -10,7 +10,6 @@
 
 -- include names
 -- include clock
--- include format
 -- include records
 -- include changes
 

@@ -9,12 +9,11 @@
 
 -- include names
 -- include clock
--- include format
 -- include records
--- include history
--- include resends
--- include timer_edits
 -- include doorbell
+-- include history
+-- include timer_edits
+-- include resends
 -- include changes
 -- include waiting
 

@@ -8,14 +8,12 @@
 -- A paused task becomes pending. While a handler runs, the new time is noted, and the task waits for
 -- it when the run is settled.
 
--- include names
 -- include clock
--- include format
 -- include records
--- include history
--- include resends
--- include timer_edits
 -- include doorbell
+-- include history
+-- include timer_edits
+-- include resends
 -- include changes
 
 local nonce, id, ms = ARGV[2], ARGV[3], tonumber(ARGV[5])

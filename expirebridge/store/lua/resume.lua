@@ -7,14 +7,10 @@
 --
 -- If another client gave a timer an end meanwhile, that is its task's due time.
 
--- include names
--- include clock
--- include format
 -- include records
+-- include doorbell
 -- include history
 -- include resends
--- include timer_edits
--- include doorbell
 -- include changes
 -- include waiting
 

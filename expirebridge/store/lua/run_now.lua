@@ -7,11 +7,10 @@
 
 -- include names
 -- include clock
--- include format
 -- include records
+-- include doorbell
 -- include history
 -- include resends
--- include doorbell
 -- include changes
 
 -- A settlement that ended it may be on its way again: its token stays known.

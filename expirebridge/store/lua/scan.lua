@@ -11,11 +11,9 @@
 
 -- include names
 -- include clock
--- include format
 -- include records
--- include history
--- include timer_edits
 -- include doorbell
+-- include timer_edits
 
 local before, soonest = earliest(), math.huge
 

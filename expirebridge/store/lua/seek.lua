@@ -9,8 +9,6 @@
 -- What waits comes soonest first, what has finished comes latest first, as in `list`.
 
 -- include names
--- include clock
--- include format
 -- include records
 
 local state, beginning, from = ARGV[2], ARGV[3], tonumber(ARGV[4])

@@ -17,11 +17,10 @@
 
 -- include names
 -- include clock
--- include format
 -- include records
+-- include doorbell
 -- include history
 -- include timer_edits
--- include doorbell
 -- include tally
 
 local keep_succeeded, keep_failed = tonumber(ARGV[2]), tonumber(ARGV[3])

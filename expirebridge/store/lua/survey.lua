@@ -6,8 +6,6 @@
 -- returns  how many were looked at, how many of them wait for another attempt, then each function once
 
 -- include names
--- include clock
--- include format
 -- include records
 
 local ids = redis.call('ZRANGE', state_set('pending'), 0, tonumber(ARGV[2]) - 1)

@@ -10,12 +10,11 @@
 
 -- include names
 -- include clock
--- include format
 -- include records
+-- include doorbell
 -- include history
 -- include beats
 -- include timer_edits
--- include doorbell
 
 local lease, limit, keep_count = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local keep_succeeded, keep_failed = tonumber(ARGV[5]), tonumber(ARGV[6])

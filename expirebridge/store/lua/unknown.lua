@@ -9,7 +9,6 @@
 
 -- include names
 -- include clock
--- include format
 -- include records
 
 local ids = redis.call('ZRANGEBYSCORE', state_set('pending'), '-inf', now + tonumber(ARGV[2]),

@@ -1,3 +1,6 @@
+-- include names
+-- include clock
+
 -- When any listener beat last, in ms; 0 if none is known.
 local function last_beat()
   return tonumber(redis.call('ZREVRANGE', listeners_key, 0, 0, 'WITHSCORES')[2]) or 0

@@ -1,3 +1,5 @@
+-- include names
+
 -- The doorbell tells listeners that a task became the earliest of all. Take the `earliest` before
 -- the change, and ring with the new due time after it.
 local function earliest()

@@ -1,3 +1,5 @@
+-- include names
+
 -- The version of this format. A database that a newer version wrote is refused before anything is
 -- read or changed. What another client put in the place of `meta` says nothing of it.
 local FORMAT = 1

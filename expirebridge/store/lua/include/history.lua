@@ -1,3 +1,7 @@
+-- include names
+-- include clock
+-- include records
+
 -- What a record no longer tells by its other fields: each change of its due time, and each attempt but
 -- the last. It stands in the field `history`, which a task that was only made, or ran once, has not.
 -- A line for each:

@@ -1,3 +1,7 @@
+-- include names
+-- include clock
+-- include format
+
 -- Writes the version of the format, once, so that an older expirebridge knows to keep away; and the
 -- time, by which a listener sees that the database it knew was emptied. If listeners are still known, it
 -- was not: only this one key is lost, and nothing is said of the time.

@@ -1,3 +1,5 @@
+-- include names
+
 -- Another client may have put something else in the place of a key of ours, and every script would
 -- stop at it. It is moved aside; a scan then finds which tasks had a place there.
 local mended = {}

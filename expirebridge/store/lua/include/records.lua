@@ -1,3 +1,7 @@
+-- include names
+-- include clock
+-- include format
+
 -- A record holds few fields while its task is pending, to be small a million times over:
 --   call     <func>?<args>, what follows `<id>:?` in the trigger key's name
 --   made     when it was made, in seconds

@@ -1,3 +1,5 @@
+-- include names
+
 -- A call whose reply was lost is sent again. Its nonce in the record says that it was done before; it
 -- is then answered as the first time. Without a nonce, '', no resend is known.
 local function answered(record, nonce)

@@ -1,3 +1,6 @@
+-- include names
+-- include clock
+
 -- How attempts ended in each minute, and how late they had begun: a hash a minute, gone after a day.
 -- A field is an outcome's first letter and the step of its lateness; a step is the first of these
 -- milliseconds that was enough, and one more is for all that were not.

@@ -1,3 +1,8 @@
+-- include names
+-- include clock
+-- include records
+-- include history
+
 -- How often a paused task's timer is looked at again, in ms: an edit that nobody heard is then
 -- followed late, but is followed.
 local PAUSED_LOOK = 300000

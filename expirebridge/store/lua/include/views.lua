@@ -1,3 +1,7 @@
+-- include names
+-- include clock
+-- include records
+
 -- A task as its reader wants it: id, trigger key, state, due in ms, name and value of each field.
 -- A waiting task's timer is asked, for it may have been put off since the score was written.
 local function view(id, state, score)

@@ -1,3 +1,7 @@
+-- include records
+-- include resends
+-- include changes
+
 -- Answers for each id from ARGV[first] on what became of it. Only of a task that waits `change` decides,
 -- and only the first time that this call comes.
 local function change_waiting(first, nonce, fields, change)
