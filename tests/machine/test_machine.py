@@ -73,10 +73,10 @@ BUGS = {
     "a claim before due, where the timer is gone": ("claim", "'-inf', now,", "'-inf', '+inf',"),
     "a dropped put-off": ("claim", "local timer = read_timer(id, record)", "local timer = nil"),
     "a dropped re-arm": (
-        "include/timer_edits", "if not timer and not record.rearm then", "if true then"
+        "include/rearm", "if not timer and not record.rearm then", "if true then"
     ),
     "a dropped replacement": (
-        "include/timer_edits", "if record.next then\n    due", "if false then\n    due"
+        "include/rearm", "if record.next then\n    due", "if false then\n    due"
     ),
     "a make that knows no resend": ("make", "if before then return", "if false then return"),
     "a claim that knows no resend": ("claim", "if resend then find_own() end", ""),

@@ -110,6 +110,11 @@ def test_a_script_names_no_key_but_by_the_shared_functions(name: str) -> None:
     assert "KEYS[1]" not in "\n".join(text_of(name).split("\n")[len(opening_of(text_of(name))) :])
 
 
+@pytest.mark.parametrize("file", sorted({*TEXTS} - {"include/names"}))
+def test_only_one_file_builds_names_of_keys(file: str) -> None:
+    assert "prefix" not in words_in([re.sub("--.*", "", TEXTS[file])])
+
+
 @pytest.mark.parametrize("name", INCLUDES)
 def test_a_shared_file_is_described_and_included_somewhere(name: str) -> None:
     text = re.sub("^(-- include .+\n)+\n", "", TEXTS[f"include/{name}"])

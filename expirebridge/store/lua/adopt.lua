@@ -18,6 +18,8 @@
 -- include clock
 -- include mark_format
 -- include records
+-- include timers
+-- include places
 -- include doorbell
 -- include history
 -- include timer_edits

@@ -11,10 +11,13 @@
 
 -- include names
 -- include clock
+-- include fields
 -- include records
+-- include timers
+-- include places
 -- include doorbell
 -- include history
--- include timer_edits
+-- include rearm
 -- include changes
 
 local id = ARGV[2]

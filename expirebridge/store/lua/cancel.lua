@@ -9,6 +9,9 @@
 
 -- include names
 -- include records
+-- include timers
+-- include places
+-- include doorbell
 -- include resends
 -- include changes
 

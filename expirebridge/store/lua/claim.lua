@@ -19,6 +19,9 @@
 -- include names
 -- include clock
 -- include records
+-- include timers
+-- include places
+-- include strays
 -- include timer_edits
 
 local token, lease, room, max_bytes = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])

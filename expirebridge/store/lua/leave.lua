@@ -7,6 +7,7 @@
 -- returns  1
 
 -- include names
+-- include doorbell
 redis.call('ZREM', listeners_key, ARGV[2])
 tell_listeners('beat')
 return 1

@@ -22,10 +22,14 @@
 -- include names
 -- include clock
 -- include mark_format
+-- include fields
 -- include records
+-- include timers
+-- include places
 -- include doorbell
+-- include new_tasks
 -- include history
--- include timer_edits
+-- include rearm
 -- include resends
 
 local nonce = ARGV[2]

@@ -15,7 +15,7 @@ local KEPT = 1000
 -- Among so many of the latest a resend looks for itself.
 local NEAR = 10
 
-local name = prefix .. ':actions'
+local name = actions_key()
 for _, noted in ipairs(redis.call('LRANGE', name, 0, NEAR - 1)) do
   if string.find(noted, ARGV[6], 1, true) then return false end
 end

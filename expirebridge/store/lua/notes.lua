@@ -8,4 +8,4 @@
 -- include names
 -- include format
 
-return redis.call('LRANGE', prefix .. ':actions', 0, tonumber(ARGV[2]) - 1)
+return redis.call('LRANGE', actions_key(), 0, tonumber(ARGV[2]) - 1)

@@ -7,7 +7,8 @@
 
 -- include names
 -- include clock
--- include records
+-- include timers
+-- include places
 -- include history
 -- include timer_edits
 -- include resends

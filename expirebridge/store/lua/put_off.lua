@@ -9,7 +9,8 @@
 
 -- include names
 -- include clock
--- include records
+-- include timers
+-- include places
 -- include doorbell
 -- include history
 -- include timer_edits

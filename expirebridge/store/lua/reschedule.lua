@@ -10,9 +10,11 @@
 
 -- include clock
 -- include records
+-- include timers
+-- include places
 -- include doorbell
 -- include history
--- include timer_edits
+-- include rearm
 -- include resends
 -- include changes
 

@@ -7,7 +7,8 @@
 --
 -- If another client gave a timer an end meanwhile, that is its task's due time.
 
--- include records
+-- include timers
+-- include places
 -- include doorbell
 -- include history
 -- include resends

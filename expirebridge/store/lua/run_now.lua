@@ -8,6 +8,8 @@
 -- include names
 -- include clock
 -- include records
+-- include timers
+-- include places
 -- include doorbell
 -- include history
 -- include resends

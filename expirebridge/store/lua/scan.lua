@@ -12,7 +12,10 @@
 -- include names
 -- include clock
 -- include records
+-- include timers
+-- include places
 -- include doorbell
+-- include strays
 -- include timer_edits
 
 local before, soonest = earliest(), math.huge
@@ -87,7 +90,7 @@ local function look_at(name)
     end
   elseif string.sub(name, 1, #records) == records then
     place_again(string.sub(name, #records + 1))
-  elseif string.sub(name, 1, #prefix + 1) ~= prefix .. ':' then
+  elseif not is_ours(name) then
     reply[2] = reply[2] + 1
   end
 end

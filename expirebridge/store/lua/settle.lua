@@ -18,9 +18,11 @@
 -- include names
 -- include clock
 -- include records
+-- include timers
+-- include places
 -- include doorbell
 -- include history
--- include timer_edits
+-- include rearm
 -- include tally
 
 local keep_succeeded, keep_failed = tonumber(ARGV[2]), tonumber(ARGV[3])

@@ -11,10 +11,14 @@
 -- include names
 -- include clock
 -- include records
+-- include timers
+-- include places
 -- include doorbell
+-- include strays
 -- include history
 -- include beats
 -- include timer_edits
+-- include rearm
 
 local lease, limit, keep_count = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local keep_succeeded, keep_failed = tonumber(ARGV[5]), tonumber(ARGV[6])

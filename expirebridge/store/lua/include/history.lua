@@ -1,6 +1,6 @@
 -- include names
 -- include clock
--- include records
+-- include timers
 
 -- What a record no longer tells by its other fields: each change of its due time, and each attempt but
 -- the last. It stands in the field `history`, which a task that was only made, or ran once, has not.

@@ -5,10 +5,10 @@
 local mended = {}
 
 local function mend(name, kind)
-  local key = prefix .. ':' .. name
+  local key = own_key(name)
   local found = redis.call('TYPE', key).ok
   if found ~= 'none' and found ~= kind then
-    redis.call('RENAME', key, prefix .. ':broken:' .. name)
+    redis.call('RENAME', key, broken_key(name))
     mended[#mended + 1] = name
   end
 end

@@ -1,24 +1,27 @@
 -- The names of every key. All derive from KEYS[1], the prefix, whose leading {tag}, if it has one,
--- puts the trigger keys into the same cluster slot. ARGV[1] is the number of the database, for the
--- doorbell: channels are shared by all databases of a server. Where it is '', because the caller need
--- not know it, the listeners have left it in `meta`.
+-- puts the trigger keys into the same cluster slot.
 local prefix = KEYS[1]
 local slot = string.match(prefix, '^{[^{}]*}') or ''
 local listeners_key = prefix .. ':listeners'
 local meta_key = prefix .. ':meta'
-local database = ARGV[1]
-if database == '' then database = redis.pcall('HGET', meta_key, 'database') end
-
--- Without a number no listener has ever been here, and nobody waits to be told.
-local function tell_listeners(message)
-  if type(database) == 'string' then
-    redis.call('PUBLISH', prefix .. ':doorbell:' .. database, message)
-  end
-end
 
 local function state_set(state) return prefix .. ':' .. state end
 local function record_key(id) return prefix .. ':task:' .. id end
 local function tag_set(tag) return prefix .. ':tag:' .. tag end
+local function minute_key(minute) return string.format('%s:minute:%.0f', prefix, minute) end
+local function actions_key() return prefix .. ':actions' end
+local function doorbell_of(database) return prefix .. ':doorbell:' .. database end
+
+-- Where that is put which another client had put in the place of a key of ours.
+local function broken_key(name) return prefix .. ':broken:' .. name end
+
+local function trigger_key(id, record)
+  return record.key or (slot .. id .. ':?' .. record.call)
+end
+
+-- All but the trigger keys have names of this form.
+local function own_key(name) return prefix .. ':' .. name end
+local function is_ours(name) return string.sub(name, 1, #prefix + 1) == prefix .. ':' end
 
 -- Whether a key can be ours. With a tag, keys of other tags belong to other partitions, and no script
 -- may touch them, for they may be on another node.

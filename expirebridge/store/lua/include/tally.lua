@@ -8,8 +8,6 @@ local STEPS = { 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 300
 local TALLIED = { succeeded = 's', retry = 'r', failed = 'f' }
 local DAY = 86400
 
-local function minute_key(minute) return string.format('%s:minute:%.0f', prefix, minute) end
-
 local tallied = {}
 
 -- Needs the fields `due` and `started`.

@@ -1,6 +1,7 @@
 -- include names
 -- include clock
--- include records
+-- include timers
+-- include places
 -- include history
 
 -- How often a paused task's timer is looked at again, in ms: an edit that nobody heard is then
@@ -32,71 +33,4 @@ local function follow_timer(id, record)
     move(id, record, 'pending', timer)
   end
   return timer
-end
-
--- Since when a task has been put off with a limit; nil if a run has come since, or nobody did.
-local function put_off_since(first, started)
-  first = tonumber(first)
-  return first and first > (tonumber(started) or 0) and first or nil
-end
-
--- Puts the task that replaced a running one in its place. If their keys have the same name, the timer
--- may have been put off since. What a resend is known by goes over to it.
-local function become_next(id, record)
-  local task = record.next
-  if trigger_key(id, task) == trigger_key(id, record) then
-    local timer = read_timer(id, record)
-    if type(timer) == 'number' then task.due = timer end
-  end
-  local nonce = redis.call('HGET', record_key(id), 'nonce')
-  forget(id, record.state)
-  write(id, task, task.due, task.fields)
-  if nonce then redis.call('HSET', record_key(id), 'nonce', nonce) end
-  return task.due
-end
-
--- Somebody may have asked, while the handler ran, that the task run once more: by setting its timer
--- (a live one says so), by rescheduling it, or by replacing it (the record says so, even if that
--- time has come). It then waits for that time as if it had never run. Returns whether it does, and
--- until when.
-local function rearm(id, record)
-  local due
-  if record.next then
-    due = become_next(id, record)
-  else
-    local timer = read_timer(id, record)
-    if not timer and not record.rearm then return false end
-    note_attempt(id, 'rearmed')
-    local since = redis.call('HMGET', record_key(id), 'first', 'started')
-    redis.call('HDEL', record_key(id), unpack(RUN_FIELDS))
-    if put_off_since(since[1], since[2]) then redis.call('HSET', record_key(id), 'first', since[1]) end
-    if timer then
-      due = follow_timer(id, record)
-    else
-      due = tonumber(record.rearm) or now
-      set_timer(id, record, due)
-      move(id, record, 'pending', due)
-    end
-  end
-  if record.token then redis.call('HSET', record_key(id), 'settled', record.token) end
-  return true, due
-end
-
--- Notes by what a running task shall be replaced after its run. The timer is set at once if it has
--- the same name: any client can then put it off. Another name would look like a foreign task's.
-local function note_next(id, record, task)
-  redis.call('HSET', record_key(id), 'next', cmsgpack.pack(task))
-  redis.call('HDEL', record_key(id), 'rearm', 'cancel')
-  if trigger_key(id, task) == trigger_key(id, record) then set_timer(id, record, task.due) end
-end
-
--- Notes that a running task, or what will replace it, shall run at `due`.
-local function note_rearm(id, record, due)
-  if record.next then
-    record.next.due = due
-    return note_next(id, record, record.next)
-  end
-  redis.call('HSET', record_key(id), 'rearm', due)
-  redis.call('HDEL', record_key(id), 'cancel')
-  set_timer(id, record, due)
 end

@@ -1,6 +1,6 @@
 -- include names
 -- include clock
--- include records
+-- include timers
 
 -- A task as its reader wants it: id, trigger key, state, due in ms, name and value of each field.
 -- A waiting task's timer is asked, for it may have been put off since the score was written.

@@ -1,0 +1,37 @@
+-- include names
+-- include clock
+
+-- Moves an id from the set of its present state to that of another, and sets `fields`, names and
+-- values, with it; they are for other states than `pending`. Lua does not roll back, so the destination
+-- is written first and the source last: nothing is ever in no set.
+local function move(id, record, state, look_at, fields)
+  redis.call('ZADD', state_set(state), look_at, id)
+  if state == 'pending' then
+    redis.call('HDEL', record_key(id), 'state', 'left')
+  else
+    redis.call('HSET', record_key(id), 'state', state, unpack(fields or {}))
+  end
+  if record.state ~= state then
+    redis.call('ZREM', state_set(record.state), id)
+    record.state = state
+  end
+end
+
+-- Removes a task's record, and its tags and place with it. (Tag sets may have been overwritten.)
+local function forget(id, state)
+  local tags = redis.pcall('HGET', record_key(id), 'tags')
+  if type(tags) == 'string' then
+    for tag in string.gmatch(tags, '%S+') do redis.pcall('SREM', tag_set(tag), id) end
+  end
+  redis.call('DEL', record_key(id))
+  redis.call('ZREM', state_set(state), id)
+end
+
+-- Ends a task for good. `keep` is how many ms it can be looked up.
+local function finish(id, record, state, keep, field, text)
+  local fields = { 'ended', now }
+  if text and text ~= '' then
+    fields[3], fields[4] = field, text
+  end
+  move(id, record, state, now + keep, fields)
+end
