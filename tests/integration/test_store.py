@@ -678,6 +678,29 @@ def test_a_timer_that_was_heard_of_while_the_handler_ran_counts_though_it_ended(
     assert [task.id for task in claim(store, "u").tasks] == ["a"]
 
 
+def test_a_sweep_rings_for_the_earliest_of_all_that_wait_again(
+    store: Store, client: redis.Redis
+) -> None:
+    """A paused task whose time has come is due now, later than what lapsed before it."""
+    beating(store)
+    store.run(calls.make([new("lapsing", 1_000, relative=False)]))
+    claim(store)
+    age(client, "running", "lapsing", 1)
+    store.run(calls.make([new("paused", call=b"mail.send?[2]")]))
+    client.hset("expirebridge:task:paused", "state", "paused")
+    client.zrem("expirebridge:pending", "paused")
+    age(client, "paused", "paused", 1)
+    store.run(calls.make([new("due", 2_000, relative=False)]))
+    with client.pubsub(ignore_subscribe_messages=True) as pubsub:
+        pubsub.subscribe(store.database.doorbell)
+        pubsub.get_message(timeout=5)
+        assert store.run(calls.sweep(Settings())).lapsed == ["lapsing"]
+        client.publish(store.database.doorbell, "end")
+        rung = pubsub.get_message(timeout=5)
+    assert rung is not None
+    assert rung["data"] == b"1000"
+
+
 def test_a_lapse_obeys_a_rearm_and_still_refuses_its_dead_holder(
     store: Store, client: redis.Redis
 ) -> None:

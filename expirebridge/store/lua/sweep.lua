@@ -81,7 +81,7 @@ local function look_at_paused(id)
   elseif not read_timer(id, record) then
     note(id, 'edit', nil, now)
     move(id, record, 'pending', now)
-    soonest = now
+    soonest = math.min(soonest, now)
   else
     soonest = math.min(soonest, follow_timer(id, record) or math.huge)
   end
