@@ -14,8 +14,7 @@
 -- include fields
 -- include records
 -- include timers
--- include places
--- include doorbell
+-- include waits
 -- include history
 -- include rearm
 -- include changes
@@ -35,10 +34,7 @@ end
 local score = tonumber(redis.call('ZSCORE', state_set('pending'), id))
 if record.state == 'paused' or (score and due < score) then
   note_move(id, record, 'beat', due)
-  local before = earliest()
-  set_timer(id, record, due)
-  move(id, record, 'pending', due)
-  ring(due, before)
+  ring_after(function() wait_until(id, record, due) end)
 else
   set_timer(id, record, due)
 end

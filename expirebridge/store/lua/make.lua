@@ -26,7 +26,7 @@
 -- include records
 -- include timers
 -- include places
--- include doorbell
+-- include waits
 -- include new_tasks
 -- include history
 -- include rearm
@@ -106,8 +106,7 @@ local IF_EXISTS = {
     if old.state == 'running' then
       note_rearm(id, old, item.due)
     else
-      set_timer(id, old, item.due)
-      move(id, old, 'pending', item.due)
+      wait_until(id, old, item.due)
     end
     return EXTENDED, item.due, old.state, last
   end,
@@ -142,20 +141,19 @@ local function make(id, item)
 end
 
 mark_format()
-local before, soonest = earliest(), math.huge
-local reply, at = { now }, 3
-while at <= #ARGV do
-  local id, item, after = next_item(at)
-  local code, due, state, task = make(id, item)
-  if state == 'pending' then soonest = math.min(soonest, due) end
-  local rest = false
-  if code ~= CREATED or state ~= 'pending' or task.args then
-    rest = { code, task.call, state, task.args or false }
+return ring_after(function()
+  local reply, at = { now }, 3
+  while at <= #ARGV do
+    local id, item, after = next_item(at)
+    local code, due, state, task = make(id, item)
+    local rest = false
+    if code ~= CREATED or state ~= 'pending' or task.args then
+      rest = { code, task.call, state, task.args or false }
+    end
+    reply[#reply + 1] = due
+    reply[#reply + 1] = trigger_key(id, task)
+    reply[#reply + 1] = rest
+    at = after
   end
-  reply[#reply + 1] = due
-  reply[#reply + 1] = trigger_key(id, task)
-  reply[#reply + 1] = rest
-  at = after
-end
-ring(soonest, before)
-return reply
+  return reply
+end)

@@ -10,8 +10,7 @@
 -- include names
 -- include clock
 -- include timers
--- include places
--- include doorbell
+-- include waits
 -- include history
 -- include timer_edits
 -- include resends
@@ -19,7 +18,6 @@
 -- include waiting
 
 local nonce, ms = ARGV[2], tonumber(ARGV[3])
-local before, soonest = earliest(), math.huge
 
 local function put_off(id, record)
   remember(id, record, nonce, DONE)
@@ -34,12 +32,8 @@ local function put_off(id, record)
   -- A paused task whose timer is gone was given an end that has passed unheard: it is due.
   local due = (timer or record.state == 'paused' and now or due_of(id, record)) + ms
   note(id, 'put_off', due - ms, due)
-  set_timer(id, record, due)
-  move(id, record, 'pending', due)
-  soonest = math.min(soonest, due)
+  wait_until(id, record, due)
   return DONE
 end
 
-local reply = change_waiting(4, nonce, { 'nonce' }, put_off)
-ring(soonest, before)
-return reply
+return ring_after(function() return change_waiting(4, nonce, { 'nonce' }, put_off) end)

@@ -10,9 +10,7 @@
 
 -- include clock
 -- include records
--- include timers
--- include places
--- include doorbell
+-- include waits
 -- include history
 -- include rearm
 -- include resends
@@ -32,9 +30,8 @@ if record.state == 'running' then
   note_rearm(id, record, due)
   return REARMED
 end
-local before = earliest()
-remember(id, record, nonce, DONE)
-set_timer(id, record, due)
-move(id, record, 'pending', due)
-ring(due, before)
-return DONE
+return ring_after(function()
+  remember(id, record, nonce, DONE)
+  wait_until(id, record, due)
+  return DONE
+end)

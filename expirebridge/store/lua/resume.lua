@@ -8,15 +8,13 @@
 -- If another client gave a timer an end meanwhile, that is its task's due time.
 
 -- include timers
--- include places
--- include doorbell
+-- include waits
 -- include history
 -- include resends
 -- include changes
 -- include waiting
 
 local nonce = ARGV[2]
-local before, soonest = earliest(), math.huge
 
 local function resume(id, record)
   if record.state == 'paused' then
@@ -24,13 +22,9 @@ local function resume(id, record)
     local timer = read_timer(id, record)
     local due = type(timer) == 'number' and timer or due_of(id, record)
     note_move(id, record, 'resume', due)
-    set_timer(id, record, due)
-    move(id, record, 'pending', due)
-    soonest = math.min(soonest, due)
+    wait_until(id, record, due)
   end
   return DONE
 end
 
-local reply = change_waiting(3, nonce, { 'nonce', 'left' }, resume)
-ring(soonest, before)
-return reply
+return ring_after(function() return change_waiting(3, nonce, { 'nonce', 'left' }, resume) end)

@@ -8,9 +8,7 @@
 -- include names
 -- include clock
 -- include records
--- include timers
--- include places
--- include doorbell
+-- include waits
 -- include history
 -- include resends
 -- include changes
@@ -28,14 +26,13 @@ if not record then return NOT_FOUND end
 local done_before = answered(record, nonce)
 if done_before then return done_before end
 if record.state == 'running' then return RUNNING end
-local before = earliest()
-if FINISHED[record.state] then
-  note_end(id, record.state)
-  start_anew(id, record)
-end
-remember(id, record, nonce, DONE)
-note_move(id, record, 'run_now', now)
-set_timer(id, record, now)
-move(id, record, 'pending', now)
-ring(now, before)
-return DONE
+return ring_after(function()
+  if FINISHED[record.state] then
+    note_end(id, record.state)
+    start_anew(id, record)
+  end
+  remember(id, record, nonce, DONE)
+  note_move(id, record, 'run_now', now)
+  wait_until(id, record, now)
+  return DONE
+end)

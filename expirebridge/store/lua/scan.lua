@@ -14,11 +14,9 @@
 -- include records
 -- include timers
 -- include places
--- include doorbell
+-- include waits
 -- include strays
 -- include timer_edits
-
-local before, soonest = earliest(), math.huge
 
 -- The id in a trigger key's name, or nil for any other key. Python reads the name in full; here
 -- only enough of it is read to look for the record.
@@ -31,9 +29,7 @@ local function id_of(name)
 end
 
 local function follow(id, record)
-  if record.state == 'paused' then
-    return follow_timer(id, record)
-  end
+  if record.state == 'paused' then return follow_timer(id, record) end
   local timer = read_timer(id, record)
   local score = tonumber(redis.call('ZSCORE', state_set('pending'), id))
   if timer == 'none' or (timer and score and timer < score - 1) then
@@ -66,9 +62,7 @@ local function place_again(id)
   if not record then
     set_aside(id, 'pending', keep_failed)
   elseif LOOK_AT[record.state] then
-    local look_at = LOOK_AT[record.state](id, record)
-    move(id, record, record.state, look_at)
-    if record.state == 'pending' then soonest = math.min(soonest, look_at) end
+    move(id, record, record.state, LOOK_AT[record.state](id, record))
   elseif FINISHED[record.state] then
     move(id, record, record.state, now + keep_failed)
   else
@@ -84,7 +78,7 @@ local function look_at(name)
     if not record or trigger_key(id, record) ~= name then
       reply[#reply + 1] = name
     elseif record.state == 'pending' or record.state == 'paused' then
-      soonest = math.min(soonest, follow(id, record) or math.huge)
+      follow(id, record)
     elseif FINISHED[record.state] then
       reply[#reply + 1] = name
     end
@@ -95,8 +89,9 @@ local function look_at(name)
   end
 end
 
-for _, name in ipairs(page[2]) do
-  if in_slot(name) then look_at(name) end
-end
-ring(soonest, before)
-return reply
+return ring_after(function()
+  for _, name in ipairs(page[2]) do
+    if in_slot(name) then look_at(name) end
+  end
+  return reply
+end)

@@ -18,9 +18,8 @@
 -- include names
 -- include clock
 -- include records
--- include timers
 -- include places
--- include doorbell
+-- include waits
 -- include history
 -- include rearm
 -- include tally
@@ -29,8 +28,6 @@ local keep_succeeded, keep_failed = tonumber(ARGV[2]), tonumber(ARGV[3])
 local DONE, REFUSED = 1, 2
 local UNKNOWN_LIMIT = 86400000
 
-local before, soonest = earliest(), math.huge
-
 local function wait_again(id, record, how, due, text, counted)
   note_attempt(id, how, text)
   local fields = { 'error', text }
@@ -38,12 +35,10 @@ local function wait_again(id, record, how, due, text, counted)
     fields[3], fields[4] = 'attempt', math.max((tonumber(record.attempt) or 1) - 1, 0)
   end
   redis.call('HSET', record_key(id), unpack(fields))
-  set_timer(id, record, due)
-  move(id, record, 'pending', due)
+  wait_until(id, record, due)
   -- Last, so that a resend is not answered as done unless it was.
   redis.call('HSET', record_key(id), 'settled', record.token)
   redis.call('HDEL', record_key(id), 'token')
-  soonest = math.min(soonest, due)
 end
 
 local OUTCOMES = {
@@ -79,9 +74,7 @@ local function settle(id, token, outcome, delay, text)
   if not record then return REFUSED end
   if record.state == 'running' and record.token == token then
     tally(record, outcome)
-    local rearmed, due = rearm(id, record)
-    soonest = math.min(soonest, due or math.huge)
-    if rearmed then return DONE end
+    if rearm(id, record) then return DONE end
     if record.cancel and not FINISHED[outcome] then outcome = 'cancelled' end
     OUTCOMES[outcome](id, record, delay, text)
     return DONE
@@ -90,11 +83,12 @@ local function settle(id, token, outcome, delay, text)
   return REFUSED
 end
 
-local reply = {}
-for at = 4, #ARGV, 2 do
-  local id, token, outcome, delay = string.match(ARGV[at], '^(%S+) (%S+) (%S+) (%S+)$')
-  reply[#reply + 1] = settle(id, token, outcome, tonumber(delay), ARGV[at + 1])
-end
-write_tally()
-ring(soonest, before)
-return reply
+return ring_after(function()
+  local reply = {}
+  for at = 4, #ARGV, 2 do
+    local id, token, outcome, delay = string.match(ARGV[at], '^(%S+) (%S+) (%S+) (%S+)$')
+    reply[#reply + 1] = settle(id, token, outcome, tonumber(delay), ARGV[at + 1])
+  end
+  write_tally()
+  return reply
+end)

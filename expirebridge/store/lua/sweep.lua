@@ -13,7 +13,7 @@
 -- include records
 -- include timers
 -- include places
--- include doorbell
+-- include waits
 -- include strays
 -- include history
 -- include beats
@@ -27,7 +27,6 @@ local keep_succeeded, keep_failed = tonumber(ARGV[5]), tonumber(ARGV[6])
 local ECHO = 15000
 local MAX_LAPSES = 3
 
-local before, soonest = earliest(), math.huge
 local left, forgotten, lapsed, failed = limit, 0, {}, {}
 
 local function due_in(state, until_ms)
@@ -43,9 +42,7 @@ local function lapse(id)
   if not record then return set_aside(id, 'running', keep_failed) end
   if strayed(id, record, 'running', keep_failed) then return end
   redis.call('HDEL', record_key(id), 'token')
-  local rearmed, timer = rearm(id, record)
-  soonest = math.min(soonest, timer or math.huge)
-  if rearmed then
+  if rearm(id, record) then
     lapsed[#lapsed + 1] = id
     return
   end
@@ -65,9 +62,7 @@ local function lapse(id)
   note_attempt(id, 'lapsed')
   local attempt = math.max((tonumber(record.attempt) or 1) - 1, 0)
   redis.call('HSET', record_key(id), 'attempt', attempt, 'error', 'its listener died, or fell silent')
-  local due = tonumber(record.due) or now
-  move(id, record, 'pending', due)
-  soonest = math.min(soonest, due)
+  move(id, record, 'pending', tonumber(record.due) or now)
 end
 
 -- A paused task's timer has no end. If it is gone, it was given one, which has passed unheard: an
@@ -81,9 +76,8 @@ local function look_at_paused(id)
   elseif not read_timer(id, record) then
     note(id, 'edit', nil, now)
     move(id, record, 'pending', now)
-    soonest = math.min(soonest, now)
   else
-    soonest = math.min(soonest, follow_timer(id, record) or math.huge)
+    follow_timer(id, record)
   end
 end
 
@@ -105,14 +99,15 @@ local function forget_surplus()
   left = whole - (asked - left)
 end
 
--- Otherwise the next heartbeat renews the leases.
-if not is_long_ago(last_beat(), lease) then
-  for _, id in ipairs(due_in('running', now)) do lapse(id) end
-end
-for _, id in ipairs(due_in('paused', now)) do look_at_paused(id) end
-for state in pairs(FINISHED) do forget_all(state, now) end
-forget_surplus()
-redis.call('ZREMRANGEBYSCORE', listeners_key, '-inf', now - 10 * lease)
-ring(soonest, before)
+ring_after(function()
+  -- Otherwise the next heartbeat renews the leases.
+  if not is_long_ago(last_beat(), lease) then
+    for _, id in ipairs(due_in('running', now)) do lapse(id) end
+  end
+  for _, id in ipairs(due_in('paused', now)) do look_at_paused(id) end
+  for state in pairs(FINISHED) do forget_all(state, now) end
+  forget_surplus()
+  redis.call('ZREMRANGEBYSCORE', listeners_key, '-inf', now - 10 * lease)
+end)
 local over = redis.call('ZRANGE', state_set('running'), 0, 0, 'WITHSCORES')[2]
 return { left <= 0 and 1 or 0, forgotten, lapsed, failed, over and math.max(over - now, 0) or -1 }

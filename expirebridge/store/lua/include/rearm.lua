@@ -3,6 +3,7 @@
 -- include records
 -- include timers
 -- include places
+-- include waits
 -- include new_tasks
 -- include history
 -- include timer_edits
@@ -25,17 +26,14 @@ local function become_next(id, record)
   forget(id, record.state)
   write(id, task, task.due, task.fields)
   if nonce then redis.call('HSET', record_key(id), 'nonce', nonce) end
-  return task.due
 end
 
 -- Somebody may have asked, while the handler ran, that the task run once more: by setting its timer
 -- (a live one says so), by rescheduling it, or by replacing it (the record says so, even if that
--- time has come). It then waits for that time as if it had never run. Returns whether it does, and
--- until when.
+-- time has come). It then waits for that time as if it had never run. Returns whether it does.
 local function rearm(id, record)
-  local due
   if record.next then
-    due = become_next(id, record)
+    become_next(id, record)
   else
     local timer = read_timer(id, record)
     if not timer and not record.rearm then return false end
@@ -44,15 +42,13 @@ local function rearm(id, record)
     redis.call('HDEL', record_key(id), unpack(RUN_FIELDS))
     if put_off_since(since[1], since[2]) then redis.call('HSET', record_key(id), 'first', since[1]) end
     if timer then
-      due = follow_timer(id, record)
+      follow_timer(id, record)
     else
-      due = tonumber(record.rearm) or now
-      set_timer(id, record, due)
-      move(id, record, 'pending', due)
+      wait_until(id, record, tonumber(record.rearm) or now)
     end
   end
   if record.token then redis.call('HSET', record_key(id), 'settled', record.token) end
-  return true, due
+  return true
 end
 
 -- Notes by what a running task shall be replaced after its run. The timer is set at once if it has
