@@ -49,7 +49,8 @@ local function adopt(name, id, call, hint, invalid)
     finish(id, record, 'failed', keep_failed, 'error', invalid)
     return INVALID
   end
-  place_in_pending(id, due)
+  redis.call('ZADD', state_set('pending'), due, id)
+  soonest = math.min(soonest, due)
   return ADOPTED
 end
 

@@ -19,10 +19,8 @@ local nonce, keep = ARGV[2], tonumber(ARGV[3])
 local running = false
 
 local function cancel(id)
-  local record = read(id, { 'nonce', 'due', 'left' })
-  if not record then return NOT_FOUND end
-  local before = answered(record, nonce)
-  if before then return before end
+  local record, code = read_for_change(id, nonce, { 'nonce', 'due', 'left' })
+  if not record then return code end
   if FINISHED[record.state] then return FINISHED_BEFORE end
   if record.state == 'running' then
     remember(id, record, nonce, RUNNING)

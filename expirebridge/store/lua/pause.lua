@@ -13,7 +13,6 @@
 -- include timer_edits
 -- include resends
 -- include changes
--- include waiting
 
 local nonce = ARGV[2]
 

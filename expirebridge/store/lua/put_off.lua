@@ -15,7 +15,6 @@
 -- include timer_edits
 -- include resends
 -- include changes
--- include waiting
 
 local nonce, ms = ARGV[2], tonumber(ARGV[3])
 

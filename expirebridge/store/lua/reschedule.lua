@@ -19,10 +19,8 @@
 local nonce, id, ms = ARGV[2], ARGV[3], tonumber(ARGV[5])
 local due = ARGV[4] == 'in' and now + ms or ms
 
-local record = read(id, { 'nonce', 'next' })
-if not record then return NOT_FOUND end
-local done_before = answered(record, nonce)
-if done_before then return done_before end
+local record, code = read_for_change(id, nonce, { 'nonce', 'next' })
+if not record then return code end
 if FINISHED[record.state] then return FINISHED_BEFORE end
 note_move(id, record, 'reschedule', due)
 if record.state == 'running' then

@@ -12,7 +12,6 @@
 -- include history
 -- include resends
 -- include changes
--- include waiting
 
 local nonce = ARGV[2]
 

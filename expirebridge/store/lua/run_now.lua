@@ -21,10 +21,8 @@ local function start_anew(id, record)
 end
 
 local nonce, id = ARGV[2], ARGV[3]
-local record = read(id, { 'nonce', 'token', 'settled' })
-if not record then return NOT_FOUND end
-local done_before = answered(record, nonce)
-if done_before then return done_before end
+local record, code = read_for_change(id, nonce, { 'nonce', 'token', 'settled' })
+if not record then return code end
 if record.state == 'running' then return RUNNING end
 return ring_after(function()
   if FINISHED[record.state] then

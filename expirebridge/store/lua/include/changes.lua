@@ -1,2 +1,29 @@
+-- include records
+-- include resends
+
 -- What became of a change that a producer asked for.
 local DONE, REARMED, RUNNING, FINISHED_BEFORE, NOT_FOUND, NOT_WATCHED = 1, 2, 3, 4, 5, 6
+
+-- The record of a task to be changed; else nil, and the answer: a resend gets its first one.
+local function read_for_change(id, nonce, fields)
+  local record = read(id, fields)
+  if not record then return nil, NOT_FOUND end
+  local done_before = answered(record, nonce)
+  if done_before then return nil, done_before end
+  return record
+end
+
+-- Answers for each id from ARGV[first] on what became of it. Only of a task that waits `change` decides.
+local function change_waiting(first, nonce, fields, change)
+  local function answer(id)
+    local record, code = read_for_change(id, nonce, fields)
+    if not record then return code end
+    if FINISHED[record.state] then return FINISHED_BEFORE end
+    if record.state == 'running' then return RUNNING end
+    return change(id, record)
+  end
+
+  local reply = {}
+  for at = first, #ARGV do reply[#reply + 1] = answer(ARGV[at]) end
+  return reply
+end

@@ -6,5 +6,7 @@
 local function tell_listeners(message)
   local database = ARGV[1]
   if database == '' then database = redis.pcall('HGET', meta_key, 'database') end
-  if type(database) == 'string' then redis.call('PUBLISH', doorbell_of(database), message) end
+  if type(database) == 'string' then
+    redis.call('PUBLISH', prefix .. ':doorbell:' .. database, message)
+  end
 end

@@ -10,7 +10,6 @@ local function record_key(id) return prefix .. ':task:' .. id end
 local function tag_set(tag) return prefix .. ':tag:' .. tag end
 local function minute_key(minute) return string.format('%s:minute:%.0f', prefix, minute) end
 local function actions_key() return prefix .. ':actions' end
-local function doorbell_of(database) return prefix .. ':doorbell:' .. database end
 
 -- Where that is put which another client had put in the place of a key of ours.
 local function broken_key(name) return prefix .. ':broken:' .. name end

@@ -30,7 +30,8 @@ local function write(id, record, due, fields)
   if not record.drawn then take_over(trigger_key(id, record)) end
   redis.call('HSET', record_key(id), 'call', record.call, 'made', math.floor(now / 1000),
     unpack(fields))
-  place_in_pending(id, due)
+  redis.call('ZADD', state_set('pending'), due, id)
+  soonest = math.min(soonest, due)
   set_timer(id, record, due)
   for i = 1, #fields, 2 do
     if fields[i] == 'tags' then

@@ -1,23 +1,18 @@
 -- include names
 -- include clock
 
--- When the first of the tasks is due that this script lets wait.
+-- When the first of the tasks is due that this script puts into `pending`.
 local soonest = math.huge
-
-local function place_in_pending(id, due)
-  redis.call('ZADD', state_set('pending'), due, id)
-  soonest = math.min(soonest, due)
-end
 
 -- Moves an id from the set of its present state to that of another, and sets `fields`, names and
 -- values, with it; they are for other states than `pending`. Lua does not roll back, so the destination
 -- is written first and the source last: nothing is ever in no set.
 local function move(id, record, state, look_at, fields)
+  redis.call('ZADD', state_set(state), look_at, id)
   if state == 'pending' then
-    place_in_pending(id, look_at)
     redis.call('HDEL', record_key(id), 'state', 'left')
+    soonest = math.min(soonest, look_at)
   else
-    redis.call('ZADD', state_set(state), look_at, id)
     redis.call('HSET', record_key(id), 'state', state, unpack(fields or {}))
   end
   if record.state ~= state then

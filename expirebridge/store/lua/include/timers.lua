@@ -11,10 +11,14 @@ local function set_timer(id, record, due)
   end
 end
 
--- The end of a key's life on Redis 6.2, which tells only what is left of it, by a clock that goes on
--- while a script runs. Asked again if a millisecond ended meanwhile, but not for ever: to ask for a name
--- of a million bytes takes more than one. What is told is never too early, and late by no more than that.
-local function end_by_pttl(name)
+-- When a key ends, in ms: -1 if it has no end, -2 if there is no such key. Reading it makes the server
+-- notice that it has expired, and tell every subscriber.
+--
+-- Redis 6.2 tells only what is left, by a clock that goes on while a script runs. It is asked again if a
+-- millisecond ended meanwhile, but not for ever: to ask for a name of a million bytes takes more than
+-- one. What is told is never too early, and late by no more than that.
+local function end_of(name)
+  if redis.REDIS_VERSION_NUM then return redis.call('PEXPIRETIME', name) end
   local left, before, after
   for _ = 1, 5 do
     before = read_clock()
@@ -24,12 +28,6 @@ local function end_by_pttl(name)
   end
   if left == 0 then return now end -- it ended since this script began, some time ago or just now
   return left < 0 and left or math.floor(after / 1000) + left
-end
-
--- When a key ends, in ms: -1 if it has no end, -2 if there is no such key. Reading it makes the server
--- notice that it has expired, and tell every subscriber.
-local function end_of(name)
-  return redis.REDIS_VERSION_NUM and redis.call('PEXPIRETIME', name) or end_by_pttl(name)
 end
 
 -- What the timer says: the time at which it ends, in ms, 'none' if it has no end, or nil when it is
