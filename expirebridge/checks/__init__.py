@@ -90,7 +90,7 @@ def check_health(
     `limit` is how many seconds a due task may wait; with `here` a listener of this machine is asked
     for. `settings` are those that the listeners were started with.
     """
-    health = yield from calls.health(settings.lease)
+    health = yield from calls.read_health(settings.lease)
     findings = [check_listeners(health, here=here), check_overdue(health, limit)]
     if health.listeners:
         subscriptions = check_subscriptions(database, settings.doorbell, health, here=here)

@@ -15,7 +15,7 @@ def check_rights(database: Database, role: Role) -> Steps[Finding]:
     login = database.login
     wanted = grants(role, prefix=database.prefix, database=database.number)
     try:
-        refused = yield from calls.refused(grant.proof for grant in wanted)
+        refused = yield from calls.find_refused(grant.proof for grant in wanted)
     except NotPermitted as refusal:
         return error(
             "rights",

@@ -75,7 +75,7 @@ def check_overdue(health: Health, limit: float) -> Finding:
 
 def check_functions() -> Steps[Finding]:
     """Whether tasks wait because no listener that claimed them knew their function."""
-    unknown = yield from calls.unknown(UNKNOWN_DELAY, limit=_SAMPLE)
+    unknown = yield from calls.find_unhandled(UNKNOWN_DELAY, limit=_SAMPLE)
     all_of_them = unknown.examined < _SAMPLE
     scope = "" if all_of_them else f" among the {_SAMPLE:,} that are due first"
     if not unknown.functions:

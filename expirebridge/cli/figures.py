@@ -50,7 +50,7 @@ def read(store: Store, settings: Settings) -> Figures:
     operations = Operations(settings, Hooks())
     return Figures(
         counts=store.run(operations.count()),
-        health=store.run(calls.health(settings.lease)),
+        health=store.run(calls.read_health(settings.lease)),
         next=store.run(operations.list(state=State.PENDING, limit=SHOWN)).tasks,
         running=store.run(operations.list(state=State.RUNNING, limit=SHOWN)).tasks,
         recent=store.run(read_recent(operations)),

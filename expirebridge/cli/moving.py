@@ -245,7 +245,7 @@ def _ms(due: str) -> int:
 
 
 def _make(store: Store, operations: Operations, chunk: Chunk, done: Done) -> None:
-    known = store.run(calls.known([task.id for task in chunk.tasks]))
+    known = store.run(calls.find_known([task.id for task in chunk.tasks]))
     by_id = {task.id: task for task, there in zip(chunk.tasks, known, strict=True) if not there}
     done.kept += len(chunk.tasks) - len(by_id)
     if by_id:

@@ -168,7 +168,7 @@ class _OfTheServer(Collector):
         settings = self._settings
         with closing(Store(clients.probe_client(settings.url), prefix=settings.prefix)) as store:
             counts = store.run(Operations(settings, Hooks()).count())
-            health = store.run(calls.health(settings.lease))
+            health = store.run(calls.read_health(settings.lease))
         states = GaugeMetricFamily("expirebridge_tasks", "Tasks by state.", labels=["state"])
         numbers = asdict(counts)
         for state in State:

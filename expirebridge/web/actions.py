@@ -66,7 +66,7 @@ class ActionPages:
 
     async def log(self, request: Request) -> Response:
         """What was done, and by whom."""
-        noted = await self._site.store.run(calls.notes(_LOGGED))
+        noted = await self._site.store.run(calls.read_actions(_LOGGED))
         return self._site.page(
             request, "actions.html", noted=noted, now=await self._site.now(), limit=_LOGGED
         )
@@ -112,7 +112,7 @@ class ActionPages:
         """Write it down. It is in the log in any case, and it has been done."""
         try:
             await self._site.store.run(
-                calls.note(who=who, action=action, target=target, result=result)
+                calls.note_action(who=who, action=action, target=target, result=result)
             )
         except ServerError as failure:
             logger.warning(

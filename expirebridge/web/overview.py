@@ -93,9 +93,9 @@ class Overview:
         try:
             now = await site.now()
             counts = await site.bridge.count()
-            health = await site.store.run(calls.health(site.settings.lease))
+            health = await site.store.run(calls.read_health(site.settings.lease))
             survey = await self.survey()
-            beats = await site.store.run(calls.listeners(_LISTENERS))
+            beats = await site.store.run(calls.list_listeners(_LISTENERS))
             findings = await site.store.run(check_health(site.store.database, site.settings))
         except ServerError as failure:
             return Present(alarms=(error("server", str(failure), ""),))
@@ -123,7 +123,7 @@ class Overview:
     async def _course(self, spans: int, minutes: int) -> Course:
         try:
             coming = await self._coming()
-            past = await self._site.store.run(calls.course(spans=spans, minutes=minutes))
+            past = await self._site.store.run(calls.read_tally(spans=spans, minutes=minutes))
             functions = await self._functions()
             findings = [await self._site.store.run(check_functions())]
         except ServerUnreachable:
@@ -161,9 +161,9 @@ class Overview:
         """When the tasks of the coming hour are due, minute by minute."""
         start = to_ms(await self._site.now()) // _MINUTE
         edges = [(start + minute) * _MINUTE for minute in range(_HOUR + 1)]
-        counts = await self._site.store.run(calls.below(State.PENDING, edges))
+        counts = await self._site.store.run(calls.count_before(State.PENDING, edges))
         dues = [
-            after - before for before, after in zip(counts.below, counts.below[1:], strict=False)
+            after - before for before, after in zip(counts.before, counts.before[1:], strict=False)
         ]
         columns = [
             Column(at=edge, parts=(due,), label=f"{due:,} due")

@@ -238,8 +238,8 @@ def _span(search: Search, settings: Settings) -> Generator[Call[Any], Any, tuple
             to_ms(moment) + round(keep * 1000) if moment is not None else None
             for moment in (search.after, search.before)
         ]
-    counts = yield from calls.below(state, [bound for bound in bounds if bound is not None])
-    ranks = iter(counts.below)
+    counts = yield from calls.count_before(state, [bound for bound in bounds if bound is not None])
+    ranks = iter(counts.before)
     after = next(ranks) if bounds[0] is not None else 0
     before = next(ranks) if bounds[1] is not None else counts.total
     # What has finished is listed latest first.

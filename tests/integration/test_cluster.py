@@ -333,8 +333,8 @@ def meet_other_clients(tasks: Tasks) -> None:
         tasks.set(name)
         assert tasks.adopt(name) is Adoption.ADOPTED
     of_another_slot = b"foreign:?mail.send?[1]"
-    news = tasks.store.run(calls.news([foreign, of_another_slot], Heard.LIVE))
-    assert news == {of_another_slot}
+    unexplained = tasks.store.run(calls.find_unexplained([foreign, of_another_slot], Heard.LIVE))
+    assert unexplained == {of_another_slot}
     assert tasks.state(id_for_key(other)) is State.PENDING
     tasks.client.persist(foreign)
     assert tasks.adopt(foreign) is Adoption.KNOWN
@@ -365,12 +365,12 @@ def look(tasks: Tasks) -> None:
 def look_after(cluster: Cluster) -> None:
     with closing(Store(clients.probe_client(cluster.url), prefix=PREFIX)) as store:
         found = examine(store, SETTINGS, Role.LISTENER)
-        store.run(calls.below(State.PENDING, [0]))
-        store.run(calls.listeners(1))
-        store.run(calls.course(spans=1, minutes=1))
-        store.run(calls.note(who="ann", action="cancel", target="a", result="1 cancelled"))
-        assert len(store.run(calls.notes(1))) == 1
-        assert store.run(calls.known(["made", "nobody"])) == [True, False]
+        store.run(calls.count_before(State.PENDING, [0]))
+        store.run(calls.list_listeners(1))
+        store.run(calls.read_tally(spans=1, minutes=1))
+        store.run(calls.note_action(who="ann", action="cancel", target="a", result="1 cancelled"))
+        assert len(store.run(calls.read_actions(1))) == 1
+        assert store.run(calls.find_known(["made", "nobody"])) == [True, False]
         assert store.run(calls.survey(10)).examined > 0
         assert store.run(calls.seek(State.PENDING, "", rank=0, examine=1, find=1)).examined == 1
         coming = store.run(calls.forecast(3600, 24, sample=2))

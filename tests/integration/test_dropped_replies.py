@@ -567,14 +567,14 @@ async def cut_adoptions(scene: Scene) -> None:
 async def cut_siftings(scene: Scene) -> None:
     """What was heard of a key waits until somebody answered."""
     async with scene.listening():
-        scene.proxy.cut_reply_of("news", holding=b"foreign")
+        scene.proxy.cut_reply_of("find_unexplained", holding=b"foreign")
         scene.client.set("foreign:?test.note?[]", "", px=60_000)
         while not scene.proxy.cuts:  # perhaps it does not hear of keys yet
             scene.client.pexpire("foreign:?test.note?[]", 60_000)
             await asyncio.sleep(0.05)
         scene.client.pexpire("foreign:?test.note?[]", 1)
         await scene.check_each_ran_once("foreign")
-    assert scene.proxy.cuts == {"news": 1}
+    assert scene.proxy.cuts == {"find_unexplained": 1}
 
 
 async def cut_scans(scene: Scene) -> None:
@@ -626,7 +626,7 @@ LISTENER: dict[str, Callable[[Scene], Awaitable[None]]] = {
     "settle": cut_settles,
     "heartbeat": cut_heartbeats,
     "adopt": cut_adoptions,
-    "news": cut_siftings,
+    "find_unexplained": cut_siftings,
     "scan": cut_scans,
     "sweep": cut_sweeps,
     "leave": cut_goodbyes,
@@ -703,17 +703,17 @@ async def test_a_listener_that_stops_runs_what_its_last_claim_brought(scene: Sce
 
 
 OPERATORS: dict[str, Callable[[Store], object]] = {
-    "rights": lambda store: examine(store, Settings(), Role.LISTENER),
+    "find_refused": lambda store: examine(store, Settings(), Role.LISTENER),
     "seek": lambda store: store.run(calls.seek(State.PENDING, "a", rank=0, examine=10, find=10)),
     "survey": lambda store: store.run(calls.survey(10)),
-    "unknown": lambda store: examine(store, Settings(), Role.LISTENER),
-    "health": lambda store: store.run(check_health(store.database, Settings())),
-    "below": lambda store: store.run(calls.below(State.PENDING, [0])),
-    "listeners": lambda store: store.run(calls.listeners(10)),
-    "course": lambda store: store.run(calls.course(spans=2, minutes=1)),
-    "notes": lambda store: store.run(calls.notes(10)),
+    "find_unhandled": lambda store: examine(store, Settings(), Role.LISTENER),
+    "read_health": lambda store: store.run(check_health(store.database, Settings())),
+    "count_before": lambda store: store.run(calls.count_before(State.PENDING, [0])),
+    "list_listeners": lambda store: store.run(calls.list_listeners(10)),
+    "read_tally": lambda store: store.run(calls.read_tally(spans=2, minutes=1)),
+    "read_actions": lambda store: store.run(calls.read_actions(10)),
     "forecast": lambda store: store.run(calls.forecast(60, 2, sample=2)),
-    "known": lambda store: store.run(calls.known(["a"])),
+    "find_known": lambda store: store.run(calls.find_known(["a"])),
 }
 
 
@@ -738,9 +738,9 @@ def test_an_action_is_noted_once(proxy: Proxy, client: redis.Redis) -> None:
     with contextlib.closing(
         Store(clients.producer_client(proxy.url), prefix="expirebridge")
     ) as store:
-        proxy.cut_reply_of("note", times=2)
-        store.run(calls.note(who="ann", action="cancel", target="a", result="1 cancelled"))
-    assert proxy.cuts == {"note": 2}
+        proxy.cut_reply_of("note_action", times=2)
+        store.run(calls.note_action(who="ann", action="cancel", target="a", result="1 cancelled"))
+    assert proxy.cuts == {"note_action": 2}
     assert client.llen("expirebridge:actions") == 1
 
 
@@ -763,5 +763,5 @@ def test_a_purge_that_is_sent_again_says_the_same(
 
 
 def test_every_script_is_cut_off_somewhere_above() -> None:
-    producers = {call.script for call in (CHANGES | READS).values()} | {"purge", "note"}
+    producers = {call.script for call in (CHANGES | READS).values()} | {"purge", "note_action"}
     assert producers | set(LISTENER) | set(OPERATORS) == set(NAMES)

@@ -15,25 +15,25 @@ from tests.integration.test_store import claim, server_ms, settle
 def test_tasks_are_counted_by_when_they_are_due(store: Store, bridge: Bridge) -> None:
     dues = [bridge.make_task("mail.send", [n], 60 * n).due for n in (1, 2, 2, 4)]
     times = [round(due.timestamp() * 1000) for due in dues]
-    found = store.run(calls.below(State.PENDING, [0, times[1], times[1] + 1, times[3] + 1]))
-    assert (found.total, found.below) == (4, [0, 1, 2 if times[1] != times[2] else 3, 4])
-    assert store.run(calls.below(State.FAILED, [2**52])).below == [0]
+    found = store.run(calls.count_before(State.PENDING, [0, times[1], times[1] + 1, times[3] + 1]))
+    assert (found.total, found.before) == (4, [0, 1, 2 if times[1] != times[2] else 3, 4])
+    assert store.run(calls.count_before(State.FAILED, [2**52])).before == [0]
 
 
 def test_listeners_are_told_with_their_last_beat(store: Store, client: redis.Redis) -> None:
     now = server_ms(client)
     beats = {"old": now - 60_000, "new": now, "ahead": now + 60_000}
     client.zadd("expirebridge:listeners", beats)
-    found = store.run(calls.listeners(10))
+    found = store.run(calls.list_listeners(10))
     assert [beat.name for beat in found] == ["ahead", "new", "old"]
     assert [round(beat.ago) // 60 for beat in found] == [0, 0, 1]
-    assert [beat.name for beat in store.run(calls.listeners(1))] == ["ahead"]
+    assert [beat.name for beat in store.run(calls.list_listeners(1))] == ["ahead"]
 
 
 def test_the_last_thousand_actions_are_kept(store: Store, client: redis.Redis) -> None:
     for n in range(1002):
-        store.run(calls.note(who="ann", action="cancel", target=f'"{n}\n', result="é"))
-    found = store.run(calls.notes(2))
+        store.run(calls.note_action(who="ann", action="cancel", target=f'"{n}\n', result="é"))
+    found = store.run(calls.read_actions(2))
     assert [(action.who, action.target) for action in found] == [
         ("ann", '"1001\n'),
         ("ann", '"1000\n'),
@@ -57,7 +57,7 @@ def test_attempts_are_counted_by_minute_outcome_and_lateness(
     for _ in range(2):  # what is sent again is counted once
         settle(store, *settlements)
     now = server_ms(client)
-    spans = store.run(calls.course(spans=3, minutes=1))
+    spans = store.run(calls.read_tally(spans=3, minutes=1))
     # The minute may have ended meanwhile.
     assert (spans[-1].at - now // 60_000 * 60_000) in {0, 60_000}
     assert [later.at - early.at for early, later in pairwise(spans)] == [60_000] * 2
@@ -67,7 +67,7 @@ def test_attempts_are_counted_by_minute_outcome_and_lateness(
     assert found.late[-1] == 1
     assert (found.quantile(0.5), found.quantile(0.75), found.quantile(1)) == (1000, 2000, inf)
     assert spans[0].quantile(0.5) is None
-    [day] = store.run(calls.course(spans=1, minutes=1440))
+    [day] = store.run(calls.read_tally(spans=1, minutes=1440))
     assert day.at % 86_400_000 == 0
     client.set(f"expirebridge:minute:{now // 60_000}", "x")
     bridge.make_task("mail.send", [1], 0, id="e")
@@ -79,13 +79,13 @@ def test_a_long_time_is_read_in_parts(store: Store, client: redis.Redis) -> None
     minute = server_ms(client) // 60_000
     for ago in (0, 119, 120, 121, 239, 240, 290):
         client.hset(f"expirebridge:minute:{minute - ago}", "s1", ago + 1)
-    spans = store.run(calls.course(spans=300, minutes=1))
+    spans = store.run(calls.read_tally(spans=300, minutes=1))
     # The minute may have ended between two parts.
     assert len(spans) in {299, 300}
     assert {later.at - early.at for early, later in pairwise(spans)} == {60_000}
     found = {minute - span.at // 60_000: span.succeeded for span in spans if span.succeeded}
     assert found == {ago: ago + 1 for ago in (0, 119, 120, 121, 239, 240, 290)}
-    wide = store.run(calls.course(spans=3, minutes=180))
+    wide = store.run(calls.read_tally(spans=3, minutes=180))
     assert sum(span.succeeded for span in wide) == sum(found.values())
 
 

@@ -580,7 +580,7 @@ def test_a_timer_is_news_if_its_id_is_that_of_another_key_which_ends_at_the_same
         client.set(name, "", pxat=midnight)
     assert adopt(store, hint("user:?f.g?[1]", "user", "f.g?[1]")) == [Adoption.ADOPTED]
     other = b"user:?f.h?[1]"
-    assert store.run(calls.news([b"user:?f.g?[1]", other], Heard.LIVE)) == {other}
+    assert store.run(calls.find_unexplained([b"user:?f.g?[1]", other], Heard.LIVE)) == {other}
 
 
 def test_the_end_of_a_timer_is_news_unless_its_record_explains_it(
@@ -601,8 +601,8 @@ def test_the_end_of_a_timer_is_news_unless_its_record_explains_it(
     keys["unknown"], keys["no id"] = b"nobody:?test.note?[]", b"no id:?test.note?[]"
     for heard in (Heard.EXPIRED, Heard.DELETED):
         names = {key: id for id, key in keys.items()}
-        news = {names[name] for name in store.run(calls.news(names, heard))}
-        assert news == {"ended early", "paused", "set again", "other", "unknown", "no id"}
+        unexplained = {names[name] for name in store.run(calls.find_unexplained(names, heard))}
+        assert unexplained == {"ended early", "paused", "set again", "other", "unknown", "no id"}
 
 
 def test_a_name_that_takes_long_to_read_does_not_hold_the_server(

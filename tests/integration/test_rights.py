@@ -129,11 +129,11 @@ def probe(url: str, client: redis.Redis) -> None:
 def watch(url: str) -> None:
     """What only a dashboard asks of the store."""
     with store_at(url) as store:
-        assert store.run(calls.below(State.PENDING, [2**52])).below
-        assert len(store.run(calls.course(spans=2, minutes=1))) == 2
-        assert [beat.name for beat in store.run(calls.listeners(10))] == ["somebody"]
-        store.run(calls.note(who="ann", action="cancel", target="a", result="1 cancelled"))
-        assert [action.who for action in store.run(calls.notes(10))] == ["ann"]
+        assert store.run(calls.count_before(State.PENDING, [2**52])).before
+        assert len(store.run(calls.read_tally(spans=2, minutes=1))) == 2
+        assert [beat.name for beat in store.run(calls.list_listeners(10))] == ["somebody"]
+        store.run(calls.note_action(who="ann", action="cancel", target="a", result="1 cancelled"))
+        assert [action.who for action in store.run(calls.read_actions(10))] == ["ann"]
 
 
 def listen(url: str, client: redis.Redis) -> None:
@@ -175,12 +175,12 @@ def adopt_one(store: Store, client: redis.Redis) -> None:
     name = b"f:?mail.send?[1]"
     client.set(name, "", ex=60)
     assert store.run(calls.scan("0", 1000)).found == [name]
-    assert store.run(calls.news([name], Heard.LIVE)) == {name}
+    assert store.run(calls.find_unexplained([name], Heard.LIVE)) == {name}
     key = parse_key(name)
     assert key is not None
     hint = Hint.of(key, name, Heard.LIVE)
     assert store.run(calls.adopt([hint], Settings())) == [Adoption.ADOPTED]
-    assert store.run(calls.news([name], Heard.LIVE)) == set()
+    assert store.run(calls.find_unexplained([name], Heard.LIVE)) == set()
     client.delete(name)
     store.run(calls.adopt([Hint.of(key, name, Heard.DELETED)], Settings()))
     assert client.zcard("expirebridge:cancelled") == 1

@@ -166,12 +166,12 @@ class Adopter:
 
     async def _sift(self, told: Collection[Told]) -> list[Hint]:
         """Leave out what records explain, by far the most, before names are read."""
-        news: set[Told] = set()
+        unexplained: set[Told] = set()
         for heard in Heard:
             if names := [name for name, what in told if what is heard]:
-                found = await self._footing.now.store.run(calls.news(names, heard))
-                news.update((name, heard) for name in found)
-        hints = [hint_for(name, heard) for name, heard in told if (name, heard) in news]
+                found = await self._footing.now.store.run(calls.find_unexplained(names, heard))
+                unexplained.update((name, heard) for name in found)
+        hints = [hint_for(name, heard) for name, heard in told if (name, heard) in unexplained]
         return [hint for hint in hints if hint]
 
     async def _adopt_all(self, hints: list[Hint]) -> None:

@@ -4,7 +4,7 @@ The calls of producers, of a running listener, of its reconciler and of those wh
 have a module each.
 """
 
-from expirebridge.store.calls.auditing import Action, note, notes
+from expirebridge.store.calls.auditing import Action, note_action, read_actions
 from expirebridge.store.calls.call import (
     BATCH,
     Argument,
@@ -17,24 +17,24 @@ from expirebridge.store.calls.call import (
 )
 from expirebridge.store.calls.examining import (
     STEPS,
-    Below,
+    CountsBefore,
     Health,
     LastBeat,
     Sought,
     Span,
     Survey,
-    Unknown,
-    below,
-    course,
-    health,
-    listeners,
-    refused,
+    Unhandled,
+    count_before,
+    find_refused,
+    find_unhandled,
+    list_listeners,
+    read_health,
+    read_tally,
     seek,
     survey,
-    unknown,
 )
 from expirebridge.store.calls.forecasting import ComingSpan, Forecast, forecast
-from expirebridge.store.calls.moving import Stored, StoredPage, known, stored_page
+from expirebridge.store.calls.moving import Stored, StoredPage, find_known, stored_page
 from expirebridge.store.calls.pages import BEGINNING, Pages
 from expirebridge.store.calls.producing import (
     Made,
@@ -60,7 +60,7 @@ from expirebridge.store.calls.reconciling import (
     Scanned,
     Sweep,
     adopt,
-    news,
+    find_unexplained,
     scan,
     sweep,
 )
@@ -81,12 +81,13 @@ from expirebridge.store.calls.running import (
 
 __all__ = [
     "BATCH", "BEATS_PER_LEASE", "BEGINNING", "MAX_CLAIM", "STEPS", "Action", "Adoption",
-    "Argument", "Beat", "Below", "Call", "Claim", "ComingSpan", "Forecast", "Health", "Heard",
-    "Hint", "LastBeat", "Made", "NewTask", "Operation", "Page", "Pages", "Scanned", "Settled",
-    "Settlement", "Sought", "Span", "Stored", "StoredPage", "Survey", "Sweep", "Unknown",
-    "When", "adopt", "batches", "beat", "below", "cancel", "claim", "command", "count",
-    "course", "earliest", "forecast", "get", "health", "heartbeat", "known", "leave",
-    "list_page", "listeners", "make", "new_nonce", "news", "note", "notes", "pause", "purge",
-    "put_off", "refused", "reschedule", "resent", "resume", "run_now", "scan", "seek", "settle",
-    "stored_page", "survey", "sweep", "unknown",
+    "Argument", "Beat", "Call", "Claim", "ComingSpan", "CountsBefore", "Forecast", "Health",
+    "Heard", "Hint", "LastBeat", "Made", "NewTask", "Operation", "Page", "Pages", "Scanned",
+    "Settled", "Settlement", "Sought", "Span", "Stored", "StoredPage", "Survey", "Sweep",
+    "Unhandled", "When", "adopt", "batches", "beat", "cancel", "claim", "command", "count",
+    "count_before", "earliest", "find_known", "find_refused", "find_unexplained",
+    "find_unhandled", "forecast", "get", "heartbeat", "leave", "list_listeners", "list_page",
+    "make", "new_nonce", "note_action", "pause", "purge", "put_off", "read_actions",
+    "read_health", "read_tally", "reschedule", "resent", "resume", "run_now", "scan", "seek",
+    "settle", "stored_page", "survey", "sweep",
 ]  # fmt: skip

@@ -22,15 +22,17 @@ class Action:
     result: str
 
 
-def note(*, who: str, action: str, target: str, result: str) -> Call[None]:
+def note_action(*, who: str, action: str, target: str, result: str) -> Call[None]:
     """Write an action down; the last thousand are kept."""
-    return script("note", who, action, target, result, new_nonce(), read=lambda _: None)
+    return script("note_action", who, action, target, result, new_nonce(), read=lambda _: None)
 
 
-def notes(limit: int) -> Call[list[Action]]:
+def read_actions(limit: int) -> Call[list[Action]]:
     """Read the last actions, the latest first. What another client put there is left out."""
     return script(
-        "notes", limit, read=lambda reply: [action for raw in reply if (action := _action(raw))]
+        "read_actions",
+        limit,
+        read=lambda reply: [action for raw in reply if (action := _action(raw))],
     )
 
 

@@ -30,28 +30,31 @@ class Health:
     """Those that beat: `<host>:<pid>:<nonce>`."""
 
 
-def health(lease: float) -> Call[Health]:
+def read_health(lease: float) -> Call[Health]:
     """See who beat within `lease` seconds, and how long due tasks have waited."""
     return script(
-        "health", milliseconds(lease),
+        "read_health", milliseconds(lease),
         read=lambda reply: Health(reply[0], reply[1] / 1000, ids_of(reply[2:])),
     )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class Below:
+class CountsBefore:
     """How many tasks of a state have a look-at time before each of some times."""
 
     now: int
     """The server's time, in ms."""
     total: int
-    below: list[int]
+    before: list[int]
 
 
-def below(state: State, times: Iterable[int]) -> Call[Below]:
+def count_before(state: State, times: Iterable[int]) -> Call[CountsBefore]:
     """Count the tasks of a state that are looked at before each of these times, in ms."""
     return script(
-        "below", state, *times, read=lambda reply: Below(reply[0], reply[1], list(reply[2:]))
+        "count_before",
+        state,
+        *times,
+        read=lambda reply: CountsBefore(reply[0], reply[1], list(reply[2:])),
     )
 
 
@@ -88,7 +91,7 @@ class Span:
         return None
 
 
-def course(*, spans: int, minutes: int) -> Generator[Call[Any], Any, list[Span]]:
+def read_tally(*, spans: int, minutes: int) -> Generator[Call[Any], Any, list[Span]]:
     """See how attempts went in the last spans of so many minutes, the earliest first.
 
     Asked in parts: nothing else goes on in a server while a script reads a whole day.
@@ -97,7 +100,7 @@ def course(*, spans: int, minutes: int) -> Generator[Call[Any], Any, list[Span]]
     at_once = max(_MINUTES_AT_ONCE // minutes, 1)
     for skipped in range(0, spans, at_once):
         part = yield from script(
-            "course", min(at_once, spans - skipped), minutes, skipped,
+            "read_tally", min(at_once, spans - skipped), minutes, skipped,
             read=lambda reply: _spans(reply, minutes),
         )  # fmt: skip
         found |= {span.at: span for span in part}
@@ -134,10 +137,10 @@ class LastBeat:
     """Seconds since its last beat."""
 
 
-def listeners(limit: int) -> Call[list[LastBeat]]:
+def list_listeners(limit: int) -> Call[list[LastBeat]]:
     """See who has beaten, the latest first; those that died are among them for a while."""
     return script(
-        "listeners", limit,
+        "list_listeners", limit,
         read=lambda reply: [
             LastBeat(text(name), ago / 1000) for name, ago in rows_of(reply, 2)
         ],
@@ -145,7 +148,7 @@ def listeners(limit: int) -> Call[list[LastBeat]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Unknown:
+class Unhandled:
     """Tasks that wait because no listener knew their function."""
 
     examined: int
@@ -154,11 +157,11 @@ class Unknown:
     """The function of each task that was found."""
 
 
-def unknown(retried_every: float, *, limit: int) -> Call[Unknown]:
+def find_unhandled(retried_every: float, *, limit: int) -> Call[Unhandled]:
     """Look for such tasks, which are tried again every so many seconds, among the first `limit`."""
     return script(
-        "unknown", milliseconds(retried_every), limit,
-        read=lambda reply: Unknown(reply[0], [text(func) for func in reply[1:]]),
+        "find_unhandled", milliseconds(retried_every), limit,
+        read=lambda reply: Unhandled(reply[0], [text(func) for func in reply[1:]]),
     )  # fmt: skip
 
 
@@ -202,13 +205,13 @@ def survey(limit: int) -> Call[Survey]:
     )  # fmt: skip
 
 
-def refused(commands: Iterable[Sequence[Argument]]) -> Call[list[int] | None]:
+def find_refused(commands: Iterable[Sequence[Argument]]) -> Call[list[int] | None]:
     """Ask which of these commands the login may not send: their places, counted from 0.
 
     None if the server cannot be asked: Redis before 7.
     """
     words = [word for command in commands for word in (len(command), *command)]
     return script(
-        "rights", *words,
+        "find_refused", *words,
         read=lambda reply: None if reply is None else [place - 1 for place in reply],
     )  # fmt: skip

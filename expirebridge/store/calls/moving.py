@@ -45,6 +45,6 @@ def _stored(row: Sequence[Any]) -> Stored:
     return Stored(text(id), key, due, dict(zip(names, columns[1::2], strict=True)))
 
 
-def known(ids: Sequence[str]) -> Call[list[bool]]:
+def find_known(ids: Sequence[str]) -> Call[list[bool]]:
     """Ask which ids have a record, whatever their state."""
-    return script("known", *ids, read=lambda reply: [bool(one) for one in reply])
+    return script("find_known", *ids, read=lambda reply: [bool(one) for one in reply])

@@ -55,9 +55,9 @@ class Hint:
         return (self.name, self.id, self.call, self.heard, self.invalid)
 
 
-def news(names: Iterable[bytes], heard: Heard) -> Call[set[bytes]]:
+def find_unexplained(names: Iterable[bytes], heard: Heard) -> Call[set[bytes]]:
     """Which of these keys, of which this was heard, need a look: most are explained by records."""
-    return script("news", heard, *names, read=set)
+    return script("find_unexplained", heard, *names, read=set)
 
 
 def adopt(hints: Iterable[Hint], settings: Settings) -> Call[list[Adoption]]:

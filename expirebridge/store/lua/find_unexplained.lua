@@ -36,12 +36,12 @@ local function is_unexplained_end(name, id)
   return (score_of(id, record.state) or math.huge) > now
 end
 
-local is_news = ARGV[2] == 'live' and is_unknown_timer or is_unexplained_end
+local is_unexplained = ARGV[2] == 'live' and is_unknown_timer or is_unexplained_end
 
 local reply = {}
 for at = 3, #ARGV do
   local name = ARGV[at]
   local id = string.match(name, '^([^?]*):%?', #slot + 1)
-  if not id or not in_slot(name) or is_news(name, id) then reply[#reply + 1] = name end
+  if not id or not in_slot(name) or is_unexplained(name, id) then reply[#reply + 1] = name end
 end
 return reply

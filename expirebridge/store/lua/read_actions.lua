@@ -3,7 +3,7 @@
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 how many
--- returns  the actions, the latest first, as `note` wrote them
+-- returns  the actions, the latest first, as `note_action` wrote them
 
 -- include names
 -- include format
