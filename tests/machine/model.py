@@ -334,23 +334,42 @@ class Model:
         """What was heard of a key, and the id of its task."""
         id, _, call = name.partition(":?")
         other = foreign_id(name)
-        task = self.tasks.get(id)
-        if (task is None and other in self.tasks) or (task is not None and task.key != name):
-            if other not in self.tasks:
-                heard = Heard.LIVE  # the end may be that of a key which the id's task had before
-            id, task = other, self.tasks.get(other)
-            if task is not None and task.key != name and not task.state.finished:
-                return Adoption.NOTHING, id
-        if task is not None and not task.state.finished:
+        named, own = self.tasks.get(id), self.tasks.get(other)
+        if named is not None and named.key == name:
+            return self._hear_of_known(id, named, name, heard), id
+        if own is not None and own.key != name:
+            gave_up = own.call == call
+            if gave_up and own.state is State.RUNNING:
+                return Adoption.NOTHING, other
+            if not (gave_up and own.state.finished):
+                if named is None:
+                    return self._hear_of_new(id, name, heard), id
+                lives = self.timers.get(name, NEVER) != NEVER
+                return (Adoption.TAKEN if lives else Adoption.NOTHING), other
+        if own is not None:
+            return self._hear_of_known(other, own, name, heard), other
+        if named is None:
+            return self._hear_of_new(id, name, heard), id
+        # The end may be that of a key which the id's task had before.
+        return self._hear_of_new(other, name, Heard.LIVE), other
+
+    def _hear_of_known(self, id: str, task: Modelled, name: str, heard: Heard) -> Adoption:
+        if not task.state.finished:
             self._hear_of_unfinished(task, heard)
-            return Adoption.KNOWN, id
-        end = self.timers.get(name)
-        if end == NEVER or (end is None and (task is not None or heard is not Heard.EXPIRED)):
-            return (Adoption.NOTHING if task is None else Adoption.KNOWN), id
-        due = self.now if end is None else end
-        tags, ttl = (frozenset[str](), None) if task is None else (task.tags, task.ttl)
-        self.tasks[id] = Modelled(name, call, tags, State.PENDING, due, ttl=ttl)
-        return Adoption.ADOPTED, id
+            return Adoption.KNOWN
+        due = self.timers.get(name, NEVER)
+        if due == NEVER:
+            return Adoption.KNOWN
+        self.tasks[id] = Modelled(name, task.call, task.tags, State.PENDING, due, ttl=task.ttl)
+        return Adoption.ADOPTED
+
+    def _hear_of_new(self, id: str, name: str, heard: Heard) -> Adoption:
+        due = self.timers.get(name, self.now if heard is Heard.EXPIRED else NEVER)
+        if due == NEVER:
+            return Adoption.NOTHING
+        call = name.partition(":?")[2]
+        self.tasks[id] = Modelled(name, call, frozenset(), State.PENDING, due)
+        return Adoption.ADOPTED
 
     def _hear_of_unfinished(self, task: Modelled, heard: Heard) -> None:
         end = self.timers.get(task.key)
