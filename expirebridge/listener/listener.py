@@ -17,9 +17,7 @@ from expirebridge.listener.event_loop import new_event_loop
 from expirebridge.listener.late_report import LateReport
 from expirebridge.listener.node.node import Node
 from expirebridge.listener.runner import home
-from expirebridge.listener.runner.room import Room
 from expirebridge.listener.runner.runner import Runner
-from expirebridge.listener.runner.unsettled import Unsettled
 from expirebridge.listener.shutdown import Shutdown
 from expirebridge.listener.watchdog import Watchdog
 from expirebridge.log_fields import event
@@ -70,24 +68,13 @@ class Listener:
         self._shutdown = Shutdown()
         report = LateReport()
         told = Hooks([report.hear, *hooks, *self.registry.hooks])
-        unsettled = Unsettled()
-        room = Room(settings.concurrency, unsettled)
-        self._runner = Runner(
-            self.registry,
-            settings,
-            room=room,
-            unsettled=unsettled,
-            hooks=told,
-            shutdown=self._shutdown,
-        )
+        self._runner = Runner(self.registry, settings, hooks=told, shutdown=self._shutdown)
         self._watchdog = Watchdog(self._runner, settings, on_stuck=self._notice_hopeless)
         self._node = Node(
             settings,
             [settings.prefix],
             name=self.name,
             runner=self._runner,
-            room=room,
-            unsettled=unsettled,
             watchdog=self._watchdog,
             hooks=told,
         )

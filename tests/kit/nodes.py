@@ -8,9 +8,7 @@ from dataclasses import replace
 from expirebridge.handlers import Registry
 from expirebridge.hooks import Hooks
 from expirebridge.listener.node.node import Node
-from expirebridge.listener.runner.room import Room
 from expirebridge.listener.runner.runner import Runner
-from expirebridge.listener.runner.unsettled import Unsettled
 from expirebridge.listener.shutdown import Shutdown
 from expirebridge.listener.watchdog import Watchdog
 from expirebridge.settings import Settings
@@ -24,17 +22,9 @@ class Process:
     def __init__(self, settings: Settings, registry: Registry, hooks: Hooks | None = None) -> None:
         self._settings = settings
         self._hooks = hooks or Hooks()
-        self._unsettled = Unsettled()
-        self.room = Room(settings.concurrency, self._unsettled)
         self.shutdown = Shutdown()
-        self.runner = Runner(
-            registry,
-            settings,
-            room=self.room,
-            unsettled=self._unsettled,
-            hooks=self._hooks,
-            shutdown=self.shutdown,
-        )
+        self.runner = Runner(registry, settings, hooks=self._hooks, shutdown=self.shutdown)
+        self.room = self.runner.room
         self._watchdog = Watchdog(self.runner, settings, on_stuck=self.shutdown.give_up)
 
     def node(self, *prefixes: str, url: str | None = None) -> Node:
@@ -44,8 +34,6 @@ class Process:
             prefixes,
             name="one",
             runner=self.runner,
-            room=self.room,
-            unsettled=self._unsettled,
             watchdog=self._watchdog,
             hooks=self._hooks,
         )

@@ -31,6 +31,20 @@ LAYERS = [
     },
 ]
 FACES, VALUES = LAYERS[0], LAYERS[-1]
+LISTENER = PACKAGE / "listener"
+# Within the listener: the process, one server, one partition, the calls of handlers, and what small
+# things these give each other.
+LISTENER_LAYERS = [
+    {"listener", "late_report", "event_loop"},
+    {"node"},
+    {"watchdog"},
+    {"station"},
+    {"runner"},
+    {"footing"},
+    {"doorbell", "ears", "gaps", "outage", "server_clock", "shutdown"},
+]
+LONGEST_FILE, LONGEST_FUNCTION = 300, 40
+"""Lines, in the listener."""
 # The first gathers the public names; the second is the command.
 EXEMPT = {PACKAGE / "__init__.py", PACKAGE / "__main__.py"}
 
@@ -76,6 +90,32 @@ def test_a_module_imports_only_from_its_own_layer_or_below(path: Path) -> None:
     assert {part, *imported_parts(path)} <= set().union(*LAYERS)
     above = {other for other in imported_parts(path) if layer_of(other) < layer_of(part)}
     assert above == set()
+
+
+@pytest.mark.parametrize(
+    "path", sorted(LISTENER.rglob("*.py")), ids=lambda path: str(path.relative_to(LISTENER))
+)
+def test_in_the_listener_a_module_imports_only_from_its_own_layer_or_below(path: Path) -> None:
+    def layer(part: str) -> int:
+        [layer] = [number for number, parts in enumerate(LISTENER_LAYERS) if part in parts]
+        return layer
+
+    part = path.relative_to(LISTENER).parts[0].removesuffix(".py")
+    if part == "__init__":
+        return
+    names = [name.split(".") for name in imported_names(path)]
+    inner = {parts[2] for parts in names if parts[:2] == ["expirebridge", "listener"]}
+    above = {other for other in inner if layer(other) < layer(part)}
+    assert above == set()
+
+
+def test_nothing_in_the_listener_is_long() -> None:
+    for path in LISTENER.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        assert text.count("\n") <= LONGEST_FILE, path
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                assert (node.end_lineno or 0) - node.lineno < LONGEST_FUNCTION, (path, node.name)
 
 
 def test_the_core_never_imports_its_faces() -> None:

@@ -23,9 +23,7 @@ from expirebridge.listener.node.inspector import Inspector
 from expirebridge.listener.node.scanner import Scanner
 from expirebridge.listener.node.subscriber import Subscriber
 from expirebridge.listener.outage import Outage
-from expirebridge.listener.runner.room import Room
 from expirebridge.listener.runner.runner import Runner
-from expirebridge.listener.runner.unsettled import Unsettled
 from expirebridge.listener.server_clock import ServerClock
 from expirebridge.listener.station.station import Station
 from expirebridge.listener.watchdog import Watchdog
@@ -47,8 +45,6 @@ class Node:
         *,
         name: str,
         runner: Runner,
-        room: Room,
-        unsettled: Unsettled,
         watchdog: Watchdog,
         hooks: Hooks,
     ) -> None:
@@ -58,40 +54,21 @@ class Node:
         self._client = clients.listener_client(settings.url, socket_timeout=patience)
         self._heart_client = clients.heartbeat_client(settings.url, socket_timeout=patience)
         self._server_clock = ServerClock()
-        self._outage = Outage()
-        self._gaps = Gaps()
+        self._outage = outage = Outage()
+        self._gaps = gaps = Gaps()
         self._ears = Ears()
-        self.stations = [
-            Station(
-                self.ground_of(prefix),
-                settings,
-                name=name,
-                runner=runner,
-                room=room,
-                unsettled=unsettled,
-                hooks=hooks,
-            )
+        self.stations = stations = [
+            Station(self.ground_of(prefix), settings, name=name, runner=runner, hooks=hooks)
             for prefix in prefixes
         ]
-        self.heartbeat = Heartbeat(
-            self.stations, lease=settings.lease, outage=self._outage, watchdog=watchdog
-        )
-        self._store = self.stations[0].store
+        self._store = store = stations[0].store
         """For what concerns the server as a whole."""
+        self.heartbeat = Heartbeat(stations, lease=settings.lease, outage=outage, watchdog=watchdog)
         self._subscriber = Subscriber(
-            self._store,
-            self.stations,
-            heartbeat=self.heartbeat,
-            ears=self._ears,
-            gaps=self._gaps,
-            outage=self._outage,
+            store, stations, heartbeat=self.heartbeat, ears=self._ears, gaps=gaps, outage=outage
         )
-        self._scanner = Scanner(
-            self.stations, settings, gaps=self._gaps, outage=self._outage, hooks=hooks
-        )
-        self._inspector = Inspector(
-            self._store, self.stations, settings, gaps=self._gaps, outage=self._outage
-        )
+        self._scanner = Scanner(stations, settings, gaps=gaps, outage=outage, hooks=hooks)
+        self._inspector = Inspector(store, stations, settings, gaps=gaps, outage=outage)
 
     @property
     def ready(self) -> asyncio.Event:

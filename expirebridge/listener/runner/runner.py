@@ -39,16 +39,14 @@ class Runner:
         registry: Registry,
         settings: Settings,
         *,
-        room: Room,
-        unsettled: Unsettled,
         hooks: Hooks,
         shutdown: Shutdown,
     ) -> None:
         self._registry = registry
         self._settings = settings
-        self._room = room
-        self._unsettled = unsettled
         self._hooks = hooks
+        self.unsettled = Unsettled()
+        self.room = Room(settings.concurrency, self.unsettled)
         self._threads = Threads(settings.concurrency)
         self._unbegun = Unbegun()
         self._caller = Caller(self._threads, self._unbegun, Overtime(settings.grace, shutdown))
@@ -70,7 +68,7 @@ class Runner:
         handler = self._registry.find(claimed.func)
         hint = "" if handler else self._registry.suggest(claimed.func)
         attempt = Attempt(claimed, handler, origin, hint=hint, timeout=self._settings.timeout)
-        self._unsettled.add(attempt)
+        self.unsettled.add(attempt)
         return attempt
 
     # An attempt, step by step
@@ -135,7 +133,7 @@ class Runner:
     def _end(self, attempt: Attempt) -> None:
         attempt.is_over = True
         del self._running[attempt]
-        self._room.leave()
+        self.room.leave()
 
     # Stopping
 
@@ -144,7 +142,7 @@ class Runner:
 
         Plain functions that still run are left to their leases.
         """
-        unsettled = self._unsettled
+        unsettled = self.unsettled
         await unsettled.wait_until(lambda: not unsettled, grace)
         # An attempt that was made a moment ago must begin first: cancelled before, it would end
         # without an outcome.

@@ -49,8 +49,8 @@ class Settler:
         settings: Settings,
         *,
         leases: Leases,
-        unsettled: Unsettled,
         room: Room,
+        unsettled: Unsettled,
         doorbell: Doorbell,
         hooks: Hooks,
     ) -> None:

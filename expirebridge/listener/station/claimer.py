@@ -10,7 +10,6 @@ from expirebridge.hooks import Claimed, Hooks
 from expirebridge.listener.doorbell import Doorbell
 from expirebridge.listener.footing import Footing
 from expirebridge.listener.runner.origin import Origin
-from expirebridge.listener.runner.room import Room
 from expirebridge.listener.runner.runner import Runner
 from expirebridge.listener.station.clock import Clock
 from expirebridge.listener.station.hearing import Hearing
@@ -44,7 +43,6 @@ class Claimer:
         clock: Clock,
         hearing: Hearing,
         runner: Runner,
-        room: Room,
         hooks: Hooks,
     ) -> None:
         self._footing = footing
@@ -54,7 +52,7 @@ class Claimer:
         self._clock = clock
         self._hearing = hearing
         self._runner = runner
-        self._room = room
+        self._room = runner.room
         self._hooks = hooks
         self._share = min(max(settings.concurrency // 2, 1), calls.MAX_CLAIM)
         """Tasks that one claim asks for at most: while they run, the server makes the next one."""

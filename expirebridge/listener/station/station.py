@@ -9,10 +9,8 @@ from expirebridge.listener.doorbell import Doorbell
 from expirebridge.listener.footing import Footing, Ground
 from expirebridge.listener.runner.leases import Leases
 from expirebridge.listener.runner.origin import Origin
-from expirebridge.listener.runner.room import Room
 from expirebridge.listener.runner.runner import Runner
 from expirebridge.listener.runner.settler import Settler
-from expirebridge.listener.runner.unsettled import Unsettled
 from expirebridge.listener.station.adopter import Adopter
 from expirebridge.listener.station.claimer import Claimer
 from expirebridge.listener.station.clock import Clock
@@ -32,58 +30,35 @@ class Station:
     """The roles of one partition, which stand on a node; all run their tasks in one runner."""
 
     def __init__(
-        self,
-        ground: Ground,
-        settings: Settings,
-        *,
-        name: str,
-        runner: Runner,
-        room: Room,
-        unsettled: Unsettled,
-        hooks: Hooks,
+        self, ground: Ground, settings: Settings, *, name: str, runner: Runner, hooks: Hooks
     ) -> None:
         self._settings = settings
         self._runner = runner
         self._footing = footing = Footing(ground)
-        prefix = ground.store.database.prefix
-        self._slot = slot_of(prefix)
+        self._prefix = ground.store.database.prefix
+        self._slot = slot_of(self._prefix)
         self._born: bytes | None = None
         """When its database was first written to, as far as that is known."""
         self.doorbell = doorbell = Doorbell()
-        self.standing = Standing(settings.doorbell)
+        self.standing = standing = Standing(settings.doorbell)
         self.leases = Leases(footing, name, lease=settings.lease)
-        self._clock = Clock(footing, prefix, doorbell=doorbell, standing=self.standing, hooks=hooks)
-        self.adopter = Adopter(footing, settings, doorbell=doorbell, clock=self._clock)
-        self.hearing = Hearing(
-            footing,
-            settings.doorbell,
-            doorbell=doorbell,
-            clock=self._clock,
-            adopter=self.adopter,
-            standing=self.standing,
-            hooks=hooks,
-        )
-        self._settler = Settler(
-            footing,
-            settings,
-            leases=self.leases,
-            unsettled=unsettled,
-            room=room,
-            doorbell=doorbell,
-            hooks=hooks,
-        )
-        self._claimer = Claimer(
-            footing,
-            settings,
-            origin=Origin(footing, self.leases, self._settler),
-            doorbell=doorbell,
-            clock=self._clock,
-            hearing=self.hearing,
-            runner=runner,
-            room=room,
-            hooks=hooks,
+        self._clock = clock = Clock(
+            footing, self._prefix, doorbell=doorbell, standing=standing, hooks=hooks
         )
         self._sweeper = Sweeper(footing, settings, doorbell=doorbell, hooks=hooks)
+        self.adopter = Adopter(footing, settings, doorbell=doorbell, clock=clock)
+        self.hearing = Hearing(
+            footing, settings.doorbell, doorbell=doorbell, clock=clock, adopter=self.adopter,
+            standing=standing, hooks=hooks,
+        )  # fmt: skip
+        self._settler = Settler(
+            footing, settings, leases=self.leases, room=runner.room, unsettled=runner.unsettled,
+            doorbell=doorbell, hooks=hooks,
+        )  # fmt: skip
+        self._claimer = Claimer(
+            footing, settings, origin=Origin(footing, self.leases, self._settler),
+            doorbell=doorbell, clock=clock, hearing=self.hearing, runner=runner, hooks=hooks,
+        )  # fmt: skip
 
     @property
     def ground(self) -> Ground:
