@@ -23,6 +23,8 @@ class TimedOut(Exception):
 class AsyncCall:
     """Awaits what a handler gave back."""
 
+    __slots__ = ("_attempt", "_awaiting", "_is_late", "_overtime")
+
     def __init__(self, attempt: "Attempt", overtime: Overtime) -> None:
         self._attempt = attempt
         self._overtime = overtime

@@ -1,7 +1,7 @@
 """The caller: calls a handler under its timeout, on the event loop or in a thread."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -26,30 +26,28 @@ class Caller:
         self._overtime = overtime
         self._deadlines = Deadlines()
 
-    async def call(self, attempt: "Attempt") -> Any:
-        """Call its handler and return what that returned.
+    def call(self, attempt: "Attempt") -> Awaitable[Any]:
+        """Call its handler; what is returned is awaited for what the handler returned.
 
-        Raises what the handler raised; TimedOut if it took longer than its limit; NotBegun if it
-        must not be called here any more.
+        Both raise what the handler raises, TimedOut if it takes longer than its limit, and NotBegun
+        if it must not be called here any more.
         """
         handler = attempt.handler
         if handler is None:
             raise LookupError(f"no handler for {attempt.task.func}")
         running_task.set(attempt.task)
         call = partial(handler.function, *attempt.task.args, **attempt.task.kwargs)
-        if handler.is_async:
-            self._unbegun.begin(attempt)
-            result = call()
-        else:
-            result = await self._call_in_thread(call, attempt)
-            # A plain wrapper around an async function gives back its coroutine.
-            if not inspect.isawaitable(result):
-                return result
-        awaited = AsyncCall(attempt, self._overtime)
-        return await awaited.run(result, attempt.limit - attempt.took, self._deadlines)
+        if not handler.is_async:
+            return self._call_in_thread(call, attempt)
+        self._unbegun.begin(attempt)
+        return self._await(call(), attempt)
+
+    def _await(self, result: Awaitable[Any], attempt: "Attempt") -> Awaitable[Any]:
+        limit = attempt.limit - attempt.took
+        return AsyncCall(attempt, self._overtime).run(result, limit, self._deadlines)
 
     async def _call_in_thread(self, handler: Callable[[], Any], attempt: "Attempt") -> Any:
-        call = PlainCall(partial(self._unbegun.begin, attempt), handler)
+        call = PlainCall(handler, attempt, self._unbegun)
 
         def look() -> None:
             left = call.left(attempt.limit)
@@ -65,4 +63,5 @@ class Caller:
             raise TimedOut
         if error is not None:
             raise error
-        return result
+        # A plain wrapper around an async function gives back its coroutine.
+        return await self._await(result, attempt) if inspect.isawaitable(result) else result

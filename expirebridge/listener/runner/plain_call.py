@@ -3,23 +3,29 @@
 import contextvars
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from expirebridge.listener.runner.home import Home
-from expirebridge.listener.runner.unbegun import NotBegun
+from expirebridge.listener.runner.unbegun import NotBegun, Unbegun
+
+if TYPE_CHECKING:
+    from expirebridge.listener.runner.attempt import Attempt
 
 
 class PlainCall:
-    """Calls a handler, if it may still begin when a thread comes for it.
+    """Calls a handler, if its attempt may still begin when a thread comes for it.
 
-    `begin` is called in that thread, right before the handler, and may raise NotBegun: the call may
-    have waited for a thread, or for the lock that threads which compute share, and its process may
-    have stood still meanwhile. So its time counts from then, too.
+    The attempt begins in that thread, right before the call: it may have waited for a thread, or
+    for the lock that threads which compute share, and its process may have stood still meanwhile.
+    So its time counts from then, too.
     """
 
-    def __init__(self, begin: Callable[[], None], handler: Callable[[], Any]) -> None:
-        self._begin = begin
+    __slots__ = ("_attempt", "_began", "_context", "_handler", "_unbegun", "took")
+
+    def __init__(self, handler: Callable[[], Any], attempt: "Attempt", unbegun: Unbegun) -> None:
         self._handler = handler
+        self._attempt = attempt
+        self._unbegun = unbegun
         self._context = contextvars.copy_context()
         self._began: float | None = None
         self.took: float | None = None
@@ -28,7 +34,7 @@ class PlainCall:
     def __call__(self) -> tuple[Any, BaseException | None]:
         """What the handler returned or raised, as values: futures do not carry every exception."""
         try:
-            self._begin()
+            self._unbegun.begin(self._attempt)
         except NotBegun as reason:
             return None, reason
         self._began = began = time.perf_counter()
