@@ -141,7 +141,7 @@ class Listener:
                 logger.info("stopping: claiming no more", extra=event("stopping"))
                 await self._runner.drain(self.settings.grace if not self._shutdown.stuck else 0)
         finally:
-            await _cancel([stopping, *roles])
+            await cancel_roles([stopping, *roles])
             logger.info("stopped", extra=event("stopped"))
 
     @contextlib.contextmanager
@@ -193,7 +193,7 @@ async def _told(lifespan: Lifespan) -> AsyncIterator[None]:
             await generator.aclose()
 
 
-async def _cancel(tasks: Sequence[asyncio.Task[object]]) -> None:
+async def cancel_roles(tasks: Sequence[asyncio.Task[object]]) -> None:
     """Cancel tasks until they have ended."""
     waiting = set(tasks)
     while waiting:

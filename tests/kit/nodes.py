@@ -7,11 +7,13 @@ from dataclasses import replace
 
 from expirebridge.handlers import Registry
 from expirebridge.hooks import Hooks
+from expirebridge.listener.listener import cancel_roles
 from expirebridge.listener.node.node import Node
 from expirebridge.listener.runner.runner import Runner
 from expirebridge.listener.shutdown import Shutdown
 from expirebridge.listener.watchdog import Watchdog
 from expirebridge.settings import Settings
+from tests.witness import PATIENCE
 
 GRACE = 5.0
 
@@ -47,16 +49,15 @@ class Process:
             node.heartbeat.start()
         roles = [asyncio.create_task(run) for node in nodes for run in node.roles().values()]
         try:
-            for node in nodes:
-                await node.ready.wait()
+            async with asyncio.timeout(PATIENCE):
+                for node in nodes:
+                    await node.ready.wait()
             yield
         finally:
             for node in nodes:
                 await node.stop()
             await self.runner.drain(GRACE)
-            for role in roles:
-                role.cancel()
-            await asyncio.gather(*roles, return_exceptions=True)
+            await cancel_roles(roles)
             self.runner.close()
             for node in nodes:
                 await node.close()
