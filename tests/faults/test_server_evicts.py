@@ -14,7 +14,7 @@ from tests.processes import until_logged
 from tests.witness import PATIENCE
 
 TASKS = 1000
-SOON = 2.5
+SOON = 5.0
 """Seconds until they are due: time to make them, and for the listener to look at its server."""
 IDLE = 2.0
 """Seconds for which nobody touches a record; what a listener works with is touched each second."""
