@@ -18,7 +18,7 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 class PunctualSelector(selectors.EpollSelector):
-    """Sleeps in microseconds: `select` waits until epoll has something to tell, or time is over.
+    """Sleeps in microseconds: `select` waits until epoll has something to report, or time is over.
 
     An epoll instance is itself a file that becomes readable.
     """

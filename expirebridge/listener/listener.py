@@ -41,10 +41,10 @@ class ListenerStuck(ExpirebridgeError):
 
 
 class Listener:
-    """Runs due tasks until it is told to stop.
+    """Runs due tasks until it is asked to stop.
 
     `registry` is what it can run; without one, the modules under `settings.tasks` are loaded.
-    `hooks` are told what happens. `ready` is set once the listener hears doorbells. `on_blocked` is
+    `hooks` receive what happens. `ready` is set once the listener hears doorbells. `on_blocked` is
     called, in a thread, when a handler has blocked the event loop for so long that `run` can no
     longer raise ListenerStuck; the listener's leases lapse then.
 
@@ -67,8 +67,8 @@ class Listener:
         self._loop: asyncio.AbstractEventLoop
         self._shutdown = Shutdown()
         report = LateReport()
-        told = Hooks([report.hear, *hooks, *self.registry.hooks])
-        self._runner = Runner(self.registry, settings, hooks=told, shutdown=self._shutdown)
+        all_hooks = Hooks([report.hear, *hooks, *self.registry.hooks])
+        self._runner = Runner(self.registry, settings, hooks=all_hooks, shutdown=self._shutdown)
         self._watchdog = Watchdog(self._runner, settings, on_stuck=self._notice_hopeless)
         self._node = Node(
             settings,
@@ -76,7 +76,7 @@ class Listener:
             name=self.name,
             runner=self._runner,
             watchdog=self._watchdog,
-            hooks=told,
+            hooks=all_hooks,
         )
         report.ring_at([station.doorbell for station in self._node.stations])
 
@@ -123,7 +123,7 @@ class Listener:
         """Begin each lifespan of the handlers' modules, and end them in the opposite order."""
         async with contextlib.AsyncExitStack() as stack:
             for lifespan in self.registry.lifespans:
-                await stack.enter_async_context(_told(lifespan))
+                await stack.enter_async_context(_named(lifespan))
             yield
 
     async def _run_roles(self) -> None:
@@ -174,8 +174,8 @@ class Listener:
 
 
 @contextlib.asynccontextmanager
-async def _told(lifespan: Lifespan) -> AsyncIterator[None]:
-    """One lifespan; what it raises is told with its name."""
+async def _named(lifespan: Lifespan) -> AsyncIterator[None]:
+    """One lifespan; what it raises is raised with its name."""
     name = f"{lifespan.__module__}.{getattr(lifespan, '__name__', lifespan)}"
     generator = lifespan()
     try:

@@ -1,4 +1,4 @@
-"""The outage: tells once that the server does not do its part, and once that it does again.
+"""The outage: reports once that the server fails, and once that it works again.
 
 Every role tries again by itself, several times a second; each try in the log would bury all else.
 """
@@ -22,17 +22,17 @@ class Outage:
     def __init__(self) -> None:
         self._failing: set[str] = set()
         self._told: set[type[ServerError]] = set()
-        """The kinds of error that were told of in this outage."""
+        """The kinds of error that were reported in this outage."""
         self._began = 0.0
         self._lock = threading.Lock()
 
     @property
     def lasts(self) -> bool:
-        """Whether the server has not done its part for some role, and not again since."""
+        """Whether some role has had no answer since it failed."""
         return bool(self._failing)
 
     def failed(self, role: str, error: ServerError) -> None:
-        """Take note that the server did not do its part for this role, which will ask again."""
+        """Take note that the server failed or refused a call of this role, which will ask again."""
         with self._lock:
             if not self._failing:
                 self._told.clear()
@@ -49,7 +49,7 @@ class Outage:
             logger.debug("%s failed: %s", role, error)
 
     def answered(self, role: str) -> None:
-        """Take note that the server did its part for this role."""
+        """Take note that the server answered this role."""
         if role not in self._failing:
             return
         with self._lock:

@@ -29,7 +29,7 @@ class Watchdog:
     If none comes for the time of a heartbeat, what blocks it is named in the log, and what was
     claimed and has not begun is released for other listeners. What has begun keeps its lease: it
     would run twice. If there is still no sign one grace time after the blocking handler's timeout,
-    `on_stuck` is told, as of a plain function that never returns.
+    `on_stuck` is called, as it is for a plain function that never returns.
 
     All but the answer runs in the heartbeat's thread. It does not find a handler that blocks for
     less than a heartbeat, nor why it blocks.

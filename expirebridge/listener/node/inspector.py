@@ -1,4 +1,4 @@
-"""The inspector: looks at the server again and again, for it may be set otherwise while it runs."""
+"""The inspector: checks the server again and again, since its settings may change while it runs."""
 
 import asyncio
 import logging
@@ -20,9 +20,9 @@ _LEVELS = {Level.OK: logging.INFO, Level.WARNING: logging.WARNING, Level.ERROR: 
 
 
 class Inspector:
-    """Makes a listener's first checks anew once a lease, and tells what is no longer as it was.
+    """Repeats a listener's first checks once a lease, and reports what has changed.
 
-    All but the search for other data: that is for the start, and for the doctor.
+    It leaves out the search for other data, which is for the start and the doctor.
 
     After each look that finds the server sending no key events, and once after the first that finds
     it sending them again, it asks for a scan: what they would have said must be looked for.
@@ -46,7 +46,7 @@ class Inspector:
         self._silent = False
 
     def learn(self, findings: Iterable[Finding]) -> None:
-        """Take findings as known: only what differs from them is told."""
+        """Take findings as known: only what differs from them is reported."""
         self._known |= {finding.check: finding for finding in findings}
 
     async def run(self) -> None:

@@ -1,4 +1,4 @@
-"""The scanner: finds by walking over a server's keys what no doorbell told."""
+"""The scanner: walks over a server's keys and finds what no doorbell announced."""
 
 import asyncio
 import logging

@@ -1,7 +1,7 @@
-"""The subscriber: hears the server, and does no more than ring.
+"""The subscriber: hears the server, and only rings.
 
 Redis forgets what it sent to nobody, and a client library that reconnects in silence hides that.
-So a subscription is trusted only while its own pings are answered; each time it is made anew, there
+So a subscription is trusted only while its own pings are answered; each time it is renewed, there
 was a gap.
 """
 
@@ -71,7 +71,7 @@ class Subscriber:
             await self._ears.change()
             if self._pubsub is not None:
                 change = self._pubsub.subscribe if self._ears.open else self._pubsub.unsubscribe
-                # A subscription that breaks just now is made again with what is wanted then.
+                # A subscription that breaks just now is renewed with what is wanted then.
                 with contextlib.suppress(RedisError, OSError):
                     await change(*self._events)
 

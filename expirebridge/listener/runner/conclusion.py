@@ -69,11 +69,11 @@ class Conclusions:
         return conclusion._replace(brief=type(error).__name__, error=error)
 
     def given_back(self, reason: str) -> Conclusion:
-        """It counts for nothing: a listener is to run the task, now."""
+        """It does not count: a listener is to run the task now."""
         return self._conclude(End.RELEASED, "released", text=reason, reason=reason)
 
     def spread(self, delay: float, reason: str) -> Conclusion:
-        """It counts for nothing: a listener is to run the task after this delay."""
+        """It does not count: a listener is to run the task after this delay."""
         return self._conclude(End.RELEASED, "released", delay, reason, reason)
 
     def unknown(self, hint: str) -> Conclusion:

@@ -31,7 +31,7 @@ class Threads:
         """Whether a thread is on its way to the calls that wait."""
         self._waiting: deque[Call] = deque()
         self._returned: list[tuple[asyncio.Future[Any], Any]] = []
-        """What came back, and is not yet told to the event loop."""
+        """Results that the event loop has not taken yet."""
         self._closed = False
         self._lock = threading.Lock()
         self._alarm: SimpleQueue[None] = SimpleQueue()
@@ -99,7 +99,7 @@ class Threads:
         with self._lock:
             self._returned.append((future, value))
             if len(self._returned) > 1:
-                return  # the loop is told already
+                return  # the loop will take them together
         with contextlib.suppress(RuntimeError):  # the loop has ended
             future.get_loop().call_soon_threadsafe(self._deliver)
 

@@ -28,7 +28,7 @@ MAX_WAITING = 100_000
 """Keys that wait to be looked at, at most: a bound on memory."""
 STALE_AFTER = 8.0
 """Seconds after which an event that still waits is no longer believed. It says that a key is gone,
-and whose key it was only the record can tell: that is kept for 15 s after the task succeeded, and
+and whose key it was only the record knows: that is kept for 15 s after the task succeeded, and
 an event may be 5 s old when it is heard."""
 RETRY_PAUSE = 0.2
 ECHO_WAIT = 0.1
@@ -38,12 +38,12 @@ LONGEST_ECHO_WAIT = 4.0
 """The same while more is due than this listener could claim."""
 
 
-Told = tuple[bytes, Heard]
+News = tuple[bytes, Heard]
 """What an event says: a key's name, and what happened to it."""
 
 
 class Adopter:
-    """Looks at every key of our form that it is told of."""
+    """Looks at every key of our form that an event or a scan named."""
 
     def __init__(
         self, footing: Footing, settings: Settings, *, doorbell: Doorbell, clock: Clock
@@ -52,12 +52,12 @@ class Adopter:
         self._settings = settings
         self._doorbell = doorbell
         self._clock = clock
-        self._waiting: dict[Told, float] = {}
+        self._waiting: dict[News, float] = {}
         """What was heard of, in order and once each, and since when it waits; names only, since
         very many may wait."""
         self._gone: dict[Heard, dict[bytes, float]] = {Heard.EXPIRED: {}, Heard.DELETED: {}}
         """Keys that expired, or were deleted, which a claim on its way may explain."""
-        self._told = asyncio.Event()
+        self._has_news = asyncio.Event()
 
     def hear(self, name: bytes, heard: Heard) -> bool:
         """Take note of a key that an event named; keys of another form are left alone.
@@ -76,7 +76,7 @@ class Adopter:
         else:
             self._disbelieve_ends(name)
             self._waiting.setdefault((name, heard), time.monotonic())
-            self._told.set()
+            self._has_news.set()
         return True
 
     def _disbelieve_ends(self, name: bytes) -> None:
@@ -105,7 +105,7 @@ class Adopter:
             del gone[name]
             self._waiting.setdefault((name, heard), since)
         if ripe:
-            self._told.set()
+            self._has_news.set()
             if heard is Heard.EXPIRED:
                 self._doorbell.ring()
         if gone:
@@ -114,31 +114,31 @@ class Adopter:
     async def run(self) -> None:
         """Look at what was heard of, for ever."""
         while True:
-            await self._told.wait()
-            told = self._take()
+            await self._has_news.wait()
+            news = self._take()
             async with asyncio.TaskGroup() as group:
-                for batch in calls.batches(told.items()):
+                for batch in calls.batches(news.items()):
                     group.create_task(self._look_at(dict(batch)))
 
-    def _take(self) -> dict[Told, float]:
+    def _take(self) -> dict[News, float]:
         """Take what waits, as much as may be on its way at a time, and since when."""
         oldest = time.monotonic() - STALE_AFTER
-        told, stale = dict[Told, float](), 0
+        news, stale = dict[News, float](), 0
         for name, heard in list(islice(self._waiting, calls.BATCH * AT_ONCE)):
             since = self._waiting.pop((name, heard))
             if since < oldest and heard is not Heard.LIVE:
                 stale += 1
             else:
-                told[name, heard] = since
+                news[name, heard] = since
         if not self._waiting:
-            self._told.clear()
+            self._has_news.clear()
         if stale:
             self._footing.now.gaps.notice("events waited for too long to be believed")
             logger.warning(
-                "%d events came to nothing: they could not be looked at in time", stale,
+                "%d events were dropped: they could not be looked at in time", stale,
                 extra=event("events dropped", count=stale),
             )  # fmt: skip
-        return told
+        return news
 
     async def look_at(self, names: list[bytes]) -> int:
         """Look at keys that a scan found, now; return how many were adopted."""
@@ -148,30 +148,30 @@ class Adopter:
             codes += await self._adopt(batch)
         return codes.count(Adoption.ADOPTED)
 
-    async def _look_at(self, told: dict[Told, float]) -> None:
+    async def _look_at(self, news: dict[News, float]) -> None:
         """Look at these; they wait again, for as long as they are believed, if nobody answered."""
         outage = self._footing.now.outage
         try:
-            hints = await self._sift(told)
+            hints = await self._sift(news)
             await self._adopt_all(hints)
         except ServerError as error:
             outage.failed(ROLE, error)
             await asyncio.sleep(RETRY_PAUSE)
-            for (name, heard), since in told.items():
+            for (name, heard), since in news.items():
                 if heard is Heard.LIVE or (name, Heard.LIVE) not in self._waiting:
                     self._waiting.setdefault((name, heard), since)
-            self._told.set()
+            self._has_news.set()
         else:
             outage.answered(ROLE)
 
-    async def _sift(self, told: Collection[Told]) -> list[Hint]:
+    async def _sift(self, news: Collection[News]) -> list[Hint]:
         """Leave out what records explain, by far the most, before names are read."""
-        unexplained: set[Told] = set()
+        unexplained: set[News] = set()
         for heard in Heard:
-            if names := [name for name, what in told if what is heard]:
+            if names := [name for name, what in news if what is heard]:
                 found = await self._footing.now.store.run(calls.find_unexplained(names, heard))
                 unexplained.update((name, heard) for name in found)
-        hints = [hint_for(name, heard) for name, heard in told if (name, heard) in unexplained]
+        hints = [hint_for(name, heard) for name, heard in news if (name, heard) in unexplained]
         return [hint for hint in hints if hint]
 
     async def _adopt_all(self, hints: list[Hint]) -> None:

@@ -1,7 +1,7 @@
 """Echoes: the events that a listener's own claims cause.
 
-The timer of a claimed task has expired, or is deleted by the claim, and the server tells every
-subscriber of it. To the listener that claimed the task this is no news; each look that it did not
+The timer of a claimed task has expired, or is deleted by the claim, and the server notifies every
+subscriber. To the listener that claimed the task this is no news; each look that it did not
 make is a script less for the server, for every task.
 """
 
@@ -14,7 +14,7 @@ LONGEST = 5.0
 
 
 class Echoes:
-    """Tells the end of a claimed task's timer from that of a timer that was set since.
+    """Distinguishes the end of a claimed task's timer from that of a timer that was set since.
 
     A timer that is set is heard of before it ends, for the same subscription hears both, in order.
     So an end is an echo if nothing was heard of its key since the claim.

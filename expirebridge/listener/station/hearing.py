@@ -22,7 +22,7 @@ BY_EVENT, BY_PRODUCER = Rung(source=Source.EVENT), Rung(source=Source.PRODUCER)
 
 
 class Hearing:
-    """Tells echoes of this station's own claims from news, and passes those on."""
+    """Passes on what is news, and drops the echoes of this station's own claims."""
 
     def __init__(
         self,

@@ -7,7 +7,7 @@ EARS = 2
 
 
 class Standing:
-    """What a listener's rank means for it; each heartbeat tells it anew."""
+    """What a listener's rank means for it; each heartbeat brings its current rank."""
 
     def __init__(self, doorbell: Doorbells) -> None:
         self._doorbell = doorbell
