@@ -10,7 +10,7 @@ from expirebridge.handlers import Handler, check_binding
 from expirebridge.listener.runner.async_call import TimedOut
 from expirebridge.listener.runner.conclusion import Conclusion, Conclusions
 from expirebridge.listener.runner.origin import Origin
-from expirebridge.misfire import MisfirePolicy, decode_misfire
+from expirebridge.misfire import decode_misfire
 from expirebridge.retry import DEFAULT_POLICY, Discard, Retry, RetryPolicy, decode_policy
 from expirebridge.store.views import ClaimedTask
 from expirebridge.task import State, Task, from_ms
@@ -60,12 +60,18 @@ class Attempt:
         """Whether the attempt can be cancelled."""
         return self.handler is not None and self.handler.is_async
 
+    def has_lease(self) -> bool:
+        """Whether its lease cannot have lapsed yet; see Leases.is_fresh."""
+        return self.origin.leases.is_fresh(self.claimed.id, self.claimed.token)
+
     def misfire(self, lateness: float) -> Conclusion | None:
         """The conclusion if it is too late, by so many seconds, to call the handler now."""
-        try:
-            policy = self._misfire_policy()
-        except ValueError as error:
-            return self.ends.failed(f"its misfire policy cannot be read: {error}")
+        policy = self.handler.misfire if self.handler is not None else None
+        if self.claimed.misfire is not None:
+            try:
+                policy = decode_misfire(self.claimed.misfire)
+            except ValueError as error:
+                return self.ends.failed(f"its misfire policy cannot be read: {error}")
         if policy is None or policy.late_after is None or lateness <= policy.late_after:
             return None
         found = f"found {human(lateness)} late, more than {human(policy.late_after)}"
@@ -132,11 +138,6 @@ class Attempt:
         if self.claimed.retry is not None:
             return decode_policy(self.claimed.retry)
         return handler.retry or DEFAULT_POLICY
-
-    def _misfire_policy(self) -> MisfirePolicy | None:
-        if self.claimed.misfire is not None:
-            return decode_misfire(self.claimed.misfire)
-        return self.handler.misfire if self.handler is not None else None
 
     def _read(self) -> Task:
         claimed = self.claimed

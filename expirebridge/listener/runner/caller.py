@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from expirebridge.current import running_task
 from expirebridge.listener.runner.async_call import AsyncCall, TimedOut
-from expirebridge.listener.runner.deadlines import Deadlines
+from expirebridge.listener.runner.deadlines import Deadline, Deadlines
 from expirebridge.listener.runner.overtime import Overtime
 from expirebridge.listener.runner.plain_call import PlainCall
 from expirebridge.listener.runner.threads import Threads
@@ -40,28 +40,33 @@ class Caller:
         if not handler.is_async:
             return self._call_in_thread(call, attempt)
         self._unbegun.begin(attempt)
-        return self._await(call(), attempt)
-
-    def _await(self, result: Awaitable[Any], attempt: "Attempt") -> Awaitable[Any]:
-        limit = attempt.limit - attempt.took
-        return AsyncCall(attempt, self._overtime).run(result, limit, self._deadlines)
+        return AsyncCall(attempt, self._overtime).run(call(), attempt.limit, self._deadlines)
 
     async def _call_in_thread(self, handler: Callable[[], Any], attempt: "Attempt") -> Any:
         call = PlainCall(handler, attempt, self._unbegun)
 
+        deadline: Deadline
+
         def look() -> None:
+            nonlocal deadline
             left = call.left(attempt.limit)
             if left > 0:
-                self._deadlines.put_off(deadline, left)
+                deadline = self._deadlines.set(left, look)
             elif call.took is None:
                 self._overtime.notice(attempt)
 
-        with self._deadlines.set(attempt.limit, look) as deadline:
+        deadline = self._deadlines.set(attempt.limit, look)
+        try:
             result, error = await self._threads.call(call)
+        finally:
+            deadline.drop()
         attempt.took = call.took or 0.0
-        if attempt.took > attempt.limit:
+        left = attempt.limit - attempt.took
+        if left < 0:
             raise TimedOut
         if error is not None:
             raise error
+        if not inspect.isawaitable(result):
+            return result
         # A plain wrapper around an async function gives back its coroutine.
-        return await self._await(result, attempt) if inspect.isawaitable(result) else result
+        return await AsyncCall(attempt, self._overtime).run(result, left, self._deadlines)

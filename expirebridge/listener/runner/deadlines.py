@@ -15,13 +15,11 @@ class Deadline:
 
     __slots__ = ("_queue", "callback", "when")
 
-    def __init__(self, when: float, queue: "Queue", callback: Callable[[], None]) -> None:
-        self.callback = callback
-        self.move(when, queue)
-
-    def move(self, when: float, queue: "Queue") -> None:
-        """Wait for that time, in that queue."""
+    def __init__(
+        self, when: float, callback: Callable[[], None], queue: "dict[Deadline, None]"
+    ) -> None:
         self.when = when
+        self.callback = callback
         self._queue = queue
         queue[self] = None
 
@@ -36,35 +34,22 @@ class Deadline:
         self.drop()
 
 
-Queue = dict[Deadline, None]
-"""What has the same limit, the earliest first."""
-
-
 class Deadlines:
     """Calls back on the event loop in which it is used, once a limit is reached."""
 
     def __init__(self) -> None:
-        self._queues: dict[float, Queue] = {}
-        """For each limit what waits for it; a timer is set for that one."""
+        self._queues: dict[float, dict[Deadline, None]] = {}
+        """For each limit what waits for it, the earliest first; a timer is set for that one."""
 
     def set(self, limit: float, callback: Callable[[], None]) -> Deadline:
         """Call back in `limit` seconds, unless it is dropped before."""
-        return Deadline(*self._place(limit), callback)
-
-    def put_off(self, deadline: Deadline, seconds: float) -> None:
-        """Call back in so many seconds from now instead, though it was called back or dropped."""
-        deadline.drop()
-        deadline.move(*self._place(seconds))
-
-    def _place(self, limit: float) -> tuple[float, Queue]:
-        """When the limit is reached from now, and where to wait for it."""
         loop = asyncio.get_running_loop()
         when = loop.time() + limit
         queue = self._queues.get(limit)
         if queue is None:
             queue = self._queues[limit] = {}
             loop.call_at(when, self._look, limit)
-        return when, queue
+        return Deadline(when, callback, queue)
 
     def _look(self, limit: float) -> None:
         """Call back what has reached the limit, and come again for the next, if there is one."""

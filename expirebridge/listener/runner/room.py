@@ -51,7 +51,8 @@ class Room:
     def leave(self, places: int = 1) -> None:
         """Give back places that were reserved."""
         self._free += places
-        self.look()
+        if self._line or self._alone:
+            self.look()
 
     def withdraw(self, who: Doorbell) -> None:
         """Stand in no line any longer: this station stops."""

@@ -34,11 +34,11 @@ class Unbegun:
 
     def check(self, attempt: "Attempt") -> None:
         """Look before anything is reported of it. Raises what `begin` would raise now."""
-        if not _is_fresh(attempt):
-            self._take(attempt)
-            raise NotBegun(HELD_UP)
         if attempt not in self._attempts:
             raise Withdrawn(WITHDRAWN)
+        if not attempt.has_lease():
+            self._take(attempt)
+            raise NotBegun(HELD_UP)
 
     def begin(self, attempt: "Attempt") -> None:
         """Take it out, in the thread that calls its handler, right before the call.
@@ -47,7 +47,7 @@ class Unbegun:
         Withdrawn if it was withdrawn.
         """
         self._take(attempt)
-        if not _is_fresh(attempt):
+        if not attempt.has_lease():
             raise NotBegun(HELD_UP)
 
     def withdraw(self) -> "list[Attempt]":
@@ -65,7 +65,3 @@ class Unbegun:
             self._attempts.remove(attempt)
         except KeyError:
             raise Withdrawn(WITHDRAWN) from None
-
-
-def _is_fresh(attempt: "Attempt") -> bool:
-    return attempt.origin.leases.is_fresh(attempt.claimed.id, attempt.claimed.token)
