@@ -110,7 +110,7 @@ class Lapsed:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gap:
-    """Events may have been missed; a sweep follows."""
+    """Events may have been missed; a scan of the keys follows."""
 
     reason: str
 

@@ -112,7 +112,7 @@ class Beat:
 
     now_us: int
     rank: int
-    """Place among the listeners that beat; rank 0 is the ear."""
+    """Place among the listeners that beat, by their names; those of the lowest ranks are ears."""
     listeners: int
     gap: bool
     """Whether nobody had beaten for half a lease: events may have been missed."""
