@@ -1,4 +1,4 @@
-"""The table of the fault tests in docs/guarantees.md: rows are replaced, added and left alone."""
+"""The table of the fault tests in docs/faults.md: rows are replaced, added and left alone."""
 
 from collections import Counter
 from pathlib import Path
