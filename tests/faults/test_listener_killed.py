@@ -24,8 +24,8 @@ from tests.processes import Reports
 LEASE = 1.0
 
 KILLED = Fault(
-    name="a listener is killed in the midst of a handler",
-    injected="`kill -9` of one of three listeners, each time anew, with 20 other tasks about",
+    name="a listener is killed while a handler runs",
+    injected="`kill -9` of one of three listeners, again and again, with 20 other tasks",
     promise="every task it ran is run again, and none is lost or failed",
 )
 KILLS = 10 if ROUNDS > 1 else 2

@@ -30,7 +30,7 @@ STOPPED = Fault(
 BLOCKED = Fault(
     name="a script blocks the server",
     injected="an endless `EVAL`, until the server answers `BUSY`; then `SCRIPT KILL`",
-    promise="producers are told so; nothing is lost, and nothing runs twice for it",
+    promise="producers get that error; nothing is lost, and nothing runs twice for it",
 )
 FLUSHED = Fault(
     name="the server forgets its scripts",

@@ -36,7 +36,7 @@ DEMOTED = Fault(
     name="a primary is demoted",
     injected="it becomes its replica's replica, and keeps its connections; new ones are led to the "
     "other",
-    promise="nothing is lost: clients that are told that it is read-only connect anew",
+    promise="nothing is lost: clients that get a read-only error reconnect",
 )
 
 
