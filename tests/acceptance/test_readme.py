@@ -73,7 +73,25 @@ def test_the_commands_that_it_names_are_there() -> None:
         assert command in overview
 
 
-def test_the_files_that_it_links_are_there() -> None:
-    for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
-        for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
-            assert (page.parent / link).exists(), link
+PAGES = [
+    page
+    for folder in (".", "docs", "docs/adr", "examples", "examples/presence", "benchmarks")
+    for page in (ROOT / folder).glob("*.md")
+    if not page.name.endswith(".template.md")
+]
+
+
+def chapters_of(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_pages_link_files_and_chapters_that_are_there() -> None:
+    for page in PAGES:
+        for link, _, chapter in re.findall(r"\]\(([^)#:]*)(#([^)]+))?\)", page.read_text()):
+            target = page.parent / link if link else page
+            assert target.exists(), (page, link)
+            if chapter:
+                assert chapter in chapters_of(target), (page, link, chapter)
