@@ -9,10 +9,10 @@ from expirebridge import AsyncBridge, Bridge
 from expirebridge.settings import Settings
 from expirebridge.store import clients
 from expirebridge.store.store import AsyncStore, Store
-from tests.processes import Reports
-from tests.servers import AnyServer, server_of
+from tests.kit.processes import Reports
+from tests.kit.servers import AnyServer, server_of
 
-pytest_plugins = ["tests.matrix", "tests.printing"]
+pytest_plugins = ["tests.kit.matrix", "tests.kit.printing"]
 
 
 @pytest.fixture(scope="session")

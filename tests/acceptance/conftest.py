@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import HANDLERS
+from tests.kit.processes import HANDLERS
 
 
 @pytest.fixture

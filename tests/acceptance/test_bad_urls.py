@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from expirebridge import InvalidSetting, web
 from expirebridge.cli.main import app
 from tests.acceptance.test_help import commands
-from tests.processes import run
+from tests.kit.processes import run
 
 SECRET = "s3cr"
 REST = "etpw"

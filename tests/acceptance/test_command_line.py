@@ -11,7 +11,7 @@ import redis
 from expirebridge import Bridge
 from expirebridge.resources import example_tasks
 from expirebridge.store import functions
-from tests.processes import run
+from tests.kit.processes import run
 
 
 def ok(*words: str | Path, url: str | None = None) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from expirebridge.resources import example_tasks
-from tests.processes import run
+from tests.kit.processes import run
 
 
 def processes_under(folder: Path) -> list[str]:

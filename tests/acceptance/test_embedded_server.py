@@ -13,8 +13,8 @@ from expirebridge import Bridge, EmbeddedServerError
 from expirebridge import server as server_module
 from expirebridge.resources import redis_conf
 from expirebridge.server import HOST, Server
-from tests.processes import COMMAND, run
-from tests.servers import NAMES, SERVERS, server_of
+from tests.kit.processes import COMMAND, run
+from tests.kit.servers import NAMES, SERVERS, server_of
 
 
 @pytest.fixture(params=SERVERS)

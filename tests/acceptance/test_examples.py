@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from expirebridge import Bridge, State
-from tests.processes import listener
+from tests.kit.processes import listener
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

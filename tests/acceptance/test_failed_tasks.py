@@ -10,7 +10,7 @@ from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.store import Store
 from tests.acceptance.invoked import end_due_tasks, invoke, invoke_json
-from tests.processes import run
+from tests.kit.processes import run
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from expirebridge.store import calls, rights
 from expirebridge.store.rights import Role
 from expirebridge.store.store import Store
 from tests.acceptance.invoked import end_due_tasks, invoke, invoke_json
-from tests.processes import COMMAND, run
+from tests.kit.processes import COMMAND, run
 
 
 @pytest.fixture

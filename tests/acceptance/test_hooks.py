@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from expirebridge import Bridge
-from tests.processes import listener, run
+from tests.kit.processes import listener, run
 
 ROOT = Path(__file__).parents[2]
 

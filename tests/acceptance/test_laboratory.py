@@ -11,7 +11,7 @@ from benchmarks.lab.contender import find_contenders
 from benchmarks.lab.measurement import Case
 from benchmarks.measurements import burst
 from expirebridge.server import embedded_binary
-from tests.processes import ROOT
+from tests.kit.processes import ROOT
 
 
 def lab(*options: str) -> str:

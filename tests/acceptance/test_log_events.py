@@ -14,7 +14,7 @@ from expirebridge.listener.station import adopter
 from expirebridge.observe.logs import log_event
 from expirebridge.settings import Settings
 from tests.integration.test_log import SECRET, Log, telling
-from tests.witness import Witness, registry_of
+from tests.kit.witness import Witness, registry_of
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from expirebridge import Bridge
 from expirebridge.observe.metrics import Metrics
 from expirebridge.settings import Settings
-from tests.processes import Reports, listener, run, until_logged
-from tests.servers import AnyServer
+from tests.kit.processes import Reports, listener, run, until_logged
+from tests.kit.servers import AnyServer
 
 ROOT = Path(__file__).parents[2]
 Numbers = dict[str, dict[tuple[str, ...], float]]

@@ -15,8 +15,8 @@ from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.store import Store
 from tests.acceptance.invoked import end_due_tasks, invoke
-from tests.processes import COMMAND, run
-from tests.servers import AnyServer
+from tests.kit.processes import COMMAND, run
+from tests.kit.servers import AnyServer
 
 TOLD = {"id", "func", "args", "kwargs", "key", "state", "tags", "attempt", "error"}
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from expirebridge import Bridge
 from tests.acceptance.invoked import invoke
-from tests.processes import ROOT, listener
+from tests.kit.processes import ROOT, listener
 
 PAGE = (ROOT / "docs" / "operations.md").read_text()
 

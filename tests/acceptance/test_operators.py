@@ -13,8 +13,8 @@ import redis
 
 from expirebridge import Bridge
 from expirebridge.server import Server
-from tests.processes import Reports, listener, run, until_subscribed
-from tests.servers import FEW, SERVERS, AnyServer
+from tests.kit.processes import Reports, listener, run, until_subscribed
+from tests.kit.servers import FEW, SERVERS, AnyServer
 
 REDIS_CLI = shutil.which("redis-cli")
 PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()

@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from expirebridge import Bridge, State
-from tests.processes import Reports, listener, until_logged
+from tests.kit.processes import Reports, listener, until_logged
 
 
 def test_what_came_due_while_nobody_listened_runs_oldest_first(

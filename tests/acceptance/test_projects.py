@@ -12,7 +12,7 @@ import redis
 
 from expirebridge import Bridge
 from tests.acceptance.invoked import invoke
-from tests.processes import COMMAND, ROOT, Reports, listener, run
+from tests.kit.processes import COMMAND, ROOT, Reports, listener, run
 
 
 def test_a_new_project_runs_as_it_is(url: str, bridge: Bridge, tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_a_listener_starts_anew_when_a_handler_changes(
 ) -> None:
     port = client.get_connection_kwargs()["port"]
     module = folder / "live.py"
-    write = "from tests.processes import report\ndef speak(): report('{}')\n"
+    write = "from tests.kit.processes import report\ndef speak(): report('{}')\n"
     module.write_text(write.format("one"))
     process = subprocess.Popen(
         [*COMMAND, "listen", "--reload", "--tasks", folder, "--url", url],

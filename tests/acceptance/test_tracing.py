@@ -16,7 +16,7 @@ from expirebridge.errors import ServerUnreachable
 from expirebridge.hooks import Event
 from expirebridge.observe.tracing import Tracing
 from expirebridge.settings import Settings
-from tests.witness import Witness, listening
+from tests.kit.witness import Witness, listening
 
 ROOT = Path(__file__).parents[2]
 

@@ -32,7 +32,7 @@ from rich.text import Text
 from expirebridge import Bridge, web
 from expirebridge.server import Server
 from tests.browser.serving import CHROMIUM, OPTIONS, served
-from tests.processes import COMMAND, listener, until_subscribed
+from tests.kit.processes import COMMAND, listener, until_subscribed
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 WIDTHS = {"wide": 1600, "narrow": 375}

@@ -14,7 +14,7 @@ from starlette.routing import Mount
 
 from expirebridge import Bridge, State, web
 from tests.browser.serving import CHROMIUM, OPTIONS, PATIENCE_MS, served
-from tests.processes import listener
+from tests.kit.processes import listener
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
 

@@ -10,8 +10,8 @@ import redis
 from tests.conformance import clients
 from tests.conformance.clients import Client
 from tests.conformance.stage import Stage
-from tests.processes import run
-from tests.servers import AnyServer
+from tests.kit.processes import run
+from tests.kit.servers import AnyServer
 
 _numbers = count()
 _databases = count(3)

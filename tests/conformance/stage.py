@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.conformance.clients import HOST, Client
-from tests.processes import listener, until_subscribed
-from tests.processes import run as run_command
+from tests.kit.processes import listener, until_subscribed
+from tests.kit.processes import run as run_command
 
 ACTS = """
 import asyncio

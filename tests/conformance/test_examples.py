@@ -9,7 +9,7 @@ import pytest
 
 from tests.conformance import clients
 from tests.conformance.stage import Stage
-from tests.processes import COMMAND
+from tests.kit.processes import COMMAND
 
 FOLDER = Path(__file__).parents[2] / "examples"
 PROGRAMS = {"py": COMMAND[0], "sh": "sh", "js": "node", "php": "php"}

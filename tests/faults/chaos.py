@@ -11,7 +11,7 @@ import redis
 from expirebridge.checks import EVENT_FLAGS
 from expirebridge.server import Server
 from tests.faults.stage import held_still, kill
-from tests.history import Down, Writer, now
+from tests.kit.history import Down, Writer, now
 
 KILL_LISTENER = "listeners killed"
 KILL_SERVER = "servers killed"

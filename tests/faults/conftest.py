@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.faults.stage import ROUNDS, copy_handlers
-from tests.history import Writer
-from tests.servers import FEW, SERVERS
+from tests.kit.history import Writer
+from tests.kit.servers import FEW, SERVERS
 
 
 @pytest.fixture(params=FEW if ROUNDS > 1 else FEW[:1])

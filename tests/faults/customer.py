@@ -14,7 +14,7 @@ from expirebridge import Bridge, Change, State, Task
 from expirebridge.errors import ServerError
 from expirebridge.task import to_ms
 from tests.faults.background import Background
-from tests.history import Cancelled, Made, PutOff, Writer, now
+from tests.kit.history import Cancelled, Made, PutOff, Writer, now
 
 T = TypeVar("T")
 

@@ -1,6 +1,6 @@
 """A network between clients and a server that can be cut, held, slowed down and led elsewhere.
 
-It knows nothing of what passes; `tests/proxy.py` is for faults at a certain reply.
+It knows nothing of what passes; `tests/kit/proxy.py` is for faults at a certain reply.
 """
 
 import asyncio
@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from expirebridge.server import HOST
-from tests.forwarder import Forwarder, until_either_ends
-from tests.witness import PATIENCE
+from tests.kit.forwarder import Forwarder, until_either_ends
+from tests.kit.witness import PATIENCE
 
 SLICE = 700
 """Bytes that a slow link carries at a time."""

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from expirebridge.server import Server
 from tests.faults.background import Background
-from tests.history import Forgot, Writer, now
+from tests.kit.history import Forgot, Writer, now
 
 SAMPLE_EVERY = 0.005
 FSYNC_WITHIN = 2000

@@ -15,13 +15,13 @@ import redis
 from expirebridge import Bridge
 from expirebridge.server import Server
 from expirebridge.task import to_ms
-from tests.checker import Verdict
 from tests.faults.stage import judge, recorded_listener, until_finished
 from tests.faults.stream import Stream
 from tests.faults.table import Fault
-from tests.forwarder import Forwarder
-from tests.history import Made, Started, Writer, now, read
-from tests.witness import PATIENCE
+from tests.kit.checker import Verdict
+from tests.kit.forwarder import Forwarder
+from tests.kit.history import Made, Started, Writer, now, read
+from tests.kit.witness import PATIENCE
 
 LEASE = 1.0
 

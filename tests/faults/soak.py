@@ -19,12 +19,12 @@ from pathlib import Path
 from expirebridge import Bridge, State
 from expirebridge.cli.output import print_line
 from expirebridge.server import Server
-from tests.checker import Verdict, check, look_up
 from tests.faults.chaos import Chaos
 from tests.faults.customer import Customer
 from tests.faults.stage import Listeners, copy_handlers, until_finished
-from tests.history import Cancelled, PutOff, Started, Writer, read
-from tests.servers import EMBEDDED, SERVERS
+from tests.kit.checker import Verdict, check, look_up
+from tests.kit.history import Cancelled, PutOff, Started, Writer, read
+from tests.kit.servers import EMBEDDED, SERVERS
 
 STRETCH = 300.0
 """Seconds that one stretch takes at most: some 30,000 tasks."""

@@ -15,10 +15,10 @@ from typing import Any, Self
 from expirebridge import Bridge, Task
 from expirebridge.server import Server
 from expirebridge.task import to_ms
-from tests.checker import Verdict, check, look_up
 from tests.faults.table import TABLE, Fault
-from tests.history import Killed, Made, Stopped, Writer, now, read
-from tests.processes import PATIENCE, Report, listener
+from tests.kit.checker import Verdict, check, look_up
+from tests.kit.history import Killed, Made, Stopped, Writer, now, read
+from tests.kit.processes import PATIENCE, Report, listener
 
 ROUNDS = int(os.environ.get("ROUNDS", "1"))
 FINISHED_WITHIN = 30.0

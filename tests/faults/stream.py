@@ -10,8 +10,8 @@ from expirebridge import Bridge, Task
 from expirebridge.errors import ServerError
 from expirebridge.task import to_ms
 from tests.faults.background import Background
-from tests.history import Made, PutOff, Writer, now
-from tests.witness import PATIENCE
+from tests.kit.history import Made, PutOff, Writer, now
+from tests.kit.witness import PATIENCE
 
 PAUSE = 0.003
 """Seconds between two tasks."""

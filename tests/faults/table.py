@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from expirebridge import State
-from tests.checker import Verdict
+from tests.kit.checker import Verdict
 
 PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
 BEGIN = "<!-- The table begins: `make faults` writes it. -->\n"

@@ -13,7 +13,7 @@ from expirebridge.server import Server
 from expirebridge.task import to_ms
 from tests.faults.stage import ROUNDS, Listeners, judge, make, until_finished
 from tests.faults.table import Fault
-from tests.history import Made, Started, Writer, read
+from tests.kit.history import Made, Started, Writer, read
 
 TEN = Fault(
     name="ten listeners wake up for one burst",

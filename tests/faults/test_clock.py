@@ -23,8 +23,8 @@ from expirebridge.store import calls
 from expirebridge.store.store import Store
 from expirebridge.task import to_ms
 from tests.faults.stage import ROUNDS, held_still, recorded_listener
-from tests.history import Started, Writer, now, read
-from tests.processes import listener
+from tests.kit.history import Started, Writer, now, read
+from tests.kit.processes import listener
 
 LEASE = 1.0
 HOUR = 3600

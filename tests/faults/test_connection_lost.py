@@ -10,7 +10,7 @@ from tests.faults.link import Link
 from tests.faults.scene import LEASE, staged_behind
 from tests.faults.stage import ROUNDS, Listeners
 from tests.faults.table import Fault
-from tests.history import CutOff, Writer, now
+from tests.kit.history import CutOff, Writer, now
 
 AWAY = 3.0
 LONG_AWAY = 30.0

@@ -13,8 +13,8 @@ from expirebridge.server import Server
 from expirebridge.task import to_ms
 from tests.faults.stage import ROUNDS, Listeners, judge, kill, until_finished
 from tests.faults.table import Fault
-from tests.history import Cancelled, Made, Writer
-from tests.processes import Reports
+from tests.kit.history import Cancelled, Made, Writer
+from tests.kit.processes import Reports
 
 TASKS = 2000
 SECONDS = 4.0

@@ -20,8 +20,8 @@ from tests.faults.stage import (
     until_finished,
 )
 from tests.faults.table import Fault
-from tests.history import Started, Writer, read
-from tests.processes import Reports, until_logged
+from tests.kit.history import Started, Writer, read
+from tests.kit.processes import Reports, until_logged
 
 LEASE = 1.0
 

@@ -18,8 +18,8 @@ from tests.faults.stage import (
     until_finished,
 )
 from tests.faults.table import Fault
-from tests.history import Writer
-from tests.processes import Reports
+from tests.kit.history import Writer
+from tests.kit.processes import Reports
 
 LEASE = 1.0
 

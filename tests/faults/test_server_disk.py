@@ -11,7 +11,7 @@ import pytest
 from tests.faults.scene import staged
 from tests.faults.stage import ROUNDS
 from tests.faults.table import Fault
-from tests.history import Writer
+from tests.kit.history import Writer
 
 FULL = Fault(
     name="the disk is full",

@@ -12,8 +12,8 @@ from expirebridge.task import to_ms
 from tests.faults.scene import Scene, staged
 from tests.faults.stage import ROUNDS, until_finished
 from tests.faults.table import Fault
-from tests.history import Forgot, Made, Writer, now
-from tests.processes import until_logged
+from tests.kit.history import Forgot, Made, Writer, now
+from tests.kit.processes import until_logged
 
 TASKS = 200
 LAST_DUE = 2.0

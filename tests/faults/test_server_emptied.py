@@ -9,8 +9,8 @@ import pytest
 from tests.faults.scene import Scene, staged
 from tests.faults.stage import ROUNDS
 from tests.faults.table import Fault
-from tests.history import Forgot, Writer, now
-from tests.processes import until_logged
+from tests.kit.history import Forgot, Writer, now
+from tests.kit.processes import until_logged
 
 ALARM = "the database was emptied"
 PROMISE = "each listener raises an alarm once, and runs what is made from then on"

@@ -9,9 +9,9 @@ import redis
 from tests.faults.scene import Scene, staged
 from tests.faults.stage import ROUNDS, make
 from tests.faults.table import Fault
-from tests.history import Forgot, Started, Writer, now, read
-from tests.processes import until_logged
-from tests.witness import PATIENCE
+from tests.kit.history import Forgot, Started, Writer, now, read
+from tests.kit.processes import until_logged
+from tests.kit.witness import PATIENCE
 
 TASKS = 1000
 SOON = 5.0

@@ -16,7 +16,7 @@ from expirebridge.errors import ServerOutOfMemory
 from tests.faults.scene import Scene, staged
 from tests.faults.stage import ROUNDS, until_finished
 from tests.faults.table import Fault
-from tests.history import Writer
+from tests.kit.history import Writer
 from tests.machine.world import check_invariant, read
 
 STILL = 3.0

@@ -9,7 +9,7 @@ from tests.faults.power import FSYNC_WITHIN, Power
 from tests.faults.scene import Scene, staged
 from tests.faults.stage import ROUNDS
 from tests.faults.table import Fault
-from tests.history import Writer, now
+from tests.kit.history import Writer, now
 from tests.machine.world import check_invariant, read
 
 ALWAYS = Fault(

@@ -12,14 +12,14 @@ import redis
 
 from expirebridge import Bridge, Change, ServerReadOnly
 from expirebridge.server import HOST, Server
-from tests.checker import Verdict
 from tests.faults.link import Link
 from tests.faults.scene import LEASE
 from tests.faults.stage import ROUNDS, judge, recorded_listener, until_finished
 from tests.faults.stream import Stream
 from tests.faults.table import Fault
-from tests.history import Forgot, Writer, now
-from tests.witness import PATIENCE
+from tests.kit.checker import Verdict
+from tests.kit.history import Forgot, Writer, now
+from tests.kit.witness import PATIENCE
 
 IN_STEP = Fault(
     name="a failover to a replica in step",

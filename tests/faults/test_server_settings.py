@@ -8,8 +8,8 @@ import pytest
 from tests.faults.scene import staged
 from tests.faults.stage import ROUNDS
 from tests.faults.table import Fault
-from tests.history import Writer
-from tests.processes import until_logged
+from tests.kit.history import Writer
+from tests.kit.processes import until_logged
 
 SILENCE = "notify-keyspace-events is '', without Exg"
 NO_EVENTS = Fault(

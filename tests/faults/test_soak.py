@@ -6,7 +6,7 @@ import pytest
 
 from tests.faults.chaos import ROUND
 from tests.faults.soak import soak
-from tests.servers import SERVERS
+from tests.kit.servers import SERVERS
 
 
 @pytest.mark.timeout(180)

@@ -26,9 +26,9 @@ from tests.faults.stage import (
     until_finished,
 )
 from tests.faults.table import Fault
-from tests.history import Ended, Made, Started, Stopped, Writer, now, read
-from tests.processes import PATIENCE, Reports
-from tests.witness import Witness, listening
+from tests.kit.history import Ended, Made, Started, Stopped, Writer, now, read
+from tests.kit.processes import PATIENCE, Reports
+from tests.kit.witness import Witness, listening
 
 LEASE = 1.0
 HOLD = 2.0

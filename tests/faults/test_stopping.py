@@ -11,8 +11,8 @@ from expirebridge import Bridge, State
 from expirebridge.server import Server
 from tests.faults.stage import ROUNDS, judge, make, recorded_listener, until_finished
 from tests.faults.table import Fault
-from tests.history import Ended, Started, Writer, now, read
-from tests.processes import Reports, until_logged
+from tests.kit.history import Ended, Started, Writer, now, read
+from tests.kit.processes import Reports, until_logged
 
 LEASE = 1.0
 RUNNING = 50

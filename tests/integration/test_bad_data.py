@@ -12,7 +12,7 @@ from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.store import Store
 from tests.integration.test_store import age, beating, claim, new, settle, state_of
-from tests.witness import Witness, listening
+from tests.kit.witness import Witness, listening
 
 RECORD = "expirebridge:task:bad"
 

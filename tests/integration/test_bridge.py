@@ -34,8 +34,8 @@ from expirebridge.bridge import warn_of_waiting
 from expirebridge.hooks import Event, Made, Making
 from expirebridge.server import Server
 from tasks.mail import send
-from tests.servers import AnyServer
-from tests.witness import PATIENCE
+from tests.kit.servers import AnyServer
+from tests.kit.witness import PATIENCE
 
 Ask = Callable[..., Awaitable[Any]]
 

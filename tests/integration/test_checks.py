@@ -25,10 +25,10 @@ from expirebridge.store import calls, clients
 from expirebridge.store.rights import Role
 from expirebridge.store.store import Store
 from tests.integration.test_store import age
-from tests.logins import NAME, login
-from tests.processes import until_subscribed
-from tests.servers import FEW, SERVERS, AnyServer
-from tests.witness import Witness, listening, logged, registry_of
+from tests.kit.logins import NAME, login
+from tests.kit.processes import until_subscribed
+from tests.kit.servers import FEW, SERVERS, AnyServer
+from tests.kit.witness import Witness, listening, logged, registry_of
 
 
 def findings(store: Store) -> dict[str, Finding]:

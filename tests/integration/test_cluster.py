@@ -26,8 +26,8 @@ from expirebridge.store.calls import Adoption, Call, Claim, Heard, Hint, Settled
 from expirebridge.store.rights import Role
 from expirebridge.store.store import Store
 from expirebridge.wire import InvalidKey, id_for_key, parse_key
-from tests.servers import SERVERS
-from tests.witness import Witness, listening
+from tests.kit.servers import SERVERS
+from tests.kit.witness import Witness, listening
 
 TAG = "{eb:0}"
 PREFIX = f"{TAG}expirebridge"

@@ -50,9 +50,9 @@ from tests.integration.test_bridge import Ask, asking
 from tests.integration.test_states import KEY, bring
 from tests.integration.test_store import age, claim, settle
 from tests.kit.footing import footing_on
-from tests.proxy import Proxy
+from tests.kit.proxy import Proxy
+from tests.kit.witness import PATIENCE, Witness, listening
 from tests.unit.test_scripts import NAMES
-from tests.witness import PATIENCE, Witness, listening
 
 RETRIES = clients._PRODUCER_RETRIES
 HOUR = 3600.0

@@ -23,7 +23,7 @@ from expirebridge.store.calls import Adoption, Heard, Hint, Settlement
 from expirebridge.store.store import AsyncStore, Store
 from expirebridge.wire import id_for_key
 from tests.kit.footing import footing_on
-from tests.witness import Witness, listening, logged
+from tests.kit.witness import Witness, listening, logged
 
 STEPS = 20
 

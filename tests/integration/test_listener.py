@@ -33,7 +33,7 @@ from expirebridge.listener.server_clock import ServerClock
 from expirebridge.settings import Doorbells, Settings
 from expirebridge.store import calls
 from expirebridge.store.store import AsyncStore
-from tests.witness import Witness, listening, logged, registry_of
+from tests.kit.witness import Witness, listening, logged, registry_of
 
 
 async def found(bridge: AsyncBridge, task: Task) -> Task:

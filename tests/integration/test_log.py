@@ -16,7 +16,7 @@ from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.store import Store
 from tests.integration.test_store import age, claim
-from tests.witness import Witness, listening, logged
+from tests.kit.witness import Witness, listening, logged
 
 SECRET = "4111-1111"
 

@@ -10,7 +10,7 @@ from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.store import Store
 from tests.integration.test_store import beating, claim, new, server_ms, state_of
-from tests.witness import Witness, listening, logged
+from tests.kit.witness import Witness, listening, logged
 
 HOUR = 3_600_000
 

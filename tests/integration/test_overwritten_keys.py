@@ -12,7 +12,7 @@ from expirebridge.settings import Doorbells, Settings
 from expirebridge.store import calls
 from expirebridge.store.store import Store
 from tests.integration.test_store import new
-from tests.witness import Witness, listening, logged
+from tests.kit.witness import Witness, listening, logged
 
 KEYS = ["pending", "paused", "running", "succeeded", "failed", "cancelled", "listeners", "meta"]
 

@@ -11,7 +11,7 @@ import redis
 from expirebridge import AsyncBridge, TaskExists, current_task
 from expirebridge.settings import Settings
 from expirebridge.task import Task
-from tests.witness import Witness, listening
+from tests.kit.witness import Witness, listening
 
 IDS = ("a", "b", "c", "d")
 ORDERS = 400

@@ -21,10 +21,10 @@ from expirebridge.store.rights import Role, grants, line
 from expirebridge.store.store import Store
 from expirebridge.wire import parse_key
 from tests.integration.test_store import age, claim, server_ms, settle
+from tests.kit.logins import NAME, login
 from tests.kit.nodes import Process
-from tests.logins import NAME, login
-from tests.servers import AnyServer
-from tests.witness import Witness, listening, logged, registry_of
+from tests.kit.servers import AnyServer
+from tests.kit.witness import Witness, listening, logged, registry_of
 
 RULES = [
     pytest.param(role, grant.rule, id=f"{role} {grant.rule}")

@@ -15,7 +15,7 @@ from expirebridge.store import calls
 from expirebridge.store.calls import Heard, Settlement
 from expirebridge.store.store import Store
 from tests.integration.test_store import age, claim, new, server_ms, settle, state_of
-from tests.witness import Witness, listening
+from tests.kit.witness import Witness, listening
 
 CALL = b"mail.send?[1]"
 KEY = b"a:?mail.send?[1]"

@@ -15,8 +15,8 @@ from expirebridge.hooks import End, Hooks
 from expirebridge.server import Server
 from expirebridge.settings import Settings
 from tests.kit.nodes import Process
-from tests.servers import FEW, SERVERS
-from tests.witness import Witness, registry_of
+from tests.kit.servers import FEW, SERVERS
+from tests.kit.witness import Witness, registry_of
 
 ONE, TWO = "{a}one", "{b}two"
 """Prefixes that begin with different tags can share a database."""

@@ -13,8 +13,8 @@ from expirebridge.settings import Settings
 from expirebridge.store import calls, clients
 from expirebridge.store.calls import Settled, Settlement
 from expirebridge.store.store import Store
-from tests.logins import login
-from tests.servers import AnyServer
+from tests.kit.logins import login
+from tests.kit.servers import AnyServer
 
 PREFIX = "expirebridge"
 

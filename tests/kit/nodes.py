@@ -13,7 +13,7 @@ from expirebridge.listener.runner.runner import Runner
 from expirebridge.listener.shutdown import Shutdown
 from expirebridge.listener.watchdog import Watchdog
 from expirebridge.settings import Settings
-from tests.witness import PATIENCE
+from tests.kit.witness import PATIENCE
 
 GRACE = 5.0
 

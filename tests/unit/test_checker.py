@@ -8,8 +8,8 @@ from typing import Literal
 import pytest
 
 from expirebridge import State, Task
-from tests.checker import FORGOT, SETTLED_WITHIN, STARTED_WITHIN, Verdict, check
-from tests.history import (
+from tests.kit.checker import FORGOT, SETTLED_WITHIN, STARTED_WITHIN, Verdict, check
+from tests.kit.history import (
     Cancelled,
     CutOff,
     Down,

@@ -14,7 +14,7 @@ from expirebridge.listener.station.clock import Clock
 from expirebridge.listener.station.standing import Standing
 from expirebridge.settings import Doorbells
 from tests.kit.footing import footing_on
-from tests.witness import PATIENCE
+from tests.kit.witness import PATIENCE
 
 
 @asynccontextmanager

@@ -3,8 +3,8 @@
 from collections import Counter
 from pathlib import Path
 
-from tests.checker import Verdict
 from tests.faults.table import BEGIN, END, HEAD, PAGE, Fault, Table
+from tests.kit.checker import Verdict
 
 OLD = "| old | by hand | nothing | 7 | 0 | 0 | 9 ms |\n"
 TOLD = Fault(name="new", injected="a `kill`", promise="none is lost")

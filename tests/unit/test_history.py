@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.history import (
+from tests.kit.history import (
     Cancelled,
     CutOff,
     Down,
@@ -21,7 +21,7 @@ from tests.history import (
     Writer,
     read,
 )
-from tests.processes import ROOT
+from tests.kit.processes import ROOT
 
 EVENTS: list[Event] = [
     Made(id="t1", due=1000, attempts=2, at=10),
@@ -84,7 +84,7 @@ def test_two_processes_of_one_pid_cannot_write_one_history(tmp_path: Path) -> No
 def test_what_was_written_before_a_kill_is_read_and_nothing_else(tmp_path: Path) -> None:
     """It says each number once that is written."""
     script = (
-        "import sys; from pathlib import Path; from tests.history import *\n"
+        "import sys; from pathlib import Path; from tests.kit.history import *\n"
         "writer, n = Writer(Path(sys.argv[1])), 0\n"
         "while True:\n"
         "    n += 1; writer.write(Killed(pid=n, at=0, until=0)); print(n, flush=True)\n"

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from expirebridge import Task, current_task
 from expirebridge.task import to_ms
-from tests.history import Ended, Started, Writer
+from tests.kit.history import Ended, Started, Writer
 
 WRITER = Writer(Path(os.environ["HISTORY"]))
 

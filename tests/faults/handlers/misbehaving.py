@@ -9,7 +9,7 @@ import threading
 import time
 from contextlib import suppress
 
-from tests.processes import report
+from tests.kit.processes import report
 
 from ._recording import recorded
 

@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from tests.processes import report
+from tests.kit.processes import report
 
 from ._recording import Planned, recorded
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.stage import ROUNDS
-from tests.servers import ASKED, DOCKER, EMBEDDED, FEW, NAMES, version_of
+from tests.kit.servers import ASKED, DOCKER, EMBEDDED, FEW, NAMES, version_of
 
 PASSED: Counter[str] = Counter()
 """Tests that passed against each server."""

@@ -15,13 +15,13 @@ import redis
 from expirebridge import current_task
 
 PATIENCE = 30
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "expirebridge")
 
 HANDLERS = '''
 """Handlers that report."""
 import asyncio, time
-from tests.processes import report
+from tests.kit.processes import report
 
 async def note():
     report("ran")

@@ -1,6 +1,6 @@
 """What stands between clients and a real server, and leads each connection there.
 
-What becomes of the bytes on their way is for those who derive from it: `tests/proxy.py` cuts
+What becomes of the bytes on their way is for those who derive from it: `tests/kit/proxy.py` cuts
 connections at a certain reply, `tests/faults/link.py` is a network that fails.
 """
 
@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from expirebridge.server import HOST
-from tests.witness import PATIENCE
+from tests.kit.witness import PATIENCE
 
 
 class Forwarder(ABC):

@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from expirebridge.server import Server, embedded_binary
-from tests import container
+from tests.kit import container
 
 COMMANDS = ("redis-server", "valkey-server")
-FOLDER = Path(__file__).parents[1] / ".servers"
+FOLDER = Path(__file__).parents[2] / ".servers"
 EMBEDDED = "embedded"
 DOCKER = "docker"
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import redis
 
-from tests.servers import AnyServer
+from tests.kit.servers import AnyServer
 
 NAME = "limited"
 

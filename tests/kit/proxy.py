@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 from expirebridge.server import HOST
 from expirebridge.store import scripts
-from tests.forwarder import Forwarder, until_either_ends
+from tests.kit.forwarder import Forwarder, until_either_ends
+from tests.kit.witness import PATIENCE
 from tests.unit.test_scripts import NAMES
-from tests.witness import PATIENCE
 
 _Asked = deque[str | None]
 """For each reply that is to come on a connection, the script that will have run, if one will."""

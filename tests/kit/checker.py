@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from expirebridge import Bridge, Change, State, Task
-from tests.history import (
+from tests.kit.history import (
     Cancelled,
     CutOff,
     Down,
