@@ -9,6 +9,7 @@ from expirebridge import AsyncBridge, Bridge
 from expirebridge.settings import Settings
 from expirebridge.store import clients
 from expirebridge.store.store import AsyncStore, Store
+from tests.kit.logs import Log
 from tests.kit.processes import Reports
 from tests.kit.servers import AnyServer, server_of
 
@@ -82,3 +83,9 @@ def reports(server: AnyServer) -> Iterator[Reports]:
     reports = Reports(server.port)
     yield reports
     reports.client.close()
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> Log:
+    """What listeners in this process log."""
+    return Log(caplog)

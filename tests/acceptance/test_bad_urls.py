@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from expirebridge import InvalidSetting, web
 from expirebridge.cli.main import app
-from tests.acceptance.test_help import commands
+from tests.kit.invoked import commands
 from tests.kit.processes import run
 
 SECRET = "s3cr"

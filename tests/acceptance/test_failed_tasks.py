@@ -9,7 +9,7 @@ from expirebridge import Bridge, InvalidTask, State
 from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.store import Store
-from tests.acceptance.invoked import end_due_tasks, invoke, invoke_json
+from tests.kit.invoked import end_due_tasks, invoke, invoke_json
 from tests.kit.processes import run
 
 

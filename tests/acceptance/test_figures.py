@@ -20,7 +20,7 @@ from expirebridge.settings import Settings
 from expirebridge.store import calls, rights
 from expirebridge.store.rights import Role
 from expirebridge.store.store import Store
-from tests.acceptance.invoked import end_due_tasks, invoke, invoke_json
+from tests.kit.invoked import end_due_tasks, invoke, invoke_json
 from tests.kit.processes import COMMAND, run
 
 

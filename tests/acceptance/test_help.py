@@ -5,17 +5,13 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
-from expirebridge.cli.main import app
-from tests.acceptance.invoked import invoke
+from tests.kit.invoked import ROOT_COMMAND, commands, invoke
 
-ROOT_COMMAND = typer.main.get_command(app)
 CALL = re.compile(r"(?:^|\| |\$\()expirebridge ([^|>&)]*)")
 NO_JSON = {
     "acl",
@@ -29,14 +25,6 @@ NO_JSON = {
     "server",
 }
 """What prints lines for another program, or runs until it is stopped."""
-
-
-def commands(group: Any = ROOT_COMMAND, path: str = "") -> Iterator[tuple[str, Any]]:
-    for name, command in getattr(group, "commands", {}).items():
-        if hasattr(command, "commands"):
-            yield from commands(command, f"{path}{name} ")
-        else:
-            yield path + name, command
 
 
 def parse(words: list[str]) -> None:

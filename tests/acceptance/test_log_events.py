@@ -13,13 +13,8 @@ from expirebridge.listener.listener import Listener, ListenerStuck
 from expirebridge.listener.station import adopter
 from expirebridge.observe.logs import log_event
 from expirebridge.settings import Settings
-from tests.integration.test_log import SECRET, Log, telling
+from tests.kit.logs import SECRET, Log, telling
 from tests.kit.witness import Witness, registry_of
-
-
-@pytest.fixture
-def log(caplog: pytest.LogCaptureFixture) -> Log:
-    return Log(caplog)
 
 
 async def test_a_handler_that_never_returns(url: str, async_bridge: AsyncBridge, log: Log) -> None:

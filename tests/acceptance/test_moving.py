@@ -14,7 +14,7 @@ from expirebridge import Bridge, InvalidTask, Task
 from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.store import Store
-from tests.acceptance.invoked import end_due_tasks, invoke
+from tests.kit.invoked import end_due_tasks, invoke
 from tests.kit.processes import COMMAND, run
 from tests.kit.servers import AnyServer
 

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from expirebridge import Bridge
-from tests.acceptance.invoked import invoke
+from tests.kit.invoked import invoke
 from tests.kit.processes import ROOT, listener
 
 PAGE = (ROOT / "docs" / "operations.md").read_text()

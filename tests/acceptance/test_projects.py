@@ -11,7 +11,7 @@ from pathlib import Path
 import redis
 
 from expirebridge import Bridge
-from tests.acceptance.invoked import invoke
+from tests.kit.invoked import invoke
 from tests.kit.processes import COMMAND, ROOT, Reports, listener, run
 
 

@@ -1,16 +1,13 @@
 """The dashboard, asked without a browser: what it answers, byte for byte."""
 
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import httpx
 import pytest
 
 from expirebridge import web
-
-Asking = Callable[..., contextlib.AbstractAsyncContextManager[httpx.AsyncClient]]
-
-OWN = "http://127.0.0.1:8321"
+from tests.browser.serving import OWN, Asking
 
 
 @pytest.fixture

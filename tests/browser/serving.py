@@ -1,13 +1,19 @@
-"""Runs a dashboard in a thread, and names the browser that looks at it."""
+"""Dashboards for tests: asked in this process, or run in a thread for a browser to look at."""
 
 import contextlib
 import shutil
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+import httpx
 import uvicorn
 from starlette.applications import Starlette
+
+Asking = Callable[..., contextlib.AbstractAsyncContextManager[httpx.AsyncClient]]
+"""Opens a client of a dashboard that is made with these options."""
+OWN = "http://127.0.0.1:8321"
+"""Where that client finds it."""
 
 CHROMIUM = shutil.which("chromium")
 # A container's root has no sandbox; only our own pages are opened.

@@ -10,8 +10,8 @@ from expirebridge import AsyncBridge, Bridge
 from expirebridge.durations import human
 from expirebridge.store.store import Store
 from expirebridge.web.backlog import Backlog, Readings
-from tests.acceptance.invoked import end_due_tasks, invoke_json
-from tests.browser.conftest import Asking
+from tests.browser.serving import Asking
+from tests.kit.invoked import end_due_tasks, invoke_json
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from expirebridge import AsyncBridge, State, web
 from expirebridge.errors import InvalidSetting
 from expirebridge.web.live import MAX_STREAMS
 from expirebridge.web.sign_ins import LONGEST_PAUSE, MOST_WAITING, network_of, pause_after
-from tests.browser.conftest import OWN, Asking
+from tests.browser.serving import OWN, Asking
 from tests.kit.processes import COMMAND, PATIENCE, run
 
 STATIC = Path(web.__file__).parent / "static"

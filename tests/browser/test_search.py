@@ -8,7 +8,7 @@ import redis
 
 from expirebridge import Bridge
 from expirebridge.web import search
-from tests.browser.conftest import Asking
+from tests.browser.serving import Asking
 
 
 async def found(pages: httpx.AsyncClient, query: str) -> list[str]:

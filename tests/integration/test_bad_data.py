@@ -11,7 +11,7 @@ from expirebridge.hooks import End
 from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.store import Store
-from tests.integration.test_store import age, beating, claim, new, settle, state_of
+from tests.kit.steps import age, beating, claim, new, settle, state_of
 from tests.kit.witness import Witness, listening
 
 RECORD = "expirebridge:task:bad"

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from time import monotonic
@@ -34,20 +34,9 @@ from expirebridge.bridge import warn_of_waiting
 from expirebridge.hooks import Event, Made, Making
 from expirebridge.server import Server
 from tasks.mail import send
+from tests.kit.colours import Ask, asking
 from tests.kit.servers import AnyServer
 from tests.kit.witness import PATIENCE
-
-Ask = Callable[..., Awaitable[Any]]
-
-
-def asking(bridge: Bridge | AsyncBridge) -> Ask:
-    """Call a bridge's method by name, and await it if it wants that."""
-
-    async def ask(name: str, *args: Any, **kwargs: Any) -> Any:
-        answer = getattr(bridge, name)(*args, **kwargs)
-        return await answer if inspect.isawaitable(answer) else answer
-
-    return ask
 
 
 @pytest.fixture(params=["sync", "async"])

@@ -24,10 +24,10 @@ from expirebridge.settings import Doorbells, Settings
 from expirebridge.store import calls, clients
 from expirebridge.store.rights import Role
 from expirebridge.store.store import Store
-from tests.integration.test_store import age
 from tests.kit.logins import NAME, login
 from tests.kit.processes import until_subscribed
 from tests.kit.servers import FEW, SERVERS, AnyServer
+from tests.kit.steps import age
 from tests.kit.witness import Witness, listening, logged, registry_of
 
 

@@ -9,7 +9,6 @@ import socket
 from collections.abc import Iterator
 from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +25,7 @@ from expirebridge.store.calls import Adoption, Call, Claim, Heard, Hint, Settled
 from expirebridge.store.rights import Role
 from expirebridge.store.store import Store
 from expirebridge.wire import InvalidKey, id_for_key, parse_key
+from tests.kit.lua import NAMES
 from tests.kit.servers import SERVERS
 from tests.kit.witness import Witness, listening
 
@@ -33,7 +33,7 @@ TAG = "{eb:0}"
 PREFIX = f"{TAG}expirebridge"
 SLOTS = range(16384)
 SETTINGS = Settings(prefix=PREFIX, keep_succeeded_count=0)
-SCRIPTS = {path.stem for path in (Path(scripts.__file__).parent / "lua").glob("*.lua")}
+SCRIPTS = set(NAMES)
 
 
 @dataclass(frozen=True)

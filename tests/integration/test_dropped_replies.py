@@ -46,13 +46,13 @@ from expirebridge.store.calls import Settlement
 from expirebridge.store.rights import Role
 from expirebridge.store.store import Store
 from expirebridge.task import to_ms
-from tests.integration.test_bridge import Ask, asking
-from tests.integration.test_states import KEY, bring
-from tests.integration.test_store import age, claim, settle
+from tests.kit.colours import Ask, asking
 from tests.kit.footing import footing_on
+from tests.kit.lua import NAMES
 from tests.kit.proxy import Proxy
+from tests.kit.states import KEY, bring
+from tests.kit.steps import age, claim, settle
 from tests.kit.witness import PATIENCE, Witness, listening
-from tests.unit.test_scripts import NAMES
 
 RETRIES = clients._PRODUCER_RETRIES
 HOUR = 3600.0

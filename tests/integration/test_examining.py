@@ -9,7 +9,7 @@ from expirebridge import Bridge, State
 from expirebridge.store import calls
 from expirebridge.store.calls import Settled, Settlement
 from expirebridge.store.store import Store
-from tests.integration.test_store import claim, server_ms, settle
+from tests.kit.steps import claim, server_ms, settle
 
 
 def test_tasks_are_counted_by_when_they_are_due(store: Store, bridge: Bridge) -> None:

@@ -18,7 +18,7 @@ from expirebridge.store.calls import Settlement
 from expirebridge.store.library import Loading, Outcome
 from expirebridge.store.store import Store
 from expirebridge.wire import check_args
-from tests.integration.test_store import claim, server_ms, settle
+from tests.kit.steps import claim, server_ms, settle
 
 Ask = Callable[..., Any]
 

@@ -12,8 +12,8 @@ from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.calls import Heard, Settlement
 from expirebridge.store.store import Store
-from tests.integration.test_states import CALL, HOUR, KEY, hear, watch
-from tests.integration.test_store import age, claim, new, settle
+from tests.kit.states import CALL, HOUR, KEY, hear, watch
+from tests.kit.steps import age, claim, new, settle
 
 RECORD = "expirebridge:task:a"
 

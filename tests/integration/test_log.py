@@ -1,66 +1,17 @@
 """The log: each thing that happened is told once, and no argument or result stands in it."""
 
 import asyncio
-import logging
-from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
 import redis
 
 from expirebridge import AsyncBridge, Bridge, Discard
-from expirebridge.hooks import End, Event
-from expirebridge.observe.logs import JsonLines, log_event
-from expirebridge.settings import Settings
+from expirebridge.hooks import End
 from expirebridge.store import calls
 from expirebridge.store.store import Store
-from tests.integration.test_store import age, claim
-from tests.kit.witness import Witness, listening, logged
-
-SECRET = "4111-1111"
-
-
-class Log:
-    """What was logged, by event."""
-
-    def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
-        caplog.set_level(logging.DEBUG)
-        self._caplog = caplog
-
-    def events(self) -> Counter[str]:
-        return Counter(getattr(record, "event", "other") for record in self._caplog.records)
-
-    def fields(self, name: str) -> list[dict[str, object]]:
-        records = [r for r in self._caplog.records if getattr(r, "event", None) == name]
-        return [getattr(record, "fields", {}) for record in records]
-
-    async def until(self, name: str, count: int = 1) -> None:
-        async with asyncio.timeout(20):
-            while self.events()[name] < count:  # noqa: ASYNC110 - lines of a log wake nobody
-                await asyncio.sleep(0.01)
-
-    def text(self) -> str:
-        """All of it, as people and as machines see it."""
-        lines = [JsonLines().format(record) for record in self._caplog.records]
-        return "\n".join([self._caplog.text, *lines])
-
-
-@pytest.fixture
-def log(caplog: pytest.LogCaptureFixture) -> Log:
-    return Log(caplog)
-
-
-@asynccontextmanager
-async def telling(url: str, witness: Witness, **handlers: object) -> AsyncIterator[None]:
-    """A listener that logs what happens, as the command's does."""
-
-    def tell(event: Event) -> None:
-        witness(event)
-        log_event(event)
-
-    async with listening(Settings(url=url, lease=1), tell, **handlers):  # type: ignore[arg-type]
-        yield
+from tests.kit.logs import SECRET, Log, telling
+from tests.kit.steps import age, claim
+from tests.kit.witness import Witness, logged
 
 
 async def test_no_argument_and_no_result_is_logged(

@@ -9,7 +9,7 @@ from expirebridge.listener.station.adopter import hint_for
 from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.store import Store
-from tests.integration.test_store import beating, claim, new, server_ms, state_of
+from tests.kit.steps import beating, claim, new, server_ms, state_of
 from tests.kit.witness import Witness, listening, logged
 
 HOUR = 3_600_000

@@ -11,7 +11,7 @@ from expirebridge.hooks import Claimed, End
 from expirebridge.settings import Doorbells, Settings
 from expirebridge.store import calls
 from expirebridge.store.store import Store
-from tests.integration.test_store import new
+from tests.kit.steps import new
 from tests.kit.witness import Witness, listening, logged
 
 KEYS = ["pending", "paused", "running", "succeeded", "failed", "cancelled", "listeners", "meta"]

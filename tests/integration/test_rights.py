@@ -20,10 +20,10 @@ from expirebridge.store.calls import Adoption, Heard, Hint, Settled, Settlement
 from expirebridge.store.rights import Role, grants, line
 from expirebridge.store.store import Store
 from expirebridge.wire import parse_key
-from tests.integration.test_store import age, claim, server_ms, settle
 from tests.kit.logins import NAME, login
 from tests.kit.nodes import Process
 from tests.kit.servers import AnyServer
+from tests.kit.steps import age, claim, server_ms, settle
 from tests.kit.witness import Witness, listening, logged, registry_of
 
 RULES = [

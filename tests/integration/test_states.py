@@ -14,33 +14,12 @@ from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.calls import Heard, Settlement
 from expirebridge.store.store import Store
-from tests.integration.test_store import age, claim, new, server_ms, settle, state_of
+from tests.kit.states import CALL, HOUR, KEY, bring, hear, watch
+from tests.kit.steps import age, claim, new, server_ms, settle, state_of
 from tests.kit.witness import Witness, listening
 
-CALL = b"mail.send?[1]"
-KEY = b"a:?mail.send?[1]"
-HOUR = 3_600_000
 FINISHED = ("succeeded", "failed", "cancelled")
 UNFINISHED = ("pending", "paused", "running")
-
-
-def bring(store: Store, client: redis.Redis, state: str) -> None:
-    """Bring task `a`, watched, with a tag and one failed attempt behind it, into a state."""
-    if state == "absent":
-        return
-    store.run(calls.make([new("a", fields={"tags": "t", "retry": "[60]", "ttl": HOUR})]))
-    claim(store, "first")
-    settle(store, Settlement("a", "first", "retry", 3600, "no answer"))
-    match state:
-        case "paused":
-            store.run(calls.pause(["a"]))
-        case "cancelled":
-            store.run(calls.cancel(["a"], keep=3600))
-        case "running" | "succeeded" | "failed":
-            store.run(calls.reschedule("a", calls.When(0, relative=True)))
-            claim(store, "t")
-            if state != "running":
-                settle(store, Settlement("a", "t", state, text="x"))
 
 
 def task_of(store: Store) -> Task | None:
@@ -472,11 +451,6 @@ def test_a_task_that_starts_anew_has_no_limit_from_before(
     assert 59_000 < made.due - made.now <= 60_001
 
 
-def watch(store: Store, ttl: int) -> Outcome:
-    watched = new("a", ttl, if_exists="extend", fields={"ttl": ttl})
-    return store.run(calls.make([watched]))[0].outcome
-
-
 @pytest.mark.parametrize("state", ["absent", "pending", "paused", "running", "failed"])
 def test_a_watched_task_is_put_off_by_its_own_time_whatever_state_it_was_in(
     store: Store, client: redis.Redis, state: str
@@ -575,10 +549,6 @@ def test_a_lapse_of_a_cancelled_task_cancels_it(store: Store, client: redis.Redi
 
 
 # Raw edits that were heard
-
-
-def hear(store: Store, heard: Heard) -> None:
-    store.run(calls.adopt([calls.Hint(KEY, "a", CALL, heard)], Settings()))
 
 
 @pytest.mark.parametrize("state", ["pending", "paused"])

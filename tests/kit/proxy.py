@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from expirebridge.server import HOST
 from expirebridge.store import scripts
 from tests.kit.forwarder import Forwarder, until_either_ends
+from tests.kit.lua import NAMES
 from tests.kit.witness import PATIENCE
-from tests.unit.test_scripts import NAMES
 
 _Asked = deque[str | None]
 """For each reply that is to come on a connection, the script that will have run, if one will."""

@@ -30,6 +30,8 @@ LAYERS = [
         "log_fields",
     },
 ]
+TESTS = Path(__file__).parents[1]
+TEST_MODULES = sorted(TESTS.rglob("test_*.py"))
 FACES, VALUES = LAYERS[0], LAYERS[-1]
 LISTENER = PACKAGE / "listener"
 # Within the listener: the process, one server, one partition, the calls of handlers, and what small
@@ -116,6 +118,14 @@ def test_nothing_in_the_listener_is_long() -> None:
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 assert (node.end_lineno or 0) - node.lineno < LONGEST_FUNCTION, (path, node.name)
+
+
+def test_no_test_module_imports_from_another() -> None:
+    """What two of them need is in tests/kit, or in a module beside them."""
+    assert Path(__file__) in TEST_MODULES
+    for path in TEST_MODULES:
+        parts = {part for name in imported_names(path) for part in name.split(".")}
+        assert not {part for part in parts if part.startswith(("test_", "conftest"))}, path
 
 
 def test_the_core_never_imports_its_faces() -> None:

@@ -9,9 +9,8 @@ import pytest
 
 from expirebridge.store import calls, scripts
 from expirebridge.store.pruning import prune
+from tests.kit.lua import LUA, NAMES
 
-LUA = Path(scripts.__file__).parent / "lua"
-NAMES = sorted(path.stem for path in LUA.glob("*.lua"))
 INCLUDES = sorted(path.stem for path in (LUA / "include").glob("*.lua"))
 
 

@@ -1,8 +1,10 @@
 """The command in this process: what a process of its own would add is tested elsewhere."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
+import typer
 from typer.testing import CliRunner
 
 from expirebridge.cli.main import app
@@ -10,6 +12,17 @@ from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.calls import Settlement
 from expirebridge.store.store import Store
+
+ROOT_COMMAND = typer.main.get_command(app)
+
+
+def commands(group: Any = ROOT_COMMAND, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every command, by the words with which it is called."""
+    for name, command in getattr(group, "commands", {}).items():
+        if hasattr(command, "commands"):
+            yield from commands(command, f"{path}{name} ")
+        else:
+            yield path + name, command
 
 
 def invoke(*words: str, url: str, code: int = 0, answer: str | None = None) -> str:

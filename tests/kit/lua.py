@@ -1,0 +1,8 @@
+"""Where the Lua scripts are, and what they are called."""
+
+from pathlib import Path
+
+from expirebridge.store import scripts
+
+LUA = Path(scripts.__file__).parent / "lua"
+NAMES = sorted(path.stem for path in LUA.glob("*.lua"))

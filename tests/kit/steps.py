@@ -1,0 +1,47 @@
+"""The steps of a task's life, each one call on the store, and time that passes at will."""
+
+from typing import Any
+
+import redis
+
+from expirebridge import State
+from expirebridge.settings import Settings
+from expirebridge.store import calls
+from expirebridge.store.calls import Settled, Settlement
+from expirebridge.store.store import Store
+
+PREFIX = "expirebridge"
+
+
+def new(id: str, ms: int = 0, *, call: bytes = b"mail.send?[1]", **options: Any) -> calls.NewTask:
+    when = calls.When(ms, relative=options.pop("relative", True))
+    given: dict[str, Any] = {"drawn": False, "if_exists": "reject", "fields": {}} | options
+    return calls.NewTask(id=id, call=call, when=when, **given)
+
+
+def claim(store: Store, token: str = "t", *, room: int = 100, idle: bool = True) -> calls.Claim:
+    return store.run(calls.claim(token, Settings(), room=room, idle=idle))
+
+
+def settle(store: Store, *settlements: Settlement) -> list[Settled]:
+    return store.run(calls.settle(settlements, Settings()))
+
+
+def state_of(store: Store, id: str) -> State | None:
+    task = store.run(calls.get(id))
+    return task.state if task else None
+
+
+def server_ms(client: redis.Redis) -> int:
+    seconds, micros = client.time()
+    return int(seconds) * 1000 + int(micros) // 1000
+
+
+def age(client: redis.Redis, state: str, id: str, seconds: float) -> None:
+    """Make a task look as if its look-at time had come `seconds` ago."""
+    client.zadd(f"{PREFIX}:{state}", {id: server_ms(client) - seconds * 1000})
+
+
+def beating(store: Store) -> None:
+    """Let some listener beat: only then is a silent one taken for dead."""
+    store.run(calls.heartbeat("another", 10, []))
