@@ -17,7 +17,7 @@ from tests.faults.scene import Scene, staged
 from tests.faults.stage import ROUNDS, until_finished
 from tests.faults.table import Fault
 from tests.kit.history import Writer
-from tests.machine.world import check_invariant, read
+from tests.kit.snapshot import check_invariant, read
 
 STILL = 3.0
 LONG_STILL = 10.0

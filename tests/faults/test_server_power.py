@@ -10,7 +10,7 @@ from tests.faults.scene import Scene, staged
 from tests.faults.stage import ROUNDS
 from tests.faults.table import Fault
 from tests.kit.history import Writer, now
-from tests.machine.world import check_invariant, read
+from tests.kit.snapshot import check_invariant, read
 
 ALWAYS = Fault(
     name="the server loses its power, `appendfsync always`",
