@@ -10,7 +10,7 @@ from expirebridge.hooks import End
 from expirebridge.store import calls
 from expirebridge.store.store import Store
 from tests.kit.logs import SECRET, Log, telling
-from tests.kit.steps import age, claim
+from tests.kit.steps import age, claim, new
 from tests.kit.witness import Witness, logged
 
 
@@ -62,7 +62,7 @@ async def test_what_a_handler_says_of_itself_is_logged(
 
 
 async def test_a_lapse_is_told_once(url: str, store: Store, client: redis.Redis, log: Log) -> None:
-    store.run(calls.make([_new("a")]))
+    store.run(calls.make([new("a", call=b"test.note?[]")]))
     claim(store)
     witness = Witness()
     async with telling(url, witness, note=_note):
@@ -139,11 +139,6 @@ async def test_a_start_and_a_stop_are_told_once(url: str, log: Log) -> None:
 
 
 async def _note() -> None: ...
-
-
-def _new(id: str) -> calls.NewTask:
-    when = calls.When(0, relative=True)
-    return calls.NewTask(id=id, drawn=False, if_exists="reject", call=b"test.note?[]", when=when)
 
 
 @pytest.mark.parametrize("colour", ["sync", "async", "in bulk"])

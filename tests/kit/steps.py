@@ -1,10 +1,10 @@
-"""The steps of a task's life, each one call on the store, and time that passes at will."""
+"""The steps of a task's life, one call each, and time that passes at will."""
 
 from typing import Any
 
 import redis
 
-from expirebridge import State
+from expirebridge import AsyncBridge, State, Task
 from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.calls import Settled, Settlement
@@ -45,3 +45,10 @@ def age(client: redis.Redis, state: str, id: str, seconds: float) -> None:
 def beating(store: Store) -> None:
     """Let some listener beat: only then is a silent one taken for dead."""
     store.run(calls.heartbeat("another", 10, []))
+
+
+async def found(bridge: AsyncBridge, task: Task) -> Task:
+    """A task as the server holds it now; fails if it is gone."""
+    read = await bridge.get(task.id)
+    assert read is not None
+    return read

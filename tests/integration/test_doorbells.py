@@ -1,0 +1,110 @@
+"""What makes a listener look for due tasks: events, the clock, and producers."""
+
+import time
+
+import pytest
+import redis
+
+from expirebridge import AsyncBridge, ServerUnsuitable, State, current_task
+from expirebridge.hooks import End, Gap, Started
+from expirebridge.listener.listener import Listener
+from expirebridge.listener.node import subscriber
+from expirebridge.listener.server_clock import ServerClock
+from expirebridge.settings import Doorbells, Settings
+from tests.kit.steps import found
+from tests.kit.witness import Witness, listening, logged, registry_of
+
+
+@pytest.mark.parametrize("doorbell", [Doorbells.CLOCK, Doorbells.EVENTS, Doorbells.BOTH])
+async def test_each_doorbell_alone_runs_tasks_once_and_never_early(
+    url: str, async_bridge: AsyncBridge, doorbell: Doorbells
+) -> None:
+    witness = Witness()
+    started: list[tuple[str, float]] = []
+
+    async def note() -> None:
+        started.append((current_task().id, time.time() - current_task().due.timestamp()))
+
+    async with listening(Settings(url=url, doorbell=doorbell), witness, note=note):
+        made = [await async_bridge.make_task("test.note", [], 0.02 * n) for n in range(1, 20)]
+        await witness.until_ended(len(made))
+    assert sorted(id for id, _ in started) == sorted(task.id for task in made)
+    assert min(lateness for _, lateness in started) >= 0
+
+
+async def test_a_producer_rings_a_listener_that_sleeps(
+    settings: Settings, async_bridge: AsyncBridge
+) -> None:
+    """Without the doorbell channel the task would wait for the clock's next look, up to 1 s."""
+    witness = Witness()
+
+    async def note() -> None: ...
+
+    async with listening(Settings(url=settings.url, doorbell=Doorbells.CLOCK), witness, note=note):
+        await async_bridge.make_task("test.note", [], 3600)
+        for _ in range(5):
+            await async_bridge.make_task("test.note", [], 0)
+        await witness.until_ended(5)
+    assert sorted(event.lateness for event in witness.seen(Started))[2] < 0.5
+
+
+@pytest.mark.parametrize("doorbell", [Doorbells.CLOCK, Doorbells.EVENTS])
+async def test_a_task_that_is_due_at_once_needs_no_event(
+    url: str, async_bridge: AsyncBridge, doorbell: Doorbells
+) -> None:
+    witness = Witness()
+
+    async def note() -> None: ...
+
+    async with listening(Settings(url=url, doorbell=doorbell), witness, note=note):
+        await async_bridge.make_task("test.note", [], 0)
+        await witness.until_ended()
+    assert witness.ended()[0].end is End.SUCCEEDED
+
+
+async def test_a_task_that_is_due_at_once_runs_though_the_servers_time_is_not_known_exactly(
+    url: str, async_bridge: AsyncBridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ServerClock, "seconds_until", lambda *_: 0.001)
+    witness = Witness()
+
+    async def note() -> None: ...
+
+    async with listening(Settings(url=url, doorbell=Doorbells.EVENTS), witness, note=note):
+        await async_bridge.make_task("test.note", [], 0)
+        await witness.until_ended()  # this one may be found by what is done at the start
+        await async_bridge.make_task("test.note", [], 0)
+        await witness.until_ended(2)
+
+
+@pytest.mark.parametrize("kind", ["pubsub", "normal"])
+async def test_it_reconnects_by_itself_and_sweeps_after_the_gap(
+    settings: Settings, async_bridge: AsyncBridge, client: redis.Redis, kind: str
+) -> None:
+    witness = Witness()
+
+    async def note() -> None: ...
+
+    async with listening(settings, witness, note=note):
+        await witness.until(lambda: any("subscription" in gap.reason for gap in witness.seen(Gap)))
+        gaps = len(witness.seen(Gap))
+        client.execute_command("CLIENT", "KILL", "TYPE", kind)
+        if kind == "pubsub":
+            await witness.until(lambda: len(witness.seen(Gap)) > gaps)
+        task = await async_bridge.make_task("test.note", [], 0)
+        await witness.until_ended()
+    assert (await found(async_bridge, task)).state is State.SUCCEEDED
+
+
+async def test_a_subscription_that_is_not_answered_is_told_of(
+    url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subscriber, "FRESH", 0.05)  # the second ping comes after a second
+    async with listening(Settings(url=url)):
+        await logged("no answer to a ping for 0.05 s", caplog)
+
+
+async def test_events_alone_are_refused_where_there_are_none(url: str, client: redis.Redis) -> None:
+    client.config_set("notify-keyspace-events", "")
+    with pytest.raises(ServerUnsuitable, match="CONFIG SET notify-keyspace-events Exg"):
+        await Listener(Settings(url=url, doorbell=Doorbells.EVENTS), registry_of()).run()
