@@ -4,7 +4,7 @@ from typing import Any
 
 import redis
 
-from expirebridge import AsyncBridge, State, Task
+from expirebridge import AsyncBridge, Change, State, Task
 from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.calls import Settled, Settlement
@@ -25,6 +25,10 @@ def claim(store: Store, token: str = "t", *, room: int = 100, idle: bool = True)
 
 def settle(store: Store, *settlements: Settlement) -> list[Settled]:
     return store.run(calls.settle(settlements, Settings()))
+
+
+def reschedule(store: Store, id: str, ms: int) -> Change:
+    return store.run(calls.reschedule(id, calls.When(ms, relative=True)))
 
 
 def state_of(store: Store, id: str) -> State | None:
