@@ -7,7 +7,7 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge, Change, Discard, Retry, State
-from expirebridge.hooks import End
+from expirebridge.hooks import End, Started
 from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.store import Store
@@ -105,9 +105,7 @@ async def test_a_record_of_the_wrong_type_holds_up_nobody_s_settling(
     async with listening(settings, witness, wait=wait):
         await async_bridge.make_task("test.wait", [], 0, id="bad")
         await async_bridge.make_tasks([{"func": "test.wait", "delay": 0} for _ in range(9)])
-        async with asyncio.timeout(10):
-            while (await async_bridge.count()).running < 10:
-                pass
+        await witness.until(lambda: len(witness.seen(Started)) == 10)
         client.delete(RECORD)
         client.set(RECORD, "what")
         go_on.set()

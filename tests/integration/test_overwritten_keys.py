@@ -12,7 +12,7 @@ from expirebridge.settings import Doorbells, Settings
 from expirebridge.store import calls
 from expirebridge.store.store import Store
 from tests.kit.steps import new
-from tests.kit.witness import Witness, listening, logged
+from tests.kit.witness import Witness, listening, logged, until_logged
 
 KEYS = ["pending", "paused", "running", "succeeded", "failed", "cancelled", "listeners", "meta"]
 
@@ -55,8 +55,8 @@ async def test_a_key_that_was_overwritten_is_moved_aside(
         client.set(name, "second")
         await made(async_bridge, "b")
         await witness.until_ended(2, End.SUCCEEDED)
-        while caplog.text.count(f"overwrote the key {key};") < 2:
-            await asyncio.to_thread(client.ping)  # the next heartbeat finds it
+        # The next heartbeat finds it.
+        await until_logged(lambda: caplog.text.count(f"overwrote the key {key};") >= 2)
         if key == "meta":  # there is still an alarm when there is a reason
             assert "the database was emptied" not in caplog.text
             client.flushdb()

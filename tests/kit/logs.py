@@ -1,6 +1,5 @@
 """The log of listeners in this process, and waiting for its events."""
 
-import asyncio
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -11,7 +10,7 @@ import pytest
 from expirebridge.hooks import Event
 from expirebridge.observe.logs import JsonLines, log_event
 from expirebridge.settings import Settings
-from tests.kit.witness import Witness, listening
+from tests.kit.witness import Witness, listening, until_logged
 
 SECRET = "4111-1111"
 """An argument, which no log shows."""
@@ -32,9 +31,8 @@ class Log:
         return [getattr(record, "fields", {}) for record in records]
 
     async def until(self, name: str, count: int = 1) -> None:
-        async with asyncio.timeout(20):
-            while self.events()[name] < count:  # noqa: ASYNC110 - lines of a log wake nobody
-                await asyncio.sleep(0.01)
+        """Wait until so many events of this name were logged; fail after 20 s."""
+        await until_logged(lambda: self.events()[name] >= count)
 
     def text(self) -> str:
         """All of it, as people and as machines see it."""

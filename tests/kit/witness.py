@@ -18,23 +18,36 @@ E = TypeVar("E", bound=Event)
 PATIENCE = 20.0
 
 
+class _Lines(logging.Handler):
+    """Sets an event at each line of the log, whichever thread it comes from."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.more = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    def emit(self, record: logging.LogRecord) -> None:  # noqa: ARG002 - that there is one
+        self._loop.call_soon_threadsafe(self.more.set)
+
+
+async def until_logged(holds: Callable[[], object]) -> None:
+    """Wait until `holds` is true after some line of the log; fail after 20 s."""
+    lines = _Lines()
+    # On the root logger it comes after pytest's own handler: what woke us is in `caplog` already.
+    root = logging.getLogger()
+    root.addHandler(lines)
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while not holds():
+                lines.more.clear()
+                await lines.more.wait()
+    finally:
+        root.removeHandler(lines)
+
+
 async def logged(words: str, caplog: pytest.LogCaptureFixture) -> None:
     """Wait until a line of the log holds these words; fail after 20 s."""
-    told = asyncio.Event()
-
-    class Watch(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            if words in record.getMessage():
-                told.set()
-
-    watch = Watch()
-    logger = logging.getLogger("expirebridge")
-    logger.addHandler(watch)
-    try:
-        if words not in caplog.text:
-            await asyncio.wait_for(told.wait(), PATIENCE)
-    finally:
-        logger.removeHandler(watch)
+    await until_logged(lambda: words in caplog.text)
 
 
 class Witness:
