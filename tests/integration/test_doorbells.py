@@ -86,7 +86,7 @@ async def test_it_reconnects_by_itself_and_sweeps_after_the_gap(
     async def note() -> None: ...
 
     async with listening(settings, witness, note=note):
-        await witness.until(lambda: any("subscription" in gap.reason for gap in witness.seen(Gap)))
+        await witness.until_hearing()
         gaps = len(witness.seen(Gap))
         client.execute_command("CLIENT", "KILL", "TYPE", kind)
         if kind == "pubsub":

@@ -27,10 +27,6 @@ from tests.kit.witness import Witness, listening, logged
 STEPS = 20
 
 
-def hearing(witness: Witness) -> bool:
-    return any("subscription" in gap.reason for gap in witness.seen(Gap))
-
-
 async def test_the_clock_knows_of_a_bare_key_before_it_expires(
     settings: Settings, client: redis.Redis, async_bridge: AsyncBridge
 ) -> None:
@@ -40,7 +36,7 @@ async def test_the_clock_knows_of_a_bare_key_before_it_expires(
         return user
 
     async with listening(settings, witness, send=send):
-        await witness.until(lambda: hearing(witness))
+        await witness.until_hearing()
         client.set("abc:?test.send?[42]", "", px=400)
         await witness.until_ended()
     task = await async_bridge.get("abc")
@@ -60,7 +56,7 @@ async def test_the_classic_producer_sets_a_key_and_then_its_ttl(
     async def send(user: int) -> None: ...
 
     async with listening(settings, witness, send=send):
-        await witness.until(lambda: hearing(witness))
+        await witness.until_hearing()
         producer = client.pipeline()
         producer.set("abc:?test.send?[42]", "")
         producer.expire("abc:?test.send?[42]", 1)
@@ -77,7 +73,7 @@ async def test_however_short_its_ttl_it_runs_once(settings: Settings, client: re
         ran.append(current_task().id)
 
     async with listening(settings, witness, note=note):
-        await witness.until(lambda: hearing(witness))
+        await witness.until_hearing()
         for n in range(50):
             client.set(f"k{n}:?test.note?[]", "", px=1 + n % 3)
         await witness.until_ended(50)
@@ -146,7 +142,7 @@ async def test_a_key_that_cannot_be_a_task_is_kept_as_failed_with_the_reason(
     async def send(user: int) -> None: ...
 
     async with listening(settings, witness, send=send):
-        await witness.until(lambda: hearing(witness))
+        await witness.until_hearing()
         client.set(name, "", px=50)
         client.set("fine:?test.send?[1]", "", px=60)
         await witness.until_ended()
@@ -165,7 +161,7 @@ async def test_keys_of_other_forms_are_left_alone(
 
     names = [b"session:1", b"a?b:?c", b"a:b?c?d", b"?f?[]", b":?", b"\xff\xfe?x?y"]
     async with listening(settings, witness, send=send):
-        await witness.until(lambda: hearing(witness))
+        await witness.until_hearing()
         for name in names:
             client.set(name, "", px=20)
         client.set("fine:?test.send?[1]", "", px=60)
@@ -181,7 +177,7 @@ async def test_a_sooner_deadline_is_followed_when_it_is_heard(
     async def note() -> None: ...
 
     async with listening(settings, witness, note=note):
-        await witness.until(lambda: hearing(witness))
+        await witness.until_hearing()
         task = await async_bridge.make_task("test.note", [], 3600)
         client.pexpire(task.key, 50)
         await witness.until_ended()
@@ -295,7 +291,7 @@ async def test_what_is_set_after_a_deletion_is_not_deleted_by_it(
     async def note() -> None: ...
 
     async with listening(settings, witness, note=note):
-        await witness.until(lambda: hearing(witness))
+        await witness.until_hearing()
         await async_bridge.make_task("test.note", [], 60, id="a")
         task = await async_bridge.make_task("test.note", [], 60, id="a", if_exists="replace")
         client.pexpire(task.key, 1)
@@ -383,7 +379,7 @@ async def test_timers_that_scripts_set_are_not_looked_at(
     async def note() -> None: ...
 
     async with listening(settings, witness, note=note):
-        await witness.until(lambda: hearing(witness))
+        await witness.until_hearing()
         for n in range(5):
             await async_bridge.make_task("test.note", [], 3600, id=f"t{n}")
             await async_bridge.reschedule(f"t{n}", 1800)

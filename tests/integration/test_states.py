@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge, Change, Outcome, State, Task
-from expirebridge.hooks import Gap, Started
+from expirebridge.hooks import Started
 from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.calls import Heard, Settlement
@@ -634,7 +634,7 @@ async def test_a_deletion_by_any_client_cancels_while_a_listener_hears(
     async def note() -> None: ...
 
     async with listening(settings, witness, note=note):
-        await witness.until(lambda: any("subscription" in gap.reason for gap in witness.seen(Gap)))
+        await witness.until_hearing()
         task = await async_bridge.make_task("test.note", [], 3600)
         client.delete(task.key)
         async with asyncio.timeout(10):

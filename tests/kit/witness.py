@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pytest
 
 from expirebridge.handlers import Handler, Registry
-from expirebridge.hooks import End, Ended, Event, Hook
+from expirebridge.hooks import End, Ended, Event, Gap, Hook
 from expirebridge.listener.listener import Listener
 from expirebridge.settings import Settings
 
@@ -73,6 +73,10 @@ class Witness:
             while not holds():
                 self._more.clear()
                 await self._more.wait()
+
+    async def until_hearing(self) -> None:
+        """Wait until its listener hears key events; fail after 20 s."""
+        await self.until(lambda: any("subscription" in gap.reason for gap in self.seen(Gap)))
 
     async def until_ended(self, count: int = 1, end: End | None = None) -> list[Ended]:
         await self.until(lambda: len(self.ended(end)) >= count)
