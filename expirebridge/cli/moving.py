@@ -5,12 +5,10 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, BinaryIO
 
-import orjson
 import typer
 from rich.console import Console
 from rich.progress import (
@@ -21,28 +19,23 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from expirebridge import wire
+from expirebridge.cli import lines
 from expirebridge.cli.figures import store_of
 from expirebridge.cli.options import AsJson, Prefix, Url
 from expirebridge.cli.output import print_counts
-from expirebridge.errors import InvalidTask
+from expirebridge.errors import InvalidSetting, InvalidTask
 from expirebridge.hooks import Hooks
 from expirebridge.new_tasks import CHUNK_TASKS
 from expirebridge.operations import Operations
-from expirebridge.retry import decode_policy
 from expirebridge.settings import Settings
 from expirebridge.store import calls
-from expirebridge.store.calls import NewTask, Stored, When
+from expirebridge.store.calls import NewTask, Stored
 from expirebridge.store.store import Store
 from expirebridge.store.urls import safe_url
-from expirebridge.store.views import split_call
-from expirebridge.task import Outcome, State, from_ms, to_ms
+from expirebridge.task import Outcome, State
 
 CHUNK_BYTES = 512 * 1024
 WAITING = (State.PENDING, State.PAUSED)
-NUMBERS = ("timeout", "ttl", "attempt")
-TEXTS = ("retry", "error", "trace", "misfire")
-SOONEST_PAUSED = 1000
 
 
 def add_to(app: typer.Typer) -> None:
@@ -76,7 +69,7 @@ def export(
         with _bar("exporting", counts.pending + counts.paused) as advance:
             unreadable = 0
             for task, state in _waiting(store):
-                line = _line(task, state)
+                line = lines.encode(task, state)
                 if line is None:
                     unreadable += 1
                 else:
@@ -96,9 +89,10 @@ def import_(
 ) -> None:
     """Make the tasks that were exported, with their ids, due when they were.
 
-    A task whose id the server knows, finished or not, is left as it is: so it can be repeated after
-    a break. How far it came in a file is noted beside it, in FILE.imported, and it goes on from
-    there. What was due meanwhile is due now.
+    A file is checked first: if a line is bad, nothing is imported. A task whose id the server
+    knows, finished or not, is left as it is: so an import can be repeated after a break. How far it
+    came in a file is noted beside it, in FILE.imported, and it goes on from there. What was due
+    meanwhile is due now.
 
     Example: expirebridge import tasks.ndjson --url redis://new.example:6379/1
 
@@ -111,11 +105,11 @@ def import_(
     try:
         with closing(store_of(settings)) as store, _read(file, place) as source:
             size = None if place is None else file.stat().st_size
-            with _bar("importing", size, done=source.offset) as advance:
+            with _bar("importing", size, done=source.position.offset) as advance:
                 for chunk in source.chunks():
                     _make(store, operations, chunk, done)
                     if place is not None:
-                        place.note(source.offset)
+                        place.note(source.position)
                     advance(chunk.size)
     finally:
         print_counts({"created": done.created, "kept": done.kept}, as_json=as_json)
@@ -141,26 +135,6 @@ def _waiting(store: Store) -> Iterator[tuple[Stored, State]]:
                 yield task, state
 
 
-def _line(task: Stored, state: State) -> bytes | None:
-    """The task as a line; None if it is not what a producer could have made."""
-    func, inline = split_call(task.fields["call"])
-    args = task.fields.get("args", inline)
-    line: dict[str, Any] = {"id": task.id, "func": func, "due": from_ms(task.due)}
-    try:
-        line["args"] = args.decode()
-        if "key" in task.fields:
-            line["key"] = task.key.decode()
-        line |= {name: task.fields[name].decode() for name in TEXTS if name in task.fields}
-        line |= {name: float(task.fields[name]) for name in NUMBERS if name in task.fields}
-    except ValueError:
-        return None
-    if "tags" in task.fields:
-        line["tags"] = task.fields["tags"].decode().split()
-    if state is State.PAUSED:
-        line["left"] = int(task.fields.get("left", b"0"))
-    return orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
-
-
 # In
 
 
@@ -173,75 +147,48 @@ class Chunk:
     size: int = 0
 
 
-class Source:
-    """The lines, a chunk at a time; `offset` is where the next one begins."""
+@dataclass(frozen=True)
+class Position:
+    """How far the lines were read: so many bytes, and so many lines."""
 
-    def __init__(self, lines: BinaryIO, offset: int = 0) -> None:
-        self._lines = lines
-        self.offset = offset
+    offset: int = 0
+    line: int = 0
+
+
+class Source:
+    """The lines, a chunk at a time; `position` is the end of the last one."""
+
+    def __init__(self, file: BinaryIO, position: Position) -> None:
+        self._file = file
+        self.position = position
 
     def chunks(self) -> Iterator[Chunk]:
-        """Read tasks. Raises InvalidTask for a line that is none, with its place."""
+        """Read tasks. Raises InvalidTask for a line that is none, with its number."""
         chunk = Chunk()
-        for line in self._lines:
-            if line.strip():
-                task, paused = self._task(line, self.offset + chunk.size)
-                chunk.tasks.append(task)
-                chunk.paused += [task.id] if paused else []
+        number = self.position.line
+        for line in self._file:
+            number += 1
             chunk.size += len(line)
+            if line.strip():
+                _add(chunk, line, number)
             if len(chunk.tasks) == CHUNK_TASKS or chunk.size > CHUNK_BYTES:
-                yield self._through(chunk)
+                yield self._through(chunk, number)
                 chunk = Chunk()
         if chunk.size:
-            yield self._through(chunk)
+            yield self._through(chunk, number)
 
-    def _through(self, chunk: Chunk) -> Chunk:
-        self.offset += chunk.size
+    def _through(self, chunk: Chunk, number: int) -> Chunk:
+        self.position = Position(self.position.offset + chunk.size, number)
         return chunk
 
-    def _task(self, line: bytes, offset: int) -> tuple[NewTask, bool]:
-        try:
-            return _task_of(orjson.loads(line))
-        except (ValueError, TypeError, KeyError, AttributeError, InvalidTask) as error:
-            reason = f"{type(error).__name__} {error}"
-            raise InvalidTask(f"the line at byte {offset} is no exported task: {reason}") from None
 
-
-def _task_of(line: dict[str, Any]) -> tuple[NewTask, bool]:
-    func, args = wire.check_func(line["func"]), line["args"].encode()
-    wire.check_args(args)
-    fields: dict[str, calls.Argument] = {}
-    if len(args) > wire.MAX_ARGS_IN_KEY and "key" not in line:
-        fields["args"], args = args, wire.IN_RECORD
-    if tags := wire.check_tags(line.get("tags", ())):
-        fields["tags"] = " ".join(tags)
-    if "retry" in line:
-        decode_policy(line["retry"].encode())
-    fields |= {name: str(line[name]) for name in (*TEXTS, "key") if name in line}
-    fields |= {name: _number(line[name]) for name in NUMBERS if name in line}
-    left = line.get("left")
-    if left is None:
-        when = When(_ms(line["due"]), relative=False)
-    else:
-        # It is paused a moment after it was made, and must not be due before.
-        when = When(max(int(left), SOONEST_PAUSED), relative=True)
-    task = NewTask(
-        id=wire.check_id(line["id"]),
-        drawn=False,
-        if_exists="keep",
-        call=func.encode() + b"?" + args,
-        when=when,
-        fields=fields,
-    )
-    return task, left is not None
-
-
-def _number(value: float) -> str:
-    return str(int(value)) if value == int(value) else repr(float(value))
-
-
-def _ms(due: str) -> int:
-    return max(to_ms(datetime.fromisoformat(due)), 0)
+def _add(chunk: Chunk, line: bytes, number: int) -> None:
+    try:
+        read = lines.decode(line)
+    except InvalidTask as error:
+        raise InvalidTask(f"line {number}: {error}") from None
+    chunk.tasks.append(read.task)
+    chunk.paused += [read.task.id] if read.paused else []
 
 
 def _make(store: Store, operations: Operations, chunk: Chunk, done: Done) -> None:
@@ -275,30 +222,54 @@ class Place:
         of_what = f"{where} {status.st_size} {status.st_mtime_ns}"
         return cls(file.with_name(f"{file.name}.imported"), of_what)
 
-    def reached(self) -> int:
+    def reached(self) -> Position:
         """Where to go on."""
         if not self.path.exists():
-            return 0
-        offset, _, of_what = self.path.read_text().partition(" ")
-        return int(offset) if of_what == self.of_what else 0
+            return Position()
+        offset, line, of_what = self.path.read_text().split(" ", 2)
+        return Position(int(offset), int(line)) if of_what == self.of_what else Position()
 
-    def note(self, offset: int) -> None:
+    def note(self, position: Position) -> None:
         """Note it whole or not at all."""
         new = self.path.with_name(f"{self.path.name}.new")
-        new.write_text(f"{offset} {self.of_what}")
+        new.write_text(f"{position.offset} {position.line} {self.of_what}")
         new.replace(self.path)
 
 
 @contextmanager
 def _read(file: Path, place: Place | None) -> Iterator[Source]:
-    if str(file) == "-":
-        yield Source(sys.stdin.buffer)
+    """The lines that are still to be imported. Those of a file are all checked before."""
+    if place is None:
+        follows = "mend it and import all again: tasks that are known are kept"
+        with _what_follows(follows), _open(file) as piped:
+            yield Source(piped, Position())
         return
-    with file.open("rb") as lines:
-        offset = place.reached() if place else 0
-        if offset:
-            lines.seek(offset)
-        yield Source(lines, offset)
+    start = place.reached()
+    with _open(file) as opened:
+        opened.seek(start.offset)
+        with _what_follows("nothing was imported"):
+            for _ in Source(opened, start).chunks():
+                pass
+        opened.seek(start.offset)
+        yield Source(opened, start)
+
+
+def _open(file: Path) -> BinaryIO:
+    if str(file) == "-":
+        return sys.stdin.buffer
+    try:
+        return file.open("rb")
+    except OSError as error:
+        raise InvalidSetting(f"{file}: it cannot be read: {error.strerror}") from None
+
+
+@contextmanager
+def _what_follows(said: str) -> Iterator[None]:
+    """Say after a bad line what it means for the others."""
+    try:
+        yield
+    except InvalidTask as error:
+        raise InvalidTask(f"{error}; {said}") from None
 
 
 @contextmanager

@@ -2,22 +2,29 @@
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
 
-from expirebridge import Bridge, InvalidTask, Task
+from expirebridge import Bridge, Change, InvalidTask, State, Task
+from expirebridge.cli.lines import FIELDS
+from expirebridge.new_tasks import CHUNK_TASKS
 from expirebridge.settings import Settings
 from expirebridge.store import calls
+from expirebridge.store.clients import _PRODUCER_RETRIES
 from expirebridge.store.store import Store
 from tests.kit.invoked import end_due_tasks, invoke
 from tests.kit.processes import COMMAND, run
+from tests.kit.proxy import Proxy
 from tests.kit.servers import AnyServer
 
+ROOT = Path(__file__).parents[2]
 TOLD = {"id", "func", "args", "kwargs", "key", "state", "tags", "attempt", "error"}
 
 
@@ -88,29 +95,29 @@ def test_all_that_waits_is_moved_as_it_is(
 
 
 def test_a_broken_import_goes_on_and_makes_nothing_twice(
-    url: str, new_url: str, bridge: Bridge, new: Bridge, tmp_path: Path
+    server: AnyServer, url: str, new_url: str, bridge: Bridge, new: Bridge, tmp_path: Path
 ) -> None:
     bridge.make_tasks([{"func": "mail.send", "args": [n], "delay": 3600} for n in range(450)])
     file = tmp_path / "tasks.ndjson"
     invoke("export", str(file), url=url)
-    whole = file.read_bytes()
-    lines = whole.splitlines(keepends=True)
-    file.write_bytes(b"".join(lines[:330]) + b"no task\n" + b"".join(lines[330:]))
-    result = run("import", file, url=new_url)
-    assert result.returncode == 2
-    assert f"the line at byte {len(b''.join(lines[:330]))} is no exported task" in result.stderr
-    assert result.stdout == "created  320\nkept     0\n"
-    # The same file again: what was imported is not even read.
-    assert run("import", file, url=new_url).stdout == "created  0\nkept     0\n"
-    # A file that changed is read from its beginning; what is known is left, finished or not.
-    file.write_bytes(whole)
-    first = json.loads(lines[0])["id"]
-    new.run_now(first)
-    with redis.Redis.from_url(new_url) as client:
-        store = Store(client, prefix="expirebridge")
-        assert end_due_tasks(store, "succeeded", "") == [first]
-    assert invoke("import", str(file), url=new_url) == "created  130\nkept     320\n"
-    assert invoke("import", str(file), url=new_url) == "created  0\nkept     0\n"
+    ids = [json.loads(line)["id"] for line in file.read_text().splitlines()]
+    with Proxy(server.port) as proxy:
+        by_proxy = proxy.url[:-1] + new_url[-1]
+        proxy.cut_reply_of("make", times=_PRODUCER_RETRIES + 1, holding=ids[330].encode())
+        result = run("import", file, url=by_proxy)
+        assert result.returncode == 1
+        assert result.stdout == "created  320\nkept     0\n"
+        # Again: what was noted as imported is not even read; what the server made before the
+        # connection broke is known.
+        assert run("import", file, url=by_proxy).stdout == "created  66\nkept     64\n"
+        assert run("import", file, url=by_proxy).stdout == "created  0\nkept     0\n"
+        new.run_now(ids[0])
+        with redis.Redis.from_url(new_url) as client:
+            store = Store(client, prefix="expirebridge")
+            assert end_due_tasks(store, "succeeded", "") == [ids[0]]
+        # A file that changed is read from its beginning; what is known is left, finished or not.
+        os.utime(file, ns=(0, 0))
+        assert run("import", file, url=by_proxy).stdout == "created  0\nkept     450\n"
     counts = new.count()
     assert (counts.pending, counts.succeeded) == (449, 1)
     # Another server has had nothing of it.
@@ -143,21 +150,104 @@ def test_what_is_left_out_is_told(url: str, bridge: Bridge, store: Store, tmp_pa
     assert "1 running tasks are left out" in result.stderr
 
 
+GOOD = {"id": "a", "func": "m.f", "args": "[]", "due": "2031-01-01T00:00:00Z"}
+
+
+def line(left_out: str = "", **values: Any) -> str:
+    return json.dumps({name: value for name, value in (GOOD | values).items() if name != left_out})
+
+
 @pytest.mark.parametrize(
-    "wrong",
+    ("wrong", "reason"),
     [
-        "7", "[]", "{}", '{"id": "a b"}',
-        '{"id": "a", "func": "../x", "args": "[]", "due": "2031-01-01T00:00:00Z"}',
-        '{"id": "a", "func": "m.f", "args": "[1", "due": "2031-01-01T00:00:00Z"}',
-        '{"id": "a", "func": "m.f", "args": "[]", "due": "tomorrow"}',
-        '{"id": "a", "func": "m.f", "args": "[]", "due": "2031-01-01T00:00:00Z", "retry": "7"}',
+        ('{"id": ', "not JSON: unexpected end of data at character"),
+        ("7", "write one JSON object on each line"),
+        (line("id"), 'id: it is missing; write text, such as "order-17"'),
+        (line(id="a b"), "id='a b': an id has"),
+        (line("func"), "func: it is missing"),
+        (line(func="../x"), "func='../x': write module.function"),
+        (line("args"), "args: it is missing; write JSON as text"),
+        (line(args=["secret"]), """args: write JSON as text, such as "[42,\\"hi\\"]"""),
+        (line(args="[1"), "args: "),
+        (line(args='"secret"'), "args: the arguments are neither an array nor an object"),
+        (line("due"), "due: it is missing; write a time with its zone"),
+        (line(due=7), "due: write a time with its zone"),
+        (line(due="tomorrow"), "due='tomorrow': write a time with its zone"),
+        (line(due="2031-01-01T00:00:00"), "due='2031-01-01T00:00:00': write a time with its zone"),
+        (line(tags="x"), "tags='x': give a list of tags"),
+        (line(tags=["a b"]), "tag 'a b': a tag has"),
+        (line(retry=[5]), 'retry: write JSON as text, such as "[15,60]"'),
+        (line(retry="7"), "retry: not a retry policy"),
+        (line(misfire='["hop"]'), "misfire: not a misfire policy"),
+        (line(timeout="15m"), "timeout: write a number"),
+        (line(timeout=0), "timeout=0: it must be above 0"),
+        (line(ttl=True), "ttl: write a whole number"),
+        (line(ttl=0), "ttl: write a whole number of milliseconds, 1 or more"),
+        (line(attempt=-1), "attempt: write a whole number"),
+        (line(attempt=1.5), "attempt: write a whole number"),
+        (line(left="1"), "left: write a whole number"),
+        (line(error=7), "error: write text"),
+        (line(key="a:?m.g?[]"), "key: it must be the name of a key of m.f with these arguments"),
+        (line(key="secret"), "key: it must be the name of a key of m.f with these arguments"),
+        (line(delay=7), "delay: there is no such field; there are args, attempt, due, error, "),
     ],
 )  # fmt: skip
-def test_a_line_that_is_no_task_makes_none(
-    bridge: Bridge, url: str, tmp_path: Path, wrong: str
+def test_a_line_that_is_no_task_is_named_and_nothing_is_made(
+    bridge: Bridge, url: str, tmp_path: Path, wrong: str, reason: str
 ) -> None:
     file = tmp_path / "tasks.ndjson"
-    file.write_text(wrong + "\n")
-    with pytest.raises(InvalidTask, match="the line at byte 0 is no exported task"):
+    before = "".join(line(id=f"good-{n}") + "\n" for n in range(CHUNK_TASKS + 1))
+    file.write_text(before + "\n" + wrong + "\n" + line(id="good") + "\n")
+    with pytest.raises(InvalidTask) as refused:
         invoke("import", str(file), url=url)
+    message = str(refused.value)
+    assert f"line {CHUNK_TASKS + 3}: {reason}" in message
+    assert message.endswith("; nothing was imported")
+    assert "secret" not in message
     assert bridge.count().pending == 0
+
+
+def test_a_bad_line_in_a_pipe_stops_what_follows(url: str, bridge: Bridge) -> None:
+    """What came through a pipe cannot be looked at first."""
+    lines = [line(id=f"good-{n}") for n in range(CHUNK_TASKS)]
+    piped = "\n".join([*lines, line(id="with-it"), line("args"), line(id="after")])
+    result = subprocess.run(
+        [*COMMAND, "import", "-", "--url", url], input=piped, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert result.returncode == 2
+    assert result.stdout == f"created  {CHUNK_TASKS}\nkept     0\n"
+    assert f"line {CHUNK_TASKS + 2}: args: it is missing" in result.stderr
+    assert "mend it and import all again: tasks that are known are kept" in result.stderr
+    assert bridge.count().pending == CHUNK_TASKS
+
+
+def test_the_lines_that_the_page_shows_are_tasks(url: str, bridge: Bridge, tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "moving.md").read_text()
+    [shown] = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
+    file = tmp_path / "tasks.ndjson"
+    file.write_text(shown)
+    assert invoke("import", str(file), url=url) == "created  4\nkept     0\n"
+    plain, tried, watched, paused = (
+        bridge.get(json.loads(line)["id"]) for line in shown.splitlines()
+    )
+    assert plain is not None
+    assert (plain.func, plain.args) == ("mail.send", [42, "hi"])
+    assert plain.due == datetime(2031, 1, 1, 8, 0, tzinfo=UTC)
+    assert tried is not None
+    assert (tried.kwargs, tried.attempt, tried.tags) == ({"order": 17}, 1, ("order-17",))
+    assert watched is not None
+    assert bridge.beat(watched.id) is Change.MOVED
+    assert paused is not None
+    assert paused.state is State.PAUSED
+
+
+def test_a_file_that_is_not_there_is_said_so(url: str, tmp_path: Path) -> None:
+    result = run("import", tmp_path / "none.ndjson", url=url)
+    assert result.returncode == 2
+    assert f"{tmp_path / 'none.ndjson'}: it cannot be read: No such file" in result.stderr
+
+
+def test_the_page_names_every_field_of_a_line() -> None:
+    page = (ROOT / "docs" / "moving.md").read_text()
+    assert sorted(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == sorted(FIELDS)
