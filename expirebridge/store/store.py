@@ -140,8 +140,10 @@ class AsyncStore:
             result: T = stop.value
             return result
         except errors.ServerReadOnly:
-            # As above.
-            await self.client.connection_pool.disconnect(inuse_connections=False)
+            # As above. While the pool's own disconnect() waits, others may be given what it closes,
+            # and redis-py before 7 fails there. With nowait, nothing comes in between.
+            for connection in self.client.connection_pool._available_connections:
+                await connection.disconnect(nowait=True)
             raise
 
     async def aclose(self) -> None:
