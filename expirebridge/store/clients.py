@@ -4,6 +4,7 @@ import re
 from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import Any, TypeVar
+from urllib.parse import parse_qsl, urlsplit
 
 import redis
 import redis.asyncio
@@ -18,14 +19,20 @@ from expirebridge.store.urls import check_url, refused, unknown_option
 T = TypeVar("T")
 C = TypeVar("C", redis.Redis, redis.asyncio.Redis)
 
+# The client does not report its own name: a login with few rights would be refused that at each
+# connection, and refusals would fill the server's ACL LOG. redis-py 7.2 renamed the options.
+NAMELESS: dict[str, None] = (
+    {"driver_info": None}
+    if hasattr(redis, "DriverInfo")
+    else {"lib_name": None, "lib_version": None}
+)
 # RESP2 works alike on every server that we support. Replies stay bytes: one key that is not UTF-8
-# must not stop a listener. The client does not tell its own name (driver_info): a login with few
-# rights would be refused that at each connection, and refusals would fill the server's ACL LOG.
+# must not stop a listener.
 _COMMON: dict[str, Any] = {
     "protocol": 2,
     "decode_responses": False,
     "socket_connect_timeout": 5,
-    "driver_info": None,
+    **NAMELESS,
 }
 _SPEAKING_TLS: dict[Any, Any] = {
     redis.SSLConnection: TlsConnection,
@@ -46,30 +53,34 @@ class _TimelyRetry(Retry):
     """Does not repeat what cannot help, nor what would come too late."""
 
     def call_with_retry(
-        self,
-        do: Callable[[], T],
-        fail: Callable[..., Any],
-        is_retryable: Callable[[Exception], bool] | None = None,
-        with_failure_count: bool = False,
+        self, do: Callable[[], T], fail: Callable[..., Any], *options: Any, **named: Any
     ) -> T:
         """Call `do` until it succeeds, or there is no more to be hoped for."""
         helps = _helps_until(monotonic() + _LAST_ATTEMPT)
-        return super().call_with_retry(do, fail, is_retryable or helps, with_failure_count)
+
+        def fail_for_good(error: Exception, *count: int) -> None:
+            fail(error, *count)
+            if not helps(error):
+                raise error
+
+        return super().call_with_retry(do, fail_for_good, *options, **named)
 
 
 class _AsyncTimelyRetry(AsyncRetry):
     """The same, to be awaited."""
 
     async def call_with_retry(
-        self,
-        do: Callable[[], Awaitable[T]],
-        fail: Callable[..., Any],
-        is_retryable: Callable[[Exception], bool] | None = None,
-        with_failure_count: bool = False,
+        self, do: Callable[[], Awaitable[T]], fail: Callable[..., Any], *options: Any, **named: Any
     ) -> T:
         """Await `do` until it succeeds, or there is no more to be hoped for."""
         helps = _helps_until(monotonic() + _LAST_ATTEMPT)
-        return await super().call_with_retry(do, fail, is_retryable or helps, with_failure_count)
+
+        async def fail_for_good(error: Exception, *count: int) -> None:
+            await fail(error, *count)
+            if not helps(error):
+                raise error
+
+        return await super().call_with_retry(do, fail_for_good, *options, **named)
 
 
 def _helps_until(end: float) -> Callable[[Exception], bool]:
@@ -79,13 +90,15 @@ def _helps_until(end: float) -> Callable[[Exception], bool]:
 def producer_client(url: str) -> redis.Redis:
     """A client that sends a command again when the connection breaks."""
     retry = _TimelyRetry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), _PRODUCER_RETRIES)
-    return _checked(url, redis.Redis, retry=retry, **_PRODUCER_TIMES)
+    return _checked(url, redis.Redis, retry=retry, retry_on_error=_broken(), **_PRODUCER_TIMES)
 
 
 def async_producer_client(url: str) -> redis.asyncio.Redis:
     """The same, to be awaited."""
     retry = _AsyncTimelyRetry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), _PRODUCER_RETRIES)
-    return _checked(url, redis.asyncio.Redis, retry=retry, **_PRODUCER_TIMES)
+    return _checked(
+        url, redis.asyncio.Redis, retry=retry, retry_on_error=_broken(), **_PRODUCER_TIMES
+    )
 
 
 def listener_client(url: str, *, socket_timeout: float) -> redis.asyncio.Redis:
@@ -123,8 +136,17 @@ def check_client(client: object, kind: type[redis.Redis] | type[redis.asyncio.Re
     raise InvalidSetting(f"client: {reason}")
 
 
+def _broken() -> list[type[Exception]]:
+    """The errors after which a command is sent again: redis-py 5 repeats nothing without them."""
+    return [redis.ConnectionError, redis.TimeoutError]
+
+
 def _checked(url: str, kind: type[C], **options: Any) -> C:
     check_url(url)
+    parts = urlsplit(url)
+    if parts.scheme == "rediss":
+        # redis-py 5 would take the certificate of any host.
+        options["ssl_check_hostname"] = ("ssl_cert_reqs", "none") not in parse_qsl(parts.query)
     try:
         client = kind.from_url(url, **_COMMON | options)
         pool = client.connection_pool

@@ -381,7 +381,10 @@ async def test_a_server_that_hangs_is_given_up_after_six_seconds() -> None:
                         seconds(async_warm),
                         seconds(async_cold),
                     )
-    assert [round(each) for each in took] == [6] * 4
+    warm_took, cold_took, async_warm_took, async_cold_took = map(round, took)
+    assert (warm_took, async_warm_took) == (6, 6)
+    # Older versions of redis-py greet a server once.
+    assert {cold_took, async_cold_took} <= {3, 6}
 
 
 async def test_tls_with_a_server_that_speaks_plain_text_is_said_to_be_so(url: str) -> None:

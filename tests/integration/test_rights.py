@@ -50,7 +50,7 @@ def store_at(url: str) -> Iterator[Store]:
 
 
 def produce(url: str) -> None:
-    with Bridge(url) as bridge, redis.Redis.from_url(url, protocol=2, driver_info=None) as plain:
+    with Bridge(url) as bridge, redis.Redis.from_url(url, protocol=2, **clients.NAMELESS) as plain:
         bridge.make_task("mail.send", [1], 60, id="a", tags=["x"])
         bridge.make_task("mail.send", [1], 90, id="a", if_exists="extend")
         task = bridge.make_task("mail.send", [2], 60, id="a", if_exists="replace", tags=["y"])
@@ -85,7 +85,7 @@ def produce_by_functions(url: str, admin: redis.Redis) -> None:
     old = admin.info("server")["redis_version"].startswith("6.")
     if not old:
         admin.function_load(functions.library(), replace=True)
-    with redis.Redis.from_url(url, protocol=2, driver_info=None) as plain:
+    with redis.Redis.from_url(url, protocol=2, **clients.NAMELESS) as plain:
 
         def call(name: str, *words: str) -> Any:
             if old:
