@@ -15,7 +15,7 @@ PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 # The laboratory's own environment: what it needs is not needed for tests.
 LAB := $(VENV)-bench/lab
 
-.PHONY: demo test test-servers test-pythons servers clients machine faults soak check format bench bench-report screenshots clean
+.PHONY: demo test test-servers test-pythons test-lowest servers clients machine faults soak check format bench bench-report screenshots clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.demo  ## A real server, a real listener, a task of each kind
@@ -38,6 +38,9 @@ soak: $(VENV)/.dev  ## One fault after another for MINUTES, and each task accoun
 
 test-pythons:  ## A part of the suite with every other Python that is found
 	@.ci/pythons
+
+test-lowest: $(VENV)/.dev  ## A part of the suite with the lowest versions that pyproject.toml allows
+	@WORKERS=$(WORKERS) .ci/lowest
 
 servers: $(VENV)/.dev  ## More servers to test against, in .servers/ (on Debian)
 	@PYTHON=$(BIN)/python .ci/servers

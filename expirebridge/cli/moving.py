@@ -291,7 +291,11 @@ def _bar(what: str, total: int | None, *, done: int = 0) -> Iterator[Callable[[i
     """A progress bar on stderr, if a person watches."""
     columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+    if not console.is_terminal:
+        # Some versions of rich write an empty line even for a bar that is disabled.
+        yield lambda _: None
+        return
+    with Progress(*columns, console=console) as progress:
         task = progress.add_task(what, total=total, completed=done)
         yield lambda count: progress.advance(task, count)
 
