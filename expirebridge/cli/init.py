@@ -53,6 +53,9 @@ WantedBy=multi-user.target
 """
 
 COMPOSE = """# docker compose up
+#
+# expirebridge is in no package index yet: its wheel stands beside this file. In a checkout of it:
+#   python -m build --wheel --outdir {folder}
 services:
   redis:
     image: redis:8
@@ -62,7 +65,9 @@ services:
   listener:
     image: python:3.13-slim
     working_dir: /app
-    command: sh -c "pip install --quiet expirebridge && exec expirebridge listen --tasks tasks"
+    command: >-
+      sh -c "pip install --quiet ./expirebridge-*.whl &&
+      exec expirebridge listen --tasks tasks"
     environment: {EXPIREBRIDGE_URL: redis://redis:6379/1}
     volumes: [.:/app:ro]
     depends_on: [redis]
@@ -93,7 +98,7 @@ def init(
         "make_task.py": PRODUCER,
         "redis.conf": redis_conf().read_text(),
         "expirebridge.service": unit,
-        "compose.yaml": COMPOSE,
+        "compose.yaml": COMPOSE.replace("{folder}", str(folder.resolve())),
     }
     if there := [name for name in files if (folder / name).exists()]:
         typer.echo(

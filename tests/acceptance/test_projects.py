@@ -2,6 +2,7 @@
 
 import configparser
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -52,6 +53,18 @@ def test_the_unit_starts_a_command_that_is_there(url: str, tmp_path: Path) -> No
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert "expirebridge.service" not in checked.stderr
+
+
+def test_the_compose_file_installs_the_wheel_that_it_says_how_to_build(
+    url: str, tmp_path: Path
+) -> None:
+    invoke("init", str(tmp_path), url=url)
+    compose = (tmp_path / "compose.yaml").read_text()
+    [build] = re.findall(r"^# +python -m (build --wheel --outdir .*)$", compose, re.MULTILINE)
+    words = [sys.executable, "-m", *build.split()]
+    subprocess.run(words, cwd=ROOT, capture_output=True, check=True)
+    [installed] = re.findall(r"pip install --quiet \./(\S+) &&", compose)
+    assert len(list(tmp_path.glob(installed))) == 1
 
 
 def test_what_is_there_is_not_written_over(url: str, tmp_path: Path) -> None:

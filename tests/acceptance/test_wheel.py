@@ -1,7 +1,9 @@
 """The wheel, installed into a clean environment, brings all that a user needs."""
 
+import re
 import subprocess
 import sys
+import tarfile
 import venv
 import zipfile
 from pathlib import Path
@@ -27,6 +29,31 @@ def test_the_wheel_holds_what_the_package_reads(wheel: Path) -> None:
     for needed in ("py.typed", *data, *web):
         assert f"expirebridge/{needed}" in names
     assert {name.partition("/")[0] for name in names if "dist-info" not in name} == {"expirebridge"}
+
+
+def test_the_page_of_an_index_has_no_link_that_leads_nowhere(wheel: Path) -> None:
+    [metadata] = [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith("/METADATA")]
+    page = zipfile.ZipFile(wheel).read(metadata).decode()
+    assert "Description-Content-Type: text/markdown" in page
+    assert re.findall(r"\]\((?!https://)[^)]*\)", page) == []
+    assert "next to eleven other libraries" in page
+    assert "pip install '.[server]'" in page
+
+
+def test_the_source_distribution_holds_all_that_its_tests_read(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "build", "--sdist", "--outdir", str(tmp_path), str(ROOT)]
+    subprocess.run(build, check=True, capture_output=True)
+    [sdist] = tmp_path.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        held = {name.partition("/")[2] for name in archive.getnames()}
+    folders = (".ci", "benchmarks", "docs", "examples", "expirebridge", "tasks", "tests")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
+    files += [path for path in ROOT.glob("[A-Zrp]*") if path.is_file()]
+    made = {"__pycache__", "node_modules"}
+    there = {str(path.relative_to(ROOT)) for path in files if not made & set(path.parts)}
+    assert {"CONTRIBUTING.md", "Makefile", "docs/usage.md", ".ci/run"} <= there
+    scaled = {name for name in there if name.startswith("benchmarks/results/scale-")}
+    assert there - scaled - held == set()
 
 
 @pytest.mark.timeout(300)
