@@ -5,7 +5,7 @@ import asyncio
 import redis
 
 from expirebridge import AsyncBridge, ServerReadOnly
-from tests.servers import AnyServer
+from tests.kit.servers import AnyServer
 
 CALLS = 20
 
