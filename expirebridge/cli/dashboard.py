@@ -1,4 +1,4 @@
-"""The command that runs the dashboard by itself."""
+"""The command that runs the dashboard in a process of its own."""
 
 import os
 from typing import Annotated
@@ -17,28 +17,27 @@ def dashboard(
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="The port.")] = 8321,
     read_only: Annotated[
-        bool, typer.Option("--read-only", help="Show tasks, and change none.")
+        bool, typer.Option("--read-only", help="Show tasks, but change none.")
     ] = False,
     no_arguments: Annotated[
         bool,
-        typer.Option("--no-arguments", help="Never show arguments, results and errors."),
+        typer.Option("--no-arguments", help="Never show arguments, results or errors."),
     ] = False,
     root_path: Annotated[
-        str, typer.Option(help="The path under which a proxy shows it, such as /tasks.")
+        str, typer.Option(help="The path under which a proxy serves it, such as /tasks.")
     ] = "",
     url: Url = None,
     prefix: Prefix = None,
 ) -> None:
     """Show tasks and listeners in the browser, until SIGTERM or Ctrl-C.
 
-    On another address than this machine's own it asks who comes in: set
-    EXPIREBRIDGE_DASHBOARD_TOKEN to a secret, or EXPIREBRIDGE_DASHBOARD_USERS to name:password, with
-    spaces between users.
+    If other machines can reach the address, users must sign in: set EXPIREBRIDGE_DASHBOARD_TOKEN to
+    a secret, or EXPIREBRIDGE_DASHBOARD_USERS to name:password, with spaces between users.
 
     Example: expirebridge dashboard --port 8321
     """
     try:
-        # All other commands work without the extra.
+        # An extra: all other commands work without it.
         import uvicorn  # noqa: PLC0415
 
         from expirebridge import web  # noqa: PLC0415
@@ -52,7 +51,7 @@ def dashboard(
     loopback = web.is_loopback(host)
     if credentials is None and not loopback:
         raise InvalidSetting(
-            f"host={host!r}: others could come in; set {TOKEN} to a secret first, or {USERS}"
+            f"host={host!r}: anyone could use it; set {TOKEN} to a secret first, or {USERS}"
         )
     application = web.app(
         url, prefix=prefix, actions=not read_only, credentials=credentials,

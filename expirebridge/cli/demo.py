@@ -1,4 +1,4 @@
-"""The demo: a real server, a real listener, and a task of each kind, judged by what ran."""
+"""The demo: a real server, a real listener, and a check that a task of each kind ran."""
 
 import json
 import os
@@ -25,24 +25,24 @@ from expirebridge.resources import example_tasks
 from expirebridge.server import Server
 
 PATIENCE = 1.0
-"""Seconds after the last due time that the demo waits; a start later than that is a failure."""
+"""Seconds that the demo waits after the last due time. A later start is a failure."""
 START_LIMIT = 10.0
 
 
 @dataclass
 class Kind:
-    """A kind of task, what is expected of it, and what the handlers recorded."""
+    """A kind of task, how it should run, and what the handlers recorded."""
 
     about: str
     id: str
     due: float
     """When its last attempt is expected, in seconds since 1970."""
     attempts: int = 1
-    """How many attempts are expected; 0: it must not run."""
+    """How many attempts are expected. 0: it must not run."""
     runs: list[dict[str, float]] = field(default_factory=list)
 
     def fault(self) -> str | None:
-        """What it did wrong, if anything."""
+        """What went wrong, if anything did."""
         if len(self.runs) != self.attempts:
             return f"ran {len(self.runs)} times instead of {self.attempts}"
         if any(run["started"] < run["due"] for run in self.runs):
@@ -60,9 +60,9 @@ def demo(
         typer.Option(help="A folder with the example handlers.  [default: those installed]"),
     ] = None,
 ) -> None:
-    """Start a server and a listener, run tasks of every kind, and show when each was started.
+    """Start a server and a listener, run tasks of every kind, and show when each one started.
 
-    Needs nothing but the embedded server (pip install 'expirebridge[server]').
+    Needs only the embedded server (pip install 'expirebridge[server]').
 
     Example: expirebridge demo
     """
@@ -79,11 +79,11 @@ def demo(
                 _watch(journal, kinds)
     faults = _summary(kinds)
     if faults:
-        raise ExpirebridgeError(f"{faults} of {len(kinds)} kinds of task did not behave")
+        raise ExpirebridgeError(f"{faults} of {len(kinds)} kinds of task did not run as expected")
 
 
 def _make_tasks(bridge: Bridge, client: redis.Redis) -> list[Kind]:
-    """Make a task of each kind. The client is the stand-in for any program in any language."""
+    """Make a task of each kind. The client stands for any program in any language."""
     delayed = bridge.make_task("mail.send", [42, "welcome"], "2s")
     plain = bridge.make_task(
         "orders.rate", [17], at=datetime.now(UTC) + timedelta(seconds=3), tags=["order-17"]
@@ -108,7 +108,7 @@ def _make_tasks(bridge: Bridge, client: redis.Redis) -> list[Kind]:
 
 
 def _watch(journal: Path, kinds: list[Kind]) -> None:
-    """Print each start as it is recorded, until all that may come has come."""
+    """Print each start as it is recorded, until no more can come."""
     print_line(f"\n{'due':<13} {'started':<13} {'late':>8}  task")
     by_id = {kind.id: kind for kind in kinds}
     end = max(kind.due for kind in kinds) + PATIENCE
@@ -139,13 +139,13 @@ def _summary(kinds: list[Kind]) -> int:
         print_line(f"{'ok   ' if fault is None else 'FAULT'} {kind.about}: {fault or expected}")
     late = [(run["started"] - run["due"]) * 1000 for kind in kinds for run in kind.runs]
     if late:
-        print_line(f"\n{len(late)} starts, {max(late):.1f} ms late at most")
+        print_line(f"\n{len(late)} starts, at most {max(late):.1f} ms late")
     return faults
 
 
 @contextmanager
 def _listener(url: str, handlers: Path, journal: Path) -> Iterator[None]:
-    """A listener in a process of its own, as it runs in production."""
+    """A listener in a process of its own, as in production."""
     log = journal.with_name("listener.log")
     with log.open("wb") as output:
         process = subprocess.Popen(  # noqa: S603 - this very program

@@ -1,4 +1,4 @@
-"""Commands for tasks that failed: look, and let them start anew or be forgotten."""
+"""Commands for failed tasks: list them, run them again, or forget them."""
 
 from collections.abc import Callable
 from typing import Annotated
@@ -19,11 +19,11 @@ Func = Annotated[str | None, typer.Option(help="Only tasks of this handler.")]
 Tag = Annotated[str | None, typer.Option(help="Only tasks with this tag.")]
 Since = Annotated[
     str | None,
-    typer.Option(metavar="WHEN", help="Only those that failed since: 1h (ago), or a time."),
+    typer.Option(metavar="WHEN", help="Only tasks that failed since: 1h (ago), or a time."),
 ]
 
 group = typer.Typer(
-    help="Tasks that failed: list them, let them start anew, or forget them.",
+    help="Failed tasks: list them, run them again, or forget them.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -34,11 +34,11 @@ def list_(
     func: Func = None,
     tag: Tag = None,
     since: Since = None,
-    limit: Annotated[int, typer.Option(help="Tasks to show at most.")] = 100,
+    limit: Annotated[int, typer.Option(help="The most tasks to show.")] = 100,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List failed tasks, the latest first.
+    """List failed tasks, latest first.
 
     Example: expirebridge failed list --func mail.send --since 1h
     """
@@ -59,14 +59,14 @@ def retry(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let failed tasks start anew, now, with all their attempts before them.
+    """Run failed tasks again, now, with their full number of attempts.
 
-    It counts them and asks, unless --yes is given.
+    It counts them and asks, unless you give --yes.
 
     Example: expirebridge failed retry --func mail.send --since 2h --yes
     """
     with Bridge(url) as bridge:
-        _change("Start", bridge, bridge.retry_failed, func, tag, since, yes=yes, as_json=as_json)
+        _change("Run", bridge, bridge.retry_failed, func, tag, since, yes=yes, as_json=as_json)
 
 
 @group.command()
@@ -78,9 +78,9 @@ def purge(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Forget failed tasks before their time. A listener does so, in its next pass.
+    """Forget failed tasks early. A listener removes them in its next pass.
 
-    It counts them and asks, unless --yes is given.
+    It counts them and asks, unless you give --yes.
 
     Example: expirebridge failed purge --tag customer-9
     """

@@ -1,4 +1,4 @@
-"""Commands that show a database in numbers: as it is, and as it has been of late."""
+"""Commands that show the state of a database in numbers, and how recent tasks did."""
 
 from collections.abc import Sequence
 from contextlib import closing
@@ -31,7 +31,7 @@ from expirebridge.store.urls import safe_url
 from expirebridge.task import Counts, State, Task
 
 SHOWN = 8
-"""Tasks that `top` shows of those that run, wait, or failed."""
+"""How many tasks `top` shows in each of its lists: running, waiting, failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class Figures:
 
 
 def read(store: Store, settings: Settings) -> Figures:
-    """Look at the database. Raises a ServerError."""
+    """Read the numbers. Raises a ServerError."""
     operations = Operations(settings, Hooks())
     return Figures(
         counts=store.run(operations.count()),
@@ -64,9 +64,9 @@ def add_to(app: typer.Typer) -> None:
 
 
 def stats(url: Url = None, prefix: Prefix = None, as_json: AsJson = False) -> None:
-    """Show the states, and how each function did of late.
+    """Count tasks by state, and show how the recent ones of each function did.
 
-    Of late means: of the 200 tasks that succeeded last, and the 200 that failed last.
+    The recent ones are the last 200 that succeeded, and the last 200 that failed.
 
     Example: expirebridge stats
 
@@ -86,7 +86,7 @@ def top(
     prefix: Prefix = None,
     as_json: AsJson = False,
 ) -> None:
-    """Watch the database live, until Ctrl-C; in a pipe show it once.
+    """Watch the database until Ctrl-C; in a pipe show it once.
 
     Example: expirebridge top --every 1s
     """
@@ -99,7 +99,7 @@ def top(
 
 
 def store_of(settings: Settings) -> Store:
-    """A store for a command that looks."""
+    """A store for a command that only reads."""
     return Store(clients.producer_client(settings.url), prefix=settings.prefix)
 
 

@@ -1,4 +1,4 @@
-"""The command that shows the coming load."""
+"""The command that shows how many tasks come due."""
 
 import math
 from contextlib import closing
@@ -18,13 +18,16 @@ from expirebridge.task import from_ms
 
 MOST_SPANS = 240
 LOOKS = 480
-"""Tasks that a forecast looks at in all: about two milliseconds of the server's time."""
+"""How many tasks a forecast examines: about two milliseconds of the server's time."""
 BAR = 40
 
 
 def forecast(
     span: Annotated[
-        str, typer.Option("--per", metavar="DURATION", help="What a bar is for: 1m, 15m, 1h.")
+        str,
+        typer.Option(
+            "--per", metavar="DURATION", help="The length of time of each bar: 1m, 15m, 1h."
+        ),
     ] = "5m",
     length: Annotated[
         str, typer.Option("--for", metavar="DURATION", help="How far to look ahead.")
@@ -35,15 +38,16 @@ def forecast(
 ) -> None:
     """Show how many tasks come due, as a bar for each span of time.
 
-    The counts are exact as far as listeners know: a task that a plain EXPIRE put off is counted at
-    its old time, until then. How they divide among functions is told from a few hundred of them.
+    The counts are exact with one exception: a task that a plain EXPIRE put off is counted at its
+    old due time until that has passed. The share of each function is estimated from a few hundred
+    tasks.
 
     Example: expirebridge forecast --per 1h --for 1d
     """
     width, ahead = seconds_of(span, name="per"), seconds_of(length, name="for")
     spans = math.ceil(ahead / width) if width >= 0.001 else 0
     if not 1 <= spans <= MOST_SPANS:
-        raise InvalidTask(f"--per {span} --for {length}: that must make 1 to {MOST_SPANS} bars")
+        raise InvalidTask(f"--per {span} --for {length}: that must give 1 to {MOST_SPANS} bars")
     settings = Settings.read(url=url, prefix=prefix)
     with closing(store_of(settings)) as store:
         call = calls.forecast(width, spans, sample=max(LOOKS // spans, 1))
@@ -54,7 +58,7 @@ def forecast(
 
 
 def _estimates(span: ComingSpan) -> dict[str, int]:
-    """How many tasks of a span are for each function, the most first."""
+    """How many tasks of a span each function has, most first."""
     looked = span.sample.total()
     return {
         func: round(count * span.count / looked) for func, count in span.sample.most_common()

@@ -13,7 +13,7 @@ from expirebridge.store.library import Loading, Outcome
 from expirebridge.store.store import Store
 
 group = typer.Typer(
-    help="Functions on the server, by which any client makes and steers tasks (FCALL).",
+    help="Functions on the server, with which any client makes and changes tasks (FCALL).",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -26,18 +26,20 @@ def load_into(url: str | None, *, replace: bool = False) -> Loading:
         return store.run(library.load(replace=replace))
 
 
-def told(loading: Loading) -> str:
-    """What was done, for people."""
+def summary(loading: Loading) -> str:
+    """What was done, as a sentence."""
     mine = functions.version()
     match loading.outcome:
         case Outcome.LOADED | Outcome.SAME:
             return f"the functions of expirebridge {mine}: {loading.outcome}"
         case Outcome.REPLACED:
-            return f"the functions of expirebridge {mine}: loaded in place of {loading.before}'s"
+            return (
+                f"the functions of expirebridge {mine}: loaded in place of version {loading.before}"
+            )
         case Outcome.SCRIPTS:
             return (
-                "this server knows no functions (Redis 7 does): their scripts are loaded until it "
-                "restarts; expirebridge functions scripts shows how each is called"
+                "this server has no functions (Redis 7 and later do): scripts are loaded instead, "
+                "until it restarts; expirebridge functions scripts lists them"
             )
         case Outcome.NEWER:
             return (
@@ -49,27 +51,27 @@ def told(loading: Loading) -> str:
 @group.command()
 def load(
     replace: Annotated[
-        bool, typer.Option("--replace", help="Even if the server has those of a newer version.")
+        bool, typer.Option("--replace", help="Replace the functions of a newer version, too.")
     ] = False,
     url: Url = None,
 ) -> None:
-    """Load the functions into the server, in place of those of an older version.
+    """Load the functions into the server. They replace those of an older version.
 
-    They are kept and replicated like data. In a cluster, load them into each primary. The login
-    needs the rights +function|list and +function|load.
+    The server stores and replicates them like data. In a cluster, load them into each primary.
+    The login needs the rights +function|list and +function|load.
 
     Example: expirebridge functions load --url redis://localhost:6379/1
     """
     loading = load_into(url, replace=replace)
     if loading.outcome is Outcome.NEWER:
-        typer.echo(f"expirebridge: {told(loading)}; --replace replaces it", err=True)
+        typer.echo(f"expirebridge: {summary(loading)}; --replace replaces them", err=True)
         raise typer.Exit(NOT_POSSIBLE)
-    print_line(told(loading))
+    print_line(summary(loading))
 
 
 @group.command()
 def show() -> None:
-    """Print the library, for those who load it themselves.
+    """Print the library, if you want to load it yourself.
 
     Example: expirebridge functions show | redis-cli -x FUNCTION LOAD REPLACE
     """
@@ -79,13 +81,13 @@ def show() -> None:
 @group.command()
 def scripts(
     name: Annotated[
-        str | None, typer.Argument(help="Print this one's text: make, cancel, ...")
+        str | None, typer.Argument(help="Print the text of this script: make, cancel, ...")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the scripts that do the same where there are no functions, such as on Redis 6.2.
+    """List the scripts that replace the functions on servers without them, such as Redis 6.2.
 
-    EVALSHA takes the digest of one in place of the function's name, and the same arguments.
+    Call EVALSHA with a script's digest and the arguments of the function.
 
     Example: redis-cli EVAL "$(expirebridge functions scripts get)" 1 expirebridge order-17
     """

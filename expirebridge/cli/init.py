@@ -1,4 +1,4 @@
-"""The command that begins a project: a handler, a producer, and what runs them."""
+"""The command that starts a project: a handler, a producer, and files to run them."""
 
 import sys
 from pathlib import Path
@@ -17,7 +17,7 @@ from expirebridge import current_task, handler
 
 @handler(retry=["15s", "1m", "10m"], timeout="30s")
 async def remind(user: int, text: str) -> None:
-    """Remind a user. It may run twice: the task's id tells a second run from a first."""
+    """Remind a user. It may run twice: use the task's id to recognize the second run."""
     print(f"{current_task().id}: remind user {user}: {text}", flush=True)
 '''
 
@@ -39,9 +39,9 @@ Wants=network-online.target
 WorkingDirectory={folder}
 Environment=EXPIREBRIDGE_URL=redis://localhost:6379/1
 ExecStart={command} listen --tasks tasks --grace 30
-# SIGTERM: no more tasks are claimed, and those that run have --grace seconds.
+# On SIGTERM it claims no more tasks, and running ones have --grace seconds to finish.
 TimeoutStopSec=45
-# Exit code 4: a handler never came back, and only a new process frees its room.
+# Exit code 4: a handler never returned, and only a new process frees its place.
 Restart=always
 RestartSec=1
 DynamicUser=yes
@@ -59,7 +59,7 @@ COMPOSE = """# docker compose up
 services:
   redis:
     image: redis:8
-    # Reached by the listener alone: no port is published.
+    # Only the listener can reach it: no port is published.
     command: redis-server /etc/redis.conf --bind 0.0.0.0 --protected-mode no --dir /data
     volumes: [./redis.conf:/etc/redis.conf:ro, data:/data]
   listener:
@@ -83,11 +83,13 @@ volumes: {data: {}}
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(help="Where; made if it is not there.")] = Path(),
+    folder: Annotated[
+        Path, typer.Argument(help="The folder; created if it does not exist.")
+    ] = Path(),
 ) -> None:
-    """Begin a project: a handler, a producer, redis.conf, a systemd unit and a compose file.
+    """Start a project: a handler, a producer, redis.conf, a systemd unit and a compose file.
 
-    Writes nothing if one of the files is there already.
+    Writes nothing if one of the files exists.
 
     Example: expirebridge init reminders
     """
@@ -102,7 +104,7 @@ def init(
     }
     if there := [name for name in files if (folder / name).exists()]:
         typer.echo(
-            f"expirebridge: {', '.join(there)}: there already; nothing was written", err=True
+            f"expirebridge: {', '.join(there)}: already there; nothing was written", err=True
         )
         raise typer.Exit(NOT_POSSIBLE)
     for name, text in files.items():

@@ -1,8 +1,8 @@
 """The command `expirebridge`.
 
-Exit codes: 0 done; 1 the server or the handlers are at fault; 2 bad input; 3 the task is not there,
-or its state does not allow it; 4 a listener was stuck and must be replaced; 5 the doctor found an
-error.
+Exit codes: 0 done; 1 the server failed or refused the call, or the handlers cannot be used; 2 wrong
+input; 3 the task does not exist, or its state does not allow the change; 4 a listener is stuck and
+must be replaced; 5 the doctor found an error.
 """
 
 import contextlib
@@ -54,13 +54,14 @@ from expirebridge.store.library import Outcome
 logger = logging.getLogger("expirebridge")
 
 app = typer.Typer(
-    help="Tasks that run later: one plain Redis key with a TTL each.",
+    help="Tasks that run later: each is a plain Redis key with a TTL.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # it would read [server] and [default: ...] as markup
-    epilog="Exit codes: 0 done; 1 the server or the handlers are at fault; 2 bad input; "
-    "3 the task is not there, or its state does not allow it; 4 a stuck listener must be replaced; "
-    "5 the doctor found an error.",
+    epilog="Exit codes: 0 done; 1 the server failed or refused the call, or the handlers cannot be "
+    "used; 2 wrong input; "
+    "3 the task does not exist, or its state does not allow the change; 4 a listener is stuck and "
+    "must be replaced; 5 the doctor found an error.",
 )
 task_commands.add_to(app)
 operator_commands.add_to(app)
@@ -79,33 +80,35 @@ def listen(
     url: Url = None,
     tasks: TasksFolder = None,
     concurrency: Annotated[
-        int | None, typer.Option(help="Handlers to run at a time.  [default: 100]")
+        int | None, typer.Option(help="How many handlers may run at once.  [default: 100]")
     ] = None,
     doorbell: Doorbell = None,
     grace: Annotated[
         float | None,
-        typer.Option(help="Seconds that handlers have to finish when it stops.  [default: 30]"),
+        typer.Option(help="Seconds for running handlers to finish when it stops.  [default: 30]"),
     ] = None,
     lease: Lease = None,
     load_functions: Annotated[
         bool,
-        typer.Option("--load-functions", help="First load the functions for other languages."),
+        typer.Option("--load-functions", help="Load the functions for other languages first."),
     ] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log each start.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Log each task that starts.")
+    ] = False,
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Log only what goes wrong: no line per success.")
+        bool, typer.Option("--quiet", "-q", help="Log only warnings and errors.")
     ] = False,
     log_format: Annotated[
-        LogFormat, typer.Option(help="Lines for people, or JSON for machines.")
+        LogFormat, typer.Option(help="Plain text, or one JSON object per line.")
     ] = LogFormat.TEXT,
     metrics_port: Annotated[
-        int | None, typer.Option(help="Serve numbers for Prometheus on this port (0: a free one).")
+        int | None, typer.Option(help="Serve Prometheus metrics on this port (0: a free one).")
     ] = None,
     metrics_host: Annotated[
-        str, typer.Option(help="The address that this port is on.")
+        str, typer.Option(help="The address of the metrics port.")
     ] = "127.0.0.1",
     reload: Annotated[
-        bool, typer.Option("--reload", help="For development: start anew when a handler changes.")
+        bool, typer.Option("--reload", help="For development: restart when a handler changes.")
     ] = False,
 ) -> None:
     """Run due tasks with the handlers in the tasks folder, until SIGTERM or Ctrl-C.
@@ -118,13 +121,13 @@ def listen(
         url=url, tasks=tasks, concurrency=concurrency, doorbell=doorbell, grace=grace, lease=lease
     )
     if reload:
-        return _listen_anew(settings)
+        return _listen_and_reload(settings)
     set_up(log_format, _level(verbose=verbose, quiet=quiet))
     if load_functions:
         loading = function_commands.load_into(settings.url)
         newer = loading.outcome is Outcome.NEWER
         logger.log(
-            logging.WARNING if newer else logging.INFO, "%s", function_commands.told(loading),
+            logging.WARNING if newer else logging.INFO, "%s", function_commands.summary(loading),
             extra=event("functions", outcome=loading.outcome, before=loading.before),
         )  # fmt: skip
     registry = Registry.load(settings.tasks)
@@ -142,10 +145,10 @@ def _level(*, verbose: bool, quiet: bool) -> int:
     return logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO
 
 
-def _listen_anew(settings: Settings) -> None:
-    """Run this same command, without --reload, in a process that ends when a handler changes.
+def _listen_and_reload(settings: Settings) -> None:
+    """Run this same command, without --reload, in a process that restarts when a handler changes.
 
-    One that does not import ends that process; the next change starts another.
+    The process ends if a handler cannot be imported; the next change starts another.
     """
     try:
         import watchfiles  # noqa: PLC0415 - an extra
@@ -159,13 +162,13 @@ def _listen_anew(settings: Settings) -> None:
         target=shlex.join([sys.executable, "-m", "expirebridge", *words]),
         target_type="command",
         watch_filter=watchfiles.PythonFilter(),
-        callback=lambda _: typer.echo("expirebridge: a handler changed: starting anew", err=True),
+        callback=lambda _: typer.echo("expirebridge: a handler changed: restarting", err=True),
         sigint_timeout=math.ceil(settings.grace) + 5,
     )
 
 
 def _metrics(settings: Settings, registry: Registry, host: str, port: int) -> Hook:
-    """Serve metrics for as long as the process lives, and return the hook that counts."""
+    """Serve metrics until the process ends, and return the hook that counts."""
     try:
         from expirebridge.observe import metrics  # noqa: PLC0415 - an extra
     except ImportError:
@@ -182,7 +185,7 @@ def _metrics(settings: Settings, registry: Registry, host: str, port: int) -> Ho
 @app.command()
 def server(
     port: Annotated[int, typer.Option(help="The port.")] = 6379,
-    directory: Annotated[Path, typer.Option("--dir", help="Where its data is kept.")] = Path(
+    directory: Annotated[Path, typer.Option("--dir", help="The folder for its data.")] = Path(
         ".expirebridge"
     ),
 ) -> None:
@@ -201,12 +204,12 @@ def server(
             code = running.wait()
         except KeyboardInterrupt:
             return
-    raise ExpirebridgeError(f"the server ended by itself with exit code {code}")
+    raise ExpirebridgeError(f"the server exited by itself with code {code}")
 
 
 @app.command()
 def handlers(tasks: TasksFolder = None, as_json: AsJson = False) -> None:
-    """Show the handlers that a listener on this folder would run.
+    """List the handlers that a listener would load from this folder.
 
     Example: expirebridge handlers --tasks tasks
     """
@@ -235,7 +238,7 @@ def _handler_row(handler: Handler) -> tuple[str, ...]:
 
 
 def run() -> None:
-    """Run the command: errors become one line on stderr and an exit code."""
+    """Run the command. An error becomes one line on stderr and an exit code."""
     try:
         app()
     except listener.ListenerStuck as error:

@@ -1,4 +1,4 @@
-"""Commands for those who look after a server and its listeners."""
+"""Commands for operators of a server and its listeners."""
 
 from collections.abc import Iterable
 from contextlib import closing
@@ -27,17 +27,17 @@ def add_to(app: typer.Typer) -> None:
 
 
 def doctor(
-    role: Annotated[Role, typer.Option(help="What the login of the URL is for.")] = Role.LISTENER,
+    role: Annotated[Role, typer.Option(help="What the login in the URL is for.")] = Role.LISTENER,
     url: Url = None,
     prefix: Prefix = None,
     doorbell: Doorbell = None,
     lease: Lease = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find what is wrong, and what mends it.
+    """Find problems, and show how to fix them.
 
-    Looks at the server, at what the login may do, and at the listeners' work. It may run beside
-    listeners, and leaves nothing behind. Exits 0, or 5 if anything is an error.
+    Checks the server, the rights of the login, and the listeners' work. You can run it while
+    listeners work; it leaves nothing behind. The exit code is 0, or 5 if it found an error.
 
     Example: expirebridge doctor --url redis://admin:secret@db.example/1
     """
@@ -57,7 +57,8 @@ def check(
         str, typer.Option(metavar="DURATION", help="How long a due task may wait.")
     ] = human(OVERDUE_LIMIT),
     here: Annotated[
-        bool, typer.Option("--here", help="Ask for a listener of this machine, or container.")
+        bool,
+        typer.Option("--here", help="Require a listener on this machine, or in this container."),
     ] = False,
     url: Url = None,
     prefix: Prefix = None,
@@ -65,11 +66,11 @@ def check(
     lease: Lease = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell by 0 or 1 whether listeners are well.
+    """Exit with 0 if listeners are healthy, and with 1 if not.
 
-    They beat, are subscribed, and let no due task wait for long; otherwise the one line says what
-    is wrong. For Docker's HEALTHCHECK and Kubernetes' exec probes. Give it the --doorbell and the
-    --lease that the listeners have.
+    Healthy listeners beat, are subscribed, and let no due task wait for long. If something is
+    wrong, the one line of output says what. For Docker's HEALTHCHECK and Kubernetes' exec probes.
+    Give it the same --doorbell and --lease as the listeners.
 
     Example: expirebridge check --here --max-overdue 1m
     """
@@ -84,15 +85,15 @@ def check(
     if as_json:
         print_json(_as_data(findings, fine={Level.OK}))
     else:
-        told = "; ".join(finding.message for finding in faults or findings)
-        print_line(f"{'not ok' if faults else 'ok'}: {printable(told)}")
+        shown = "; ".join(finding.message for finding in faults or findings)
+        print_line(f"{'not ok' if faults else 'ok'}: {printable(shown)}")
     if faults:
         raise typer.Exit(FAULT)
 
 
 def acl(
     role: Annotated[
-        Role | None, typer.Argument(help="What the login is for; all three if not given.")
+        Role | None, typer.Argument(help="What the login is for; if not given, all three.")
     ] = None,
     conf: Annotated[
         bool, typer.Option("--conf", help="Print lines for redis.conf or an ACL file.")
@@ -101,10 +102,10 @@ def acl(
     url: Url = None,
     prefix: Prefix = None,
 ) -> None:
-    """Print ACL lines with the least rights.
+    """Print ACL lines with the fewest rights that each role needs.
 
-    Producers make, find and steer tasks, listeners run them, a dashboard finds and steers them. No
-    server is asked; the URL says which database. Put a password in place of PASSWORD.
+    Producers make, find and change tasks; listeners run them; a dashboard finds and changes them.
+    This connects to no server: only the database is taken from the URL. Replace PASSWORD.
 
     Example: expirebridge acl listener | sed s/PASSWORD/$SECRET/ | redis-cli
     """
@@ -142,6 +143,6 @@ def _print_report(findings: Iterable[Finding], url: str) -> None:
     )
     if any(finding.remedy.startswith(("CONFIG", "ACL")) for finding in found):
         print_line(
-            "CONFIG and ACL commands are for redis-cli; note them in redis.conf, too, or they are "
-            "forgotten when the server restarts."
+            "CONFIG and ACL commands are for redis-cli; write them to redis.conf, too, or they are "
+            "lost when the server restarts."
         )

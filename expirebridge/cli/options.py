@@ -12,7 +12,7 @@ from expirebridge.durations import seconds_of
 from expirebridge.errors import InvalidTask
 from expirebridge.settings import DEFAULT_URL, Doorbells
 
-# Exit codes, beside 0 for what was done.
+# Exit codes other than 0, which means done.
 FAULT, BAD_INPUT, NOT_POSSIBLE, STUCK, ILL = 1, 2, 3, 4, 5
 
 Url = Annotated[
@@ -37,7 +37,7 @@ TasksFolder = Annotated[
 Prefix = Annotated[
     str | None,
     typer.Option(
-        help="What the names of expirebridge's keys begin with.  [default: expirebridge]",
+        help="The prefix of expirebridge's own keys.  [default: expirebridge]",
         show_default=False,
     ),
 ]
@@ -60,15 +60,15 @@ At = Annotated[
 
 
 Every = Annotated[
-    str, typer.Option(metavar="DURATION", help="How often it is shown anew: 500ms, 2s, 1m.")
+    str, typer.Option(metavar="DURATION", help="How often to refresh: 500ms, 2s, 1m.")
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 def read_moment(text: str | None, *, name: str, ahead: bool) -> datetime | None:
-    """Read a time: ISO 8601 with a zone, or a duration from now: ahead, or back.
+    """Read a time: ISO 8601 with a zone, or a duration ahead of now, or back from it.
 
-    Raises InvalidTask when it is neither.
+    Raises InvalidTask if it is neither.
     """
     if text is None:
         return None
@@ -83,11 +83,11 @@ def read_moment(text: str | None, *, name: str, ahead: bool) -> datetime | None:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask before many tasks are changed; in a pipe, where nobody answers, only --yes will do."""
+    """Ask before many tasks are changed. In a pipe nobody can answer: there --yes is required."""
     if yes:
         return
     if not sys.stdin.isatty():
-        typer.echo(f"expirebridge: {question} Nobody can be asked here: add --yes", err=True)
+        typer.echo(f"expirebridge: {question} stdin is not a terminal: add --yes", err=True)
         raise typer.Exit(BAD_INPUT)
     typer.confirm(question, abort=True, err=True)
 
@@ -102,9 +102,9 @@ class IfExists(StrEnum):
 
 
 def read_time(at: str | None, *, delay: str | None) -> datetime | None:
-    """Read the value of --at, which goes without --in.
+    """Read the value of --at, which excludes --in.
 
-    Raises InvalidTask when it is no ISO 8601 time with a zone, and unless one of both is given.
+    Raises InvalidTask if it is not an ISO 8601 time with a zone, and if both or neither are given.
     """
     if (at is None) == (delay is None):
         raise InvalidTask("give either --in or --at" + (", not both" if at is not None else ""))

@@ -18,9 +18,9 @@ from expirebridge.durations import human
 from expirebridge.errors import ServerError
 from expirebridge.task import Change, HistoryEntry, Listing, Task
 
-# Wide enough for any line: cut columns are for terminals, not for pipes.
+# Wide enough for any line: columns are cut in a terminal, never in a pipe.
 _PIPE_WIDTH = 10_000
-# Columns of a table that are cut first where a terminal is not wide enough.
+# The columns that are cut first if the terminal is too narrow.
 _GIVE_WAY = {"arguments", "error", "about", "functions"}
 
 
@@ -30,13 +30,13 @@ def print_json(value: Any) -> None:
 
 
 def print_line(text: str = "") -> None:
-    """Print a line, as it is."""
+    """Print a line unchanged."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
 def print_counts(counts: Mapping[str, int] | Mapping[Change, int], *, as_json: bool) -> None:
-    """Print numbers with their names."""
+    """Print each number with its name."""
     if as_json:
         print_json({str(name): number for name, number in counts.items()})
     else:
@@ -44,7 +44,7 @@ def print_counts(counts: Mapping[str, int] | Mapping[Change, int], *, as_json: b
 
 
 def print_progress(counts: Mapping[str, int]) -> None:
-    """Write numbers that grow over themselves on stderr, if a person watches."""
+    """Show progress on stderr, on one line that is overwritten, if it is a terminal."""
     if sys.stderr.isatty():
         line = ", ".join(f"{number:,} {name}" for name, number in counts.items())
         sys.stderr.write(f"\r{line} ")
@@ -52,7 +52,7 @@ def print_progress(counts: Mapping[str, int]) -> None:
 
 
 def print_shown(shown: RenderableType) -> None:
-    """Print what is drawn: fitted to a terminal; in a pipe whole, and without spaces at the end."""
+    """Print to a terminal, fitted to its width, or to a pipe, whole and without trailing spaces."""
     if sys.stdout.isatty():
         return Console(highlight=False).print(shown)
     console = Console(width=_PIPE_WIDTH, highlight=False)
@@ -62,9 +62,9 @@ def print_shown(shown: RenderableType) -> None:
 
 
 def watch(render: Callable[[], RenderableType], every: float) -> None:
-    """Show what changes, anew every so many seconds until Ctrl-C; in a pipe show it once.
+    """Show something and refresh it every `every` seconds until Ctrl-C; in a pipe show it once.
 
-    A server that does not answer is shown, too, and asked again.
+    If the server does not answer, the error is shown, and the next refresh asks again.
     """
     if not sys.stdout.isatty():
         return print_shown(render())
@@ -85,7 +85,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 
 def table_of(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """A table of text that is shown as it is."""
+    """A table whose cells are shown as plain text."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column, no_wrap=column not in _GIVE_WAY)
@@ -96,7 +96,7 @@ def table_of(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
 
 
 def print_tasks(listing: Listing) -> None:
-    """Print a listing as a table, and on stderr whether there is more."""
+    """Print a listing as a table. If there is more, say so on stderr."""
     print_shown(table_of_tasks(listing.tasks))
     if not listing.complete:
         sys.stderr.write(
@@ -132,7 +132,7 @@ def print_listing_json(listing: Listing) -> None:
 
 
 def print_fields(fields: Iterable[tuple[str, str]]) -> None:
-    """Print names and values, one a line."""
+    """Print names and values, one pair per line."""
     rows = list(fields)
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
@@ -140,7 +140,7 @@ def print_fields(fields: Iterable[tuple[str, str]]) -> None:
 
 
 def printable(text: str, *, keep_lines: bool = False) -> str:
-    """The text with control characters written out: what is in Redis must not steer a terminal."""
+    """The text with control characters escaped: data from Redis must not control a terminal."""
     return "".join(
         char
         if char.isprintable() or (keep_lines and char == "\n")
@@ -175,7 +175,7 @@ def task_as_data(task: Task) -> dict[str, Any]:
 
 
 def task_as_fields(task: Task) -> list[tuple[str, str]]:
-    """A task as a person reads it: what it has, and nothing that it has not."""
+    """A task as names and values for people, without the fields that are empty."""
     fields: dict[str, str | None] = {
         "id": task.id,
         "state": task.state,
@@ -214,7 +214,7 @@ def _at(when: datetime | None) -> str:
 
 
 def arguments(task: Task) -> str:
-    """The arguments as they would be written in a call."""
+    """The arguments, written as in a call."""
     positional = [orjson.dumps(value).decode() for value in task.args]
     named = [f"{name}={orjson.dumps(value).decode()}" for name, value in task.kwargs.items()]
     return f"({', '.join(positional + named)})"

@@ -1,4 +1,4 @@
-"""Commands that make, find and steer tasks."""
+"""Commands that make, find and change tasks."""
 
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -34,14 +34,14 @@ from expirebridge.cli.output import (
     task_as_data,
     task_as_fields,
 )
-from expirebridge.cli.output import watch as show_anew
+from expirebridge.cli.output import watch as show_until_stopped
 from expirebridge.durations import seconds_of
 from expirebridge.listing import MAX_EXAMINED
 from expirebridge.task import Change, Listing, State, Task
 
 TaskId = Annotated[str, typer.Argument(help="The task's id.")]
 IdOrTag = Annotated[str | None, typer.Argument(help="The task's id.")]
-Tag = Annotated[str | None, typer.Option(help="All tasks with this tag, in place of one.")]
+Tag = Annotated[str | None, typer.Option(help="Instead of an id: all tasks with this tag.")]
 Arguments = Annotated[
     str, typer.Argument(help="JSON: an array, or an object of keyword arguments.")
 ]
@@ -60,19 +60,21 @@ def make(
     args: Arguments = "[]",
     delay: In = None,
     at: At = None,
-    id: Annotated[str | None, typer.Option(help="A name of your own for the task.")] = None,
+    id: Annotated[str | None, typer.Option(help="An id of your own for the task.")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="A tag; may be repeated.")] = None,
     if_exists: Annotated[
         IfExists, typer.Option(help="What to do if an unfinished task has the id.")
     ] = IfExists.REJECT,
     max_wait: Annotated[
         str | None,
-        typer.Option(metavar="DURATION", help="How long extend and replace can put it off in all."),
+        typer.Option(
+            metavar="DURATION", help="The longest that extend and replace may put it off in all."
+        ),
     ] = None,
     window: Annotated[
         str | None,
         typer.Option(
-            metavar="DURATION", help="How long keep goes on after a run began: at most 1h."
+            metavar="DURATION", help="How long keep still applies after a run began: at most 1h."
         ),
     ] = None,
     url: Url = None,
@@ -97,13 +99,14 @@ def watch(
     args: Arguments = "[]",
     *,
     ttl: Annotated[
-        str, typer.Option(metavar="DURATION", help="How long no beat may come: 90s, 15m, 25h.")
+        str,
+        typer.Option(metavar="DURATION", help="The longest time without a beat: 90s, 15m, 25h."),
     ],
     tag: Annotated[list[str] | None, typer.Option(help="A tag; may be repeated.")] = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a handler unless beats come: a dead-man's switch.
+    """Run a handler when beats stop coming: a dead man's switch.
 
     Example: expirebridge watch backup alerts.silent '["backup"]' --ttl 25h
     """
@@ -114,12 +117,12 @@ def watch(
 
 
 def beat(id: TaskId, url: Url = None, as_json: AsJson = False) -> None:
-    """Say that what a task watches is alive.
+    """Put a watched task off: what it watches is alive.
 
     Example: expirebridge beat backup
     """
     with Bridge(url) as bridge:
-        _tell(id, bridge.beat(id), as_json=as_json)
+        _report(id, bridge.beat(id), as_json=as_json)
 
 
 def show(
@@ -151,20 +154,20 @@ def list_(
         str | None,
         typer.Option(metavar="WHEN", help="Only tasks that failed since: 1h (ago), or a time."),
     ] = None,
-    limit: Annotated[int, typer.Option(help="Tasks to show at most.")] = 100,
-    page: Annotated[int, typer.Option(min=1, help="Which so many of them to show.")] = 1,
+    limit: Annotated[int, typer.Option(help="The most tasks to show.")] = 100,
+    page: Annotated[int, typer.Option(min=1, help="Which page of that many tasks to show.")] = 1,
     cursor: Annotated[
         str | None,
-        typer.Option(help="Where to go on, as the listing before said. For many pages."),
+        typer.Option(help="Where to continue, as the last listing said. Better for many pages."),
     ] = None,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Show them anew until Ctrl-C; in a pipe once.")
+        bool, typer.Option("--watch", help="Refresh until Ctrl-C; in a pipe show it once.")
     ] = False,
     every: Every = "2s",
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List tasks, waiting ones soonest first, finished ones latest first.
+    """List tasks: waiting ones soonest first, finished ones latest first.
 
     Times are ISO 8601 with a zone.
 
@@ -187,7 +190,9 @@ def list_(
         if as_json:
             print_listing_json(look())
         elif watch:
-            show_anew(lambda: table_of_tasks(look().tasks), seconds_of(every, name="every"))
+            show_until_stopped(
+                lambda: table_of_tasks(look().tasks), seconds_of(every, name="every")
+            )
         else:
             print_tasks(look())
 
@@ -199,9 +204,9 @@ def cancel(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Cancel a task, or all that have a tag. Of a running one, no further attempt is made.
+    """Cancel a task, or all tasks with a tag. A running one is not attempted again.
 
-    Before all of a tag are cancelled it counts them and asks, unless --yes is given.
+    With --tag it counts the tasks and asks first, unless you give --yes.
 
     Example: expirebridge cancel order-17
 
@@ -221,7 +226,7 @@ def reschedule(
     Example: expirebridge reschedule order-17 --in 2h
     """
     with Bridge(url) as bridge:
-        _tell(id, bridge.reschedule(id, delay, at=read_time(at, delay=delay)), as_json=as_json)
+        _report(id, bridge.reschedule(id, delay, at=read_time(at, delay=delay)), as_json=as_json)
 
 
 def put_off(
@@ -232,7 +237,7 @@ def put_off(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Put a task off by so much, or all that have a tag, each from when it is due.
+    """Put a task off, or all tasks with a tag, each counted from its own due time.
 
     Example: expirebridge put-off --tag customer-9 --by 2h
     """
@@ -244,7 +249,7 @@ def put_off(
 
 
 def pause(id: IdOrTag = None, tag: Tag = None, url: Url = None, as_json: AsJson = False) -> None:
-    """Pause a task that waits, or all that have a tag; the time that is left is kept.
+    """Pause a waiting task, or all tasks with a tag. The remaining time is kept.
 
     Example: expirebridge pause order-17
     """
@@ -253,7 +258,7 @@ def pause(id: IdOrTag = None, tag: Tag = None, url: Url = None, as_json: AsJson 
 
 
 def resume(id: IdOrTag = None, tag: Tag = None, url: Url = None, as_json: AsJson = False) -> None:
-    """Let a paused task go on, or all that have a tag.
+    """Resume a paused task, or all tasks with a tag.
 
     Example: expirebridge resume order-17
     """
@@ -262,16 +267,16 @@ def resume(id: IdOrTag = None, tag: Tag = None, url: Url = None, as_json: AsJson
 
 
 def run(id: TaskId, url: Url = None, as_json: AsJson = False) -> None:
-    """Make a task due now; a finished or failed one starts anew.
+    """Make a task due now. A finished one runs again, whether it succeeded or failed.
 
     Example: expirebridge run order-17
     """
     with Bridge(url) as bridge:
-        _tell(id, bridge.run_now(id), as_json=as_json)
+        _report(id, bridge.run_now(id), as_json=as_json)
 
 
 def count(url: Url = None, as_json: AsJson = False) -> None:
-    """Count tasks by state, overdue ones, and listeners that beat.
+    """Count tasks by state, overdue tasks, and listeners that beat.
 
     Example: expirebridge count --json
     """
@@ -281,7 +286,7 @@ def count(url: Url = None, as_json: AsJson = False) -> None:
 
 
 def _read_arguments(args: str) -> tuple[list[Any], dict[str, Any]]:
-    encoded = args.encode(errors="surrogateescape")  # what is no UTF-8 is refused there
+    encoded = args.encode(errors="surrogateescape")  # check_args refuses what is not UTF-8
     wire.check_args(encoded)
     return wire.decode_args(encoded)
 
@@ -301,16 +306,16 @@ def _change(
     *,
     as_json: bool,
 ) -> None:
-    """Change one task, or all that have a tag, and tell what became of them."""
+    """Change one task, or all tasks with a tag, and print the result."""
     if (id is None) == (tag is None):
         raise typer.BadParameter("give either an id or --tag")
     if id is not None:
-        return _tell(id, one(id), as_json=as_json)
+        return _report(id, one(id), as_json=as_json)
     done = all_of(tag, progress=print_progress)
     return print_counts(done, as_json=as_json)
 
 
-def _tell(id: str, change: Change, *, as_json: bool) -> None:
+def _report(id: str, change: Change, *, as_json: bool) -> None:
     well = change not in {
         Change.RUNNING, Change.FINISHED, Change.NOT_FOUND, Change.NOT_WATCHED
     }  # fmt: skip
@@ -325,7 +330,7 @@ def _tell(id: str, change: Change, *, as_json: bool) -> None:
 
 
 def _unfinished(bridge: Bridge, tag: str) -> str:
-    """How many tasks of a tag are not finished, as far as a listing can tell."""
+    """How many tasks with a tag are not finished, as far as a listing shows."""
     listing = bridge.list(tag=tag, limit=MAX_EXAMINED)
     count = sum(not task.state.finished for task in listing.tasks)
     return f"{count:,}" if listing.complete else f"{count:,} or more"

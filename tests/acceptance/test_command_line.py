@@ -190,7 +190,7 @@ def test_functions_are_loaded_shown_and_listed(url: str, client: redis.Redis) ->
     newer = shown.replace(f"version: {mine}", "version: 99.1")
     client.function_load(newer, replace=True)
     assert "has the functions of expirebridge 99.1" in refused(3, "functions", "load", url=url)
-    assert "in place of 99.1's" in ok("functions", "load", "--replace", url=url)
+    assert "in place of version 99.1" in ok("functions", "load", "--replace", url=url)
     table = ok("functions", "scripts").splitlines()
     assert table[0].split() == ["name", "sha", "arguments"]
     rows = json.loads(ok("functions", "scripts", "--json"))

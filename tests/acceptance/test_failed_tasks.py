@@ -77,7 +77,7 @@ def test_it_asks_first_and_in_a_pipe_it_wants_to_be_told(url: str, bridge: Bridg
     for verb in ("retry", "purge"):
         result = run("failed", verb, url=url)
         assert (result.returncode, result.stdout) == (2, "")
-        assert re.search(r"5 failed tasks\? Nobody can be asked here: add --yes\n", result.stderr)
+        assert re.search(r"5 failed tasks\? stdin is not a terminal: add --yes\n", result.stderr)
     assert bridge.count().failed == 5
     bridge.make_task("mail.send", [], "1h", id="x", tags=["c9"])
     invoke("cancel", "--tag", "c9", url=url, code=2)

@@ -68,13 +68,13 @@ def test_the_shell_completes_commands_and_states() -> None:
         assert completed in result.stdout.split()
 
 
-def test_exit_codes_are_told(url: str) -> None:
+def test_the_help_lists_the_exit_codes(url: str) -> None:
     overview = " ".join(invoke("--help", url=url).split())
-    for told in (
+    for shown in (
         "0 done",
         "1 the server",
-        "2 bad input",
-        "3 the task is not there",
+        "2 wrong input",
+        "3 the task does not exist",
         "5 the doctor",
     ):
-        assert told in overview
+        assert shown in overview

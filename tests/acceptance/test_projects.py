@@ -71,7 +71,7 @@ def test_what_is_there_is_not_written_over(url: str, tmp_path: Path) -> None:
     (tmp_path / "redis.conf").write_text("mine")
     result = run("init", tmp_path)
     assert (result.returncode, result.stdout) == (3, "")
-    assert result.stderr == "expirebridge: redis.conf: there already; nothing was written\n"
+    assert result.stderr == "expirebridge: redis.conf: already there; nothing was written\n"
     assert [path.name for path in tmp_path.iterdir()] == ["redis.conf"]
 
 
