@@ -1,7 +1,7 @@
-"""Looks at a server and at the work on it: what is wrong, what it means, how to mend it.
+"""Checks a server and the work on it: what is wrong, what it means, how to fix it.
 
-Each check is described once. A listener makes those of `check_server` before it starts, a probe
-those of `check_health`, and the doctor all of them.
+Each check is written once. A listener runs those of `check_server` before it starts, a probe runs
+those of `check_health`, and the doctor runs all of them.
 """
 
 from collections.abc import Iterable
@@ -47,15 +47,14 @@ __all__ = [
 ]  # fmt: skip
 
 OVERDUE_LIMIT = 30.0
-"""Seconds that a due task may wait before that is a finding."""
+"""Seconds that a due task may wait before it is reported."""
 
 
 def check_server(database: Database, *, data: bool = True) -> Steps[list[Finding]]:
-    """What a listener must know of its server before it starts, and while it runs.
+    """The checks that a listener makes before it starts, and while it runs.
 
-    Without `data` nothing is looked for in the database: of all checks this one costs the server
-    most, some thousand commands.
-    Raises ServerUnreachable if there is no server to look at.
+    Without `data` the database's keys are not examined: this check is the most expensive for the
+    server, at about a thousand commands. Raises ServerUnreachable if the server does not answer.
     """
     info = yield from calls.command("INFO")
     events = yield from check_events()
@@ -68,7 +67,7 @@ def check_server(database: Database, *, data: bool = True) -> Steps[list[Finding
 
 
 def refuse_unsuitable(findings: Iterable[Finding]) -> None:
-    """Raise the error that stands for the first finding that a listener cannot live with."""
+    """Raise an error for the first finding that keeps a listener from working."""
     for finding in findings:
         if finding.level is Level.ERROR:
             kind = ServerReadOnly if finding.check == "role" else ServerUnsuitable
@@ -76,7 +75,7 @@ def refuse_unsuitable(findings: Iterable[Finding]) -> None:
 
 
 def events_are_on(findings: Iterable[Finding]) -> bool:
-    """Whether the server sends the events that a listener hears, as far as one can know."""
+    """Whether the server sends the events that a listener needs, as far as the findings show."""
     return not any(
         finding.check == "events" and finding.level is Level.WARNING for finding in findings
     )
@@ -85,10 +84,10 @@ def events_are_on(findings: Iterable[Finding]) -> bool:
 def check_health(
     database: Database, settings: Settings, *, limit: float = OVERDUE_LIMIT, here: bool = False
 ) -> Steps[list[Finding]]:
-    """What a probe asks: whether listeners are alive and hear, and start what is due.
+    """The checks of a probe: whether listeners are alive and subscribed, and start due tasks.
 
-    `limit` is how many seconds a due task may wait; with `here` a listener of this machine is asked
-    for. `settings` are those that the listeners were started with.
+    `limit` is how many seconds a due task may wait. `here` requires a listener on this machine.
+    `settings` are those with which the listeners were started.
     """
     health = yield from calls.read_health(settings.lease)
     findings = [check_listeners(health, here=here), check_overdue(health, limit)]
@@ -99,13 +98,13 @@ def check_health(
 
 
 def examine(store: Store, settings: Settings, role: Role) -> list[Finding]:
-    """All checks, as the doctor makes them; `role` is what the login is for.
+    """Run all checks, for the doctor; `role` is what the login is for.
 
-    A part that the login may not look at, or that the server refuses, is a finding, too. Raises
-    ServerUnreachable if there is no server to look at, and ServerError if it refuses the login.
+    A check that the login may not make, or that the server refuses, is a finding, too. Raises
+    ServerUnreachable if the server does not answer, and ServerError if it refuses the login.
     """
     database = store.database
-    # Where this fails, nothing else would be answered either: only a missing right is no obstacle.
+    # If this fails, all other checks would fail, too, unless the login just lacks a right.
     try:
         findings = store.run(_look_at_server())
     except NotPermitted:
@@ -118,7 +117,7 @@ def examine(store: Store, settings: Settings, role: Role) -> list[Finding]:
         ("work", check_health(database, settings)),
         ("functions", _listed(check_functions())),
     ]
-    # Only listeners need to write, and to hear events, in ways of their own.
+    # Only a listener writes, and receives events, in the ways that these checks try.
     takes_writes = all(one.check != "role" or one.level is Level.OK for one in findings)
     listens = role is Role.LISTENER and takes_writes
     if listens:
@@ -134,7 +133,7 @@ def examine(store: Store, settings: Settings, role: Role) -> list[Finding]:
 
 
 def _examine(store: Store, name: str, steps: Steps[list[Finding]]) -> list[Finding]:
-    """The findings of one part, or that there are none."""
+    """The findings of one part, or a finding that says why there are none."""
     try:
         return store.run(steps)
     except (FormatTooNew, ServerUnreachable):
@@ -142,7 +141,7 @@ def _examine(store: Store, name: str, steps: Steps[list[Finding]]) -> list[Findi
     except NotPermitted:
         return [_not_looked_at(name)]
     except ScriptFailed as failure:
-        return [error(name, str(failure), "see what other clients wrote there")]
+        return [error(name, str(failure), "look at what other clients wrote there")]
     except ServerError as failure:
         return [error(name, str(failure), "")]
 

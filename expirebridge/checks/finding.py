@@ -15,7 +15,7 @@ class Level(StrEnum):
     """How bad a finding is."""
 
     OK = "ok"
-    WARNING = "warning"  # it works, with less than all of the promise
+    WARNING = "warning"  # tasks run, but without all of the promise
     ERROR = "error"  # tasks do not run, or may be lost: a listener must not start
 
 
@@ -27,19 +27,19 @@ class Finding:
     level: Level
     message: str
     remedy: str = ""
-    """What mends it: a command for the server or a shell, where there is one."""
+    """How to fix it: a command for the server or a shell, if there is one."""
 
     def __str__(self) -> str:
         return f"{self.message}; {self.remedy}" if self.remedy else self.message
 
 
 def ok(check: str, message: str) -> Finding:
-    """All is well."""
+    """Everything is fine."""
     return Finding(check=check, level=Level.OK, message=message)
 
 
 def warning(check: str, message: str, remedy: str) -> Finding:
-    """It works, with less than all of the promise."""
+    """Tasks run, but without all of the promise."""
     return Finding(check=check, level=Level.WARNING, message=message, remedy=remedy)
 
 

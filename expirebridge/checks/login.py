@@ -1,4 +1,4 @@
-"""The check of what the login may do."""
+"""The check of the login's rights."""
 
 from expirebridge.checks.finding import Finding, Steps, error, ok
 from expirebridge.errors import NotPermitted
@@ -8,9 +8,10 @@ from expirebridge.store.store import Database
 
 
 def check_rights(database: Database, role: Role) -> Steps[Finding]:
-    """Whether the user that is logged in has every right of the role.
+    """Whether the logged-in user has every right that the role needs.
 
-    A missing one may show late and badly: a script then takes what it may not read for nothing.
+    A missing right may show only later, and do harm: a script treats a key that it may not read as
+    a key that does not exist.
     """
     login = database.login
     wanted = grants(role, prefix=database.prefix, database=database.number)
@@ -20,11 +21,11 @@ def check_rights(database: Database, role: Role) -> Steps[Finding]:
         return error(
             "rights",
             f"the user {login!r} may not even run scripts: {refusal}",
-            f"give it the rights that this prints: expirebridge acl {role}",
+            f"give it the rights that this command prints: expirebridge acl {role}",
         )
     if refused is None:
-        return ok("rights", f"Redis before 7 does not tell what the user {login!r} may do")
-    missing = yield from _told_apart([wanted[place].rule for place in refused], database)
+        return ok("rights", f"Redis before 7 does not report what the user {login!r} may do")
+    missing = yield from _without_consequences([wanted[place].rule for place in refused], database)
     if missing:
         rules = " ".join(missing)
         return error(
@@ -35,11 +36,11 @@ def check_rights(database: Database, role: Role) -> Steps[Finding]:
     return ok("rights", f"the user {login!r} has the rights of a {role}")
 
 
-def _told_apart(missing: list[str], database: Database) -> Steps[list[str]]:
-    """What is missing, without what was refused only because of something else.
+def _without_consequences(missing: list[str], database: Database) -> Steps[list[str]]:
+    """The missing rights, without those that were refused only because another one is missing.
 
-    A user who may use all keys, or all channels, cannot be granted one. So what cannot be told
-    before something else is granted is left to the next look.
+    A user who may use all keys, or all channels, cannot be granted a single one. So a right that
+    cannot be judged until another one is granted is left to the next run.
     """
     if "+hmget" in missing:
         missing = [rule for rule in missing if not rule.startswith("~")]
@@ -52,7 +53,7 @@ def _told_apart(missing: list[str], database: Database) -> Steps[list[str]]:
 
 
 def _is_refused_itself(*command: str) -> Steps[bool]:
-    """Whether it is the command that is refused, not what it is to be done to."""
+    """Whether the command itself is refused, not the keys or channels that it uses."""
     try:
         yield from calls.command(*command)
     except NotPermitted as refusal:

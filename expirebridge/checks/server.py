@@ -1,4 +1,4 @@
-"""Checks of the server itself: what it is, how it is set, and what a listener can expect of it."""
+"""Checks of the server itself: its version, its settings, and what a listener can expect of it."""
 
 import time
 from typing import Any
@@ -10,33 +10,33 @@ from expirebridge.store import calls
 
 OLDEST_VERSION = (6, 2)
 EVENT_FLAGS = "Exg"
-"""The notifications that a listener hears: by name of the event; expiry; EXPIRE, PERSIST, DEL."""
+"""The notifications that a listener needs: E, by event name; x, expiry; g, EXPIRE, PERSIST, DEL."""
 FULL = 0.9
-"""The share of `maxmemory` from which on it is time to act."""
+"""The share of `maxmemory` above which the doctor warns."""
 CLOCK_LIMIT = 1.0
 """Seconds by which this machine's clock may differ from the server's."""
 _SAMPLE = 1000
 _MB = 1024 * 1024
 _HARD_LIMIT, _SOFT_LIMIT = 32 * _MB, 8 * _MB
-"""The least room for a subscriber's events: the server's own defaults."""
-_NOT_TOLD = "the server does not tell"
+"""The smallest buffer for a subscriber's events: the server's own defaults."""
+_NOT_SHOWN = "the server does not show"
 
 
 def check_version(info: dict[str, Any]) -> Finding:
     """Whether the server is recent enough."""
-    # Valkey calls itself Redis 7.2 there, for the sake of clients, and gives its own name apart.
+    # For clients, Valkey reports itself as Redis 7.2 there; its own version is another field.
     name = "Valkey" if "valkey_version" in info else "Redis"
     shown = str(info.get("valkey_version", info.get("redis_version", "0")))
     version = tuple(int(part) for part in str(info.get("redis_version", "0")).split(".")[:2])
     if version < OLDEST_VERSION:
         return error(
-            "version", f"{name} {shown} is too old", "Redis 6.2 or later, or Valkey, is needed"
+            "version", f"{name} {shown} is too old", "Redis 6.2 or later, or Valkey, is required"
         )
     return ok("version", f"{name} {shown}")
 
 
 def check_role(info: dict[str, Any]) -> Finding:
-    """Whether the server takes writes."""
+    """Whether the server accepts writes."""
     if info.get("role") == "slave":
         primary = f"{info.get('master_host')}:{info.get('master_port')}"
         return error(
@@ -49,10 +49,10 @@ def check_role(info: dict[str, Any]) -> Finding:
 
 
 def check_events() -> Steps[Finding]:
-    """Whether the server sends the events that a listener hears."""
+    """Whether the server sends the events that a listener needs."""
     flags = yield from _setting("notify-keyspace-events")
     if flags is None:
-        return ok("events", f"{_NOT_TOLD} whether it sends key events")
+        return ok("events", f"{_NOT_SHOWN} whether it sends key events")
     # `A` stands for all classes of events, among them x and g.
     missing = [
         flag for flag in EVENT_FLAGS if flag not in flags and (flag == "E" or "A" not in flags)
@@ -71,7 +71,7 @@ def check_eviction(info: dict[str, Any]) -> Finding:
     """Whether the server would delete tasks to make room."""
     policy = info.get("maxmemory_policy")
     if policy is None or policy == "noeviction":
-        return ok("eviction", policy or f"{_NOT_TOLD} its maxmemory-policy")
+        return ok("eviction", policy or f"{_NOT_SHOWN} its maxmemory-policy")
     remedy = "CONFIG SET maxmemory-policy noeviction"
     if int(info.get("maxmemory", 0)):
         return error(
@@ -87,21 +87,21 @@ def check_eviction(info: dict[str, Any]) -> Finding:
 
 
 def check_data() -> Steps[Finding]:
-    """Whether the database holds other data, too."""
+    """Whether the database also holds other data."""
     try:
         sample = yield from calls.scan("0", _SAMPLE)
     except ScriptFailed as failure:
         return warning(
             "data",
-            f"another client overwrote keys of expirebridge's: {failure}",
+            f"another client overwrote keys of expirebridge: {failure}",
             "a listener moves them aside, and finds their tasks again",
         )
     if sample.alien:
         return warning(
             "data",
             f"the database holds keys that are not expirebridge's ({sample.alien} of about "
-            f"{_SAMPLE} looked at): their events cost time, and a FLUSHDB for them loses tasks",
-            "use a database of its own, such as redis://host:6379/1",
+            f"{_SAMPLE} examined): their events cost time, and a FLUSHDB for them loses tasks",
+            "give expirebridge a database of its own, such as redis://host:6379/1",
         )
     return ok("data", "no other data")
 
@@ -111,17 +111,17 @@ def check_memory(info: dict[str, Any]) -> Finding:
     used, limit = int(info.get("used_memory", 0)), int(info.get("maxmemory", 0))
     if not limit:
         return ok("memory", f"{_megabytes(used)} used, no maxmemory")
-    told = f"{_megabytes(used)} of {_megabytes(limit)} used"
+    usage = f"{_megabytes(used)} of {_megabytes(limit)} used"
     remedy = f"CONFIG SET maxmemory {_megabytes(2 * max(used, limit))}"
     if used >= limit:
-        return error("memory", f"{told}: new tasks are refused (ServerOutOfMemory)", remedy)
+        return error("memory", f"{usage}: new tasks are refused (ServerOutOfMemory)", remedy)
     if used >= FULL * limit:
-        return warning("memory", f"{told}: when all is used, new tasks are refused", remedy)
-    return ok("memory", told)
+        return warning("memory", f"{usage}: new tasks are refused when it is full", remedy)
+    return ok("memory", usage)
 
 
 def check_persistence(info: dict[str, Any]) -> Steps[Finding]:
-    """Whether the server keeps tasks over a restart, and a crash."""
+    """Whether tasks survive a restart, and a crash, of the server."""
     failed = [
         name
         for name in ("aof_last_write_status", "rdb_last_bgsave_status")
@@ -131,14 +131,14 @@ def check_persistence(info: dict[str, Any]) -> Steps[Finding]:
         return error(
             "persistence",
             f"the last write to disk failed ({', '.join(failed)}): the server may refuse writes",
-            "make room on the server's disk, see its log, then BGREWRITEAOF or BGSAVE",
+            "free space on the server's disk, read its log, then BGREWRITEAOF or BGSAVE",
         )
     if not info.get("aof_enabled"):
         snapshots = yield from _setting("save")
         lost = (
             "when the server stops, all tasks are lost"
             if snapshots == ""
-            else "a crash of the server loses what came since its last snapshot, if it takes any"
+            else "a crash of the server loses all writes since its last snapshot, if it takes any"
         )
         return warning("persistence", f"appendonly is no: {lost}", "CONFIG SET appendonly yes")
     sync = yield from _setting("appendfsync")
@@ -148,26 +148,26 @@ def check_persistence(info: dict[str, Any]) -> Steps[Finding]:
             "appendfsync is no: a crash of the machine loses about the last 30 s of writes",
             "CONFIG SET appendfsync everysec",
         )
-    return ok("persistence", f"appendonly yes, appendfsync {sync or 'not told'}")
+    return ok("persistence", f"appendonly yes, appendfsync {sync or 'not shown'}")
 
 
 def check_buffers() -> Steps[Finding]:
     """Whether a burst of events fits into a subscriber's buffer."""
     limits = yield from _setting("client-output-buffer-limit")
     if limits is None:
-        return ok("buffers", f"{_NOT_TOLD} its limits")
+        return ok("buffers", f"{_NOT_SHOWN} its limits")
     words = limits.split()
     hard, soft, seconds = (int(word) for word in words[words.index("pubsub") + 1 :][:3])
-    told = f"pubsub {_megabytes(hard)} {_megabytes(soft)} {seconds}"
-    # Zero is no limit; a soft one counts only with its seconds.
+    shown = f"pubsub {_megabytes(hard)} {_megabytes(soft)} {seconds}"
+    # Zero means no limit. A soft limit needs its seconds, or it is ignored.
     if 0 < hard < _HARD_LIMIT or (0 < soft < _SOFT_LIMIT and seconds):
         return warning(
             "buffers",
-            f"client-output-buffer-limit is {told}: in a burst of events (about 20mb for 100,000) "
-            "listeners are cut off, and must scan the database when they are back",
+            f"client-output-buffer-limit is {shown}: a burst of events (about 20mb for 100,000) "
+            "disconnects listeners, and they must scan the database afterwards",
             'CONFIG SET client-output-buffer-limit "pubsub 64mb 16mb 60"',
         )
-    return ok("buffers", f"client-output-buffer-limit {told}")
+    return ok("buffers", f"client-output-buffer-limit {shown}")
 
 
 def check_clock() -> Steps[Finding]:
@@ -182,13 +182,13 @@ def check_clock() -> Steps[Finding]:
     return warning(
         "clock",
         f"the server's is {human(abs(ahead))} {'ahead of' if ahead > 0 else 'behind'} this "
-        "machine's: delays are right, but a task for a time (`at`) runs by the server's clock",
+        "machine's: delays are exact, but a task with `at` runs by the server's clock",
         "timedatectl set-ntp true  (on both machines)",
     )
 
 
 def _setting(name: str) -> Steps[str | None]:
-    """A setting of the server; None where the server keeps it to itself, as hosted ones may."""
+    """A setting of the server; None if it does not show it, as hosted servers may not."""
     try:
         reply = yield from calls.command("CONFIG", "GET", name)
     except ServerUnreachable:
@@ -199,5 +199,5 @@ def _setting(name: str) -> Steps[str | None]:
 
 
 def _megabytes(size: int) -> str:
-    """A size as redis.conf writes it."""
+    """A size, written as in redis.conf."""
     return f"{-(-size // _MB)}mb" if size else "0"

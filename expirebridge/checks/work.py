@@ -1,4 +1,4 @@
-"""Checks of the work: whether listeners are there, hear, keep up, and know what they are to run."""
+"""Checks of the work: whether listeners run, are subscribed, keep up, and know all functions."""
 
 import shlex
 import socket
@@ -17,7 +17,7 @@ _LISTEN = "expirebridge listen --tasks FOLDER"
 
 
 def check_listeners(health: Health, *, here: bool = False) -> Finding:
-    """Whether a listener beats; with `here`, one that runs on this machine."""
+    """Whether a listener beats; with `here`, whether one does on this machine."""
     beating = len(health.listeners)
     if here and beating:
         host, count = socket.gethostname(), len(_asked_for(health, here=True))
@@ -29,17 +29,18 @@ def check_listeners(health: Health, *, here: bool = False) -> Finding:
         return ok("listeners", _plural(beating, "listener beats", "listeners beat"))
     if health.overdue:
         return error("listeners", f"no listener beats, and {_overdue(health)}", _LISTEN)
-    return warning("listeners", "no listener beats: what comes due will wait", _LISTEN)
+    return warning("listeners", "no listener beats: due tasks will wait", _LISTEN)
 
 
 def check_subscriptions(
     database: Database, doorbell: Doorbells, health: Health, *, here: bool = False
 ) -> Steps[Finding]:
-    """Whether all that beat hear the doorbell and, unless they go by the clock, one key events.
+    """Whether all listeners are subscribed to the doorbell, and at least one to key events.
 
-    The server only counts the subscribers. So with `here` there must be as many as this machine's
-    listeners: where one elsewhere is not subscribed, those of this machine are not to blame.
-    Key events are heard by two listeners at most, which may change places at this moment.
+    With `Doorbells.CLOCK` none needs key events. The server only counts subscribers. So with `here`
+    there must be as many as this machine has listeners: the failure of another machine's listener
+    is not held against this one. At most two listeners subscribe to key events, and they may be
+    changing places at this moment.
     """
     wanted = {database.doorbell: len(_asked_for(health, here=here))}
     if doorbell is not Doorbells.CLOCK and not here:
@@ -53,21 +54,21 @@ def check_subscriptions(
     if missing:
         return warning(
             "subscriptions",
-            f"too few listeners are subscribed ({', '.join(missing)}): the others go by the clock "
-            "alone, and do not hear of what other clients change",
-            "see the listeners' log, then restart those that say that a subscription broke",
+            f"too few listeners are subscribed ({', '.join(missing)}): the others have only their "
+            "clock, and miss the changes of other clients",
+            "read the listeners' log, then restart those that report a broken subscription",
         )
     heard = "the doorbell and to key events" if len(wanted) > 1 else "the doorbell"
     return ok("subscriptions", f"the listeners are subscribed to {heard}")
 
 
 def check_overdue(health: Health, limit: float) -> Finding:
-    """Whether due tasks are started, or wait for longer than `limit` seconds."""
+    """Whether due tasks start within `limit` seconds."""
     if health.overdue and health.waited > limit:
         return warning(
             "overdue",
             f"{_overdue(health)}, the first for {human(health.waited)} (limit {human(limit)}): the "
-            "listeners are full, stuck or not there",
+            "listeners are full, stuck or not running",
             "start more of them, or raise --concurrency: expirebridge listen --concurrency 200",
         )
     return ok("overdue", _overdue(health) if health.overdue else "no task is overdue")
@@ -79,7 +80,7 @@ def check_functions() -> Steps[Finding]:
     all_of_them = unknown.examined < _SAMPLE
     scope = "" if all_of_them else f" among the {_SAMPLE:,} that are due first"
     if not unknown.functions:
-        return ok("functions", f"no task{scope} waits for a function that is not known")
+        return ok("functions", f"no task{scope} waits for an unknown function")
     counts = Counter(unknown.functions)
     names = ", ".join(f"{func} ({count})" for func, count in counts.most_common(5))
     more = f" and {len(counts) - 5} others" if len(counts) > 5 else ""
@@ -87,14 +88,14 @@ def check_functions() -> Steps[Finding]:
     return warning(
         "functions",
         f"tasks{scope} wait for functions that the listeners do not know: {names}{more}; each "
-        "fails when that has lasted 24 h",
-        "add them to the handlers' folder and restart the listeners, or cancel those tasks: "
+        "fails after 24 h",
+        "add them to the handlers' folder and restart the listeners, or cancel the tasks: "
         f"expirebridge list --func {shlex.quote(func)}",
     )
 
 
 def _asked_for(health: Health, *, here: bool) -> list[str]:
-    """All that beat, or only those of this machine: their names begin with its own."""
+    """All listeners that beat, or only this machine's: their names begin with its host name."""
     host = f"{socket.gethostname()}:"
     return [name for name in health.listeners if not here or name.startswith(host)]
 

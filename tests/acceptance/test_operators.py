@@ -106,7 +106,7 @@ def test_the_doctor_hides_passwords_and_says_when_it_comes_to_nobody(server: Any
 def test_a_probe_follows_a_listener_s_life(url: str, folder: Path) -> None:
     before = run("check", url=url)
     assert (before.returncode, before.stderr) == (1, "")
-    assert before.stdout == "not ok: no listener beats: what comes due will wait\n"
+    assert before.stdout == "not ok: no listener beats: due tasks will wait\n"
     with listener(url, folder):
         until_subscribed(url)
         well = run("check", "--here", url=url)

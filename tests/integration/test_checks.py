@@ -293,7 +293,7 @@ def test_a_login_without_a_right_is_an_error(
     server: AnyServer, client: redis.Redis, lacking: list[str]
 ) -> None:
     if client.info("server")["redis_version"].startswith("6."):
-        pytest.skip("Redis 6.2 does not tell")
+        pytest.skip("Redis 6.2 does not report rights")
     refused = [rule.replace("+", "-") for rule in lacking]
     with login(server, ["~*", "&*", "+@all", *refused]) as url:
         finding = examined_at(url)["rights"]
@@ -326,7 +326,7 @@ async def test_settings_that_the_server_keeps_to_itself_are_no_fault(
             found = await asyncio.to_thread(examined_at, url)
     assert caplog.records == []
     assert {one.level for one in found.values()} == {Level.OK}
-    assert "does not tell" in found["events"].message
+    assert "does not show" in found["events"].message
 
 
 def test_what_is_lost_is_not_known_where_settings_are_kept_back(
@@ -441,8 +441,8 @@ async def test_listeners_that_go_by_the_clock_hear_no_key_events(url: str, store
         by_both = store.run(check_health(store.database, Settings()))
     assert [one.level for one in by_clock] == [Level.OK] * 3
     assert [one.message for one in by_both if one.level is Level.WARNING] == [
-        "too few listeners are subscribed (0 of 1 to __keyevent@1__:expired): the others go by "
-        "the clock alone, and do not hear of what other clients change"
+        "too few listeners are subscribed (0 of 1 to __keyevent@1__:expired): the others have "
+        "only their clock, and miss the changes of other clients"
     ]
 
 
