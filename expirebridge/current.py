@@ -1,16 +1,18 @@
-"""The task whose handler is calling."""
+"""The task of the handler that is running."""
 
 from contextvars import ContextVar
 
 from expirebridge.task import Task
 
 running_task: ContextVar[Task] = ContextVar("expirebridge_running_task")
-"""Set by the listener around each handler."""
+"""The listener sets it around each handler."""
 
 
 def current_task() -> Task:
-    """Return the task whose handler is calling. Raises LookupError outside of a handler."""
+    """Return the task of the calling handler. Raises LookupError outside of a handler."""
     try:
         return running_task.get()
     except LookupError:
-        raise LookupError("current_task() is for handlers: no task is running here") from None
+        raise LookupError(
+            "current_task() works only in a handler: no task is running here"
+        ) from None

@@ -9,7 +9,7 @@ from expirebridge.errors import InvalidTask
 Duration = float | timedelta | str
 
 LONGEST = 100 * 365 * 86400.0
-"""A hundred years: a longer delay is a mistake (milliseconds taken for seconds, say)."""
+"""A hundred years. A longer delay is a mistake, such as milliseconds in place of seconds."""
 
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)", re.ASCII)
@@ -17,7 +17,7 @@ _WHOLE = re.compile(rf"(?:{_PART.pattern})+", re.ASCII)
 
 
 def seconds_of(value: Duration, *, name: str) -> float:
-    """Return `value` in seconds. `name` is what the error calls it.
+    """Return `value` in seconds. Errors call it `name`.
 
     Numbers are seconds; text is one or more of `90s`, `15m`, `1h30m`, `2d`, `1w`, `250ms`.
     Raises InvalidTask for anything else, for negative durations and for those over 100 years.

@@ -1,11 +1,11 @@
-"""What happens in expirebridge, as values, for whoever wants to count, trace or log it.
+"""Events: what happens in expirebridge, as values to count, trace or log.
 
 A hook is any callable that takes one event. The core calls hooks and never imports them. Hooks run
 where the event happens (on the listener's event loop, or in the producer's call), so they must be
-quick; an exception in a hook is logged and goes no further.
+quick. An exception in a hook is logged and otherwise ignored.
 
-A handlers' module attaches its own with `@hook`. What a listener's process needs for its whole
-life, such as a pool of connections, is opened and closed by a `@lifespan`.
+A handlers' module adds its own hooks with `@hook`. A `@lifespan` opens and closes what a listener's
+process needs until it ends, such as a pool of connections.
 """
 
 import logging
@@ -23,26 +23,26 @@ class End(StrEnum):
     """How one attempt ended."""
 
     SUCCEEDED = "succeeded"
-    RETRY = "retry"  # it failed, and will be tried again
+    RETRY = "retry"  # it failed, and will be attempted again
     FAILED = "failed"  # it failed for good
-    RELEASED = "released"  # it was given back uncounted: the listener stops, or lacks the function
+    RELEASED = "released"  # given back, not counted: the listener stops, or lacks the function
     REFUSED = "refused"  # the lease had lapsed: another listener has the task, or had it
 
 
 @dataclass(kw_only=True, slots=True)
 class Making:
-    """A producer is about to ask for a task."""
+    """A producer is about to make a task."""
 
     id: str
     func: str
     trace: str | None = None
-    """Where the call stands in a trace, if a hook says so here: a W3C `traceparent`, which the task
-    then carries. An unfinished task that is kept or extended keeps what it had."""
+    """The call's place in a trace: a W3C `traceparent`. A hook may set it here, and the task then
+    carries it. An unfinished task that is kept or extended keeps its own."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NotMade:
-    """A producer's call raised; the task may have been made if the server could not be reached."""
+    """A producer's call raised. If the server did not answer, the task may have been made."""
 
     id: str
     error: Exception
@@ -50,14 +50,14 @@ class NotMade:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Made:
-    """A producer's call returned; `task.outcome` tells what it did."""
+    """A producer's call returned; `task.outcome` says what it did."""
 
     task: Task
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Claimed:
-    """A listener looked for due tasks and took `count` of them (0: there was nothing to take)."""
+    """A listener looked for due tasks and claimed `count` of them (0: there were none)."""
 
     count: int
 
@@ -73,30 +73,30 @@ class Started:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Misfired:
-    """A task was found later than it may be, and its handler is not called now."""
+    """A task is later than its `late_after` allows, and its handler is not called now."""
 
     task: Task
     lateness: float
     """Seconds from due to now, by the listener's estimate of the server's clock."""
     done: str
-    """`skipped`: it is failed; or `spread`: it is pending again, for some time in the window."""
+    """`skipped`: it failed. `spread`: it is pending again, due at some time in the window."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ended:
-    """An attempt's outcome is recorded, or was refused."""
+    """An attempt's outcome was recorded, or refused."""
 
     task: Task
     end: End
     duration: float
-    """Seconds that the handler took."""
+    """How many seconds the handler took."""
     reason: str = ""
-    """Why it did not succeed: with a traceback, which may show the task's arguments."""
+    """Why it did not succeed, with a traceback. That may show the task's arguments."""
     brief: str = ""
-    """The same for the log: of what a handler raised, only the type. What it said itself, to
-    `Retry` or `Discard`, is kept."""
+    """The same for the log: only the type of the exception that the handler raised. The reason that
+    it gave to `Retry` or `Discard` is included."""
     error: BaseException | None = None
-    """What the handler raised, if that is why; not `Retry` or `Discard`, which are answers."""
+    """What the handler raised, if that is why: not `Retry` or `Discard`, which are answers."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,7 +105,7 @@ class Lapsed:
 
     id: str
     failed: bool
-    """Whether this lapse was one too many; otherwise the task is pending again."""
+    """Whether this was one lapse too many. If not, the task is pending again."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,18 +117,18 @@ class Gap:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scanned:
-    """The scan that follows a gap is done."""
+    """The scan that follows a gap has ended."""
 
     adopted: int
     """How many tasks it found that other clients had set."""
 
 
 class Source(StrEnum):
-    """What told a listener that a task may be due."""
+    """What rang a listener's doorbell."""
 
     EVENT = "event"  # a key expired whose task it had not claimed itself
     CLOCK = "clock"  # its own clock
-    PRODUCER = "producer"  # the message of whoever made or moved the earliest task
+    PRODUCER = "producer"  # a message from a producer that made or moved the earliest task
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -151,16 +151,16 @@ _ROLE = "__expirebridge_role__"
 
 
 class Role(StrEnum):
-    """What a function of a handlers' module is, if it is no handler."""
+    """What a function of a handlers' module is, if it is not a handler."""
 
     HOOK = "hook"
     LIFESPAN = "lifespan"
 
 
 def hook(function: H) -> H:
-    """Tell this function of a handlers' module what happens in each listener that loads it.
+    """Call this function of a handlers' module with each event in a listener that loads it.
 
-    It takes one `Event`. It is no handler: no task can name it.
+    It takes one `Event`. It is not a handler: no task can name it.
     """
     setattr(function, _ROLE, Role.HOOK)
     return function
@@ -169,21 +169,21 @@ def hook(function: H) -> H:
 def lifespan(function: L) -> L:
     """Run this async generator function of a handlers' module around a listener's whole work.
 
-    Up to its one `yield` it runs before the first task is claimed, and what follows when all have
-    ended, on the event loop of the async handlers. Plain handlers that cannot be stopped may
-    outlive it. It is no handler: no task can name it.
+    The part before its one `yield` runs before the first task is claimed, the part after it when
+    all tasks have ended. Both run on the event loop of the async handlers. Plain handlers that
+    cannot be stopped may outlive it. It is not a handler: no task can name it.
     """
     setattr(function, _ROLE, Role.LIFESPAN)
     return function
 
 
 def role_of(function: object) -> Role | None:
-    """What the function was marked as."""
+    """The role that the function was marked with, or None."""
     return getattr(function, _ROLE, None)
 
 
 class Hooks:
-    """Tells every hook of an event."""
+    """Passes each event to every hook."""
 
     def __init__(self, hooks: Sequence[Hook] = ()) -> None:
         self._hooks = tuple(hooks)

@@ -1,4 +1,4 @@
-"""The walk of `list`: from the place that a cursor names, until enough was found."""
+"""The walk of `list`: from the place of a cursor until it has found enough tasks."""
 
 import re
 from collections.abc import Callable, Generator, Sequence
@@ -11,10 +11,10 @@ from expirebridge.store.calls import BEGINNING, Call
 from expirebridge.task import Listing, State, Task
 
 MAX_EXAMINED = 10_000
-"""Tasks that one `list` looks at, at most, however few of them it is asked for."""
+"""The most tasks that one `list` examines, even if its limit is small."""
 
 Source = State | None
-"""A state's set; None for the set of a tag, whatever the states of its tasks."""
+"""A state's set. None: the set of a tag, whatever the states of its tasks."""
 
 _PLACE = re.compile(r"([a-z]+)\.(0|[1-9][0-9]{0,19})\.(0|[1-9][0-9]{0,8})", re.ASCII)
 _ANY = "any"
@@ -22,16 +22,16 @@ _ANY = "any"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a listing goes on."""
+    """Where a listing continues."""
 
     source: Source
     cursor: str = BEGINNING
-    """That of a page of the source."""
+    """The cursor of a page of the source."""
     skip: int = 0
-    """How many of the tasks that match on that page were listed before."""
+    """How many matching tasks of that page were already listed."""
 
     def encode(self) -> str:
-        """The place as a cursor that users keep."""
+        """The place as a cursor for users."""
         return f"{self.source or _ANY}.{self.cursor}.{self.skip}"
 
     @classmethod
@@ -41,7 +41,7 @@ class Place:
         parts = _PLACE.fullmatch(text) if isinstance(text, str) else None
         if parts is None or parts[1] not in named or int(parts[2]) >= 2**64:
             raise InvalidTask(
-                f"cursor={text!r}: give the one of a listing with the same state and tag"
+                f"cursor={text!r}: give the cursor of a listing with the same state and tag"
             )
         return cls(named[parts[1]], parts[2], int(parts[3]))
 
@@ -55,7 +55,7 @@ def find(
     matches: Callable[[Task], bool],
     limit: int,
 ) -> Generator[Call[Any], Any, Listing]:
-    """Look for up to `limit` tasks in the sources, one after the other, from `place` on."""
+    """Look for up to `limit` tasks, starting at `place`, in one source after the other."""
     tasks: list[Task] = []
     examined = 0
     while True:
@@ -77,7 +77,7 @@ def find(
 
 
 def _after(place: Place, cursor: str, sources: Sequence[Source]) -> Place | None:
-    """Where the page after this one begins: in the next source, if its own is at its end."""
+    """Where the next page begins: in the next source, if this one is at its end."""
     if cursor != BEGINNING:
         return Place(place.source, cursor)
     later = sources[sources.index(place.source) + 1 :]

@@ -1,7 +1,7 @@
-"""What a line of the log says to machines: its event, a name that stays, and fields.
+"""What programs read in a line of the log: its event, a name that does not change, and fields.
 
-No field, and no line, holds the arguments or the result of a task, nor the words of what a handler
-raised: they may be secrets. `docs/operations.md` lists the events.
+No field and no line holds the arguments or the result of a task, or the text of an exception that
+a handler raised: they may be secrets. `docs/operations.md` lists the events.
 """
 
 

@@ -1,4 +1,4 @@
-"""What is done with a task that is found too late, because nobody was there when it was due."""
+"""What happens to a task that is claimed late, because no listener was there when it was due."""
 
 import random
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from expirebridge.errors import InvalidTask
 
 @dataclass(frozen=True)
 class Spread:
-    """Run what is found late at some time within `over`, drawn evenly, so that it comes no flood.
+    """Run a late task at a random time within `over`, so late tasks do not all start at once.
 
     `over` is seconds, a timedelta, or text such as "10m". Raises InvalidTask unless it is above 0.
     """
@@ -29,18 +29,18 @@ MisfireSpec = Literal["run", "skip"] | Spread
 
 @dataclass(frozen=True)
 class MisfirePolicy:
-    """The rule for a task that is found late."""
+    """The rule for a late task."""
 
     late_after: float | None
-    """How many seconds after its due time it is late; None: it runs however late it is."""
+    """How many seconds after its due time a task is late. None: it runs however late it is."""
     window: float | None = None
-    """Seconds over which late tasks are spread; None: they are skipped."""
+    """Seconds over which late tasks are spread. None: they are skipped."""
 
     def delay(self) -> float | None:
         """Seconds until a late task runs; None: it is skipped."""
         if self.window is None:
             return None
-        # None at all would mean the old due time.
+        # A delay of 0 would mean the old due time.
         return max(random.uniform(0, self.window), 0.001)  # noqa: S311 - needs no secrecy
 
     def encode(self) -> bytes:
@@ -55,25 +55,25 @@ class MisfirePolicy:
 def misfire_policy_of(
     late_after: Duration | None, misfire: MisfireSpec | None
 ) -> MisfirePolicy | None:
-    """Turn what a user gave as `late_after=` and `misfire=` into a policy.
+    """Turn the arguments `late_after=` and `misfire=` into a policy.
 
-    None means that nothing was said. Raises InvalidTask.
+    Returns None if neither was given. Raises InvalidTask.
     """
     late = None if late_after is None else seconds_of(late_after, name="late_after")
     if misfire not in {None, "run", "skip"} and not isinstance(misfire, Spread):
         raise InvalidTask(f"misfire={misfire!r}: give 'run', 'skip' or Spread(over=...)")
     if misfire is None and late is not None:
         raise InvalidTask(
-            f"late_after={late_after!r}: say what is done then, misfire='skip' or Spread(over=...)"
+            f"late_after={late_after!r}: add what to do then: misfire='skip' or Spread(over=...)"
         )
     if misfire is None:
         return None
     if misfire == "run":
         if late is not None:
-            raise InvalidTask("misfire='run' runs a task however late it is: leave late_after out")
+            raise InvalidTask("misfire='run' runs a task however late it is: leave out late_after")
         return MisfirePolicy(None)
     if late is None:
-        raise InvalidTask(f"misfire={misfire!r}: say from when on it is late, late_after='5m'")
+        raise InvalidTask(f"misfire={misfire!r}: add when a task is late, such as late_after='5m'")
     if late <= 0:
         raise InvalidTask(f"late_after={late_after!r}: it must be above 0")
     window = seconds_of(misfire.over, name="over") if isinstance(misfire, Spread) else None
@@ -81,7 +81,7 @@ def misfire_policy_of(
 
 
 def decode_misfire(stored: bytes) -> MisfirePolicy:
-    """Read a policy back from a task's record. Raises ValueError when it is not one."""
+    """Read a policy back from a task's record. Raises ValueError if it is not one."""
     value: Any = orjson.loads(stored)
     match value:
         case ["run"]:

@@ -1,4 +1,4 @@
-"""Checks and encodes the tasks that producers ask for: nothing is sent that cannot be a task."""
+"""Checks and encodes the tasks that producers ask for, before anything is sent."""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,19 +21,19 @@ Func = str | Callable[..., Any]
 IfExists = Literal["reject", "keep", "replace", "extend"]
 
 CHUNK_TASKS = 64
-"""Tasks that one request of `make_tasks` makes at most: they hold up the server for a millisecond,
-and for two with a million others pending."""
+"""The most tasks in one request of `make_tasks`. They occupy the server for a millisecond, and for
+two if a million others are pending."""
 CHUNK_BYTES = 1024 * 1024
 
 LONGEST_WINDOW = Settings.keep_succeeded
-"""Seconds for which a finished task is known at most, unless its listeners are set otherwise."""
+"""How many seconds a succeeded task is kept, with the default settings of listeners."""
 
 _IF_EXISTS = get_args(IfExists)
 _OF_CELERY = {
     "countdown": "delay=, in seconds or as '15m'",
     "eta": "at=, an aware datetime",
 }
-"""What others call an argument, and what it is here."""
+"""What another library calls an argument, and its name here."""
 
 
 def new_task(
@@ -89,7 +89,7 @@ def new_task(
 
 
 def checked(folder: Path, position: int, item: Mapping[str, Any]) -> calls.NewTask:
-    """Check one of many tasks; what is wrong with it is told with its position."""
+    """Check one of many tasks. An error names its position."""
     if not isinstance(item, Mapping):
         raise InvalidTask(f"task {position}: give a mapping of make_task's arguments")
     try:
@@ -100,11 +100,11 @@ def checked(folder: Path, position: int, item: Mapping[str, Any]) -> calls.NewTa
 
 
 def advice_on(error: Exception, function: Callable[..., Any]) -> str:
-    """What to say in place of a keyword that `function` does not have, as the end of a sentence."""
+    """Which keyword to use instead of one that `function` lacks, as the end of a sentence."""
     for theirs, ours in _OF_CELERY.items():
         if f"keyword argument '{theirs}'" in str(error):
             known = ours.partition("=")[0] in inspect.signature(function).parameters
-            return f"; say {ours}" if known else ""
+            return f"; use {ours}" if known else ""
     return ""
 
 
@@ -113,12 +113,14 @@ def refuse_repeated_ids(tasks: Iterable[calls.NewTask]) -> None:
     seen: dict[str, int] = {}
     for position, task in enumerate(tasks):
         if task.id in seen:
-            raise InvalidTask(f"task {position}: id {task.id!r} is also that of {seen[task.id]}")
+            raise InvalidTask(
+                f"task {position}: id {task.id!r} is also the id of task {seen[task.id]}"
+            )
         seen[task.id] = position
 
 
 def chunks(tasks: Sequence[calls.NewTask]) -> Iterable[list[calls.NewTask]]:
-    """The tasks of each request."""
+    """Divide the tasks into requests."""
     chunk: list[calls.NewTask] = []
     size = 0
     for task in tasks:
@@ -133,7 +135,7 @@ def chunks(tasks: Sequence[calls.NewTask]) -> Iterable[list[calls.NewTask]]:
 
 
 def when_of(delay: Duration | None, at: datetime | None) -> calls.When:
-    """The due time that is asked for. Raises InvalidTask unless exactly one of the two is given."""
+    """The due time that was asked for. Raises InvalidTask unless exactly one of both is given."""
     if (delay is None) == (at is None):
         raise InvalidTask("give either delay or at" + (", not both" if at is not None else ""))
     if delay is not None:
@@ -142,12 +144,12 @@ def when_of(delay: Duration | None, at: datetime | None) -> calls.When:
 
 
 def check_aware(moment: object, *, name: str) -> datetime:
-    """Return a moment that is one everywhere; raise InvalidTask for anything else."""
+    """Return a datetime that has a time zone; raise InvalidTask for anything else."""
     if not isinstance(moment, datetime):
         raise InvalidTask(f"{name}={moment!r}: give an aware datetime")
     if moment.tzinfo is None or moment.utcoffset() is None:
         raise InvalidTask(
-            f"{name}={moment.isoformat()}: a naive datetime names no moment; give it a time zone, "
+            f"{name}={moment.isoformat()}: a naive datetime is ambiguous; give it a time zone, "
             "such as datetime.now(UTC)"
         )
     return moment
@@ -164,33 +166,35 @@ def _name(folder: Path, func: Func, args: Sequence[Any], kwargs: Mapping[str, An
 
 
 def _limit(max_wait: Duration, delay: Duration | None, id: str | None, if_exists: str) -> int:
-    """`max_wait` in ms, checked against what it goes with."""
+    """`max_wait` in ms, checked together with the arguments that it requires."""
     longest = seconds_of(max_wait, name="max_wait")
     if if_exists not in {"extend", "replace"}:
         raise InvalidTask(
             f"max_wait={max_wait!r}: it limits if_exists='extend' and 'replace', not {if_exists!r}"
         )
     if id is None:
-        raise InvalidTask(f"max_wait={max_wait!r}: only a task with an id can be put off again")
+        raise InvalidTask(
+            f"max_wait={max_wait!r}: it requires an id, or the task cannot be put off again"
+        )
     if delay is None:
-        raise InvalidTask(f"max_wait={max_wait!r}: it goes with delay, not with at")
+        raise InvalidTask(f"max_wait={max_wait!r}: it requires delay, not at")
     if longest < seconds_of(delay, name="delay"):
         raise InvalidTask(f"max_wait={max_wait!r}: it is shorter than delay={delay!r}")
     return round(longest * 1000)
 
 
 def _window(window: Duration, id: str | None, if_exists: str) -> int:
-    """`window` in ms, checked against what it goes with."""
+    """`window` in ms, checked together with the arguments that it requires."""
     seconds = seconds_of(window, name="window")
     if seconds < 0.001:
         raise InvalidTask(f"window={window!r}: it must be at least a millisecond")
     if seconds > LONGEST_WINDOW:
         raise InvalidTask(
             f"window={window!r}: at most {human(LONGEST_WINDOW)}, since a finished task is "
-            "forgotten then"
+            "forgotten after that"
         )
     if if_exists != "keep":
-        raise InvalidTask(f"window={window!r}: it goes with if_exists='keep', not {if_exists!r}")
+        raise InvalidTask(f"window={window!r}: it requires if_exists='keep', not {if_exists!r}")
     if id is None:
-        raise InvalidTask(f"window={window!r}: it needs an id, by which earlier runs are known")
+        raise InvalidTask(f"window={window!r}: it requires an id, which identifies earlier runs")
     return round(seconds * 1000)

@@ -1,4 +1,4 @@
-"""How tasks went of late: what ended last, for the faces that show it in numbers."""
+"""How recent tasks did: the ones that ended last, in numbers."""
 
 import math
 from collections import defaultdict
@@ -10,37 +10,37 @@ from expirebridge.operations import Operations, Steps
 from expirebridge.task import State, Task
 
 SAMPLE = 200
-"""Tasks that are looked at, of those that succeeded last and of those that failed last."""
+"""How many tasks are examined: so many that succeeded last, and so many that failed last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfFunction:
-    """How a function did of late."""
+    """How the recent tasks of a function did."""
 
     succeeded: int
     failed: int
     lateness: float | None
-    """The longest of 99 % of its succeeded tasks, in seconds."""
+    """99 % of its succeeded tasks were at most this late, in seconds."""
     duration: float | None
-    """The same of how long it took."""
+    """99 % of its succeeded tasks took at most this long, in seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recent:
-    """The tasks that ended last, the latest first."""
+    """The tasks that ended last, latest first."""
 
     succeeded: list[Task]
     failed: list[Task]
 
     @property
     def per_minute(self) -> float:
-        """Tasks that ended a minute, by the last of them."""
+        """How many tasks end per minute, judged by the last ones."""
         now = datetime.now(UTC)
         ages = [(now - one.ended).total_seconds() for one in self._ended if one.ended]
         recent = [age for age in ages if age < 60]
         if len(recent) < SAMPLE:
             return len(recent)
-        # More than were looked at: they tell how long so many take.
+        # More ended than were examined: their ages show how long so many take.
         return len(recent) * 60 / max(*recent, 0.001)
 
     @property
@@ -48,21 +48,21 @@ class Recent:
         return [*self.succeeded, *self.failed]
 
     def functions(self) -> dict[str, OfFunction]:
-        """How each function did, of those that ended last."""
+        """How each function did, by its tasks among these."""
         of: dict[str, list[Task]] = defaultdict(list)
         for task in self._ended:
             of[task.func].append(task)
         return {func: _of_function(of[func]) for func in sorted(of)}
 
     def lateness(self, share: float) -> float | None:
-        """The longest lateness of this share of the tasks that succeeded last, in seconds."""
+        """The lateness, in seconds, that this share of the last succeeded tasks does not exceed."""
         return _quantile(
             [late for task in self.succeeded if (late := _late(task)) is not None], share
         )
 
 
 def read_recent(operations: Operations) -> Steps[Recent]:
-    """Look at what ended last."""
+    """Read the tasks that ended last."""
     succeeded = yield from operations.list(state=State.SUCCEEDED, limit=SAMPLE)
     failed = yield from operations.list(state=State.FAILED, limit=SAMPLE)
     return Recent(succeeded=succeeded.tasks, failed=failed.tasks)
@@ -77,7 +77,7 @@ def _took(task: Task) -> float | None:
 
 
 def _quantile(values: Sequence[float], share: float) -> float | None:
-    """The value that this share of them does not exceed."""
+    """The value that this share of the values does not exceed."""
     return sorted(values)[math.ceil(len(values) * share) - 1] if values else None
 
 

@@ -1,4 +1,4 @@
-"""When a failed attempt is tried again, and how a handler may steer that itself."""
+"""When a failed task is attempted again, and how a handler decides that itself."""
 
 import random
 from collections.abc import Sequence
@@ -14,11 +14,11 @@ from expirebridge.errors import InvalidTask
 
 MAX_ATTEMPTS = 1000
 UNKNOWN_DELAY = 15.0
-"""Seconds that a task of an unknown function waits for a listener that knows it."""
+"""Seconds that a task with an unknown function waits before a listener looks at it again."""
 
 
 class RetryPolicy(Protocol):
-    """The rule that gives the delay before the next attempt."""
+    """The rule for the delay before the next attempt."""
 
     def delay(self, attempt: int) -> float | None:
         """Seconds to wait after attempt number `attempt` (from 1) failed; None: give up."""
@@ -48,8 +48,8 @@ class Delays:
 class Exponential:
     """Wait `first` seconds, then `factor` times longer after each failure, at most `longest`.
 
-    Up to `attempts` attempts in all. Each delay is drawn evenly from between half of its value
-    and the whole, so that tasks which failed together do not come back together.
+    It allows up to `attempts` attempts in all. Each delay is a random value between half of its
+    length and all of it, so tasks that failed together are not retried together.
     """
 
     first: float = 1.0
@@ -107,9 +107,9 @@ RetrySpec = RetryPolicy | Sequence[Duration]
 
 
 def policy_of(spec: RetrySpec | None) -> RetryPolicy | None:
-    """Turn what a user gave as `retry=` into a policy: a list of delays, or a policy itself.
+    """Turn the argument `retry=`, a list of delays or a policy, into a policy.
 
-    An empty list means one attempt only; None means that nothing was said. Raises InvalidTask.
+    An empty list means one attempt only; None means that it was not given. Raises InvalidTask.
     """
     if spec is None or isinstance(spec, Delays | Exponential):
         return spec
@@ -124,7 +124,7 @@ def policy_of(spec: RetrySpec | None) -> RetryPolicy | None:
 
 
 def decode_policy(stored: bytes) -> RetryPolicy:
-    """Read a policy back from a task's record. Raises ValueError when it is not one."""
+    """Read a policy back from a task's record. Raises ValueError if it is not one."""
     value: Any = orjson.loads(stored)
     try:
         if isinstance(value, list):
@@ -135,10 +135,10 @@ def decode_policy(stored: bytes) -> RetryPolicy:
 
 
 class Retry(Exception):
-    """Raised by a handler to be run again after a delay of its own choice.
+    """Raised by a handler to run its task again after a delay that it chooses.
 
-    `after` is seconds, a timedelta, or text such as "15m". It uses one attempt, like a failure,
-    but is obeyed whatever the retry policy says. Raises InvalidTask when `after` is no duration.
+    `after` is seconds, a timedelta, or text such as "15m". This uses up one attempt, like a
+    failure, but the retry policy is ignored. Raises InvalidTask if `after` is not a duration.
     """
 
     def __init__(self, after: float | timedelta | str, reason: str = "") -> None:
@@ -148,7 +148,7 @@ class Retry(Exception):
 
 
 class Discard(Exception):
-    """Raised by a handler to end its task as failed at once, without further attempts."""
+    """Raised by a handler to fail its task at once, without further attempts."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason

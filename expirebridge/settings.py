@@ -1,4 +1,4 @@
-"""What can be set, with its default, checked where it enters."""
+"""The settings and their defaults. A value is checked when it is set."""
 
 import difflib
 import os
@@ -17,7 +17,7 @@ _ENVIRONMENT = {"EXPIREBRIDGE_URL": "url", "EXPIREBRIDGE_TASKS": "tasks"}
 class Doorbells(StrEnum):
     """What wakes a listener to look for due tasks."""
 
-    EVENTS = "events"  # only the server's `expired` events, at the server's own pace
+    EVENTS = "events"  # only the server's `expired` events, which the server sends at its own pace
     CLOCK = "clock"  # only its own clock and the producers' doorbell channel
     BOTH = "both"
 
@@ -26,33 +26,33 @@ class Doorbells(StrEnum):
 class Settings:
     """The settings of producers and listeners. Times are in seconds unless a name says otherwise.
 
-    Raises InvalidSetting for a value that cannot be.
+    Raises InvalidSetting for an invalid value.
     """
 
     url: str = field(default=DEFAULT_URL, repr=False)  # it may hold a password
-    """The server and its database, which should be expirebridge's own."""
+    """The server and its database, which should hold nothing else."""
     prefix: str = "expirebridge"
-    """What the name of every key but the trigger keys begins with. A database has one: listeners
-    with another would take its trigger keys for their own tasks, and run them, too."""
+    """The prefix of every key except the trigger keys. Use one per database: listeners with another
+    prefix would take its trigger keys for tasks of their own, and run them, too."""
     tasks: Path = Path("tasks")
     """The folder of the handlers' modules."""
 
     concurrency: int = 100
-    """Handlers that one listener runs at a time."""
+    """How many handlers one listener runs at once."""
     doorbell: Doorbells = Doorbells.BOTH
     lease: float = 10.0
-    """How long a claim holds without a heartbeat. The same for all listeners of a database."""
+    """How long a claim holds without a heartbeat. All listeners of a database need the same."""
     grace: float = 30.0
-    """How long a stopping listener waits for its handlers; how long a plain function may go on
+    """How long a stopping listener waits for its handlers, and how long a plain function may run on
     after its timeout before its listener gives up."""
     timeout: float = 300.0
-    """How long a handler may run, unless it or its task says otherwise."""
+    """How long a handler may run, unless it or its task has a timeout of its own."""
 
     keep_succeeded: float = 3600.0
-    """How long a succeeded or cancelled task can be looked up. The same for all listeners of a
-    database: one with a shorter time would forget what another's late event still asks for."""
+    """How long a succeeded or cancelled task can be looked up. All listeners of a database need the
+    same: one with a shorter time would forget a task about which another still gets an event."""
     keep_succeeded_count: int = 10_000
-    """How many succeeded tasks are kept at most (each is kept 15 s in any case)."""
+    """The most succeeded tasks that are kept (each one is kept for at least 15 s)."""
     keep_failed: float = 30 * 86400.0
     """How long a failed task is kept."""
 
@@ -80,10 +80,10 @@ class Settings:
 
     @classmethod
     def read(cls, **given: Any) -> Self:
-        """Take what is given and not None, then the environment, then the defaults.
+        """Take each setting from the arguments that are not None, the environment, or its default.
 
-        The environment's variables are EXPIREBRIDGE_URL and EXPIREBRIDGE_TASKS. Raises
-        InvalidSetting for a name that is no setting, with the nearest one that is.
+        The environment variables are EXPIREBRIDGE_URL and EXPIREBRIDGE_TASKS. Raises
+        InvalidSetting for a name that is not a setting, and suggests the nearest one.
         """
         known = {one.name for one in fields(cls)}
         for name in given:

@@ -1,4 +1,4 @@
-"""What a task looks like to the people who make, run and inspect it."""
+"""A task, as the people see it who make, run and inspect it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ _LAST_MS = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds
 
 
 class State(StrEnum):
-    """Where a task stands. Each state has its sorted set in Redis."""
+    """The states of a task. Each has its sorted set in Redis."""
 
     PENDING = "pending"
     PAUSED = "paused"
@@ -34,26 +34,26 @@ class Outcome(StrEnum):
     """What `make_task` did."""
 
     CREATED = "created"
-    KEPT = "kept"  # the id belonged to an unfinished task, which was left as it is
-    REPLACED = "replaced"  # it took the place of an unfinished task, or will when that has run
+    KEPT = "kept"  # the id belonged to an unfinished task, which was left unchanged
+    REPLACED = "replaced"  # it replaced an unfinished task, or will when that has run
     EXTENDED = "extended"  # an unfinished task's due time was moved
     REJECTED = "rejected"  # in bulk only: the id belonged to an unfinished task; nothing was done
 
 
 class Change(StrEnum):
-    """What became of a change that was asked for."""
+    """The result of a change that a producer asked for."""
 
     CANCELLED = "cancelled"
     MOVED = "moved"
     PAUSED = "paused"
     RESUMED = "resumed"
     DUE_NOW = "due now"
-    REARMED = "rearmed"  # its handler is at work: the task runs once more at the new due time
-    RUNNING = "running"  # its handler is at work: if it was to be cancelled, no attempt follows
+    REARMED = "rearmed"  # its handler is running: the task runs once more at the new due time
+    RUNNING = "running"  # its handler is running; after `cancel`, no further attempt follows
     FINISHED = "finished"
     NOT_FOUND = "not found"
     NOT_WATCHED = "not watched"  # a beat for a task that was not made by `watch`
-    FORGOTTEN = "forgotten"  # its time to be kept is over: a listener's next pass forgets it
+    FORGOTTEN = "forgotten"  # it is no longer kept: a listener removes it in its next pass
     NOT_FAILED = "not failed"
 
 
@@ -62,31 +62,31 @@ class HistoryEntry:
     """One thing that happened to a task."""
 
     at: datetime
-    """When it happened, or was noticed, on the server's clock; the last time, if it came again."""
+    """When it happened, or was noticed, on the server's clock; the last time, if repeated."""
     what: str
     """`created`; what changed its due time: `reschedule`, `extend`, `put_off`, `run_now`, `pause`,
     `resume`, `beat`, or `edit` for a plain command of any client; or how an attempt ended: `retry`,
-    `released`, `unknown`, `lapsed`, `rearmed`, or a final state. `started`: it is at work."""
+    `released`, `unknown`, `lapsed`, `rearmed`, or a final state. `started`: it is running."""
     old_due: datetime | None = None
-    """When it had been due; None if it was paused, or running."""
+    """When it was due before. None if it was paused, or running."""
     new_due: datetime | None = None
-    """When it is due since; None if it is paused."""
+    """When it was due from then on. None if it was paused."""
     attempt: int | None = None
-    """The number of the attempt that ended, or is at work."""
+    """The number of the attempt that ended, or is running."""
     started: datetime | None = None
-    """When that was claimed."""
+    """When that attempt was claimed."""
     error: str = ""
-    """The last line of what it failed with, or why it was given back."""
+    """The last line of its error, or why it was given back."""
     times: int = 1
-    """How often it came in a row: keepalives are one entry, as are attempts without a handler."""
+    """How often it happened in a row: keepalives, and attempts without a handler, are one entry."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Task:
-    """One task, as it stood when it was read."""
+    """One task, as it was when it was read."""
 
     id: str
-    """Its name: unique among the tasks that a database holds."""
+    """Its name, unique among the tasks of a database."""
     func: str
     """The handler: `module.function`, or `path/to/module.function`."""
     args: Sequence[Any] = ()
@@ -101,7 +101,7 @@ class Task:
     created: datetime | None = None
     """When it was made, on the server's clock (UTC, to the second)."""
     attempt: int = 0
-    """How many times a handler was started for it; while it runs, the number of this attempt."""
+    """How many times its handler was started. While it runs, the number of this attempt."""
     tags: tuple[str, ...] = ()
     outcome: Outcome | None = None
     """What `make_task` did; None for a task that was looked up."""
@@ -110,34 +110,34 @@ class Task:
     ended: datetime | None = None
     """When it reached its final state, on the server's clock."""
     result: Any = None
-    """What the handler returned, where JSON can hold it in 4 KiB; otherwise a note."""
+    """What the handler returned, if it fits into 4 KiB of JSON; otherwise a note."""
     error: str | None = None
     """Why the last attempt failed, or why the task waits."""
     lapses: int = 0
-    """How many listeners died, or fell silent, while they ran the present attempt."""
+    """How many listeners died, or fell silent, while they ran this attempt."""
     history: tuple[HistoryEntry, ...] = ()
-    """What happened to a task that was looked up, the latest last. Between its making and its last
-    attempt, 20 things are kept at most."""
+    """What happened to a task that was looked up, latest last. Between its creation and its last
+    attempt, at most 20 entries are kept."""
     trace: str | None = None
-    """Where it was made in a trace, if its producer was traced: a W3C `traceparent`."""
+    """Its producer's place in a trace, if there was one: a W3C `traceparent`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Listing:
-    """What `list` found, and how much of the database it looked at to find it."""
+    """The tasks that `list` found, and how many it examined."""
 
     tasks: list[Task]
     examined: int
-    """How many tasks were looked at."""
+    """How many tasks were examined."""
     complete: bool
-    """Whether there are no more to find; False when a limit stopped the search."""
+    """Whether there are no more to find. False if a limit stopped the search."""
     cursor: str | None = None
-    """Where the search goes on: for `list(cursor=...)`. None when it is complete."""
+    """Where the search continues: for `list(cursor=...)`. None if it is complete."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Counts:
-    """How many tasks stand in each state, and how many listeners beat."""
+    """How many tasks are in each state, and how many listeners beat."""
 
     pending: int
     paused: int
@@ -148,14 +148,14 @@ class Counts:
     overdue: int
     """Pending tasks whose due time has passed."""
     listeners: int
-    """Listeners with a heartbeat inside the last lease."""
+    """Listeners that sent a heartbeat within the last lease."""
 
 
 def from_ms(ms: int) -> datetime:
     """Turn milliseconds since 1970 into an aware UTC datetime, exactly.
 
-    What lies outside of the years that a datetime knows is brought to their limits: it is bad data,
-    and looking at it must work.
+    A time outside of the years that a datetime can hold becomes the first or the last of them. Such
+    a time is bad data, and people must be able to look at it.
     """
     return _EPOCH + timedelta(milliseconds=min(max(ms, _FIRST_MS), _LAST_MS))
 

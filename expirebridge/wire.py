@@ -2,9 +2,9 @@
 
     [{tag}]<id>:?<func>?<args>
 
-The name is split at the first two `?`; all that follows the second belongs to the arguments. A
-leading `{tag}` is a cluster hash tag, read and left alone. Everything is bytes: a database may hold
-keys that are not UTF-8.
+The name is split at its first two `?`; the arguments are everything after the second. A leading
+`{tag}` is a cluster hash tag, and is kept as it is. Everything is bytes: a database may hold keys
+that are not UTF-8.
 """
 
 import json
@@ -24,12 +24,12 @@ import orjson
 from expirebridge.errors import InvalidTask
 
 MAX_ARGS = 64 * 1024
-"""Bytes of arguments that a task may have."""
+"""The most bytes of arguments that a task may have."""
 MAX_ARGS_IN_KEY = 512
-"""Bytes of arguments up to which they stand in the key's name; longer ones are in the record."""
+"""Up to this many bytes, arguments are part of the key's name; longer ones are in the record."""
 MAX_FUNC = 200
 IN_RECORD = b"@"
-"""Stands in the key's name for arguments that are in the record."""
+"""Takes the place of arguments in the key's name when they are in the record."""
 
 _ID = re.compile(r"[A-Za-z0-9_.:@-]{1,128}", re.ASCII)
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
@@ -40,7 +40,7 @@ _POSITIONAL = "*"
 _MAX_DEPTH = 250
 _LONG_NUMBER = re.compile(rb"[0-9]{19}")
 
-# What orjson would turn into a string on its own is passed to nobody instead: it is refused.
+# By default orjson turns these into strings. Passed through, with no `default=`, they are refused.
 _STRICT = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS
 
 _INSTEAD: Sequence[tuple[tuple[type, ...], str]] = (
@@ -50,7 +50,7 @@ _INSTEAD: Sequence[tuple[tuple[type, ...], str]] = (
     ((Enum,), "value.value"),
     ((tuple, set, frozenset), "list(value)"),
 )
-"""What to pass in place of a value that JSON has no form for."""
+"""What to pass instead of a value that JSON cannot hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class TriggerKey:
     id: str
     func: str
     args: bytes
-    """JSON, or `@` when the arguments are in the record."""
+    """JSON, or `@` if the arguments are in the record."""
     slot: str = ""
     """The cluster hash tag with its braces, or nothing."""
 
@@ -81,24 +81,24 @@ def slot_of(name: str) -> bytes:
 
 
 class InvalidKey(ValueError):
-    """A key has the form of a trigger key, but cannot be one; the message says why."""
+    """A key has the form of a trigger key, but is not a valid one; the message says why."""
 
     def __init__(self, name: bytes, reason: str) -> None:
         super().__init__(reason)
         self.id = id_for_key(name)
-        """The id under which the failed task is kept."""
+        """The id under which the task is kept as failed."""
 
 
 def id_for_key(name: bytes) -> str:
-    """The id of a foreign task whose own id is illegal, or belongs to another task."""
+    """The id of a foreign task whose own id is invalid, or belongs to another task."""
     return sha1(name, usedforsecurity=False).hexdigest()
 
 
 def parse_key(name: bytes) -> TriggerKey | None:
     """Read the name of a key.
 
-    Returns None when the key is not ours: it lacks `:?` before its first `?`, or a second `?`.
-    Raises InvalidKey when it is ours, but has an illegal id, function or arguments.
+    Returns None if the key is not ours: its first `?` does not follow a `:`, or there is no second
+    `?`. Raises InvalidKey if it is ours, but has an invalid id, function or arguments.
     """
     slot = _SLOT.match(name)
     head, _, call = name[slot.end() if slot else 0 :].partition(b"?")
@@ -127,7 +127,7 @@ def is_id(text: str) -> bool:
 
 
 def check_id(id: object) -> str:
-    """Return a legal id as it is; raise InvalidTask for any other."""
+    """Return a valid id unchanged; raise InvalidTask for any other."""
     if not isinstance(id, str) or not is_id(id):
         raise InvalidTask(
             f"id={_short(id)}: an id has 1 to 128 characters from A-Z a-z 0-9 and _ . : @ -"
@@ -136,7 +136,7 @@ def check_id(id: object) -> str:
 
 
 def check_func(func: str) -> str:
-    """Return a legal function name as it is; raise InvalidTask for any other."""
+    """Return a valid function name unchanged; raise InvalidTask for any other."""
     if not _FUNC.fullmatch(func):
         raise InvalidTask(
             f"func={_short(func)}: write module.function or path/to/module.function, "
@@ -148,7 +148,7 @@ def check_func(func: str) -> str:
 
 
 def check_tags(tags: object) -> tuple[str, ...]:
-    """Return legal tags without repetitions; raise InvalidTask for any other."""
+    """Return valid tags without repetitions; raise InvalidTask for any other."""
     if isinstance(tags, str | bytes) or not isinstance(tags, Sequence):
         raise InvalidTask(f"tags={_short(tags)}: give a list of tags, such as ['order-17']")
     legal: dict[str, None] = {}
@@ -164,8 +164,9 @@ def check_tags(tags: object) -> tuple[str, ...]:
 def encode_args(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> bytes:
     """Write arguments as JSON: an array, an object of keywords, or an object with `*` for both.
 
-    What the handler receives equals what was given; what JSON would change silently (NaN, a tuple,
-    an integer beyond 64 bits, a key that is not text) raises InvalidTask, which names the place.
+    The handler receives exactly what was given. A value that JSON would silently change (NaN, a
+    tuple, an integer beyond 64 bits, a key that is not text) raises InvalidTask, which names its
+    place.
     """
     if isinstance(args, str | bytes) or not isinstance(args, Sequence):
         raise InvalidTask(
@@ -197,9 +198,9 @@ def encode_args(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> bytes:
 
 
 def decode_args(encoded: bytes) -> tuple[list[Any], dict[str, Any]]:
-    """Read positional and keyword arguments back from JSON.
+    """Read positional and keyword arguments from JSON.
 
-    Raises ValueError if it is not such, or holds an integer that no task can have.
+    Raises ValueError if they are not arguments, or hold an integer beyond 64 bits.
     """
     value = orjson.loads(encoded)
     if _LONG_NUMBER.search(encoded):
@@ -217,9 +218,9 @@ def decode_args(encoded: bytes) -> tuple[list[Any], dict[str, Any]]:
 
 
 def check_args(encoded: bytes) -> None:
-    """Raise InvalidTask unless `encoded` are arguments that reach a handler unchanged.
+    """Raise InvalidTask unless `encoded` holds arguments that reach a handler unchanged.
 
-    For bytes that another client wrote; our own are checked as they are encoded.
+    This is for bytes that another client wrote; `encode_args` checks our own.
     """
     if len(encoded) > MAX_ARGS:
         raise InvalidTask(f"args: {len(encoded):,} bytes; at most {MAX_ARGS:,}")
@@ -239,20 +240,20 @@ def _check_integers(encoded: bytes) -> None:
 
 
 def _check_int(digits: str) -> int:
-    # The length is looked at first: reading a million digits would take seconds.
+    # The length is checked first: reading a million digits would take seconds.
     if len(digits) > 20 or not -(2**63) <= int(digits) < 2**64:
         raise ValueError("an integer is beyond 64 bits")
     return int(digits)
 
 
 def _culprit_of(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> tuple[str, str]:
-    """Name the place in the arguments that JSON refuses or changes, and what would help."""
+    """Name the place in the arguments that JSON refuses or changes, and what to pass instead."""
     found = _culprit(list(args), "args") or _culprit(dict(kwargs or {}), "kwargs")
     return found or ("args", "")
 
 
 def _culprit(value: Any, path: str, depth: int = 0) -> tuple[str, str] | None:
-    """Name the innermost part of `value` that JSON refuses or changes; None if all is well."""
+    """Name the innermost part of `value` that JSON refuses or changes; None if there is none."""
     if depth > _MAX_DEPTH:
         return "args: nested too deep", ""
     if isinstance(value, dict):
@@ -273,7 +274,7 @@ def _culprit(value: Any, path: str, depth: int = 0) -> tuple[str, str] | None:
 
 
 def _advice(value: object) -> str:
-    """What to pass instead, as the end of a sentence; or nothing."""
+    """What to pass instead, as the end of a sentence, or an empty text."""
     for kinds, instead in _INSTEAD:
         if isinstance(value, kinds):
             return f"; pass {instead}"

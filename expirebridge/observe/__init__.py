@@ -1,1 +1,1 @@
-"""What attaches to the core's hooks: the core never imports it."""
+"""Hooks that log, count and trace. The core never imports them."""

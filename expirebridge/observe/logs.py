@@ -1,6 +1,6 @@
-"""Writes what happens in a listener to the log, for people and for machines.
+"""Logs what happens in a listener, for people and for programs.
 
-Arguments, results and the words of exceptions are not logged: they may be secrets.
+Arguments, results and the texts of exceptions are not logged: they may be secrets.
 """
 
 import logging
@@ -38,7 +38,7 @@ _LEVELS = {
 
 
 class LogFormat(StrEnum):
-    """How a line of the log looks."""
+    """The form of a line of the log."""
 
     TEXT = "text"
     JSON = "json"
@@ -47,7 +47,7 @@ class LogFormat(StrEnum):
 class JsonLines(logging.Formatter):
     """Each line as a JSON object: time, level, event, message, and the event's own fields.
 
-    A line of which no event is known, such as another library's, has the event "other".
+    A line without an event, such as one of another library, has the event "other".
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -65,7 +65,7 @@ class JsonLines(logging.Formatter):
 
 
 def set_up(how: LogFormat, level: int) -> None:
-    """Write the log to stderr, in this form."""
+    """Write the log to stderr in this form."""
     handler = logging.StreamHandler()
     text = logging.Formatter("%(asctime)s %(levelname)-7s %(message)s")
     handler.setFormatter(JsonLines() if how is LogFormat.JSON else text)
@@ -120,5 +120,5 @@ def _log_end(event: Ended) -> None:
 
 
 def _text(text: str) -> str:
-    """The text as UTF-8 can hold it."""
+    """The text, with what UTF-8 cannot encode escaped."""
     return text.encode(errors="backslashreplace").decode()

@@ -1,7 +1,7 @@
-"""Counts what happens in a listener, or a producer, for Prometheus.
+"""Counts what happens in a listener or a producer, for Prometheus.
 
-A function that is not in the registry is counted as "other": whoever can write to Redis can write
-any name, and each label value costs memory here and in Prometheus for as long as both live.
+A function that is not in the registry counts as "other". Anyone who can write to Redis can write
+any name, and each label value costs memory here and in Prometheus until both are restarted.
 """
 
 import time
@@ -42,8 +42,8 @@ _DURATION = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30,
 class Metrics:
     """A hook that counts.
 
-    `functions` are the names that have a label value of their own. `registry` is what the numbers
-    are registered with: a new one, unless the caller's own is given.
+    `functions` are the names that get a label value of their own. The metrics are registered with
+    `registry`, or with a new registry if none is given.
     """
 
     def __init__(
@@ -53,15 +53,15 @@ class Metrics:
         self.registry = registry if registry is not None else CollectorRegistry()
         of = self.registry
         self._made = Counter(
-            "expirebridge_tasks_made", "Calls of make_task that returned, by what they did.",
+            "expirebridge_tasks_made", "Calls of make_task that returned, by outcome.",
             ["function", "outcome"], registry=of,
         )  # fmt: skip
         self._ended = Counter(
-            "expirebridge_attempts", "Attempts that ended, and how.",
+            "expirebridge_attempts", "Attempts that ended, by outcome.",
             ["function", "outcome"], registry=of,
         )  # fmt: skip
         self._lateness = Histogram(
-            "expirebridge_lateness_seconds", "From due to the start of the handler.",
+            "expirebridge_lateness_seconds", "Time from the due time to the start of the handler.",
             ["function"], buckets=_LATENESS, registry=of,
         )  # fmt: skip
         self._duration = Histogram(
@@ -73,18 +73,20 @@ class Metrics:
             ["function"], registry=of,
         )  # fmt: skip
         self._claims = Counter(
-            "expirebridge_claims", "Looks for due tasks, by whether there were any.",
+            "expirebridge_claims", "Claims, by whether there were due tasks.",
             ["result"], registry=of,
         )  # fmt: skip
         self._claimed = Counter("expirebridge_claimed_tasks", "Tasks claimed.", registry=of)
         self._doorbells = Counter(
-            "expirebridge_doorbells", "Doorbells heard, by what rang.", ["source"], registry=of
+            "expirebridge_doorbells", "Doorbells heard, by source.", ["source"], registry=of
         )
         self._gaps = Counter(
-            "expirebridge_gaps", "Times in which events may have been missed.", registry=of
+            "expirebridge_gaps", "Gaps in which events may have been missed.", registry=of
         )
         self._lapses = Counter(
-            "expirebridge_lapses", "Tasks found whose listener died, or fell silent.", registry=of
+            "expirebridge_lapses",
+            "Tasks that lapsed: their listener died, or fell silent.",
+            registry=of,
         )
         self._begin_at_zero()
 
@@ -111,13 +113,13 @@ class Metrics:
                 self._lapses.inc()
 
     def watch(self, settings: Settings) -> None:
-        """At each scrape ask the server, too, how many tasks stand in each state."""
+        """At each scrape, also ask the server how many tasks are in each state."""
         self.registry.register(_OfTheServer(settings))
 
     def serve(self, host: str, port: int) -> str:
-        """Serve the numbers by HTTP, from a thread, and return the URL; port 0 is a free one.
+        """Serve the metrics by HTTP, from a thread, and return the URL. Port 0 is any free port.
 
-        Raises InvalidSetting when it cannot be listened on.
+        Raises InvalidSetting if the address cannot be used.
         """
         try:
             server, _ = start_http_server(port, host, self.registry)
@@ -129,7 +131,7 @@ class Metrics:
         return function if function in self._known else OTHER
 
     def _begin_at_zero(self) -> None:
-        """A counter that appears with its first event hides that event from `increase`."""
+        """Create the counters: one that appears with its first event hides it from `increase`."""
         for function in (*self._known, OTHER):
             for end in End:
                 self._ended.labels(function, end)
@@ -141,14 +143,14 @@ class Metrics:
 
 
 class _OfTheServer(Collector):
-    """What only the server knows, asked for at each scrape."""
+    """The numbers that only the server knows, read at each scrape."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         answers = GaugeMetricFamily(
-            "expirebridge_server_up", "Whether the server answered just now."
+            "expirebridge_server_up", "Whether the server answered this scrape."
         )
         try:
             found = list(self._ask())
@@ -161,7 +163,7 @@ class _OfTheServer(Collector):
         yield from found
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
-        # Asking the server, to be registered, would make it a condition for starting.
+        # To ask the server here would make a listener unable to start without it.
         return iter(())
 
     def _ask(self) -> Iterator[GaugeMetricFamily]:
@@ -175,12 +177,16 @@ class _OfTheServer(Collector):
             states.add_metric([state], numbers[state])
         yield states
         for name, about, value in (
-            ("expirebridge_overdue_tasks", "Pending tasks whose time has passed.", health.overdue),
+            (
+                "expirebridge_overdue_tasks",
+                "Pending tasks whose due time has passed.",
+                health.overdue,
+            ),
             (
                 "expirebridge_oldest_overdue_seconds",
-                "How long the first has waited.",
+                "How long the first overdue task has waited.",
                 health.waited,
             ),
-            ("expirebridge_listeners", "Listeners that beat.", len(health.listeners)),
+            ("expirebridge_listeners", "Listeners that send heartbeats.", len(health.listeners)),
         ):
             yield GaugeMetricFamily(name, about, value=value)

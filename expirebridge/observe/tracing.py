@@ -1,8 +1,8 @@
 """Traces with OpenTelemetry: a span where a task is made, and one for each attempt to run it.
 
-An attempt begins a trace of its own and is linked to where its task was made: days may lie between
-the two, and there may be many attempts. Names are those of the conventions for messaging. Arguments
-and the words of exceptions are not in spans: they may be secrets.
+An attempt begins a trace of its own, with a link to the span that made its task: days may lie
+between the two, and there may be many attempts. Names follow the conventions for messaging. Spans
+hold no arguments and no texts of exceptions: they may be secrets.
 """
 
 from opentelemetry import context, trace
@@ -26,7 +26,7 @@ _W3C = TraceContextTextMapPropagator()
 class Tracing:
     """A hook that makes spans, for bridges and for listeners.
 
-    Without a `provider` it takes the global one.
+    Without a `provider` it uses the global one.
     """
 
     def __init__(self, provider: TracerProvider | None = None) -> None:
@@ -83,7 +83,7 @@ class Tracing:
         )
         began = getattr(span, "start_time", None) or 0
         self._running[task.id, task.attempt] = (span, began)
-        # Each attempt has an asyncio task, and so a context, to itself: there is nothing to detach.
+        # Each attempt has its own asyncio task, and so its own context: nothing must be detached.
         context.attach(trace.set_span_in_context(span, context.get_current()))
 
     def _end_run(self, ended: Ended) -> None:
@@ -93,7 +93,7 @@ class Tracing:
         span.set_attribute("expirebridge.outcome", ended.end)
         if ended.end in {End.RETRY, End.FAILED}:
             _fail(span, type(ended.error).__qualname__ if ended.error else "_OTHER")
-        # What it took to record the outcome is not the handler's.
+        # The span ends with the handler, before its outcome was recorded.
         span.end(began + round(ended.duration * 1e9) if began else None)
 
 

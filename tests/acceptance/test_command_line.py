@@ -117,7 +117,7 @@ def test_what_is_not_possible_exits_3(url: str, bridge: Bridge) -> None:
     ("words", "wrong"),
     [
         (("make", "mail.send", "[1", "--in", "1h"), "args: "),
-        (("make", "mail.send", "--in", "1h", "--window", "10s"), "window='10s': it goes with"),
+        (("make", "mail.send", "--in", "1h", "--window", "10s"), "window='10s': it requires"),
         (("make", "mail.send", "[NaN]", "--in", "1h"), "args: "),
         (("make", "mail.send", "[99999999999999999999999]", "--in", "1h"), "beyond 64 bits"),
         (("make", "mail.send", "42", "--in", "1h"), "neither an array nor an object"),

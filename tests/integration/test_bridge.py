@@ -127,7 +127,7 @@ async def test_bad_input_is_refused_and_nothing_is_written(
 
 @pytest.mark.parametrize(("word", "ours"), [("countdown", "delay"), ("eta", "at")])
 async def test_a_word_of_celery_is_refused_with_ours(ask: Ask, word: str, ours: str) -> None:
-    wrong = rf"^make_task\(\) got an unexpected keyword argument '{word}'; say {ours}="
+    wrong = rf"^make_task\(\) got an unexpected keyword argument '{word}'; use {ours}="
     options: dict[str, Any] = {word: 60}
     with pytest.raises(TypeError, match=wrong):
         await ask("make_task", "mail.send", [], **options)

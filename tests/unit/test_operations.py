@@ -178,7 +178,7 @@ def test_a_bad_item_is_told_by_its_position(item: Any, named: str) -> None:
 
 def test_ids_repeated_in_bulk_are_refused_by_both_positions() -> None:
     items = [{"func": "mail.send", "delay": 60, "id": id} for id in ("a", "b", "c", "b")]
-    with pytest.raises(InvalidTask, match=r"^task 3: id 'b' is also that of 1$"):
+    with pytest.raises(InvalidTask, match=r"^task 3: id 'b' is also the id of task 1$"):
         first_call(OPERATIONS.make_tasks(items))
 
 
@@ -192,7 +192,7 @@ def test_ids_repeated_in_bulk_are_refused_by_both_positions() -> None:
         ({"tag": 42}, "tag 42"),
         ({"limit": 0}, "limit=0"),
         ({"limit": -1}, "limit=-1"),
-        ({"cursor": "0"}, "cursor='0': give the one of a listing with the same state and tag"),
+        ({"cursor": "0"}, "cursor='0': give the cursor of a listing with the same state and tag"),
         ({"cursor": 1}, "cursor=1"),
         ({"cursor": "pending.-1.0"}, "cursor='pending.-1.0'"),
         ({"cursor": "pending.18446744073709551616.0"}, "cursor="),
@@ -231,8 +231,8 @@ def test_a_watch_that_cannot_be_is_refused(id: Any, options: Any, named: str) ->
         ({"max_wait": "soon"}, "max_wait='soon'"),
         ({"if_exists": "keep"}, "if_exists='extend' and 'replace', not 'keep'"),
         ({"if_exists": "reject"}, "not 'reject'"),
-        ({"id": None}, "only a task with an id"),
-        ({"delay": None, "at": FUTURE}, "it goes with delay, not with at"),
+        ({"id": None}, "it requires an id, or the task cannot be put off again"),
+        ({"delay": None, "at": FUTURE}, "it requires delay, not at"),
     ],
 )
 def test_a_limit_that_cannot_be_is_refused(options: dict[str, Any], named: str) -> None:
@@ -246,10 +246,13 @@ def test_a_limit_that_cannot_be_is_refused(options: dict[str, Any], named: str) 
     [
         ({"window": 0}, "window=0: it must be at least a millisecond"),
         ({"window": "soon"}, "window='soon'"),
-        ({"window": "61m"}, "window='61m': at most 1h, since a finished task is forgotten then"),
+        (
+            {"window": "61m"},
+            "window='61m': at most 1h, since a finished task is forgotten after that",
+        ),
         ({"if_exists": "reject"}, "if_exists='keep', not 'reject'"),
         ({"if_exists": "extend"}, "if_exists='keep', not 'extend'"),
-        ({"id": None}, "it needs an id"),
+        ({"id": None}, "it requires an id"),
     ],
 )
 def test_a_throttle_that_cannot_be_is_refused(options: dict[str, Any], named: str) -> None:
@@ -264,12 +267,12 @@ def test_a_throttle_is_sent_in_ms() -> None:
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"late_after": "5m"}, "late_after='5m': say what is done then"),
-        ({"misfire": "skip"}, "misfire='skip': say from when on it is late"),
-        ({"misfire": Spread(60)}, "say from when on it is late"),
+        ({"late_after": "5m"}, "late_after='5m': add what to do then"),
+        ({"misfire": "skip"}, "misfire='skip': add when a task is late"),
+        ({"misfire": Spread(60)}, "add when a task is late"),
         ({"misfire": "later", "late_after": 60}, "misfire='later': give 'run', 'skip' or Spread"),
         ({"misfire": 60, "late_after": 60}, "misfire=60"),
-        ({"misfire": "run", "late_after": 60}, "leave late_after out"),
+        ({"misfire": "run", "late_after": 60}, "leave out late_after"),
         ({"misfire": "skip", "late_after": -1}, "late_after=-1"),
         ({"misfire": "skip", "late_after": 0}, "late_after=0: it must be above 0"),
         ({"misfire": "skip", "late_after": "soon"}, "late_after='soon'"),
@@ -518,7 +521,7 @@ def test_all_tasks_are_checked_before_the_first_is_sent() -> None:
 
 @pytest.mark.parametrize(("word", "ours"), [("countdown", "delay"), ("eta", "at")])
 def test_a_word_of_celery_is_refused_with_ours(word: str, ours: str) -> None:
-    wrong = f"unexpected keyword argument '{word}'; say {ours}="
+    wrong = f"unexpected keyword argument '{word}'; use {ours}="
     with pytest.raises(InvalidTask, match=f"^task 1: .*{wrong}"):
         first_call(OPERATIONS.make_tasks([{"func": "a.b", "delay": 1}, {"func": "a.b", word: 60}]))
 
