@@ -1,18 +1,18 @@
 -- flags: allow-oom
--- Looks at trigger keys that were heard of, or found: makes records for those that another client
--- set, and follows edits of the timers of tasks that are known.
+-- Looks at trigger keys that events or a scan found: makes records for those that another client set,
+-- and follows edits of the timers of known tasks.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 ms to keep a failed task, 3 ms to keep a cancelled one, then for each key:
---          its name, id, call, what was heard ('expired', 'deleted', or 'live' for anything else),
+--          its name, id, call, what the event was ('expired', 'deleted', or 'live' for the rest),
 --          why it is invalid
 -- returns  for each key: code, id
 --          codes: 1 adopted, 2 known, 3 invalid (kept as failed), 4 nothing there, 5 taken: another
 --          task has the id under which it would be kept, so it is not run
 --
--- What was heard is a hint: the key itself, and the record, decide. The expiry of a finished task's
--- key is the echo of its own run; that of a key which its id does not have may be the echo of a task
--- that had the id before, with other arguments. To believe it would run that task once more.
+-- The event is only a hint: the key itself and the record decide. The expiry of a finished task's key
+-- is the echo of its own run. The expiry of a key that its id does not have may be the echo of a task
+-- that had the id before, with other arguments: to act on it would run that task once more.
 
 -- include names
 -- include clock
@@ -28,7 +28,7 @@ local keep_failed, keep_cancelled = tonumber(ARGV[2]), tonumber(ARGV[3])
 local ADOPTED, KNOWN, INVALID, NOTHING, TAKEN = 1, 2, 3, 4, 5
 local FIELDS = { 'args', 'left' }
 
--- When a key that no record knows makes its task due: nil if it says nothing.
+-- When a key without a record makes its task due: nil if that is unknown.
 local function due_by(name, hint)
   local timer = read_timer(nil, { key = name })
   if type(timer) == 'number' then return timer end
@@ -37,7 +37,7 @@ local function due_by(name, hint)
 end
 
 local function adopt(name, id, call, hint, invalid)
-  if redis.call('EXISTS', record_key(id)) == 1 then return NOTHING end -- something that is no record
+  if redis.call('EXISTS', record_key(id)) == 1 then return NOTHING end -- it is not a record
   local record = { call = call, state = 'pending' }
   if trigger_key(id, record) ~= name then record.key = name end
   local due = due_by(name, hint)
@@ -69,10 +69,10 @@ local function revive(id, record, invalid)
   return ADOPTED
 end
 
--- A waiting task's timer is gone although its time has not come: somebody deleted it, or gave it an
--- end that came before anybody looked.
+-- A waiting task's timer is gone before its time: a client deleted it, or gave it an earlier end,
+-- which passed unseen.
 local function follow_end(id, record, hint)
-  -- Without a place nobody would ever look at it.
+  -- Without a place it would never be looked at.
   local score = tonumber(redis.call('ZSCORE', state_set(record.state), id)) or math.huge
   if score <= now then return end -- it is due, or about to be looked at
   if hint == 'expired' then
@@ -87,7 +87,7 @@ end
 local function follow(id, record, hint)
   local timer = read_timer(id, record)
   if record.state == 'running' then
-    -- A claim needs the timer to be gone, so this one was set since.
+    -- A claim requires the timer to be gone: this one was set later.
     if type(timer) == 'number' then redis.call('HSET', record_key(id), 'rearm', timer) end
   elseif timer == nil and hint ~= 'live' then
     follow_end(id, record, hint)
@@ -102,8 +102,8 @@ local function look_at_known(id, record, hint, invalid)
   return KNOWN
 end
 
--- A key's task has the id in its name; or one made of the whole name, if another task has that id, or
--- had it when the key was first heard of.
+-- A key's task has the id in its name; or an id made from the whole name, if another task has that id,
+-- or had it when the key was first seen.
 local function look_at(name, id, call, hint, invalid)
   if not in_slot(name) then return NOTHING, id end
   local named = read(id, FIELDS)
@@ -115,7 +115,7 @@ local function look_at(name, id, call, hint, invalid)
   if own and trigger_key(own_id, own) == name then
     return look_at_known(own_id, own, hint, invalid), own_id
   end
-  if own and own.call == call then -- it had to give the key up while it ran
+  if own and own.call == call then -- it gave the key up while it ran
     if own.state == 'running' then return NOTHING, id end
     if FINISHED[own.state] then
       own.key = name
@@ -123,7 +123,7 @@ local function look_at(name, id, call, hint, invalid)
     end
   end
   if not named then return adopt(name, id, call, hint, invalid), id end
-  -- The end of a key whose id is another's is not believed: it may be the echo of a task that had the id.
+  -- The expiry of a key whose id is another's is ignored: it may be the echo of a task that had the id.
   if not own then return adopt(name, own_id, call, 'live', invalid), own_id end
   return due_by(name, id == own_id and hint or 'live') and TAKEN or NOTHING, id
 end

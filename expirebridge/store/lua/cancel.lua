@@ -1,11 +1,11 @@
 -- flags: allow-oom
--- Cancels tasks: those that wait at once; of those that run no further attempt is made.
+-- Cancels tasks: waiting ones at once; running ones are not attempted again.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 nonce of this call, 3 ms to keep a cancelled task, then ids
 -- returns  for each id: 1 done, 3 running, 4 finished, 5 not found
 --
--- The heartbeat of the listener that runs a cancelled task tells it so; the doorbell hurries it.
+-- A listener learns by its heartbeat that its task was cancelled; the doorbell speeds that up.
 
 -- include names
 -- include records

@@ -13,8 +13,8 @@
 --          {call (if another name than the id's own is the trigger key's), args, tags, retry, timeout,
 --          misfire, trace}
 --
--- What clients read slowest is the number of parts in a reply: there are three for each task.
--- An id whose time has come may still tick: then somebody put it off, and only its score moves.
+-- A client's time depends most on the number of parts in a reply: there are three for each task.
+-- The timer of a due id may still run: then a client put it off, and only its score moves.
 
 -- include names
 -- include clock
@@ -27,7 +27,7 @@
 local token, lease, room, max_bytes = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local idle, keep_failed, resend = ARGV[6] == '1', tonumber(ARGV[7]), ARGV[8] == '1'
 
--- After this many lapses a task may be what kills its listeners: nothing else may die with it.
+-- After so many lapses a task may be what kills its listeners: nothing else may die with it.
 local LAPSES_UNTIL_ALONE = 2
 local FIELDS = { 'attempt', 'lapses', 'made', 'args', 'tags', 'retry', 'timeout', 'token', 'due',
   'misfire', 'trace' }
@@ -37,7 +37,7 @@ local broken = reply[4]
 local bytes, count, alone = 0, 0, false
 
 local function add(id, record, due, attempt)
-  -- Each field is written out: a loop over their names costs a claim 2 % more.
+  -- Each field is written out: a loop over their names makes a claim 2 % slower.
   local rare = false
   if record.key or record.args or record.tags or record.retry or record.timeout
     or record.misfire or record.trace then
@@ -55,7 +55,7 @@ end
 
 local function take(id, record, due)
   local attempt = (tonumber(record.attempt) or 0) + 1
-  -- In its due millisecond the key still lives: who put it off now would be told that it worked.
+  -- In its due millisecond the key still lives: to put it off now would seem to succeed.
   redis.call('DEL', trigger_key(id, record))
   move(id, record, 'running', now + lease,
     { 'token', token, 'attempt', attempt, 'due', due, 'started', now })

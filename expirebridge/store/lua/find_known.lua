@@ -1,5 +1,5 @@
 -- flags: no-writes
--- Tells which ids have a record, in whatever state.
+-- Finds which ids have a record, in any state.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, then ids

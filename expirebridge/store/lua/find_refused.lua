@@ -1,9 +1,9 @@
 -- flags: no-writes
--- Says which commands the login may not send.
+-- Finds the commands that the login may not send.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, then for each command: n, and its n words
--- returns  the places of those that are refused, counted from 1; nil if the server cannot be asked
+-- returns  the places of refused ones, counted from 1; nil if the server cannot be asked
 --          (Redis before 7)
 
 if not redis.acl_check_cmd then return false end

@@ -1,9 +1,9 @@
 -- flags: no-writes
--- Tells which of the keys that were heard of need a look. Most were set by a script, for a task that
--- waits for just that time, or ended because a listener claimed their task.
+-- Finds the keys whose events need a look. Most keys were set by a script, for a task that waits for
+-- that very time, or ended because a listener claimed their task.
 --
 -- KEYS[1]  prefix
--- ARGV     1 database, 2 what was heard of them ('expired', 'deleted', or 'live' for anything else), then
+-- ARGV     1 database, 2 what the event was ('expired', 'deleted', or 'live' for anything else), then
 --          the names of keys
 -- returns  the names of those that need a look
 
@@ -22,13 +22,13 @@ local function has_key(id, name)
   return record and trigger_key(id, record) == name
 end
 
--- Whether a key lives for another time than that for which its task waits.
+-- Whether a key's end is not the time for which its task waits.
 local function is_unknown_timer(name, id)
   local due = score_of(id, 'pending')
   return not due or end_of(name) ~= due or not has_key(id, name)
 end
 
--- Whether a key ended although its task was neither claimed since nor is due, and about to be.
+-- Whether a key ended although its task was not claimed since, nor is due and about to be.
 local function is_unexplained_end(name, id)
   local record = is_id(id) and read(id)
   if not record or trigger_key(id, record) ~= name or read_timer(id, record) then return true end

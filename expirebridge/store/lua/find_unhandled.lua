@@ -5,7 +5,7 @@
 -- ARGV     1 database, 2 ms that such a task waits at a time, 3 most tasks to look at
 -- returns  how many tasks were looked at, then the function of each one found
 --
--- Such a task is tried again and again, so it stands among those that are due soon.
+-- Such a task is repeatedly tried, so it is among those that are due soon.
 
 -- include names
 -- include clock

@@ -1,13 +1,13 @@
 -- flags: no-writes
--- Counts the tasks that come due, in spans of the coming time, and looks which functions they are for.
+-- Counts the tasks that come due in each of the next spans of time, and samples their functions.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 ms of a span, 3 spans, 4 tasks of each span to look at, at most
 -- returns  now, pending tasks whose time has passed, those that are due after the last span, then for
 --          each span: how many are due in it, {function of each that was looked at}
 --
--- Scores are taken as they are: a task whose timer was put off by a plain EXPIRE is counted where it
--- stood before, until a listener looks at it. Those looked at stand evenly over their span.
+-- Scores are used as they are: a task whose timer was put off by a plain EXPIRE is counted at its old
+-- time, until a listener looks at it. Samples are spread evenly over their span.
 
 -- include names
 -- include clock

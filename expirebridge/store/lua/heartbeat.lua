@@ -1,16 +1,16 @@
 -- flags: allow-oom
--- A listener says that it lives, and which claims it holds; their leases begin anew.
+-- A listener says that it is alive and which claims it holds; their leases are renewed.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 listener, 3 lease in ms, then id and token of each task that it holds
 -- returns  now in microseconds, the listener's rank among those that beat, their number,
---          '1' if nobody had beaten for half a lease, the ids that it lost (not those that it
+--          '1' if none had beaten for half a lease, the ids that it lost (not those that it
 --          settled while this heartbeat was on its way), id and token of each that was cancelled,
 --          when this database was first written to, the names of keys of ours that were mended
 --
--- If nobody beat for long, the server was away or its clock jumped: that is no listener's death,
--- and every running task gets one more lease. If the clock went back, times that now lie too far
--- ahead are brought in.
+-- If none beat for long, the server was away or its clock jumped: no listener died, and every
+-- running task gets one more lease. If the clock went back, times that are now too far ahead are
+-- reduced.
 
 -- include names
 -- include clock
@@ -47,7 +47,7 @@ if gap then renew_all('-inf') end
 if last > now then clock_went_back() end
 
 redis.call('ZADD', listeners_key, now, me)
--- Three beats go into a lease: one that is half a lease old was missed, and counts no longer.
+-- A lease has three beats: after half a lease without one, its listener is not counted.
 local beating = redis.call('ZRANGEBYSCORE', listeners_key, now - lease / 2, '+inf')
 local rank = 0
 for _, other in ipairs(beating) do

@@ -1,6 +1,6 @@
 -- flags: allow-oom
--- A listener says goodbye, so that nobody counts it, or waits for it, any longer. The others beat at
--- once: one of them may have to be its ear.
+-- A listener leaves, so it is no longer counted or waited for. The others beat at once: one of them
+-- may have to become an ear.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 listener

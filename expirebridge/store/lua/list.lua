@@ -6,8 +6,8 @@
 --          6 most tasks to look at
 -- returns  next cursor ('0': no more), how many were looked at, then the tasks, as `get` does
 --
--- Without a tag the state is needed, and the cursor is a rank in its set: what waits comes soonest
--- first, what has finished comes latest first.
+-- Without a tag it requires the state, and the cursor is a rank in its set: waiting tasks come
+-- soonest first, finished ones latest first.
 
 -- include names
 -- include records

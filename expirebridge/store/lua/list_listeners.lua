@@ -1,11 +1,11 @@
 -- flags: no-writes
--- Says who has beaten, and how long ago.
+-- Lists listeners, and how long ago they beat.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 most names
 -- returns  for each listener, the latest beat first: its name, ms since its last beat
 --
--- The names of those that died stand there until a sweep takes them away.
+-- The names of dead listeners stay until a sweep removes them.
 
 -- include names
 -- include clock

@@ -12,12 +12,12 @@
 --          codes: 1 created, 2 kept, 3 exists, 4 replaced, 5 extended, 6 differs (extend was asked
 --          for, but the task has another function or other arguments)
 --
--- `max_wait` limits how long 'replace' and 'extend' can put a task off, in ms from the first call that
--- named it since the task was made, or ran. The record's `first` says when that was.
+-- `max_wait` limits how long 'replace' and 'extend' can put a task off, in ms from the first call with
+-- it since the task was made, or ran. The record's `first` is the time of that call.
 --
 -- `window`, for 'keep', also keeps a finished task whose latest run began less than so many ms ago.
 --
--- An id drawn at random can only be there because this very call, sent before, put it there.
+-- An id drawn at random can only exist because this very call was sent before.
 
 -- include names
 -- include clock
@@ -57,7 +57,7 @@ local function create(id, item, old)
   return item.due, 'pending', item
 end
 
--- Puts a task off no further than it may be since the first such call, which goes into its record.
+-- Limits a due time by `max_wait` from the first such call, whose time goes into the record.
 local function limit(item, old)
   if not item.max_wait then return end
   local first = math.max(now, (old and tonumber(old.started) or 0) + 1)
@@ -70,8 +70,8 @@ local function limit(item, old)
   put_value(item.fields, 'first', first)
 end
 
--- What `extend` changes beside the due time: when a limit began, and the time to live of a task that is
--- watched. They are noted for what will replace a running task, if something will.
+-- What `extend` changes besides the due time: when a limit began, and a watched task's time to live.
+-- If a running task is to be replaced, they are noted for its replacement.
 local function note_fields(id, item, old, last)
   for _, name in ipairs({ 'first', 'ttl' }) do
     local value = value_of(item.fields, name)
@@ -83,8 +83,8 @@ local function note_fields(id, item, old, last)
   end
 end
 
--- What is done if an unfinished task has the id: each returns a code, when it is due now, its state,
--- and the task that then stands there.
+-- What happens if an unfinished task has the id: each returns a code, when it is due now, its state,
+-- and the task that then has the id.
 local IF_EXISTS = {
   reject = function(id, _, old) return EXISTS, due_of(id, old), old.state, old end,
   keep = function(id, _, old) return KEPT, due_of(id, old), old.state, old end,
@@ -112,7 +112,7 @@ local IF_EXISTS = {
   end,
 }
 
--- Answers a resend. What will follow a running task, and when, is only noted in its record.
+-- Answers a resend. What follows a running task, and when, is only in its record.
 local function answer_again(id, code, old)
   if code == CREATED then return code, due_of(id, old), old.state, old end
   local last = old.next or old

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- Notes an action of an operator, for others to read: the last thousand are kept.
+-- Records an action of an operator for others to read: the last thousand are kept.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 who, 3 action, 4 what it was taken on, 5 what it did, 6 nonce of this
@@ -12,7 +12,7 @@
 
 local KEPT = 1000
 
--- Among so many of the latest a resend looks for itself.
+-- A resend is looked for among so many of the latest.
 local NEAR = 10
 
 local name = actions_key()

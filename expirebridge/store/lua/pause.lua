@@ -1,5 +1,5 @@
 -- flags: (none: refused whole when memory is full)
--- Pauses tasks that wait: their timers lose their ends, and the time that was left is kept.
+-- Pauses tasks that wait: their timers lose their TTL, and the remaining time is kept.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 nonce of this call, then ids

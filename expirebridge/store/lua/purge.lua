@@ -1,12 +1,12 @@
 -- flags: allow-oom
--- Ends the time for which failed tasks are kept: the next pass of a listener forgets them.
+-- Ends the time for which failed tasks are kept: a listener's next pass forgets them.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, then ids
 -- returns  for each id: 1 done, 4 not failed, 5 not found
 --
--- A doorbell of their last run may still be on its way, and must find the record: they stay for so
--- long after their end.
+-- A doorbell of their last run may still be on its way, and must find the record: they stay that long
+-- after their end.
 
 -- include names
 -- include clock

@@ -1,11 +1,11 @@
 -- flags: (none: refused whole when memory is full)
--- Puts tasks off, each by so much from when it is due.
+-- Puts tasks off, each by `ms` from its due time.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 nonce of this call, 3 ms, then ids
 -- returns  for each id: 1 done, 3 running, 4 finished, 5 not found
 --
--- A paused task stays paused, and has so much more time left.
+-- A paused task stays paused, with that much more time left.
 
 -- include names
 -- include clock
@@ -28,7 +28,7 @@ local function put_off(id, record)
     redis.call('HSET', record_key(id), 'left', left + ms)
     return DONE
   end
-  -- A paused task whose timer is gone was given an end that has passed unheard: it is due.
+  -- If a paused task's timer is gone, it was given an end, which passed unseen: it is due.
   local due = (timer or record.state == 'paused' and now or due_of(id, record)) + ms
   note(id, 'put_off', due - ms, due)
   wait_until(id, record, due)

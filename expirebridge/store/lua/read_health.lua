@@ -1,13 +1,13 @@
 -- flags: no-writes
--- Says who beats, and for how long due tasks have waited.
+-- Reports who beats, and how long due tasks have waited.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 lease in ms
 -- returns  pending tasks whose look-at time has passed, ms since the earliest such time (0: none),
 --          then the names of the listeners that beat
 --
--- Scores are taken as they are, although a timer may have been put off: a listener that works looks
--- at every task whose score has passed, and moves it.
+-- Scores are used as they are, although a timer may have been put off: a working listener looks at
+-- every task whose score has passed, and moves it.
 
 -- include names
 -- include clock

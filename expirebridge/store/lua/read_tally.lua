@@ -1,8 +1,8 @@
 -- flags: no-writes
--- Reads how attempts ended, and how late they had begun, over the last minutes.
+-- Reads how attempts ended, and how late they began, over the last minutes.
 --
 -- KEYS[1]  prefix
--- ARGV     1 database, 2 how many spans, 3 minutes of a span, 4 spans to pass over, of the latest
+-- ARGV     1 database, 2 how many spans, 3 minutes of a span, 4 latest spans to skip
 -- returns  the minute since 1970 at which the first of these spans begins, then for each span, the latest
 --          first, {field, count, ...}, whose fields are those of `tally`
 --

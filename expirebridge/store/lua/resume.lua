@@ -1,5 +1,5 @@
 -- flags: (none: refused whole when memory is full)
--- Lets paused tasks go on: each is due when the time that was left has passed.
+-- Resumes paused tasks: each is due when its remaining time has passed.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 nonce of this call, then ids

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- Makes a task due now. A finished one starts anew, with all its attempts before it.
+-- Makes a task due now. A finished one runs again, with its full number of attempts.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 nonce of this call, 3 id
@@ -13,7 +13,7 @@
 -- include resends
 -- include changes
 
--- A settlement that ended it may be on its way again: its token stays known.
+-- The settlement that ended it may be sent again: its token is kept.
 local function start_anew(id, record)
   redis.call('HDEL', record_key(id), unpack(RUN_FIELDS))
   local settled = record.token or record.settled

@@ -1,12 +1,12 @@
 -- flags: allow-oom
--- Walks over a part of the database, and finds trigger keys that no record knows. Timers of known
--- tasks that were edited while nobody listened are followed on the way, and records that stand in no
--- state set are given a place again: nobody else would ever look at them.
+-- Walks over a part of the database and finds trigger keys without a record. It also follows timers of
+-- known tasks that were edited while no listener ran, and gives records without a place in a state
+-- set one: nothing else would ever look at them.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 cursor ('0' to begin), 3 about how many keys to walk over; and to
 --          give records a place: 4 lease in ms, 5 ms to keep a failed task
--- returns  next cursor ('0': all was walked over), keys that are not ours, ids that had no place,
+-- returns  next cursor ('0': the walk is complete), keys that are not ours, ids that had no place,
 --          then the names found
 
 -- include names
@@ -43,8 +43,8 @@ local reply = { page[1], 0, {} }
 local strays = reply[3]
 local records = record_key('')
 
--- When somebody must look at a task of each state, if nothing else is known. A waiting task whose timer
--- is gone is due: that is what its timer's absence means everywhere.
+-- When a listener must look at a task of each state, if nothing else is known. A waiting task whose
+-- timer is gone is due, as everywhere.
 local LOOK_AT = {
   pending = function(id, record)
     local timer = read_timer(id, record)

@@ -1,12 +1,12 @@
 -- flags: no-writes
--- Seeks the ids that begin so, among those of one state; their records are not read.
+-- Finds ids with a given beginning, in one state; their records are not read.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 state, 3 the beginning, 4 rank to look from, 5 most ids to look at,
 --          6 most ids to find
 -- returns  the rank to go on from (-1: no more), how many were looked at, then the ids
 --
--- What waits comes soonest first, what has finished comes latest first, as in `list`.
+-- Waiting tasks come soonest first, finished ones latest first, as in `list`.
 
 -- include names
 -- include records

@@ -10,10 +10,10 @@
 -- returns  a code for each attempt: 1 done, 2 refused
 --
 -- A task that was set, or rescheduled, while its handler ran waits for that time with fresh
--- attempts, whatever the outcome was. One that was cancelled has no further attempt. A resend of
--- what was settled is answered as done.
+-- attempts, whatever the outcome was. A cancelled one is not attempted again. A resend of what was
+-- settled is answered as done.
 --
--- What costs clients most is the number of arguments: there are two for each attempt.
+-- A client's time depends most on the number of arguments: there are two for each attempt.
 
 -- include names
 -- include clock

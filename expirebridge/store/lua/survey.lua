@@ -1,5 +1,5 @@
 -- flags: no-writes
--- Looks which of the tasks that come next are retries, and which functions they are for.
+-- Counts the retries among the tasks that come next, and lists the functions of the tasks.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 most tasks to look at

@@ -1,6 +1,6 @@
 -- flags: allow-oom
--- One pass of the reconciler: takes back what dead listeners ran, looks again at paused tasks,
--- forgets finished tasks whose time is over, and listeners that have been silent for long.
+-- One sweep: takes back what dead listeners ran, looks at paused tasks again, and forgets old
+-- finished tasks and listeners that have been silent for long.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 lease in ms, 3 most ids to handle, 4 succeeded tasks to keep at most,
@@ -23,7 +23,7 @@
 local lease, limit, keep_count = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local keep_succeeded, keep_failed = tonumber(ARGV[5]), tonumber(ARGV[6])
 
--- Doorbells of a run may arrive after it; for so long its record answers them, in ms.
+-- Doorbells of a run may arrive after it: its record is kept for them for so many ms.
 local ECHO = 15000
 local MAX_LAPSES = 3
 
@@ -37,7 +37,7 @@ local function due_in(state, until_ms)
 end
 
 local function lapse(id)
-  -- The token is not read: what its holder still says is no longer heard.
+  -- The token is not read: its holder's messages are now refused.
   local record = read(id, { 'attempt', 'lapses', 'due', 'rearm', 'next', 'cancel' })
   if not record then return set_aside(id, 'running', keep_failed) end
   if strayed(id, record, 'running', keep_failed) then return end
@@ -65,8 +65,8 @@ local function lapse(id)
   move(id, record, 'pending', tonumber(record.due) or now)
 end
 
--- A paused task's timer has no end. If it is gone, it was given one, which has passed unheard: an
--- unheard deletion looks alike, and is not honoured.
+-- A paused task's timer has no TTL. If it is gone, it was given one, which passed unseen. An unseen
+-- deletion looks the same, and is ignored.
 local function look_at_paused(id)
   local record = read(id)
   if not record then

@@ -1,6 +1,6 @@
 -- expirebridge_cancel 1 <prefix> <id>
 --
--- Cancels a task. Of a running one no further attempt is made.
+-- Cancels a task. A running one is not attempted again.
 --
 -- returns  'cancelled', 'running', 'finished' or 'not found'
 

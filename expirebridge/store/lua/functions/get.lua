@@ -2,8 +2,8 @@
 --
 -- Reads a task.
 --
--- returns  nil, or names and values: id, key, state, due (in ms), func, args (JSON), and of made,
---          attempt, tags, retry, timeout, started, ended, result, error and lapses those that it has
+-- returns  nil, or names and values: id, key, state, due (in ms), func, args (JSON), and those
+--          that it has of made, attempt, tags, retry, timeout, started, ended, result, error, lapses
 local SHOWN = { made = true, attempt = true, tags = true, retry = true, timeout = true,
   started = true, ended = true, result = true, error = true, lapses = true }
 

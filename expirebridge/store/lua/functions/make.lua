@@ -14,7 +14,7 @@ local FIELDS = {
   timeout = function(seconds) return check_seconds('timeout', seconds) end,
 }
 
-local LONGEST_WINDOW = 3600 -- seconds: a finished task is forgotten then
+local LONGEST_WINDOW = 3600 -- seconds: then a finished task is forgotten
 
 local function add_window(options)
   if options.if_exists ~= 'keep' or not options.id then

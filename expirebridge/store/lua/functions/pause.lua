@@ -1,6 +1,6 @@
 -- expirebridge_pause 1 <prefix> <id>
 --
--- Pauses a task that waits, and keeps the time that is left.
+-- Pauses a waiting task, and keeps the remaining time.
 --
 -- returns  'paused', 'running', 'finished' or 'not found'
 

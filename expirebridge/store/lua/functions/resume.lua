@@ -1,6 +1,6 @@
 -- expirebridge_resume 1 <prefix> <id>
 --
--- Lets a paused task go on.
+-- Resumes a paused task.
 --
 -- returns  'resumed', 'running', 'finished' or 'not found'
 

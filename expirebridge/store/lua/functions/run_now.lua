@@ -1,6 +1,6 @@
 -- expirebridge_run_now 1 <prefix> <id>
 --
--- Makes a task due now; a finished one starts anew.
+-- Makes a task due now; a finished one runs again.
 --
 -- returns  'due now', 'running' or 'not found'
 

@@ -1,10 +1,10 @@
 -- include records
 -- include resends
 
--- What became of a change that a producer asked for.
+-- The result of a change that a producer asked for.
 local DONE, REARMED, RUNNING, FINISHED_BEFORE, NOT_FOUND, NOT_WATCHED = 1, 2, 3, 4, 5, 6
 
--- The record of a task to be changed; else nil, and the answer: a resend gets its first one.
+-- The record of a task to change; or nil and the answer. A resend gets the first answer.
 local function read_for_change(id, nonce, fields)
   local record = read(id, fields)
   if not record then return nil, NOT_FOUND end
@@ -13,7 +13,7 @@ local function read_for_change(id, nonce, fields)
   return record
 end
 
--- Answers for each id from ARGV[first] on what became of it. Only of a task that waits `change` decides.
+-- Answers for each id from ARGV[first] on. `change` is called only for tasks that wait.
 local function change_waiting(first, nonce, fields, change)
   local function answer(id)
     local record, code = read_for_change(id, nonce, fields)

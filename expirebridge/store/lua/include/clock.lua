@@ -1,4 +1,4 @@
--- The server's clock, the only one that counts. `now` is in ms, `now_us` in microseconds.
+-- The server's clock, the only one used. `now` is in ms, `now_us` in microseconds.
 local function read_clock()
   local time = redis.call('TIME')
   return tonumber(time[1]) * 1000000 + tonumber(time[2])

@@ -1,7 +1,7 @@
 -- include names
 
--- Tells listeners to look: at a time, or for a beat. Databases share channels, so this one's number is
--- in the name. Where ARGV[1] is '', listeners left it in `meta`, if there were any.
+-- Makes listeners look at a time, or beat. Databases share channels, so the channel's name has the
+-- database's number. If ARGV[1] is '', `meta` has it, once a listener has been there.
 local function tell_listeners(message)
   local database = ARGV[1]
   if database == '' then database = redis.pcall('HGET', meta_key, 'database') end

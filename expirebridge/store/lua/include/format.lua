@@ -1,7 +1,7 @@
 -- include names
 
 -- The version of this format. A database that a newer version wrote is refused before anything is
--- read or changed. What another client put in the place of `meta` says nothing of it.
+-- read or changed. If another client overwrote `meta`, the version is unknown.
 local FORMAT = 1
 local written = redis.pcall('HGET', meta_key, 'format')
 if type(written) == 'table' then

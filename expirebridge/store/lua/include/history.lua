@@ -2,19 +2,19 @@
 -- include clock
 -- include timers
 
--- What a record no longer tells by its other fields: each change of its due time, and each attempt but
--- the last. It stands in the field `history`, which a task that was only made, or ran once, has not.
--- A line for each:
+-- What the record's other fields no longer show: each change of the due time, and each attempt but the
+-- last. It is in the field `history`, which a task that was only made, or ran once, does not have.
+-- One line for each:
 --   <ms> <what> <old due> <new due> <times>            '-' where there was none: paused, or running
 --   <ms> <how it ended> <attempt> <started> <times> <the last line of its error>
--- What comes again and again is one line, with the number of times: keepalives, and the attempts of a
--- task whose function nobody knows.
+-- What repeats is one line, with the number of times: keepalives, and the attempts of a task whose
+-- function is unknown.
 local HISTORY_LINES, HISTORY_TEXT = 20, 200
 local PUTS_OFF = { edit = true, extend = true, beat = true }
 
 local function number_or_dash(value) return value and string.format('%.0f', value) or '-' end
 
--- The last line, and the rest, with the new one in it if it is more of the same.
+-- The lines, without the last if the new one repeats it; and the new one's values.
 local function merged(lines, what, first, second)
   local last = string.match(lines, '[^\n]*\n$')
   local known, old, new, times = string.match(last or '', '^%d+ (%S+) (%S+) (%S+) (%d+)')
@@ -48,18 +48,18 @@ local function note(id, what, first, second, text, at)
   redis.call('HSET', record_key(id), 'history', lines)
 end
 
--- Notes that an unfinished task gets another due time, before it does: nil if it is paused.
+-- Notes a new due time of an unfinished task, before it is set: nil if it is paused.
 local function note_move(id, record, what, due)
   note(id, what, record.state == 'pending' and due_of(id, record) or nil, due)
 end
 
--- Notes how the last attempt ended, before another one's fields take its place.
+-- Notes how the last attempt ended, before another one overwrites its fields.
 local function note_attempt(id, how, text)
   local run = redis.call('HMGET', record_key(id), 'attempt', 'started')
   if run[2] then note(id, how, tonumber(run[1]), tonumber(run[2]), text) end
 end
 
--- Notes how a task ended that starts anew.
+-- Notes how a task ended that runs again.
 local function note_end(id, state)
   local run = redis.call('HMGET', record_key(id), 'attempt', 'started', 'error', 'ended')
   note(id, state, tonumber(run[1]), tonumber(run[2]), run[3], tonumber(run[4]))

@@ -2,9 +2,9 @@
 -- include clock
 -- include format
 
--- Writes the version of the format, once, so that an older expirebridge knows to keep away; and the
--- time, by which a listener sees that the database it knew was emptied. If listeners are still known, it
--- was not: only this one key is lost, and nothing is said of the time.
+-- Writes the version of the format, once, so that an older expirebridge refuses the database; and the
+-- time, so that a listener sees if the database was emptied. If listeners are still registered, it was
+-- not: only this key was lost, and no time is written.
 local function mark_format()
   if written then return end
   redis.call('HSET', meta_key, 'format', FORMAT, 'partitions', 1)

@@ -1,7 +1,7 @@
 -- include names
 
--- Another client may have put something else in the place of a key of ours, and every script would
--- stop at it. It is moved aside; a scan then finds which tasks had a place there.
+-- Another client may have overwritten a key of ours, and every script would fail on it. It is moved
+-- aside; a scan then finds which tasks had a place there.
 local mended = {}
 
 local function mend(name, kind)

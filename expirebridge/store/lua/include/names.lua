@@ -11,17 +11,17 @@ local function tag_set(tag) return prefix .. ':tag:' .. tag end
 local function minute_key(minute) return string.format('%s:minute:%.0f', prefix, minute) end
 local function actions_key() return prefix .. ':actions' end
 
--- Where that is put which another client had put in the place of a key of ours.
+-- Where a key of ours is put after another client has overwritten it.
 local function broken_key(name) return prefix .. ':broken:' .. name end
 
 local function trigger_key(id, record)
   return record.key or (slot .. id .. ':?' .. record.call)
 end
 
--- All but the trigger keys have names of this form.
+-- All keys but trigger keys have such names.
 local function own_key(name) return prefix .. ':' .. name end
 local function is_ours(name) return string.sub(name, 1, #prefix + 1) == prefix .. ':' end
 
 -- Whether a key can be ours. With a tag, keys of other tags belong to other partitions, and no script
--- may touch them, for they may be on another node.
+-- may use them: they may be on another node.
 local function in_slot(name) return string.sub(name, 1, #slot) == slot end

@@ -4,8 +4,8 @@
 -- include timers
 -- include places
 
--- A foreign task, whose id was taken when its key was first heard of, may have the key that a new task
--- is about to have. It then makes way; if it runs, it only gives the key up.
+-- A foreign task whose id was taken when its key was first seen may have the key that a new task needs.
+-- It is removed then; if it runs, it only gives the key up.
 local function take_over(name)
   local other = redis.sha1hex(name)
   local record = read(other)
@@ -17,7 +17,7 @@ local function take_over(name)
   end
 end
 
--- A tag set that was overwritten must not stop a task that is half made; any other refusal must.
+-- An overwritten tag set must not stop a task that is half made; any other error must.
 local function add_tag(tag, id)
   local told = redis.pcall('SADD', tag_set(tag), id)
   if type(told) == 'table' and not string.find(told.err, 'WRONGTYPE', 1, true) then

@@ -1,12 +1,12 @@
 -- include names
 -- include clock
 
--- When the first of the tasks is due that this script puts into `pending`.
+-- When the first task is due that this script puts into `pending`.
 local soonest = math.huge
 
--- Moves an id from the set of its present state to that of another, and sets `fields`, names and
--- values, with it; they are for other states than `pending`. Lua does not roll back, so the destination
--- is written first and the source last: nothing is ever in no set.
+-- Moves an id from the set of its state to that of another, and sets `fields`, names and values, which
+-- are for states other than `pending`. Lua does not roll back, so the destination is written first and
+-- the source last: no id is ever without a set.
 local function move(id, record, state, look_at, fields)
   redis.call('ZADD', state_set(state), look_at, id)
   if state == 'pending' then
@@ -21,7 +21,7 @@ local function move(id, record, state, look_at, fields)
   end
 end
 
--- Removes a task's record, and its tags and place with it. (Tag sets may have been overwritten.)
+-- Removes a task's record, its tags and its place. (Tag sets may have been overwritten.)
 local function forget(id, state)
   local tags = redis.pcall('HGET', record_key(id), 'tags')
   if type(tags) == 'string' then

@@ -8,14 +8,14 @@
 -- include history
 -- include timer_edits
 
--- Since when a task has been put off with a limit; nil if a run has come since, or nobody did.
+-- Since when a task has been put off with a limit; nil if it ran since, or was not.
 local function put_off_since(first, started)
   first = tonumber(first)
   return first and first > (tonumber(started) or 0) and first or nil
 end
 
--- Puts the task that replaced a running one in its place. If their keys have the same name, the timer
--- may have been put off since. What a resend is known by goes over to it.
+-- Replaces a task that ran by the one that was to follow it. If their keys have the same name, the
+-- timer may have been put off since. The nonces of resends are kept.
 local function become_next(id, record)
   local task = record.next
   if trigger_key(id, task) == trigger_key(id, record) then
@@ -28,9 +28,9 @@ local function become_next(id, record)
   if nonce then redis.call('HSET', record_key(id), 'nonce', nonce) end
 end
 
--- Somebody may have asked, while the handler ran, that the task run once more: by setting its timer
--- (a live one says so), by rescheduling it, or by replacing it (the record says so, even if that
--- time has come). It then waits for that time as if it had never run. Returns whether it does.
+-- While the handler ran, a client may have asked for one more run: by setting the timer (it is live),
+-- by rescheduling the task, or by replacing it (the record says so, even if that time has come). The
+-- task then waits for that time as if it had never run. Returns whether it does.
 local function rearm(id, record)
   if record.next then
     become_next(id, record)
@@ -51,15 +51,15 @@ local function rearm(id, record)
   return true
 end
 
--- Notes by what a running task shall be replaced after its run. The timer is set at once if it has
--- the same name: any client can then put it off. Another name would look like a foreign task's.
+-- Notes what replaces a running task after its run. The timer is set at once if it has the same name:
+-- any client can then put it off. Another name would look like a foreign task's.
 local function note_next(id, record, task)
   redis.call('HSET', record_key(id), 'next', cmsgpack.pack(task))
   redis.call('HDEL', record_key(id), 'rearm', 'cancel')
   if trigger_key(id, task) == trigger_key(id, record) then set_timer(id, record, task.due) end
 end
 
--- Notes that a running task, or what will replace it, shall run at `due`.
+-- Notes that a running task, or its replacement, is to run at `due`.
 local function note_rearm(id, record, due)
   if record.next then
     record.next.due = due

@@ -1,40 +1,40 @@
 -- include names
 -- include format
 
--- A record holds few fields while its task is pending, to be small a million times over:
+-- A record has few fields while its task is pending, since there may be millions:
 --   call     <func>?<args>, what follows `<id>:?` in the trigger key's name
 --   made     when it was made, in seconds
--- and only where there is a need:
---   args     the arguments, when `call` ends in `@`
---   key      the trigger key's name, when it is not <id>:?<call> (some foreign keys)
---   nonce    `<code>:<nonce>` of the last three calls that made or changed it, by which a resend is
---            known; absent after a make with an id drawn at random
+-- and only if needed:
+--   args     the arguments, if `call` ends in `@`
+--   key      the trigger key's name, if it is not <id>:?<call> (some foreign keys)
+--   nonce    `<code>:<nonce>` of the last three calls that made or changed it, to recognize a
+--            resend; absent after a make with an id drawn at random
 --   tags, retry, timeout, misfire   as the producer gave them
---   trace    where the producer stood in a trace: a W3C traceparent
---   ttl      of a watched task: by how many ms each beat puts it off
---   first    of a task that is put off with a limit: when that began, in ms
+--   trace    the producer's place in a trace: a W3C traceparent
+--   ttl      of a watched task: how many ms each beat puts it off by
+--   first    of a task put off with a limit: when that began, in ms
 --   state    absent while pending
---   token    the nonce of the claim that runs it, or that ran it last
+--   token    the nonce of the claim that runs it, or ran it last
 --   settled  the token of the last settled attempt, if the task has been pending since
---   due      when the present or last run was due, in ms (while pending, the score says it)
+--   due      when the present or last run was due, in ms (while pending, see the score)
 --   attempt, lapses, started, ended, result, error, unknown   what happened to it
---   rearm    when it shall run once more, if that was said while it ran
---   next     what it shall be after this run, if it was replaced while it ran (see rearm.lua)
+--   rearm    when it is to run once more, if asked while it ran
+--   next     what it becomes after this run, if it was replaced while it ran (see rearm.lua)
 --   cancel   1 if it was cancelled while it ran: no further attempt
 --   history  what came before, see history.lua
 --   left     while paused: the ms that were left until it was due
 local STATES = { 'pending', 'paused', 'running', 'succeeded', 'failed', 'cancelled' }
 local FINISHED = { succeeded = true, failed = true, cancelled = true }
 
--- A task has not run yet if these are absent: a new generation starts without them.
+-- A task has not run yet if these are absent: a new generation has none of them.
 local RUN_FIELDS = { 'token', 'settled', 'due', 'attempt', 'lapses', 'started', 'ended', 'result',
   'error', 'unknown', 'rearm', 'next', 'cancel', 'first' }
 
--- Whether this can be an id: other clients can put anything into a state set, or behind the name of a
--- record. How long an id may be is checked where it is made.
+-- Whether this can be an id: other clients can put anything into a state set, or into the name of a
+-- record. The length of an id is checked where it is made.
 local function is_id(id) return string.find(id, '^[%w_.:@-]+$') ~= nil end
 
--- What shall replace a task after its run, out of its record; nil for what another client put there.
+-- What replaces a task after its run, from its record; nil if another client overwrote it.
 local function read_next(packed)
   local well, task = pcall(cmsgpack.unpack, packed)
   well = well and type(task) == 'table' and type(task.call) == 'string'
@@ -46,8 +46,8 @@ local function read_next(packed)
   return well and task or nil
 end
 
--- The fields `names` of a record as a table; nil when there is no record of that id, or when what
--- another client put in its place is none.
+-- The fields `names` of a record as a table; nil if there is no record of that id, or another client
+-- overwrote it.
 local function read(id, names)
   local values = redis.pcall('HMGET', record_key(id), 'call', 'state', 'key', unpack(names or {}))
   if values.err or not values[1] then return nil end

@@ -1,7 +1,7 @@
 -- include names
 
--- A call whose reply was lost is sent again. Its nonce in the record says that it was done before; it
--- is then answered as the first time. Without a nonce, '', no resend is known.
+-- A call whose reply was lost is sent again. If the record has its nonce, it was done before, and gets
+-- the same answer. Without a nonce, '', a resend is not recognized.
 local function answered(record, nonce)
   for code, known in string.gmatch(record and record.nonce or '', '(%d+):(%S+)') do
     if known == nonce then return tonumber(code) end
@@ -9,7 +9,7 @@ local function answered(record, nonce)
 end
 
 -- Others may change the task before the resend arrives, so the two calls before this one, which
--- `record` holds, stay known. More would cost memory: from 65 bytes on, a value does.
+-- `record` holds, are kept. More would cost memory: a value does from 65 bytes on.
 local function remember(id, record, nonce, code)
   if nonce == '' then return end
   local before = string.match(record and record.nonce or '', '^%S* ?%S*')

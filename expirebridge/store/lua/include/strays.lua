@@ -2,8 +2,8 @@
 -- include records
 -- include places
 
--- The record of an id that stands in the set of `state` is gone, or another client put something else
--- in its place: what is there is kept as a failed task.
+-- An id is in the set of `state`, but its record is gone, or another client overwrote it: what is left
+-- is kept as a failed task.
 local function set_aside(id, state, keep)
   local kind = redis.call('TYPE', record_key(id)).ok
   if kind == 'none' or not is_id(id) then
@@ -17,8 +17,8 @@ local function set_aside(id, state, keep)
   finish(id, { state = state }, 'failed', keep, 'error', 'the record held a ' .. kind .. ' without a call')
 end
 
--- Whether an id stands in the set of `state` although its record names another. It is taken out; if it
--- then stands nowhere, it is kept as failed.
+-- Whether an id is in the set of `state` although its record names another. It is removed; if it is
+-- then in no set, it is kept as failed.
 local function strayed(id, record, state, keep)
   if record.state == state then return false end
   redis.call('ZREM', state_set(state), id)

@@ -1,9 +1,9 @@
 -- include names
 -- include clock
 
--- How attempts ended in each minute, and how late they had begun: a hash a minute, gone after a day.
--- A field is an outcome's first letter and the step of its lateness; a step is the first of these
--- milliseconds that was enough, and one more is for all that were not.
+-- How attempts ended in each minute, and how late they began: a hash per minute, kept for a day.
+-- A field is an outcome's first letter and its step of lateness: the place of the first of these limits
+-- in ms that it did not exceed, or one more if it exceeded all.
 local STEPS = { 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 30000, 60000, 600000 }
 local TALLIED = { succeeded = 's', retry = 'r', failed = 'f' }
 local DAY = 86400
@@ -20,7 +20,7 @@ local function tally(record, outcome)
   tallied[field] = (tallied[field] or 0) + 1
 end
 
--- One command for all that ended alike. What another client put in the way is left as it is.
+-- One command for all with the same field. A key that another client overwrote is left alone.
 local function write_tally()
   local name = minute_key(math.floor(now / 60000))
   for field, count in pairs(tallied) do

@@ -4,19 +4,19 @@
 -- include places
 -- include history
 
--- How often a paused task's timer is looked at again, in ms: an edit that nobody heard is then
--- followed late, but is followed.
+-- How often a paused task's timer is checked again, in ms: so an edit whose event was missed is
+-- followed late.
 local PAUSED_LOOK = 300000
 
--- What an edit is called in the history: whatever puts a watched task off is a beat.
+-- The name of an edit in the history: anything that puts a watched task off is a beat.
 local function kind_of_edit(id, due, timer)
   local watched = timer > (due or 0) and redis.call('HGET', record_key(id), 'ttl')
   return watched and 'beat' or 'edit'
 end
 
--- Another client may have put the timer of a waiting task off, brought it forward, or taken its
--- end away. Follows it, and returns the time at which the task is now due (nil: paused, or the
--- timer is gone, which alone changes nothing).
+-- Another client may have put the timer of a waiting task off, brought it forward, or removed its
+-- TTL. Follows that, and returns when the task is now due (nil: paused, or the timer is gone, which
+-- alone changes nothing).
 local function follow_timer(id, record)
   local timer = read_timer(id, record)
   local due = record.state == 'pending' and tonumber(redis.call('ZSCORE', state_set('pending'), id))

@@ -2,8 +2,8 @@
 -- include clock
 -- include timers
 
--- A task as its reader wants it: id, trigger key, state, due in ms, name and value of each field.
--- A waiting task's timer is asked, for it may have been put off since the score was written.
+-- A task for a reader: id, trigger key, state, due in ms, name and value of each field. A waiting
+-- task's timer is read, since it may have been put off after the score was written.
 local function view(id, state, score)
   local fields = redis.pcall('HGETALL', record_key(id))
   if fields.err then return nil end

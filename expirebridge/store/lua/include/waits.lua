@@ -9,7 +9,7 @@ local function wait_until(id, record, due)
   move(id, record, 'pending', due)
 end
 
--- Does a change, and rings the doorbell if a task that it lets wait is now the earliest of all.
+-- Makes a change, and rings the doorbell if a task that now waits is the earliest of all.
 local function ring_after(change)
   local first = redis.call('ZRANGE', state_set('pending'), 0, 0, 'WITHSCORES')[2]
   local reply = change()

@@ -1,5 +1,5 @@
--- What a caller of the functions gives is checked here, as Python checks what its own callers give.
--- A check raises a table with the words of the refusal; nothing has been written by then.
+-- Checks the arguments of the functions, as Python checks those of its own callers. A check raises
+-- a table with the text of the error, before anything is written.
 local LONGEST = 100 * 365 * 86400 * 1000
 local MAX_ARGS, MAX_ARGS_IN_KEY, MAX_FUNC = 65536, 512, 200
 
@@ -34,7 +34,7 @@ local function check_func(func)
   return func
 end
 
--- A due time: ms from now, or `@` and ms since 1970. Returns it as the operations take it.
+-- A due time: ms from now, or `@` and ms since 1970, in the form that operations take.
 local function check_when(when)
   local at, digits = string.match(when, '^(@?)(%d+)$')
   if not digits or #digits > 15 or (at == '' and tonumber(digits) > LONGEST) then
@@ -71,7 +71,7 @@ local function is_utf8(text)
   return not string.find(text, '[\128-\255]')
 end
 
--- Beyond 64 bits an integer would be another number for its reader.
+-- Beyond 64 bits a reader would get another integer.
 local function fits(digits)
   local minus, size = string.match(digits, '^(%-?)(%d+)$')
   if not size then return true end -- it has a fraction or an exponent
@@ -82,7 +82,7 @@ end
 
 local WORDS = { ['true'] = true, ['false'] = true, ['null'] = true }
 
--- The parser of the server takes more for numbers than JSON does (NaN, 0x1, 01), and rounds.
+-- The server's parser accepts more numbers than JSON does (NaN, 0x1, 01), and rounds.
 local function check_numbers(bare)
   local rest = string.gsub(bare, '"[^"]*"', '""')
   for word in string.gmatch(rest, '[%w.+-]+') do
@@ -96,7 +96,7 @@ local function check_numbers(bare)
   end
 end
 
--- It takes control characters in strings, too.
+-- It accepts control characters in strings.
 local function check_strings(bare)
   for word in string.gmatch(bare, '"([^"]*)"') do
     if string.find(word, '[%z\1-\31]') then
@@ -105,11 +105,11 @@ local function check_strings(bare)
   end
 end
 
--- Reads JSON. The reason for a refusal does not hold the text: it may be a secret.
+-- Reads JSON. An error does not quote the text: it may be a secret.
 local function check_json(name, json)
   if not is_utf8(json) then refuse(name .. ': not UTF-8') end
   local read, value = pcall(cjson.decode, json)
-  local bare = string.gsub(json, '\\.', '') -- a quote that is left ends a string
+  local bare = string.gsub(json, '\\.', '') -- any quote left ends a string
   local problem = not read and 'not JSON' or check_strings(bare) or check_numbers(bare)
   if problem then refuse(name .. ': ' .. problem) end
   return value
@@ -123,7 +123,7 @@ local function check_args(args)
   local value = check_json('args', args)
   local positional = {}
   if string.find(args, '^%s*{') and value['*'] ~= nil then positional = value['*'] end
-  -- The parser tells no empty object from an empty array.
+  -- To the parser, {} and [] are the same.
   local odd = type(positional) ~= 'table' or type(next(positional)) == 'string'
   if odd or (next(positional) == nil and string.find(args, '"%*"%s*:%s*{')) then
     refuse('args: the positional arguments under "*" are not an array')
@@ -143,7 +143,7 @@ end
 
 local drawn = 0
 
--- An id that no other task has. The time stands still while a transaction runs.
+-- A unique id. The time stands still during a transaction.
 local function draw_id()
   local time = redis.call('TIME')
   drawn = drawn + 1
@@ -155,7 +155,7 @@ local function changed(code, done)
   return ({ done, 'rearmed', 'running', 'finished', 'not found' })[code]
 end
 
--- Runs an operation for a caller: reads what was given, and gives the reply in words.
+-- Runs an operation for a caller: reads its arguments, and replies in words.
 local function serve(usage, read, operate, tell, keys, given)
   local well, argv = pcall(function()
     if #keys ~= 1 or keys[1] == '' or string.find(keys[1], '?', 1, true) then
