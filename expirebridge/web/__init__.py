@@ -1,4 +1,4 @@
-"""The dashboard: a face in the browser, to run by itself or to mount in an ASGI application.
+"""The dashboard for the browser: it runs by itself or mounted in an ASGI application.
 
 Needs the extra `web`. See `docs/dashboard.md`.
 """

@@ -1,4 +1,4 @@
-"""The pages that act: on one task, on all that match, and the log of what was done."""
+"""The pages that change tasks, one or all that match, and the log of these actions."""
 
 import logging
 from collections.abc import Mapping
@@ -18,13 +18,13 @@ from expirebridge.web.steering import Order
 
 logger = logging.getLogger("expirebridge")
 
-_READ_ONLY = "This dashboard only shows."
+_READ_ONLY = "This dashboard is read only."
 _MAX_FORM = 16 * 1024
 _LOGGED = 200
 
 
 class ActionPages:
-    """Their handlers."""
+    """The handlers of these pages."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -39,7 +39,7 @@ class ActionPages:
         return redirect(request, "task", id=id, told=next(iter(changes)))
 
     async def preview(self, request: Request) -> Response:
-        """Say what an action on all that match would be done to."""
+        """Show which tasks an action on all that match would change."""
         search, order = Search.read(request.query_params), Order.read(request.query_params)
         found = await self._all(search, order)
         return self._site.page(
@@ -65,14 +65,14 @@ class ActionPages:
         )  # fmt: skip
 
     async def log(self, request: Request) -> Response:
-        """What was done, and by whom."""
+        """The log of actions: what was done, and by whom."""
         noted = await self._site.store.run(calls.read_actions(_LOGGED))
         return self._site.page(
             request, "actions.html", noted=noted, now=await self._site.now(), limit=_LOGGED
         )
 
     async def _all(self, search: Search, order: Order) -> Found:
-        """All that match and can be acted on so, as far as the limit goes."""
+        """All matching tasks that this action is possible for, up to the limit."""
         found = await self._site.store.run(
             find(
                 search,
@@ -85,7 +85,7 @@ class ActionPages:
         found.tasks[:] = [
             task
             for task in found.tasks
-            # What another client put there may have an id that no operation takes.
+            # Another client may have put an id there that no operation accepts.
             if task.state in order.choice.states and wire.is_id(task.id)
         ]
         return found
@@ -109,19 +109,21 @@ class ActionPages:
         return changes
 
     async def _note(self, who: str, action: str, target: str, result: str) -> None:
-        """Write it down. It is in the log in any case, and it has been done."""
+        """Record the action. If that fails, it is still done, and in the log."""
         try:
             await self._site.store.run(
                 calls.note_action(who=who, action=action, target=target, result=result)
             )
         except ServerError as failure:
             logger.warning(
-                "an action could not be noted: %s", failure, extra=event("unnoted", error=failure)
+                "an action could not be recorded: %s",
+                failure,
+                extra=event("unnoted", error=failure),
             )
 
 
 async def _form(request: Request) -> dict[str, str]:
-    """The fields of a form, which is small. Raises InvalidTask if this is none."""
+    """The fields of a small form. Raises InvalidTask if this is not one."""
     body = b""
     async for part in request.stream():
         body += part

@@ -1,4 +1,4 @@
-"""Puts the dashboard together: its routes, its guard, and what they share."""
+"""Assembles the dashboard: its routes, its guard, and what they share."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -44,10 +44,11 @@ def app(
 ) -> Starlette:
     """Return the dashboard as an ASGI application, to run or to mount anywhere.
 
-    `url`, `client` and `prefix` are those of `AsyncBridge`. Without `actions` it only shows.
-    `credentials` say who may come in; without them everybody who reaches it may, so leave them out
-    only where something else asks. `redact` is given each task before it is shown, and returns it
-    as it may be. With `loopback_only` it answers only to the names of this machine itself.
+    `url`, `client` and `prefix` are those of `AsyncBridge`. Without `actions` it is read only.
+    `credentials` say who may sign in; without them everybody who can reach it may use it, so leave
+    them out only if something else checks users. `redact` receives each task before it is shown,
+    and returns it without what must not be shown. With `loopback_only` it answers only requests to
+    this machine's loopback names.
     """
     settings = Settings.read(url=url, prefix=prefix)
     own = client is None
@@ -95,7 +96,7 @@ def app(
 
 
 def without_arguments(task: Task) -> Task:
-    """The task without what may be secret in it: its arguments, result and error.
+    """Return the task without what may be secret: its arguments, result and error.
 
     A `redact` for `app`.
     """
@@ -112,7 +113,7 @@ def _as_it_is(task: Task) -> Task:
 
 
 class _Assets(StaticFiles):
-    """Files that a browser keeps, and asks for whether they have changed."""
+    """Files that a browser caches, and checks for changes."""
 
     def file_response(self, *args: Any, **kwargs: Any) -> Response:
         """Send a file."""

@@ -1,4 +1,4 @@
-"""How many tasks are overdue, and whether they become fewer."""
+"""How many tasks are overdue, and how fast that changes."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ class Backlog:
 
     overdue: int
     waited: float
-    """Seconds that the first of them has waited."""
+    """How many seconds the first of them has waited."""
     per_second: float | None
-    """By how many it grows each second, or drains if that is negative; None if not known yet."""
+    """How many tasks it grows by each second; negative: it drains. None: not known yet."""
 
     def __str__(self) -> str:
-        """As a sentence, and one that says how it changes."""
+        """A sentence about the backlog, and one about its change."""
         tasks = "1 task is" if self.overdue == 1 else f"{self.overdue:,} tasks are"
         return f"{tasks} overdue, the first for {human(self.waited)}. {self._change()}"
 
@@ -36,7 +36,7 @@ class Backlog:
 
 
 class Readings:
-    """How many tasks were overdue when somebody looked, over the last seconds."""
+    """How many tasks were overdue at each look of the last seconds."""
 
     def __init__(self) -> None:
         self._taken: deque[tuple[float, int]] = deque()
@@ -49,7 +49,7 @@ class Readings:
 
     @property
     def per_second(self) -> float | None:
-        """The change from the first reading to the last; None if there is but one."""
+        """The change from the first reading to the last; None if there is only one."""
         (began, before), (ended, after) = self._taken[0], self._taken[-1]
         return (after - before) / (ended - began) if ended > began else None
 

@@ -1,6 +1,7 @@
-"""Places the columns of a chart; `chart.html` draws them.
+"""Computes where the columns of a chart go; `chart.html` draws them.
 
-Each chart is placed for several widths, of which a screen shows one: scaled text could not be read.
+Each chart has drawings of several widths, and a screen shows one of them: scaled text would be
+unreadable.
 """
 
 import math
@@ -14,10 +15,10 @@ from expirebridge.task import from_ms
 _WIDTHS = {"full": 1460, "wide": 720, "narrow": 340}
 _HEIGHT = 170
 _HOUR = 60
-"""Columns, of a minute each; a day has more, of a quarter of an hour."""
+"""How many columns of a minute each an hour has; a day has more, of 15 minutes each."""
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 8, 10, 22
 _LEAST = 1.5
-"""Pixels that something more than nothing has at least: one failure among thousands is seen."""
+"""The least height in pixels of a value above 0, so that one failure among thousands is seen."""
 
 DECADES = (1, 10, 100, 1000, 10_000, 60_000, 600_000)
 """The marks of an axis of milliseconds."""
@@ -25,7 +26,7 @@ DECADES = (1, 10, 100, 1000, 10_000, 60_000, 600_000)
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What a chart shows of one span of time."""
+    """What a chart shows for one span of time."""
 
     at: int
     """Its beginning, in ms."""
@@ -44,7 +45,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A column, placed."""
+    """A column with its position."""
 
     x: float
     width: float
@@ -65,7 +66,7 @@ class Drawing:
     right: float
     top: float
     base: float
-    """Where the columns stand."""
+    """The line that the columns stand on."""
     grid: list[tuple[float, str]]
     ticks: list[tuple[float, str]]
     places: list[Place]
@@ -82,14 +83,14 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """The vertical axis: its marks, and how far up a value stands, from 0 to 1."""
+    """The vertical axis: its marks, and the height of a value, from 0 to 1."""
 
     marks: Sequence[tuple[float, str]]
     share: Callable[[float], float]
 
 
 def bars(columns: Sequence[Column], *, unit: str, span: int) -> Chart:
-    """Columns whose parts stand upon each other; each is `span` ms wide."""
+    """A chart whose columns are stacked parts; each column covers `span` ms."""
     highest = max((sum(column.parts) for column in columns), default=0)
     step = _step(highest)
     top = max(math.ceil(highest / step), 1) * step
@@ -99,11 +100,11 @@ def bars(columns: Sequence[Column], *, unit: str, span: int) -> Chart:
 
 
 def decades(columns: Sequence[Column], *, unit: str, span: int) -> Chart:
-    """Columns of milliseconds, whose parts stand behind each other; marks grow tenfold."""
+    """A chart of milliseconds on a logarithmic axis; parts are drawn one behind the other."""
     highest = max((max(column.parts, default=0) for column in columns), default=0)
     top = next((mark for mark in DECADES[2:] if mark >= highest), DECADES[-1])
     marks = [(mark, human(mark / 1000)) for mark in DECADES if mark <= top]
-    # The lowest mark stands above the ground, so that what is on time is seen, too.
+    # The lowest mark is above the base line, so that tasks on time are seen, too.
     low = math.log10(DECADES[0]) - 0.4
 
     def share(value: float) -> float:
@@ -163,7 +164,7 @@ def _parts(
 
 
 def _step(highest: float) -> float:
-    """The distance of about four marks: 1, 2 or 5 times a power of ten."""
+    """The distance between about four marks: 1, 2 or 5 times a power of ten."""
     rough = max(highest, 1) / 4
     power = 10 ** math.floor(math.log10(rough)) if rough >= 1 else 1
     return next((n * power for n in (1, 2, 5) if n * power >= rough), 10 * power)

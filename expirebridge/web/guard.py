@@ -1,6 +1,6 @@
-"""What stands between the network and the pages: who may come in, from where, and what runs.
+"""Guards the pages: who may use them, under which name, and which scripts may run.
 
-Plain ASGI, for a stream of events must not be buffered.
+Plain ASGI, since a stream of events must not be buffered.
 """
 
 import re
@@ -15,7 +15,7 @@ from expirebridge.web.sign_ins import LONGEST_PAUSE, SignIns, TooManyAttempts
 _SAFE_METHODS = {"GET", "HEAD"}
 
 _HEADERS = {
-    # No inline script or style anywhere: what is injected into a page cannot run.
+    # No inline script or style anywhere, so code injected into a page cannot run.
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
         "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -30,14 +30,14 @@ _HEADERS = {
 
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s\[\]/?#@\\:]*)(:[0-9]*)?")
-"""A name or address with a port, as a browser says it; a user's name has no place there."""
+"""A name or address with a port, as a browser sends it; a user name is not allowed there."""
 
 
 class Guard:
-    """Lets in who may come in, takes actions only from its own pages, and adds the headers.
+    """Checks sign-ins, accepts actions only from its own pages, and adds the headers.
 
-    With `loopback_only` the name by which it is asked must be this machine's: another site could
-    have its name point here, and its pages would then count as ours.
+    With `loopback_only`, requests must name this machine's loopback: another site could point its
+    own name here, and its pages would then seem to be ours.
     """
 
     def __init__(
@@ -69,9 +69,9 @@ class Guard:
         headers = Headers(scope=scope)
         host = _HOST.fullmatch(headers.get("host", ""))
         if host is None:
-            return PlainTextResponse("Host: write a name, or an address, and a port.", 400)
+            return PlainTextResponse("Host: give a name or an address, and a port.", 400)
         if self._loopback_only and not is_loopback(host[1].lower()):
-            return PlainTextResponse("This dashboard answers by localhost only.", 421)
+            return PlainTextResponse("This dashboard answers only to localhost.", 421)
         who: str | None = "anybody"
         if self._sign_ins is not None:
             address, _ = scope.get("client") or ("", 0)
@@ -86,15 +86,17 @@ class Guard:
                 challenge = {"www-authenticate": 'Basic realm="expirebridge", charset="UTF-8"'}
                 return PlainTextResponse("Sign in.", 401, challenge)
         if scope["method"] not in _SAFE_METHODS and not _from_own_page(headers):
-            return PlainTextResponse("Actions are taken from this dashboard's own pages only.", 403)
+            return PlainTextResponse(
+                "Actions are accepted only from this dashboard's own pages.", 403
+            )
         scope.setdefault("state", {})["who"] = who
         return None
 
 
 def _from_own_page(headers: Headers) -> bool:
-    """Whether a browser says that the page which sent this is ours. Who says nothing is refused.
+    """Whether the Origin header names our own page. A request without it is refused.
 
-    A proxy may have taken TLS off: both schemes of the web are ours.
+    A proxy may have removed TLS, so both http and https count as ours.
     """
     host = headers.get("host", "")
     return bool(host) and headers.get("origin") in {f"http://{host}", f"https://{host}"}

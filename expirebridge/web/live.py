@@ -1,4 +1,4 @@
-"""The streams of events by which open pages stay right."""
+"""The streams of events that keep open pages up to date."""
 
 import asyncio
 import re
@@ -15,16 +15,16 @@ from expirebridge.web.pages import task_values
 from expirebridge.web.site import Site
 
 PAUSE = 2.0
-"""Seconds between two looks."""
+"""Seconds between two readings."""
 MAX_STREAMS = 200
-"""Open pages that are kept right; others must be loaded again by hand."""
+"""How many open pages are kept up to date; others must be reloaded by hand."""
 
 _DISTANCES = re.compile(r'(<time data-ms="-?\d+">)[^<]*')
 _Parts = Callable[[], Awaitable[dict[str, str]]]
 
 
 class LivePages:
-    """Their handlers."""
+    """The handlers of these streams."""
 
     def __init__(self, site: Site, overview: Overview) -> None:
         self._site = site
@@ -46,7 +46,7 @@ class LivePages:
         return self._stream(parts)
 
     async def task(self, request: Request) -> Response:
-        """What moves on the page of a task."""
+        """The part of a task's page that changes."""
         id = wire.check_id(request.query_params.get("id", ""))
 
         async def parts() -> dict[str, str]:
@@ -56,7 +56,7 @@ class LivePages:
                     return {"task": self._site.draw(request, "gone.html")}
                 values = await task_values(self._site, task)
             except ServerError:
-                return {}  # what was shown last stays
+                return {}  # the page keeps what it shows
             return {"task": self._site.draw(request, "facts.html", **values)}
 
         return self._stream(parts)
@@ -66,20 +66,20 @@ class LivePages:
 
 
 class _Stream(StreamingResponse):
-    """Events for one open page, if there is a place for it."""
+    """Events for one open page, if a place is free."""
 
     def __init__(self, events: AsyncIterator[str], places: asyncio.Semaphore) -> None:
-        # A proxy that collects what it passes on (nginx) is told not to.
+        # This keeps a proxy (nginx) from buffering the stream.
         headers = {"x-accel-buffering": "no"}
         super().__init__(events, media_type="text/event-stream", headers=headers)
         self._places = places
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Take a place, and keep it for as long as the page is open."""
+        """Take a place, and keep it while the page is open."""
         if self._places.locked():
             await PlainTextResponse("Too many pages are open.", 503)(scope, receive, send)
             return
-        # A place that is free is taken without a pause, in which another could take it.
+        # Nothing is awaited before a free place is taken, so no other page can take it.
         async with self._places:
             await super().__call__(scope, receive, send)
 
@@ -88,13 +88,13 @@ async def _events(parts: _Parts) -> AsyncIterator[str]:
     sent: dict[str, str] = {}
     while True:
         drawn = await parts()
-        # Something is sent each time, so that a page that has gone is noticed.
+        # Something is sent each time, so that a closed page is noticed.
         yield ": still here\n\n"
         for name, html in drawn.items():
-            # How far a time is from now, the page itself keeps right.
-            told = _DISTANCES.sub(r"\1", html)
-            if sent.get(name) != told:
-                sent[name] = told
+            # The page itself updates how far times are from now.
+            compared = _DISTANCES.sub(r"\1", html)
+            if sent.get(name) != compared:
+                sent[name] = compared
                 lines = "".join(f"data: {line}\n" for line in html.splitlines())
                 yield f"event: {name}\n{lines}\n"
         await asyncio.sleep(PAUSE)

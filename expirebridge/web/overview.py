@@ -1,4 +1,4 @@
-"""What the overview shows, read once a while however many look at it."""
+"""What the overview shows. It is read at intervals, however many people look at it."""
 
 import asyncio
 import functools
@@ -25,7 +25,7 @@ from expirebridge.web.site import Site
 T = TypeVar("T")
 
 PRESENT_FOR = 1.0
-"""Seconds for which what was read of the present is shown to others, too."""
+"""For how many seconds a reading of the present is shown to other viewers, too."""
 COURSE_FOR = 10.0
 
 _LISTENERS = 100
@@ -34,24 +34,24 @@ _MINUTE = 60_000
 _HOUR = 60
 
 SPANS = {"hour": (60, 1), "day": (96, 15)}
-"""What the charts of the past can show: so many columns of so many minutes."""
+"""The spans that charts of the past can show: the number of columns, and the minutes of each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A listener, as the table shows it."""
+    """A listener in the table."""
 
     host: str
     pid: str
     name: str
     ago: float
     beats: bool
-    """Whether its last beat is no older than a lease."""
+    """Whether its last beat is at most a lease old."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Present:
-    """How all stands now."""
+    """How things are now."""
 
     now: datetime | None = None
     counts: Counts | None = None
@@ -64,18 +64,18 @@ class Present:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """How it has gone, and what comes."""
+    """How things went recently, and what comes."""
 
     coming: Chart | None = None
     throughput: Chart | None = None
     lateness: Chart | None = None
     functions: tuple[tuple[str, OfFunction], ...] = ()
-    """How each function did of late: those that failed most first."""
+    """How the recent tasks of each function did: the functions that failed most first."""
     alarms: tuple[Finding, ...] = ()
 
 
 class Overview:
-    """Reads both; a reading serves all who ask within a while, so that viewers cost nothing."""
+    """Reads both. A reading serves all viewers for some time, so more of them cost nothing."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -117,7 +117,7 @@ class Overview:
         )
 
     async def course(self, query: Mapping[str, str]) -> Course:
-        """How it has gone in the span that is asked for, and what comes."""
+        """How things went in the span that is asked for, and what comes."""
         return await self._courses[span_in(query)]()
 
     async def _course(self, spans: int, minutes: int) -> Course:
@@ -127,7 +127,7 @@ class Overview:
             functions = await self._functions()
             findings = [await self._site.store.run(check_functions())]
         except ServerUnreachable:
-            return Course()  # the present tells of it
+            return Course()  # the present reports it
         except ServerError as failure:
             return Course(alarms=(error("course", str(failure), ""),))
         return Course(
@@ -139,7 +139,7 @@ class Overview:
         )
 
     async def function_names(self) -> list[str]:
-        """The functions of the tasks that come next, and of those that ended last."""
+        """The functions of the tasks that are due next, and of those that ended last."""
         ended = await self._functions()
         coming = await self.survey()
         return sorted({name for name, _ in ended} | set(coming.functions))
@@ -149,7 +149,7 @@ class Overview:
 
     async def _read_functions(self) -> tuple[tuple[str, OfFunction], ...]:
         recent = await self._site.store.run(read_recent(self._site.operations))
-        # What needs somebody to look at it stands first, then what there is most of.
+        # Functions that need attention come first, then the most frequent ones.
         return tuple(
             sorted(
                 recent.functions().items(),
@@ -158,7 +158,7 @@ class Overview:
         )
 
     async def _coming(self) -> Chart:
-        """When the tasks of the coming hour are due, minute by minute."""
+        """How many tasks of the coming hour are due in each minute."""
         start = to_ms(await self._site.now()) // _MINUTE
         edges = [(start + minute) * _MINUTE for minute in range(_HOUR + 1)]
         counts = await self._site.store.run(calls.count_before(State.PENDING, edges))
@@ -173,17 +173,17 @@ class Overview:
 
 
 def span_in(query: Mapping[str, str]) -> str:
-    """The span that a query asks for, or the first."""
+    """The span that a query asks for, or the first one."""
     return name if (name := query.get("span", "")) in SPANS else next(iter(SPANS))
 
 
 def _throughput(past: list[Span], minutes: int) -> Chart:
-    """How many attempts ended, a minute, and how."""
+    """How many attempts ended per minute, and how."""
     columns = [
         Column(
             at=span.at,
             parts=tuple(ended / minutes for ended in (span.succeeded, span.retried, span.failed)),
-            label=f"{span.succeeded:,} succeeded, {span.retried:,} to be tried again, "
+            label=f"{span.succeeded:,} succeeded, {span.retried:,} to be retried, "
             f"{span.failed:,} failed",
         )
         for span in past
@@ -192,7 +192,7 @@ def _throughput(past: list[Span], minutes: int) -> Chart:
 
 
 def _lateness(past: list[Span], minutes: int) -> Chart:
-    """Within what time of being due the attempts began."""
+    """How late the attempts began."""
     columns = []
     for span in past:
         half, most = span.quantile(0.5), span.quantile(0.99)
@@ -208,7 +208,7 @@ def _within(ms: float) -> str:
 
 
 class Shared(Generic[T]):
-    """A reading that serves all who ask for it within so many seconds."""
+    """A reading that serves all callers for some seconds."""
 
     def __init__(self, read: Callable[[], Awaitable[T]], seconds: float) -> None:
         self._read = read
@@ -218,7 +218,7 @@ class Shared(Generic[T]):
         self._value: T | None = None
 
     async def __call__(self) -> T:
-        """The reading, a new one if the last is too old."""
+        """Return the last reading, or a new one if that is too old."""
         async with self._lock:
             if self._value is None or time.monotonic() >= self._until:
                 self._value = await self._read()

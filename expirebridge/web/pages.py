@@ -17,14 +17,14 @@ OPTIONS = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS
 
 
 class Pages:
-    """Their handlers."""
+    """The handlers of these pages."""
 
     def __init__(self, site: Site, overview: Overview) -> None:
         self._site = site
         self._overview = overview
 
     async def overview(self, request: Request) -> Response:
-        """How all stands."""
+        """The overview."""
         return self._site.page(
             request, "overview.html",
             present=await self._overview.present(),
@@ -33,7 +33,7 @@ class Pages:
         )  # fmt: skip
 
     async def tasks(self, request: Request) -> Response:
-        """The tasks that match, a page of them."""
+        """A page of the matching tasks."""
         search = Search.read(request.query_params)
         cursor = check_cursor(request.query_params.get("cursor", "0"))
         counts = await self._site.bridge.count()
@@ -57,7 +57,7 @@ class Pages:
         )  # fmt: skip
 
     async def find(self, request: Request) -> Response:
-        """Lead to the task of this id or, if there is none, to those whose ids begin so."""
+        """Redirect to the task with this id; without one, to those whose ids begin with it."""
         id = wire.check_id(request.query_params.get("id", "").strip())
         task = await self._site.bridge.get(id)
         return redirect(request, "task" if task else "tasks", id=id)
@@ -78,7 +78,7 @@ class Pages:
         )  # fmt: skip
 
     async def arguments(self, request: Request) -> Response:
-        """The arguments of one task, which are shown only if they are asked for."""
+        """The arguments of one task. They are shown only on request."""
         task = await self._site.bridge.get(request.query_params.get("id", ""))
         if task is None:
             return await self._site.nothing_there(request)
@@ -86,21 +86,21 @@ class Pages:
         return self._site.page(
             request, "arguments.html",
             args=_json(list(shown.args)), kwargs=_json(dict(shown.kwargs)),
-            # Its name holds the arguments: what hides them hides it.
+            # The key's name holds the arguments, so a redaction hides it, too.
             key=shown.key.decode(errors="backslashreplace") if shown == task else "",
             result=_json(shown.result),
         )  # fmt: skip
 
 
 async def task_values(site: Site, task: Task) -> dict[str, Any]:
-    """What the template of a task, or the part of it that moves, needs."""
+    """The values for the template of a task, or for the part of it that changes."""
     shown = site.redact(task)
     return {
         "task": shown,
         "now": await site.now(),
         "choices": actions_in(task.state),
         "history": getattr(shown, "history", ()),
-        # What a redaction hides of the last error, it hides of those before.
+        # If a redaction hides the last error, earlier errors are hidden, too.
         "errors": shown.error == task.error,
         "waits": task.state in {State.PENDING, State.PAUSED},
     }
@@ -109,5 +109,5 @@ async def task_values(site: Site, task: Task) -> dict[str, Any]:
 def _json(value: object) -> str:
     try:
         return cut(orjson.dumps(value, option=OPTIONS).decode())
-    except TypeError:  # what a redaction made of it
+    except TypeError:  # a redaction may return anything
         return cut(str(value))

@@ -1,4 +1,4 @@
-"""Who may come in: those with the right credentials, or those on this machine."""
+"""Who may use the dashboard: users with the right credentials, or users of this machine."""
 
 import base64
 import hashlib
@@ -12,10 +12,10 @@ from expirebridge.errors import InvalidSetting
 
 @dataclass(frozen=True, kw_only=True)
 class Credentials:
-    """Who may come in: whoever has the token, or one of the users with their password.
+    """Who may sign in: anyone with the token, or a user with a password.
 
-    A token is sent as `Authorization: Bearer`, or as the password of any user name, which is how a
-    browser asks for it. Raises InvalidSetting for an empty secret.
+    A token is sent as `Authorization: Bearer`, or as the password of any user name, since that is
+    what a browser can ask for. Raises InvalidSetting for an empty secret.
     """
 
     token: str | None = field(default=None, repr=False)
@@ -25,11 +25,11 @@ class Credentials:
         secrets = [*self.users.values(), *([] if self.token is None else [self.token])]
         if not secrets or not all(secrets) or any(":" in name for name in self.users):
             raise InvalidSetting(
-                "credentials: give a token, or users with passwords; none is empty"
+                "credentials: give a token, or users with passwords; none may be empty"
             )
 
     def name_of(self, authorization: str) -> str | None:
-        """Who sends this header: the user's name, "token", or None if nobody who may."""
+        """Who sends this header: a user's name, or "token". None if the credentials are wrong."""
         scheme, _, value = authorization.partition(" ")
         if scheme.lower() == "bearer" and self.token is not None:
             return "token" if _equal(value.strip(), self.token) else None
@@ -40,7 +40,7 @@ class Credentials:
         except ValueError:  # neither base64, nor UTF-8
             return None
         user, _, password = decoded.partition(":")
-        # As much is done for a user who is not known as for one who is.
+        # An unknown user takes the same steps as a known one.
         known = self.users.get(user)
         if _equal(password, known if known is not None else "") and known is not None:
             return user
@@ -50,13 +50,13 @@ class Credentials:
 
 
 def _equal(given: str, secret: str) -> bool:
-    """Compare without telling by the time how much of it was right, nor how long the secret is."""
+    """Compare in a time that reveals neither how much was right nor how long the secret is."""
     digests = [hashlib.sha256(text.encode()).digest() for text in (given, secret)]
     return hmac.compare_digest(*digests)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches a server on this address."""
+    """Whether only this machine can reach a server on this address."""
     if host == "localhost":
         return True
     try:

@@ -1,4 +1,4 @@
-"""Slows down who tries passwords, and nobody else."""
+"""Slows down attempts to guess passwords, and nothing else."""
 
 import asyncio
 import contextlib
@@ -15,16 +15,16 @@ from expirebridge.web.security import Credentials
 LONGEST_PAUSE = 8.0
 """Seconds."""
 MOST_WAITING = 5
-"""Attempts of one address that wait at the same time; more are refused without a look."""
+"""How many attempts of one address may wait at once; more are refused without a check."""
 REMEMBERED_FOR = 600.0
-"""Seconds after its last failure for which an address is slowed."""
+"""For how many seconds after its last failure an address is slowed down."""
 
 _MOST_SOURCES = 10_000
 _MOST_KNOWN = 1_000
 
 
 class TooManyAttempts(ExpirebridgeError):
-    """An address has as many attempts waiting as it may."""
+    """Too many attempts of an address are waiting."""
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class _Source:
 
     @contextlib.contextmanager
     def place(self) -> Iterator[None]:
-        """Wait here; raises TooManyAttempts if there is no room."""
+        """Hold a place while waiting. Raises TooManyAttempts if none is free."""
         if self.waiting >= MOST_WAITING:
             raise TooManyAttempts
         self.waiting += 1
@@ -48,11 +48,11 @@ class _Source:
 
 
 class SignIns:
-    """Looks at credentials, after a pause that grows with the failures of the sender's address.
+    """Checks credentials, after a pause that grows with the failures of the sender's address.
 
-    The look comes after the pause, so an attempt that is not waited for learns nothing. Only new
-    attempts wait: credentials that were right before pass at once, so nobody who is signed in
-    notices an attack, even one from the same address. What an address can hold up is bounded.
+    The check follows the pause, so an attempt that does not wait learns nothing. Only new attempts
+    wait: credentials that were right before pass at once, so signed-in users do not notice an
+    attack, even one from their own address. The number of waiting attempts per address is limited.
     """
 
     def __init__(self, credentials: Credentials) -> None:
@@ -61,9 +61,9 @@ class SignIns:
         self._sources: OrderedDict[str, _Source] = OrderedDict()
 
     async def name_of(self, authorization: str, address: str) -> str | None:
-        """Who sends this header, or None if nobody who may. Raises TooManyAttempts."""
+        """Who sends this header; None if the credentials are wrong. Raises TooManyAttempts."""
         if not authorization:
-            return None  # a browser asks so before it asks for a password
+            return None  # a browser's first request, before it asks for a password
         digest = hashlib.sha256(authorization.encode()).digest()
         if digest not in self._known:
             await self._wait(network_of(address))
@@ -94,16 +94,16 @@ class SignIns:
 
 
 def pause_after(failures: int) -> float:
-    """Seconds for which an address waits that has failed so often: at least once."""
+    """How many seconds an address waits after so many failures, at least one."""
     return min(0.5 * 2.0 ** min(failures - 1, 10), LONGEST_PAUSE)
 
 
 def network_of(address: str) -> str:
-    """Whose address it is: one person has all of the lower half of an IPv6 address."""
+    """The network of an address: one person has the whole lower half of an IPv6 address."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
-        return address  # a socket in the file system has none
+        return address  # the peer of a Unix socket has no address
     if parsed.version == 4:
         return address
     return str(ipaddress.ip_network((parsed, 64), strict=False))

@@ -1,4 +1,4 @@
-"""What all pages share: the data's source, the templates, and the pages for what went wrong."""
+"""What all pages share: the source of the data, the templates, and the error pages."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,10 +24,10 @@ from expirebridge.store.urls import safe_url
 from expirebridge.task import State, Task, from_ms, to_ms
 
 Redact = Callable[[Task], Task]
-"""Is given a task before it is shown, and returns it as it may be."""
+"""Receives a task before it is shown, and returns it without what must not be shown."""
 
 MAX_TEXT = 20_000
-"""Characters of an argument, a result or an error that a page shows."""
+"""The most characters of an argument, a result or an error that a page shows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class Site:
 
     bridge: AsyncBridge
     operations: Operations
-    """What the bridge can do, for readings that are made of it."""
+    """What the bridge can do, for readings that combine several calls."""
     store: AsyncStore
     settings: Settings
     actions: bool
@@ -44,18 +44,18 @@ class Site:
     redact: Redact
 
     async def now(self) -> datetime:
-        """The server's time: the only clock that counts."""
+        """The server's time, the only clock that is used."""
         seconds, micros = await self.store.run(calls.command("TIME"))
         return from_ms(int(seconds) * 1000 + int(micros) // 1000)
 
     def page(
         self, request: Request, template: str, *, status: int = 200, **values: Any
     ) -> HTMLResponse:
-        """Draw a page, or a part of one."""
+        """Render a page, or a part of one."""
         return HTMLResponse(self.draw(request, template, **values), status)
 
     def draw(self, request: Request, template: str, **values: Any) -> str:
-        """The same as text."""
+        """Render a page, or a part of one, as text."""
         return _TEMPLATES.get_template(template).render(
             base=request.scope.get("root_path", "").rstrip("/"),
             path=request.url.path,
@@ -66,28 +66,28 @@ class Site:
         )
 
     async def refused(self, request: Request, error: Exception) -> Response:
-        """The page for what cannot be asked for."""
+        """The page for an invalid request."""
         return self.page(request, "trouble.html", status=400, title="Not possible", text=str(error))
 
     async def troubled(self, request: Request, error: Exception) -> Response:
-        """The page for a server that does not do its part."""
+        """The page for a server that failed or refused the call."""
         return self.page(
             request, "trouble.html", status=503, title="The server does not answer", text=str(error)
         )
 
     async def nothing_there(self, request: Request, _: Exception | None = None) -> Response:
-        """The page for what is not there."""
+        """The page for a path that does not exist."""
         return self.page(
             request,
             "trouble.html",
             status=404,
-            title="Nothing there",
-            text="No page has this name.",
+            title="Not found",
+            text="There is no such page.",
         )
 
 
 def redirect(request: Request, page: str, **query: str) -> RedirectResponse:
-    """Lead to another page of the dashboard, wherever that is mounted."""
+    """Redirect to another page of the dashboard, wherever it is mounted."""
     base = request.scope.get("root_path", "").rstrip("/")
     return RedirectResponse(f"{base}/{page}?{urlencode(query)}", 303)
 
@@ -99,7 +99,7 @@ def _clock(moment: datetime) -> Markup:
 
 
 def _relative(moment: datetime, now: datetime) -> Markup:
-    """How far a moment is from now; the page keeps it right while it is open."""
+    """How far a moment is from now; the open page keeps that up to date."""
     return Markup('<time data-ms="{}">{}</time>').format(to_ms(moment), distance(moment, now))
 
 
@@ -111,27 +111,27 @@ def distance(moment: datetime, now: datetime) -> str:
 
 
 def _lasted(seconds: float | None) -> str:
-    """A duration, or nothing if there is none; a clock that went back makes none."""
+    """A duration, or an empty text if there is none. If a clock went back, it is 0."""
     return "" if seconds is None else human(max(seconds, 0))
 
 
 def brief(error: str) -> str:
-    """What an error comes to: the last line of a traceback."""
+    """The short form of an error: the last line of its traceback."""
     lines = error.strip().splitlines()
     return cut(lines[-1], 160) if lines else ""
 
 
 def cut(text: str, length: int = MAX_TEXT) -> str:
-    """A text that is no longer than that."""
+    """The beginning of a text, at most `length` characters."""
     return text if len(text) <= length else f"{text[:length]} … ({len(text):,} characters)"
 
 
 def end(text: str, length: int = MAX_TEXT) -> str:
-    """The end of a text, no longer than that."""
+    """The end of a text, at most `length` characters."""
     return text if len(text) <= length else f"({len(text):,} characters) … {text[-length:]}"
 
 
-# Escapes whatever it is given, whatever a template is called, and refuses names that nobody gave.
+# Escapes every value, whatever a template is called, and refuses undefined names.
 _TEMPLATES = jinja2.Environment(
     loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
     autoescape=True,

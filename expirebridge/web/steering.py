@@ -1,4 +1,4 @@
-"""What can be done to tasks: on one, or on all that match a filter."""
+"""The actions on tasks: on one, or on all that match a filter."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,15 +13,15 @@ from expirebridge.task import Change, State
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Something that can be done."""
+    """An action."""
 
     name: str
     label: str
     states: frozenset[State]
-    """Where a task must stand for it to make sense."""
+    """The states of tasks for which it makes sense."""
     takes_time: bool = False
     grave: bool = False
-    """Whether it cannot simply be undone."""
+    """Whether it is hard to undo."""
 
 
 _WAITING = frozenset({State.PENDING, State.PAUSED})
@@ -41,20 +41,20 @@ CHOICES = {
 
 
 def actions_in(state: State | None) -> list[Choice]:
-    """What can be done to tasks in this state; None: in any."""
+    """The actions on tasks in this state; None: in any state."""
     return [choice for choice in CHOICES.values() if state is None or state in choice.states]
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One of them, with the time that it takes."""
+    """An action, with its duration if it takes one."""
 
     choice: Choice
     by: float = 0.0
 
     @classmethod
     def read(cls, form: Mapping[str, Any]) -> "Order":
-        """Read a form, or a query. Raises InvalidTask for what cannot be."""
+        """Read a form or a query. Raises InvalidTask for an invalid one."""
         choice = CHOICES.get(str(form.get("action", "")))
         if choice is None:
             raise InvalidTask(f"action: one of {', '.join(CHOICES)}")
@@ -63,7 +63,7 @@ class Order:
         return cls(choice, seconds_of(str(form.get("by", "")).strip(), name="by"))
 
     async def carry_out(self, bridge: AsyncBridge, ids: Sequence[str]) -> Mapping[Change, int]:
-        """Do it to these tasks; says what became of how many."""
+        """Carry the action out on these tasks; return how many had which result."""
         match self.choice.name:
             case "cancel":
                 return await bridge.cancel_all(ids)

@@ -93,7 +93,7 @@ async def test_functions_are_shown_with_the_numbers_of_stats(
 
 async def test_it_is_explained_why_more_can_run_than_there_are_places(asking: Asking) -> None:
     async with asking() as pages:
-        assert "So more can run than listeners" in (await pages.get("/")).text
+        assert "So more tasks can run than listeners" in (await pages.get("/")).text
 
 
 async def test_retries_are_told_from_first_waits(

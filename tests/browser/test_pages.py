@@ -141,7 +141,7 @@ def test_the_charts_of_the_past_show_an_hour_or_a_day(visit: Open, client: redis
     late = lateness.locator('[data-told*="half within"]')
     expect(late).to_have_attribute("data-told", re.compile("half within 1ms, 99 % within 20ms$"))
     page.get_by_role("link", name="last day").click()
-    expect(throughput.locator('svg:visible [data-told*="15 to be tried again"]')).to_have_count(1)
+    expect(throughput.locator('svg:visible [data-told*="15 to be retried"]')).to_have_count(1)
     expect(lateness.locator('[data-told*="after more than 10m"]')).to_have_count(1)
     expect(throughput.locator("svg:visible .column")).to_have_count(96)
 

@@ -1,4 +1,4 @@
-// What the pages do by themselves: the theme, how far times are from now, what a chart's column says.
+// The theme, how far times are from now, and the values of a chart's column.
 (function () {
   "use strict";
   const root = document.documentElement;
@@ -11,11 +11,11 @@
     try {
       localStorage.setItem("expirebridge-theme", root.dataset.theme);
     } catch (error) {
-      // It holds for this page, then.
+      // Then it lasts for this page only.
     }
   });
 
-  // Times: by the server's clock, from which this machine's may differ
+  // Times are by the server's clock; this machine's may differ.
   const ahead = root.dataset.now ? Number(root.dataset.now) - Date.now() : 0;
   const units = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
 
@@ -41,8 +41,8 @@
   setInterval(tick, 1000);
   document.addEventListener("htmx:afterSwap", tick);
 
-  // Charts: the column under the pointer, or that which the arrow keys came to
-  function tell(column) {
+  // Charts: the column under the pointer, or the one that the arrow keys selected
+  function display(column) {
     const chart = column.closest(".chart");
     for (const other of chart.querySelectorAll(".column.on")) other.classList.remove("on");
     column.classList.add("on");
@@ -51,7 +51,7 @@
     told.textContent = column.dataset.told;
   }
 
-  // What somebody looks at is not drawn anew under the pointer: the next change brings it up to date.
+  // A chart is not redrawn under the pointer: the next change updates it.
   document.addEventListener("htmx:sseBeforeMessage", (event) => {
     if (event.target.querySelector(".chart:hover, .chart:focus-within")) event.preventDefault();
   });
@@ -64,7 +64,7 @@
 
   document.addEventListener("pointerover", (event) => {
     const column = event.target.closest && event.target.closest(".column");
-    if (column) tell(column);
+    if (column) display(column);
   });
   document.addEventListener("pointerout", (event) => {
     const chart = event.target.closest && event.target.closest(".chart");
@@ -79,15 +79,15 @@
     if (!svg) return;
     const columns = [...svg.querySelectorAll(".column")];
     const at = columns.findIndex((column) => column.classList.contains("on"));
-    if (event.key === "ArrowRight") tell(columns[Math.min(at + 1, columns.length - 1)]);
-    else if (event.key === "ArrowLeft") tell(columns[Math.max(at - 1, 0)]);
+    if (event.key === "ArrowRight") display(columns[Math.min(at + 1, columns.length - 1)]);
+    else if (event.key === "ArrowLeft") display(columns[Math.max(at - 1, 0)]);
     else if (event.key === "Enter" && at >= 0 && columns[at].parentNode.href)
       location.href = columns[at].parentNode.href.baseVal;
     else return;
     event.preventDefault();
   });
 
-  // The time of an action is asked for only where it takes one
+  // A duration is asked for only if the action takes one
   for (const form of document.querySelectorAll("form.bulk")) {
     const show = () => form.classList.toggle("timed", form.elements.action.value === "put_off");
     form.elements.action.addEventListener("change", show);
