@@ -1,6 +1,6 @@
 """The outage: reports once that the server fails, and once that it works again.
 
-Every role tries again by itself, several times a second; each try in the log would bury all else.
+Every role retries by itself, several times a second; a log line for each would bury all others.
 """
 
 import logging
@@ -42,7 +42,7 @@ class Outage:
             self._told.add(type(error))
         if is_news:
             logger.warning(
-                "%s failed: %s (said once in an outage)", role, error,
+                "%s failed: %s (reported once per outage)", role, error,
                 extra=event("outage", role=role, kind=type(error).__name__, error=str(error)),
             )  # fmt: skip
         else:
@@ -58,5 +58,7 @@ class Outage:
         if is_over:
             lasted = round(time.monotonic() - self._began, 1)
             logger.warning(
-                "all works again, after %.1f s", lasted, extra=event("recovered", seconds=lasted)
+                "everything works again, after %.1f s",
+                lasted,
+                extra=event("recovered", seconds=lasted),
             )

@@ -67,12 +67,12 @@ class Watchdog:
 
     def _notice(self, loop: asyncio.AbstractEventLoop, blocked: float) -> None:
         attempt = self._runner.attempt_in(asyncio.current_task(loop))
-        name = attempt.task.func if attempt else "something that is no handler"
+        name = attempt.task.func if attempt else "something that is not a handler"
         limit = attempt.limit if attempt else self._settings.timeout
         if not self._warned:
             self._warned = True
             logger.warning(
-                "%s blocks the event loop, since %.1f s or more: nothing else goes on in this "
+                "%s blocks the event loop, for %.1f s or more so far: nothing else runs in this "
                 "listener; make it a plain function, or let it await",
                 name, blocked,
                 extra=event("loop blocked", func=name, seconds=round(blocked, 1)),
@@ -94,6 +94,7 @@ class Watchdog:
             origin.footing.now.heart_store.run(calls.settle(settlements, self._settings))
         except ServerError as error:
             logger.warning(
-                "%d tasks are left to their leases: %s", len(attempts), error,
+                "%d tasks could not be given back, and wait for their leases to lapse: %s",
+                len(attempts), error,
                 extra=event("left to leases", count=len(attempts), error=str(error)),
             )  # fmt: skip

@@ -76,7 +76,7 @@ def test_a_subscriber_that_is_too_slow(
             stream.until_more(50 + chance.randrange(50))
             with held_still(scene.listener, history):
                 overflow(scene)
-            until_logged("all works again", folder)
+            until_logged("everything works again", folder)
             stream.until_more(50)
             scene.make_foreign()
         verdict = scene.judge(OVERFLOW)

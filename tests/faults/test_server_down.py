@@ -76,12 +76,12 @@ def test_an_outage_is_told_once_and_its_end_too(
         scene.server.kill()
         let_due_times_pass(round)
         scene.server.start()
-        until_logged("all works again", folder)
+        until_logged("everything works again", folder)
         # A busy machine may hold up the event loop, and that is told, too.
         found = re.findall(r"WARNING +(.*(?:no answer|works again).*)", scene.log())
     assert len(found) == 2, found
     assert "no answer from the server" in found[0]
-    [seconds] = re.findall(r"all works again, after ([\d.]+) s", found[1])
+    [seconds] = re.findall(r"everything works again, after ([\d.]+) s", found[1])
     assert float(seconds) >= LAST_DUE
 
 

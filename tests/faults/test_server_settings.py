@@ -61,7 +61,7 @@ def test_eviction_is_switched_on(binary: Path, folder: Path, history: Writer, ro
             scene.client.config_set("maxmemory-policy", "allkeys-lru")
             until_logged(alarm, folder)
             scene.client.config_set("maxmemory-policy", "noeviction")
-            until_logged("set otherwise: noeviction", folder)
+            until_logged("the server changed: noeviction", folder)
         verdict = scene.judge(EVICTION)
     assert verdict.sound, str(verdict)
     log = scene.log()

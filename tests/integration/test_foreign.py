@@ -213,9 +213,9 @@ async def test_a_key_that_is_not_run_because_its_ids_are_taken_is_logged(
             await async_bridge.make_task("f.g", [1], 60, id=id_for_key(name))
         await async_bridge.make_task("f.g", [1], 60, id="a")
         client.set(refused, "", px=60_000)
-        await logged(f"{id_for_key(refused)}, which is left for it, is another", caplog)
+        await logged(f"{id_for_key(refused)}, belongs to another task", caplog)
         client.set("a:?f.g?[2]", "", px=60_000)
-        await logged(f"{id_for_key(b'a:?f.g?[2]')}, which is left for it, is another", caplog)
+        await logged(f"{id_for_key(b'a:?f.g?[2]')}, belongs to another task", caplog)
     assert "[2]" not in caplog.text
 
 

@@ -34,7 +34,7 @@ async def test_a_pending_record_without_a_place_runs(
     async with listening(settings, witness, note=note):
         await async_bridge.make_task("test.note", [], 0)
         await witness.until_ended(2, End.SUCCEEDED)
-    assert "task stray stood in no state set" in caplog.text
+    assert "task stray was in no state set" in caplog.text
 
 
 def test_a_pending_record_without_a_place_is_due_when_its_key_expires(

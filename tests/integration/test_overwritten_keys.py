@@ -106,7 +106,7 @@ async def test_a_newer_format_is_told_of_by_all_and_waited_for_by_listeners(
         with pytest.raises(FormatTooNew, match="upgrade it, or use another database"):
             await async_bridge.make_task("test.note", [], 0)
         client.hset("expirebridge:meta", "format", 1)
-        await logged("all works again", caplog)
+        await logged("everything works again", caplog)
         await async_bridge.run_now("a")
         await witness.until_ended(1, End.SUCCEEDED)
     assert caplog.text.count("has format 2") == 1

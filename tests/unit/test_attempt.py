@@ -244,7 +244,7 @@ async def test_what_cannot_be_told_ends_its_attempt_and_nothing_else(
 
     outcome = await conclusion_of(asynchronous if kind == "async" else plain)
     assert outcome.end is End.FAILED
-    assert outcome.reason.startswith("what it raised cannot be told: ")
+    assert outcome.reason.startswith("its error cannot be printed: ")
 
 
 class Later(Retry):

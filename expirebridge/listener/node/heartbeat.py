@@ -55,11 +55,11 @@ class Heartbeat:
         self._wake.set()
 
     def fall_silent(self) -> None:
-        """Beat no more, and say no goodbye: all leases lapse."""
+        """Stop beating, without leaving: all leases lapse."""
         self._stopping = True
 
     def stop(self) -> None:
-        """Beat no more, and say goodbye if the server answers."""
+        """Stop beating, and leave if the server answers."""
         self._stopping = True
         self._wake.set()
         if self._thread.ident is not None:

@@ -1,4 +1,4 @@
-"""The inspector: checks the server again and again, since its settings may change while it runs."""
+"""The inspector: checks the server regularly, since its settings may change while it runs."""
 
 import asyncio
 import logging
@@ -24,8 +24,8 @@ class Inspector:
 
     It leaves out the search for other data, which is for the start and the doctor.
 
-    After each look that finds the server sending no key events, and once after the first that finds
-    it sending them again, it asks for a scan: what they would have said must be looked for.
+    After each check that finds that the server sends no key events, and once after the first that
+    finds that it sends them again, it asks for a scan, which finds what the events would have said.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Inspector:
             before = self._known.get(finding.check)
             if before is not None and before.level is not finding.level:
                 logger.log(
-                    _LEVELS[finding.level], "the server was set otherwise: %s", finding,
+                    _LEVELS[finding.level], "the server changed: %s", finding,
                     extra=event(
                         "alarm", check=finding.check, found=finding.level, told=str(finding)
                     ),

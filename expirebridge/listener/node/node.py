@@ -87,7 +87,7 @@ class Node:
         )
 
     async def examine(self) -> None:
-        """Look whether the server can be used, and report what is odd. Raises a ServerError."""
+        """Check whether the server can be used, and report problems. Raises a ServerError."""
         findings = await self._store.run(check_server(self._store.database))
         _report(findings)
         refuse_unsuitable(findings)

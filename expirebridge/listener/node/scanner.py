@@ -88,7 +88,7 @@ class Scanner:
         while scanned := await station.store.run(pages.next()):
             for id in scanned.strays:
                 logger.error(
-                    "task %s stood in no state set; it has a place again", id,
+                    "task %s was in no state set; it has a place again", id,
                     extra=event("stray", task=id),
                 )  # fmt: skip
             adopted += await station.adopter.look_at(scanned.found)

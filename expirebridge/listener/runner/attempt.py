@@ -96,11 +96,11 @@ class Attempt:
         """The conclusion after its call raised this. Raises nothing, whatever the error is like."""
         try:
             return self._after(error)
-        except BaseException as another:  # to say what it raised may raise just as well
-            # Not with its traceback, which may be what cannot be printed.
-            logger.error("%s %s raised what cannot be told", self.task.func, self.task.id)  # noqa: TRY400
+        except BaseException as another:  # to format its error may raise, too
+            # Without the traceback, which may be what cannot be formatted.
+            logger.error("%s %s raised an unprintable error", self.task.func, self.task.id)  # noqa: TRY400
             return self.ends.failed(
-                f"what it raised cannot be told: that raised {type(another).__name__}"
+                f"its error cannot be printed: to format it raised {type(another).__name__}"
             )
 
     def _after(self, error: BaseException) -> Conclusion:

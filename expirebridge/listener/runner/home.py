@@ -79,7 +79,9 @@ class Home:
             return
         if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
             os._exit(error.code or 0)
-        logger.error("a child that a handler forked came back to the listener: it is ended")
+        logger.error(
+            "a child process that a handler forked returned to the listener's code: it is stopped"
+        )
         os._exit(1)
 
 

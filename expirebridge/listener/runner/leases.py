@@ -46,7 +46,7 @@ class Leases:
             self._held[id] = Hold(token, asked)
 
     def drop(self, id: str, token: str) -> None:
-        """Keep it no longer: it is settled, or lost."""
+        """Stop keeping it: it is settled, or lost."""
         with self._lock:
             hold = self._held.get(id)
             if hold is not None and hold.token == token:

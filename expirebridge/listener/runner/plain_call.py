@@ -42,7 +42,7 @@ class PlainCall:
             with Home():
                 return self._context.run(self._handler), None
         except StopIteration as error:
-            # Raised on, it would end the coroutine above instead of telling it.
+            # Raised further, it would end the coroutine above instead of reaching it as a value.
             wrapped = RuntimeError(f"the handler raised {type(error).__name__}")
             wrapped.__cause__ = error
             return None, wrapped

@@ -35,7 +35,7 @@ class Room:
         return self._free == self._size and self._unsettled.at_rest
 
     def reserve(self, who: Doorbell, most: int) -> int:
-        """Take up to so many places, and return how many; 0: who asks is rung when there are some.
+        """Take up to so many places, and return how many; 0: the caller is rung when some are free.
 
         Whoever wants the whole room gets places only when it has it.
         """
@@ -55,13 +55,13 @@ class Room:
             self.look()
 
     def withdraw(self, who: Doorbell) -> None:
-        """Stand in no line any longer: this station stops."""
+        """Leave the queue: this station stops."""
         self._line.pop(who, None)
         self._alone.pop(who, None)
         self.look()
 
     def has_whole(self, who: Doorbell) -> bool:
-        """Whether the places that were just reserved are all that anybody has."""
+        """Whether the places just reserved are the only reserved ones."""
         return who in self._alone
 
     def want_whole(self, who: Doorbell) -> None:

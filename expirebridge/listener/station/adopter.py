@@ -135,7 +135,7 @@ class Adopter:
         if stale:
             self._footing.now.gaps.notice("events waited for too long to be believed")
             logger.warning(
-                "%d events were dropped: they could not be looked at in time", stale,
+                "%d events were dropped: there was no time to look at them", stale,
                 extra=event("events dropped", count=stale),
             )  # fmt: skip
         return news
@@ -205,8 +205,8 @@ class Adopter:
                 )
             elif code is Adoption.TAKEN:
                 logger.error(
-                    "a foreign key of task %s is neither run nor kept%s: the id %s, which is left "
-                    "for it, is another task's; set the key under another id",
+                    "a foreign key of task %s is neither run nor kept%s: the id made "
+                    "from its name, %s, belongs to another task; set the key with another id",
                     hint.id,
                     f" ({hint.invalid})" if hint.invalid else "",
                     id_for_key(hint.name),

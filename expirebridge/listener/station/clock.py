@@ -89,7 +89,7 @@ class Clock:
         try:
             due = await self._look()
         except ServerError:
-            return True  # the claim will report what is wrong
+            return True  # the claim will report the error
         if self._changed.is_set():  # what came meanwhile may be newer than this answer
             return self._is_due()
         known = [each for each in (due, self._heard) if each is not None]

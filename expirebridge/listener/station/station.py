@@ -117,7 +117,7 @@ class Station:
         if born and self._born not in {None, born}:
             logger.critical(
                 "the database was emptied, by FLUSHDB or by a restart without its data: the tasks "
-                "that waited in it are gone; listening goes on",
+                "that waited in it are gone; the listener continues",
                 extra=event("emptied"),
             )
         self._born = born or self._born or b""
@@ -125,7 +125,7 @@ class Station:
     def _report_mended(self, mended: list[str]) -> None:
         for name in mended:
             logger.error(
-                "another client overwrote the key %s; what it put there is under broken:%s now",
+                "another client overwrote the key %s; the new value was moved to broken:%s",
                 name, name, extra=event("overwritten", key=name),
             )  # fmt: skip
             self._footing.now.gaps.notice(f"the key {name} was overwritten")
