@@ -29,10 +29,11 @@ def dashboard(
     url: Url = None,
     prefix: Prefix = None,
 ) -> None:
-    """Show tasks and listeners in the browser, until SIGTERM or Ctrl-C.
+    """Show tasks and listeners in the browser.
 
-    If other machines can reach the address, users must sign in: set EXPIREBRIDGE_DASHBOARD_TOKEN to
-    a secret, or EXPIREBRIDGE_DASHBOARD_USERS to name:password, with spaces between users.
+    Runs until SIGTERM or Ctrl-C. If other machines can reach the address, users must sign in: set
+    EXPIREBRIDGE_DASHBOARD_TOKEN to a secret, or EXPIREBRIDGE_DASHBOARD_USERS to name:password, with
+    spaces between users.
 
     Example: expirebridge dashboard --port 8321
     """

@@ -60,9 +60,10 @@ def demo(
         typer.Option(help="A folder with the example handlers.  [default: those installed]"),
     ] = None,
 ) -> None:
-    """Start a server and a listener, run tasks of every kind, and show when each one started.
+    """Run tasks of every kind, and show when each one started.
 
-    Needs only the embedded server (pip install 'expirebridge[server]').
+    Starts a server and a listener of its own. Needs only the embedded server (pip install
+    'expirebridge[server]').
 
     Example: expirebridge demo
     """

@@ -64,9 +64,9 @@ def add_to(app: typer.Typer) -> None:
 
 
 def stats(url: Url = None, prefix: Prefix = None, as_json: AsJson = False) -> None:
-    """Count tasks by state, and show how the recent ones of each function did.
+    """Count tasks by state, and show how recent ones did.
 
-    The recent ones are the last 200 that succeeded, and the last 200 that failed.
+    Recent tasks are the last 200 that succeeded, and the last 200 that failed, by function.
 
     Example: expirebridge stats
 

@@ -13,7 +13,7 @@ from expirebridge.store.library import Loading, Outcome
 from expirebridge.store.store import Store
 
 group = typer.Typer(
-    help="Functions on the server, with which any client makes and changes tasks (FCALL).",
+    help="Server functions (FCALL) for clients in any language.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )

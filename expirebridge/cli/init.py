@@ -87,9 +87,10 @@ def init(
         Path, typer.Argument(help="The folder; created if it does not exist.")
     ] = Path(),
 ) -> None:
-    """Start a project: a handler, a producer, redis.conf, a systemd unit and a compose file.
+    """Start a project.
 
-    Writes nothing if one of the files exists.
+    Writes a handler, a producer, redis.conf, a systemd unit and a compose file; but nothing if one
+    of the files exists.
 
     Example: expirebridge init reminders
     """

@@ -102,7 +102,7 @@ def listen(
         LogFormat, typer.Option(help="Plain text, or one JSON object per line.")
     ] = LogFormat.TEXT,
     metrics_port: Annotated[
-        int | None, typer.Option(help="Serve Prometheus metrics on this port (0: a free one).")
+        int | None, typer.Option(help="Serve Prometheus metrics on this port (0: any free one).")
     ] = None,
     metrics_host: Annotated[
         str, typer.Option(help="The address of the metrics port.")
@@ -111,7 +111,9 @@ def listen(
         bool, typer.Option("--reload", help="For development: restart when a handler changes.")
     ] = False,
 ) -> None:
-    """Run due tasks with the handlers in the tasks folder, until SIGTERM or Ctrl-C.
+    """Run due tasks with the handlers in the tasks folder.
+
+    Runs until SIGTERM or Ctrl-C.
 
     Example: expirebridge listen --tasks tasks --concurrency 50
 
@@ -189,7 +191,9 @@ def server(
         ".expirebridge"
     ),
 ) -> None:
-    """Run the embedded server in the foreground, for development, until SIGTERM or Ctrl-C.
+    """Run the embedded server in the foreground.
+
+    For development. Runs until SIGTERM or Ctrl-C.
 
     Example: expirebridge server --port 6379
     """

@@ -167,9 +167,9 @@ def list_(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List tasks: waiting ones soonest first, finished ones latest first.
+    """List tasks.
 
-    Times are ISO 8601 with a zone.
+    Waiting tasks come soonest first, finished ones latest first. Times are ISO 8601 with a zone.
 
     Example: expirebridge list --state failed --func mail.send
 
@@ -237,7 +237,9 @@ def put_off(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Put a task off, or all tasks with a tag, each counted from its own due time.
+    """Put a task off, or all tasks with a tag.
+
+    Each is moved by that duration from its own due time.
 
     Example: expirebridge put-off --tag customer-9 --by 2h
     """
