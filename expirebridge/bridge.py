@@ -17,9 +17,10 @@ import redis.asyncio
 from expirebridge.hooks import Hook, Hooks
 from expirebridge.log_fields import event
 from expirebridge.new_tasks import advice_on
-from expirebridge.operations import Operations, Steps
+from expirebridge.operations import Operations
 from expirebridge.settings import Settings
 from expirebridge.store import clients
+from expirebridge.store.calls import Steps
 from expirebridge.store.store import AsyncStore, Store, StoresByLoop
 
 logger = logging.getLogger("expirebridge")

@@ -1,13 +1,13 @@
 """The walk of `list`: from the place of a cursor until it has found enough tasks."""
 
 import re
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 from expirebridge.errors import InvalidTask
 from expirebridge.store import calls
-from expirebridge.store.calls import BEGINNING, Call
+from expirebridge.store.calls import BEGINNING, Steps
 from expirebridge.task import Listing, State, Task
 
 MAX_EXAMINED = 10_000
@@ -54,7 +54,7 @@ def find(
     tag: str | None,
     matches: Callable[[Task], bool],
     limit: int,
-) -> Generator[Call[Any], Any, Listing]:
+) -> Steps[Listing]:
     """Look for up to `limit` tasks, starting at `place`, in one source after the other."""
     tasks: list[Task] = []
     examined = 0

@@ -5,9 +5,9 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from expirebridge import wire
 from expirebridge.current import running_task
@@ -30,7 +30,7 @@ from expirebridge.new_tasks import (
 from expirebridge.retry import RetrySpec
 from expirebridge.settings import Settings
 from expirebridge.store import calls
-from expirebridge.store.calls import Call
+from expirebridge.store.calls import Call, Steps
 from expirebridge.store.views import args_of, split_call
 from expirebridge.task import (
     Change,
@@ -43,9 +43,6 @@ from expirebridge.task import (
 )
 
 logger = logging.getLogger("expirebridge")
-
-T = TypeVar("T")
-Steps = Generator[Call[Any], Any, T]
 
 Progress = Callable[[Mapping[Change, int]], None]
 """Is told, again and again, how many tasks were changed so far."""

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from expirebridge.operations import Operations, Steps
+from expirebridge.operations import Operations
+from expirebridge.store.calls import Steps
 from expirebridge.task import State, Task
 
 SAMPLE = 200

@@ -6,7 +6,7 @@ those of `check_health`, and the doctor runs all of them.
 
 from collections.abc import Iterable
 
-from expirebridge.checks.finding import Finding, Level, Steps, error, warning
+from expirebridge.checks.finding import Finding, Level, error, warning
 from expirebridge.checks.login import check_rights
 from expirebridge.checks.round_trip import check_round_trip
 from expirebridge.checks.server import (
@@ -38,6 +38,7 @@ from expirebridge.errors import (
 )
 from expirebridge.settings import Settings
 from expirebridge.store import calls
+from expirebridge.store.calls import Steps
 from expirebridge.store.rights import Role
 from expirebridge.store.store import Database, Store
 

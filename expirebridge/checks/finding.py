@@ -1,14 +1,7 @@
 """What a check found."""
 
-from collections.abc import Generator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, TypeVar
-
-from expirebridge.store.calls import Call
-
-T = TypeVar("T")
-Steps = Generator[Call[Any], Any, T]
 
 
 class Level(StrEnum):

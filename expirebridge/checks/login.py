@@ -1,8 +1,9 @@
 """The check of the login's rights."""
 
-from expirebridge.checks.finding import Finding, Steps, error, ok
+from expirebridge.checks.finding import Finding, error, ok
 from expirebridge.errors import NotPermitted
 from expirebridge.store import calls
+from expirebridge.store.calls import Steps
 from expirebridge.store.rights import Role, grants
 from expirebridge.store.store import Database
 

@@ -3,10 +3,11 @@
 import time
 from typing import Any
 
-from expirebridge.checks.finding import Finding, Steps, error, ok, warning
+from expirebridge.checks.finding import Finding, error, ok, warning
 from expirebridge.durations import human
 from expirebridge.errors import ScriptFailed, ServerError, ServerUnreachable
 from expirebridge.store import calls
+from expirebridge.store.calls import Steps
 
 OLDEST_VERSION = (6, 2)
 EVENT_FLAGS = "Exg"

@@ -4,12 +4,12 @@ import shlex
 import socket
 from collections import Counter
 
-from expirebridge.checks.finding import Finding, Steps, error, ok, warning
+from expirebridge.checks.finding import Finding, error, ok, warning
 from expirebridge.durations import human
 from expirebridge.retry import UNKNOWN_DELAY
 from expirebridge.settings import Doorbells
 from expirebridge.store import calls
-from expirebridge.store.calls import Health
+from expirebridge.store.calls import Health, Steps
 from expirebridge.store.store import Database
 
 _SAMPLE = 1000

@@ -4,14 +4,12 @@ A server has one library of a name, for all of its databases and for every appli
 """
 
 import re
-from collections.abc import Generator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from expirebridge.errors import ServerError
 from expirebridge.store import calls, functions
-from expirebridge.store.calls import Call
+from expirebridge.store.calls import Steps
 
 
 class Outcome(StrEnum):
@@ -32,7 +30,7 @@ class Loading:
     before: str = ""
 
 
-def load(*, replace: bool) -> Generator[Call[Any], Any, Loading]:
+def load(*, replace: bool) -> Steps[Loading]:
     """Load the functions, or on Redis 6.2 their scripts; a newer library makes way only if told."""
     try:
         found = yield from calls.command(
@@ -55,7 +53,7 @@ def load(*, replace: bool) -> Generator[Call[Any], Any, Loading]:
     return Loading(Outcome.REPLACED, before)
 
 
-def _load_scripts() -> Generator[Call[Any], Any, Loading]:
+def _load_scripts() -> Steps[Loading]:
     for name in functions.NAMES:
         yield from calls.command("SCRIPT", "LOAD", functions.script(name).text)
     return Loading(Outcome.SCRIPTS)

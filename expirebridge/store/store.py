@@ -15,7 +15,7 @@ from redis import exceptions
 
 from expirebridge import errors
 from expirebridge.store import scripts
-from expirebridge.store.calls import Call, Operation
+from expirebridge.store.calls import Call, Runnable
 from expirebridge.store.plain_text import is_plain_text
 
 T = TypeVar("T")
@@ -49,9 +49,9 @@ class Database:
         """The channel on which the server tells of key events of this kind."""
         return f"__keyevent@{self.number}__:{kind}"
 
-    def commands(self, operation: Operation[T]) -> Generator[Command, Any, T]:
-        """The commands of an operation; each is answered with its reply, or with a RedisError."""
-        calls = iter(operation)
+    def commands(self, runnable: Runnable[T]) -> Generator[Command, Any, T]:
+        """The commands of what is run; each is answered with its reply, or with a RedisError."""
+        calls = iter(runnable)
         try:
             call = next(calls)
             while True:
@@ -86,15 +86,15 @@ class Database:
 
 
 class Store:
-    """Runs operations and waits for them. Safe for threads, as its redis client is."""
+    """Runs calls and waits for their replies. Safe for threads, as its redis client is."""
 
     def __init__(self, client: redis.Redis, *, prefix: str) -> None:
         self.client = client
         self.database = _database_of(client, prefix)
 
-    def run(self, operation: Operation[T]) -> T:
-        """Run an operation. Raises a ServerError when the server does not do its part."""
-        commands = self.database.commands(operation)
+    def run(self, runnable: Runnable[T]) -> T:
+        """Run a call, or steps. Raises a ServerError when the server does not do its part."""
+        commands = self.database.commands(runnable)
         try:
             command = next(commands)
             while True:
@@ -118,15 +118,15 @@ class Store:
 
 
 class AsyncStore:
-    """Runs operations and awaits them."""
+    """Runs calls and awaits their replies."""
 
     def __init__(self, client: redis.asyncio.Redis, *, prefix: str) -> None:
         self.client = client
         self.database = _database_of(client, prefix)
 
-    async def run(self, operation: Operation[T]) -> T:
-        """Run an operation. Raises a ServerError when the server does not do its part."""
-        commands = self.database.commands(operation)
+    async def run(self, runnable: Runnable[T]) -> T:
+        """Run a call, or steps. Raises a ServerError when the server does not do its part."""
+        commands = self.database.commands(runnable)
         try:
             command = next(commands)
             while True:

@@ -1,9 +1,8 @@
 """Finds tasks for a page: by state, id, function, tag and time, and never by a walk over all."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
 from urllib.parse import urlencode
 
 from expirebridge import wire
@@ -11,7 +10,7 @@ from expirebridge.errors import InvalidTask
 from expirebridge.operations import Operations
 from expirebridge.settings import Settings
 from expirebridge.store import calls
-from expirebridge.store.calls import Call
+from expirebridge.store.calls import Steps
 from expirebridge.task import State, Task, to_ms
 
 PAGE = 50
@@ -143,7 +142,7 @@ def find(
     cursor: str = "0",
     rows: int = PAGE,
     limit: int,
-) -> Generator[Call[Any], Any, Found]:
+) -> Steps[Found]:
     """Look for about `rows` tasks, and at no more than about `limit`, from `cursor` on.
 
     All that the last look found is shown, so that nothing is left out between two pages. Tasks come
@@ -175,9 +174,7 @@ def find(
     return Found(tasks=tasks, examined=examined, first=first, cursor=cursor)
 
 
-def _seek(
-    search: Search, operations: Operations, *, cursor: str, rows: int
-) -> Generator[Call[Any], Any, Found]:
+def _seek(search: Search, operations: Operations, *, cursor: str, rows: int) -> Steps[Found]:
     """Look for tasks whose ids begin so, and at no more ids than MAX_SOUGHT.
 
     Without a state each has an equal part of that, and there is no next page.
@@ -221,7 +218,7 @@ def _lean(task: Task) -> Task:
     return replace(task, args=(), kwargs={}, key=b"", result=None)
 
 
-def _span(search: Search, settings: Settings) -> Generator[Call[Any], Any, tuple[int, int]]:
+def _span(search: Search, settings: Settings) -> Steps[tuple[int, int]]:
     """The ranks between which a state's tasks of these times stand, by their scores.
 
     A score may be older than the timer of its task that was put off, so each task's own time is

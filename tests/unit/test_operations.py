@@ -16,10 +16,10 @@ from expirebridge.handlers import Registry, handler
 from expirebridge.hooks import Event, Hooks, Made, Making
 from expirebridge.misfire import Spread, decode_misfire, misfire_policy_of
 from expirebridge.new_tasks import CHUNK_BYTES, CHUNK_TASKS
-from expirebridge.operations import Operations, Steps
+from expirebridge.operations import Operations
 from expirebridge.retry import Exponential
 from expirebridge.settings import Settings
-from expirebridge.store.calls import Call, NewTask, When
+from expirebridge.store.calls import Call, NewTask, Steps, When
 from expirebridge.task import Change, Outcome, State, Task, from_ms
 
 OPERATIONS = Operations(Settings(), Hooks())

@@ -1,7 +1,7 @@
 """The form of a call, of which operations are made.
 
-A call names a script (or, rarely, a plain command), holds its arguments, and reads the reply. An
-operation that takes more than one call is a generator of them:
+A call names a script (or, rarely, a plain command), holds its arguments, and reads the reply. What
+takes more than one call is a generator of them:
 
     counts = yield from calls.count(lease=10)
 
@@ -37,16 +37,20 @@ class Call(Generic[T]):
     read: Callable[[Any], T]
     is_script: bool = True
 
-    def __iter__(self) -> Generator["Call[Any]", Any, T]:
+    def __iter__(self) -> "Steps[T]":
         """Let `yield from call` send the call and give back what was read from the reply."""
         reply = yield self
         return self.read(reply)
 
 
-class Operation(Protocol[T_co]):
-    """One call, or a generator of calls."""
+Steps = Generator[Call[Any], Any, T]
+"""Calls, one after the other; each is answered with its raw reply."""
 
-    def __iter__(self) -> Generator[Call[Any], Any, T_co]:
+
+class Runnable(Protocol[T_co]):
+    """What a store runs: one call, or steps."""
+
+    def __iter__(self) -> Steps[T_co]:
         """The calls, each answered with its raw reply, and the result."""
         ...
 

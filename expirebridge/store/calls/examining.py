@@ -2,13 +2,14 @@
 
 import math
 from collections import Counter
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from expirebridge.store.calls.call import (
     Argument,
     Call,
+    Steps,
     ids_of,
     milliseconds,
     rows_of,
@@ -91,7 +92,7 @@ class Span:
         return None
 
 
-def read_tally(*, spans: int, minutes: int) -> Generator[Call[Any], Any, list[Span]]:
+def read_tally(*, spans: int, minutes: int) -> Steps[list[Span]]:
     """See how attempts went in the last spans of so many minutes, the earliest first.
 
     Asked in parts: nothing else goes on in a server while a script reads a whole day.

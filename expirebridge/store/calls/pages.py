@@ -1,9 +1,9 @@
 """The one rule of cursors: "0" is where a walk begins, and where it is over."""
 
-from collections.abc import Callable, Generator
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
 
-from expirebridge.store.calls.call import Call
+from expirebridge.store.calls.call import Call, Steps
 
 BEGINNING = "0"
 
@@ -33,7 +33,7 @@ class Pages(Generic[P]):
         self.over = False
         """Whether the last page was read."""
 
-    def next(self) -> Generator[Call[Any], Any, P | None]:
+    def next(self) -> Steps[P | None]:
         """Read the next page; None if there is none."""
         if self.over:
             return None
