@@ -20,7 +20,7 @@ from expirebridge.new_tasks import advice_on
 from expirebridge.operations import Operations
 from expirebridge.settings import Settings
 from expirebridge.store import clients
-from expirebridge.store.calls import Steps
+from expirebridge.store.calls import Runnable
 from expirebridge.store.store import AsyncStore, Store, StoresByLoop
 
 logger = logging.getLogger("expirebridge")
@@ -30,31 +30,31 @@ T = TypeVar("T")
 
 
 def _waits(
-    operation: Callable[Concatenate[Operations, P], Steps[T]],
+    operation: Callable[Concatenate[Operations, P], Runnable[T]],
 ) -> "Callable[Concatenate[Bridge, P], T]":
     @_documented_by(operation)
     def method(self: "Bridge", /, *args: P.args, **kwargs: P.kwargs) -> T:
         try:
-            steps = operation(self._operations, *args, **kwargs)
+            runnable = operation(self._operations, *args, **kwargs)
         except TypeError as error:
             raise _misnamed(operation, error) from None
         if asyncio._get_running_loop() is not None:
             warn_of_waiting()
-        return self._store.run(steps)
+        return self._store.run(runnable)
 
     return method
 
 
 def _awaits(
-    operation: Callable[Concatenate[Operations, P], Steps[T]],
+    operation: Callable[Concatenate[Operations, P], Runnable[T]],
 ) -> "Callable[Concatenate[AsyncBridge, P], Coroutine[Any, Any, T]]":
     @_documented_by(operation)
     async def method(self: "AsyncBridge", /, *args: P.args, **kwargs: P.kwargs) -> T:
         try:
-            steps = operation(self._operations, *args, **kwargs)
+            runnable = operation(self._operations, *args, **kwargs)
         except TypeError as error:
             raise _misnamed(operation, error) from None
-        return await self._stores.here().run(steps)
+        return await self._stores.here().run(runnable)
 
     return method
 
@@ -71,19 +71,21 @@ def warn_of_waiting() -> None:
 
 def _misnamed(operation: Callable[..., Any], error: TypeError) -> TypeError:
     """What Python says of a call that does not fit, with the right word if it has another's."""
+    if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
+        return error  # the call did fit: it was raised inside
     reason = str(error).removeprefix("Operations.")
     return TypeError(f"{reason}{advice_on(error, operation)}")
 
 
-def _documented_by(operation: Callable[..., Steps[Any]]) -> Callable[[T], T]:
+def _documented_by(operation: Callable[..., Runnable[Any]]) -> Callable[[T], T]:
     """Give a method the name, text and parameters of its operation, and the result as its type."""
 
     def decorate(method: T) -> T:
         functools.update_wrapper(method, operation)  # type: ignore[arg-type]
         signature = inspect.signature(operation)
-        result = signature.return_annotation
-        inner = getattr(result, "__args__", (None, None, result))[-1]
-        method.__signature__ = signature.replace(return_annotation=inner)  # type: ignore[attr-defined]
+        # Of Call[T], and of Steps[T].
+        result = signature.return_annotation.__args__[-1]
+        method.__signature__ = signature.replace(return_annotation=result)  # type: ignore[attr-defined]
         return method
 
     return decorate

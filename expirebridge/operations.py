@@ -117,7 +117,7 @@ class Operations:
             if_exists=if_exists, max_wait=max_wait, window=window, tags=tags,
             retry=retry, timeout=timeout, late_after=late_after, misfire=misfire,
         )  # fmt: skip
-        return (yield from self._make(new))
+        return self._make(new)
 
     def make_tasks(self, tasks: Iterable[Mapping[str, Any]]) -> Steps[list[Task]]:
         """Make many tasks: each is a mapping of `make_task`'s arguments by their names.
@@ -169,9 +169,9 @@ class Operations:
             id=wire.check_id(id), if_exists="extend", tags=tags, retry=retry, timeout=timeout,
         )  # fmt: skip
         new.fields["ttl"] = new.when.ms
-        return (yield from self._make(new))
+        return self._make(new)
 
-    def beat(self, id: str) -> Steps[Change]:
+    def beat(self, id: str) -> Call[Change]:
         """Say that what `id` watches is alive: its task is put off to its `ttl` from now.
 
         Returns moved (a paused task is pending again), rearmed (its handler runs at present; the
@@ -179,14 +179,14 @@ class Operations:
         watched (the task was not made by `watch`). After finished or not found, `watch` it again.
         Raises InvalidTask for an illegal id.
         """
-        return (yield from calls.beat(wire.check_id(id)))
+        return calls.beat(wire.check_id(id))
 
-    def get(self, id: str) -> Steps[Task | None]:
+    def get(self, id: str) -> Call[Task | None]:
         """Return the task of this id as it stands, or None. Raises InvalidTask for an illegal id.
 
         Finished tasks are forgotten after a while: see `docs/states.md`.
         """
-        return (yield from calls.get(wire.check_id(id)))
+        return calls.get(wire.check_id(id))
 
     def list(
         self,
@@ -234,20 +234,19 @@ class Operations:
         # One tag's ids stand together, whatever their states; otherwise each state has its own set.
         sources = [wanted] if tag is not None or wanted is not None else list(State)
         place = Place(sources[0]) if cursor is None else Place.read(cursor, sources)
-        return (yield from find(sources, place, func=func, tag=tag, matches=matches, limit=limit))
+        return find(sources, place, func=func, tag=tag, matches=matches, limit=limit)
 
-    def count(self) -> Steps[Counts]:
+    def count(self) -> Call[Counts]:
         """Return how many tasks stand in each state, and how many listeners beat."""
-        return (yield from calls.count(self._settings.lease))
+        return calls.count(self._settings.lease)
 
-    def cancel(self, id: str) -> Steps[Change]:
+    def cancel(self, id: str) -> Call[Change]:
         """Cancel a task; returns cancelled, running, finished or not found.
 
         A running task is not stopped by that, but no further attempt follows; an async handler is
         cancelled as soon as its listener hears of it. Raises InvalidTask for an illegal id.
         """
-        [change] = yield from calls.cancel([wire.check_id(id)], keep=self._settings.keep_succeeded)
-        return change
+        return calls.only(calls.cancel([wire.check_id(id)], keep=self._settings.keep_succeeded))
 
     def cancel_all(
         self, ids: Iterable[str], *, progress: Progress | None = None
@@ -259,9 +258,7 @@ class Operations:
         it are done then.
         """
         keep = self._settings.keep_succeeded
-        return (
-            yield from self._change_all(ids, lambda ids: calls.cancel(ids, keep=keep), progress)
-        )
+        return self._change_all(ids, lambda ids: calls.cancel(ids, keep=keep), progress)
 
     def cancel_tag(self, tag: str, *, progress: Progress | None = None) -> Steps[dict[Change, int]]:
         """Cancel every unfinished task with the tag; returns how many were cancelled or running.
@@ -271,32 +268,29 @@ class Operations:
         InvalidTask for an illegal tag.
         """
         keep = self._settings.keep_succeeded
-        return (
-            yield from self._change_tag(
-                tag, Change.CANCELLED, lambda ids: calls.cancel(ids, keep=keep), progress
-            )
+        return self._change_tag(
+            tag, Change.CANCELLED, lambda ids: calls.cancel(ids, keep=keep), progress
         )
 
     def reschedule(
         self, id: str, delay: Duration | None = None, *, at: datetime | None = None
-    ) -> Steps[Change]:
+    ) -> Call[Change]:
         """Move a task's due time to `delay` from now, or to `at`.
 
         Returns moved, rearmed (its handler runs at present; it runs once more then), finished or
         not found. A paused task is pending afterwards. Raises InvalidTask for an illegal id or
         time.
         """
-        return (yield from calls.reschedule(wire.check_id(id), when_of(delay, at)))
+        return calls.reschedule(wire.check_id(id), when_of(delay, at))
 
-    def put_off(self, id: str, by: Duration) -> Steps[Change]:
+    def put_off(self, id: str, by: Duration) -> Call[Change]:
         """Put a task off by so much from when it is due; a paused one has so much more time left.
 
         Returns moved, running (nothing is changed then), finished or not found. Raises InvalidTask
         for an illegal id or duration.
         """
         seconds = seconds_of(by, name="by")
-        [change] = yield from calls.put_off([wire.check_id(id)], seconds)
-        return change
+        return calls.only(calls.put_off([wire.check_id(id)], seconds))
 
     def put_off_all(
         self, ids: Iterable[str], by: Duration, *, progress: Progress | None = None
@@ -306,7 +300,7 @@ class Operations:
         Works in batches, as `cancel_all`. Raises InvalidTask for an illegal id or duration.
         """
         seconds = seconds_of(by, name="by")
-        return (yield from self._change_all(ids, lambda ids: calls.put_off(ids, seconds), progress))
+        return self._change_all(ids, lambda ids: calls.put_off(ids, seconds), progress)
 
     def put_off_tag(
         self, tag: str, by: Duration, *, progress: Progress | None = None
@@ -317,19 +311,16 @@ class Operations:
         InvalidTask for an illegal tag or duration.
         """
         seconds = seconds_of(by, name="by")
-        return (
-            yield from self._change_tag(
-                tag, Change.MOVED, lambda ids: calls.put_off(ids, seconds), progress
-            )
+        return self._change_tag(
+            tag, Change.MOVED, lambda ids: calls.put_off(ids, seconds), progress
         )
 
-    def pause(self, id: str) -> Steps[Change]:
+    def pause(self, id: str) -> Call[Change]:
         """Pause a task that waits, and keep the time that is left.
 
         Returns paused, running, finished or not found. Raises InvalidTask for an illegal id.
         """
-        [change] = yield from calls.pause([wire.check_id(id)])
-        return change
+        return calls.only(calls.pause([wire.check_id(id)]))
 
     def pause_all(
         self, ids: Iterable[str], *, progress: Progress | None = None
@@ -338,22 +329,21 @@ class Operations:
 
         Works in batches, as `cancel_all`. Raises InvalidTask for an illegal id.
         """
-        return (yield from self._change_all(ids, calls.pause, progress))
+        return self._change_all(ids, calls.pause, progress)
 
     def pause_tag(self, tag: str, *, progress: Progress | None = None) -> Steps[dict[Change, int]]:
         """Pause every task with the tag that waits; returns how many are paused, or running.
 
         Works in batches, as `cancel_tag`. Raises InvalidTask for an illegal tag.
         """
-        return (yield from self._change_tag(tag, Change.PAUSED, calls.pause, progress))
+        return self._change_tag(tag, Change.PAUSED, calls.pause, progress)
 
-    def resume(self, id: str) -> Steps[Change]:
+    def resume(self, id: str) -> Call[Change]:
         """Let a paused task go on: it is due when the time that was left has passed.
 
         Returns resumed, running, finished or not found. Raises InvalidTask for an illegal id.
         """
-        [change] = yield from calls.resume([wire.check_id(id)])
-        return change
+        return calls.only(calls.resume([wire.check_id(id)]))
 
     def resume_all(
         self, ids: Iterable[str], *, progress: Progress | None = None
@@ -362,21 +352,21 @@ class Operations:
 
         Works in batches, as `cancel_all`. Raises InvalidTask for an illegal id.
         """
-        return (yield from self._change_all(ids, calls.resume, progress))
+        return self._change_all(ids, calls.resume, progress)
 
     def resume_tag(self, tag: str, *, progress: Progress | None = None) -> Steps[dict[Change, int]]:
         """Let every paused task with the tag go on; returns how many now wait, or are running.
 
         Works in batches, as `cancel_tag`. Raises InvalidTask for an illegal tag.
         """
-        return (yield from self._change_tag(tag, Change.RESUMED, calls.resume, progress))
+        return self._change_tag(tag, Change.RESUMED, calls.resume, progress)
 
-    def run_now(self, id: str) -> Steps[Change]:
+    def run_now(self, id: str) -> Call[Change]:
         """Make a task due now; a finished one, failed or not, starts anew with fresh attempts.
 
         Returns due now, running or not found. Raises InvalidTask for an illegal id.
         """
-        return (yield from calls.run_now(wire.check_id(id)))
+        return calls.run_now(wire.check_id(id))
 
     def find_failed(
         self,
@@ -431,7 +421,7 @@ class Operations:
         failed, and as long as no listener runs. Works in batches, as `cancel_tag`. Raises
         InvalidTask for an illegal id.
         """
-        return (yield from self._change_all(ids, calls.purge, progress))
+        return self._change_all(ids, calls.purge, progress)
 
     def _change_all(
         self, ids: Iterable[str], change: _ChangeAll, progress: Progress | None

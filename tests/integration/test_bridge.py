@@ -125,6 +125,12 @@ async def test_bad_input_is_refused_and_nothing_is_written(
     assert client.dbsize() == 0
 
 
+def test_an_error_from_inside_of_an_operation_keeps_its_place(bridge: Bridge) -> None:
+    with pytest.raises(TypeError, match=r"^expected string") as caught:
+        bridge.list(func=5)  # type: ignore[arg-type]
+    assert caught.traceback[-1].name == "check_func"
+
+
 @pytest.mark.parametrize(("word", "ours"), [("countdown", "delay"), ("eta", "at")])
 async def test_a_word_of_celery_is_refused_with_ours(ask: Ask, word: str, ours: str) -> None:
     wrong = rf"^make_task\(\) got an unexpected keyword argument '{word}'; use {ours}="

@@ -19,7 +19,7 @@ from expirebridge.new_tasks import CHUNK_BYTES, CHUNK_TASKS
 from expirebridge.operations import Operations
 from expirebridge.retry import Exponential
 from expirebridge.settings import Settings
-from expirebridge.store.calls import Call, NewTask, Steps, When
+from expirebridge.store.calls import Call, NewTask, Runnable, When
 from expirebridge.task import Change, Outcome, State, Task, from_ms
 
 OPERATIONS = Operations(Settings(), Hooks())
@@ -48,8 +48,8 @@ def new_tasks(call: Call[Any]) -> list[NewTask]:
     return tasks
 
 
-def first_call(steps: Steps[Any]) -> Call[Any]:
-    return next(steps)
+def first_call(runnable: Runnable[Any]) -> Call[Any]:
+    return next(iter(runnable))
 
 
 def new_task(func: Any = "mail.send", args: Any = (), delay: Any = 60, **options: Any) -> NewTask:
@@ -73,8 +73,9 @@ def answer(call: Call[Any], code: int = 1, state: bytes = b"pending") -> list[An
     return reply
 
 
-def run(steps: Steps[Any], **fate: Any) -> tuple[list[Call[Any]], Any]:
+def run(runnable: Runnable[Any], **fate: Any) -> tuple[list[Call[Any]], Any]:
     """Every call of an operation that makes tasks, and its result."""
+    steps = iter(runnable)
     calls: list[Call[Any]] = []
     reply = None
     try:
@@ -322,39 +323,39 @@ def test_a_watched_task_is_extended_and_its_record_holds_its_time() -> None:
 
 
 def test_no_operation_takes_an_illegal_id() -> None:
-    for steps in (
-        OPERATIONS.get("a?b"),
-        OPERATIONS.cancel("a?b"),
-        OPERATIONS.beat("a?b"),
-        OPERATIONS.reschedule("a?b", 60),
-        OPERATIONS.put_off("a?b", 60),
-        OPERATIONS.pause("a?b"),
-        OPERATIONS.resume("a?b"),
-        OPERATIONS.run_now("a?b"),
+    for ask in (
+        lambda: OPERATIONS.get("a?b"),
+        lambda: OPERATIONS.cancel("a?b"),
+        lambda: OPERATIONS.beat("a?b"),
+        lambda: OPERATIONS.reschedule("a?b", 60),
+        lambda: OPERATIONS.put_off("a?b", 60),
+        lambda: OPERATIONS.pause("a?b"),
+        lambda: OPERATIONS.resume("a?b"),
+        lambda: OPERATIONS.run_now("a?b"),
     ):
         with pytest.raises(InvalidTask, match=r"^id='a"):
-            next(steps)
+            first_call(ask())
 
 
 @pytest.mark.parametrize("tag", ["a b", "", "x" * 10_000, "a\n", None])
 def test_no_operation_takes_an_illegal_tag(tag: Any) -> None:
-    for steps in (
-        OPERATIONS.cancel_tag(tag),
-        OPERATIONS.put_off_tag(tag, 60),
-        OPERATIONS.pause_tag(tag),
-        OPERATIONS.resume_tag(tag),
-        OPERATIONS.make_task("mail.send", [], 60, tags=[tag]),
-        *([OPERATIONS.list(tag=tag)] if tag is not None else []),
+    for ask in (
+        lambda: OPERATIONS.cancel_tag(tag),
+        lambda: OPERATIONS.put_off_tag(tag, 60),
+        lambda: OPERATIONS.pause_tag(tag),
+        lambda: OPERATIONS.resume_tag(tag),
+        lambda: OPERATIONS.make_task("mail.send", [], 60, tags=[tag]),
+        *([lambda: OPERATIONS.list(tag=tag)] if tag is not None else []),
     ):
         with pytest.raises(InvalidTask, match=r"^tag .{1,60}: a tag has 1 to 128 characters"):
-            next(steps)
+            first_call(ask())
 
 
 @pytest.mark.parametrize("by", [-1, "soon", float("nan"), None])
 def test_a_task_is_not_put_off_by_what_is_no_duration(by: Any) -> None:
-    for steps in (OPERATIONS.put_off("a", by), OPERATIONS.put_off_tag("t", by)):
+    for ask in (lambda: OPERATIONS.put_off("a", by), lambda: OPERATIONS.put_off_tag("t", by)):
         with pytest.raises(InvalidTask, match=r"^by="):
-            next(steps)
+            first_call(ask())
 
 
 def test_an_id_that_is_shown_twice_is_put_off_once() -> None:

@@ -15,6 +15,7 @@ from expirebridge.store.calls.call import (
     batches,
     command,
     new_nonce,
+    only,
 )
 from expirebridge.store.calls.examining import (
     STEPS,
@@ -88,7 +89,7 @@ __all__ = [
     "Unhandled", "When", "adopt", "batches", "beat", "cancel", "claim", "command", "count",
     "count_before", "earliest", "find_known", "find_refused", "find_unexplained",
     "find_unhandled", "forecast", "get", "heartbeat", "leave", "list_listeners", "list_page",
-    "make", "new_nonce", "note_action", "pause", "purge", "put_off", "read_actions",
+    "make", "new_nonce", "note_action", "only", "pause", "purge", "put_off", "read_actions",
     "read_health", "read_tally", "reschedule", "resent", "resume", "run_now", "scan", "seek",
     "settle", "stored_page", "survey", "sweep",
 ]  # fmt: skip

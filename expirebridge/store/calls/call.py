@@ -77,6 +77,16 @@ class When:
         return ("in" if self.relative else "at", self.ms)
 
 
+def only(call: Call[list[T]]) -> Call[T]:
+    """The call for one thing, where a script takes many: its result is that of the one."""
+
+    def read(reply: Any) -> T:
+        [result] = call.read(reply)
+        return result
+
+    return Call(call.name, call.arguments, read, call.is_script)
+
+
 def command(*parts: Argument) -> Call[Any]:
     """A plain command, for what is no task's business: the server's version, settings and role."""
     return Call(str(parts[0]), parts[1:], lambda reply: reply, is_script=False)
