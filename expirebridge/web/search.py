@@ -10,7 +10,7 @@ from expirebridge.errors import InvalidTask
 from expirebridge.operations import Operations
 from expirebridge.settings import Settings
 from expirebridge.store import calls
-from expirebridge.store.calls import Steps
+from expirebridge.store.calls import BEGINNING, Call, Steps
 from expirebridge.task import State, Task, to_ms
 
 PAGE = 50
@@ -131,7 +131,7 @@ class Found:
 def check_cursor(text: str) -> str:
     """A place in a listing, as far as it can be one; otherwise its beginning."""
     is_number = text.isascii() and text.isdigit() and len(text) <= len(str(_MAX_CURSOR))
-    return text if is_number and int(text) < _MAX_CURSOR else "0"
+    return text if is_number and int(text) < _MAX_CURSOR else BEGINNING
 
 
 def find(
@@ -139,7 +139,7 @@ def find(
     operations: Operations,
     settings: Settings,
     *,
-    cursor: str = "0",
+    cursor: str = BEGINNING,
     rows: int = PAGE,
     limit: int,
 ) -> Steps[Found]:
@@ -152,25 +152,29 @@ def find(
         return (yield from _seek(search, operations, cursor=cursor, rows=rows))
     first, last = None, None
     if not search.tag:
-        low, high = yield from _span(search, settings)
+        low, last = yield from _span(search, settings)
         first = max(int(cursor), low)
-        cursor, last = str(first), high
+        cursor = str(first)
+    chunk = min(rows, _CHUNK) if not search.narrowed else _CHUNK
+
+    def read(cursor: str) -> Call[calls.Page]:
+        return calls.list_page(
+            state=search.state, func=search.func or None, tag=search.tag or None, cursor=cursor,
+            count=chunk if last is None else min(chunk, last - int(cursor)),
+        )  # fmt: skip
+
+    def past_the_last() -> bool:
+        return last is not None and int(pages.cursor) >= last
+
     tasks: list[Task] = []
     examined = 0
-    chunk = min(rows, _CHUNK) if not search.narrowed else _CHUNK
-    while last is None or int(cursor) < last:
-        count = chunk if last is None else min(chunk, last - int(cursor))
-        page = yield from calls.list_page(
-            state=search.state, func=search.func or None, tag=search.tag or None,
-            cursor=cursor, count=count,
-        )  # fmt: skip
+    pages = calls.Pages(read, cursor)
+    while not past_the_last() and (page := (yield from pages.next())):
         examined += page.examined
         tasks += [_lean(task) for task in page.tasks if search.matches(task)]
-        cursor = page.cursor
-        if cursor == "0" or len(tasks) >= rows or examined >= limit:
+        if len(tasks) >= rows or examined >= limit:
             break
-    if last is not None and int(cursor) >= last:
-        cursor = "0"
+    cursor = BEGINNING if past_the_last() else pages.cursor
     return Found(tasks=tasks, examined=examined, first=first, cursor=cursor)
 
 
@@ -183,8 +187,8 @@ def _seek(search: Search, operations: Operations, *, cursor: str, rows: int) -> 
     tasks: list[Task] = []
     examined, rank = 0, min(int(cursor), _LAST_RANK)
     unseen = []
-    next_page = "0"
-    exact = (yield from operations.get(search.id)) if cursor == "0" else None
+    next_page = BEGINNING
+    exact = (yield from operations.get(search.id)) if cursor == BEGINNING else None
     if exact is not None and exact.state in states and search.matches(exact):
         tasks.append(_lean(exact))
     for state in states:
@@ -211,7 +215,7 @@ def _seek(search: Search, operations: Operations, *, cursor: str, rows: int) -> 
         examined += looked
     if search.state:
         return Found(tasks=tasks, examined=examined, first=None, cursor=next_page)
-    return Found(tasks=tasks, examined=examined, first=None, cursor="0", unseen=tuple(unseen))
+    return Found(tasks=tasks, examined=examined, first=None, cursor=BEGINNING, unseen=tuple(unseen))
 
 
 def _lean(task: Task) -> Task:
