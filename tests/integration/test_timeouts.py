@@ -161,7 +161,7 @@ async def test_the_heartbeat_outlives_any_error(
     again = threading.Event()
     beat = Leases.beat
 
-    def count(leases: Leases) -> calls.Beat:
+    def count(leases: Leases) -> calls.HeartbeatReply:
         nonlocal beats
         beats += 1
         if beats == 2:  # the first is made before the thread begins

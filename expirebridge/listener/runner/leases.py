@@ -62,7 +62,7 @@ class Leases:
             return False
         return time.monotonic() - hold.asked < self._lease
 
-    def beat(self) -> calls.Beat:
+    def beat(self) -> calls.HeartbeatReply:
         """Beat once. Raises a ServerError.
 
         An answer that got lost may have reported a gap: then, and at first, the next one does.

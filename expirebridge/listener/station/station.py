@@ -101,7 +101,7 @@ class Station:
 
     # What a heartbeat brought
 
-    def take_beat(self, beat: calls.Beat) -> None:
+    def take_beat(self, beat: calls.HeartbeatReply) -> None:
         """Take the answer to a heartbeat, on the event loop."""
         self.standing.rank = beat.rank
         self._footing.now.ears.want(self, self.standing.hears)

@@ -69,8 +69,8 @@ from expirebridge.store.calls.reconciling import (
 from expirebridge.store.calls.running import (
     BEATS_PER_LEASE,
     MAX_CLAIM,
-    Beat,
     Claim,
+    HeartbeatReply,
     Settled,
     Settlement,
     claim,
@@ -83,13 +83,13 @@ from expirebridge.store.calls.running import (
 
 __all__ = [
     "BATCH", "BEATS_PER_LEASE", "BEGINNING", "MAX_CLAIM", "STEPS", "Action", "Adoption",
-    "Argument", "Beat", "Call", "Claim", "ComingSpan", "CountsBefore", "Forecast", "Health",
-    "Heard", "Hint", "LastBeat", "Made", "NewTask", "Page", "Pages", "Runnable", "Scanned",
-    "Settled", "Settlement", "Sought", "Span", "Steps", "Stored", "StoredPage", "Survey", "Sweep",
-    "Unhandled", "When", "adopt", "batches", "beat", "cancel", "claim", "command", "count",
-    "count_before", "earliest", "find_known", "find_refused", "find_unexplained",
-    "find_unhandled", "forecast", "get", "heartbeat", "leave", "list_listeners", "list_page",
-    "make", "new_nonce", "note_action", "only", "pause", "purge", "put_off", "read_actions",
-    "read_health", "read_tally", "reschedule", "resent", "resume", "run_now", "scan", "seek",
-    "settle", "stored_page", "survey", "sweep",
+    "Argument", "Call", "Claim", "ComingSpan", "CountsBefore", "Forecast", "Health", "Heard",
+    "HeartbeatReply", "Hint", "LastBeat", "Made", "NewTask", "Page", "Pages", "Runnable",
+    "Scanned", "Settled", "Settlement", "Sought", "Span", "Steps", "Stored", "StoredPage",
+    "Survey", "Sweep", "Unhandled", "When", "adopt", "batches", "beat", "cancel", "claim",
+    "command", "count", "count_before", "earliest", "find_known", "find_refused",
+    "find_unexplained", "find_unhandled", "forecast", "get", "heartbeat", "leave",
+    "list_listeners", "list_page", "make", "new_nonce", "note_action", "only", "pause", "purge",
+    "put_off", "read_actions", "read_health", "read_tally", "reschedule", "resent", "resume",
+    "run_now", "scan", "seek", "settle", "stored_page", "survey", "sweep",
 ]  # fmt: skip

@@ -107,7 +107,7 @@ def settle(settlements: Iterable[Settlement], settings: Settings) -> Call[list[S
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class HeartbeatReply:
     """The answer to a heartbeat."""
 
     now_us: int
@@ -127,17 +127,19 @@ class Beat:
     """Keys of ours in whose place another client had put something else; it was moved aside."""
 
 
-def heartbeat(listener: str, lease: float, held: Iterable[tuple[str, str]]) -> Call[Beat]:
+def heartbeat(listener: str, lease: float, held: Iterable[tuple[str, str]]) -> Call[HeartbeatReply]:
     """Say that `listener` lives, and renew its claims: `held` are ids with their tokens."""
     pairs = [item for pair in held for item in pair]
-    return script("heartbeat", listener, milliseconds(lease), *pairs, read=_read_beat)
+    return script("heartbeat", listener, milliseconds(lease), *pairs, read=_read_heartbeat)
 
 
-def _read_beat(reply: list[Any]) -> Beat:
+def _read_heartbeat(reply: list[Any]) -> HeartbeatReply:
     now_us, rank, listeners, gap, lost, cancelled, born, mended = reply
     pairs = ids_of(cancelled)
     claims = list(zip(pairs[::2], pairs[1::2], strict=True))
-    return Beat(now_us, rank, listeners, bool(gap), ids_of(lost), claims, born, ids_of(mended))
+    return HeartbeatReply(
+        now_us, rank, listeners, bool(gap), ids_of(lost), claims, born, ids_of(mended)
+    )
 
 
 def leave(listener: str) -> Call[None]:
