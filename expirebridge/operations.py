@@ -468,7 +468,7 @@ class Operations:
             raise refused
         return self._made(new, made)
 
-    def _send(self, new: Sequence[calls.NewTask]) -> Steps[Sequence[calls.Made]]:
+    def _send(self, new: Sequence[calls.NewTask]) -> Steps[Sequence[calls.MakeReply]]:
         """Ask for the tasks; hooks are told before, and if it comes to nothing."""
         for task in new if self._hooks else ():
             making = Making(id=task.id, func=split_call(task.call)[0])
@@ -482,7 +482,7 @@ class Operations:
                 self._hooks.emit(NotMade(id=task.id, error=error))
             raise
 
-    def _made(self, new: calls.NewTask, made: calls.Made) -> Task:
+    def _made(self, new: calls.NewTask, made: calls.MakeReply) -> Task:
         args, kwargs = args_of(made.args)
         created = made.outcome in {Outcome.CREATED, Outcome.REPLACED}
         task = Task(

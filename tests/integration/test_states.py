@@ -31,7 +31,7 @@ def left(task: Task, client: redis.Redis) -> float:
     return task.due.timestamp() - seconds - micros / 1e6
 
 
-def make(store: Store, if_exists: str, *, call: bytes = CALL) -> calls.Made:
+def make(store: Store, if_exists: str, *, call: bytes = CALL) -> calls.MakeReply:
     return store.run(calls.make([new("a", HOUR, call=call, if_exists=if_exists)]))[0]
 
 
@@ -64,7 +64,7 @@ def test_make_refuses_or_keeps_an_unfinished_task(
     assert (client.hgetall("expirebridge:task:a"), client.pttl(KEY) > 0) == before
 
 
-def keep_within(store: Store, window: int) -> calls.Made:
+def keep_within(store: Store, window: int) -> calls.MakeReply:
     """Make task `a` unless one has that id, or began to run in the last so many ms."""
     throttled = new("a", HOUR, call=b"f.g?[2]", if_exists="keep", fields={"window": window})
     return store.run(calls.make([throttled]))[0]
@@ -363,7 +363,7 @@ def test_a_paused_task_that_is_put_off_has_more_time_left(
 
 def put_off(
     store: Store, if_exists: str, ms: int, max_wait: int, *, call: bytes = CALL
-) -> calls.Made:
+) -> calls.MakeReply:
     limited = new("a", ms, if_exists=if_exists, call=call, fields={"max_wait": max_wait})
     return store.run(calls.make([limited]))[0]
 

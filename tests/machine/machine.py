@@ -53,7 +53,7 @@ def said(answer: object) -> object:
     """What an answer says, without the moment at which it was given."""
     if isinstance(answer, list):
         return [said(one) for one in answer]
-    return answer.outcome if isinstance(answer, calls.Made) else answer
+    return answer.outcome if isinstance(answer, calls.MakeReply) else answer
 
 
 @dataclass

@@ -39,7 +39,7 @@ from expirebridge.store.calls.forecasting import ComingSpan, Forecast, forecast
 from expirebridge.store.calls.moving import Stored, StoredPage, find_known, stored_page
 from expirebridge.store.calls.pages import BEGINNING, Pages
 from expirebridge.store.calls.producing import (
-    Made,
+    MakeReply,
     NewTask,
     Page,
     beat,
@@ -84,7 +84,7 @@ from expirebridge.store.calls.running import (
 __all__ = [
     "BATCH", "BEATS_PER_LEASE", "BEGINNING", "MAX_CLAIM", "STEPS", "Action", "Adoption",
     "Argument", "Call", "Claim", "ComingSpan", "CountsBefore", "Forecast", "Health", "Heard",
-    "HeartbeatReply", "Hint", "LastBeat", "Made", "NewTask", "Page", "Pages", "Runnable",
+    "HeartbeatReply", "Hint", "LastBeat", "MakeReply", "NewTask", "Page", "Pages", "Runnable",
     "Scanned", "Settled", "Settlement", "Sought", "Span", "Steps", "Stored", "StoredPage",
     "Survey", "Sweep", "Unhandled", "When", "adopt", "batches", "beat", "cancel", "claim",
     "command", "count", "count_before", "earliest", "find_known", "find_refused",

@@ -44,7 +44,7 @@ class NewTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class MakeReply:
     """What became of one new task; of the older one, if that was kept."""
 
     outcome: Outcome
@@ -70,21 +70,21 @@ _MAKE_CODES = {
 }
 
 
-def make(tasks: Iterable[NewTask]) -> Call[list[Made]]:
+def make(tasks: Iterable[NewTask]) -> Call[list[MakeReply]]:
     """Make tasks, all or nothing; those whose ids are taken are kept or rejected as they ask."""
     items = [argument for task in tasks for argument in task.encode()]
-    return script("make", new_nonce(), *items, read=_read_made)
+    return script("make", new_nonce(), *items, read=_read_replies)
 
 
-def _read_made(reply: list[Any]) -> list[Made]:
+def _read_replies(reply: list[Any]) -> list[MakeReply]:
     now = reply[0]
-    return [_made(now, *row) for row in rows_of(reply[1:], 3)]
+    return [_reply(now, *row) for row in rows_of(reply[1:], 3)]
 
 
-def _made(now: int, due: int, key: bytes, rest: list[Any] | None) -> Made:
+def _reply(now: int, due: int, key: bytes, rest: list[Any] | None) -> MakeReply:
     # Of nearly all there is no more to say: the name of the key ends with the call.
     code, call, state, args = rest or (_CREATED, key.partition(b"?")[2], b"pending", None)
-    return Made(
+    return MakeReply(
         outcome=_MAKE_CODES[code],
         differs=code == _DIFFERS,
         now=now,
