@@ -18,7 +18,7 @@ HOUR = 3_600_000
 async def note() -> None: ...
 
 
-def scan(store: Store) -> calls.Scanned:
+def scan(store: Store) -> calls.ScanStep:
     return store.run(calls.scan("0", 1000, Settings()))
 
 

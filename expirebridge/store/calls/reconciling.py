@@ -70,7 +70,7 @@ def adopt(hints: Iterable[Hint], settings: Settings) -> Call[list[Adoption]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Scanned:
+class ScanStep:
     """What a part of the database holds that no record knows."""
 
     cursor: str
@@ -82,7 +82,7 @@ class Scanned:
     found: list[bytes]
 
 
-def scan(cursor: str, count: int, settings: Settings | None = None) -> Call[Scanned]:
+def scan(cursor: str, count: int, settings: Settings | None = None) -> Call[ScanStep]:
     """Walk over about `count` keys in search of trigger keys without a record.
 
     With a listener's settings it also gives strays a place; who only looks leaves them alone.
@@ -90,7 +90,7 @@ def scan(cursor: str, count: int, settings: Settings | None = None) -> Call[Scan
     times = (settings.lease, settings.keep_failed) if settings else ()
     return script(
         "scan", cursor, count, *map(milliseconds, times),
-        read=lambda reply: Scanned(reply[0].decode(), reply[1], ids_of(reply[2]), reply[3:]),
+        read=lambda reply: ScanStep(reply[0].decode(), reply[1], ids_of(reply[2]), reply[3:]),
     )  # fmt: skip
 
 
