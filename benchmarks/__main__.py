@@ -121,7 +121,7 @@ def measure(todo: list[plan.Step], results: Results, *, minutes: float) -> int:
             step.add(results, figures)
             failures += "error" in figures
             console.print(
-                f"{step.words}: {_told(figures)}", highlight=False, markup=False, soft_wrap=True
+                f"{step.words}: {_line(figures)}", highlight=False, markup=False, soft_wrap=True
             )
             progress.advance(bar)
     return 1 if failures or missing else 0
@@ -153,7 +153,7 @@ def _prepare(todo: list[plan.Step], results: Results) -> dict[str, Exception]:
     return missing
 
 
-def _told(figures: Figures) -> str:
+def _line(figures: Figures) -> str:
     """The figures in a line."""
     if "error" in figures:
         return str(figures["error"])

@@ -21,8 +21,8 @@ class Outage:
 
     def __init__(self) -> None:
         self._failing: set[str] = set()
-        self._told: set[type[ServerError]] = set()
-        """The kinds of error that were reported in this outage."""
+        self._logged: set[type[ServerError]] = set()
+        """The kinds of error that were logged in this outage."""
         self._began = 0.0
         self._lock = threading.Lock()
 
@@ -35,11 +35,11 @@ class Outage:
         """Take note that the server failed or refused a call of this role, which will ask again."""
         with self._lock:
             if not self._failing:
-                self._told.clear()
+                self._logged.clear()
                 self._began = time.monotonic()
             self._failing.add(role)
-            is_news = type(error) not in self._told
-            self._told.add(type(error))
+            is_news = type(error) not in self._logged
+            self._logged.add(type(error))
         if is_news:
             logger.warning(
                 "%s failed: %s (reported once per outage)", role, error,

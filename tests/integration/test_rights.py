@@ -205,37 +205,37 @@ def reconcile(store: Store, client: redis.Redis) -> None:
 class Remembering(Hearing):
     """Puts what it hears into a queue."""
 
-    def __init__(self, told: asyncio.Queue[object]) -> None:
-        self._told = told
+    def __init__(self, heard: asyncio.Queue[object]) -> None:
+        self._heard = heard
 
     def hear_doorbell(self, due: int) -> None:
-        self._told.put_nowait(due)
+        self._heard.put_nowait(due)
 
     def hear_event(self, event: str, name: bytes, *, fresh: bool) -> None:  # noqa: ARG002
-        self._told.put_nowait(event)
+        self._heard.put_nowait(event)
 
     def hear_after_gap(self, *, events: bool) -> None:
-        self._told.put_nowait(events)
+        self._heard.put_nowait(events)
 
 
 async def hear(url: str, client: redis.Redis, caplog: pytest.LogCaptureFixture) -> None:
     """Hear the server as an ear, then as a listener that is none; whatever breaks is logged."""
-    told: asyncio.Queue[object] = asyncio.Queue()
+    heard: asyncio.Queue[object] = asyncio.Queue()
     settings = Settings(url=url)
     node = Process(settings, registry_of()).node(settings.prefix)
     [station] = node.stations
-    station.hearing = Remembering(told)
+    station.hearing = Remembering(heard)
     ears, subscriber, store = station.ground.ears, node._subscriber, station.store
     broken = asyncio.create_task(logged("the subscription failed", caplog))
 
     async def steps() -> None:
-        assert [await told.get() for _ in range(5)] == [False, True, True, True, True]
+        assert [await heard.get() for _ in range(5)] == [False, True, True, True, True]
         while "cmdstat_ping" not in client.info("commandstats"):  # noqa: ASYNC110
             await asyncio.sleep(0.001)  # only the server knows
         # What it says to the ping comes before what it says to this.
         client.publish(store.database.doorbell, "7")
         client.set("x", "", ex=60)
-        assert [await told.get(), await told.get()] == [7, "expire"]
+        assert [await heard.get(), await heard.get()] == [7, "expire"]
         ears.want(station, False)
         while client.pubsub_numsub(store.database.events("expired"))[0][1]:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
