@@ -9,7 +9,7 @@ from expirebridge.cli.options import NOT_POSSIBLE, AsJson, Url
 from expirebridge.cli.output import print_json, print_line, print_table
 from expirebridge.settings import Settings
 from expirebridge.store import clients, functions, library
-from expirebridge.store.library import Loading, Outcome
+from expirebridge.store.library import Loading, LoadResult
 from expirebridge.store.store import Store
 
 group = typer.Typer(
@@ -29,22 +29,22 @@ def load_into(url: str | None, *, replace: bool = False) -> Loading:
 def summary(loading: Loading) -> str:
     """What was done, as a sentence."""
     mine = functions.version()
-    match loading.outcome:
-        case Outcome.LOADED | Outcome.SAME:
-            return f"the functions of expirebridge {mine}: {loading.outcome}"
-        case Outcome.REPLACED:
+    match loading.result:
+        case LoadResult.LOADED | LoadResult.SAME:
+            return f"the functions of expirebridge {mine}: {loading.result}"
+        case LoadResult.REPLACED:
             return (
                 f"the functions of expirebridge {mine}: loaded in place of version {loading.before}"
             )
-        case Outcome.SCRIPTS:
+        case LoadResult.SCRIPTS:
             return (
                 "this server has no functions (Redis 7 and later do): scripts are loaded instead, "
                 "until it restarts; expirebridge functions scripts lists them"
             )
-        case Outcome.NEWER:
+        case LoadResult.NEWER:
             return (
                 f"the server has the functions of expirebridge {loading.before}, this is {mine}: "
-                f"{loading.outcome}"
+                f"{loading.result}"
             )
 
 
@@ -63,7 +63,7 @@ def load(
     Example: expirebridge functions load --url redis://localhost:6379/1
     """
     loading = load_into(url, replace=replace)
-    if loading.outcome is Outcome.NEWER:
+    if loading.result is LoadResult.NEWER:
         typer.echo(f"expirebridge: {summary(loading)}; --replace replaces them", err=True)
         raise typer.Exit(NOT_POSSIBLE)
     print_line(summary(loading))

@@ -49,7 +49,7 @@ from expirebridge.observe.logs import LogFormat, log_event, set_up
 from expirebridge.retry import Delays
 from expirebridge.server import Server
 from expirebridge.settings import Settings
-from expirebridge.store.library import Outcome
+from expirebridge.store.library import LoadResult
 
 logger = logging.getLogger("expirebridge")
 
@@ -127,10 +127,10 @@ def listen(
     set_up(log_format, _level(verbose=verbose, quiet=quiet))
     if load_functions:
         loading = function_commands.load_into(settings.url)
-        newer = loading.outcome is Outcome.NEWER
+        newer = loading.result is LoadResult.NEWER
         logger.log(
             logging.WARNING if newer else logging.INFO, "%s", function_commands.summary(loading),
-            extra=event("functions", outcome=loading.outcome, before=loading.before),
+            extra=event("functions", outcome=loading.result, before=loading.before),
         )  # fmt: skip
     registry = Registry.load(settings.tasks)
     hooks: list[Hook] = [log_event]

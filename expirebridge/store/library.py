@@ -12,7 +12,7 @@ from expirebridge.store import calls, functions
 from expirebridge.store.calls import Steps
 
 
-class Outcome(StrEnum):
+class LoadResult(StrEnum):
     """What became of the request to load the functions."""
 
     LOADED = "loaded"
@@ -26,7 +26,7 @@ class Outcome(StrEnum):
 class Loading:
     """What was done, and the version that was there before; "" if there was none."""
 
-    outcome: Outcome
+    result: LoadResult
     before: str = ""
 
 
@@ -42,21 +42,21 @@ def load(*, replace: bool) -> Steps[Loading]:
         return (yield from _load_scripts())
     if not found:
         yield from calls.command("FUNCTION", "LOAD", functions.library())
-        return Loading(Outcome.LOADED)
+        return Loading(LoadResult.LOADED)
     there = dict(zip(found[0][::2], found[0][1::2], strict=True))[b"library_code"].decode()
     before = functions.version_of(there)
     if there == functions.library():
-        return Loading(Outcome.SAME, before)
+        return Loading(LoadResult.SAME, before)
     if not replace and _numbers(before) > _numbers(functions.version()):
-        return Loading(Outcome.NEWER, before)
+        return Loading(LoadResult.NEWER, before)
     yield from calls.command("FUNCTION", "LOAD", "REPLACE", functions.library())
-    return Loading(Outcome.REPLACED, before)
+    return Loading(LoadResult.REPLACED, before)
 
 
 def _load_scripts() -> Steps[Loading]:
     for name in functions.NAMES:
         yield from calls.command("SCRIPT", "LOAD", functions.script(name).text)
-    return Loading(Outcome.SCRIPTS)
+    return Loading(LoadResult.SCRIPTS)
 
 
 def _numbers(version: str) -> list[int]:

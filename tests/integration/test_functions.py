@@ -15,7 +15,7 @@ from expirebridge.errors import InvalidTask
 from expirebridge.settings import Settings
 from expirebridge.store import calls, clients, functions, library
 from expirebridge.store.calls import Settlement
-from expirebridge.store.library import Loading, Outcome
+from expirebridge.store.library import Loading, LoadResult
 from expirebridge.store.store import Store
 from expirebridge.wire import check_args
 from tests.kit.steps import claim, server_ms, settle
@@ -32,7 +32,7 @@ def has_functions(client: redis.Redis) -> bool:
 @pytest.fixture
 def ask(client: redis.Redis, store: Store) -> Ask:
     """Calls a function as any client does; words of the server's replies are text."""
-    assert store.run(library.load(replace=True)).outcome in set(Outcome) - {Outcome.NEWER}
+    assert store.run(library.load(replace=True)).result in set(LoadResult) - {LoadResult.NEWER}
     by_function = has_functions(client)
 
     def call(name: str, *words: Any, prefix: str = "expirebridge") -> Any:
@@ -249,21 +249,21 @@ def test_libraries_of_other_versions_are_replaced_knowingly(
     store: Store, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not has_functions(client):
-        assert store.run(library.load(replace=False)) == Loading(Outcome.SCRIPTS)
+        assert store.run(library.load(replace=False)) == Loading(LoadResult.SCRIPTS)
         assert client.script_exists(functions.script("make").sha) == [True]
         return
     client.function_flush()
-    assert store.run(library.load(replace=False)) == Loading(Outcome.LOADED)
-    assert store.run(library.load(replace=False)) == Loading(Outcome.SAME, MINE)
+    assert store.run(library.load(replace=False)) == Loading(LoadResult.LOADED)
+    assert store.run(library.load(replace=False)) == Loading(LoadResult.SAME, MINE)
     assert client.execute_command("FCALL_RO", "expirebridge_version", 0) == MINE.encode()
     mine = functions.library()
     other = mine.replace(f"-- version: {MINE}", "-- version: 0.0.9")
     client.function_load(other, replace=True)
-    assert store.run(library.load(replace=False)) == Loading(Outcome.REPLACED, "0.0.9")
+    assert store.run(library.load(replace=False)) == Loading(LoadResult.REPLACED, "0.0.9")
     newer = mine.replace(f"-- version: {MINE}", "-- version: 99.0.10")
     client.function_load(newer, replace=True)
-    assert store.run(library.load(replace=False)) == Loading(Outcome.NEWER, "99.0.10")
-    assert store.run(library.load(replace=True)) == Loading(Outcome.REPLACED, "99.0.10")
+    assert store.run(library.load(replace=False)) == Loading(LoadResult.NEWER, "99.0.10")
+    assert store.run(library.load(replace=True)) == Loading(LoadResult.REPLACED, "99.0.10")
 
 
 def test_another_database_s_tasks_are_its_own(ask: Ask, url: str) -> None:
