@@ -17,7 +17,7 @@ from benchmarks.lab import processes
 from benchmarks.lab.contender import FOLDER, Contender
 from benchmarks.lab.environments import Environment
 from benchmarks.lab.verdict import Dues, Runs, Verdict
-from expirebridge.server import Server
+from expirebridge.embedded import Server
 
 CONCURRENCY = 100
 """Tasks that a worker may run at a time, where a contender can be told."""

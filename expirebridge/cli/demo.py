@@ -20,9 +20,9 @@ import typer
 
 from expirebridge.bridge import Bridge
 from expirebridge.cli.output import print_line
+from expirebridge.embedded import Server
 from expirebridge.errors import ExpirebridgeError
 from expirebridge.resources import example_tasks
-from expirebridge.server import Server
 
 PATIENCE = 1.0
 """Seconds that the demo waits after the last due time. A later start is a failure."""

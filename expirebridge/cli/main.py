@@ -40,6 +40,7 @@ from expirebridge.cli.options import (
 )
 from expirebridge.cli.output import print_json, print_line, print_table
 from expirebridge.durations import human
+from expirebridge.embedded import Server
 from expirebridge.errors import ExpirebridgeError, InvalidSetting, InvalidTask, TaskExists
 from expirebridge.handlers import Handler, Registry
 from expirebridge.hooks import Hook
@@ -47,7 +48,6 @@ from expirebridge.listener import listener
 from expirebridge.log_fields import event
 from expirebridge.observe.logs import LogFormat, log_event, set_up
 from expirebridge.retry import Delays
-from expirebridge.server import Server
 from expirebridge.settings import Settings
 from expirebridge.store.library import LoadResult
 

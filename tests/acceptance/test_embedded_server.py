@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 import redis
 
-from expirebridge import Bridge, EmbeddedServerError
-from expirebridge import server as server_module
+from expirebridge import Bridge, EmbeddedServerError, embedded
+from expirebridge.embedded import HOST, Server
 from expirebridge.resources import redis_conf
-from expirebridge.server import HOST, Server
 from tests.kit.processes import COMMAND, run
 from tests.kit.servers import NAMES, SERVERS, server_of
 
@@ -98,7 +97,7 @@ def test_a_directory_that_cannot_be_is_refused(tmp_path: Path, place: str) -> No
 
 
 def test_one_that_would_not_stop_is_killed_and_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "_STOP_LIMIT", 0.0)
+    monkeypatch.setattr(embedded, "_STOP_LIMIT", 0.0)
     server = Server()
     server.start()
     with redis.Redis(port=server.port) as client:

@@ -15,7 +15,7 @@ import pytest
 import redis
 
 from expirebridge import Bridge, InvalidTask
-from expirebridge.server import Server
+from expirebridge.embedded import Server
 from expirebridge.settings import Settings
 from expirebridge.store import calls, rights
 from expirebridge.store.rights import Role

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.lab.contender import find_contenders
 from benchmarks.lab.measurement import Case
 from benchmarks.measurements import burst
-from expirebridge.server import embedded_binary
+from expirebridge.embedded import embedded_binary
 from tests.kit.processes import ROOT
 
 

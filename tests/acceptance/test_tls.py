@@ -8,7 +8,7 @@ import pytest
 import trustme
 
 from expirebridge import AsyncBridge, Bridge, InvalidSetting, ServerUnreachable, State
-from expirebridge.server import Server, free_port
+from expirebridge.embedded import Server, free_port
 from expirebridge.settings import Settings
 from tests.kit.processes import run
 from tests.kit.servers import SERVERS

@@ -13,7 +13,7 @@ from uuid import uuid4
 import redis
 
 from expirebridge import Bridge
-from expirebridge.server import Server
+from expirebridge.embedded import Server
 from expirebridge.task import to_ms
 from tests.faults.stage import judge, recorded_listener, until_finished
 from tests.faults.stream import Stream

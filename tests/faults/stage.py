@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from expirebridge import Bridge, Task
-from expirebridge.server import Server
+from expirebridge.embedded import Server
 from expirebridge.task import to_ms
 from tests.faults.table import TABLE, Fault
 from tests.kit.checker import Verdict, check, look_up

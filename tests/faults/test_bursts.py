@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from expirebridge import Bridge, State
-from expirebridge.server import Server
+from expirebridge.embedded import Server
 from expirebridge.task import to_ms
 from tests.faults.stage import ROUNDS, Listeners, judge, make, until_finished
 from tests.faults.table import Fault

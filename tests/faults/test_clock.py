@@ -17,7 +17,7 @@ import pytest
 import redis
 
 from expirebridge import Bridge, State
-from expirebridge.server import Server
+from expirebridge.embedded import Server
 from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.store import Store

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from expirebridge import Bridge, Change
-from expirebridge.server import Server
+from expirebridge.embedded import Server
 from expirebridge.task import to_ms
 from tests.faults.stage import ROUNDS, Listeners, judge, kill, until_finished
 from tests.faults.table import Fault

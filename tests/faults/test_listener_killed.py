@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from expirebridge import Bridge, State
-from expirebridge.server import Server
+from expirebridge.embedded import Server
 from tests.faults.stage import (
     ROUNDS,
     Listeners,

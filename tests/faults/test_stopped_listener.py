@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from expirebridge import AsyncBridge, Bridge, current_task
+from expirebridge.embedded import Server
 from expirebridge.hooks import Claimed, End, Event
-from expirebridge.server import Server
 from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.store import Store

@@ -31,8 +31,8 @@ from expirebridge import (
 )
 from expirebridge import listing as searching
 from expirebridge.bridge import warn_of_waiting
+from expirebridge.embedded import Server
 from expirebridge.hooks import Event, Made, Making
-from expirebridge.server import Server
 from tasks.mail import send
 from tests.kit.colours import Ask, asking
 from tests.kit.servers import AnyServer

@@ -17,9 +17,9 @@ import redis
 from expirebridge import AsyncBridge, Bridge, ServerReadOnly, ServerUnreachable, ServerUnsuitable
 from expirebridge.checks import Finding, Level, check_health, check_server, examine, work
 from expirebridge.checks.server import check_version
+from expirebridge.embedded import Server, embedded_binary
 from expirebridge.hooks import End
 from expirebridge.listener.listener import Listener
-from expirebridge.server import Server, embedded_binary
 from expirebridge.settings import Doorbells, Settings
 from expirebridge.store import calls, clients
 from expirebridge.store.rights import Role

@@ -17,8 +17,8 @@ import redis.asyncio
 
 from expirebridge import AsyncBridge, Bridge, Change, InvalidSetting, Outcome, State, TaskExists
 from expirebridge.checks import Level, examine
+from expirebridge.embedded import HOST, Server, free_port
 from expirebridge.hooks import End, Gap
-from expirebridge.server import HOST, Server, free_port
 from expirebridge.settings import Settings
 from expirebridge.store import calls, clients, functions, scripts
 from expirebridge.store.calls import Adoption, Call, Claim, Heard, Hint, Settled, Settlement

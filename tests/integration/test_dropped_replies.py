@@ -34,12 +34,12 @@ from expirebridge import (
     current_task,
 )
 from expirebridge.checks import check_health, examine
+from expirebridge.embedded import Server
 from expirebridge.hooks import End, Lapsed, Started
 from expirebridge.listener.listener import Listener
 from expirebridge.listener.runner.leases import Leases
 from expirebridge.listener.station import sweeper
 from expirebridge.new_tasks import CHUNK_TASKS
-from expirebridge.server import Server
 from expirebridge.settings import Settings
 from expirebridge.store import calls, clients
 from expirebridge.store.calls import Settlement

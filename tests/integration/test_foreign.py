@@ -8,6 +8,7 @@ import redis
 from redis.asyncio.client import PubSub
 
 from expirebridge import AsyncBridge, State, current_task
+from expirebridge.embedded import free_port
 from expirebridge.hooks import End, Gap, Hooks, Rung, Source, Started
 from expirebridge.listener.doorbell import Doorbell
 from expirebridge.listener.footing import Footing
@@ -15,7 +16,6 @@ from expirebridge.listener.station import adopter
 from expirebridge.listener.station.adopter import Adopter
 from expirebridge.listener.station.clock import Clock
 from expirebridge.listener.station.standing import Standing
-from expirebridge.server import free_port
 from expirebridge.settings import Doorbells, Settings
 from expirebridge.store import calls, clients
 from expirebridge.store.calls import Heard, Hint

@@ -11,8 +11,8 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge, Task, current_task
+from expirebridge.embedded import Server
 from expirebridge.hooks import End, Hooks
-from expirebridge.server import Server
 from expirebridge.settings import Settings
 from tests.kit.nodes import Process
 from tests.kit.servers import FEW, SERVERS

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from expirebridge.server import HOST
+from expirebridge.embedded import HOST
 from expirebridge.store import scripts
 from tests.kit.forwarder import Forwarder, until_either_ends
 from tests.kit.lua import NAMES

@@ -16,7 +16,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from expirebridge.server import Server, embedded_binary
+from expirebridge.embedded import Server, embedded_binary
 from tests.kit import container
 
 COMMANDS = ("redis-server", "valkey-server")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from expirebridge.server import Server
+from expirebridge.embedded import Server
 from expirebridge.store import scripts
 from tests.machine.machine import COLUMNS, ROWS, machine_for
 

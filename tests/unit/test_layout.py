@@ -16,7 +16,7 @@ LAYERS = [
     {"listener"},
     {"bridge", "operations", "listing", "new_tasks", "handlers", "recent", "checks"},
     {"store"},
-    {"server", "resources"},
+    {"embedded", "resources"},
     {
         "settings",
         "wire",
