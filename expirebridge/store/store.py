@@ -16,15 +16,11 @@ from redis import exceptions
 from expirebridge import errors
 from expirebridge.store import scripts
 from expirebridge.store.calls import Call, Runnable
-from expirebridge.store.plain_text import is_plain_text
+from expirebridge.store.translation import of_client, translated
 
 T = TypeVar("T")
 
 Command = tuple[Any, ...]
-
-_FORMAT = "EXPIREBRIDGE_FORMAT"
-# How Redis and Valkey refuse a command inside of a script.
-_NO_RIGHT = ("The user executing the script can't", "ACL failure in script")
 
 
 class Database:
@@ -178,66 +174,6 @@ class StoresByLoop:
         for loop in list(self._stores):
             if loop.is_closed():
                 self._stores.pop(loop, None)
-
-
-def of_client(error: exceptions.RedisError | MemoryError) -> exceptions.RedisError:
-    """What the client raised, as an error of its own: a reply for which there is no room is lost.
-
-    A handler may take all memory, and give it back as it fails: no reason for a listener to end.
-    """
-    if isinstance(error, MemoryError):
-        return exceptions.ConnectionError("this process has no memory left to read it")
-    return error
-
-
-def translated(error: exceptions.RedisError) -> errors.ServerError:
-    """The error of ours that says what happened, with the client's own as its cause."""
-    ours = _ours(error, str(error))
-    ours.__cause__ = error
-    return ours
-
-
-def _ours(error: exceptions.RedisError, text: str) -> errors.ServerError:
-    if isinstance(error, exceptions.AuthenticationError | exceptions.AuthorizationError):
-        return errors.ServerError(f"the server refused the login: {text}")
-    if is_plain_text(error):
-        return errors.ServerUnreachable(
-            f"no TLS connection to the server: {text}; begin the URL with redis://, or name the "
-            "port on which it speaks TLS"
-        )
-    if isinstance(error, exceptions.ConnectionError) and "_ssl.c" in text:
-        return errors.ServerUnreachable(
-            f"no TLS connection to the server: {text}; the file with its CA's certificate is named "
-            "in the URL: rediss://host:6379/1?ssl_ca_certs=/path/ca.pem"
-        )
-    if isinstance(error, exceptions.ConnectionError | exceptions.TimeoutError):
-        return errors.ServerUnreachable(
-            f"no answer from the server: {text}; is it running, and is its URL right?"
-        )
-    if isinstance(error, exceptions.NoPermissionError) or any(w in text for w in _NO_RIGHT):
-        return errors.NotPermitted(
-            f"the login lacks a right: {text}; `expirebridge acl` prints those that are needed"
-        )
-    # An error inside of a script begins with the script's name, not with its own code.
-    if "READONLY" in text or isinstance(error, exceptions.ReadOnlyError):
-        return errors.ServerReadOnly("the server is a read-only replica: connect to the primary")
-    if "OOM " in text or isinstance(error, exceptions.OutOfMemoryError):
-        return errors.ServerOutOfMemory(
-            f"the server is out of memory, and nothing was written: {text}"
-        )
-    if _FORMAT in text:
-        return errors.FormatTooNew(_too_new(text))
-    if "user_script" in text or "running script" in text:
-        return errors.ScriptFailed(f"a script failed on what it found in the database: {text}")
-    return errors.ServerError(f"the server answered: {text}")
-
-
-def _too_new(text: str) -> str:
-    written, known = text.split(_FORMAT, 1)[1].split()[:2]
-    return (
-        f"the database has format {written}, but this expirebridge knows only up to {known}: "
-        "upgrade it, or use another database"
-    )
 
 
 def _database_of(client: Any, prefix: str) -> Database:

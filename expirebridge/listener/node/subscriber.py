@@ -22,7 +22,8 @@ from expirebridge.listener.node.heartbeat import Heartbeat
 from expirebridge.listener.outage import Outage
 from expirebridge.listener.station.hearing import HEARD
 from expirebridge.listener.station.station import Station
-from expirebridge.store.store import AsyncStore, translated
+from expirebridge.store.store import AsyncStore
+from expirebridge.store.translation import translated
 
 ROLE = "the subscription"
 PING_EVERY = 1.0
