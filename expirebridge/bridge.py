@@ -1,7 +1,7 @@
 """The two colours of a producer: `Bridge` waits, `AsyncBridge` is awaited.
 
 Neither has logic of its own: every method runs the operation of the same name, which is described,
-documented and typed once, in `operations.py`.
+documented and typed once, in `operations/`.
 """
 
 import asyncio
@@ -73,7 +73,7 @@ def _misnamed(operation: Callable[..., Any], error: TypeError) -> TypeError:
     """What Python says of a call that does not fit, with the right word if it has another's."""
     if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
         return error  # the call did fit: it was raised inside
-    reason = str(error).removeprefix("Operations.")
+    reason = str(error).replace(operation.__qualname__, operation.__name__, 1)
     return TypeError(f"{reason}{advice_on(error, operation)}")
 
 

@@ -142,7 +142,7 @@ def test_values_and_rules_do_no_input_or_output() -> None:
 
 
 def test_a_face_asks_the_operations_for_what_they_can_do() -> None:
-    operations = {name for name in vars(Operations) if not name.startswith("_")}
+    operations = {name for name in dir(Operations) if not name.startswith("_")}
     around = [
         f"{path.relative_to(PACKAGE)}: calls.{node.attr}"
         for path in MODULES

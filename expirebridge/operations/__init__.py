@@ -1,0 +1,14 @@
+"""What producers can do, described once: each operation is checked here and becomes calls.
+
+`Bridge` and `AsyncBridge` in `bridge.py` run these descriptions and add nothing of their own.
+"""
+
+from expirebridge.operations.changing import ChangingOperations
+from expirebridge.operations.looking import LookingOperations
+from expirebridge.operations.making import MakingOperations
+
+__all__ = ["Operations"]
+
+
+class Operations(MakingOperations, LookingOperations, ChangingOperations):
+    """The operations of a producer, with the settings and hooks that they need."""

@@ -1,0 +1,206 @@
+"""Operations that make tasks."""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from expirebridge import wire
+from expirebridge.current import running_task
+from expirebridge.durations import Duration, seconds_of
+from expirebridge.errors import InvalidTask, ServerError, TaskDiffers, TaskExists
+from expirebridge.hooks import Made, Making, NotMade
+from expirebridge.log_fields import event
+from expirebridge.misfire import MisfireSpec
+from expirebridge.new_tasks import (
+    Func,
+    IfExists,
+    checked,
+    chunks,
+    new_task,
+    refuse_repeated_ids,
+)
+from expirebridge.operations.subject import Subject
+from expirebridge.retry import RetrySpec
+from expirebridge.store import calls
+from expirebridge.store.calls import Steps
+from expirebridge.store.views import args_of, split_call
+from expirebridge.task import Outcome, Task, from_ms
+
+logger = logging.getLogger("expirebridge")
+
+
+class MakingOperations(Subject):
+    """Make tasks, one or many, and watch for silence."""
+
+    def make_task(
+        self,
+        func: Func,
+        args: Sequence[Any] = (),
+        delay: Duration | None = None,
+        *,
+        kwargs: Mapping[str, Any] | None = None,
+        at: datetime | None = None,
+        id: str | None = None,
+        if_exists: IfExists = "reject",
+        max_wait: Duration | None = None,
+        window: Duration | None = None,
+        tags: Sequence[str] = (),
+        retry: RetrySpec | None = None,
+        timeout: Duration | None = None,
+        late_after: Duration | None = None,
+        misfire: MisfireSpec | None = None,
+    ) -> Steps[Task]:
+        """Make a task that runs `func` after `delay`, or at `at`, on the server's clock.
+
+        `func` is a handler's name, `module.function`, or the handler itself, whose signature the
+        arguments are then checked against. `args` and `kwargs` are what JSON can hold, at most 64
+        KiB. `delay` is seconds, a timedelta, or text such as "15m" or "1h30m"; `at` is an aware
+        datetime, and one in the past means now. Exactly one of the two is needed. An `at` computed
+        from this machine's clock is as wrong as that clock; a `delay` never is.
+
+        `id` names the task; without it a random one is drawn. A finished task of that id makes way.
+        If an unfinished one has it, `if_exists="reject"` raises TaskExists; `"keep"` returns that
+        task untouched; `"replace"` puts the new one in its place (a running one runs to its end
+        first); `"extend"` moves its due time, and raises TaskDiffers if it is another call.
+
+        `max_wait` is how long `"extend"` and `"replace"` can put the task off in all, however often
+        they are called: it counts from the first call that named it since the task was made, or
+        ran. It goes with an `id`, and with a `delay` that is not longer.
+
+        `window` makes `"keep"` a throttle: the first call makes the task, and calls are kept until
+        so long after its latest run began, also once it has finished, however it ended. So runs
+        begin at least that far apart. A task that was cancelled before it ran counts for nothing.
+        It goes with an `id`, and is at most an hour, since finished tasks are forgotten then; of
+        succeeded ones only the latest 10,000 are kept, so in a busy database a window of more than
+        15 s may end early.
+
+        `tags` find the task again. `retry` (a list of delays, or a policy) and `timeout` go before
+        the handler's own; so does `misfire`, which says what is done when a listener finds the task
+        later than `late_after` its due time: `"skip"` (it is failed, with that reason) or
+        `Spread(over="10m")` (it runs at some time in the next ten minutes). `"run"` is the default.
+
+        Returns the task; `task.outcome` says what was done. Of a task that was kept, `created`,
+        `tags` and `attempt` are not filled in: `get` has them. Once it returned, the task is kept
+        by the server, and will be started at least once.
+
+        Raises InvalidTask if the task cannot be (nothing was sent then), TaskExists, TaskDiffers,
+        and a ServerError if the server did not do its part. After ServerUnreachable the task may or
+        may not have been made: with an `id`, and `if_exists="keep"`, it is safe to call again.
+        """
+        new = new_task(
+            self._settings.tasks, func=func, args=args, delay=delay, kwargs=kwargs, at=at, id=id,
+            if_exists=if_exists, max_wait=max_wait, window=window, tags=tags,
+            retry=retry, timeout=timeout, late_after=late_after, misfire=misfire,
+        )  # fmt: skip
+        return self._make(new)
+
+    def make_tasks(self, tasks: Iterable[Mapping[str, Any]]) -> Steps[list[Task]]:
+        """Make many tasks: each is a mapping of `make_task`'s arguments by their names.
+
+        All are checked before the first is sent. They are sent in chunks of up to 64; each chunk
+        is made whole or not at all. Returns the tasks in order; one whose id was taken has the
+        outcome `rejected` (or `kept`, if it asked for that), and does not keep the others from
+        being made.
+
+        Raises InvalidTask, whose message tells the position, and a ServerError as `make_task`; the
+        chunks before the one that failed are made then.
+        """
+        folder = self._settings.tasks
+        new = [checked(folder, position, item) for position, item in enumerate(tasks)]
+        refuse_repeated_ids(new)
+        made: list[Task] = []
+        for chunk in chunks(new):
+            outcomes = yield from self._send(chunk)
+            made += [self._made(*pair) for pair in zip(chunk, outcomes, strict=True)]
+        return made
+
+    def watch(
+        self,
+        id: str,
+        func: Func,
+        args: Sequence[Any] = (),
+        *,
+        ttl: Duration,
+        kwargs: Mapping[str, Any] | None = None,
+        tags: Sequence[str] = (),
+        retry: RetrySpec | None = None,
+        timeout: Duration | None = None,
+    ) -> Steps[Task]:
+        """Watch something: `func` runs if no beat comes for `ttl`.
+
+        Each `beat(id)` puts the task off to `ttl` from then; so does a plain `EXPIRE task.key
+        seconds` by any client. If the id is watched already, this is a beat, too, with `ttl` as its
+        new time to live; tags and policies stay. While `func` runs, the task is re-armed: it runs
+        once more unless beats come. The other arguments are those of `make_task`.
+
+        Returns the task; `task.outcome` is `created` or `extended`. Raises what `make_task` raises,
+        TaskDiffers if the id is that of an unfinished task with another call.
+        """
+        seconds = seconds_of(ttl, name="ttl")
+        if seconds < 0.001:
+            raise InvalidTask(f"ttl={ttl!r}: it must be at least a millisecond")
+        new = new_task(
+            self._settings.tasks, func=func, args=args, delay=seconds, kwargs=kwargs,
+            id=wire.check_id(id), if_exists="extend", tags=tags, retry=retry, timeout=timeout,
+        )  # fmt: skip
+        new.fields["ttl"] = new.when.ms
+        return self._make(new)
+
+    def _make(self, new: calls.NewTask) -> Steps[Task]:
+        [made] = yield from self._send([new])
+        refused: TaskExists | None = None
+        if made.differs:
+            refused = TaskDiffers(new.id, made.state, made.call.decode())
+        elif made.outcome is Outcome.REJECTED:
+            refused = TaskExists(new.id, made.state)
+        if refused is not None:
+            self._hooks.emit(NotMade(id=new.id, error=refused))
+            raise refused
+        return self._made(new, made)
+
+    def _send(self, new: Sequence[calls.NewTask]) -> Steps[Sequence[calls.MakeReply]]:
+        """Ask for the tasks; hooks are told before, and if it comes to nothing."""
+        for task in new if self._hooks else ():
+            making = Making(id=task.id, func=split_call(task.call)[0])
+            self._hooks.emit(making)
+            if making.trace is not None:
+                task.fields["trace"] = making.trace
+        try:
+            return (yield from calls.make(new))
+        except ServerError as error:
+            for task in new:
+                self._hooks.emit(NotMade(id=task.id, error=error))
+            raise
+
+    def _made(self, new: calls.NewTask, made: calls.MakeReply) -> Task:
+        args, kwargs = args_of(made.args)
+        created = made.outcome in {Outcome.CREATED, Outcome.REPLACED}
+        task = Task(
+            id=new.id,
+            func=split_call(made.call)[0],
+            args=args,
+            kwargs=kwargs,
+            key=made.key,
+            state=made.state,
+            due=from_ms(made.due),
+            created=from_ms(made.now) if created else None,
+            tags=tuple(str(new.fields.get("tags", "")).split()) if created else (),
+            outcome=made.outcome,
+        )
+        if task.outcome is Outcome.KEPT:
+            _warn_if_own(task)
+        self._hooks.emit(Made(task=task))
+        return task
+
+
+def _warn_if_own(kept: Task) -> None:
+    """Say that a handler kept the task that it runs: it meant to run again, and will not."""
+    running = running_task.get(None)
+    if running is not None and running.id == kept.id:
+        logger.warning(
+            "task %s (%s) kept itself: while a task runs, if_exists='keep' with its own id makes "
+            "nothing; to run again, call reschedule, or choose a new id",
+            kept.id, kept.func,
+            extra=event("kept itself", func=kept.func, task=kept.id),
+        )  # fmt: skip

@@ -1,0 +1,23 @@
+"""What the operations of every subject have in common."""
+
+from expirebridge.hooks import Hooks
+from expirebridge.settings import Settings
+from expirebridge.store import calls
+from expirebridge.task import State
+
+
+class Subject:
+    """The operations of one subject, with the settings and hooks that they need."""
+
+    def __init__(self, settings: Settings, hooks: Hooks) -> None:
+        self._settings = settings
+        self._hooks = hooks
+
+
+def task_pages(
+    *, state: State | None = None, func: str | None = None, tag: str | None = None
+) -> calls.Pages[calls.Page]:
+    """A walk over the tasks that match."""
+    return calls.Pages(
+        lambda cursor: calls.list_page(state=state, func=func, tag=tag, cursor=cursor)
+    )
