@@ -17,15 +17,11 @@ from expirebridge.new_tasks import check_aware
 from expirebridge.retry import decode_policy
 from expirebridge.store import calls
 from expirebridge.store.calls import NewTask, Stored, When
+from expirebridge.store.fields import EXPORTED, EXPORTED_TEXTS, exported
 from expirebridge.store.views import split_call
 from expirebridge.task import State, from_ms, to_ms
 
-FIELDS = (
-    "args", "attempt", "due", "error", "func", "id", "key", "left", "misfire", "retry", "tags",
-    "timeout", "trace", "ttl",
-)  # fmt: skip
-_NUMBERS = ("timeout", "ttl", "attempt")
-_TEXTS = ("retry", "error", "trace", "misfire")
+FIELDS = sorted({"args", "due", "func", "id", "key", "left", *EXPORTED})
 _JSON = 'write JSON as text, such as "[{}]"'
 _HINTS = {
     "id": 'write text, such as "order-17"',
@@ -57,12 +53,9 @@ def encode(task: Stored, state: State) -> bytes | None:
         line["args"] = args.decode()
         if "key" in task.fields:
             line["key"] = task.key.decode()
-        line |= {name: task.fields[name].decode() for name in _TEXTS if name in task.fields}
-        line |= {name: float(task.fields[name]) for name in _NUMBERS if name in task.fields}
+        line |= exported(task.fields)
     except ValueError:
         return None
-    if "tags" in task.fields:
-        line["tags"] = task.fields["tags"].decode().split()
     if state is State.PAUSED:
         line["left"] = int(task.fields.get("left", b"0"))
     return orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
@@ -112,7 +105,7 @@ def _fields(values: dict[str, Any]) -> dict[str, calls.Argument]:
     fields: dict[str, calls.Argument] = {}
     if tags := wire.check_tags(values.get("tags", ())):
         fields["tags"] = " ".join(tags)
-    fields |= {name: _text(values, name) for name in _TEXTS if name in values}
+    fields |= {name: _text(values, name) for name in EXPORTED_TEXTS if name in values}
     for name, read in (("retry", decode_policy), ("misfire", decode_misfire)):
         if name in fields:
             try:

@@ -1,16 +1,17 @@
 """Reads tasks out of the replies of scripts."""
 
-from collections.abc import Sequence
-from datetime import datetime
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
-import orjson
-
+from expirebridge.store import fields
 from expirebridge.store.history import history_of
+from expirebridge.store.reading import number, text, whole
 from expirebridge.task import State, Task, from_ms
 from expirebridge.wire import IN_RECORD, decode_args
 
-N = TypeVar("N", int, float)
+_NO_RARE = (None,) * 5
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class ClaimedTask(NamedTuple):
@@ -23,13 +24,13 @@ class ClaimedTask(NamedTuple):
     key: bytes
     due: int
     attempt: int
-    made: int | None
-    tags: tuple[str, ...]
-    retry: bytes | None
-    timeout: float | None
     lapses: int
+    made: int | None
+    retry: bytes | None = None
+    timeout: float | None = None
     misfire: bytes | None = None
-    trace: str | None = None
+    shown: Mapping[str, Any] = _NOTHING
+    """What else its handler's `Task` shows; see fields.py."""
     unreadable: str = ""
     """What in its record cannot be read, if anything: it cannot run then."""
 
@@ -38,26 +39,30 @@ def claimed_from(row: Sequence[Any], token: str) -> ClaimedTask:
     """Read one row of a claim's reply. Bad data in it makes a task that cannot run, no error."""
     head, key, rare = row
     id, due, attempt, lapses, made = head.split()
-    call, args, tags, retry, timeout, misfire, trace = rare or (None,) * 7
+    call, args, retry, timeout, misfire, *others = rare or _NO_RARE
     # The first `?` of its own name ends the id.
-    func, inline = split_call(call if call is not None else key.partition(b"?")[2])
-    seconds = _number(timeout, float)
+    func, _, inline = (call if call is not None else key.partition(b"?")[2]).partition(b"?")
+    made_at = whole(made)
+    shown: dict[str, Any] = {}
+    for (name, read), raw in zip(fields.CLAIMED, others, strict=False):
+        if raw is not None:
+            shown[name] = read(raw)
+    seconds = number(timeout) if timeout is not None else None
     return ClaimedTask(
-        id=text(id),
-        token=token,
-        func=func,
-        args=args if inline == IN_RECORD and args is not None else inline,
-        key=key,
-        due=_number(due, int) or 0,
-        attempt=max(_number(attempt, int) or 1, 1),
-        made=_made(made),
-        tags=_tags(tags),
-        retry=retry,
-        timeout=seconds,
-        lapses=_number(lapses, int) or 0,
-        misfire=misfire,
-        trace=text(trace) if trace is not None else None,
-        unreadable="its timeout" if timeout is not None and not (seconds and seconds > 0) else "",
+        text(id),
+        token,
+        text(func),
+        args if inline == IN_RECORD and args is not None else inline,
+        key,
+        whole(due) or 0,
+        max(whole(attempt) or 1, 1),
+        whole(lapses) or 0,
+        made_at if made_at is not None and made_at >= 0 else None,
+        retry,
+        seconds,
+        misfire,
+        shown,
+        "its timeout" if timeout is not None and not (seconds and seconds > 0) else "",
     )
 
 
@@ -75,12 +80,10 @@ def task_from(row: Sequence[Any]) -> Task:
     What cannot be read is left out, or shown as it is: looking must work above all for bad tasks.
     """
     id, key, state, due, columns = row
-    fields = {text(columns[i]): columns[i + 1] for i in range(0, len(columns), 2)}
-    func, inline = split_call(fields["call"])
-    encoded = fields.get("args", inline)
-    args, kwargs = args_of(encoded)
-    made = _number(fields.get("made"), int)
-    error = fields.get("error")
+    record = {text(columns[i]): columns[i + 1] for i in range(0, len(columns), 2)}
+    func, inline = split_call(record["call"])
+    args, kwargs = args_of(record.get("args", inline))
+    made = whole(record.get("made", b""))
     standing = State(text(state)) if text(state) in set(State) else State.FAILED
     return Task(
         id=text(id),
@@ -91,56 +94,12 @@ def task_from(row: Sequence[Any]) -> Task:
         state=standing,
         due=from_ms(due),
         created=from_ms(made * 1000) if made is not None else None,
-        attempt=_number(fields.get("attempt"), int) or 0,
-        tags=_tags(fields.get("tags")),
-        started=_moment(fields.get("started")),
-        ended=_moment(fields.get("ended")),
-        result=_json(fields.get("result")),
-        error=text(error) if error is not None else None,
-        lapses=_number(fields.get("lapses"), int) or 0,
-        history=history_of(fields, standing),
-        trace=text(fields["trace"]) if "trace" in fields else None,
+        history=history_of(record, standing),
+        **fields.shown(record),
     )
-
-
-def text(raw: bytes) -> str:
-    """Bytes as text, whatever they are."""
-    return raw.decode(errors="backslashreplace")
 
 
 def split_call(call: bytes) -> tuple[str, bytes]:
     """Take a record's call apart: the function's name, and the arguments or `@`."""
     func, _, args = call.partition(b"?")
     return text(func), args
-
-
-def _tags(stored: bytes | None) -> tuple[str, ...]:
-    return tuple(text(stored).split()) if stored else ()
-
-
-def _made(stored: bytes) -> int | None:
-    made = _number(stored, int)
-    return made if made is not None and made >= 0 else None
-
-
-def _moment(stored: bytes | None) -> datetime | None:
-    ms = _number(stored, int)
-    return from_ms(ms) if ms is not None else None
-
-
-def _number(stored: bytes | None, kind: type[N]) -> N | None:
-    if stored is None:
-        return None
-    try:
-        return kind(stored)
-    except ValueError:
-        return None
-
-
-def _json(stored: bytes | None) -> Any:
-    if stored is None:
-        return None
-    try:
-        return orjson.loads(stored)
-    except ValueError:
-        return text(stored)

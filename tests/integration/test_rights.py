@@ -161,7 +161,7 @@ def run_one(store: Store, bridge: Bridge) -> None:
         pass
     bridge.make_task("mail.send", [2], 0, id="a", tags=["y"], if_exists="replace")
     assert settle(store, Settlement("a", "t", "succeeded")) == [Settled.DONE]
-    assert [task.tags for task in claim(store, "t2").tasks] == [("y",)]
+    assert [task.shown["tags"] for task in claim(store, "t2").tasks] == [("y",)]
     assert settle(store, Settlement("a", "t2", "succeeded")) == [Settled.DONE]
 
 

@@ -504,7 +504,7 @@ def test_run_now_gives_a_finished_task_fresh_attempts(store: Store, client: redi
     bring(store, client, "failed")
     store.run(calls.run_now("a"))
     [again] = claim(store, "u").tasks
-    assert (again.attempt, again.tags, again.retry) == (1, ("t",), b"[60]")
+    assert (again.attempt, again.shown["tags"], again.retry) == (1, ("t",), b"[60]")
 
 
 def test_pause_keeps_the_time_that_is_left_and_resume_gives_it_back(

@@ -54,7 +54,7 @@ def attempt_of(
     """An attempt that may begin; its lease is fresh for a minute."""
     claimed = ClaimedTask(
         id="a", token="t", func="mail.send", args=b"[]", key=b"a:?mail.send?[]", due=0,
-        attempt=attempt, made=None, tags=(), retry=retry, timeout=None, lapses=0, misfire=misfire,
+        attempt=attempt, made=None, retry=retry, timeout=None, lapses=0, misfire=misfire,
     )  # fmt: skip
     leases = Leases(footing_on(), "nobody", lease=60)
     leases.hold(claimed.id, claimed.token, asked=time.monotonic())

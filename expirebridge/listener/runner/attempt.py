@@ -157,7 +157,6 @@ class Attempt:
             due=from_ms(claimed.due),
             created=from_ms(claimed.made * 1000) if claimed.made is not None else None,
             attempt=claimed.attempt,
-            tags=claimed.tags,
             lapses=claimed.lapses,
-            trace=claimed.trace,
+            **claimed.shown,
         )

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
-from expirebridge.store.views import text
+from expirebridge.store.reading import text
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

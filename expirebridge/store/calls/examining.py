@@ -15,7 +15,7 @@ from expirebridge.store.calls.call import (
     rows_of,
     script,
 )
-from expirebridge.store.views import text
+from expirebridge.store.reading import text
 from expirebridge.task import State
 
 

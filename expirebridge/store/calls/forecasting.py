@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from expirebridge.store.calls.call import Call, milliseconds, rows_of, script
-from expirebridge.store.views import text
+from expirebridge.store.reading import text
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,12 +47,13 @@ local function read_next(packed)
 end
 
 -- The fields `names` of a record as a table; nil if there is no record of that id, or another client
--- overwrote it.
+-- overwrote it. Beside it, the values of `call`, `state`, `key` and those fields by their places, false
+-- where there is none.
 local function read(id, names)
   local values = redis.pcall('HMGET', record_key(id), 'call', 'state', 'key', unpack(names or {}))
   if values.err or not values[1] then return nil end
   local record = { call = values[1], state = values[2] or 'pending', key = values[3] }
   for i, name in ipairs(names or {}) do record[name] = values[i + 3] or nil end
   if record.next then record.next = read_next(record.next) end
-  return record
+  return record, values
 end
