@@ -4,7 +4,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from typing import Any
 
@@ -151,27 +151,16 @@ def printable(text: str, *, keep_lines: bool = False) -> str:
 
 def task_as_data(task: Task) -> dict[str, Any]:
     """A task as JSON can hold it: times in ISO 8601, the key as text."""
-    return {
-        "id": task.id,
-        "func": task.func,
-        "args": task.args,
-        "kwargs": task.kwargs,
-        "state": task.state,
-        "due": task.due,
-        "created": task.created,
-        "attempt": task.attempt,
-        "tags": task.tags,
-        "key": task.key.decode(errors="backslashreplace"),
-        "started": task.started,
-        "ended": task.ended,
-        "result": task.result,
-        "error": task.error,
-        "lapses": task.lapses,
-        "history": [
-            {name: value for name, value in asdict(entry).items() if value not in {None, ""}}
-            for entry in task.history
-        ],
-    } | ({"outcome": task.outcome} if task.outcome else {})
+    data = {field.name: getattr(task, field.name) for field in fields(task)}
+    del data["trace"]
+    if task.outcome is None:
+        del data["outcome"]
+    data["key"] = task.key.decode(errors="backslashreplace")
+    data["history"] = [
+        {name: value for name, value in asdict(entry).items() if value not in {None, ""}}
+        for entry in task.history
+    ]
+    return data
 
 
 def task_as_fields(task: Task) -> list[tuple[str, str]]:
