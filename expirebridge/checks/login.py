@@ -46,7 +46,7 @@ def _without_consequences(missing: list[str], database: Database) -> Steps[list[
     if "+hmget" in missing:
         missing = [rule for rule in missing if not rule.startswith("~")]
     if "+publish" in missing:
-        if (yield from _is_refused_itself("PUBLISH", database.doorbell, "0")):
+        if (yield from _is_refused_itself("PUBLISH", database.doorbell_channel, "0")):
             missing = [rule for rule in missing if not rule.startswith("&")]
         else:
             missing.remove("+publish")

@@ -42,7 +42,7 @@ def check_subscriptions(
     is not held against this one. At most two listeners subscribe to key events, and they may be
     changing places at this moment.
     """
-    wanted = {database.doorbell: len(_asked_for(health, here=here))}
+    wanted = {database.doorbell_channel: len(_asked_for(health, here=here))}
     if doorbell is not Doorbells.CLOCK and not here:
         wanted[database.events("expired")] = 1
     reply = yield from calls.command("PUBSUB", "NUMSUB", *wanted)

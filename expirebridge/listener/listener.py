@@ -16,7 +16,7 @@ from expirebridge.hooks import Hook, Hooks, Lifespan
 from expirebridge.listener.event_loop import new_event_loop
 from expirebridge.listener.late_report import LateReport
 from expirebridge.listener.node.node import Node
-from expirebridge.listener.runner import home
+from expirebridge.listener.runner import fork_guard
 from expirebridge.listener.runner.runner import Runner
 from expirebridge.listener.shutdown import Shutdown
 from expirebridge.listener.watchdog import Watchdog
@@ -154,7 +154,7 @@ class Listener:
             yield
             return
         try:
-            with home.signals_stay(*STOP_SIGNALS):
+            with fork_guard.signals_stay(*STOP_SIGNALS):
                 yield
         finally:
             for number in STOP_SIGNALS:

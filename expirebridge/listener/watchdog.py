@@ -89,7 +89,7 @@ class Watchdog:
             self._release(origin, attempts)
 
     def _release(self, origin: Origin, attempts: list[Attempt]) -> None:
-        settlements = [attempt.ends.given_back(WITHDRAWN).settlement for attempt in attempts]
+        settlements = [attempt.conclusions.given_back(WITHDRAWN).settlement for attempt in attempts]
         try:
             origin.footing.now.heart_store.run(calls.settle(settlements, self._settings))
         except ServerError as error:

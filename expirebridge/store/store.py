@@ -37,7 +37,7 @@ class Database:
         """Whether the server is believed to know script headers: Redis before 7 does not."""
 
     @property
-    def doorbell(self) -> str:
+    def doorbell_channel(self) -> str:
         """The channel on which a new earliest task is announced."""
         return f"{self.prefix}:doorbell:{self.number}"
 

@@ -197,7 +197,7 @@ def test_a_forked_child_is_no_listener(
     starts = [event for event in read(history.folder) if isinstance(event, Started)]
     assert {start.pid for start in starts} == {process.pid}
     log = (folder.parent / "listeners.log").read_text()
-    assert log.count("a child that a handler forked came back") == 2
+    assert log.count("a child process that a handler forked returned") == 2
     assert "stopping" not in log
     assert "Exception ignored" not in log
 

@@ -339,7 +339,7 @@ async def test_an_expiry_is_looked_at_unless_it_is_the_echo_of_a_claim(
     looking = adopter_on(footing_on(async_store), settings, rung)
     monkeypatch.setattr(Clock, "behind", property(lambda _: next(behind)), raising=False)
     doorbell = async_store.client.pubsub(ignore_subscribe_messages=True)
-    await doorbell.subscribe(async_store.database.doorbell)
+    await doorbell.subscribe(async_store.database.doorbell_channel)
     for name in (b"echo:?test.send?[]", b"news:?test.send?[]"):
         assert looking.hear(name, Heard.EXPIRED)
     assert looking.explain(b"echo:?test.send?[]")

@@ -180,10 +180,10 @@ def test_a_sweep_rings_for_the_earliest_of_all_that_wait_again(
     age(client, "paused", "paused", 1)
     store.run(calls.make([new("due", 2_000, relative=False)]))
     with client.pubsub(ignore_subscribe_messages=True) as pubsub:
-        pubsub.subscribe(store.database.doorbell)
+        pubsub.subscribe(store.database.doorbell_channel)
         pubsub.get_message(timeout=5)
         assert store.run(calls.sweep(Settings())).lapsed == ["lapsing"]
-        client.publish(store.database.doorbell, "end")
+        client.publish(store.database.doorbell_channel, "end")
         rung = pubsub.get_message(timeout=5)
     assert rung is not None
     assert rung["data"] == b"1000"

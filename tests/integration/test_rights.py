@@ -233,7 +233,7 @@ async def hear(url: str, client: redis.Redis, caplog: pytest.LogCaptureFixture) 
         while "cmdstat_ping" not in client.info("commandstats"):  # noqa: ASYNC110
             await asyncio.sleep(0.001)  # only the server knows
         # What it says to the ping comes before what it says to this.
-        client.publish(store.database.doorbell, "7")
+        client.publish(store.database.doorbell_channel, "7")
         client.set("x", "", ex=60)
         assert [await heard.get(), await heard.get()] == [7, "expire"]
         ears.want(station, False)

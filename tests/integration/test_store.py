@@ -131,13 +131,13 @@ def test_a_due_time_in_the_past_is_due_now_and_needs_no_timer(
 
 def test_only_a_new_earliest_task_rings_the_doorbell(store: Store, client: redis.Redis) -> None:
     with client.pubsub(ignore_subscribe_messages=True) as pubsub:
-        pubsub.subscribe(store.database.doorbell)
+        pubsub.subscribe(store.database.doorbell_channel)
         pubsub.get_message(timeout=5)
         dues = [
             store.run(calls.make([new(id, ms)]))[0].due
             for id, ms in (("a", 60_000), ("b", 90_000), ("c", 30_000))
         ]
-        client.publish(store.database.doorbell, "end")
+        client.publish(store.database.doorbell_channel, "end")
         rung = []
         while (message := pubsub.get_message(timeout=5)) and message["data"] != b"end":
             rung.append(int(message["data"]))

@@ -51,7 +51,7 @@ class Subscriber:
     ) -> None:
         self._store = store
         self._stations = stations
-        self._doorbells = {station.doorbell_channel: station for station in stations}
+        self._by_channel = {station.doorbell_channel: station for station in stations}
         self._events = {store.database.events(event).encode(): event for event in HEARD}
         self._heartbeat = heartbeat
         self._ears = ears
@@ -88,7 +88,7 @@ class Subscriber:
     async def _listen(self) -> None:
         async with self._store.client.pubsub() as pubsub:
             events = self._events if self._ears.open else ()
-            await pubsub.subscribe(*self._doorbells, *events)
+            await pubsub.subscribe(*self._by_channel, *events)
             self._pubsub = pubsub
             self._answered = time.monotonic()
             pings = asyncio.create_task(self._ping(pubsub))
@@ -140,7 +140,7 @@ class Subscriber:
         else:
             # Anyone may publish; what is no number says no more than "look now".
             due = int(data) if data.isdigit() and len(data) < 16 else 0
-            self._doorbells[channel].hearing.hear_doorbell(due)
+            self._by_channel[channel].hearing.hear_doorbell(due)
 
 
 def _ours(error: Exception) -> ServerError:

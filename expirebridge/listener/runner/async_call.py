@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from expirebridge.listener.runner.deadlines import Deadlines
-from expirebridge.listener.runner.home import AtHome
+from expirebridge.listener.runner.fork_guard import GuardedAwaitable
 from expirebridge.listener.runner.overtime import Overtime
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class AsyncCall:
         self._awaiting = asyncio.current_task()
         try:
             with deadlines.set(limit, self._cancel):
-                value = await AtHome(result)
+                value = await GuardedAwaitable(result)
         except (asyncio.CancelledError, TimeoutError):
             # Another may have cancelled it besides: its listener stops, or nobody wants it.
             if self._is_late and not self._attempt.stopped:

@@ -38,7 +38,7 @@ class Attempt:
         self.claimed = claimed
         self.handler = handler
         self.origin = origin
-        self.ends = Conclusions(claimed)
+        self.conclusions = Conclusions(claimed)
         self._hint = hint
         self._retry_policy: RetryPolicy = DEFAULT_POLICY
         self._unreadable = claimed.unreadable
@@ -71,25 +71,25 @@ class Attempt:
             try:
                 policy = decode_misfire(self.claimed.misfire)
             except ValueError as error:
-                return self.ends.failed(f"its misfire policy cannot be read: {error}")
+                return self.conclusions.failed(f"its misfire policy cannot be read: {error}")
         if policy is None or policy.late_after is None or lateness <= policy.late_after:
             return None
         found = f"found {human(lateness)} late, more than {human(policy.late_after)}"
         delay = policy.delay()
         if delay is None:
-            return self.ends.failed(f"skipped: {found}")
-        return self.ends.spread(delay, f"spread: {found}")
+            return self.conclusions.failed(f"skipped: {found}")
+        return self.conclusions.spread(delay, f"spread: {found}")
 
     def refusal(self) -> Conclusion | None:
         """The conclusion if no handler can be called with what the record holds."""
         if self.handler is None:
-            return self.ends.unknown(self._hint)
+            return self.conclusions.unknown(self._hint)
         if self._unreadable:
-            return self.ends.failed(f"{self._unreadable} cannot be read")
+            return self.conclusions.failed(f"{self._unreadable} cannot be read")
         try:
             self._retry_policy = self._read_retry_policy(self.handler)
         except ValueError as error:
-            return self.ends.failed(f"its retry policy cannot be read: {error}")
+            return self.conclusions.failed(f"its retry policy cannot be read: {error}")
         return None
 
     def after(self, error: BaseException) -> Conclusion:
@@ -99,28 +99,28 @@ class Attempt:
         except BaseException as another:  # to format its error may raise, too
             # Without the traceback, which may be what cannot be formatted.
             logger.error("%s %s raised an unprintable error", self.task.func, self.task.id)  # noqa: TRY400
-            return self.ends.failed(
+            return self.conclusions.failed(
                 f"its error cannot be printed: to format it raised {type(another).__name__}"
             )
 
     def _after(self, error: BaseException) -> Conclusion:
         """One branch for each way in which a call can fail."""
-        ends, policy = self.ends, self._retry_policy
+        conclude, policy = self.conclusions, self._retry_policy
         match error:
             case asyncio.CancelledError() if self.stopped:
-                return ends.given_back(self.stopped)
+                return conclude.given_back(self.stopped)
             case asyncio.CancelledError():
-                return ends.retry_or_fail(policy, "the handler was cancelled from within")
+                return conclude.retry_or_fail(policy, "the handler was cancelled from within")
             case Retry():
-                return ends.obeys(error)
+                return conclude.obeys(error)
             case Discard():
-                return ends.failed(str(error))
+                return conclude.failed(str(error))
             case TimedOut():
-                return ends.retry_or_fail(policy, f"timed out after {self.limit:g} s")
+                return conclude.retry_or_fail(policy, f"timed out after {self.limit:g} s")
             case TypeError():
-                return self._wrong_arguments() or ends.raised(policy, error)
+                return self._wrong_arguments() or conclude.raised(policy, error)
             case _:  # a handler's sys.exit() ends its task, not the listener
-                return ends.raised(policy, error)
+                return conclude.raised(policy, error)
 
     def _wrong_arguments(self) -> Conclusion | None:
         """The conclusion if a TypeError came of arguments that do not fit; None if it was the
@@ -131,7 +131,7 @@ class Attempt:
         try:
             check_binding(self.handler.function, self.task.args, self.task.kwargs)
         except InvalidTask as error:
-            return self.ends.failed(f"its arguments do not fit: {error}")
+            return self.conclusions.failed(f"its arguments do not fit: {error}")
         return None
 
     def _read_retry_policy(self, handler: Handler) -> RetryPolicy:

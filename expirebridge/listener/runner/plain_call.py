@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from expirebridge.listener.runner.home import Home
+from expirebridge.listener.runner.fork_guard import ForkGuard
 from expirebridge.listener.runner.unbegun import NotBegun, Unbegun
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class PlainCall:
             return None, reason
         self._began = began = time.perf_counter()
         try:
-            with Home():
+            with ForkGuard():
                 return self._context.run(self._handler), None
         except StopIteration as error:
             # Raised further, it would end the coroutine above instead of reaching it as a value.

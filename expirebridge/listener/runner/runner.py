@@ -62,7 +62,7 @@ class Runner:
     def give_back(self, claimed: ClaimedTask, origin: Origin, reason: str) -> None:
         """Let another listener run a task that was claimed, but for which there is no place."""
         attempt = self._take(claimed, origin)
-        origin.settler.add(Finished(attempt, attempt.ends.given_back(reason), 0.0))
+        origin.settler.add(Finished(attempt, attempt.conclusions.given_back(reason), 0.0))
 
     def _take(self, claimed: ClaimedTask, origin: Origin) -> Attempt:
         handler = self._registry.find(claimed.func)
@@ -115,14 +115,14 @@ class Runner:
         Raises NotBegun, and nothing that a handler could raise.
         """
         try:
-            return attempt.ends.succeeded(await self._caller.call(attempt))
+            return attempt.conclusions.succeeded(await self._caller.call(attempt))
         except NotBegun:
             raise
         except BaseException as error:
             return attempt.after(error)
 
     def _give_back(self, attempt: Attempt, reason: NotBegun) -> None:
-        finished = Finished(attempt, attempt.ends.given_back(str(reason)), 0.0)
+        finished = Finished(attempt, attempt.conclusions.given_back(str(reason)), 0.0)
         if isinstance(reason, Withdrawn):
             # The heartbeat's thread records that.
             attempt.origin.settler.close(finished)

@@ -27,7 +27,7 @@ class Hearing:
     def __init__(
         self,
         footing: Footing,
-        doorbells: Doorbells,
+        mode: Doorbells,
         *,
         doorbell: Doorbell,
         clock: Clock,
@@ -36,7 +36,7 @@ class Hearing:
         hooks: Hooks,
     ) -> None:
         self._footing = footing
-        self._by_events_alone = doorbells is Doorbells.EVENTS
+        self._by_events_alone = mode is Doorbells.EVENTS
         self._doorbell = doorbell
         self._clock = clock
         self._adopter = adopter

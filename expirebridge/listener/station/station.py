@@ -73,7 +73,7 @@ class Station:
     @property
     def doorbell_channel(self) -> bytes:
         """The channel on which producers announce tasks of this partition."""
-        return self.store.database.doorbell.encode()
+        return self.store.database.doorbell_channel.encode()
 
     def owns(self, key: bytes) -> bool:
         """Whether a key of this name can be of this partition."""

@@ -6,7 +6,7 @@
 --          take), 5 most bytes of calls and arguments to take, 6 '1' if the listener runs nothing
 --          at present, 7 ms to keep a failed task, 8 '1' if this is a resend
 -- returns  now in microseconds, the ms at which the next task is due (-1: none),
---          '1' if nothing may be claimed until the listener is idle, because a task waits to be
+--          1 if nothing may be claimed until the listener is idle, because a task waits to be
 --          claimed alone, or was; ids whose records are missing or broken, then
 --          for each task:
 --          '<id> <due> <attempt> <lapses> <made>', trigger key, and nil, or what most tasks lack:

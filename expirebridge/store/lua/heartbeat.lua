@@ -4,7 +4,7 @@
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 listener, 3 lease in ms, then id and token of each task that it holds
 -- returns  now in microseconds, the listener's rank among those that beat, their number,
---          '1' if none had beaten for half a lease, the ids that it lost (not those that it
+--          1 if none had beaten for half a lease, the ids that it lost (not those that it
 --          settled while this heartbeat was on its way), id and token of each that was cancelled,
 --          when this database was first written to, the names of keys of ours that were mended
 --

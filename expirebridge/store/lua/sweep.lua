@@ -5,7 +5,7 @@
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 lease in ms, 3 most ids to handle, 4 succeeded tasks to keep at most,
 --          5 ms to keep a succeeded task, 6 ms to keep a failed one
--- returns  '1' if there is more to do, tasks forgotten, ids that lapsed, ids that lapsed once too
+-- returns  1 if there is more to do, tasks forgotten, ids that lapsed, ids that lapsed once too
 --          often and failed, ms until the first lease of those that run is over (-1: none runs)
 
 -- include names

@@ -9,7 +9,8 @@ local function wait_until(id, record, due)
   move(id, record, 'pending', due)
 end
 
--- Makes a change, and rings the doorbell if a task that now waits is the earliest of all.
+-- Makes a change, and rings the doorbell if a task that now waits is the earliest of all; `move` and
+-- `write` note the `soonest`.
 local function ring_after(change)
   local first = redis.call('ZRANGE', state_set('pending'), 0, 0, 'WITHSCORES')[2]
   local reply = change()

@@ -1,4 +1,4 @@
-"""Home: the process in which handlers are called.
+"""The fork guard: keeps children that a handler forks out of the listener.
 
 A handler may fork. The child is a copy of the whole listener, with its claims and its connections.
 As long as it stays within the handler's own code it does no harm; if it left it, a second listener
@@ -57,7 +57,7 @@ os.register_at_fork(
 )
 
 
-class Home:
+class ForkGuard:
     """Around a handler's code: a child that leaves it, by whatever way, ends there.
 
     It takes its exit code from `sys.exit`; any other way is a mistake, which is logged.
@@ -85,22 +85,22 @@ class Home:
         os._exit(1)
 
 
-class AtHome(Generator[Any, None, T]):
+class GuardedAwaitable(Generator[Any, None, T]):
     """An awaitable whose every step ends in the process in which it began."""
 
     def __init__(self, awaitable: Awaitable[T]) -> None:
         self._steps = awaitable.__await__()
-        self._home = Home()
+        self._guard = ForkGuard()
 
     def __await__(self) -> Generator[Any, None, T]:
         return self
 
     def send(self, _: None) -> Any:
         """Go on to where it waits next; the event loop never sends a value."""
-        with self._home:
+        with self._guard:
             return next(self._steps)
 
     def throw(self, *error: Any) -> Any:
         """Raise an error where it waits, such as its cancellation."""
-        with self._home:
+        with self._guard:
             return self._steps.throw(*error)
