@@ -125,7 +125,7 @@ def test_a_failover_to_a_replica_that_is_behind(
         stream.until_more(50 + chance.randrange(50))
         known = pair.until_replicated()
         with pair.replication.partitioned():
-            stream.until_more(100)
+            stream.until_more(130)
             pair.fail_over(known)
         stream.until_more(50)
         stream.stop()

@@ -20,7 +20,9 @@ class Log:
     """What was logged, by event."""
 
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
-        caplog.set_level(logging.DEBUG)
+        # A command that ran in this process may have set a level of its own.
+        for logger in (None, "expirebridge"):
+            caplog.set_level(logging.DEBUG, logger)
         self._caplog = caplog
 
     def events(self) -> Counter[str]:
