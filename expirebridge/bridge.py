@@ -98,7 +98,7 @@ class Bridge:
     redis://localhost:6379/1. A `client` of the caller's own (with TLS, Sentinel or an ACL user) is
     taken instead, and is not closed; it must not decode replies, nor be a cluster's. `tasks` is the
     handlers' folder, needed only to name a handler that is given as a function. `prefix` is what
-    the names of expirebridge's keys begin with. `hooks` are told of every task that is made.
+    the names of expirebridge's keys begin with. `hooks` are called for every task that is made.
 
     A context manager; safe to share between threads. Raises InvalidSetting for a URL or a client
     that it cannot use.

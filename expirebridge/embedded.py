@@ -177,7 +177,7 @@ class Server:
             with link.makefile("rb") as answer:
                 size = answer.readline().removeprefix(b"$").strip()
                 lines = answer.read(int(size) if size.isdigit() else 0).split(b"\r\n")
-            # While it still loads its data it tells of itself, and refuses all else.
+            # While it loads its data it answers INFO, and refuses everything else.
             return {f"process_id:{self._process.pid}".encode(), b"loading:0"} <= set(lines)
         return False
 

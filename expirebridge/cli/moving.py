@@ -210,7 +210,7 @@ class Place:
 
     path: Path
     of_what: str
-    """The server, and the file as it was: another server, or a newer file, begins anew."""
+    """The server, and the file as it was: another server, or a newer file, starts over."""
 
     @classmethod
     def of(cls, file: Path, settings: Settings) -> "Place | None":

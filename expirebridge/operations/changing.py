@@ -153,7 +153,7 @@ class ChangingOperations(Subject):
         return self._change_tag(tag, Change.RESUMED, calls.resume, progress)
 
     def run_now(self, id: str) -> Call[Change]:
-        """Make a task due now; a finished one, failed or not, starts anew with fresh attempts.
+        """Make a task due now; a finished one, failed or not, starts over with new attempts.
 
         Returns due now, running or not found. Raises InvalidTask for an illegal id.
         """
@@ -162,7 +162,7 @@ class ChangingOperations(Subject):
     def retry_failed(
         self, ids: Iterable[str], *, progress: Progress | None = None
     ) -> Steps[dict[Change, int]]:
-        """Let tasks start anew that failed: `run_now` for each; returns how many did what.
+        """Let failed tasks start over: `run_now` for each. Returns how many of each change.
 
         `progress` is called now and then with the numbers so far; what it raises ends the work.
         Raises InvalidTask for an illegal id.

@@ -66,12 +66,12 @@ class MakingOperations(Subject):
 
         `max_wait` is how long `"extend"` and `"replace"` can put the task off in all, however often
         they are called: it counts from the first call that named it since the task was made, or
-        ran. It goes with an `id`, and with a `delay` that is not longer.
+        ran. It requires an `id`, and a `delay` that is not longer.
 
         `window` makes `"keep"` a throttle: the first call makes the task, and calls are kept until
         so long after its latest run began, also once it has finished, however it ended. So runs
-        begin at least that far apart. A task that was cancelled before it ran counts for nothing.
-        It goes with an `id`, and is at most an hour, since finished tasks are forgotten then; of
+        begin at least that far apart. A task that was cancelled before it ran is ignored.
+        It requires an `id`, and is at most an hour, since finished tasks are forgotten then; of
         succeeded ones only the latest 10,000 are kept, so in a busy database a window of more than
         15 s may end early.
 
@@ -85,8 +85,9 @@ class MakingOperations(Subject):
         by the server, and will be started at least once.
 
         Raises InvalidTask if the task cannot be (nothing was sent then), TaskExists, TaskDiffers,
-        and a ServerError if the server did not do its part. After ServerUnreachable the task may or
-        may not have been made: with an `id`, and `if_exists="keep"`, it is safe to call again.
+        and a ServerError if the server failed or refused the call. After ServerUnreachable the task
+        may or may not have been made: with an `id`, and `if_exists="keep"`, it is safe to call
+        again.
         """
         new = new_task(
             self._settings.tasks, func=func, args=args, delay=delay, kwargs=kwargs, at=at, id=id,
@@ -103,7 +104,7 @@ class MakingOperations(Subject):
         outcome `rejected` (or `kept`, if it asked for that), and does not keep the others from
         being made.
 
-        Raises InvalidTask, whose message tells the position, and a ServerError as `make_task`; the
+        Raises InvalidTask, whose message names the position, and a ServerError as `make_task`; the
         chunks before the one that failed are made then.
         """
         folder = self._settings.tasks
@@ -160,7 +161,7 @@ class MakingOperations(Subject):
         return self._made(new, made)
 
     def _send(self, new: Sequence[calls.NewTask]) -> Steps[Sequence[calls.MakeReply]]:
-        """Ask for the tasks; hooks are told before, and if it comes to nothing."""
+        """Ask for the tasks; hooks are called before, and if that fails."""
         for task in new if self._hooks else ():
             making = Making(id=task.id, func=split_call(task.call)[0])
             self._hooks.emit(making)

@@ -11,7 +11,7 @@ _MOVES = {"reschedule", "extend", "put_off", "edit", "beat"}
 
 
 def history_of(record: Mapping[str, bytes], state: State) -> tuple[HistoryEntry, ...]:
-    """All that a record tells, the earliest first: its making, what was noted, its last attempt.
+    """All that a record holds, the earliest first: its making, what was noted, its last attempt.
 
     Lines that cannot be read are left out.
     """

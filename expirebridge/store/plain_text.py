@@ -42,7 +42,7 @@ class AsyncTlsConnection(redis.asyncio.SSLConnection):
 
 
 def is_plain_text(error: BaseException) -> bool:
-    """Whether this is why there is no connection; the async client wraps what it is told."""
+    """Whether this is why there is no connection; the async client wraps the error."""
     return isinstance(error, PlainText) or isinstance(error.__cause__, PlainText)
 
 

@@ -1,6 +1,6 @@
 """Leaves out of a script what it does not use.
 
-The server runs a script's whole text at each call: every function in it is made anew, and is
+The server runs a script's whole text at each call: every function in it is created again, and is
 garbage when the call is over. Scripts include far more than they need (see docs/adr/0014).
 """
 

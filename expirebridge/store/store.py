@@ -42,7 +42,7 @@ class Database:
         return f"{self.prefix}:doorbell:{self.number}"
 
     def events(self, kind: str) -> str:
-        """The channel on which the server tells of key events of this kind."""
+        """The channel on which the server publishes key events of this kind."""
         return f"__keyevent@{self.number}__:{kind}"
 
     def commands(self, runnable: Runnable[T]) -> Generator[Command, Any, T]:
@@ -89,7 +89,7 @@ class Store:
         self.database = _database_of(client, prefix)
 
     def run(self, runnable: Runnable[T]) -> T:
-        """Run a call, or steps. Raises a ServerError when the server does not do its part."""
+        """Run a call, or steps. Raises a ServerError if the server fails or refuses a call."""
         commands = self.database.commands(runnable)
         try:
             command = next(commands)
@@ -121,7 +121,7 @@ class AsyncStore:
         self.database = _database_of(client, prefix)
 
     async def run(self, runnable: Runnable[T]) -> T:
-        """Run a call, or steps. Raises a ServerError when the server does not do its part."""
+        """Run a call, or steps. Raises a ServerError if the server fails or refuses a call."""
         commands = self.database.commands(runnable)
         try:
             command = next(commands)

@@ -1,7 +1,9 @@
 """Dependencies point down: a module imports from its own layer, or from those below."""
 
 import ast
+import re
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -109,6 +111,23 @@ def test_in_the_listener_a_module_imports_only_from_its_own_layer_or_below(path:
     inner = {parts[2] for parts in names if parts[:2] == ["expirebridge", "listener"]}
     above = {other for other in inner if layer(other) < layer(part)}
     assert above == set()
+
+
+def rows_of(page: str, start: str) -> list[set[str]]:
+    """The parts that each row of CONTRIBUTING's table names whose first row begins so."""
+    lines = page[page.index(start) :].splitlines()
+    table = takewhile(lambda line: line.startswith("| `"), lines)
+    named = [
+        re.findall(r"`(?:expirebridge/|listener/)*(\w+)(?:/|\.py)`", row.split("|")[1])
+        for row in table
+    ]
+    return [set(names) for names in named]
+
+
+def test_contributing_shows_these_layers() -> None:
+    page = (TESTS.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert rows_of(page, "| `expirebridge/cli/`") == LAYERS
+    assert rows_of(page, "| `listener/listener.py`") == LISTENER_LAYERS
 
 
 def test_nothing_in_the_listener_is_long() -> None:

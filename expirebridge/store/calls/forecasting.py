@@ -1,4 +1,4 @@
-"""The call that tells what comes due, and when."""
+"""The call that counts what comes due, and when."""
 
 from collections import Counter
 from dataclasses import dataclass

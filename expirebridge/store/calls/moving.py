@@ -1,4 +1,4 @@
-"""The calls that take tasks out of a database whole, and tell which of them another one has."""
+"""The calls that read tasks whole, and find out which of them another database has."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -132,7 +132,7 @@ def resume(ids: Iterable[str]) -> Call[list[Change]]:
 
 
 def run_now(id: str) -> Call[Change]:
-    """Make a task due now; a finished one starts anew."""
+    """Make a task due now; a finished one starts over."""
     return script("run_now", new_nonce(), id, read=_changed(Change.DUE_NOW))
 
 
