@@ -29,7 +29,7 @@ IN_STEP = Fault(
 )
 BEHIND = Fault(
     name="a failover to a replica that is behind",
-    injected="the same, when the replica was cut off while 100 tasks were made",
+    injected="the same, when the replica was cut off while 130 tasks were made",
     promise="what it had not received is lost, or runs again; all else runs",
 )
 DEMOTED = Fault(
