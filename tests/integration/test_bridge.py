@@ -2,12 +2,9 @@
 
 import asyncio
 import inspect
-import os
-import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import Any
@@ -35,7 +32,7 @@ from expirebridge.embedded import Server
 from expirebridge.hooks import Event, Made, Making
 from tasks.mail import send
 from tests.kit.colours import Ask, asking
-from tests.kit.servers import AnyServer
+from tests.kit.servers import AnyServer, hanging
 from tests.kit.witness import PATIENCE
 
 
@@ -350,17 +347,6 @@ def until_connected(client: redis.Redis, name: str, *, at_most: int) -> None:
     end = monotonic() + PATIENCE
     while len([one for one in client.client_list() if one["name"] == name]) > at_most:
         assert monotonic() < end
-
-
-@contextmanager
-def hanging(server: Server) -> Iterator[None]:
-    """While the block runs, the server takes connections and answers nothing."""
-    assert server.pid is not None
-    os.kill(server.pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(server.pid, signal.SIGCONT)
 
 
 async def test_a_server_that_hangs_is_given_up_after_six_seconds() -> None:

@@ -2,10 +2,8 @@
 
 import asyncio
 import contextlib
-import os
-import signal
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 
 import pytest
 import redis
@@ -15,7 +13,7 @@ from expirebridge.embedded import Server
 from expirebridge.hooks import End, Hooks
 from expirebridge.settings import Settings
 from tests.kit.nodes import Process
-from tests.kit.servers import FEW, SERVERS
+from tests.kit.servers import FEW, SERVERS, hanging
 from tests.kit.witness import Witness, registry_of
 
 ONE, TWO = "{a}one", "{b}two"
@@ -97,17 +95,6 @@ async def test_a_poison_task_runs_alone_in_the_process(url: str, client: redis.R
     assert [gauge.alone[id] for id in poisons] == [True] * 4
 
 
-@contextmanager
-def stopped(server: Server) -> Iterator[None]:
-    """A server that answers nobody while the block runs."""
-    assert server.pid is not None
-    os.kill(server.pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(server.pid, signal.SIGCONT)
-
-
 @pytest.fixture(params=FEW[:1])
 def pair(request: pytest.FixtureRequest) -> Iterator[tuple[Server, Server]]:
     with Server(binary=SERVERS[request.param]) as one, Server(binary=SERVERS[request.param]) as two:
@@ -135,7 +122,7 @@ async def test_a_node_that_is_away_takes_no_room_from_the_others(
     ):
         await far.make_tasks([{"func": "test.end", "delay": 0}] * 2)
         await witness.until(lambda: process.room.free == 0)
-        with stopped(away):
+        with hanging(away):
             ended.set()
             # More than they can do in the second for which a claim is waited for.
             tasks = await make_many(near, "near", 24, 0.05)

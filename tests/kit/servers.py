@@ -12,8 +12,10 @@ the run ends; without it all that are found are used.
 import os
 import re
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from expirebridge.embedded import Server, embedded_binary
@@ -83,3 +85,14 @@ def version_of(name: str) -> str:
 def server_of(name: str) -> AnyServer:
     """A server of that name, which runs during its `with` block."""
     return container.Container() if name == DOCKER else Server(binary=SERVERS[name])
+
+
+@contextmanager
+def hanging(server: Server) -> Iterator[None]:
+    """While the block runs, the server takes connections and answers nothing."""
+    assert server.pid is not None
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
