@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 ROUNDS ?= 20
 # Of a soak.
 MINUTES ?= 15
+KILLS ?= 10000
 SERVER ?= embedded
 # Tests that run at the same time: most of their time they wait.
 WORKERS ?= 4
@@ -15,7 +16,7 @@ PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 # The laboratory's own environment: what it needs is not needed for tests.
 LAB := $(VENV)-bench/lab
 
-.PHONY: demo test test-servers test-pythons test-lowest servers clients machine faults soak check format bench bench-report screenshots clean
+.PHONY: demo test test-servers test-pythons test-lowest servers clients sources machine faults series soak check format bench bench-report screenshots clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.demo  ## A real server, a real listener, a task of each kind
@@ -33,7 +34,11 @@ faults: $(VENV)/.dev  ## The fault tests, many rounds of each; the table goes in
 test-servers: $(VENV)/.dev  ## What differs from server to server: make test-servers SERVERS="redis-8.0 docker"
 	@EXPIREBRIDGE_TEST_SERVERS="$(SERVERS)" $(PYTEST) tests/integration tests/conformance $(ARGS)
 
-soak: $(VENV)/.dev  ## One fault after another for MINUTES, and each task accounted for in the end
+series: $(VENV)/.dev  ## Series for ten minutes, while one of ten listeners is killed every 5 s
+	@SERIES_SECONDS=$${SERIES_SECONDS:-600} $(BIN)/pytest tests/faults/test_series.py -q $(ARGS)
+
+soak: $(VENV)/.dev  ## One fault after another for MINUTES, and each task accounted for in the end; KILLS of processes
+	@EXPIREBRIDGE_KILLS=$(KILLS) $(BIN)/pytest --quiet --timeout 3600 tests/integration/test_killed_processes.py
 	@$(BIN)/python -m tests.faults.soak --minutes $(MINUTES) --server $(SERVER)
 
 test-pythons:  ## A part of the suite with every other Python that is found
@@ -50,6 +55,14 @@ screenshots: $(VENV)/.dev  ## The pictures of the docs, a million tasks pending,
 
 clients:  ## ioredis, for the tests of clients in other languages (with npm)
 	@npm install --silent --no-audit --no-fund --no-package-lock --prefix tests/conformance
+
+sources: $(VENV)/.dev  ## BullMQ, Celery and arq, for the tests of import --from (with npm)
+	@npm install --silent --no-audit --no-fund --no-package-lock --prefix tests/sources
+	@for library in celery arq; do \
+	  $(BIN)/uv venv --quiet --allow-existing --python $(BIN)/python .venv-sources/$$library && \
+	  $(BIN)/uv pip install --quiet --python .venv-sources/$$library/bin/python \
+	    --requirement tests/sources/$$library.txt || exit 1; \
+	done
 
 check: $(VENV)/.dev  ## Style and types
 	@$(BIN)/ruff check .

@@ -19,7 +19,8 @@ from benchmarks.lab.results import Results
 
 FOLDER = Path(__file__).parent
 MEASUREMENTS = ("schedule_rate", "memory", "lateness", "lateness_pending", "burst", "crash",
-                "listeners", "idle", "keepalive", "scripts")  # fmt: skip
+                "listeners", "shares", "cores", "idle", "keepalive", "scripts",
+                "fleet")  # fmt: skip
 
 
 def read_options(contenders: dict[str, Contender], servers: dict[str, Path]) -> argparse.Namespace:

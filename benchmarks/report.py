@@ -210,6 +210,40 @@ def burst(records: Records) -> str:
     return "\n\n".join(parts) or "*Not measured.*"
 
 
+def cores(records: Records) -> str:
+    """Tasks that take time, in threads, in processes and on event loops."""
+    parts = []
+    for kind, words in WORK.items():
+        rows = [row.named(_title_of(row)) for row in records.rows("cores", kind=kind)]
+        columns: list[Column] = [
+            ("tasks a second", _figure("per_second", number)),
+            ("lost", _count("lost")),
+            ("twice", _count("twice")),
+            ("server, CPU s", _figure("server_cpu_seconds", number)),
+            ("worker, CPU s", _figure("worker_cpu_seconds", number)),
+            ("rounds", _rounds),
+        ]
+        if rows:
+            parts.append(f"{words}:\n\n{_rows(rows, columns)}")
+    return "\n\n".join(parts) or "*Not measured.*"
+
+
+WORK = {
+    "computing": "50 ms of the processor's time in each task, in pure Python",
+    "blocking": "50 ms of `time.sleep` in each task",
+    "waiting": "50 ms of `asyncio.sleep` in each task",
+}
+PLACES = {"async": "on the event loop", "plain": "in threads", "process": "in processes"}
+
+
+def _title_of(row: Row) -> str:
+    """A contender, and how it ran the tasks if that is not its default."""
+    if "workers" not in row.variant:
+        return f"{row.title}, its defaults"
+    workers = "one worker" if row.variant["workers"] == 1 else f"{row.variant['workers']} workers"
+    return f"{row.title}, {PLACES[row.variant['handler']]}, {workers}"
+
+
 def memory(records: Records) -> str:
     """The server's memory."""
     columns: list[Column] = [("bytes per pending task", _figure("bytes_per_task", number))]
@@ -345,7 +379,7 @@ def _ahead(words: str, name: str, rows: Sequence[Row]) -> list[str]:
 BLANKS: dict[str, Callable[[Records], str]] = {
     function.__name__: function
     for function in (machine, contenders, lateness, lateness_pending, schedule_rate, burst, memory,
-                     crash, listeners, idle, keepalive, scripts, ahead)
+                     crash, cores, listeners, idle, keepalive, scripts, ahead)
 }  # fmt: skip
 OF_ALL_SERVERS = {"machine", "memory", "contenders"}
 """Where each server is shown; elsewhere it is the first."""

@@ -1,69 +1,158 @@
-"""Tasks that run later: one plain Redis key with a TTL each, on time and never lost."""
+"""Tasks that run later: one plain Redis key with a TTL each, on time and never lost.
 
-from expirebridge.bridge import AsyncBridge, Bridge, make_task, make_tasks
-from expirebridge.current import current_task
-from expirebridge.errors import (
-    EmbeddedServerError,
-    ExpirebridgeError,
-    FormatTooNew,
-    HandlersError,
-    InvalidSetting,
-    InvalidTask,
-    NotPermitted,
-    ServerError,
-    ServerOutOfMemory,
-    ServerReadOnly,
-    ServerUnreachable,
-    ServerUnsuitable,
-    TaskDiffers,
-    TaskExists,
-)
-from expirebridge.handlers import handler
-from expirebridge.hooks import hook, lifespan
-from expirebridge.misfire import Spread
-from expirebridge.retry import Discard, Exponential, Retry
-from expirebridge.task import (
-    Change,
-    Counts,
-    HistoryEntry,
-    Listing,
-    Outcome,
-    State,
-    Task,
-)
+The names are imported when they are used: the pytest plugin in this package is loaded by each run
+of pytest, and is to cost it nothing.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from expirebridge.bridge import AsyncBridge, Bridge, make_task, make_tasks
+    from expirebridge.current import current_task
+    from expirebridge.errors import (
+        EmbeddedServerError,
+        ExpirebridgeError,
+        FormatRefused,
+        FormatTooNew,
+        HandlersError,
+        InvalidSetting,
+        InvalidTask,
+        ListenerStuck,
+        NotPermitted,
+        SeriesDeclared,
+        ServerError,
+        ServerOutOfMemory,
+        ServerReadOnly,
+        ServerUnreachable,
+        ServerUnsuitable,
+        TaskDiffers,
+        TaskExists,
+    )
+    from expirebridge.handlers import Call, every, handler
+    from expirebridge.hooks import hook, lifespan
+    from expirebridge.listener.listener import Listener
+    from expirebridge.misfire import Spread
+    from expirebridge.retry import Discard, Exponential, Retry, Snooze
+    from expirebridge.series.state import Series, SeriesListing, SeriesOutcome
+    from expirebridge.settings import Settings
+    from expirebridge.task import (
+        Change,
+        Counts,
+        Format,
+        HistoryEntry,
+        Listing,
+        Outcome,
+        State,
+        Task,
+    )
 
 __all__ = [
     "AsyncBridge",
     "Bridge",
+    "Call",
     "Change",
     "Counts",
     "Discard",
     "EmbeddedServerError",
     "ExpirebridgeError",
     "Exponential",
+    "Format",
+    "FormatRefused",
     "FormatTooNew",
     "HandlersError",
     "HistoryEntry",
     "InvalidSetting",
     "InvalidTask",
+    "Listener",
+    "ListenerStuck",
     "Listing",
     "NotPermitted",
     "Outcome",
     "Retry",
+    "Series",
+    "SeriesDeclared",
+    "SeriesListing",
+    "SeriesOutcome",
     "ServerError",
     "ServerOutOfMemory",
     "ServerReadOnly",
     "ServerUnreachable",
     "ServerUnsuitable",
+    "Settings",
+    "Snooze",
     "Spread",
     "State",
     "Task",
     "TaskDiffers",
     "TaskExists",
     "current_task",
+    "every",
     "handler",
     "hook",
     "lifespan",
     "make_task",
     "make_tasks",
 ]
+
+_MODULES = {
+    "AsyncBridge": "bridge",
+    "Bridge": "bridge",
+    "Call": "handlers",
+    "Change": "task",
+    "Counts": "task",
+    "Discard": "retry",
+    "EmbeddedServerError": "errors",
+    "ExpirebridgeError": "errors",
+    "Exponential": "retry",
+    "Format": "task",
+    "FormatRefused": "errors",
+    "FormatTooNew": "errors",
+    "HandlersError": "errors",
+    "HistoryEntry": "task",
+    "InvalidSetting": "errors",
+    "InvalidTask": "errors",
+    "Listener": "listener.listener",
+    "ListenerStuck": "errors",
+    "Listing": "task",
+    "NotPermitted": "errors",
+    "Outcome": "task",
+    "Retry": "retry",
+    "Series": "series.state",
+    "SeriesDeclared": "errors",
+    "SeriesListing": "series.state",
+    "SeriesOutcome": "series.state",
+    "ServerError": "errors",
+    "ServerOutOfMemory": "errors",
+    "ServerReadOnly": "errors",
+    "ServerUnreachable": "errors",
+    "ServerUnsuitable": "errors",
+    "Settings": "settings",
+    "Snooze": "retry",
+    "Spread": "misfire",
+    "State": "task",
+    "Task": "task",
+    "TaskDiffers": "errors",
+    "TaskExists": "errors",
+    "current_task": "current",
+    "every": "handlers",
+    "handler": "handlers",
+    "hook": "hooks",
+    "lifespan": "hooks",
+    "make_task": "bridge",
+    "make_tasks": "bridge",
+}
+"""Where each name is."""
+
+
+if not TYPE_CHECKING:  # with these, type checkers would accept any name
+
+    def __getattr__(name: str) -> object:
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+        globals()[name] = value
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -18,10 +18,11 @@ from expirebridge.hooks import Hook, Hooks
 from expirebridge.log_fields import event
 from expirebridge.new_tasks import advice_on
 from expirebridge.operations import Operations
+from expirebridge.operations.unknown import UnknownFunction
 from expirebridge.settings import Settings
-from expirebridge.store import clients
 from expirebridge.store.calls import Runnable
 from expirebridge.store.store import AsyncStore, Store, StoresByLoop
+from expirebridge.topology import clients
 
 logger = logging.getLogger("expirebridge")
 
@@ -94,14 +95,17 @@ def _documented_by(operation: Callable[..., Runnable[Any]]) -> Callable[[T], T]:
 class Bridge:
     """Makes, finds and steers tasks; every call waits for the server.
 
-    `url` names server and database; without it EXPIREBRIDGE_URL does, or
-    redis://localhost:6379/1. A `client` of the caller's own (with TLS, Sentinel or an ACL user) is
-    taken instead, and is not closed; it must not decode replies, nor be a cluster's. `tasks` is the
+    `url` names server, or sentinels, and database (see docs/topologies.md); without it
+    EXPIREBRIDGE_URL does, or redis://localhost:6379/1. A `client` of the caller's own is taken
+    instead, and is not closed; it must not decode replies, nor be a cluster's. `tasks` is the
     handlers' folder, needed only to name a handler that is given as a function. `prefix` is what
     the names of expirebridge's keys begin with. `hooks` are called for every task that is made.
+    `unknown` is what is done about a new task whose function no listener knows: `"warn"` logs it
+    with the nearest name, `"refuse"` raises InvalidTask, `"off"` does not ask the listeners. A task
+    is refused only if at least one listener beats, and each that beats says what it knows.
 
     A context manager; safe to share between threads. Raises InvalidSetting for a URL or a client
-    that it cannot use.
+    that it cannot use, and for another value of `unknown`.
     """
 
     def __init__(
@@ -112,6 +116,7 @@ class Bridge:
         prefix: str | None = None,
         tasks: str | None = None,
         hooks: Sequence[Hook] = (),
+        unknown: UnknownFunction = "off",
     ) -> None:
         settings = Settings.read(url=url, prefix=prefix, tasks=tasks)
         self._owns_client = client is None
@@ -120,7 +125,7 @@ class Bridge:
         else:
             clients.check_client(client, redis.Redis)
         self._store = Store(client, prefix=settings.prefix)
-        self._operations = Operations(settings, Hooks(hooks))
+        self._operations = Operations(settings, Hooks(hooks), unknown=unknown)
 
     make_task = _waits(Operations.make_task)
     make_tasks = _waits(Operations.make_tasks)
@@ -146,6 +151,17 @@ class Bridge:
     find_failed = _waits(Operations.find_failed)
     retry_failed = _waits(Operations.retry_failed)
     purge_failed = _waits(Operations.purge_failed)
+    schedule = _waits(Operations.schedule)
+    unschedule = _waits(Operations.unschedule)
+    get_series = _waits(Operations.get_series)
+    list_series = _waits(Operations.list_series)
+    pause_series = _waits(Operations.pause_series)
+    resume_series = _waits(Operations.resume_series)
+    run_series = _waits(Operations.run_series)
+    prune_series = _waits(Operations.prune_series)
+    read_format = _waits(Operations.read_format)
+    raise_format = _waits(Operations.raise_format)
+    lower_format = _waits(Operations.lower_format)
 
     def close(self) -> None:
         """Close the connections, unless the client is the caller's."""
@@ -174,6 +190,7 @@ class AsyncBridge:
         prefix: str | None = None,
         tasks: str | None = None,
         hooks: Sequence[Hook] = (),
+        unknown: UnknownFunction = "off",
     ) -> None:
         settings = Settings.read(url=url, prefix=prefix, tasks=tasks)
         self._owns_client = client is None
@@ -186,7 +203,7 @@ class AsyncBridge:
 
         open_store()  # sends nothing, and refuses a bad URL
         self._stores = StoresByLoop(open_store)
-        self._operations = Operations(settings, Hooks(hooks))
+        self._operations = Operations(settings, Hooks(hooks), unknown=unknown)
 
     make_task = _awaits(Operations.make_task)
     make_tasks = _awaits(Operations.make_tasks)
@@ -212,6 +229,17 @@ class AsyncBridge:
     find_failed = _awaits(Operations.find_failed)
     retry_failed = _awaits(Operations.retry_failed)
     purge_failed = _awaits(Operations.purge_failed)
+    schedule = _awaits(Operations.schedule)
+    unschedule = _awaits(Operations.unschedule)
+    get_series = _awaits(Operations.get_series)
+    list_series = _awaits(Operations.list_series)
+    pause_series = _awaits(Operations.pause_series)
+    resume_series = _awaits(Operations.resume_series)
+    run_series = _awaits(Operations.run_series)
+    prune_series = _awaits(Operations.prune_series)
+    read_format = _awaits(Operations.read_format)
+    raise_format = _awaits(Operations.raise_format)
+    lower_format = _awaits(Operations.lower_format)
 
     async def aclose(self) -> None:
         """Close the running event loop's connections, unless the client is the caller's."""
@@ -228,6 +256,13 @@ class AsyncBridge:
 @functools.cache
 def _default_bridge() -> Bridge:
     return Bridge()
+
+
+def forget_default_bridge() -> None:
+    """Let `make_task` and `make_tasks` look for their server again, by EXPIREBRIDGE_URL."""
+    if _default_bridge.cache_info().currsize:
+        _default_bridge().close()
+    _default_bridge.cache_clear()
 
 
 def _on_default_bridge(method: Callable[Concatenate[Bridge, P], T]) -> Callable[P, T]:

@@ -70,3 +70,13 @@ def human(seconds: float) -> str:
         if number:
             parts.append(f"{number}{unit}")
     return " ".join(parts[:2])
+
+
+def written(ms: int) -> str:
+    """Write milliseconds as `seconds_of` reads them, exactly: `1h30m`, `1s500ms`."""
+    parts: list[str] = []
+    for unit in ("w", "d", "h", "m", "s", "ms"):
+        number, ms = divmod(ms, round(_SECONDS[unit] * 1000))
+        if number:
+            parts.append(f"{number}{unit}")
+    return "".join(parts) or "0s"

@@ -103,10 +103,12 @@ class Server:
         options = {"port": str(self.port), "dir": str(self.directory), "daemonize": "no"}
         words = [word for name, value in (options | self._options).items()
                  for word in (f"--{name}", value)]  # fmt: skip
+        # CONFIG REWRITE, which Sentinel sends too, must not change the file that we bring.
+        configuration = shutil.copyfile(redis_conf(), self.directory / "redis.conf")
         with self._log.open("wb") as output:
             # In a session of its own, Ctrl-C at the terminal reaches us, and we stop it in order.
             self._process = subprocess.Popen(  # noqa: S603 - our binary, our words
-                [self.binary, redis_conf(), *words],
+                [self.binary, configuration, *words],
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd=self.directory,

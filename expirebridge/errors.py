@@ -5,8 +5,10 @@ ExpirebridgeError
 ├── InvalidSetting       a setting has an invalid value (also a ValueError)
 ├── TaskExists           the id belongs to a task that has not finished
 │   └── TaskDiffers          to be extended, but its function or arguments are others
+├── SeriesDeclared       the id belongs to a series that handlers declare
 ├── HandlersError        the handlers' folder cannot be used
 ├── EmbeddedServerError  the embedded server did not start
+├── ListenerStuck        a handler did not end; the listener gave up
 └── ServerError          the Redis server
     ├── ServerUnreachable    no answer: no connection, or a broken one
     ├── ServerReadOnly       a replica: it accepts no writes
@@ -14,9 +16,11 @@ ExpirebridgeError
     ├── ServerOutOfMemory    `maxmemory` is reached: nothing was written
     ├── ServerUnsuitable     lacks something that expirebridge needs
     ├── ScriptFailed         a script found data that it could not handle
-    └── FormatTooNew         a newer expirebridge wrote this database
+    ├── FormatTooNew         a newer expirebridge wrote this database
+    └── FormatRefused        its format cannot be raised, or lowered, now
 
-`retry.py` has the exceptions that a handler raises to control its own task: `Retry`, `Discard`.
+`retry.py` has the exceptions that a handler raises to control its own task: `Retry`, `Snooze`,
+`Discard`.
 """
 
 
@@ -55,12 +59,32 @@ class TaskDiffers(TaskExists):
         )
 
 
+class SeriesDeclared(ExpirebridgeError):
+    """The id belongs to a series that handlers declare with `@every`; nothing was changed."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__(
+            f"series {id!r} is declared by handlers: change it there, or choose another id; what "
+            "nobody declares any more, `expirebridge series prune` removes"
+        )
+        self.id = id
+
+
 class HandlersError(ExpirebridgeError):
     """The handlers' folder is missing, or a module in it cannot be imported."""
 
 
 class EmbeddedServerError(ExpirebridgeError):
     """The embedded server could not be started; the message holds the end of its output."""
+
+
+class ListenerStuck(ExpirebridgeError):
+    """A handler never ended after its timeout; only a new process frees its room."""
+
+    def __init__(self, func: str, grace: float) -> None:
+        super().__init__(
+            f"{func} did not return {grace:g} s after its timeout; the process must be replaced"
+        )
 
 
 class ServerError(ExpirebridgeError):
@@ -93,3 +117,7 @@ class ScriptFailed(ServerError):
 
 class FormatTooNew(ServerError):
     """A newer expirebridge wrote the database, in a format that this one does not know."""
+
+
+class FormatRefused(ServerError):
+    """The format cannot be raised, or lowered, now; nothing was written. The message says why."""

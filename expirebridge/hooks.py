@@ -25,6 +25,7 @@ class End(StrEnum):
     SUCCEEDED = "succeeded"
     RETRY = "retry"  # it failed, and will be attempted again
     FAILED = "failed"  # it failed for good
+    SNOOZED = "snoozed"  # not counted: its handler asked to be called later, by `Snooze`
     RELEASED = "released"  # given back, not counted: the listener stops, or lacks the function
     REFUSED = "refused"  # the lease had lapsed: another listener has the task, or had it
 
@@ -94,9 +95,10 @@ class Ended:
     """Why it did not succeed, with a traceback. That may show the task's arguments."""
     brief: str = ""
     """The same for the log: only the type of the exception that the handler raised. The reason that
-    it gave to `Retry` or `Discard` is included."""
+    it gave to `Retry`, `Snooze` or `Discard` is included."""
     error: BaseException | None = None
-    """What the handler raised, if that is why: not `Retry` or `Discard`, which are answers."""
+    """What the handler raised, if that is why: not `Retry`, `Snooze` or `Discard`, which are
+    answers."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -123,6 +125,16 @@ class Scanned:
     """How many tasks it found that other clients had set."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FailedOver:
+    """A listener follows its sentinels to another primary."""
+
+    server: str
+    """The new primary, as `host:port`."""
+    before: str
+    """The old one."""
+
+
 class Source(StrEnum):
     """What rang a listener's doorbell."""
 
@@ -138,8 +150,45 @@ class Rung:
     source: Source
 
 
+class ProcessEnd(StrEnum):
+    """Why a process for handlers ended."""
+
+    STOPPED = "stopped"  # its listener stopped
+    TIMEOUT = "timeout"  # it was killed at its handler's timeout
+    CANCELLED = (
+        "cancelled"  # it was killed, because its task was cancelled, or its listener stopped
+    )
+    MEMORY = "memory"  # a handler in it reached the memory limit, so it was replaced
+    DIED = "died"  # by itself: an exit, a crash, or somebody else's kill
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProcessStarted:
+    """A listener has one more process for handlers with `process=True`."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProcessEnded:
+    """A process for handlers ended, and nothing of it is left."""
+
+    end: ProcessEnd
+
+
 Event = (
-    Making | NotMade | Made | Claimed | Started | Misfired | Ended | Lapsed | Gap | Scanned | Rung
+    Making
+    | NotMade
+    | Made
+    | Claimed
+    | Started
+    | Misfired
+    | Ended
+    | Lapsed
+    | Gap
+    | Scanned
+    | FailedOver
+    | Rung
+    | ProcessStarted
+    | ProcessEnded
 )
 Hook = Callable[[Event], None]
 Lifespan = Callable[[], AsyncGenerator[None, None]]

@@ -10,14 +10,17 @@ from uuid import uuid4
 from expirebridge import wire
 from expirebridge.durations import Duration, human, seconds_of
 from expirebridge.errors import InvalidTask
-from expirebridge.handlers import check_binding, check_timeout, name_of
-from expirebridge.misfire import MisfireSpec, misfire_policy_of
-from expirebridge.retry import RetrySpec, policy_of
+from expirebridge.handlers import Call, check_binding, name_of, plain_arguments
+from expirebridge.misfire import MisfireSpec
+from expirebridge.moments import check_aware
+from expirebridge.policy.task_policies import policy_fields
+from expirebridge.retry import RetrySpec
 from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.task import to_ms
 
-Func = str | Callable[..., Any]
+Named = str | Callable[..., Any]
+Func = Named | Call
 IfExists = Literal["reject", "keep", "replace", "extend"]
 
 CHUNK_TASKS = 64
@@ -60,8 +63,7 @@ def new_task(
     """
     if if_exists not in _IF_EXISTS:
         raise InvalidTask(f"if_exists={if_exists!r}: one of {', '.join(_IF_EXISTS)}")
-    name = _name(folder, func, args, kwargs or {})
-    encoded = wire.encode_args(args, kwargs)
+    name, encoded = call_of(folder, func, args, kwargs)
     fields: dict[str, calls.Argument] = {}
     if len(encoded) > wire.MAX_ARGS_IN_KEY:
         fields["args"] = encoded
@@ -70,14 +72,9 @@ def new_task(
         fields["max_wait"] = _limit(max_wait, delay, id, if_exists)
     if window is not None:
         fields["window"] = _window(window, id, if_exists)
-    if legal_tags := wire.check_tags(tags):
-        fields["tags"] = " ".join(legal_tags)
-    if (policy := policy_of(retry)) is not None:
-        fields["retry"] = policy.encode()
-    if (seconds := check_timeout(timeout)) is not None:
-        fields["timeout"] = seconds
-    if (late := misfire_policy_of(late_after, misfire)) is not None:
-        fields["misfire"] = late.encode()
+    fields |= policy_fields(
+        tags=tags, retry=retry, timeout=timeout, late_after=late_after, misfire=misfire
+    )
     return calls.NewTask(
         id=wire.check_id(id) if id is not None else uuid4().hex,
         drawn=id is None,
@@ -86,6 +83,15 @@ def new_task(
         when=when_of(delay, at),
         fields=fields,
     )
+
+
+def call_of(
+    folder: Path, func: Func, args: Sequence[Any], kwargs: Mapping[str, Any] | None
+) -> tuple[str, bytes]:
+    """Return the name of a handler and its arguments as JSON. Raises InvalidTask."""
+    func, args, kwargs = _parts(func, args, kwargs)
+    name = _name(folder, func, args, kwargs or {})
+    return name, wire.encode_args(*plain_arguments(func, args, kwargs))
 
 
 def checked(folder: Path, position: int, item: Mapping[str, Any]) -> calls.NewTask:
@@ -143,19 +149,21 @@ def when_of(delay: Duration | None, at: datetime | None) -> calls.When:
     return calls.When(max(to_ms(check_aware(at, name="at")), 0), relative=False)
 
 
-def check_aware(moment: object, *, name: str) -> datetime:
-    """Return a datetime that has a time zone; raise InvalidTask for anything else."""
-    if not isinstance(moment, datetime):
-        raise InvalidTask(f"{name}={moment!r}: give an aware datetime")
-    if moment.tzinfo is None or moment.utcoffset() is None:
+def _parts(
+    func: Func, args: Sequence[Any], kwargs: Mapping[str, Any] | None
+) -> tuple[Named, Sequence[Any], Mapping[str, Any] | None]:
+    """The function, or its name, and its arguments. Raises InvalidTask if both places have some."""
+    if not isinstance(func, Call):
+        return func, args, kwargs
+    if args not in ((), []) or kwargs:  # args is the delay, if that was given without its name
         raise InvalidTask(
-            f"{name}={moment.isoformat()}: a naive datetime is ambiguous; give it a time zone, "
-            "such as datetime.now(UTC)"
+            "args, kwargs: a Call has its arguments already. Give the delay by its name: "
+            "make_task(Call(rate, 17), delay='72h')"
         )
-    return moment
+    return func.function, func.args, func.kwargs
 
 
-def _name(folder: Path, func: Func, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+def _name(folder: Path, func: Named, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
     if isinstance(func, str):
         return wire.check_func(func)
     if not callable(func):

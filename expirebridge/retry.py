@@ -3,7 +3,7 @@
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from math import isfinite
 from typing import Any, Protocol
 
@@ -145,6 +145,65 @@ class Retry(Exception):
         self.after = seconds_of(after, name="after")
         self.reason = reason
         super().__init__(reason or f"the handler asked to be run again after {self.after:g} s")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By itself, an exception is made again with its text as the only argument.
+        return type(self), (self.after, self.reason)
+
+
+class Snooze(Exception):
+    """Raised by a handler to run its task again later, without using up an attempt.
+
+    For what is not a failure: a rate limit, a lock that somebody holds, a report that is not ready.
+    `after` is seconds, a timedelta, or text such as "15m". With `times`, this is granted at most so
+    often, counted in `current_task().snoozes`. With `until`, an aware datetime, the task waits no
+    longer than until then, and from then on it is not granted. Then the attempt counts as a
+    failure, and the retry policy decides. With neither it can go on for ever.
+
+    Raises InvalidTask if one of them is not what it should be.
+    """
+
+    def __init__(
+        self,
+        after: float | timedelta | str,
+        reason: str = "",
+        *,
+        times: int | None = None,
+        until: datetime | None = None,
+    ) -> None:
+        self.after = seconds_of(after, name="after")
+        if times is not None and (type(times) is not int or times < 1):
+            raise InvalidTask(f"times={times!r}: it must be a whole number, at least 1")
+        if until is not None and (not isinstance(until, datetime) or until.tzinfo is None):
+            raise InvalidTask(f"until={until!r}: it must be a datetime with a timezone")
+        self.times = times
+        self.until = until
+        self.reason = reason
+        super().__init__(reason or f"snoozed for {self.after:g} s")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _snooze, (type(self), self.after, self.reason, self.times, self.until)
+
+    def refusal(self, snoozes: int, now: float) -> str | None:
+        """Why it is not granted after so many snoozes, at this time (seconds since 1970)."""
+        if self.times is not None and snoozes >= self.times:
+            return f"snoozed {snoozes} times, {self.times} allowed: {self}"
+        if self.until is not None and now >= self.until.timestamp():
+            return f"snoozed {snoozes} times, until {self.until.isoformat()}: {self}"
+        return None
+
+    def delay(self, now: float) -> float:
+        """Seconds to wait from this time (seconds since 1970)."""
+        if self.until is None:
+            return self.after
+        return min(self.after, self.until.timestamp() - now)
+
+
+def _snooze(
+    kind: type[Snooze], after: float, reason: str, times: int | None, until: datetime | None
+) -> Snooze:
+    """Make one again that was pickled."""
+    return kind(after, reason, times=times, until=until)
 
 
 class Discard(Exception):

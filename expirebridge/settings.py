@@ -2,6 +2,7 @@
 
 import difflib
 import os
+import re
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
@@ -11,7 +12,17 @@ from expirebridge.durations import LONGEST
 from expirebridge.errors import InvalidSetting
 
 DEFAULT_URL = "redis://localhost:6379/1"
-_ENVIRONMENT = {"EXPIREBRIDGE_URL": "url", "EXPIREBRIDGE_TASKS": "tasks"}
+LEAST_MEMORY = 64 * 1024 * 1024
+"""Bytes: Python with the handlers' modules needs nearly as much."""
+_ENVIRONMENT = {
+    "EXPIREBRIDGE_URL": "url",
+    "EXPIREBRIDGE_TASKS": "tasks",
+    "EXPIREBRIDGE_APP_DIR": "app_dir",
+    "EXPIREBRIDGE_ONLY_MARKED": "only_marked",
+    "EXPIREBRIDGE_FUNCTIONS": "functions",
+    "EXPIREBRIDGE_PROCESSES": "processes",
+    "EXPIREBRIDGE_PROCESS_MEMORY": "process_memory",
+}
 
 
 class Doorbells(StrEnum):
@@ -36,9 +47,21 @@ class Settings:
     prefix would take its trigger keys for tasks of their own, and run them, too."""
     tasks: Path = Path("tasks")
     """The folder of the handlers' modules."""
+    app_dir: Path | None = None
+    """The directory in which the outermost package of the handlers' modules is. None: the first one
+    above `tasks` that has no `__init__.py`."""
+    only_marked: bool = False
+    """Whether a function needs `@handler`, or a place in its module's HANDLERS, to be a handler."""
+    functions: tuple[str, ...] = ()
+    """Patterns, such as `mail.*`, of the handlers that a listener runs. Empty: all."""
 
     concurrency: int = 100
     """How many handlers one listener runs at once."""
+    processes: int | None = None
+    """How many processes one listener has at most for handlers with `process=True`. None: one for
+    each core that it may use."""
+    process_memory: int | None = None
+    """How many bytes such a process may use. None: no limit."""
     doorbell: Doorbells = Doorbells.BOTH
     lease: float = 10.0
     """How long a claim holds without a heartbeat. All listeners of a database need the same."""
@@ -58,6 +81,11 @@ class Settings:
 
     def __post_init__(self) -> None:
         self._check_number("concurrency", at_least=1, whole=True)
+        if self.processes is not None:
+            self._check_number("processes", at_least=1, whole=True)
+        memory = self.process_memory
+        if memory is not None and not (isinstance(memory, int) and LEAST_MEMORY <= memory < 2**62):
+            raise InvalidSetting(f"process_memory={memory!r}: it must be bytes, at least 64m")
         self._check_number("lease", at_least=0.5)
         self._check_number("grace", at_least=0)
         self._check_number("timeout", at_least=0.001)
@@ -82,8 +110,11 @@ class Settings:
     def read(cls, **given: Any) -> Self:
         """Take each setting from the arguments that are not None, the environment, or its default.
 
-        The environment variables are EXPIREBRIDGE_URL and EXPIREBRIDGE_TASKS. Raises
-        InvalidSetting for a name that is not a setting, and suggests the nearest one.
+        The environment variables are EXPIREBRIDGE_URL, EXPIREBRIDGE_TASKS, EXPIREBRIDGE_APP_DIR,
+        EXPIREBRIDGE_ONLY_MARKED, EXPIREBRIDGE_FUNCTIONS, EXPIREBRIDGE_PROCESSES and
+        EXPIREBRIDGE_PROCESS_MEMORY. `functions` may be text with commas, or several such texts;
+        `processes` and `process_memory` may be text, such as "4" and "512m". Raises InvalidSetting
+        for a name that is not a setting, and suggests the nearest one.
         """
         known = {one.name for one in fields(cls)}
         for name in given:
@@ -97,6 +128,53 @@ class Settings:
             if os.environ.get(variable)
         }
         values |= {name: value for name, value in given.items() if value is not None}
-        if "tasks" in values:
-            values["tasks"] = Path(values["tasks"])
+        values |= {name: Path(values[name]) for name in ("tasks", "app_dir") if name in values}
+        if "only_marked" in values:
+            values["only_marked"] = _read_flag("only_marked", values["only_marked"])
+        if "functions" in values:
+            values["functions"] = _read_patterns(values["functions"])
+        if "processes" in values:
+            values["processes"] = _read_count("processes", values["processes"])
+        if "process_memory" in values:
+            values["process_memory"] = _read_size("process_memory", values["process_memory"])
         return cls(**values)
+
+
+def _read_flag(name: str, value: object) -> bool:
+    """A setting that is on or off, as environment variables say it."""
+    words = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+    found = words.get(str(value).lower())
+    if found is None:
+        raise InvalidSetting(f"{name}={value!r}: one of {', '.join(words)}")
+    return found
+
+
+def _read_count(name: str, value: object) -> object:
+    """A whole number, as environment variables say it."""
+    if not isinstance(value, str):
+        return value
+    if not (value.isascii() and value.isdigit()):
+        raise InvalidSetting(f"{name}={value!r}: it must be a whole number")
+    return int(value)
+
+
+def _read_size(name: str, value: object) -> object:
+    """Bytes, as text with a unit says them: 512m is 512 MiB."""
+    if not isinstance(value, str):
+        return value
+    found = re.fullmatch(r"([0-9]{1,15})([kmgt]?)(?:i?b)?", value.strip().lower())
+    if found is None:
+        raise InvalidSetting(f"{name}={value!r}: give a size, such as 512m or 2g")
+    number, unit = found.groups()
+    return int(number) * 1024 ** " kmgt".index(unit or " ")
+
+
+def _read_patterns(given: object) -> tuple[str, ...]:
+    """The patterns in one text or several, each with commas between them."""
+    texts = [given] if isinstance(given, str) else given
+    if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
+        raise InvalidSetting(f"functions={given!r}: give patterns, such as 'mail.*,orders.rate'")
+    patterns = tuple(part.strip() for text in texts for part in text.split(","))
+    if not all(patterns):
+        raise InvalidSetting(f"functions={given!r}: a pattern is empty")
+    return patterns

@@ -55,6 +55,8 @@ class Change(StrEnum):
     NOT_WATCHED = "not watched"  # a beat for a task that was not made by `watch`
     FORGOTTEN = "forgotten"  # it is no longer kept: a listener removes it in its next pass
     NOT_FAILED = "not failed"
+    REMOVED = "removed"  # a series, and its waiting tick
+    DECLARED = "declared"  # a series is not removed: a listener's handlers declare it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,7 +68,8 @@ class HistoryEntry:
     what: str
     """`created`; what changed its due time: `reschedule`, `extend`, `put_off`, `run_now`, `pause`,
     `resume`, `beat`, or `edit` for a plain command of any client; or how an attempt ended: `retry`,
-    `released`, `unknown`, `lapsed`, `rearmed`, or a final state. `started`: it is running."""
+    `snoozed`, `released`, `unknown`, `lapsed`, `rearmed`, or a final state. `started`: it is
+    running."""
     old_due: datetime | None = None
     """When it was due before. None if it was paused, or running."""
     new_due: datetime | None = None
@@ -78,7 +81,8 @@ class HistoryEntry:
     error: str = ""
     """The last line of its error, or why it was given back."""
     times: int = 1
-    """How often it happened in a row: keepalives, and attempts without a handler, are one entry."""
+    """How often it happened in a row: keepalives, snoozes, and attempts without a handler, are one
+    entry."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,9 +119,13 @@ class Task:
     """Why the last attempt failed, or why the task waits."""
     lapses: int = 0
     """How many listeners died, or fell silent, while they ran this attempt."""
+    snoozes: int = 0
+    """How often its handler raised `Snooze` since the task was made, or ran again by request."""
     history: tuple[HistoryEntry, ...] = ()
     """What happened to a task that was looked up, latest last. Between its creation and its last
     attempt, at most 20 entries are kept."""
+    tick: datetime | None = None
+    """Of a task of a series: the scheduled time for which it stands, whenever it runs."""
     trace: str | None = None
     """Its producer's place in a trace, if there was one: a W3C `traceparent`."""
 
@@ -149,6 +157,21 @@ class Counts:
     """Pending tasks whose due time has passed."""
     listeners: int
     """Listeners that sent a heartbeat within the last lease."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Format:
+    """The version of what a database stores, and what stands in the way of another one."""
+
+    written: int | None
+    """The database's format; None if nothing was written yet, or if it is no number."""
+    known: int
+    """The highest format that this expirebridge knows."""
+    uses: list[str]
+    """What in the database needs format 2: it cannot be lowered meanwhile."""
+    older_listeners: list[str]
+    """Listeners that sent a heartbeat within the last lease and know only format 1: it cannot be
+    raised meanwhile."""
 
 
 def from_ms(ms: int) -> datetime:

@@ -10,7 +10,7 @@ that are not UTF-8.
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -161,13 +161,8 @@ def check_tags(tags: object) -> tuple[str, ...]:
     return tuple(legal)
 
 
-def encode_args(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> bytes:
-    """Write arguments as JSON: an array, an object of keywords, or an object with `*` for both.
-
-    The handler receives exactly what was given. A value that JSON would silently change (NaN, a
-    tuple, an integer beyond 64 bits, a key that is not text) raises InvalidTask, which names its
-    place.
-    """
+def check_given(args: object, kwargs: object) -> None:
+    """Raise InvalidTask unless these are a sequence, and a mapping or None."""
     if isinstance(args, str | bytes) or not isinstance(args, Sequence):
         raise InvalidTask(
             f"args={_short(args)}: give a list of positional arguments, such as [42, 'hi']; "
@@ -175,6 +170,16 @@ def encode_args(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> bytes:
         )
     if kwargs is not None and not isinstance(kwargs, Mapping):
         raise InvalidTask(f"kwargs={_short(kwargs)}: give a mapping of keyword arguments")
+
+
+def encode_args(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> bytes:
+    """Write arguments as JSON: an array, an object of keywords, or an object with `*` for both.
+
+    The handler receives exactly what was given. A value that JSON would silently change (NaN, a
+    tuple, an integer beyond 64 bits, a key that is not text) raises InvalidTask, which names its
+    place.
+    """
+    check_given(args, kwargs)
     if kwargs and _POSITIONAL in kwargs:
         raise InvalidTask("kwargs: the name '*' is taken: it holds the positional arguments")
     value: Any = list(args)
@@ -185,10 +190,11 @@ def encode_args(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> bytes:
         same = orjson.loads(encoded) == value
     except (TypeError, ValueError, RecursionError) as error:
         place, advice = _culprit_of(args, kwargs)
-        raise InvalidTask(f"{place}: cannot be written as JSON: {error}{advice}") from error
+        reason = advice or f"cannot be written as JSON: {error}"
+        raise InvalidTask(f"{place}: {reason}") from error
     if not same:
         place, advice = _culprit_of(args, kwargs)
-        raise InvalidTask(f"{place}: JSON would change it silently{advice}")
+        raise InvalidTask(f"{place}: {advice or 'JSON would change it silently'}")
     if len(encoded) > MAX_ARGS:
         raise InvalidTask(
             f"args: {len(encoded):,} bytes as JSON; at most {MAX_ARGS:,}. Store the data elsewhere "
@@ -274,11 +280,25 @@ def _culprit(value: Any, path: str, depth: int = 0) -> tuple[str, str] | None:
 
 
 def _advice(value: object) -> str:
-    """What to pass instead, as the end of a sentence, or an empty text."""
+    """What JSON lacks and what to pass instead, or an empty text."""
+    instead = _instead_of(value)
+    if instead is None:
+        return ""
+    return (
+        f"JSON has no {type(value).__name__}; pass {instead}, or mark the handler with "
+        "@handler(typed=True) and pass the handler itself, not its name"
+    )
+
+
+def _instead_of(value: object) -> str | None:
     for kinds, instead in _INSTEAD:
         if isinstance(value, kinds):
-            return f"; pass {instead}"
-    return ""
+            return instead
+    if is_dataclass(value) and not isinstance(value, type):
+        return "dataclasses.asdict(value)"
+    if hasattr(type(value), "model_dump"):
+        return "value.model_dump(mode='json')"  # a model of pydantic
+    return None
 
 
 def _short(value: object) -> str:

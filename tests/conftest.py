@@ -7,11 +7,12 @@ import redis
 
 from expirebridge import AsyncBridge, Bridge
 from expirebridge.settings import Settings
-from expirebridge.store import clients
 from expirebridge.store.store import AsyncStore, Store
+from expirebridge.topology import clients
 from tests.kit.logs import Log
 from tests.kit.processes import Reports
 from tests.kit.servers import AnyServer, server_of
+from tests.kit.versions import FIRST, Version, version_at
 
 pytest_plugins = ["tests.kit.matrix", "tests.kit.printing"]
 
@@ -89,3 +90,9 @@ def reports(server: AnyServer) -> Iterator[Reports]:
 def log(caplog: pytest.LogCaptureFixture) -> Log:
     """What listeners in this process log."""
     return Log(caplog)
+
+
+@pytest.fixture(scope="session")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Version:
+    """The first version of expirebridge."""
+    return version_at(FIRST, "first", tmp_path_factory.mktemp("first-version"))

@@ -22,7 +22,9 @@ from datetime import UTC, datetime
 from benchmarks.kit.server import HANDLER, URL, USER
 from expirebridge import Bridge
 
-FUNC = {"async": "mail.send", "plain": "mail.send_plain"}[HANDLER]
+FUNC = {
+    "async": "mail.send", "plain": "mail.send_plain", "process": "mail.send_apart"
+}[HANDLER]  # fmt: skip
 bridge = Bridge(URL)
 
 

@@ -42,7 +42,8 @@ class StageError(Exception):
 class Stage:
     """A server of its own for one contender, its producer, and its workers once they are started.
 
-    `handler` is the kind of handler, `work` the seconds that each task takes.
+    `handler` is the kind of handler, `work` the seconds that each task takes: plain handlers
+    use that much of the processor's time with `computes`, and otherwise all sleep.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Stage:
         *,
         handler: str = "async",
         work: float = 0.0,
+        computes: bool = False,
         worker: Sequence[str] | None = None,
         options: dict[str, str] | None = None,
     ) -> None:
@@ -61,6 +63,7 @@ class Stage:
         self._worker = contender.worker if worker is None else tuple(worker)
         self._handler = handler
         self._work = work
+        self._computes = computes
         self._stack = ExitStack()
         self._workers: list[subprocess.Popen[bytes]] = []
         self._producer: Producer | None = None
@@ -138,6 +141,7 @@ class Stage:
             "LAB_PORT": str(self.server.port),
             "LAB_JOURNAL": str(self.journal),
             "LAB_WORK": str(self._work),
+            "LAB_COMPUTES": str(int(self._computes)),
             "LAB_HANDLER": self._handler,
             "LAB_CONCURRENCY": str(CONCURRENCY),
         }

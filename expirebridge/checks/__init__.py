@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from expirebridge.checks.finding import Finding, Level, error, warning
 from expirebridge.checks.login import check_rights
 from expirebridge.checks.round_trip import check_round_trip
+from expirebridge.checks.sentinels import check_failover, check_sentinels
 from expirebridge.checks.server import (
     EVENT_FLAGS,
     check_buffers,
@@ -22,9 +23,11 @@ from expirebridge.checks.server import (
     check_version,
 )
 from expirebridge.checks.work import (
+    check_format,
     check_functions,
     check_listeners,
     check_overdue,
+    check_series,
     check_subscriptions,
 )
 from expirebridge.errors import (
@@ -41,6 +44,7 @@ from expirebridge.store import calls
 from expirebridge.store.calls import Steps
 from expirebridge.store.rights import Role
 from expirebridge.store.store import Database, Store
+from expirebridge.topology import clients
 
 __all__ = [
     "EVENT_FLAGS", "OVERDUE_LIMIT", "Finding", "Level", "check_health", "check_server",
@@ -110,14 +114,20 @@ def examine(store: Store, settings: Settings, role: Role) -> list[Finding]:
         findings = store.run(_look_at_server())
     except NotPermitted:
         findings = [_not_looked_at("server")]
+    if sentinels := clients.sentinels_of(settings.url):
+        findings.append(check_sentinels(sentinels))
     parts = [
         ("events", _listed(check_events())),
         ("buffers", _listed(check_buffers())),
         ("clock", _listed(check_clock())),
         ("rights", _listed(check_rights(database, role))),
+        ("format", _listed(check_format(settings.lease))),
         ("work", check_health(database, settings)),
-        ("functions", _listed(check_functions())),
+        ("functions", _listed(check_functions(settings.lease))),
+        ("series", _if_any(check_series(settings.lease))),
     ]
+    if sentinels:
+        parts.insert(0, ("failover", _listed(check_failover())))
     # Only a listener writes, and receives events, in the ways that these checks try.
     takes_writes = all(one.check != "role" or one.level is Level.OK for one in findings)
     listens = role is Role.LISTENER and takes_writes
@@ -168,6 +178,11 @@ def _look_at_server() -> Steps[list[Finding]]:
 
 def _listed(steps: Steps[Finding]) -> Steps[list[Finding]]:
     return [(yield from steps)]
+
+
+def _if_any(steps: Steps[Finding | None]) -> Steps[list[Finding]]:
+    finding = yield from steps
+    return [] if finding is None else [finding]
 
 
 def _well(findings: Iterable[Finding]) -> bool:

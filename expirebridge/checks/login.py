@@ -15,7 +15,8 @@ def check_rights(database: Database, role: Role) -> Steps[Finding]:
     a key that does not exist.
     """
     login = database.login
-    wanted = grants(role, prefix=database.prefix, database=database.number)
+    wanted = grants(role, prefix=database.prefix, database=database.number,
+                    followed=database.followed)  # fmt: skip
     try:
         refused = yield from calls.find_refused(grant.proof for grant in wanted)
     except NotPermitted as refusal:

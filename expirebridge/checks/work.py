@@ -6,13 +6,18 @@ from collections import Counter
 
 from expirebridge.checks.finding import Finding, error, ok, warning
 from expirebridge.durations import human
+from expirebridge.handlers.known import KnownFunctions
 from expirebridge.retry import UNKNOWN_DELAY
+from expirebridge.series.state import Series
 from expirebridge.settings import Doorbells
 from expirebridge.store import calls
 from expirebridge.store.calls import Health, Steps
 from expirebridge.store.store import Database
+from expirebridge.task import from_ms
 
 _SAMPLE = 1000
+BEHIND = 60.0
+"""Seconds after which a tick that was not made, or did not begin, is reported."""
 _LISTEN = "expirebridge listen --tasks FOLDER"
 
 
@@ -62,6 +67,21 @@ def check_subscriptions(
     return ok("subscriptions", f"the listeners are subscribed to {heard}")
 
 
+def check_format(lease: float) -> Steps[Finding]:
+    """Which format the database has, and why not 1; whether a listener beats that stays behind."""
+    found = yield from calls.read_format(lease)
+    if found.written is None or found.written < 2:
+        return ok("format", "plain use: format 1")
+    if found.older_listeners:
+        return error(
+            "format",
+            f"the database has format 2, and listeners beat that know only format 1: "
+            f"{_first(found.older_listeners)}",
+            "upgrade them",
+        )
+    return ok("format", f"format 2, for {', '.join(found.uses) or 'nothing at present'}")
+
+
 def check_overdue(health: Health, limit: float) -> Finding:
     """Whether due tasks start within `limit` seconds."""
     if health.overdue and health.waited > limit:
@@ -74,24 +94,97 @@ def check_overdue(health: Health, limit: float) -> Finding:
     return ok("overdue", _overdue(health) if health.overdue else "no task is overdue")
 
 
-def check_functions() -> Steps[Finding]:
-    """Whether tasks wait because no listener that claimed them knew their function."""
-    unknown = yield from calls.find_unhandled(UNKNOWN_DELAY, limit=_SAMPLE)
-    all_of_them = unknown.examined < _SAMPLE
-    scope = "" if all_of_them else f" among the {_SAMPLE:,} that are due first"
-    if not unknown.functions:
-        return ok("functions", f"no task{scope} waits for an unknown function")
-    counts = Counter(unknown.functions)
-    names = ", ".join(f"{func} ({count})" for func, count in counts.most_common(5))
-    more = f" and {len(counts) - 5} others" if len(counts) > 5 else ""
-    func = counts.most_common(1)[0][0]
-    return warning(
-        "functions",
-        f"tasks{scope} wait for functions that the listeners do not know: {names}{more}; each "
-        "fails after 24 h",
-        "add them to the handlers' folder and restart the listeners, or cancel the tasks: "
-        f"expirebridge list --func {shlex.quote(func)}",
-    )
+def check_functions(lease: float) -> Steps[Finding]:
+    """Whether tasks wait because no listener knows their function, or will when they are due.
+
+    The first is what listeners found that claimed such tasks. For the second, the functions of the
+    tasks that come next are held against what the listeners know that beat within `lease` seconds.
+    """
+    waiting = yield from calls.find_unhandled(UNKNOWN_DELAY, limit=_SAMPLE)
+    coming = yield from calls.survey(_SAMPLE)
+    known = KnownFunctions.of((yield from calls.read_fleet(lease)))
+    counts = Counter(waiting.functions)
+    lacking = known.lacking(func for func in coming.functions if func not in counts)
+    problems = []
+    if counts:
+        named = [f"{func} ({count})" for func, count in counts.most_common()]
+        problems.append(
+            f"tasks{_scope(waiting.examined)} wait for functions that the listeners do not know: "
+            f"{_first(named)}; each fails after 24 h"
+        )
+    if lacking:
+        named = [f"{func}: {lack}" for func, lack in lacking.items()]
+        problems.append(
+            f"tasks{_scope(coming.examined)} will wait when they are due: {_first(named)}"
+        )
+    if problems:
+        func = next(iter([*(func for func, _ in counts.most_common(1)), *lacking]))
+        return warning(
+            "functions",
+            "; ".join(problems),
+            "add them to the handlers' folder and restart the listeners, or cancel the tasks: "
+            f"expirebridge list --func {shlex.quote(func)}",
+        )
+    fine = f"no task{_scope(waiting.examined)} waits for an unknown function"
+    if known.silent:
+        silent = _plural(known.silent, "listener does", "listeners do")
+        fine += f" ({silent} not say what it knows: of tasks to come nothing is known)"
+    return ok("functions", fine)
+
+
+def check_series(lease: float) -> Steps[Finding | None]:
+    """Whether series make their ticks, and somebody declares those that handlers did declare.
+
+    None if there is no series. Only the first thousand are looked at.
+    """
+    page = yield from calls.series_page("0", lease, _SAMPLE)
+    if not page.series:
+        return None
+    counts = yield from calls.count(lease)
+    series = [Series.of(one, page.now) for one in page.series]
+    broken = [one.id for one in series if one.schedule is None]
+    behind = [one.id for one in series if one.is_behind(BEHIND)]
+    orphans = [one.id for one in series if one.declared and not one.carriers and counts.listeners]
+    idle = [one.id for one in series if _never_ran(one, page.now)]
+    if broken:
+        return error(
+            "series", f"the schedule of {_first(broken)} cannot be read: no more ticks are made",
+            f"expirebridge series show {shlex.quote(broken[0])}",
+        )  # fmt: skip
+    if behind:
+        return warning(
+            "series", f"the next tick was not made in time of {_first(behind)}",
+            f"{_LISTEN}: listeners make the ticks",
+        )  # fmt: skip
+    if orphans:
+        return warning(
+            "series", f"no listener declares any more: {_first(orphans)}",
+            "expirebridge series prune, or start the listeners that declare them",
+        )  # fmt: skip
+    if idle:
+        return warning(
+            "series", f"never ran, although their time has come: {_first(idle)}",
+            f"expirebridge series show {shlex.quote(idle[0])}",
+        )  # fmt: skip
+    return ok("series", _plural(len(series), "series has its next tick", "series have their ticks"))
+
+
+def _never_ran(series: Series, now: int) -> bool:
+    """Whether no tick ever began, although one was due long enough ago to have been retaken."""
+    if series.last is not None or series.paused is not None or series.created is None:
+        return False
+    first = series.coming(1, series.created)
+    return bool(first) and (from_ms(now) - first[0]).total_seconds() > BEHIND
+
+
+def _scope(examined: int) -> str:
+    """Which tasks were looked at, unless it was all of them."""
+    return "" if examined < _SAMPLE else f" among the {_SAMPLE:,} that are due first"
+
+
+def _first(named: list[str], most: int = 5) -> str:
+    more = f" and {len(named) - most} others" if len(named) > most else ""
+    return ", ".join(named[:most]) + more
 
 
 def _asked_for(health: Health, *, here: bool) -> list[str]:

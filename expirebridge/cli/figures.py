@@ -24,11 +24,11 @@ from expirebridge.hooks import Hooks
 from expirebridge.operations import Operations
 from expirebridge.recent import Recent, read_recent
 from expirebridge.settings import Settings
-from expirebridge.store import calls, clients
+from expirebridge.store import calls
 from expirebridge.store.calls import Health
 from expirebridge.store.store import Store
-from expirebridge.store.urls import safe_url
 from expirebridge.task import Counts, State, Task
+from expirebridge.topology import clients
 
 SHOWN = 8
 """How many tasks `top` shows in each of its lists: running, waiting, failed."""
@@ -93,9 +93,13 @@ def top(
     settings = Settings.read(url=url, prefix=prefix)
     seconds = seconds_of(every, name="every")
     with closing(store_of(settings)) as store:
+
+        def server() -> str:
+            return clients.shown_server(settings.url, store.client)
+
         if as_json:
             return print_json(_as_data(read(store, settings)))
-        return watch(lambda: _screen(read(store, settings), settings), seconds)
+        return watch(lambda: _screen(read(store, settings), server()), seconds)
 
 
 def store_of(settings: Settings) -> Store:
@@ -147,7 +151,7 @@ def _functions(figures: Figures) -> RenderableType:
     )
 
 
-def _screen(figures: Figures, settings: Settings) -> RenderableType:
+def _screen(figures: Figures, server: str) -> RenderableType:
     """What `top` shows."""
 
     def titled(title: str, rows: Sequence[tuple[str, ...]], *columns: str) -> list[RenderableType]:
@@ -159,7 +163,7 @@ def _screen(figures: Figures, settings: Settings) -> RenderableType:
 
     at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     return Group(
-        Text(f"{safe_url(settings.url)}   {at}", style="bold"),
+        Text(f"{server}   {at}", style="bold"),
         *_summary(figures),
         *titled(
             "running now",

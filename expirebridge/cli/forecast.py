@@ -70,6 +70,7 @@ def _forecast_as_data(coming: Forecast) -> dict[str, Any]:
         "now": from_ms(coming.now),
         "overdue": coming.overdue,
         "later": coming.later,
+        "series": coming.series,
         "spans": [
             {"start": from_ms(span.start), "count": span.count, "functions": _estimates(span)}
             for span in coming.spans
@@ -88,3 +89,5 @@ def _print_bars(coming: Forecast) -> None:
         rows.append((start, relative, f"{span.count:,}", bar, functions))
     print_table(("from", "in", "tasks", "", "functions"), rows)
     typer.echo(f"overdue {coming.overdue:,}, later {coming.later:,}")
+    if coming.series:
+        typer.echo(f"of {coming.series:,} series only the next tick is counted")

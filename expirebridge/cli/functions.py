@@ -8,9 +8,10 @@ import typer
 from expirebridge.cli.options import NOT_POSSIBLE, AsJson, Url
 from expirebridge.cli.output import print_json, print_line, print_table
 from expirebridge.settings import Settings
-from expirebridge.store import clients, functions, library
+from expirebridge.store import functions, library
 from expirebridge.store.library import Loading, LoadResult
 from expirebridge.store.store import Store
+from expirebridge.topology import clients
 
 group = typer.Typer(
     help="Server functions (FCALL) for clients in any language.",

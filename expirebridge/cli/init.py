@@ -38,9 +38,13 @@ Wants=network-online.target
 [Service]
 WorkingDirectory={folder}
 Environment=EXPIREBRIDGE_URL=redis://localhost:6379/1
+# To use all cores, add: --workers auto. Then `systemctl reload` can replace the workers one by one,
+# with ExecReload=/bin/kill -HUP $MAINPID
 ExecStart={command} listen --tasks tasks --grace 30
 # On SIGTERM it claims no more tasks, and running ones have --grace seconds to finish.
 TimeoutStopSec=45
+# SIGTERM is for the listener, and not for programs that its handlers have started.
+KillMode=mixed
 # Exit code 4: a handler never returned, and only a new process frees its place.
 Restart=always
 RestartSec=1

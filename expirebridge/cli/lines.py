@@ -1,4 +1,4 @@
-"""A waiting task as a line of JSON: what export writes, and import reads.
+"""A waiting task, or a series, as a line of JSON: what export writes, and import reads.
 
 docs/moving.md shows the form, for those who write such lines themselves.
 """
@@ -11,20 +11,28 @@ import orjson
 
 from expirebridge import wire
 from expirebridge.errors import InvalidTask
-from expirebridge.handlers import check_timeout
 from expirebridge.misfire import decode_misfire
-from expirebridge.new_tasks import check_aware
+from expirebridge.moments import check_aware
+from expirebridge.policy.every import schedule_from_json
+from expirebridge.policy.series import SeriesSpec, check_series_id
+from expirebridge.policy.timeout import check_timeout
 from expirebridge.retry import decode_policy
+from expirebridge.series.records import spec_of
 from expirebridge.store import calls
 from expirebridge.store.calls import NewTask, Stored, When
 from expirebridge.store.fields import EXPORTED, EXPORTED_TEXTS, exported
+from expirebridge.store.series_views import StoredSeries
 from expirebridge.store.views import split_call
 from expirebridge.task import State, from_ms, to_ms
 
 FIELDS = sorted({"args", "due", "func", "id", "key", "left", *EXPORTED})
+FIELDS_OF_SERIES = sorted(
+    {"args", "func", "made", "misfire", "paused", "retry", "schedule", "series", "tags", "timeout"}
+)
 _JSON = 'write JSON as text, such as "[{}]"'
 _HINTS = {
     "id": 'write text, such as "order-17"',
+    "series": 'write text, such as "nightly"',
     "func": 'write text, such as "mail.send"',
     "args": _JSON.format('42,\\"hi\\"'),
     "due": 'write a time with its zone, such as "2031-01-01T08:00:00+00:00"',
@@ -44,6 +52,37 @@ class Line:
     paused: bool
 
 
+@dataclass(frozen=True, slots=True)
+class SeriesLine:
+    """A series that is to be made, and perhaps paused."""
+
+    spec: SeriesSpec
+    made: int
+    """When it was made, in ms: intervals count from there."""
+    paused: bool
+
+
+def encode_series(series: StoredSeries) -> bytes | None:
+    """The series as a line; None if its record is damaged."""
+    try:
+        spec = spec_of(series)
+        line: dict[str, Any] = {
+            "series": series.id,
+            "func": spec.func,
+            "args": spec.args.decode(),
+            "schedule": spec.schedule.to_json(),
+            "made": series.whole("made") or 0,
+            **spec.fields,
+        }
+    except ValueError:
+        return None
+    if "tags" in line:
+        line["tags"] = line["tags"].split()
+    if "paused" in series.record:
+        line["paused"] = True
+    return orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
+
+
 def encode(task: Stored, state: State) -> bytes | None:
     """The task as a line; None if it is not what a producer could have made."""
     func, inline = split_call(task.fields["call"])
@@ -61,9 +100,35 @@ def encode(task: Stored, state: State) -> bytes | None:
     return orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
 
 
-def decode(line: bytes) -> Line:
+def decode(line: bytes) -> Line | SeriesLine:
     """Read a line. Raises InvalidTask, which says what is wrong and never quotes arguments."""
     values = _values(line)
+    return _series_of(values) if "series" in values else task_of(values)
+
+
+def _series_of(values: dict[str, Any]) -> SeriesLine:
+    args, schedule = _text(values, "args").encode(), values.get("schedule")
+    wire.check_args(args)
+    if not isinstance(schedule, dict):
+        raise InvalidTask('schedule: write an object, such as {"cron":"30 2 * * *","tz":"UTC"}')
+    paused = values.get("paused", False)
+    if not isinstance(paused, bool):
+        raise InvalidTask("paused: write true or false")
+    fields = {
+        name: value for name, value in _fields(values).items() if not isinstance(value, bytes)
+    }
+    spec = SeriesSpec(
+        id=check_series_id(_text(values, "series")),
+        func=wire.check_func(_text(values, "func")),
+        args=args,
+        schedule=schedule_from_json(schedule),
+        fields=fields,
+    )
+    return SeriesLine(spec, _whole(values, "made", least=0) if "made" in values else 0, paused)
+
+
+def task_of(values: dict[str, Any]) -> Line:
+    """Check the fields of a line. Raises InvalidTask, as `decode` does."""
     func, args = wire.check_func(_text(values, "func")), _text(values, "args").encode()
     wire.check_args(args)
     fields = _fields(values)
@@ -94,9 +159,10 @@ def _values(line: bytes) -> dict[str, Any]:
         raise InvalidTask(f"not JSON: {error.msg} at character {error.pos + 1}") from None
     if not isinstance(values, dict):
         raise InvalidTask("write one JSON object on each line")
+    known = FIELDS_OF_SERIES if "series" in values else FIELDS
     for name in values:
-        if name not in FIELDS:
-            raise InvalidTask(f"{name}: there is no such field; there are {', '.join(FIELDS)}")
+        if name not in known:
+            raise InvalidTask(f"{name}: there is no such field; there are {', '.join(known)}")
     return values
 
 
@@ -116,8 +182,9 @@ def _fields(values: dict[str, Any]) -> dict[str, calls.Argument]:
         fields["timeout"] = _timeout(values["timeout"])
     if "ttl" in values:
         fields["ttl"] = _whole(values, "ttl", least=1, unit=" of milliseconds")
-    if "attempt" in values:
-        fields["attempt"] = _whole(values, "attempt", least=0)
+    for name in ("attempt", "snoozes"):
+        if name in values:
+            fields[name] = _whole(values, name, least=0)
     return fields
 
 

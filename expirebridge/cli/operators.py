@@ -14,10 +14,11 @@ from expirebridge.cli.output import print_json, print_line, printable
 from expirebridge.durations import human, seconds_of
 from expirebridge.errors import ServerError
 from expirebridge.settings import Settings
-from expirebridge.store import clients, rights
+from expirebridge.store import rights
 from expirebridge.store.rights import Role
 from expirebridge.store.store import Store
-from expirebridge.store.urls import safe_url
+from expirebridge.topology import clients
+from expirebridge.topology.urls import safe_url
 
 
 def add_to(app: typer.Typer) -> None:
@@ -111,10 +112,17 @@ def acl(
     """
     settings = Settings.read(url=url, prefix=prefix)
     with closing(_store(settings)) as store:
-        number = store.database.number
+        number, followed = store.database.number, store.database.followed
     for one in [role] if role else Role:
         print_line(
-            rights.line(one, prefix=settings.prefix, database=number, conf=conf, redis_6=redis_6)
+            rights.line(
+                one,
+                prefix=settings.prefix,
+                database=number,
+                conf=conf,
+                redis_6=redis_6,
+                followed=followed,
+            )
         )
 
 

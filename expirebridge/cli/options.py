@@ -34,6 +34,34 @@ TasksFolder = Annotated[
         show_default=False,
     ),
 ]
+AppDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--app-dir",
+        envvar="EXPIREBRIDGE_APP_DIR",
+        help="The directory in which the outermost package of the handlers is.  [default: the "
+        "first one above --tasks without an __init__.py]",
+        show_default=False,
+    ),
+]
+OnlyMarked = Annotated[
+    bool,
+    typer.Option(
+        "--only-marked",
+        help="Take only functions with @handler, or in their module's HANDLERS.  "
+        "[env var: EXPIREBRIDGE_ONLY_MARKED]",
+    ),
+]
+Functions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--functions",
+        metavar="PATTERNS",
+        help="Only the functions whose names match: 'mail.*,orders.rate'. May be repeated.  "
+        "[env var: EXPIREBRIDGE_FUNCTIONS; default: all]",
+        show_default=False,
+    ),
+]
 Prefix = Annotated[
     str | None,
     typer.Option(
@@ -99,6 +127,19 @@ class IfExists(StrEnum):
     KEEP = "keep"
     REPLACE = "replace"
     EXTEND = "extend"
+
+
+class OnUnknown(StrEnum):
+    """What `make` and `watch` do when no listener knows the function."""
+
+    OFF = "off"
+    WARN = "warn"
+    REFUSE = "refuse"
+
+
+Unknown = Annotated[
+    OnUnknown, typer.Option(help="What to do if no running listener knows the handler.")
+]
 
 
 def read_time(at: str | None, *, delay: str | None) -> datetime | None:

@@ -171,8 +171,10 @@ def task_as_fields(task: Task) -> list[tuple[str, str]]:
         "func": task.func,
         "args": arguments(task),
         "due": moment(task.due),
+        "tick": moment(task.tick),
         "created": moment(task.created),
         "attempt": str(task.attempt) if task.attempt else None,
+        "snoozes": str(task.snoozes) if task.snoozes else None,
         "lapses": str(task.lapses) if task.lapses else None,
         "tags": " ".join(task.tags),
         "started": moment(task.started),
@@ -204,8 +206,13 @@ def _at(when: datetime | None) -> str:
 
 def arguments(task: Task) -> str:
     """The arguments, written as in a call."""
-    positional = [orjson.dumps(value).decode() for value in task.args]
-    named = [f"{name}={orjson.dumps(value).decode()}" for name, value in task.kwargs.items()]
+    return arguments_of(task.args, task.kwargs)
+
+
+def arguments_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """Positional and keyword arguments, written as in a call."""
+    positional = [orjson.dumps(value).decode() for value in args]
+    named = [f"{name}={orjson.dumps(value).decode()}" for name, value in kwargs.items()]
     return f"({', '.join(positional + named)})"
 
 

@@ -16,6 +16,8 @@ from expirebridge.cli.options import (
     Every,
     IfExists,
     In,
+    OnUnknown,
+    Unknown,
     Url,
     Yes,
     confirm,
@@ -77,6 +79,7 @@ def make(
             metavar="DURATION", help="How long keep still applies after a run began: at most 1h."
         ),
     ] = None,
+    unknown: Unknown = OnUnknown.WARN,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
@@ -85,7 +88,7 @@ def make(
     Example: expirebridge make mail.send '[42, "hi"]' --in 15m
     """
     positional, keywords = _read_arguments(args)
-    with Bridge(url) as bridge:
+    with Bridge(url, unknown=unknown.value) as bridge:
         task = bridge.make_task(
             func, positional, delay, kwargs=keywords, at=read_time(at, delay=delay), id=id,
             if_exists=if_exists.value, max_wait=max_wait, window=window, tags=tag or (),
@@ -103,6 +106,7 @@ def watch(
         typer.Option(metavar="DURATION", help="The longest time without a beat: 90s, 15m, 25h."),
     ],
     tag: Annotated[list[str] | None, typer.Option(help="A tag; may be repeated.")] = None,
+    unknown: Unknown = OnUnknown.WARN,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
@@ -111,7 +115,7 @@ def watch(
     Example: expirebridge watch backup alerts.silent '["backup"]' --ttl 25h
     """
     positional, keywords = _read_arguments(args)
-    with Bridge(url) as bridge:
+    with Bridge(url, unknown=unknown.value) as bridge:
         task = bridge.watch(id, func, positional, ttl=ttl, kwargs=keywords, tags=tag or ())
     _show(task, as_json=as_json)
 

@@ -1,89 +1,133 @@
-"""Imports the modules of the handlers' folder, and finds the functions that are defined there."""
+"""Imports the modules of the handlers' folder."""
 
 import importlib
 import importlib.util
-import inspect
 import logging
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from expirebridge.errors import HandlersError
+from expirebridge.handlers.folder import HandlersFolder
 
 logger = logging.getLogger("expirebridge")
-
-Function = Callable[..., Any]
 
 _PACKAGE = Path(__file__).parent
 
 
-def functions_in(folder: Path) -> Iterator[tuple[str, Function]]:
-    """Every public function that is defined under the folder, with the name that tasks give it.
+@dataclass(frozen=True, slots=True)
+class HandlersModule:
+    """A module of the handlers' folder."""
 
-    Raises HandlersError if the folder, or a module in it, cannot be imported.
+    name: str
+    """As the names of tasks begin: its path in the folder, without the suffix."""
+    imported: ModuleType
+
+
+def modules_in(folder: HandlersFolder) -> list[HandlersModule]:
+    """Import every public module under the folder.
+
+    Raises HandlersError if a package or a module cannot be imported, or is imported under two
+    names.
     """
-    root = folder.resolve()
-    if not root.is_dir():
-        problem = "is not a folder" if root.exists() else "does not exist"
-        raise HandlersError(
-            f"the handlers' folder {root} {problem}: make it, or name another with --tasks"
-        )
-    if not root.name.isidentifier():
-        raise HandlersError(f"the handlers' folder {root} must be named like a Python package")
-    files = list(_module_files(root))
-    # The modules are imported under the folder's own name, so that `from tasks.mail import send`
-    # in a producer is the same function; what stands beside the folder can be imported by them.
-    if str(root.parent) not in sys.path:
-        sys.path.insert(0, str(root.parent))
+    files = list(_module_files(folder.path))
+    if str(folder.app_dir) not in sys.path:
+        sys.path.insert(0, str(folder.app_dir))
     importlib.invalidate_caches()
-    _open_package(root)
-    for path in files:
-        module = _import(root, path)
-        for name, function in vars(module).items():
-            if _is_ours(name, function, module):
-                yield _name_in(root, path, name), function
+    for package, directory in folder.packages():
+        _open_package(package, directory, folder)
+    modules = [
+        HandlersModule(
+            path.relative_to(folder.path).with_suffix("").as_posix(), _import(folder, path)
+        )
+        for path in files
+    ]
+    _refuse_second_names(folder)
+    return modules
 
 
-def _open_package(root: Path) -> None:
-    """Make the folder the package of its name, whatever else on the path has that name.
+def _open_package(name: str, directory: Path, folder: HandlersFolder) -> None:
+    """Import a package, and see that it is the one in this directory. Raises HandlersError."""
+    if name not in sys.modules:
+        try:
+            _import_package(name, directory, folder)
+        except (Exception, SystemExit) as error:
+            file = directory / "__init__.py"
+            raise HandlersError(f"{file} does not import:\n{_traceback(error)}") from error
+    present = sys.modules[name]
+    places = [Path(place).resolve() for place in getattr(present, "__path__", ())]
+    if directory.resolve() not in places:
+        what = "the handlers' folder" if directory == folder.path else "the package"
+        other = getattr(present, "__file__", None) or next(iter(places), "a built-in module")
+        raise HandlersError(
+            f"{what} {directory} is hidden by {other}, which was imported as {name} "
+            "before: rename one of them"
+        )
 
-    Raises HandlersError if a package of that name was imported before.
-    """
-    present = sys.modules.get(root.name)
-    if present is not None:
-        places = [Path(place).resolve() for place in getattr(present, "__path__", ())]
-        if root not in places:
-            raise HandlersError(
-                f"the handlers' folder {root} is hidden by {present.__file__ or places[0]}, which "
-                f"was imported as {root.name} before: rename the folder"
-            )
-        return
-    file = root / "__init__.py"
-    if file.exists():
-        spec = importlib.util.spec_from_file_location(root.name, file)
+
+def _import_package(name: str, directory: Path, folder: HandlersFolder) -> None:
+    file = directory / "__init__.py"
+    if "." in name or (directory != folder.path and not file.exists()):
+        importlib.import_module(name)  # inside of a package, or a namespace package
     else:
-        spec = ModuleSpec(root.name, None, is_package=True)
+        _take_name(name, directory, file)
+
+
+def _take_name(name: str, directory: Path, file: Path) -> None:
+    """Make the directory the package of this name, whatever else on the path has that name."""
+    if file.exists():
+        spec = importlib.util.spec_from_file_location(name, file)
+    else:
+        spec = ModuleSpec(name, None, is_package=True)
     assert spec is not None  # noqa: S101 - for the type checker: a .py file has a loader
-    spec.submodule_search_locations = [str(root)]
+    spec.submodule_search_locations = [str(directory)]
     package = importlib.util.module_from_spec(spec)
-    sys.modules[root.name] = package
+    sys.modules[name] = package
     if spec.loader is not None:
         try:
             spec.loader.exec_module(package)
-        except (Exception, SystemExit) as error:
-            del sys.modules[root.name]
-            raise HandlersError(f"{file} does not import:\n{_traceback(error)}") from error
+        except BaseException:
+            del sys.modules[name]
+            raise
+
+
+def _refuse_second_names(folder: HandlersFolder) -> None:
+    """Raise HandlersError if a module of the folder was also imported under another name."""
+    roots = {folder.path, folder.path.resolve()}
+    for name, module in list(sys.modules.items()):
+        # Not by getattr: a lazy module would be imported by it.
+        file = getattr(module, "__dict__", {}).get("__file__")
+        # A program that embeds a listener may be a file of the folder: `__main__`.
+        if file is None or name == "__main__" or f"{name}.".startswith(f"{folder.package}."):
+            continue
+        for root in roots & set(Path(file).parents):
+            ours = ".".join((folder.package, *Path(file).relative_to(root).with_suffix("").parts))
+            if ours in sys.modules:
+                raise HandlersError(
+                    f"{file} is imported twice, as {ours} and as {name}: "
+                    f"{_remedy_for(name, Path(file))}"
+                )
+
+
+def _remedy_for(name: str, file: Path) -> str:
+    """How to import a file under this name only, if its path allows that."""
+    parts = tuple(name.split("."))
+    if len(parts) > 1 and file.with_suffix("").parts[-len(parts) :] == parts:
+        app_dir = file.parents[len(parts) - 1]
+        return f"name the directory in which the outermost package is: --app-dir {app_dir}"
+    return "import it under the first name only"
 
 
 def _module_files(root: Path) -> Iterator[Path]:
+    inside = root.resolve()
     for directory, subdirectories, files in os.walk(root):
         package = Path(directory, "__init__.py")
-        if package.exists() and not package.resolve().is_relative_to(root):
+        if package.exists() and not package.resolve().is_relative_to(inside):
             raise HandlersError(f"{package} leads out of the handlers' folder: remove it")
         subdirectories[:] = sorted(
             name for name in subdirectories if _is_loaded(Path(directory, name))
@@ -92,7 +136,7 @@ def _module_files(root: Path) -> Iterator[Path]:
             path = Path(directory, file)
             if path.suffix != ".py" or file.startswith("_"):
                 continue
-            if not path.resolve().is_relative_to(root):
+            if not path.resolve().is_relative_to(inside):
                 logger.warning("%s leads out of the handlers' folder: not loaded", path)
             elif not (path.stem.isidentifier() and path.stem.isascii()):
                 logger.warning("%s is not named like a module: not loaded", path)
@@ -109,8 +153,8 @@ def _is_loaded(directory: Path) -> bool:
     return name.isascii()
 
 
-def _import(root: Path, path: Path) -> ModuleType:
-    name = ".".join((root.name, *path.relative_to(root).with_suffix("").parts))
+def _import(folder: HandlersFolder, path: Path) -> ModuleType:
+    name = ".".join((folder.package, *path.relative_to(folder.path).with_suffix("").parts))
     try:
         module = importlib.import_module(name)
     except (Exception, SystemExit) as error:
@@ -135,15 +179,3 @@ def _traceback(error: BaseException) -> str:
     ]
     shown.stack = traceback.StackSummary.from_list(inner)
     return "".join(shown.format(chain=False)).rstrip()
-
-
-def _is_ours(name: str, value: object, module: ModuleType) -> bool:
-    return (
-        inspect.isfunction(value)
-        and not name.startswith("_")
-        and value.__module__ == module.__name__
-    )
-
-
-def _name_in(root: Path, path: Path, function: str) -> str:
-    return f"{path.relative_to(root).with_suffix('').as_posix()}.{function}"

@@ -1,175 +1,171 @@
 """The registry: which functions may run, found once at the start and looked up ever after.
 
 Whoever can write to Redis can write any function's name, so a name is only ever looked up, never
-imported or resolved. What can run is decided by the files under the handlers' folder: every public
-function that is defined there, and nothing that is merely imported.
+imported or resolved. What can run is decided by the files under the handlers' folder: the public
+functions that are defined there, or those of them that are marked or listed, and nothing that is
+merely imported.
 """
 
 import difflib
 import inspect
-import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Self, TypeVar, overload
+from types import MappingProxyType, ModuleType
+from typing import Self
 
-from expirebridge.durations import Duration, seconds_of
-from expirebridge.errors import HandlersError, InvalidTask
-from expirebridge.handlers.loading import Function, functions_in
-from expirebridge.hooks import Hook, Lifespan, Role, role_of
-from expirebridge.misfire import MisfirePolicy, MisfireSpec, misfire_policy_of
-from expirebridge.retry import RetryPolicy, RetrySpec, policy_of
+from expirebridge.errors import HandlersError, InvalidSetting, InvalidTask
+from expirebridge.handlers.aliases import Alias, owners_of_aliases, renames_in
+from expirebridge.handlers.declared import declared_series, refuse_lost_series
+from expirebridge.handlers.definition import Function, Handler
+from expirebridge.handlers.folder import HandlersFolder
+from expirebridge.handlers.listed import listed_in
+from expirebridge.handlers.loading import modules_in
+from expirebridge.handlers.selection import select
+from expirebridge.handlers.suggestion import suggestion
+from expirebridge.hooks import Hook, Lifespan
+from expirebridge.policy.series import SeriesSpec
+from expirebridge.settings import Settings
 from expirebridge.wire import check_func
-
-logger = logging.getLogger("expirebridge")
-
-F = TypeVar("F", bound=Function)
-
-_POLICY = "__expirebridge_policy__"
-
-
-@dataclass(frozen=True, slots=True)
-class _Policy:
-    retry: RetryPolicy | None
-    timeout: float | None
-    misfire: MisfirePolicy | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Handler:
-    """One function that tasks may name."""
-
-    name: str
-    function: Function
-    is_async: bool
-    retry: RetryPolicy | None
-    """Its own retry policy; None: the default."""
-    timeout: float | None
-    """How many seconds it may run; None: the default."""
-    misfire: MisfirePolicy | None
-    """What is done with its tasks that are found late; None: they run."""
-
-    @classmethod
-    def of(cls, name: str, function: Function) -> Self:
-        """Describe a function, with the policy that `@handler` gave it.
-
-        Raises HandlersError for a generator function, which would never run.
-        """
-        if _is_generator(function):
-            raise HandlersError(
-                f"{_place(name, function)} is a generator function, which no handler can be: a "
-                "call would not run it. Drop its yield, or @handler if it only helps others"
-            )
-        policy: _Policy = getattr(function, _POLICY, _Policy(None, None, None))
-        return cls(
-            name=name,
-            function=function,
-            is_async=inspect.iscoroutinefunction(function),
-            retry=policy.retry,
-            timeout=policy.timeout,
-            misfire=policy.misfire,
-        )
-
-
-@overload
-def handler(function: F, /) -> F: ...
-@overload
-def handler(
-    *,
-    retry: RetrySpec | None = None,
-    timeout: Duration | None = None,
-    late_after: Duration | None = None,
-    misfire: MisfireSpec | None = None,
-) -> Callable[[F], F]: ...
-def handler(
-    function: F | None = None,
-    /,
-    *,
-    retry: RetrySpec | None = None,
-    timeout: Duration | None = None,
-    late_after: Duration | None = None,
-    misfire: MisfireSpec | None = None,
-) -> F | Callable[[F], F]:
-    """Give a handler a policy of its own. Handlers without one need no decorator.
-
-    `retry` is a list of delays, `[]` for a single attempt, or `Exponential(...)`; `timeout` is how
-    long it may run; `late_after` and `misfire` are what is done with a task that is found too late,
-    as in `make_task`. What a task says for itself goes before. Raises InvalidTask for values that
-    cannot be.
-    """
-    policy = _Policy(
-        policy_of(retry), check_timeout(timeout), misfire_policy_of(late_after, misfire)
-    )
-
-    def mark(marked: F) -> F:
-        setattr(marked, _POLICY, policy)
-        return marked
-
-    return mark if function is None else mark(function)
-
-
-def check_timeout(timeout: Duration | None) -> float | None:
-    """Return a timeout in seconds; raise InvalidTask unless it is above 0."""
-    if timeout is None:
-        return None
-    seconds = seconds_of(timeout, name="timeout")
-    if seconds <= 0:
-        raise InvalidTask(f"timeout={timeout!r}: it must be above 0")
-    return seconds
 
 
 class Registry:
-    """The handlers by name; with the hooks and lifespans that stand beside them."""
+    """The handlers by name; with the hooks and lifespans that stand beside them.
+
+    `renames` are aliases beside those that the handlers carry. Raises HandlersError if an alias is
+    the name of a handler, or belongs to two handlers, and if a series that `@every` declares cannot
+    be, or has the id of another.
+    """
 
     def __init__(
         self,
         handlers: Mapping[str, Handler],
         *,
+        renames: Sequence[Alias] = (),
         hooks: Sequence[Hook] = (),
         lifespans: Sequence[Lifespan] = (),
     ) -> None:
-        self._handlers = dict(handlers)
+        owners = owners_of_aliases(handlers, renames)
+        aliases: dict[str, list[str]] = {name: [] for name in handlers}
+        for alias, owner in owners.items():
+            aliases[owner].append(alias)
+        self._handlers = {
+            name: replace(handler, aliases=tuple(aliases[name]))
+            for name, handler in handlers.items()
+        }
+        self._names = self._handlers | {
+            alias: self._handlers[owner] for alias, owner in owners.items()
+        }
+        self.loaded = len(self._handlers)
+        """How many handlers there are, those that this registry leaves out included."""
+        self.series: tuple[SeriesSpec, ...] = declared_series(self._handlers.values())
+        """What `@every` declares, by id."""
         self.hooks = tuple(hooks)
         self.lifespans = tuple(lifespans)
 
     @classmethod
-    def load(cls, folder: Path) -> Self:
-        """Import every module under `folder` and take its public functions.
+    def load(cls, folder: Path, *, app_dir: Path | None = None, only_marked: bool = False) -> Self:
+        """Import every module under `folder` and take its handlers.
 
-        What no task can name, and generators that are not marked as handlers, are left out with
-        a warning: a public function may just be there to help others.
+        Those are the functions that the module's HANDLERS lists. Without it, they are its public
+        functions, or with `only_marked` those with `@handler`. What no task can name, and
+        generators and classes that are not marked, are left out with a warning: they may just be
+        there to help others.
 
-        Raises HandlersError if the folder is missing or cannot be a package's name, if a module
-        fails to import (the message then holds the file's name and the traceback), or if
-        `@handler` marks a generator.
+        `app_dir` is the directory in which the outermost package is. Without it, that is the first
+        one above the folder that has no `__init__.py`. ALIASES in the `__init__.py` of the folder
+        itself maps old names of functions and modules to present ones.
+
+        Raises HandlersError if the folder is missing, is not below `app_dir`, or cannot be a
+        package's name; if a module fails to import (the message then holds the file's name and the
+        traceback), is hidden by another, or is imported under two names; if what is
+        marked or listed cannot be a handler; if an alias is not free, or leads nowhere; or if a
+        series cannot be, has the id of another, or is declared by a function that is no handler.
         """
         handlers: dict[str, Handler] = {}
         hooks: list[Hook] = []
         lifespans: list[Lifespan] = []
-        for name, function in functions_in(folder):
-            match role_of(function):
-                case Role.HOOK:
-                    hooks.append(function)
-                case Role.LIFESPAN:
-                    lifespans.append(_checked_lifespan(name, function))
-                case None if _can_be_handler(name, function):
-                    handlers[name] = Handler.of(name, function)
-        return cls(handlers, hooks=hooks, lifespans=lifespans)
+        found = HandlersFolder.at(folder, app_dir)
+        for module in modules_in(found):
+            selected = select(module, only_marked=only_marked)
+            handlers |= selected.handlers
+            hooks += selected.hooks
+            lifespans += selected.lifespans
+        refuse_lost_series(_modules_of(found.package), handlers.values())
+        renames = renames_in(sys.modules[found.package], handlers)
+        return cls(handlers, renames=renames, hooks=hooks, lifespans=lifespans)
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """What a listener with these settings runs.
+
+        Raises HandlersError as `load`, and InvalidSetting as `only`.
+        """
+        everything = cls.load(
+            settings.tasks, app_dir=settings.app_dir, only_marked=settings.only_marked
+        )
+        return everything.only(settings.functions) if settings.functions else everything
+
+    def only(self, patterns: Sequence[str]) -> Self:
+        """A registry with just the handlers whose name matches one of the patterns.
+
+        Patterns are those of a shell (`*`, `?`, `[...]`), and case matters. They are compared with
+        present names only, and a handler keeps all its aliases: so the same listeners run it under
+        each of its names. Series go with their handlers. Hooks and lifespans stay.
+
+        Raises InvalidSetting for a pattern that matches no handler.
+        """
+        for pattern in patterns:
+            if not any(fnmatchcase(name, pattern) for name in self._handlers):
+                raise InvalidSetting(f"functions: {self._mismatch(pattern)}")
+        matching = {
+            name: handler
+            for name, handler in self._handlers.items()
+            if any(fnmatchcase(name, pattern) for pattern in patterns)
+        }
+        restricted = type(self)(matching, hooks=self.hooks, lifespans=self.lifespans)
+        restricted.loaded = self.loaded
+        # Not of what is left: a function may have two names, and its series belongs to one.
+        restricted.series = tuple(one for one in self.series if one.func in matching)
+        return restricted
 
     def find(self, name: str) -> Handler | None:
-        """Return the handler of exactly this name, or None."""
-        return self._handlers.get(name)
+        """Return the handler that has exactly this name or alias, or None."""
+        return self._names.get(name)
+
+    def names(self) -> Mapping[str, Handler]:
+        """Every name that a task may use, aliases included, with its handler."""
+        return MappingProxyType(self._names)
 
     def suggest(self, name: str) -> str:
         """What may have been meant by a name that is not there, as a half sentence; or nothing."""
-        near = difflib.get_close_matches(name, self._handlers, n=1)
-        return f" (did you mean {near[0]!r}?)" if near else ""
+        return suggestion(name, self._names)
 
     def __iter__(self) -> Iterator[Handler]:
         return iter(sorted(self._handlers.values(), key=lambda handler: handler.name))
 
     def __len__(self) -> int:
         return len(self._handlers)
+
+    def _mismatch(self, pattern: str) -> str:
+        """Why the pattern matches no handler, and what may have been meant."""
+        former = {one.name for name, one in self._names.items() if fnmatchcase(name, pattern)}
+        if former:
+            present = ", ".join(sorted(former))
+            return f"{pattern!r} matches only former names: give the present ones: {present}"
+        modules = sorted({f"{name.rpartition('.')[0]}.*" for name in self._handlers})
+        near = difflib.get_close_matches(pattern, [*modules, *self._handlers], n=3)
+        hint = f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
+        return f"no handler matches {pattern!r}{hint}"
+
+
+def _modules_of(package: str) -> Iterator[ModuleType]:
+    """Every module of a package that was imported, private ones and the package itself included."""
+    for name, module in list(sys.modules.items()):
+        if f"{name}.".startswith(f"{package}.") and isinstance(module, ModuleType):
+            yield module
 
 
 def name_of(function: Function, folder: Path) -> str:
@@ -192,46 +188,15 @@ def name_of(function: Function, folder: Path) -> str:
         ) from None
     if any(part.startswith("_") for part in (*module.parts, name)):
         raise InvalidTask(f"func={name}: only public functions of public modules are handlers")
+    _check_listed(function, name)
     return check_func(f"{module.as_posix()}.{name}")
 
 
-def check_binding(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Raise InvalidTask unless the function can be called with these arguments."""
+def _check_listed(function: Function, name: str) -> None:
+    module = inspect.getmodule(function)
     try:
-        inspect.signature(function).bind(*args, **kwargs)
-    except TypeError as error:
-        raise InvalidTask(f"{function.__name__}{inspect.signature(function)}: {error}") from None
-
-
-def _can_be_handler(name: str, function: Function) -> bool:
-    """Whether to register it; if not, say why. A mistake in what is marked is for `Handler.of`."""
-    try:
-        check_func(name)
-    except InvalidTask as error:
-        logger.warning("no task can name %s: not registered; %s", _place(name, function), error)
-        return False
-    if _is_generator(function) and not hasattr(function, _POLICY):
-        logger.warning(
-            "%s is a generator function, which no handler can be; if it only helps others, begin "
-            "its name with an underscore, and if it is a lifespan, mark it: not registered",
-            _place(name, function),
-        )
-        return False
-    return True
-
-
-def _is_generator(function: Function) -> bool:
-    return inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function)
-
-
-def _place(name: str, function: Function) -> str:
-    code = function.__code__
-    return f"{name} ({code.co_filename}, line {code.co_firstlineno})"
-
-
-def _checked_lifespan(name: str, function: Function) -> Lifespan:
-    if not inspect.isasyncgenfunction(function) or inspect.signature(function).parameters:
-        raise HandlersError(
-            f"{name}: @lifespan marks an async generator function without parameters"
-        )
-    return function
+        listed = listed_in(module) if module is not None else None
+    except HandlersError as error:
+        raise InvalidTask(f"func={name}: {error}") from None
+    if listed is not None and name not in listed:
+        raise InvalidTask(f"func={name}: HANDLERS in its module does not list it")

@@ -20,6 +20,8 @@ class Ground:
     outage: Outage
     gaps: Gaps
     ears: Ears
+    may_be_demoted: bool = False
+    """Whether another server may become the primary while this one goes on as its replica."""
 
 
 class Footing:

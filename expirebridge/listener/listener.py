@@ -1,4 +1,4 @@
-"""The listener: a process that runs due tasks until it is asked to stop."""
+"""The listener: runs due tasks until it is asked to stop, in its own process or in a program."""
 
 import asyncio
 import contextlib
@@ -8,76 +8,84 @@ import secrets
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Self
 
-from expirebridge.errors import ExpirebridgeError, HandlersError
+from expirebridge.errors import ListenerStuck
 from expirebridge.handlers import Registry
-from expirebridge.hooks import Hook, Hooks, Lifespan
+from expirebridge.hooks import Hook, Hooks
+from expirebridge.listener.cancellation import cancel_roles
 from expirebridge.listener.event_loop import new_event_loop
 from expirebridge.listener.late_report import LateReport
+from expirebridge.listener.lifespans import entered
+from expirebridge.listener.log_guard import guard_log
 from expirebridge.listener.node.node import Node
-from expirebridge.listener.runner import fork_guard
+from expirebridge.listener.parent import Parent
 from expirebridge.listener.runner.runner import Runner
 from expirebridge.listener.shutdown import Shutdown
+from expirebridge.listener.signals import taking_signals
+from expirebridge.listener.suspension import Suspension
 from expirebridge.listener.watchdog import Watchdog
 from expirebridge.log_fields import event
 from expirebridge.settings import Settings
-from expirebridge.store.urls import safe_url
+from expirebridge.topology.urls import safe_url
 
 logger = logging.getLogger("expirebridge")
 
 GIVE_WAY = 0.0002
 """Seconds for which a thread that computes holds up the event loop (see docs/adr/0016)."""
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-
-
-class ListenerStuck(ExpirebridgeError):
-    """A handler never ended after its timeout; only a new process frees its room."""
-
-    def __init__(self, func: str, grace: float) -> None:
-        super().__init__(
-            f"{func} did not return {grace:g} s after its timeout; the process must be replaced"
-        )
 
 
 class Listener:
-    """Runs due tasks until it is asked to stop.
+    """Runs due tasks until it is asked to stop: `async with Listener(Settings(...)):`.
 
-    `registry` is what it can run; without one, the modules under `settings.tasks` are loaded.
-    `hooks` receive what happens. `ready` is set once the listener hears doorbells. `on_blocked` is
-    called, in a thread, when a handler has blocked the event loop for so long that `run` can no
-    longer raise ListenerStuck; the listener's leases lapse then.
+    Without `settings`, those of the environment count, as for the command. `registry` is what it
+    can run; without one, the settings say what is loaded. `hooks` receive what happens.
+    `on_blocked` is called, in a thread, when a handler has blocked the event loop for so long that
+    nothing can be raised in it any more; what the listener could not record by then lapses.
+
+    The block begins when the listener hears doorbells, and raises what `run` raises at the start.
+    At its end the listener stops in order, within `settings.grace`. If the listener ends by an
+    error before, the block is not cancelled: `wait` raises the error, and so does the block's end
+    unless it raises something itself. A block that is cancelled while it waits for the end takes
+    the grace time away.
+
+    It works in any asyncio event loop, and leaves signals and logging to the program. It runs once.
 
     What it does not promise: an order among tasks that are due together, or that a task which was
     running when the process died has not done a part of its work.
+
+    Raises HandlersError if the handlers cannot be loaded, and InvalidSetting for a URL that cannot
+    be used.
     """
 
     def __init__(
         self,
-        settings: Settings,
+        settings: Settings | None = None,
         registry: Registry | None = None,
         hooks: Sequence[Hook] = (),
         *,
         on_blocked: Callable[[ListenerStuck], None] | None = None,
     ) -> None:
-        self.settings = settings
+        guard_log()
+        self.settings = settings = settings if settings is not None else Settings.read()
         self._on_blocked = on_blocked
-        self.registry = registry if registry is not None else Registry.load(settings.tasks)
+        self.registry = registry if registry is not None else Registry.of(settings)
         self.name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
-        self._loop: asyncio.AbstractEventLoop
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._running: asyncio.Task[None] | None = None
+        self._parent: Parent | None = None
         self._shutdown = Shutdown()
         report = LateReport()
         all_hooks = Hooks([report.hear, *hooks, *self.registry.hooks])
         self._runner = Runner(self.registry, settings, hooks=all_hooks, shutdown=self._shutdown)
-        self._watchdog = Watchdog(self._runner, settings, on_stuck=self._notice_hopeless)
+        self._watchdog = Watchdog(self._runner, settings, on_stuck=self._end_blocked)
         self._node = Node(
-            settings,
-            [settings.prefix],
-            name=self.name,
-            runner=self._runner,
-            watchdog=self._watchdog,
-            hooks=all_hooks,
-        )
+            settings, [settings.prefix], name=self.name, runner=self._runner,
+            watchdog=self._watchdog, hooks=all_hooks,
+        )  # fmt: skip
+        self._suspension = Suspension(self._node, self._runner, self._shutdown)
         report.ring_at([station.doorbell for station in self._node.stations])
 
     @property
@@ -85,123 +93,181 @@ class Listener:
         """Is set once the listener hears doorbells."""
         return self._node.ready
 
-    async def run(self) -> None:
-        """Listen until `stop` is called, or a signal asks for it; then drain, and return.
+    async def __aenter__(self) -> Self:
+        """Start it, and wait until it hears doorbells. Raises what `run` raises at the start."""
+        self._running = running = asyncio.create_task(self.run(), name="expirebridge listener")
+        ready = asyncio.create_task(self.ready.wait())
+        try:
+            await asyncio.wait([running, ready], return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            self.stop(at_once=True)
+            running.cancel()
+            await asyncio.wait([running])
+            raise
+        finally:
+            await cancel_roles([ready])
+        if running.done():
+            running.result()
+        running.add_done_callback(_log_end)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop it in order. Raises what ended it before, unless the block raised."""
+        if self._running is None:
+            return
+        self.stop()
+        try:
+            await asyncio.wait([self._running])
+        except asyncio.CancelledError:
+            self.stop(at_once=True)
+            await asyncio.wait([self._running])
+            raise
+        if error is None:
+            self._running.result()
+
+    async def wait(self) -> None:
+        """Wait until the listener of this `async with` block has ended. Raises what `run` raises.
+
+        It ends by itself only with an error: ListenerStuck, or one that nobody foresaw.
+        """
+        if self._running is None:
+            raise RuntimeError("the listener was not started: async with Listener(...)")
+        await asyncio.wait([self._running])
+        self._running.result()
+
+    async def run(self, *, take_signals: bool = False, parent: Parent | None = None) -> None:
+        """Listen until `stop` is called; then drain, and return.
+
+        With `take_signals`, SIGTERM and SIGINT stop it, SIGTSTP suspends it, and SIGCONT resumes
+        it: for a process that does nothing else.
+        `parent` is the process that started this one as a worker: it learns when this is ready.
+        If it is cancelled, it gives back what it runs, without the grace time.
 
         Raises a ServerError if the server cannot be used at the start (later it is waited for),
-        HandlersError if a lifespan raises, and ListenerStuck if a plain function never returned.
+        HandlersError if a lifespan raises, ListenerStuck if a handler did not end in time, and
+        RuntimeError if it ran before.
         """
-        self._loop = asyncio.get_running_loop()
+        if self._loop is not None:
+            raise RuntimeError("a listener runs once: make another one")
+        self._loop, self._parent = asyncio.get_running_loop(), parent
+        signals = taking_signals(self._take_signal) if take_signals else None
         try:
             await self._node.examine()
-            async with self._lifespans():
-                # It beats before it claims: the first heartbeat finds out whether anybody beat.
-                await self._node.heartbeat.begin()
-                self._greet()
-                await self._run_roles()
+            async with entered(self.registry.lifespans):
+                with signals or contextlib.nullcontext():
+                    # It beats before it claims: the first heartbeat finds out whether anybody beat.
+                    await self._node.heartbeat.begin()
+                    self._greet()
+                    await self._run_roles()
         finally:
             self._runner.close()
             await self._node.close()
         if self._shutdown.stuck is not None:
             raise ListenerStuck(self._shutdown.stuck, self.settings.grace)
 
-    def stop(self) -> None:
-        """Claim nothing more, finish what runs within the grace time, and return from `run`."""
+    def stop(self, *, at_once: bool = False) -> None:
+        """Claim nothing more, finish what runs within the grace time, and return from `run`.
+
+        With `at_once` there is no grace time, or no more of it: what can be stopped is given back,
+        and plain functions are left to their leases. Call it on the listener's event loop.
+        """
         self._shutdown.ask()
+        self._runner.unsettled.look_again()
+        if at_once:
+            self._runner.hurry()
+
+    def suspend(self) -> None:
+        """Claim nothing more until `resume`. What runs goes on, and is recorded.
+
+        It still beats, so that tasks which only its code knows wait for it. The log says when
+        nothing runs in it any more. Call it on the listener's event loop.
+        """
+        self._suspension.suspend()
+
+    def resume(self) -> None:
+        """Claim again, after `suspend`. Call it on the listener's event loop."""
+        self._suspension.resume()
 
     def _greet(self) -> None:
-        where = safe_url(self.settings.url)
+        url = safe_url(self.settings.url)
+        handlers, loaded = len(self.registry), self.registry.loaded
+        fields = event("listening", url=url, handlers=handlers, loaded=loaded, listener=self.name)
         logger.info(
-            "listening on %s with %d handlers", where, len(self.registry),
-            extra=event("listening", url=where, handlers=len(self.registry), listener=self.name),
+            "listening on %s with %d handlers%s", url, handlers,
+            f" (of {loaded})" if loaded > handlers else "", extra=fields,
         )  # fmt: skip
-        if not len(self.registry):
+        if not handlers:
             logger.warning("there is no handler in %s", self.settings.tasks.resolve())
-
-    @contextlib.asynccontextmanager
-    async def _lifespans(self) -> AsyncIterator[None]:
-        """Begin each lifespan of the handlers' modules, and end them in the opposite order."""
-        async with contextlib.AsyncExitStack() as stack:
-            for lifespan in self.registry.lifespans:
-                await stack.enter_async_context(_named(lifespan))
-            yield
 
     async def _run_roles(self) -> None:
         self._node.heartbeat.start()
+        self._runner.open()
         roles = [asyncio.create_task(run, name=role) for role, run in self._node.roles().items()]
-        stopping = asyncio.create_task(self._shutdown.wait(), name="stop")
+        stopping = asyncio.create_task(self._until_end(), name="end")
+        report = asyncio.create_task(self._report_ready(), name="ready")
+        grace = 0.0
         try:
-            with self._signals():
-                done, _ = await asyncio.wait(
-                    [stopping, *roles], return_when=asyncio.FIRST_COMPLETED
-                )
-                for role in done:
-                    role.result()  # a role never ends but by an error, which ends the listener
+            done, _ = await asyncio.wait([stopping, *roles], return_when=asyncio.FIRST_COMPLETED)
+            for role in done:
+                role.result()  # a role never ends but by an error, which ends the listener
+            grace = self.settings.grace
+        finally:
+            self._suspension.close()
+            try:
                 await self._node.stop()
                 logger.info("stopping: claiming no more", extra=event("stopping"))
-                await self._runner.drain(self.settings.grace if not self._shutdown.stuck else 0)
-        finally:
-            await cancel_roles([stopping, *roles])
-            logger.info("stopped", extra=event("stopped"))
+                await self._runner.drain(grace)
+            finally:
+                await cancel_roles([stopping, report, *roles])
+                logger.info("stopped", extra=event("stopped"))
 
-    @contextlib.contextmanager
-    def _signals(self) -> Iterator[None]:
-        """Stop in order at SIGTERM and SIGINT; at the second one without grace."""
-        try:
-            for number in STOP_SIGNALS:
-                self._loop.add_signal_handler(number, self._take_signal)
-        except (RuntimeError, ValueError):  # not in the main thread: the caller has the signals
-            yield
-            return
-        try:
-            with fork_guard.signals_stay(*STOP_SIGNALS):
-                yield
-        finally:
-            for number in STOP_SIGNALS:
-                self._loop.remove_signal_handler(number)
+    async def _until_end(self) -> None:
+        """Wait until it is asked to stop, or until nothing else runs beside a stuck handler."""
+        await self._shutdown.wait()
+        if not self._shutdown.asked:
+            await self._node.stop()
+            await self._runner.finish_others(self._shutdown)
 
-    def _take_signal(self) -> None:
-        if self._shutdown.asked:
-            self._runner.cancel_running()
-        self.stop()
+    async def _report_ready(self) -> None:
+        if self._parent is not None:
+            await self.ready.wait()
+            self._parent.report_ready()
 
-    def _notice_hopeless(self, func: str) -> None:
+    def _take_signal(self, number: signal.Signals) -> None:
+        match number:
+            case signal.SIGTSTP:
+                self.suspend()
+            case signal.SIGCONT:
+                self.resume()
+            case _:
+                self._take_stop(number)
+
+    def _take_stop(self, number: signal.Signals) -> None:
+        """The first asks it to stop in order, the second without grace."""
+        # A worker gets SIGTERM from its parent, and may get it from a supervisor, too, which sends
+        # it to every process of a service. Its parent ends the grace time with SIGINT.
+        is_repeated = self._parent is None or number is not signal.SIGTERM
+        self.stop(at_once=self._shutdown.asked and is_repeated)
+
+    def _end_blocked(self, func: str) -> None:
         """In the heartbeat's thread: the loop is blocked, and may never do anything again."""
         self._node.heartbeat.fall_silent()
-        self._loop.call_soon_threadsafe(self._shutdown.give_up, func)
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._shutdown.give_up, func)
+            self._loop.call_soon_threadsafe(lambda: self.stop(at_once=True))
         if self._on_blocked is not None:
             self._on_blocked(ListenerStuck(func, self.settings.grace))
 
 
-@contextlib.asynccontextmanager
-async def _named(lifespan: Lifespan) -> AsyncIterator[None]:
-    """One lifespan; what it raises is raised with its name."""
-    name = f"{lifespan.__module__}.{getattr(lifespan, '__name__', lifespan)}"
-    generator = lifespan()
-    try:
-        await anext(generator)
-    except Exception as error:
-        raise HandlersError(f"the lifespan {name} failed at the start: {error!r}") from error
-    try:
-        yield
-    finally:
-        try:
-            await anext(generator, None)
-        except Exception as error:
-            raise HandlersError(f"the lifespan {name} failed at the end: {error!r}") from error
-        finally:
-            await generator.aclose()
-
-
-async def cancel_roles(tasks: Sequence[asyncio.Task[object]]) -> None:
-    """Cancel tasks until they have ended."""
-    waiting = set(tasks)
-    while waiting:
-        # Once is not always enough: before Python 3.12 asyncio.wait_for, which redis-py uses, loses
-        # a cancellation that arrives together with its result.
-        for task in waiting:
-            task.cancel()
-        _, waiting = await asyncio.wait(waiting, timeout=0.1)
+def _log_end(running: asyncio.Task[None]) -> None:
+    """Log what ended a listener in a program, which may learn of it only much later."""
+    if not running.cancelled() and (error := running.exception()) is not None:
+        logger.critical("the listener has ended: %s", error, extra=event("ended"), exc_info=error)
 
 
 def run(
@@ -210,16 +276,18 @@ def run(
     *,
     registry: Registry | None = None,
     on_blocked: Callable[[ListenerStuck], None] | None = None,
+    parent: Parent | None = None,
 ) -> None:
     """Load the handlers, unless they are given, and listen until a signal comes.
 
     Raises as `Listener.run`.
     """
     if registry is None:
-        registry = Registry.load(settings.tasks)
+        registry = Registry.of(settings)
 
     async def main() -> None:
-        await Listener(settings, registry, hooks, on_blocked=on_blocked).run()
+        listener = Listener(settings, registry, hooks, on_blocked=on_blocked)
+        await listener.run(take_signals=True, parent=parent)
 
     sys.setswitchinterval(GIVE_WAY)
     # Not asyncio.run: it would wait without end for what handlers left behind, such as a thread

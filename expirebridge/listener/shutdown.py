@@ -1,30 +1,33 @@
-"""The shutdown: whether this process is to stop listening, and whether a handler is why."""
+"""The shutdown: whether this listener is to end, and whether a handler is why."""
 
 import asyncio
 
 
 class Shutdown:
-    """Is asked for once, by whoever comes first; the listener waits for it."""
+    """Begins when somebody asks the listener to stop, or when a handler is stuck."""
 
     def __init__(self) -> None:
-        self._asked = asyncio.Event()
+        self._begun = asyncio.Event()
+        self.asked = False
+        """Whether somebody asked the listener to stop."""
         self.stuck: str | None = None
-        """The function that never ended after its timeout, if that is why."""
+        """The first function that did not end a grace time after its timeout, if one did not."""
 
     @property
-    def asked(self) -> bool:
-        """Whether the listener is to stop."""
-        return self._asked.is_set()
+    def begun(self) -> bool:
+        """Whether the listener is to end."""
+        return self._begun.is_set()
 
     def ask(self) -> None:
         """Have the listener stop."""
-        self._asked.set()
+        self.asked = True
+        self._begun.set()
 
     def give_up(self, func: str) -> None:
-        """Have it stop because a handler never ends: only a new process frees its room."""
-        self.stuck = func
-        self.ask()
+        """Have it end because a handler does not: only a new process frees its place."""
+        self.stuck = self.stuck or func
+        self._begun.set()
 
     async def wait(self) -> None:
-        """Wait until it is asked for."""
-        await self._asked.wait()
+        """Wait until the listener is to end."""
+        await self._begun.wait()

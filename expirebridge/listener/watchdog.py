@@ -8,14 +8,11 @@ its own, and so it is there that the watchdog looks.
 import asyncio
 import logging
 import time
-from collections import defaultdict
 from collections.abc import Callable
 
-from expirebridge.errors import ServerError
-from expirebridge.listener.runner.attempt import Attempt
-from expirebridge.listener.runner.origin import Origin
+from expirebridge.listener.runner.heart_settler import HeartSettler
+from expirebridge.listener.runner.leased_attempt import LeasedAttempt
 from expirebridge.listener.runner.runner import Runner
-from expirebridge.listener.runner.unbegun import WITHDRAWN
 from expirebridge.log_fields import event
 from expirebridge.settings import Settings
 from expirebridge.store import calls
@@ -29,7 +26,8 @@ class Watchdog:
     If none comes for the time of a heartbeat, what blocks it is named in the log, and what was
     claimed and has not begun is released for other listeners. What has begun keeps its lease: it
     would run twice. If there is still no sign one grace time after the blocking handler's timeout,
-    `on_stuck` is called, as it is for a plain function that never returns.
+    and no plain function is left that can end in time, outcomes are recorded as far as they are
+    known, and `on_stuck` is called.
 
     All but the answer runs in the heartbeat's thread. It does not find a handler that blocks for
     less than a heartbeat, nor why it blocks.
@@ -43,6 +41,7 @@ class Watchdog:
         on_stuck: Callable[[str], None],
     ) -> None:
         self._runner = runner
+        self._settler = HeartSettler(runner, settings)
         self._settings = settings
         self._on_stuck = on_stuck
         self._patience = settings.lease / calls.BEATS_PER_LEASE
@@ -77,24 +76,21 @@ class Watchdog:
                 name, blocked,
                 extra=event("loop blocked", func=name, seconds=round(blocked, 1)),
             )  # fmt: skip
-        self._give_back()
+        self._settler.give_back_unbegun()
         if blocked >= limit + self._settings.grace:
-            self._on_stuck(name)
+            self._give_up(loop, attempt, name)
 
-    def _give_back(self) -> None:
-        by_origin: defaultdict[Origin, list[Attempt]] = defaultdict(list)
-        for attempt in self._runner.withdraw():
-            by_origin[attempt.origin].append(attempt)
-        for origin, attempts in by_origin.items():
-            self._release(origin, attempts)
-
-    def _release(self, origin: Origin, attempts: list[Attempt]) -> None:
-        settlements = [attempt.conclusions.given_back(WITHDRAWN).settlement for attempt in attempts]
-        try:
-            origin.footing.now.heart_store.run(calls.settle(settlements, self._settings))
-        except ServerError as error:
-            logger.warning(
-                "%d tasks could not be given back, and wait for their leases to lapse: %s",
-                len(attempts), error,
-                extra=event("left to leases", count=len(attempts), error=str(error)),
-            )  # fmt: skip
+    def _give_up(
+        self, loop: asyncio.AbstractEventLoop, attempt: LeasedAttempt | None, name: str
+    ) -> None:
+        """End the listener, once no plain function runs in it that can end in time."""
+        grace = self._settings.grace
+        culprit = attempt if attempt is not None and attempt.is_overdue else None
+        if not self._settler.settle_all(loop, culprit, grace):
+            return
+        logger.error(
+            "%s has blocked the event loop until %g s after its timeout: this listener ends",
+            name, grace,
+            extra=event("stuck", func=name, task=culprit.task.id if culprit else ""),
+        )  # fmt: skip
+        self._on_stuck(name)

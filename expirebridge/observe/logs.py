@@ -1,30 +1,32 @@
 """Logs what happens in a listener, for people and for programs.
 
-Arguments, results and the texts of exceptions are not logged: they may be secrets.
+Arguments, results and the texts of exceptions are not logged: they may be secrets. What handlers
+log themselves is written unchanged.
 """
 
 import logging
-from datetime import UTC, datetime
 from enum import StrEnum
-
-import orjson
 
 from expirebridge.hooks import (
     Claimed,
     End,
     Ended,
     Event,
+    FailedOver,
     Gap,
     Lapsed,
     Made,
     Making,
     Misfired,
     NotMade,
+    ProcessEnded,
+    ProcessStarted,
     Rung,
     Scanned,
     Started,
 )
 from expirebridge.log_fields import event as fields_of
+from expirebridge.observe.lines import JsonLines, TaskFields, TextLines
 
 logger = logging.getLogger("expirebridge")
 
@@ -32,9 +34,12 @@ _LEVELS = {
     End.SUCCEEDED: logging.INFO,
     End.RETRY: logging.WARNING,
     End.FAILED: logging.ERROR,
+    End.SNOOZED: logging.INFO,
     End.RELEASED: logging.WARNING,
     End.REFUSED: logging.WARNING,
 }
+_CHATTY = ("asyncio", "redis")
+"""What a listener is made of: who debugs handlers does not want its lines at the level debug."""
 
 
 class LogFormat(StrEnum):
@@ -44,33 +49,40 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
-class JsonLines(logging.Formatter):
-    """Each line as a JSON object: time, level, event, message, and the event's own fields.
+class LogLevel(StrEnum):
+    """The lowest level that is logged."""
 
-    A line without an event, such as one of another library, has the event "other".
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+    @property
+    def number(self) -> int:
+        """The level as the module `logging` counts."""
+        return logging.getLevelNamesMapping()[self.name]
+
+
+def set_up(
+    how: LogFormat, level: LogLevel, own_level: LogLevel, *, worker: int | None = None
+) -> None:
+    """Write all that this process logs to stderr in this form, warnings included.
+
+    `own_level` is for what expirebridge logs, `level` for handlers and libraries. Each
+    line of a worker has its number. Only a command
+    may call this, for its own process: the logging of a program is that program's affair.
     """
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Write one line."""
-        line = {
-            "time": datetime.fromtimestamp(record.created, UTC),
-            "level": record.levelname.lower(),
-            "event": getattr(record, "event", "other"),
-            "message": _text(record.getMessage()),
-            **getattr(record, "fields", {}),
-        }
-        if record.exc_info:
-            line["traceback"] = _text(self.formatException(record.exc_info))
-        return orjson.dumps(line, default=str).decode()
-
-
-def set_up(how: LogFormat, level: int) -> None:
-    """Write the log to stderr in this form."""
     handler = logging.StreamHandler()
-    text = logging.Formatter("%(asctime)s %(levelname)-7s %(message)s")
-    handler.setFormatter(JsonLines() if how is LogFormat.JSON else text)
-    logging.basicConfig(handlers=[handler])
-    logging.getLogger("expirebridge").setLevel(level)
+    handler.setFormatter(JsonLines(worker) if how is LogFormat.JSON else TextLines(worker))
+    handler.addFilter(TaskFields())
+    root = logging.getLogger()
+    # Beside whatever is there: a tool that starts the command may have added a handler of its own.
+    root.addHandler(handler)
+    root.setLevel(level.number)
+    logger.setLevel(own_level.number)
+    for name in _CHATTY:
+        logging.getLogger(name).setLevel(max(level.number, logging.INFO))
+    logging.captureWarnings(capture=True)
 
 
 def log_event(event: Event) -> None:
@@ -90,6 +102,10 @@ def log_event(event: Event) -> None:
             logger.info("gap: %s; scanning", reason, extra=fields_of("gap", reason=reason))
         case Making() | NotMade() | Made() | Claimed() | Misfired() | Scanned() | Rung():
             pass
+        case ProcessStarted() | ProcessEnded():  # logged where they happen, with their numbers
+            pass
+        case FailedOver():
+            pass  # logged where it happens, for listeners that are part of a program, too
 
 
 def _log_start(event: Started) -> None:
@@ -114,11 +130,6 @@ def _log_end(event: Ended) -> None:
         event.end, task.func, task.id, task.attempt, took, brief and f": {brief!r}",
         extra=fields_of(
             event.end.value, func=task.func, task=task.id, attempt=task.attempt, took_ms=took,
-            reason=_text(brief),
+            reason=brief.encode(errors="backslashreplace").decode(),
         ),
     )  # fmt: skip
-
-
-def _text(text: str) -> str:
-    """The text, with what UTF-8 cannot encode escaped."""
-    return text.encode(errors="backslashreplace").decode()

@@ -5,7 +5,7 @@ any name, and each label value costs memory here and in Prometheus until both ar
 """
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict
 
@@ -19,19 +19,25 @@ from expirebridge.hooks import (
     End,
     Ended,
     Event,
+    FailedOver,
     Gap,
     Hooks,
     Lapsed,
     Made,
+    ProcessEnd,
+    ProcessEnded,
+    ProcessStarted,
     Rung,
     Source,
     Started,
 )
 from expirebridge.operations import Operations
+from expirebridge.series.state import Series
 from expirebridge.settings import Settings
-from expirebridge.store import calls, clients
+from expirebridge.store import calls
 from expirebridge.store.store import Store
 from expirebridge.task import Outcome, State
+from expirebridge.topology import clients
 
 OTHER = "other"
 EMPTY, FULL = "empty", "full"
@@ -42,14 +48,20 @@ _DURATION = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30,
 class Metrics:
     """A hook that counts.
 
-    `functions` are the names that get a label value of their own. The metrics are registered with
+    `functions` are the names that get a label value of their own, and so are the ids in `series`:
+    those that handlers declare, of which there are only so many. The metrics are registered with
     `registry`, or with a new registry if none is given.
     """
 
     def __init__(
-        self, functions: Iterable[str] = (), *, registry: CollectorRegistry | None = None
+        self,
+        functions: Iterable[str] = (),
+        *,
+        series: Iterable[str] = (),
+        registry: CollectorRegistry | None = None,
     ) -> None:
         self._known = frozenset(functions)
+        self._series = tuple(series)
         self.registry = registry if registry is not None else CollectorRegistry()
         of = self.registry
         self._made = Counter(
@@ -83,11 +95,22 @@ class Metrics:
         self._gaps = Counter(
             "expirebridge_gaps", "Gaps in which events may have been missed.", registry=of
         )
+        self._failovers = Counter(
+            "expirebridge_failovers", "Changes to another primary, as the sentinels named it.",
+            registry=of,
+        )  # fmt: skip
         self._lapses = Counter(
             "expirebridge_lapses",
             "Tasks that lapsed: their listener died, or fell silent.",
             registry=of,
         )
+        self._processes = Gauge(
+            "expirebridge_processes", "Processes for handlers with process=True.", registry=of
+        )
+        self._process_ends = Counter(
+            "expirebridge_process_ends", "Processes for handlers that ended, by reason.",
+            ["reason"], registry=of,
+        )  # fmt: skip
         self._begin_at_zero()
 
     def __call__(self, event: Event) -> None:
@@ -111,10 +134,17 @@ class Metrics:
                 self._gaps.inc()
             case Lapsed():
                 self._lapses.inc()
+            case ProcessStarted():
+                self._processes.inc()
+            case ProcessEnded(end=reason):
+                self._processes.dec()
+                self._process_ends.labels(reason).inc()
+            case FailedOver():
+                self._failovers.inc()
 
     def watch(self, settings: Settings) -> None:
         """At each scrape, also ask the server how many tasks are in each state."""
-        self.registry.register(_OfTheServer(settings))
+        self.registry.register(_OfTheServer(settings, self._series))
 
     def serve(self, host: str, port: int) -> str:
         """Serve the metrics by HTTP, from a thread, and return the URL. Port 0 is any free port.
@@ -138,6 +168,8 @@ class Metrics:
             self._made.labels(function, Outcome.CREATED)
         for source in Source:
             self._doorbells.labels(source)
+        for reason in ProcessEnd:
+            self._process_ends.labels(reason)
         for result in (EMPTY, FULL):
             self._claims.labels(result)
 
@@ -145,8 +177,9 @@ class Metrics:
 class _OfTheServer(Collector):
     """The numbers that only the server knows, read at each scrape."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, series: Sequence[str]) -> None:
         self._settings = settings
+        self._series = series
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         answers = GaugeMetricFamily(
@@ -169,13 +202,22 @@ class _OfTheServer(Collector):
     def _ask(self) -> Iterator[GaugeMetricFamily]:
         settings = self._settings
         with closing(Store(clients.probe_client(settings.url), prefix=settings.prefix)) as store:
-            counts = store.run(Operations(settings, Hooks()).count())
+            operations = Operations(settings, Hooks())
+            counts = store.run(operations.count())
             health = store.run(calls.read_health(settings.lease))
+            primary = clients.server_of(store.client)
+            first = store.run(operations.list_series(limit=1)).series
+            series = [store.run(operations.get_series(id)) for id in self._series]
         states = GaugeMetricFamily("expirebridge_tasks", "Tasks by state.", labels=["state"])
         numbers = asdict(counts)
         for state in State:
             states.add_metric([state], numbers[state])
         yield states
+        named = GaugeMetricFamily(
+            "expirebridge_primary", "Always 1; the server is in the label.", labels=["address"]
+        )
+        named.add_metric([primary], 1)
+        yield named
         for name, about, value in (
             (
                 "expirebridge_overdue_tasks",
@@ -190,3 +232,31 @@ class _OfTheServer(Collector):
             ("expirebridge_listeners", "Listeners that send heartbeats.", len(health.listeners)),
         ):
             yield GaugeMetricFamily(name, about, value=value)
+        if first:
+            yield from _of_series([one for one in series if one is not None], first[0])
+
+
+def _of_series(series: Iterable[Series], first: Series) -> Iterator[GaugeMetricFamily]:
+    """The numbers of these series, and how late the first of all series is with its next tick."""
+    yield GaugeMetricFamily(
+        "expirebridge_series_behind_seconds",
+        "How long ago the first tick should have been made that is not there.",
+        value=first.behind.total_seconds(),
+    )
+    succeeded = GaugeMetricFamily(
+        "expirebridge_series_last_success_timestamp_seconds",
+        "When a tick of the series last succeeded, in any listener.",
+        labels=["series"],
+    )
+    due = GaugeMetricFamily(
+        "expirebridge_series_next_due_timestamp_seconds",
+        "When the waiting tick of the series is due.",
+        labels=["series"],
+    )
+    for one in series:
+        if one.succeeded is not None:
+            succeeded.add_metric([one.id], one.succeeded.timestamp())
+        if one.due is not None:
+            due.add_metric([one.id], one.due.timestamp())
+    yield succeeded
+    yield due

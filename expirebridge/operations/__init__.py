@@ -4,11 +4,15 @@
 """
 
 from expirebridge.operations.changing import ChangingOperations
+from expirebridge.operations.formats import FormatOperations
 from expirebridge.operations.looking import LookingOperations
 from expirebridge.operations.making import MakingOperations
+from expirebridge.operations.scheduling import SchedulingOperations
 
 __all__ = ["Operations"]
 
 
-class Operations(MakingOperations, LookingOperations, ChangingOperations):
+class Operations(
+    MakingOperations, LookingOperations, ChangingOperations, SchedulingOperations, FormatOperations
+):
     """The operations of a producer, with the settings and hooks that they need."""

@@ -6,7 +6,7 @@ from datetime import datetime
 from expirebridge import wire
 from expirebridge.errors import InvalidTask
 from expirebridge.listing import Place, find
-from expirebridge.new_tasks import check_aware
+from expirebridge.moments import check_aware
 from expirebridge.operations.subject import Subject, task_pages
 from expirebridge.store import calls
 from expirebridge.store.calls import Call, Steps

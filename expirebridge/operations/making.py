@@ -54,10 +54,12 @@ class MakingOperations(Subject):
         """Make a task that runs `func` after `delay`, or at `at`, on the server's clock.
 
         `func` is a handler's name, `module.function`, or the handler itself, whose signature the
-        arguments are then checked against. `args` and `kwargs` are what JSON can hold, at most 64
-        KiB. `delay` is seconds, a timedelta, or text such as "15m" or "1h30m"; `at` is an aware
-        datetime, and one in the past means now. Exactly one of the two is needed. An `at` computed
-        from this machine's clock is as wrong as that clock; a `delay` never is.
+        arguments are then checked against, or a `Call`, which has the arguments with it. `args` and
+        `kwargs` are what JSON can hold, at most 64 KiB; those of a typed handler, given itself, are
+        checked and converted. `delay` is seconds, a timedelta, or text such as "15m" or "1h30m";
+        `at` is an aware datetime, and one in the past means now. Exactly one of the two is needed.
+        An `at` computed from this machine's clock is as wrong as that
+        clock; a `delay` never is.
 
         `id` names the task; without it a random one is drawn. A finished task of that id makes way.
         If an unfinished one has it, `if_exists="reject"` raises TaskExists; `"keep"` returns that
@@ -110,6 +112,8 @@ class MakingOperations(Subject):
         folder = self._settings.tasks
         new = [checked(folder, position, item) for position, item in enumerate(tasks)]
         refuse_repeated_ids(new)
+        if self._unknown.is_on:
+            yield from self._check_functions(new)
         made: list[Task] = []
         for chunk in chunks(new):
             outcomes = yield from self._send(chunk)
@@ -148,7 +152,12 @@ class MakingOperations(Subject):
         new.fields["ttl"] = new.when.ms
         return self._make(new)
 
+    def _check_functions(self, new: Sequence[calls.NewTask]) -> Steps[None]:
+        yield from self._unknown.check(split_call(task.call)[0] for task in new)
+
     def _make(self, new: calls.NewTask) -> Steps[Task]:
+        if self._unknown.is_on:
+            yield from self._check_functions([new])
         [made] = yield from self._send([new])
         refused: TaskExists | None = None
         if made.differs:

@@ -1,6 +1,7 @@
 """What the operations of every subject have in common."""
 
 from expirebridge.hooks import Hooks
+from expirebridge.operations.unknown import UnknownFunction, UnknownFunctions
 from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.task import State
@@ -9,9 +10,12 @@ from expirebridge.task import State
 class Subject:
     """The operations of one subject, with the settings and hooks that they need."""
 
-    def __init__(self, settings: Settings, hooks: Hooks) -> None:
+    def __init__(
+        self, settings: Settings, hooks: Hooks, *, unknown: UnknownFunction = "off"
+    ) -> None:
         self._settings = settings
         self._hooks = hooks
+        self._unknown = UnknownFunctions(unknown, lease=settings.lease)
 
 
 def task_pages(

@@ -41,6 +41,8 @@ FIELDS = (
     Field("ttl", exported=float),
     Field("attempt", reading.whole, exported=float),
     Field("tags", reading.words, claimed=True, exported=_words),
+    Field("snoozes", reading.whole, claimed=True, exported=float),
+    Field("tick", reading.first_moment, claimed=True, exported=_text),
     Field("lapses", reading.whole),
     Field("started", reading.moment),
     Field("ended", reading.moment),

@@ -43,7 +43,7 @@ def load(name: str) -> Function:
     usage = _USAGE.match(text)
     if usage is None:
         raise ValueError(f"functions/{name}.lua does not begin with how it is called")
-    operation = scripts.load(name)
+    operation = scripts.SHIPPED.load(name)
     return Function(
         name=f"{LIBRARY}_{name}",
         usage=" ".join(line.removeprefix("-- ") for line in usage[1].splitlines()),

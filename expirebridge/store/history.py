@@ -5,7 +5,7 @@ from datetime import datetime
 
 from expirebridge.task import HistoryEntry, State, from_ms
 
-_ATTEMPTS = {"retry", "released", "unknown", "lapsed", "rearmed", *State}
+_ATTEMPTS = {"retry", "snoozed", "released", "unknown", "lapsed", "rearmed", *State}
 
 _MOVES = {"reschedule", "extend", "put_off", "edit", "beat"}
 

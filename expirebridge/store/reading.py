@@ -40,6 +40,11 @@ def moment(raw: bytes) -> datetime | None:
     return from_ms(ms) if ms is not None else None
 
 
+def first_moment(raw: bytes) -> datetime | None:
+    """The first of some times, in milliseconds since 1970."""
+    return moment(raw.partition(b" ")[0])
+
+
 def json(raw: bytes) -> Any:
     """JSON, or else text."""
     try:

@@ -50,10 +50,13 @@ class Grant:
     """A harmless command that a login without it cannot send."""
 
 
-def grants(role: Role, *, prefix: str, database: int, redis_6: bool = False) -> list[Grant]:
+def grants(
+    role: Role, *, prefix: str, database: int, redis_6: bool = False, followed: bool = False
+) -> list[Grant]:
     """The rights of a role, in one database under one prefix.
 
     `redis_6` is for Redis 6.2, which lacks functions, and PEXPIRETIME: PTTL is sent in its place.
+    `followed` is for a server that sentinels name: it is asked for its ROLE.
     Raises InvalidSetting for a prefix that cannot stand in a rule.
     """
     if re.search(r"""[\s"']""", prefix):
@@ -71,6 +74,8 @@ def grants(role: Role, *, prefix: str, database: int, redis_6: bool = False) -> 
     commands = set(_COMMANDS[role].split())
     if database:
         commands.add("select")
+    if followed:
+        commands.add("role")
     if redis_6:
         commands = commands - {"pexpiretime", *_FUNCTIONS.split()} | {"pttl"}
     proofs = {
@@ -89,11 +94,18 @@ def grants(role: Role, *, prefix: str, database: int, redis_6: bool = False) -> 
     return found
 
 
-def line(role: Role, *, prefix: str, database: int, conf: bool, redis_6: bool) -> str:
+def line(
+    role: Role,
+    *,
+    prefix: str,
+    database: int,
+    conf: bool,
+    redis_6: bool,
+    followed: bool = False,
+) -> str:
     """A role's line: a command for redis-cli, or a line of redis.conf and of an ACL file."""
-    rules = " ".join(
-        grant.rule for grant in grants(role, prefix=prefix, database=database, redis_6=redis_6)
-    )
+    wanted = grants(role, prefix=prefix, database=database, redis_6=redis_6, followed=followed)
+    rules = " ".join(grant.rule for grant in wanted)
     user = f"{prefix}-{role}"
     # Redis 6.2 lets a new user into every channel.
     opening = f"user {user}" if conf else f"ACL SETUSER {user} reset"

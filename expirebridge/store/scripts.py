@@ -7,9 +7,12 @@ included says in the same way what it needs itself. What a script does not use o
 
 import hashlib
 import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
 
 from expirebridge.store.pruning import prune
 
@@ -41,36 +44,76 @@ class Script:
     plain: Source
 
 
-@cache
-def load(name: str) -> Script:
-    """Return the script of the operation `name`."""
-    text = (_LUA / f"{name}.lua").read_text(encoding="utf-8")
-    flags = _FLAGS.match(text)
-    if flags is None:
-        raise ValueError(f"{name}.lua does not begin with a line '-- flags: ...'")
-    body = prune(_assembled(text, (name,), set()))
-    names = () if flags["flags"].startswith("(") else (flags["flags"],)
-    header = " ".join(["#!lua", *(f"flags={name}" for name in names)])
-    headed = Source.of(f"{header}\n{body}")
-    return Script(name=name, flags=names, headed=headed, plain=Source.of(body))
+class Library:
+    """The scripts of a folder, each assembled when it is first asked for.
 
-
-def _assembled(text: str, path: tuple[str, ...], seen: set[str]) -> str:
-    """Put the file in place of each line `-- include`, with what it includes itself, each once.
-
-    `path` leads to the text: the script, and the files through which it was included.
+    `texts` are taken instead of the folder's files of these names: "claim", "include/clock".
     """
 
-    def included(line: re.Match[str]) -> str:
-        name = line["name"]
-        if name in path[1:]:
-            raise ValueError(f"Lua files include each other: {' > '.join((*path, name))}")
-        if name in seen:
-            return ""
-        seen.add(name)
-        file = _LUA / "include" / f"{name}.lua"
-        if not file.is_file():
-            raise ValueError(f"{path[-1]}.lua includes {name}: there is no include/{name}.lua")
-        return _assembled(file.read_text(encoding="utf-8"), (*path, name), seen)
+    def __init__(self, texts: Mapping[str, str] | None = None, folder: Traversable = _LUA) -> None:
+        self._texts = texts or {}
+        self._folder = folder
+        self.load = cache(self._load)
+        """Returns the script of an operation."""
 
-    return _INCLUDE.sub(included, text)
+    def text(self, file: str) -> str:
+        """The text of a file, as it was written. Raises FileNotFoundError."""
+        if file in self._texts:
+            return self._texts[file]
+        return (self._folder / f"{file}.lua").read_text(encoding="utf-8")
+
+    def _load(self, name: str) -> Script:
+        text = self.text(name)
+        flags = _FLAGS.match(text)
+        if flags is None:
+            raise ValueError(f"{name}.lua does not begin with a line '-- flags: ...'")
+        body = prune(self._assembled(text, (name,), set()))
+        names = () if flags["flags"].startswith("(") else (flags["flags"],)
+        header = " ".join(["#!lua", *(f"flags={name}" for name in names)])
+        headed = Source.of(f"{header}\n{body}")
+        return Script(name=name, flags=names, headed=headed, plain=Source.of(body))
+
+    def _assembled(self, text: str, path: tuple[str, ...], seen: set[str]) -> str:
+        """Put the file in place of each line `-- include`, with what it includes itself, each once.
+
+        `path` leads to the text: the script, and the files through which it was included.
+        """
+
+        def included(line: re.Match[str]) -> str:
+            name = line["name"]
+            if name in path[1:]:
+                raise ValueError(f"Lua files include each other: {' > '.join((*path, name))}")
+            if name in seen:
+                return ""
+            seen.add(name)
+            try:
+                text = self.text(f"include/{name}")
+            except FileNotFoundError:
+                raise ValueError(
+                    f"{path[-1]}.lua includes {name}: there is no include/{name}.lua"
+                ) from None
+            return self._assembled(text, (*path, name), seen)
+
+        return _INCLUDE.sub(included, text)
+
+
+SHIPPED = Library()
+"""The scripts as they are."""
+
+_in_use = SHIPPED
+
+
+def load(name: str) -> Script:
+    """Return the script of the operation `name`, from the library in use."""
+    return _in_use.load(name)
+
+
+@contextmanager
+def using(library: Library) -> Iterator[None]:
+    """While the block runs, every store of this process runs the scripts of this library."""
+    global _in_use  # noqa: PLW0603 - the one place that says which scripts this process runs
+    before, _in_use = _in_use, library
+    try:
+        yield
+    finally:
+        _in_use = before

@@ -26,13 +26,15 @@ Command = tuple[Any, ...]
 class Database:
     """A database as one login uses it: its names, and how calls become commands for it."""
 
-    def __init__(self, *, prefix: str, number: int, login: str) -> None:
+    def __init__(self, *, prefix: str, number: int, login: str, followed: bool = False) -> None:
         self.prefix = prefix
         """What the name of every key but the trigger keys begins with."""
         self.number = number
         """What SELECT calls it by."""
         self.login = login
         """The name of the user that is logged in."""
+        self.followed = followed
+        """Whether sentinels name its server, so that it may be another one tomorrow."""
         self._headers = True
         """Whether the server is believed to know script headers: Redis before 7 does not."""
 
@@ -182,4 +184,5 @@ def _database_of(client: Any, prefix: str) -> Database:
         prefix=prefix,
         number=int(options.get("db") or 0),
         login=options.get("username") or "default",
+        followed="place" in options,
     )

@@ -4,8 +4,15 @@ from redis import exceptions
 
 from expirebridge import errors
 from expirebridge.store.plain_text import is_plain_text
+from expirebridge.store.unfound import NoPrimary, WrongPlace
 
-_FORMAT = "EXPIREBRIDGE_FORMAT"
+_FORMAT = "EXPIREBRIDGE_FORMAT "
+_OLDER_LISTENERS = "EXPIREBRIDGE_OLDER_LISTENERS "
+_STILL_USED = "EXPIREBRIDGE_STILL_USED "
+_SHOWN = 5
+"""How many listeners an error names."""
+# What a server with data knows, and a sentinel does not.
+_NEEDED = ("SELECT", "EVALSHA", "EVAL")
 # How Redis and Valkey refuse a command inside of a script.
 _NO_RIGHT = ("The user executing the script can't", "ACL failure in script")
 
@@ -27,9 +34,26 @@ def translated(error: exceptions.RedisError) -> errors.ServerError:
     return ours
 
 
+def _of_place(error: exceptions.RedisError, text: str) -> errors.ServerError | None:
+    """The error of ours if no server was found, or one of another kind than the URL says."""
+    if isinstance(error, NoPrimary):
+        return errors.ServerUnreachable(text)
+    if isinstance(error, WrongPlace):
+        return errors.ServerUnsuitable(text)
+    if "unknown command" in text and any(word in text for word in _NEEDED):
+        return errors.ServerUnsuitable(
+            f"this is no server for data: {text}; is it a sentinel? Then begin the URL with "
+            "redis+sentinel:// and put its name for the primary behind the address: "
+            "redis+sentinel://HOST:26379/NAME/1"
+        )
+    return None
+
+
 def _ours(error: exceptions.RedisError, text: str) -> errors.ServerError:
     if isinstance(error, exceptions.AuthenticationError | exceptions.AuthorizationError):
         return errors.ServerError(f"the server refused the login: {text}")
+    if ours := _of_place(error, text):
+        return ours
     if is_plain_text(error):
         return errors.ServerUnreachable(
             f"no TLS connection to the server: {text}; begin the URL with redis://, or name the "
@@ -57,14 +81,34 @@ def _ours(error: exceptions.RedisError, text: str) -> errors.ServerError:
         )
     if _FORMAT in text:
         return errors.FormatTooNew(_too_new(text))
+    if _OLDER_LISTENERS in text:
+        return errors.FormatRefused(_older_listeners(text))
+    if _STILL_USED in text:
+        return errors.FormatRefused(
+            f"the database needs format 2, for {', '.join(_words(text, _STILL_USED))}"
+        )
     if "user_script" in text or "running script" in text:
         return errors.ScriptFailed(f"a script failed on what it found in the database: {text}")
     return errors.ServerError(f"the server answered: {text}")
 
 
 def _too_new(text: str) -> str:
-    written, known = text.split(_FORMAT, 1)[1].split()[:2]
+    written, known = _words(text, _FORMAT)[:2]
     return (
         f"the database has format {written}, but this expirebridge knows only up to {known}: "
         "upgrade it, or use another database"
     )
+
+
+def _older_listeners(text: str) -> str:
+    names = _words(text, _OLDER_LISTENERS)
+    more = f" and {len(names) - _SHOWN} others" if len(names) > _SHOWN else ""
+    return (
+        f"the database stays at format 1: listeners beat that know no other: "
+        f"{', '.join(names[:_SHOWN])}{more}; upgrade them, or stop them, then try again"
+    )
+
+
+def _words(text: str, code: str) -> list[str]:
+    """What follows the code of an error."""
+    return text.split(code, 1)[1].split()

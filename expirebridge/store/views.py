@@ -45,8 +45,8 @@ def claimed_from(row: Sequence[Any], token: str) -> ClaimedTask:
     made_at = whole(made)
     shown: dict[str, Any] = {}
     for (name, read), raw in zip(fields.CLAIMED, others, strict=False):
-        if raw is not None:
-            shown[name] = read(raw)
+        if raw is not None and (value := read(raw)) is not None:
+            shown[name] = value
     seconds = number(timeout) if timeout is not None else None
     return ClaimedTask(
         text(id),

@@ -18,9 +18,9 @@ from expirebridge.errors import InvalidTask, ServerError
 from expirebridge.hooks import Hooks
 from expirebridge.operations import Operations
 from expirebridge.settings import Settings
-from expirebridge.store import clients
 from expirebridge.store.store import AsyncStore
 from expirebridge.task import Task
+from expirebridge.topology import clients
 from expirebridge.web.actions import ActionPages
 from expirebridge.web.guard import Guard
 from expirebridge.web.live import LivePages
@@ -75,6 +75,7 @@ def app(
             Route("/", pages.overview, name="overview"),
             Route("/live", live.overview),
             Route("/tasks", pages.tasks, name="tasks"),
+            Route("/series", pages.series, name="series"),
             Route("/find", pages.find),
             Route("/task", pages.task, name="task"),
             Route("/task", acting.act, methods=["POST"]),

@@ -125,7 +125,7 @@ class Overview:
             coming = await self._coming()
             past = await self._site.store.run(calls.read_tally(spans=spans, minutes=minutes))
             functions = await self._functions()
-            findings = [await self._site.store.run(check_functions())]
+            findings = [await self._site.store.run(check_functions(self._site.settings.lease))]
         except ServerUnreachable:
             return Course()  # the present reports it
         except ServerError as failure:

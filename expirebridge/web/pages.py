@@ -1,4 +1,4 @@
-"""The pages that show: the overview, the list of tasks, and one task."""
+"""The pages that show: the overview, the list of tasks, one task, and the list of series."""
 
 from typing import Any
 
@@ -54,6 +54,16 @@ class Pages:
             now=await self._site.now(),
             choices=actions_in(search.state),
             functions=await self._overview.function_names(),
+        )  # fmt: skip
+
+    async def series(self, request: Request) -> Response:
+        """A page of the series: when each is next, and how its last tick went."""
+        cursor = request.query_params.get("cursor") or None
+        listing = await self._site.bridge.list_series(cursor=cursor)
+        return self._site.page(
+            request, "series.html",
+            series=listing.series, cursor=cursor, following=listing.cursor,
+            now=await self._site.now(),
         )  # fmt: skip
 
     async def find(self, request: Request) -> Response:

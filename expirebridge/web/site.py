@@ -20,8 +20,8 @@ from expirebridge.recent import SAMPLE
 from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.store import AsyncStore
-from expirebridge.store.urls import safe_url
 from expirebridge.task import State, Task, from_ms, to_ms
+from expirebridge.topology.clients import shown_server
 
 Redact = Callable[[Task], Task]
 """Receives a task before it is shown, and returns it without what must not be shown."""
@@ -60,7 +60,7 @@ class Site:
             base=request.scope.get("root_path", "").rstrip("/"),
             path=request.url.path,
             actions=self.actions,
-            server=safe_url(self.settings.url),
+            server=shown_server(self.settings.url, self.store.client),
             states=list(State),
             **values,
         )

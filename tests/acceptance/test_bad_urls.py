@@ -1,6 +1,7 @@
 """A URL that cannot be read is bad input to every command, and nobody sees its password."""
 
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from typer.testing import CliRunner
 from expirebridge import InvalidSetting, web
 from expirebridge.cli.main import app
 from tests.kit.invoked import commands
+from tests.kit.logs import logging_restored
 from tests.kit.processes import run
 
 SECRET = "s3cr"
@@ -21,6 +23,7 @@ WORDS: dict[str, list[str]] = {
     "cancel": ["a"],
     "failed purge": ["--yes"],
     "failed retry": ["--yes"],
+    "handlers": ["--fleet"],
     "import": [os.devnull],
     "make": ["a.b", "--in", "1"],
     "pause": ["a"],
@@ -28,10 +31,24 @@ WORDS: dict[str, list[str]] = {
     "reschedule": ["a", "--in", "1"],
     "resume": ["a"],
     "run": ["a"],
+    "series next": ["a"],
+    "series pause": ["a"],
+    "series prune": ["--yes"],
+    "series remove": ["a"],
+    "series resume": ["a"],
+    "series run": ["a"],
+    "series show": ["a"],
     "show": ["a"],
     "watch": ["a", "a.b", "--ttl", "1"],
 }
 """What a command needs besides its name."""
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """`listen` configures logging, and here it runs in this process."""
+    with logging_restored():
+        yield
 
 
 def takes_a_url(command: Any) -> bool:

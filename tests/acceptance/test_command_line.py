@@ -168,8 +168,10 @@ def test_a_module_that_does_not_import_stops_the_start_with_its_traceback(
 
 def test_the_handlers_of_a_folder_are_shown() -> None:
     table = ok("handlers", "--tasks", example_tasks()).splitlines()
-    assert table[0].split() == ["function", "kind", "retry", "timeout", "about"]
-    assert table[3].split()[:3] == ["orders.rate", "plain", "default"]
+    assert table[0].split() == [
+        "function", "kind", "retry", "timeout", "module", "aliases", "about"
+    ]  # fmt: skip
+    assert table[3].split()[:3] == ["orders.rate", "thread", "default"]
     assert "1s 1s 5s" in table[4]
     shown = json.loads(ok("handlers", "--tasks", example_tasks(), "--json"))
     assert [row["function"] for row in shown] == [

@@ -1,14 +1,29 @@
 """What lies in examples/ runs, with smaller numbers."""
 
+import asyncio
+import importlib
+import os
 import re
+import runpy
 import shutil
+import signal
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from expirebridge import Bridge, State
-from tests.kit.processes import listener
+import httpx
+import pytest
+
+from expirebridge import AsyncBridge, Bridge, Listener, ListenerStuck, Settings, State
+from expirebridge.embedded import free_port
+from expirebridge.testing import Clock
+from tests.kit.processes import PATIENCE, listener
+from tests.kit.witness import registry_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -23,6 +38,39 @@ def test_connections_that_fall_silent_are_marked_as_offline() -> None:
     assert (result.returncode, result.stderr) == (0, "")
     assert "30 lost connections are offline, 270 others are online" in result.stdout
     assert re.search(r"[1-9]\d* keepalives a second", result.stdout)
+
+
+@pytest.mark.parametrize("workers", ["0", "4"])
+def test_the_shop_passes_its_own_tests(workers: str, tmp_path: Path) -> None:
+    """Three days in a moment, each worker with a server of its own."""
+    shop = shutil.copytree(EXAMPLES / "bookshop", tmp_path / "shop")
+    surroundings = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYTEST_", "EXPIREBRIDGE_"))
+    }
+    result = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:valkey", "-W", "error", "-n", workers],
+        cwd=shop, env=surroundings, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stdout
+    assert "10 passed" in result.stdout
+
+
+def test_a_pattern_that_takes_for_ever_is_stopped(url: str, bridge: Bridge, tmp_path: Path) -> None:
+    folder = shutil.copytree(EXAMPLES / "patterns" / "tasks", tmp_path / "tasks")
+    with listener(url, folder, "--processes", "1"):
+        searches = [
+            bridge.make_task("patterns.count", [pattern, text], 0)
+            for pattern, text in (("(a+)+$", "a" * 60 + "b"), ("an", "banana"))
+        ]
+        while bridge.count().succeeded + bridge.count().failed < 2:
+            time.sleep(0.05)
+    hopeless, quick = (bridge.get(search.id) for search in searches)
+    assert hopeless is not None
+    assert (hopeless.state, hopeless.error) == (State.FAILED, "timed out after 2 s")
+    assert quick is not None
+    assert quick.result == 2
 
 
 def test_a_canary_sings_again_and_again(url: str, bridge: Bridge, tmp_path: Path) -> None:
@@ -46,3 +94,91 @@ def test_a_canary_sings_again_and_again(url: str, bridge: Bridge, tmp_path: Path
         bridge.run_now("canary")
         next_song(first)
     assert bridge.count().pending == 1
+
+
+@contextmanager
+def web_application(url: str, log: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """The web application in a process, and its address; it serves when the block begins."""
+    port = free_port()
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "uvicorn", "app:app", "--port", str(port)],
+            cwd=EXAMPLES / "web", env=os.environ | {"EXPIREBRIDGE_URL": url},
+            stdout=output, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+    try:
+        while "Uvicorn running" not in log.read_text():
+            assert process.poll() is None, log.read_text()
+            time.sleep(0.01)
+        yield process, f"http://127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_web_application_runs_its_tasks_itself(url: str, bridge: Bridge, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with web_application(url, log) as (process, address):
+        made = httpx.post(f"{address}/remind/ann?after=20ms").json()
+        while httpx.get(f"{address}/sent").json() != ["ann"]:
+            time.sleep(0.01)
+        waits = httpx.post(f"{address}/remind/bob?after=1h").json()
+        process.send_signal(signal.SIGTERM)
+        process.wait(PATIENCE)
+    states = [(task := bridge.get(one["task"])) and task.state for one in (made, waits)]
+    assert states == [State.SUCCEEDED, State.PENDING]
+    assert bridge.count().listeners == 0
+    told = log.read_text()
+    # In the application's own format, and after the server closed its doors.
+    assert "INFO:tasks.reminders:reminding ann" in told
+    assert told.index("Waiting for application shutdown") < told.index("expirebridge:stopped")
+    assert "Application shutdown complete" in told
+
+
+async def test_a_web_application_stops_with_its_listener(
+    url: str, async_bridge: AsyncBridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on, stopping = threading.Event(), asyncio.Event()
+
+    def stuck() -> None:
+        go_on.wait(PATIENCE)
+
+    monkeypatch.setenv("EXPIREBRIDGE_URL", url)
+    monkeypatch.syspath_prepend(EXAMPLES / "web")
+    app = importlib.import_module("app")
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
+    inside = Listener(Settings(url=url, grace=0.05), registry_of(stuck=stuck))
+
+    async def serve() -> None:
+        async with inside:
+            await async_bridge.make_task("test.stuck", [], 0, timeout=0.05)
+            await app.end_with(inside)
+            await asyncio.wait_for(stopping.wait(), PATIENCE)
+
+    try:
+        with pytest.raises(ListenerStuck):
+            await serve()
+        assert stopping.is_set()
+    finally:
+        go_on.set()
+        asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
+
+
+def test_what_recurs_runs_for_all_and_for_each_tenant(tmp_path: Path) -> None:
+    """Two weeks in a moment: each night, and each Monday for the tenant that stays."""
+    folder = shutil.copytree(EXAMPLES / "recurring" / "tasks", tmp_path / "nightly")
+    tenants = runpy.run_path(str(EXAMPLES / "recurring" / "tenants.py"))
+    with Clock(tasks=folder) as clock:
+        clock.declare_series()
+        for tenant in ("ann", "bob", "ann"):
+            tenants["sign_up"](clock.bridge, tenant, "Asia/Tokyo")
+        tenants["leave"](clock.bridge, "bob")
+        ran = clock.travel("14d")
+    nights = [one for one in ran if one.task.func == "reports.nightly"]
+    mondays = [one for one in ran if one.task.func == "reports.weekly"]
+    assert (len(nights), len(mondays)) == (14, 2)
+    assert all(one.end == "succeeded" for one in ran)
+    assert {tuple(one.task.args) for one in mondays} == {("ann",)}
+    first = nights[0].task.tick
+    assert first is not None
+    assert nights[0].result == f"the day before {first:%Y-%m-%d}"

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.lab.contender import find_contenders
 from benchmarks.lab.measurement import Case
-from benchmarks.measurements import burst
+from benchmarks.measurements import burst, cores
 from expirebridge.embedded import embedded_binary
 from tests.kit.processes import ROOT
 
@@ -31,6 +31,16 @@ def test_each_task_of_a_burst_is_accounted_for(name: str) -> None:
     assert figures["asked"] == figures["ran"] == 20
     assert figures["lost"] == figures["twice"] == figures["early"] == figures["unasked"] == 0
     assert figures["per_second"] > 0
+
+
+def test_tasks_that_compute_are_run_by_all_workers() -> None:
+    contender = find_contenders()["expirebridge"]
+    variant = {"kind": "computing", "tasks": 4, "handler": "plain", "workers": 2}
+
+    figures = cores.measure(Case(contender=contender, binary=embedded_binary(), variant=variant))
+
+    assert figures["asked"] == figures["ran"] == 4
+    assert figures["worker_cpu_seconds"] >= 4 * cores.SECONDS - 0.02  # it is counted in hundredths
 
 
 def test_what_was_measured_is_kept_and_not_measured_again(tmp_path: Path) -> None:

@@ -113,8 +113,9 @@ def test_a_port_that_is_taken_is_said_to_be(folder: Path) -> None:
 
 
 @pytest.fixture
-def families(url: str) -> set[str]:
+def families(url: str, bridge: Bridge) -> set[str]:
     """The names under which Prometheus keeps what is scraped, by family."""
+    bridge.schedule("s", "mail.send", every="1h")
     counting = Metrics()
     counting.watch(Settings(url=url))
     samples = {
@@ -141,3 +142,23 @@ def test_the_page_lists_every_number(families: set[str]) -> None:
         re.sub("_bucket$", "", name) for name in families if not name.endswith(("_sum", "_count"))
     }
     assert listed == of_histograms
+
+
+def test_declared_series_are_scraped(
+    url: str, bridge: Bridge, folder: Path, reports: Reports
+) -> None:
+    with (folder / "acts.py").open("a") as handlers:
+        handlers.write("from expirebridge import every\nevery('1s', id='often')(note)\n")
+    for number in range(3):
+        bridge.schedule(f"tenant-{number}", "acts.note", [], every="1h")
+    with listener(url, folder, "--metrics-port", "0"):
+        until_logged("metrics on http://", folder)
+        [where] = re.findall(r"metrics on (\S+)", (folder.parent / "listeners.log").read_text())
+        for _ in range(2):  # the first is recorded when the second runs
+            reports.next()
+        numbers = numbers_of(scraped(where))
+    [(label, succeeded)] = numbers["expirebridge_series_last_success_timestamp_seconds"].items()
+    assert label == ("often",)
+    assert abs(succeeded - time.time()) < 60
+    assert numbers["expirebridge_series_behind_seconds"][()] < 60
+    assert set(numbers["expirebridge_series_next_due_timestamp_seconds"]) <= {("often",)}

@@ -17,15 +17,15 @@ from expirebridge.cli.lines import FIELDS
 from expirebridge.new_tasks import CHUNK_TASKS
 from expirebridge.settings import Settings
 from expirebridge.store import calls
-from expirebridge.store.clients import _PRODUCER_RETRIES
 from expirebridge.store.store import Store
+from expirebridge.topology.clients import _PRODUCER_RETRIES
 from tests.kit.invoked import end_due_tasks, invoke
 from tests.kit.processes import COMMAND, run
 from tests.kit.proxy import Proxy
 from tests.kit.servers import AnyServer
 
 ROOT = Path(__file__).parents[2]
-TOLD = {"id", "func", "args", "kwargs", "key", "state", "tags", "attempt", "error"}
+TOLD = {"id", "func", "args", "kwargs", "key", "state", "tags", "attempt", "snoozes", "error"}
 
 
 @pytest.fixture
@@ -64,13 +64,15 @@ def test_all_that_waits_is_moved_as_it_is(
     end_due_tasks(store, "succeeded", "")
     bridge.make_task("mail.send", [], 0, id="tried")
     end_due_tasks(store, "retry", "once", delay=3600)
+    bridge.make_task("mail.send", [], 0, id="snoozed")
+    end_due_tasks(store, "snoozed", "not yet", delay=3600)
     file = tmp_path / "tasks.ndjson"
     invoke("export", str(file), url=url)
     assert [json.loads(line)["id"] for line in file.read_text().splitlines()].count("paused") == 1
     told = invoke("import", str(file), url=new_url)
-    assert told == "created  8\nkept     0\n"
+    assert told == "created  9\nkept     0\n"
     ids = [task.id for task in bridge.list(state="pending").tasks]
-    assert len(ids) == 7
+    assert len(ids) == 8
     for id in [*ids, "paused"]:
         old = bridge.get(id)
         moved = new.get(id)
@@ -185,6 +187,7 @@ def line(left_out: str = "", **values: Any) -> str:
         (line(ttl=0), "ttl: write a whole number of milliseconds, 1 or more"),
         (line(attempt=-1), "attempt: write a whole number"),
         (line(attempt=1.5), "attempt: write a whole number"),
+        (line(snoozes="3"), "snoozes: write a whole number"),
         (line(left="1"), "left: write a whole number"),
         (line(error=7), "error: write text"),
         (line(key="a:?m.g?[]"), "key: it must be the name of a key of m.f with these arguments"),
@@ -224,9 +227,9 @@ def test_a_bad_line_in_a_pipe_stops_what_follows(url: str, bridge: Bridge) -> No
 
 def test_the_lines_that_the_page_shows_are_tasks(url: str, bridge: Bridge, tmp_path: Path) -> None:
     page = (ROOT / "docs" / "moving.md").read_text()
-    [shown] = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
+    shown, series = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
     file = tmp_path / "tasks.ndjson"
-    file.write_text(shown)
+    file.write_text(shown + series)
     assert invoke("import", str(file), url=url) == "created  4\nkept     0\n"
     plain, tried, watched, paused = (
         bridge.get(json.loads(line)["id"]) for line in shown.splitlines()
@@ -240,6 +243,9 @@ def test_the_lines_that_the_page_shows_are_tasks(url: str, bridge: Bridge, tmp_p
     assert bridge.beat(watched.id) is Change.MOVED
     assert paused is not None
     assert paused.state is State.PAUSED
+    weekly = bridge.get_series(json.loads(series)["series"])
+    assert weekly is not None
+    assert str(weekly.schedule) == "0 9 * * 1 Asia/Tokyo"
 
 
 def test_a_file_that_is_not_there_is_said_so(url: str, tmp_path: Path) -> None:
@@ -251,3 +257,61 @@ def test_a_file_that_is_not_there_is_said_so(url: str, tmp_path: Path) -> None:
 def test_the_page_names_every_field_of_a_line() -> None:
     page = (ROOT / "docs" / "moving.md").read_text()
     assert sorted(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == sorted(FIELDS)
+
+
+def test_series_are_moved_with_their_waiting_ticks(
+    url: str, new_url: str, bridge: Bridge, new: Bridge, tmp_path: Path
+) -> None:
+    nightly = bridge.schedule(
+        "nightly", "db.tidy", ["x" * 600], cron="30 2 * * *", tz="Asia/Tokyo", tags=["db"],
+        retry=[5], timeout=1.5, jitter="10m", overlap="allow", late_after="1h", misfire="skip",
+    )  # fmt: skip
+    hourly = bridge.schedule("hourly", "db.tidy", every="1h")
+    bridge.schedule("paused", "db.tidy", every="1h")
+    bridge.pause_series("paused")
+    file = tmp_path / "tasks.ndjson"
+    assert run("export", str(file), url=url).returncode == 0
+    for _ in range(2):
+        assert run("import", str(file), url=new_url).returncode == 0
+    for before in (nightly, hourly):
+        after = new.get_series(before.id)
+        assert after is not None
+        assert (after.schedule, after.next, after.due, after.args, after.tags, after.created) == (
+            before.schedule, before.next, before.due, before.args, before.tags, before.created
+        )  # fmt: skip
+        assert facts(new.get(f"{before.id}@{round(1000 * moment(after.next))}")) == facts(
+            bridge.get(f"{before.id}@{round(1000 * moment(before.next))}")
+        )
+    paused = new.get_series("paused")
+    assert paused is not None
+    assert paused.paused is not None
+    assert new.count().pending == 2
+
+
+def moment(when: datetime | None) -> float:
+    assert when is not None
+    return when.timestamp()
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"schedule": {"every": 5}}, "at least a second"),
+        ({"schedule": "1h"}, "schedule: write an object"),
+        ({"series": "a b"}, "id='a b'"),
+        ({"paused": 1}, "paused: write true or false"),
+        ({"due": "now"}, "due: there is no such field"),
+        ({"retry": "x"}, "retry: "),
+        ({"made": -1}, "made: write a whole number"),
+    ],
+)
+def test_a_bad_series_is_refused_before_anything_is_imported(
+    new_url: str, new: Bridge, tmp_path: Path, changed: dict[str, Any], named: str
+) -> None:
+    good = {"series": "s", "func": "db.tidy", "args": "[]", "schedule": {"every": 3_600_000}}
+    file = tmp_path / "bad.ndjson"
+    file.write_text(json.dumps(good) + "\n" + json.dumps(good | {"series": "t"} | changed) + "\n")
+    result = run("import", str(file), url=new_url)
+    assert (result.returncode, new.list_series().series) == (2, [])
+    assert result.stderr.startswith("expirebridge: line 2: ")
+    assert named in result.stderr

@@ -144,6 +144,22 @@ def test_after_the_grace_time_async_handlers_are_released_and_plain_ones_left(
     assert [found and found.state for found in states] == [State.PENDING, State.RUNNING]
 
 
+def test_a_second_signal_ends_the_grace_time(
+    url: str, bridge: Bridge, folder: Path, reports: Reports
+) -> None:
+    with listener(url, folder, "--grace", "60") as process:
+        held = bridge.make_task("acts.hold", [], 0)
+        blocked = bridge.make_task("acts.block", [], 0)
+        reports.next()
+        reports.next()
+        process.send_signal(signal.SIGTERM)
+        until_logged("claiming no more", folder)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    states = [bridge.get(id) for id in (held.id, blocked.id)]
+    assert [found and found.state for found in states] == [State.PENDING, State.RUNNING]
+
+
 def test_a_listener_whose_server_is_restarted_carries_on(
     url: str, bridge: Bridge, folder: Path, reports: Reports, client: redis.Redis
 ) -> None:
@@ -165,3 +181,25 @@ def test_threads_that_compute_give_way_to_the_event_loop_soon(
         while not (found := bridge.get(task.id)) or not found.state.finished:
             time.sleep(0.01)
     assert found.result == pytest.approx(0.0002)
+
+
+def test_signals_suspend_and_resume_a_listener(
+    url: str, bridge: Bridge, folder: Path, reports: Reports
+) -> None:
+    with listener(url, folder) as process:
+        held = bridge.make_task("acts.hold", [0.5], 0)
+        assert reports.next().id == held.id
+        process.send_signal(signal.SIGTSTP)
+        until_logged("suspended", folder)
+        waiting = bridge.make_task("acts.note", [], 0)
+        until_logged("nothing runs", folder)
+        assert reports.next().word == "ended"
+        found = bridge.get(waiting.id)
+        assert found is not None
+        assert found.state is State.PENDING
+        process.send_signal(signal.SIGCONT)
+        assert reports.next().id == waiting.id
+        # systemd sends SIGCONT behind each SIGTERM.
+        for number in (signal.SIGTSTP, signal.SIGTERM, signal.SIGCONT):
+            process.send_signal(number)
+        assert process.wait(20) == 0

@@ -47,13 +47,28 @@ def test_the_producer_and_the_handler_work_together(
     assert task.state is State.SUCCEEDED
 
 
+def test_the_test_passes(tmp_path: Path) -> None:
+    (tmp_path / "test_mail.py").write_text(block("# test_mail.py"))
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks" / "mail.py").write_text(block("# tasks/mail.py"))
+    command = [sys.executable, "-m", "pytest", "-p", "no:valkey", "test_mail.py"]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "1 passed" in result.stdout, result.stdout
+
+
 def test_the_page_on_usage_runs_as_it_stands(url: str, tmp_path: Path) -> None:
     page = (ROOT / "docs" / "usage.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    assert len(blocks) == 11
+    assert len(blocks) == 23
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks" / "__init__.py").touch()  # or this repository's own package hides it
+    for text in blocks:
+        if handlers := re.match(r"# (tasks/\w+\.py)\n", text):
+            (tmp_path / handlers[1]).write_text(text)
     (tmp_path / "usage.py").write_text("\n".join(blocks))
     result = subprocess.run(
         [sys.executable, tmp_path / "usage.py"],
+        cwd=tmp_path,
         env={"EXPIREBRIDGE_URL": url},
         capture_output=True,
         text=True,
@@ -61,7 +76,7 @@ def test_the_page_on_usage_runs_as_it_stands(url: str, tmp_path: Path) -> None:
     )
     assert (result.returncode, result.stderr) == (0, "")
     with Bridge(url) as bridge:
-        assert bridge.count().pending == 1009
+        assert bridge.count().pending == 1012
 
 
 def test_the_commands_that_it_names_are_there() -> None:
@@ -73,9 +88,10 @@ def test_the_commands_that_it_names_are_there() -> None:
         assert command in overview
 
 
+EXAMPLES = ("examples/bookshop", "examples/presence", "examples/shop")
 PAGES = [
     page
-    for folder in (".", "docs", "docs/adr", "examples", "examples/presence", "benchmarks")
+    for folder in (".", "docs", "docs/adr", "examples", *EXAMPLES, "benchmarks")
     for page in (ROOT / folder).glob("*.md")
     if not page.name.endswith(".template.md")
 ]

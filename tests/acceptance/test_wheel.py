@@ -25,7 +25,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_holds_what_the_package_reads(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     web = ("web/static/CHECKSUMS", "web/static/dashboard.css", "web/templates/base.html")
-    data = ("data/redis.conf", "data/tasks/mail.py", "store/lua/claim.lua")
+    data = ("data/redis.conf", "data/tasks/mail.py", "store/lua/claim.lua", "testing/lua/shift.lua")
     for needed in ("py.typed", *data, *web):
         assert f"expirebridge/{needed}" in names
     assert {name.partition("/")[0] for name in names if "dist-info" not in name} == {"expirebridge"}

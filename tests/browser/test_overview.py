@@ -1,5 +1,6 @@
 """What the overview says, asked without a browser."""
 
+import html
 import re
 from collections.abc import Iterator
 
@@ -8,6 +9,8 @@ import redis
 
 from expirebridge import AsyncBridge, Bridge
 from expirebridge.durations import human
+from expirebridge.handlers.fingerprint import digest_of
+from expirebridge.store import calls
 from expirebridge.store.store import Store
 from expirebridge.web.backlog import Backlog, Readings
 from tests.browser.serving import Asking
@@ -89,6 +92,18 @@ async def test_functions_are_shown_with_the_numbers_of_stats(
     mail = stats["mail.send"]
     assert " ".join(cells[1][3:]) == f"{human(mail['lateness'])} {human(mail['duration'])}"
     assert 'href="/tasks?func=orders.rate&amp;state=failed"' in rows[0]
+
+
+async def test_functions_that_no_listener_knows_are_named(
+    asking: Asking, bridge: Bridge, store: Store
+) -> None:
+    bridge.make_task("mail.sned", [], 3600)
+    known = {"mail.send": "(to)"}
+    store.run(calls.heartbeat("host:1:aa", 10, [], code=digest_of(known), functions=1))
+    store.run(calls.declare(digest_of(known), known))
+    async with asking() as pages:
+        shown = html.unescape((await pages.get("/")).text)
+    assert "mail.sned: no listener knows it (did you mean 'mail.send'?)" in shown
 
 
 async def test_it_is_explained_why_more_can_run_than_there_are_places(asking: Asking) -> None:

@@ -1,4 +1,4 @@
-"""What the list of tasks finds, asked without a browser."""
+"""What the dashboard shows of tasks, and finds, asked without a browser."""
 
 import re
 
@@ -118,3 +118,14 @@ async def test_what_is_no_task_does_not_stop_an_action_on_all(
         done = await pages.post("/bulk", data=form, headers={"origin": str(pages.base_url)})
     assert (done.status_code, "<b>1</b> cancelled" in done.text) == (200, True)
     assert bridge.count().cancelled == 1
+
+
+async def test_a_snoozed_task_shows_why_it_waits_and_how_often(
+    asking: Asking, bridge: Bridge, client: redis.Redis
+) -> None:
+    bridge.make_task("reports.fetch", [], "1h", id="early")
+    client.hset("expirebridge:task:early", mapping={"snoozes": 3, "error": "it is not ready"})
+    async with asking() as pages:
+        shown = (await pages.get("/task?id=early")).text
+    assert "<small>3 snoozed</small>" in shown
+    assert "it is not ready" in shown

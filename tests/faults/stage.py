@@ -17,8 +17,8 @@ from expirebridge.embedded import Server
 from expirebridge.task import to_ms
 from tests.faults.table import TABLE, Fault
 from tests.kit.checker import Verdict, check, look_up
-from tests.kit.history import Killed, Made, Stopped, Writer, now, read
-from tests.kit.processes import PATIENCE, Report, listener
+from tests.kit.history import GaveUp, Killed, Made, Stopped, Writer, now, read
+from tests.kit.processes import PATIENCE, Report, listener, until_ended, workers
 
 ROUNDS = int(os.environ.get("ROUNDS", "1"))
 FINISHED_WITHIN = 30.0
@@ -64,6 +64,14 @@ def recorded_listener(
     return listener(url, folder, "--lease", f"{lease:g}", *options, **env)
 
 
+def recorded_workers(
+    url: str, folder: Path, history: Writer, count: int, *options: str, lease: float
+) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    """A parent of so many workers, whose handlers write into the history."""
+    lease_option = ("--lease", f"{lease:g}")
+    return workers(url, folder, count, *lease_option, *options, HISTORY=str(history.folder))
+
+
 class Listeners:
     """Listener processes, as many as `start` is called for, until the `with` block ends."""
 
@@ -101,10 +109,25 @@ def kill(process: subprocess.Popen[bytes], history: Writer) -> None:
     history.write(Killed(pid=process.pid, at=at, until=now()))
 
 
+def kill_worker(pid: int, history: Writer) -> None:
+    """Kill a worker, which is another process's child, and write it down."""
+    at = now()
+    with until_ended([pid]):
+        os.kill(pid, signal.SIGKILL)
+    history.write(Killed(pid=pid, at=at, until=now()))
+
+
 def ended_itself(process: subprocess.Popen[bytes], dying: Report, history: Writer) -> None:
     """Wait until a process is gone whose handler reported that it would end it; write it down."""
     process.wait(PATIENCE)
     history.write(Killed(pid=process.pid, at=int(dying.at * 1000), until=now()))
+
+
+def gave_up(listeners: Listeners, dying: Report, history: Writer) -> None:
+    """Wait until a listener has exited because of the handler that reported; write it down."""
+    process = listeners.by_pid[dying.pid]
+    assert process.wait(PATIENCE) == 4
+    history.write(GaveUp(pid=process.pid, at=now()))
 
 
 @contextmanager

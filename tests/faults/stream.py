@@ -9,6 +9,7 @@ import redis
 from expirebridge import Bridge, Task
 from expirebridge.errors import ServerError
 from expirebridge.task import to_ms
+from expirebridge.topology.clients import producer_client
 from tests.faults.background import Background
 from tests.kit.history import Made, PutOff, Writer, now
 from tests.kit.witness import PATIENCE
@@ -73,7 +74,7 @@ class Stream(Background):
             assert self._counted.wait_for(holds, PATIENCE), f"waited in vain for {what}"
 
     def _run(self) -> None:
-        with Bridge(self._url) as bridge, redis.Redis.from_url(self._url) as client:
+        with Bridge(self._url) as bridge, producer_client(self._url) as client:
             count = 0
             while not self._stop.wait(PAUSE):
                 count += 1

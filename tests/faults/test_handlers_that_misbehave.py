@@ -13,6 +13,7 @@ from tests.faults.stage import (
     ROUNDS,
     Listeners,
     ended_itself,
+    gave_up,
     held_still,
     judge,
     make,
@@ -123,7 +124,8 @@ NEVER_RETURNS = Fault(
     name="a handler never returns, and cannot be stopped",
     injected="a plain function that waits for ever, an async one that does so in the event loop, "
     "and one that ignores its cancellation, once each",
-    promise="a grace time after its timeout the listener exits with code 4; the task runs again",
+    promise="a grace time after its timeout the listener exits with code 4; the attempt counts as "
+    "a timeout, and the task is tried again",
 )
 WAYS_TO_STAY = ("never_return", "never_give_way", "ignore_cancellation")
 
@@ -132,22 +134,62 @@ WAYS_TO_STAY = ("never_return", "never_give_way", "ignore_cancellation")
 def test_a_handler_that_cannot_be_stopped_costs_its_listener_and_no_task(
     server: Server, bridge: Bridge, folder: Path, history: Writer, reports: Reports, round: int
 ) -> None:
-    # The last takes 8 s: a listener that gives up grants its async handlers 5 s to end.
-    ways = WAYS_TO_STAY if ROUNDS > 1 else WAYS_TO_STAY[:2]
     with Listeners(server.url, folder, history, "--grace", "0.3", lease=LEASE) as listeners:
         listeners.start()
-        for way in ways:
+        for way in WAYS_TO_STAY:
             listeners.start()
-            make(bridge, history, [(f"misbehaving.{way}", [])], timeout=1.0)
-            dying = reports.next()
-            process = listeners.by_pid[dying.pid]
-            ended_itself(process, dying, history)
-            assert process.returncode == 4
+            make(bridge, history, [(f"misbehaving.{way}", [])], retry=[0.1], timeout=1.0)
+            gave_up(listeners, reports.next(), history)
             until_finished(bridge)
-    verdict = judge(NEVER_RETURNS, server, bridge, history, lease=LEASE, times=len(ways))
+    times = len(WAYS_TO_STAY)
+    verdict = judge(NEVER_RETURNS, server, bridge, history, lease=LEASE, times=times)
     assert verdict.sound, str(verdict)
-    assert verdict.states == {State.SUCCEEDED: len(ways)}
-    assert verdict.twice == {"killed": len(ways)}
+    assert verdict.states == {State.SUCCEEDED: times}
+    assert verdict.twice == {"overrun": times}
+
+
+OVERRUNS = Fault(
+    name="a plain handler overruns its timeout among 20 others",
+    injected="it never returns, in either of its two attempts; the others, plain and async, "
+    "run beside it for longer than its timeout and the grace time",
+    promise="the listener claims no more, and each of the others runs once; then it records that "
+    "the attempt timed out, and exits with code 4",
+)
+BESIDE = 10
+LONG = 2.5
+"""Seconds that each of the others takes: they still run when the listener gives up."""
+
+
+@pytest.mark.parametrize("round", range(ROUNDS))
+def test_an_overrun_does_not_punish_what_runs_beside_it(
+    server: Server, bridge: Bridge, folder: Path, history: Writer, reports: Reports, round: int
+) -> None:
+    with Listeners(server.url, folder, history, "--grace", "0.3", lease=LEASE) as listeners:
+        first = listeners.start()
+        innocents: list[tuple[str, list[Any]]] = [
+            ("recorded.labour", [LONG, 0]),
+            ("recorded.work", [LONG, 0]),
+        ]
+        make(bridge, history, innocents * BESIDE)
+        culprit: list[tuple[str, list[Any]]] = [("misbehaving.never_return_at_all", [])]
+        [task] = make(bridge, history, culprit, retry=[0.1], timeout=0.5)
+        dying = reports.next()
+        until_logged("this listener claims no more", folder)
+        make(bridge, history, [("recorded.work", [0, 0])])
+        gave_up(listeners, dying, history)
+        assert bridge.count().pending == 2  # the second attempt, and what came later
+        second = listeners.start()
+        gave_up(listeners, reports.next(), history)
+    verdict = judge(OVERRUNS, server, bridge, history, lease=LEASE, times=2)
+    assert verdict.sound, str(verdict)
+    assert verdict.states == {State.SUCCEEDED: 2 * BESIDE + 1, State.FAILED: 1}
+    assert verdict.twice == {"overrun": 1}
+    found = bridge.get(task.id)
+    assert found is not None
+    assert found.error == "timed out after 0.5 s and could not be stopped"
+    assert (found.attempt, found.lapses) == (2, 0)
+    starts = [event.pid for event in read(history.folder) if isinstance(event, Started)]
+    assert (starts.count(first.pid), starts.count(second.pid)) == (2 * BESIDE + 1, 2)
 
 
 TIMES_OUT = Fault(

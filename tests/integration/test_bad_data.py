@@ -22,6 +22,7 @@ FIELDS = {
     "tags": b"\xff\xfe",
     "attempt": b"many",
     "lapses": b"none",
+    "snoozes": b"some",
     "retry": b"[1e308]",
     "due": b"xyz",
     "call": b"\xff?\xfe",

@@ -21,9 +21,10 @@ from expirebridge.embedded import Server, embedded_binary
 from expirebridge.hooks import End
 from expirebridge.listener.listener import Listener
 from expirebridge.settings import Doorbells, Settings
-from expirebridge.store import calls, clients
+from expirebridge.store import calls
 from expirebridge.store.rights import Role
 from expirebridge.store.store import Store
+from expirebridge.topology import clients
 from tests.kit.logins import NAME, login
 from tests.kit.processes import until_subscribed
 from tests.kit.servers import FEW, SERVERS, AnyServer
@@ -84,7 +85,8 @@ async def test_a_server_with_our_configuration_and_a_listener_has_nothing_to_men
     assert {name: one.message for name, one in found.items() if one.level is not Level.OK} == {}
     assert set(found) == {
         "version", "role", "events", "eviction", "memory", "persistence", "buffers", "clock",
-        "rights", "listeners", "overdue", "subscriptions", "functions", "data", "round trip",
+        "rights", "format", "listeners", "overdue", "subscriptions", "functions", "data",
+            "round trip",
     }  # fmt: skip
 
 

@@ -15,15 +15,36 @@ import pytest
 import redis
 import redis.asyncio
 
-from expirebridge import AsyncBridge, Bridge, Change, InvalidSetting, Outcome, State, TaskExists
+from expirebridge import (
+    AsyncBridge,
+    Bridge,
+    Change,
+    InvalidSetting,
+    Outcome,
+    SeriesOutcome,
+    State,
+    TaskExists,
+)
 from expirebridge.checks import Level, examine
 from expirebridge.embedded import HOST, Server, free_port
 from expirebridge.hooks import End, Gap
 from expirebridge.settings import Settings
-from expirebridge.store import calls, clients, functions, scripts
-from expirebridge.store.calls import Adoption, Call, Claim, Heard, Hint, Settled, Settlement
+from expirebridge.store import calls, functions, scripts
+from expirebridge.store.calls import (
+    Adoption,
+    Call,
+    Claim,
+    Following,
+    Heard,
+    Hint,
+    Settled,
+    Settlement,
+    Times,
+)
 from expirebridge.store.rights import Role
 from expirebridge.store.store import Store
+from expirebridge.task import to_ms
+from expirebridge.topology import clients
 from expirebridge.wire import InvalidKey, id_for_key, parse_key
 from tests.kit.lua import NAMES
 from tests.kit.servers import SERVERS
@@ -122,11 +143,13 @@ def test_no_script_leaves_its_slot(cluster: Cluster) -> None:
     settle_every_outcome(tasks)
     change_what_runs(tasks)
     steer_what_waits(tasks)
+    know_the_fleet(tasks)
     beat_and_sweep(tasks)
     meet_broken_data(tasks)
     meet_other_clients(tasks)
     look(tasks)
     look_after(cluster)
+    have_series(tasks)
     assert len(cluster.client.keys(f"{TAG}*")) == cluster.client.dbsize()
     # Whoever adds a script must lead it through here.
     assert scripts_known_to(cluster.client) == SCRIPTS
@@ -248,7 +271,7 @@ def make_in_every_way(tasks: Tasks) -> None:
 def settle_every_outcome(tasks: Tasks) -> None:
     for outcome, state in (
         ("succeeded", State.SUCCEEDED), ("failed", State.FAILED), ("retry", State.PENDING),
-        ("released", State.PENDING), ("unknown", State.PENDING),
+        ("released", State.PENDING), ("unknown", State.PENDING), ("snoozed", State.PENDING),
     ):  # fmt: skip
         tasks.start(outcome)
         tasks.settle(outcome, outcome)
@@ -289,6 +312,49 @@ def steer_what_waits(tasks: Tasks) -> None:
     assert tasks.bridge.run_now("steered") is Change.DUE_NOW
     assert [task.id for task in tasks.store.run(tasks.claim("steered")).tasks] == ["steered"]
     tasks.settle("steered", "succeeded")
+
+
+def have_series(tasks: Tasks) -> None:
+    """One that a producer schedules, and one that a listener declares."""
+    bridge, run = tasks.bridge, tasks.store.run
+    bridge.schedule("s", "mail.send", [1], every="1h", tags=["series"])
+    assert bridge.schedule("s", "mail.send", [2], every="1h").outcome is SeriesOutcome.CHANGED
+    assert [one.id for one in bridge.list_series().series] == ["s"]
+    extra = bridge.run_series("s")
+    assert extra is not None
+    assert extra.id in [task.id for task in run(tasks.claim(extra.id)).tasks]
+    tasks.settle(extra.id, "succeeded")
+    before = bridge.get_series("s")
+    assert before is not None
+    assert before.succeeded is not None
+    assert before.next is not None
+    tick = to_ms(before.next)
+    tasks.client.zadd(f"{PREFIX}:series", {"s": 1})
+    assert [one.id for one in run(calls.find_due_series()).series] == ["s"]
+    following = Following("s", tick, Times(tick + 1000, tick + 1000, None), "")
+    assert run(calls.make_ticks([following])) == [True]
+    assert bridge.pause_series("s") is Change.PAUSED
+    assert bridge.resume_series("s") is Change.RESUMED
+    run(calls.heartbeat("declaring", 10, [], code="aa"))
+    assert run(calls.declare_series("declaring", 10, [("d", "aa")])).standings
+    run(calls.leave("declaring"))
+    assert bridge.unschedule("s") is Change.REMOVED
+
+
+def know_the_fleet(tasks: Tasks) -> None:
+    """Two listeners that run different code, one of which leaves."""
+    for listener, code in (("old", "aa"), ("new", "bb")):
+        beat = calls.heartbeat(listener, 10, [], code=code, functions=1)
+        assert tasks.store.run(beat).undeclared
+        tasks.store.run(calls.declare(code, {"mail.send": f"({listener})"}))
+    assert set(tasks.store.run(calls.read_fleet(10)).codes) == {"aa", "bb"}
+    tasks.bridge.make_task("mail.send", [1], id="known", delay=0)
+    walk = calls.Walk(b"-inf", b"", b"+inf")
+    claim = calls.claim_known("known", SETTINGS, room=9, idle=True, code="aa", walks=[walk])
+    assert [task.id for task in tasks.store.run(claim).tasks] == ["known"]
+    tasks.settle("known", "succeeded")
+    for listener in ("old", "new"):
+        tasks.store.run(calls.leave(listener))
 
 
 def beat_and_sweep(tasks: Tasks) -> None:
@@ -371,10 +437,17 @@ def look_after(cluster: Cluster) -> None:
         store.run(calls.note_action(who="ann", action="cancel", target="a", result="1 cancelled"))
         assert len(store.run(calls.read_actions(1))) == 1
         assert store.run(calls.find_known(["made", "nobody"])) == [True, False]
+        assert store.run(calls.note_import("arq old:6379/0", look_only=False))[1] == 0
         assert store.run(calls.survey(10)).examined > 0
+        assert store.run(calls.calls_page(State.PENDING, calls.BEGINNING)).examined > 0
         assert store.run(calls.seek(State.PENDING, "", rank=0, examine=1, find=1)).examined == 1
         coming = store.run(calls.forecast(3600, 24, sample=2))
         assert sum(span.count for span in coming.spans) > 0
+        for listener in ("me", "ahead"):
+            store.run(calls.leave(listener))
+        store.run(calls.raise_format(10.0))
+        assert store.run(calls.read_format(10.0)).written == 2
+        store.run(calls.lower_format())
     assert [str(one) for one in found if one.level is Level.ERROR] == []
     assert {"rights", "listeners", "functions", "data", "round trip"} <= {
         one.check for one in found

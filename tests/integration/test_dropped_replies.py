@@ -41,17 +41,19 @@ from expirebridge.listener.runner.leases import Leases
 from expirebridge.listener.station import sweeper
 from expirebridge.new_tasks import CHUNK_TASKS
 from expirebridge.settings import Settings
-from expirebridge.store import calls, clients
+from expirebridge.store import calls
 from expirebridge.store.calls import Settlement
 from expirebridge.store.rights import Role
 from expirebridge.store.store import Store
 from expirebridge.task import to_ms
+from expirebridge.topology import clients
 from tests.kit.colours import Ask, asking
-from tests.kit.footing import footing_on
+from tests.kit.footing import code_without_handlers, footing_on
 from tests.kit.lua import NAMES
 from tests.kit.proxy import Proxy
+from tests.kit.series import follow, put, series
 from tests.kit.states import KEY, bring
-from tests.kit.steps import age, claim, settle
+from tests.kit.steps import age, claim, server_ms, settle
 from tests.kit.witness import PATIENCE, Witness, listening
 
 RETRIES = clients._PRODUCER_RETRIES
@@ -621,10 +623,35 @@ async def cut_goodbyes(scene: Scene) -> None:
     assert (await scene.bridge.count()).listeners == 0
 
 
+async def cut_known_claims(scene: Scene) -> None:
+    """As `claim`, while the fleet runs more than one code."""
+    scene.store.run(calls.declare("aa", {"other.func": "()"}))
+    scene.store.run(calls.heartbeat("other", 60, [], code="aa", functions=1))
+    async with scene.listening():
+        scene.proxy.cut_reply_of("claim_known", times=2, holding=b"a1")
+        await scene.make("a1", "a2", "a3")
+        await scene.check_each_ran_once("a1", "a2", "a3")
+    assert scene.proxy.cuts == {"claim_known": 2}
+
+
+async def cut_declarations(scene: Scene) -> None:
+    """A listener claims nothing until what it knows is declared."""
+    scene.proxy.cut_reply_of("declare")
+    await scene.cannot_start()
+    async with scene.listening():
+        [declared] = (await asyncio.to_thread(scene.store.run, calls.read_fleet(60))).codes.values()
+        assert declared == {"test.note": "()"}
+        await scene.make("a")
+        await scene.check_each_ran_once("a")
+    assert scene.proxy.cuts == {"declare": 1}
+
+
 LISTENER: dict[str, Callable[[Scene], Awaitable[None]]] = {
     "claim": cut_claims,
     "settle": cut_settles,
     "heartbeat": cut_heartbeats,
+    "claim_known": cut_known_claims,
+    "declare": cut_declarations,
     "adopt": cut_adoptions,
     "find_unexplained": cut_siftings,
     "scan": cut_scans,
@@ -672,7 +699,9 @@ async def test_every_outcome_is_recorded_once(scene: Scene) -> None:
 def test_a_gap_that_an_unanswered_heartbeat_told_of_is_told_by_the_next(proxy: Proxy) -> None:
     client = clients.heartbeat_client(proxy.url, socket_timeout=PATIENCE)
     with contextlib.closing(Store(client, prefix="expirebridge")) as store:
-        leases = Leases(footing_on(heart_store=store), "one", lease=60.0)
+        leases = Leases(
+            footing_on(heart_store=store), "one", lease=60.0, code=code_without_handlers()
+        )
         assert leases.beat().gap
         assert not leases.beat().gap
         proxy.cut_reply_of("heartbeat")
@@ -706,14 +735,17 @@ OPERATORS: dict[str, Callable[[Store], object]] = {
     "find_refused": lambda store: examine(store, Settings(), Role.LISTENER),
     "seek": lambda store: store.run(calls.seek(State.PENDING, "a", rank=0, examine=10, find=10)),
     "survey": lambda store: store.run(calls.survey(10)),
+    "list_calls": lambda store: store.run(calls.calls_page(State.PENDING, calls.BEGINNING)),
     "find_unhandled": lambda store: examine(store, Settings(), Role.LISTENER),
     "read_health": lambda store: store.run(check_health(store.database, Settings())),
     "count_before": lambda store: store.run(calls.count_before(State.PENDING, [0])),
+    "read_fleet": lambda store: store.run(calls.read_fleet(10)),
     "list_listeners": lambda store: store.run(calls.list_listeners(10)),
     "read_tally": lambda store: store.run(calls.read_tally(spans=2, minutes=1)),
     "read_actions": lambda store: store.run(calls.read_actions(10)),
     "forecast": lambda store: store.run(calls.forecast(60, 2, sample=2)),
     "find_known": lambda store: store.run(calls.find_known(["a"])),
+    "read_format": lambda store: store.run(calls.read_format(10)),
 }
 
 
@@ -744,6 +776,22 @@ def test_an_action_is_noted_once(proxy: Proxy, client: redis.Redis) -> None:
     assert client.llen("expirebridge:actions") == 1
 
 
+def test_the_first_import_from_a_source_stays_the_first_if_it_is_sent_again(
+    proxy: Proxy, store: Store
+) -> None:
+    with contextlib.closing(
+        Store(clients.producer_client(proxy.url), prefix="expirebridge")
+    ) as asking:
+        proxy.cut_reply_of("note_import", times=2)
+        now, earlier = asking.run(calls.note_import("arq old:6379/0", look_only=False))
+    assert proxy.cuts == {"note_import": 2}
+    assert earlier == 0
+    _, began = store.run(calls.note_import("arq old:6379/0", look_only=False))
+    assert 0 < began <= now
+    assert store.run(calls.note_import("arq other:6379/0", look_only=True))[1] == 0
+    assert store.run(calls.note_import("arq other:6379/0", look_only=True))[1] == 0
+
+
 def test_a_purge_that_is_sent_again_says_the_same(
     proxy: Proxy, store: Store, bridge: Bridge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -762,6 +810,65 @@ def test_a_purge_that_is_sent_again_says_the_same(
     assert store.client.zscore("expirebridge:failed", "a") == to_ms(kept.ended) + 15_000
 
 
+def test_a_format_is_raised_and_lowered_once(proxy: Proxy, client: redis.Redis) -> None:
+    with contextlib.closing(
+        Store(clients.producer_client(proxy.url), prefix="expirebridge")
+    ) as store:
+        for call, format in ((calls.raise_format(10), b"2"), (calls.lower_format(), b"1")):
+            proxy.cut_reply_of(call.name, times=2)
+            store.run(call)
+            assert proxy.cuts[call.name] == 2
+            assert client.hget("expirebridge:meta", "format") == format
+
+
+HOUR_IN_MS = 3_600_000
+SERIES: dict[str, tuple[Callable[[Store, int], object], int]] = {
+    "put_series": (lambda store, tick: put(store, series("t"), tick), 2),
+    "declare_series": (
+        lambda store, _: store.run(calls.declare_series("l", 9.0, [("s", "f1")])),
+        1,
+    ),
+    "make_ticks": (lambda store, tick: follow(store, "s", tick, tick + HOUR_IN_MS), 2),
+    "remove_series": (lambda store, _: store.run(calls.remove_series(["s"], 9.0)), 0),
+    "pause_series": (lambda store, _: store.run(calls.pause_series("s")), 0),
+    "resume_series": (
+        lambda store, tick: store.run(
+            calls.resume_series("paused", "f1", calls.Times(tick, tick, None))
+        ),
+        2,
+    ),
+    "run_series": (lambda store, _: store.run(calls.run_series("s")), 2),
+    "get_series": (lambda store, _: store.run(calls.get_series("s", 9.0)), 1),
+    "list_series": (lambda store, _: store.run(calls.series_page("0", 9.0)), 1),
+    "find_due_series": (lambda store, _: store.run(calls.find_due_series()), 1),
+}
+"""What is asked of each, and how many ticks wait then."""
+
+
+@pytest.mark.parametrize("script", SERIES)
+def test_what_is_asked_of_series_is_done_once(
+    proxy: Proxy, client: redis.Redis, script: str
+) -> None:
+    ask, ticks = SERIES[script]
+    with contextlib.closing(
+        Store(clients.producer_client(proxy.url), prefix="expirebridge")
+    ) as store:
+        tick = server_ms(client) + HOUR_IN_MS
+        put(store, series("paused"), tick)
+        store.run(calls.pause_series("paused"))
+        put(store, series(), tick, successor=tick + HOUR_IN_MS)
+        proxy.cut_reply_of(script, times=2)
+        ask(store, tick)
+    assert proxy.cuts == {script: 2}
+    assert client.zcard("expirebridge:pending") == ticks
+
+
 def test_every_script_is_cut_off_somewhere_above() -> None:
-    producers = {call.script for call in (CHANGES | READS).values()} | {"purge", "note_action"}
-    assert producers | set(LISTENER) | set(OPERATORS) == set(NAMES)
+    producers = {call.script for call in (CHANGES | READS).values()} | {
+        "purge",
+        "note_action",
+        "note_import",
+        "raise_format",
+        "lower_format",
+    }
+    assert producers | set(LISTENER) | set(OPERATORS) | set(SERIES) == set(NAMES)

@@ -15,13 +15,15 @@ from expirebridge.listener.footing import Footing
 from expirebridge.listener.station import adopter
 from expirebridge.listener.station.adopter import Adopter
 from expirebridge.listener.station.clock import Clock
+from expirebridge.listener.station.cursor import Cursor
 from expirebridge.listener.station.standing import Standing
 from expirebridge.settings import Doorbells, Settings
-from expirebridge.store import calls, clients
+from expirebridge.store import calls
 from expirebridge.store.calls import Heard, Hint
 from expirebridge.store.store import AsyncStore
+from expirebridge.topology import clients
 from expirebridge.wire import id_for_key
-from tests.kit.footing import footing_on
+from tests.kit.footing import code_without_handlers, footing_on
 from tests.kit.witness import Witness, listening, logged
 
 STEPS = 20
@@ -241,7 +243,10 @@ async def test_an_id_that_is_used_again_with_other_arguments_runs_once_for_each(
 
 def adopter_on(footing: Footing, settings: Settings, doorbell: Doorbell) -> Adopter:
     standing = Standing(settings.doorbell)
-    clock = Clock(footing, settings.prefix, doorbell=doorbell, standing=standing, hooks=Hooks())
+    clock = Clock(
+        footing, settings.prefix, doorbell=doorbell, standing=standing,
+        cursor=Cursor(code_without_handlers(), standing), hooks=Hooks(),
+    )  # fmt: skip
     return Adopter(footing, settings, doorbell=doorbell, clock=clock)
 
 

@@ -13,10 +13,11 @@ import redis
 from expirebridge import Bridge, State
 from expirebridge.errors import InvalidTask
 from expirebridge.settings import Settings
-from expirebridge.store import calls, clients, functions, library
+from expirebridge.store import calls, functions, library
 from expirebridge.store.calls import Settlement
 from expirebridge.store.library import Loading, LoadResult
 from expirebridge.store.store import Store
+from expirebridge.topology import clients
 from expirebridge.wire import check_args
 from tests.kit.steps import claim, server_ms, settle
 
@@ -223,10 +224,10 @@ def test_a_call_without_the_prefix_is_refused(ask: Ask, client: redis.Redis) -> 
 
 
 def test_a_newer_format_is_refused(ask: Ask, client: redis.Redis) -> None:
-    client.hset("expirebridge:meta", "format", 2)
-    with pytest.raises(redis.ResponseError, match="EXPIREBRIDGE_FORMAT 2 1"):
+    client.hset("expirebridge:meta", "format", 3)
+    with pytest.raises(redis.ResponseError, match="EXPIREBRIDGE_FORMAT 3 2"):
         ask("make", "f.g", "[]", 60_000)
-    with pytest.raises(redis.ResponseError, match="EXPIREBRIDGE_FORMAT 2 1"):
+    with pytest.raises(redis.ResponseError, match="EXPIREBRIDGE_FORMAT 3 2"):
         ask("get", "a")
 
 

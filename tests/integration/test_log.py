@@ -5,7 +5,7 @@ import asyncio
 import pytest
 import redis
 
-from expirebridge import AsyncBridge, Bridge, Discard
+from expirebridge import AsyncBridge, Bridge, Discard, Snooze
 from expirebridge.hooks import End
 from expirebridge.store import calls
 from expirebridge.store.store import Store
@@ -53,12 +53,18 @@ async def test_what_a_handler_says_of_itself_is_logged(
     async def give_up() -> None:
         raise Discard("the order is gone")
 
+    async def wait() -> None:
+        raise Snooze("1h", "a rate limit")
+
     witness = Witness()
-    async with telling(url, witness, give_up=give_up):
+    async with telling(url, witness, give_up=give_up, wait=wait):
         await async_bridge.make_task("test.give_up", [], 0)
-        await witness.until_ended()
+        await async_bridge.make_task("test.wait", [], 0)
+        await witness.until_ended(2)
     [fields] = log.fields("failed")
     assert fields["reason"] == "the order is gone"
+    [fields] = log.fields("snoozed")
+    assert fields["reason"] == "a rate limit"
 
 
 async def test_a_lapse_is_told_once(url: str, store: Store, client: redis.Redis, log: Log) -> None:

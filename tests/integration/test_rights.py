@@ -10,15 +10,17 @@ import redis
 
 from expirebridge import AsyncBridge, Bridge, Change, Outcome, ServerUnsuitable, State
 from expirebridge.checks import Level, check_health, check_server
+from expirebridge.checks.compat import compare, scope_of
 from expirebridge.checks.login import check_rights
 from expirebridge.errors import InvalidSetting, ServerError
 from expirebridge.hooks import End
 from expirebridge.listener.station.hearing import Hearing
 from expirebridge.settings import Settings
-from expirebridge.store import calls, clients, functions
+from expirebridge.store import calls, functions
 from expirebridge.store.calls import Adoption, Heard, Hint, Settled, Settlement
 from expirebridge.store.rights import Role, grants, line
 from expirebridge.store.store import Store
+from expirebridge.topology import clients
 from expirebridge.wire import parse_key
 from tests.kit.logins import NAME, login
 from tests.kit.nodes import Process
@@ -116,7 +118,17 @@ def steer(url: str) -> None:
         assert [found.id for found in bridge.list(state="cancelled").tasks] == ["a"]
         assert bridge.run_now("a") is Change.DUE_NOW
         assert [found.id for found in bridge.list().tasks] == ["a"]
+        compare_one(url)
         assert bridge.cancel_tag("y")[Change.CANCELLED] == 1
+
+
+def compare_one(url: str) -> None:
+    """Compare the one task that waits with a registry that does not know its function."""
+    with store_at(url) as store:
+        scope = store.run(scope_of(due_within=7200))
+        assert store.run(compare(registry_of(), scope, progress=lambda _: None)).failing == 1
+        [call] = store.run(calls.calls_page(State.PENDING, "0 a")).calls
+        assert call.id == "a"
 
 
 def probe(url: str, client: redis.Redis) -> None:
@@ -132,6 +144,7 @@ def watch(url: str) -> None:
         assert store.run(calls.count_before(State.PENDING, [2**52])).before
         assert len(store.run(calls.read_tally(spans=2, minutes=1))) == 2
         assert [beat.name for beat in store.run(calls.list_listeners(10))] == ["somebody"]
+        assert [each.name for each in store.run(calls.read_fleet(10)).listeners] == ["somebody"]
         store.run(calls.note_action(who="ann", action="cancel", target="a", result="1 cancelled"))
         assert [action.who for action in store.run(calls.read_actions(10))] == ["ann"]
 
@@ -140,7 +153,8 @@ def listen(url: str, client: redis.Redis) -> None:
     """All that a listener asks of the store."""
     with store_at(url) as store, Bridge(url) as bridge:
         store.run(check_server(store.database))
-        store.run(calls.heartbeat("me", 10, []))
+        assert store.run(calls.heartbeat("me", 10, [], code="aa", functions=1)).undeclared
+        store.run(calls.declare("aa", {"mail.send": "(to)"}))
         run_one(store, bridge)
         assert tallied(client)
         adopt_one(store, client)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import redis
 
-from expirebridge import AsyncBridge, Discard, Retry, State, current_task, handler
+from expirebridge import AsyncBridge, Discard, Retry, Snooze, State, current_task, handler
 from expirebridge.hooks import End, Started
 from expirebridge.settings import Settings
 from expirebridge.store import calls
@@ -189,6 +189,61 @@ async def test_what_a_handler_raises_decides_the_outcome(
             await witness.until_ended(end=End.SUCCEEDED)
     assert witness.ended()[0].end is end
     assert reason in witness.ended()[0].reason
+
+
+@pytest.mark.parametrize("kind", ["async", "plain"])
+async def test_a_handler_snoozes_so_often_and_then_its_attempts_count(
+    settings: Settings, async_bridge: AsyncBridge, kind: str
+) -> None:
+    seen: list[tuple[int, int]] = []
+    witness = Witness()
+
+    def plain() -> None:
+        task = current_task()
+        seen.append((task.attempt, task.snoozes))
+        raise Snooze(0.01, "a rate limit", times=3)
+
+    async def asynchronous() -> None:
+        plain()
+
+    handlers = {"async": asynchronous, "plain": plain}
+    async with listening(settings, witness, act=handlers[kind]):
+        task = await async_bridge.make_task("test.act", [], 0, retry=[0.01])
+        await witness.until_ended(end=End.FAILED)
+    # The policy allows two attempts.
+    assert seen == [(1, 0), (1, 1), (1, 2), (1, 3), (2, 3)]
+    ends = [(event.end, event.brief, event.error) for event in witness.ended()]
+    used_up = "snoozed 3 times, 3 allowed: a rate limit"
+    assert ends == [
+        *[(End.SNOOZED, "a rate limit", None)] * 3,
+        (End.RETRY, used_up, None),
+        (End.FAILED, used_up, None),
+    ]
+    read = await found(async_bridge, task)
+    assert (read.state, read.attempt, read.snoozes, read.error) == (State.FAILED, 2, 3, used_up)
+    assert [(entry.what, entry.times) for entry in read.history] == [
+        ("created", 1), ("snoozed", 3), ("retry", 1), ("failed", 1)
+    ]  # fmt: skip
+
+
+async def test_a_handler_snoozes_until_a_time_and_looks_once_more_then(
+    settings: Settings, async_bridge: AsyncBridge
+) -> None:
+    witness = Witness()
+    until = datetime.now(UTC) + timedelta(seconds=1)
+
+    async def act() -> None:
+        raise Snooze("1h", until=until)
+
+    async with listening(settings, witness, act=act):
+        await async_bridge.make_task("test.act", [], 0, retry=[])
+        await witness.until_ended(end=End.FAILED)
+    first, *others, last = witness.ended()
+    assert {event.end for event in (first, *others)} == {End.SNOOZED}
+    # The listener estimates the clock of the server, on a busy machine not to the millisecond.
+    assert abs(last.task.due - until) < timedelta(milliseconds=200)
+    assert last.brief.startswith("snoozed ")
+    assert until.isoformat() in last.brief
 
 
 async def test_arguments_that_do_not_fit_fail_at_once(

@@ -123,7 +123,9 @@ def test_replace_puts_a_new_generation_in_place_of_a_waiting_one(
     assert client.exists("expirebridge:tag:t") == 0
 
 
-@pytest.mark.parametrize("outcome", ["succeeded", "failed", "retry", "released", "lapse"])
+@pytest.mark.parametrize(
+    "outcome", ["succeeded", "failed", "retry", "snoozed", "released", "lapse"]
+)
 def test_replace_of_a_running_task_follows_its_run_whatever_that_brings(
     store: Store, client: redis.Redis, outcome: str
 ) -> None:
@@ -218,7 +220,9 @@ REARMING: dict[str, Callable[[Store, redis.Redis], object]] = {
 }
 
 
-@pytest.mark.parametrize("outcome", ["succeeded", "failed", "retry", "released", "lapse"])
+@pytest.mark.parametrize(
+    "outcome", ["succeeded", "failed", "retry", "snoozed", "released", "lapse"]
+)
 @pytest.mark.parametrize("how", REARMING)
 def test_a_running_task_that_is_wanted_again_waits_for_that_time(
     store: Store, client: redis.Redis, how: str, outcome: str
@@ -522,7 +526,9 @@ def test_pause_keeps_the_time_that_is_left_and_resume_gives_it_back(
     assert client.pttl(KEY) > 3_590_000
 
 
-@pytest.mark.parametrize("outcome", ["succeeded", "failed", "retry", "released", "unknown"])
+@pytest.mark.parametrize(
+    "outcome", ["succeeded", "failed", "retry", "snoozed", "released", "unknown"]
+)
 def test_of_a_task_cancelled_while_it_ran_no_further_attempt_is_made(
     store: Store, client: redis.Redis, outcome: str
 ) -> None:

@@ -10,9 +10,10 @@ import redis
 from expirebridge import Change, Outcome, State
 from expirebridge.errors import FormatTooNew, NotPermitted, ServerOutOfMemory, ServerUnreachable
 from expirebridge.settings import Settings
-from expirebridge.store import calls, clients
+from expirebridge.store import calls
 from expirebridge.store.calls import Settled, Settlement
 from expirebridge.store.store import Store
+from expirebridge.topology import clients
 from tests.kit.logins import login
 from tests.kit.servers import AnyServer
 from tests.kit.steps import (
@@ -165,9 +166,9 @@ def test_without_memory_a_task_is_refused_whole_but_outcomes_are_recorded(
 def test_a_newer_format_is_refused_before_anything_is_read_or_written(
     store: Store, client: redis.Redis
 ) -> None:
-    client.hset("expirebridge:meta", "format", 2)
+    client.hset("expirebridge:meta", "format", 3)
     for call in (calls.make([new("a")]), calls.get("a"), calls.count(10)):
-        with pytest.raises(FormatTooNew, match=r"format 2, but .* only up to 1"):
+        with pytest.raises(FormatTooNew, match=r"format 3, but .* only up to 2"):
             store.run(call)
     assert client.keys() == [b"expirebridge:meta"]
 
@@ -286,7 +287,9 @@ def test_the_time_of_a_timer_is_read_to_the_millisecond(store: Store) -> None:
 # Settling
 
 
-@pytest.mark.parametrize("outcome", ["succeeded", "failed", "retry", "released", "unknown"])
+@pytest.mark.parametrize(
+    "outcome", ["succeeded", "failed", "retry", "snoozed", "released", "unknown"]
+)
 def test_only_the_holder_of_the_token_settles_and_a_resend_is_answered(
     store: Store, outcome: str
 ) -> None:
@@ -313,6 +316,60 @@ def test_a_retry_waits_with_a_timer_of_its_own_and_counts_its_attempts(
     assert claim(store, "u").tasks[0].attempt == 2
 
 
+def test_a_snooze_waits_counts_itself_and_uses_no_attempt(
+    store: Store, client: redis.Redis
+) -> None:
+    store.run(calls.make([new("a")]))
+    for snoozes in range(3):
+        [claimed] = claim(store, f"t{snoozes}").tasks
+        assert (claimed.attempt, claimed.shown.get("snoozes", 0)) == (1, snoozes)
+        settlement = Settlement("a", f"t{snoozes}", "snoozed", 60, "a rate limit")
+        assert settle(store, settlement) == settle(store, settlement) == [Settled.DONE]
+        assert client.pttl("a:?mail.send?[1]") > 59_000
+        task = store.run(calls.get("a"))
+        assert task is not None
+        assert (task.attempt, task.snoozes, task.error) == (0, snoozes + 1, "a rate limit")
+        client.delete("a:?mail.send?[1]")
+        age(client, "pending", "a", 1)
+    task = store.run(calls.get("a"))
+    assert task is not None
+    told = [(entry.what, entry.attempt, entry.times) for entry in task.history]
+    assert told == [("created", None, 1), ("snoozed", 1, 3)]
+
+
+def test_a_snooze_resets_the_lapses_as_a_retry_does(store: Store, client: redis.Redis) -> None:
+    store.run(calls.make([new("a")]))
+    client.hset("expirebridge:task:a", "lapses", 1)
+    claim(store)
+    settle(store, Settlement("a", "t", "snoozed", 60))
+    assert client.hget("expirebridge:task:a", "lapses") is None
+
+
+@pytest.mark.parametrize("again", ["run_now", "rearmed"])
+def test_what_begins_anew_has_no_snoozes(store: Store, client: redis.Redis, again: str) -> None:
+    store.run(calls.make([new("a")]))
+    client.hset("expirebridge:task:a", "snoozes", 4)
+    claim(store)
+    if again == "rearmed":
+        store.run(calls.reschedule("a", calls.When(60_000, True)))
+        settle(store, Settlement("a", "t", "snoozed", 60))
+    else:
+        settle(store, Settlement("a", "t", "failed"))
+        store.run(calls.run_now("a"))
+    task = store.run(calls.get("a"))
+    assert task is not None
+    assert (task.state, task.snoozes) == (State.PENDING, 0)
+
+
+def test_a_broken_number_of_snoozes_is_counted_from_none(store: Store, client: redis.Redis) -> None:
+    store.run(calls.make([new("a")]))
+    client.hset("expirebridge:task:a", "snoozes", "some")
+    [claimed] = claim(store).tasks
+    assert claimed.shown == {}
+    settle(store, Settlement("a", "t", "snoozed", 60))
+    assert client.hget("expirebridge:task:a", "snoozes") == b"1"
+
+
 def test_a_release_restores_the_attempt_and_the_due_time(store: Store) -> None:
     [made] = store.run(calls.make([new("a")]))
     claim(store)
@@ -323,7 +380,9 @@ def test_a_release_restores_the_attempt_and_the_due_time(store: Store) -> None:
     assert claim(store, "u").tasks[0].due == made.due
 
 
-@pytest.mark.parametrize("outcome", ["succeeded", "failed", "retry", "released", "unknown"])
+@pytest.mark.parametrize(
+    "outcome", ["succeeded", "failed", "retry", "snoozed", "released", "unknown"]
+)
 def test_a_timer_set_while_the_handler_ran_arms_the_task_again(
     store: Store, client: redis.Redis, outcome: str
 ) -> None:

@@ -1,19 +1,26 @@
 """Handlers that take too long, never return, or block the event loop."""
 
 import asyncio
+import contextlib
+import os
+import signal
 import threading
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
-from expirebridge import AsyncBridge, State, current_task, handler
+from expirebridge import AsyncBridge, Bridge, ListenerStuck, State, Task, current_task, handler
 from expirebridge.hooks import End, Started
-from expirebridge.listener.listener import Listener, ListenerStuck
+from expirebridge.listener.listener import Listener
 from expirebridge.listener.runner.leases import Leases
 from expirebridge.settings import Settings
 from expirebridge.store import calls
+from tests.kit.logs import Log
 from tests.kit.steps import found
-from tests.kit.witness import Witness, listening, registry_of
+from tests.kit.witness import PATIENCE, Witness, listening, registry_of
 
 
 @pytest.mark.parametrize("own", ["task", "handler"])
@@ -76,42 +83,227 @@ async def test_a_plain_handler_keeps_its_task_after_its_timeout_until_it_returns
     assert witness.ended()[1].reason == "timed out after 0.05 s"
 
 
-async def test_a_listener_whose_thread_never_returns_gives_up(
-    url: str, async_bridge: AsyncBridge
+# A listener with a handler that cannot be stopped
+
+
+class Stuck:
+    """Handlers that end when the test says so, and a listener that gives up because of one."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        grace: float = 0.05,
+        timeout: float = 60,
+        **functions: Callable[..., Any],
+    ) -> None:
+        self.go_on, self.end = threading.Event(), threading.Event()
+        self.witness = Witness()
+        self.url = url
+        self.blocked: list[tuple[str, int]] = []
+        """The error of which a blocked program learns, and how many tasks still run by then."""
+        known = {"overrun": self.overrun, "block": self.block, "toil": self.toil, "wait": self.wait}
+        self.listener = Listener(
+            Settings(url=url, grace=grace, timeout=timeout, lease=1),
+            registry_of(**known, **functions),
+            hooks=[self.witness],
+            on_blocked=self.notice,
+        )
+
+    def overrun(self) -> None:
+        self.end.wait(PATIENCE)
+
+    async def block(self) -> None:
+        """Let the others go on, as far as they can while the event loop is blocked."""
+        self.go_on.set()
+        self.end.wait(PATIENCE)
+
+    def toil(self) -> str:
+        self.go_on.wait(PATIENCE)
+        return "done"
+
+    async def wait(self) -> None:
+        await asyncio.to_thread(self.go_on.wait, PATIENCE)
+
+    def notice(self, error: ListenerStuck) -> None:
+        with Bridge(self.url) as bridge:
+            self.blocked.append((str(error), bridge.count().running))
+        self.end.set()
+
+    async def run(self, *, take_signals: bool = False) -> None:
+        """Run the listener until it gives up."""
+        try:
+            with pytest.raises(ListenerStuck):
+                await self.listener.run(take_signals=take_signals)
+        finally:
+            self.end.set()
+            self.go_on.set()
+
+
+async def make_and_start(bridge: AsyncBridge, stuck: Stuck, *funcs: str) -> dict[str, Task]:
+    """Start the functions, one after the other; the last overruns its timeout of 50 ms."""
+    tasks: dict[str, Task] = {}
+
+    def all_started() -> bool:
+        return len(stuck.witness.seen(Started)) == len(tasks)
+
+    for func in funcs:
+        timeout = 0.05 if func == funcs[-1] else 60
+        tasks[func] = await bridge.make_task(f"test.{func}", [], 0, retry=[], timeout=timeout)
+        await stuck.witness.until(all_started)
+    return tasks
+
+
+async def states_of(bridge: AsyncBridge, tasks: dict[str, Task]) -> dict[str, tuple[State, int]]:
+    """The state and the counted attempts of each; none has lapsed."""
+    read = {name: await found(bridge, task) for name, task in tasks.items()}
+    assert not any(task.lapses for task in read.values())
+    return {name: (task.state, task.attempt) for name, task in read.items()}
+
+
+async def test_a_stuck_listener_finishes_all_else_and_records_the_timeout(
+    url: str, async_bridge: AsyncBridge, log: Log
 ) -> None:
-    go_on = threading.Event()
+    stuck = Stuck(url)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(stuck.run())
+        tasks = await make_and_start(async_bridge, stuck, "toil", "wait", "overrun")
+        await log.until("stuck")
+        tasks["new"] = await async_bridge.make_task("test.wait", [], 0)
+        # In this time it would claim, or lose its leases.
+        await asyncio.sleep(2 * stuck.listener.settings.lease)
+        assert (await async_bridge.count()).running == 3
+        stuck.go_on.set()
+    assert await states_of(async_bridge, tasks) == {
+        "toil": (State.SUCCEEDED, 1),
+        "wait": (State.SUCCEEDED, 1),
+        "overrun": (State.FAILED, 1),
+        "new": (State.PENDING, 0),
+    }
+    overrun = await found(async_bridge, tasks["overrun"])
+    assert overrun.error == "timed out after 0.05 s and could not be stopped"
+    assert not stuck.blocked
+    # Its thread ends in the end, and nobody records that, too.
+    assert [ended.end for ended in stuck.witness.ended()].count(End.FAILED) == 1
 
-    def stuck() -> None:
-        go_on.wait(30)
 
-    listener = Listener(Settings(url=url, grace=0.05), registry_of(stuck=stuck))
-    await async_bridge.make_task("test.stuck", [], 0, timeout=0.05)
-    try:
-        with pytest.raises(ListenerStuck, match=r"test\.stuck did not return"):
-            await listener.run()
-    finally:
-        go_on.set()
+async def ignore() -> None:
+    """Ignore its cancellation, but only the first."""
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.Event().wait()
+    await asyncio.Event().wait()
 
 
-async def test_a_listener_whose_event_loop_is_blocked_for_good_lets_its_leases_lapse(
-    url: str, async_bridge: AsyncBridge
+async def test_a_stuck_listener_that_is_stopped_has_its_grace_time_and_no_more(
+    url: str, async_bridge: AsyncBridge, log: Log
 ) -> None:
-    told: list[ListenerStuck] = []
-    go_on = threading.Event()
+    async def linger() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.1)
 
-    def notice(error: ListenerStuck) -> None:
-        told.append(error)
-        go_on.set()
+    stuck = Stuck(url, grace=0.1, linger=linger, ignore=ignore)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(stuck.run())
+        tasks = await make_and_start(async_bridge, stuck, "linger", "ignore")
+        await log.until("stuck")
+        stuck.listener.stop()
+    assert await states_of(async_bridge, tasks) == {
+        "linger": (State.PENDING, 0),
+        "ignore": (State.FAILED, 1),  # given back, it would be stuck in the next listener
+    }
 
-    async def block() -> None:
-        go_on.wait(30)
 
-    settings = Settings(url=url, lease=0.5, grace=0.05)
-    listener = Listener(settings, registry_of(block=block), on_blocked=notice)
-    await async_bridge.make_task("test.block", [], 0, timeout=0.05)
-    with pytest.raises(ListenerStuck, match=r"test\.block did not return"):
-        await listener.run()
-    assert [str(error) for error in told] == [str(ListenerStuck("test.block", 0.05))]
+async def test_the_first_signal_to_a_stuck_listener_leaves_it_its_grace_time(
+    url: str, async_bridge: AsyncBridge, log: Log
+) -> None:
+    stuck = Stuck(url, grace=1.5)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(stuck.run(take_signals=True))
+        tasks = await make_and_start(async_bridge, stuck, "wait", "overrun")
+        await log.until("stuck")
+        os.kill(os.getpid(), signal.SIGTERM)
+        await log.until("stopping")
+        stuck.go_on.set()
+    assert await states_of(async_bridge, tasks) == {
+        "wait": (State.SUCCEEDED, 1),
+        "overrun": (State.FAILED, 1),
+    }
+
+
+async def test_what_else_is_stuck_holds_up_nothing(
+    url: str, async_bridge: AsyncBridge, log: Log
+) -> None:
+    stuck = Stuck(url, ignore=ignore)
+    names = ("overrun", "toil", "ignore")
+    tasks = {
+        name: await async_bridge.make_task(f"test.{name}", [], 0, retry=[], timeout=0.05)
+        for name in names
+    }
+    await stuck.run()
+    assert log.events()["stuck"] == 3
+    assert await states_of(async_bridge, tasks) == dict.fromkeys(names, (State.FAILED, 1))
+
+
+async def test_a_stuck_handler_that_ends_after_all_is_recorded_once(
+    url: str, async_bridge: AsyncBridge, log: Log
+) -> None:
+    stuck = Stuck(url)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(stuck.run())
+        tasks = await make_and_start(async_bridge, stuck, "toil", "overrun")
+        await log.until("stuck")
+        stuck.end.set()
+        await stuck.witness.until_ended()
+        stuck.go_on.set()
+    states = await states_of(async_bridge, tasks)
+    assert states == {"toil": (State.SUCCEEDED, 1), "overrun": (State.FAILED, 1)}
+    assert [ended.reason for ended in stuck.witness.ended(End.FAILED)] == ["timed out after 0.05 s"]
+
+
+async def test_a_listener_whose_event_loop_is_blocked_for_good_records_what_it_can(
+    url: str, async_bridge: AsyncBridge, log: Log
+) -> None:
+    """Plain functions go on in their threads, and async ones cannot."""
+
+    def outlast() -> None:
+        stuck.go_on.wait(PATIENCE)
+        time.sleep(3 * stuck.listener.settings.lease / 2)
+        outlasted.set()
+
+    outlasted = threading.Event()
+    stuck = Stuck(url, outlast=outlast)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(stuck.run())
+        tasks = await make_and_start(async_bridge, stuck, "toil", "outlast", "wait", "block")
+    assert outlasted.is_set()
+    assert await states_of(async_bridge, tasks) == {
+        "toil": (State.SUCCEEDED, 1),
+        "outlast": (State.SUCCEEDED, 1),
+        "wait": (State.PENDING, 0),
+        "block": (State.FAILED, 1),
+    }
+    block_read = await found(async_bridge, tasks["block"])
+    assert block_read.error == "timed out after 0.05 s and could not be stopped"
+    assert stuck.blocked == [(str(ListenerStuck("test.block", 0.05)), 0)]
+
+
+async def test_if_nobody_knows_what_blocks_the_loop_async_handlers_are_left_to_their_leases(
+    url: str, async_bridge: AsyncBridge, log: Log
+) -> None:
+    """Any of them may be the culprit: given back, it would block the next listener for ever."""
+
+    async def spawn() -> None:
+        await asyncio.create_task(stuck.block())
+
+    stuck = Stuck(url, timeout=0.05, spawn=spawn)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(stuck.run())
+        tasks = await make_and_start(async_bridge, stuck, "toil", "wait", "spawn")
+    assert stuck.blocked == [(str(ListenerStuck("something that is not a handler", 0.05)), 2)]
+    assert (await found(async_bridge, tasks["toil"])).state is State.SUCCEEDED
+    assert log.fields("stuck") == [{"func": "something that is not a handler", "task": ""}]
 
 
 async def test_a_blocked_event_loop_keeps_its_leases(url: str, async_bridge: AsyncBridge) -> None:

@@ -17,6 +17,7 @@ from tests.kit.history import (
     Ended,
     Event,
     Forgot,
+    GaveUp,
     Killed,
     Made,
     PutOff,
@@ -64,17 +65,30 @@ class Run:
     settled_by: int
     """The ms by which its outcome, if it had one, is recorded: when a listener that nothing hinders
     has reached a server that answers."""
+    gave_up: GaveUp | None = None
+    """The end of its process, if that ended by itself before the run did."""
 
     def failure(self, timeout: float | None) -> Failure | None:
         """How it failed, if it did: it raised, or took longer than its timeout."""
         if self.ended is None:
-            return None
+            return self._overrun(timeout)
         if self.ended.how == "raised":
             return Failure(self.ended.at, "retry", self.ended.error)
+        if self.ended.how == "killed":
+            return Failure(self.ended.at, "process killed", self.ended.error)
         took = self.ended.at - self.started.at
         if timeout is not None and took >= timeout * 1000 - TIMER_SLACK:
             return Failure(self.ended.at, "timeout", f"timed out after {timeout:g} s")
         return None
+
+    def _overrun(self, timeout: float | None) -> Failure | None:
+        """That it timed out, if its listener gave up because of that."""
+        if self.gave_up is None or timeout is None:
+            return None
+        # Another listener may start the next attempt before this process has ended.
+        at = self.started.at + int(timeout * 1000) - TIMER_SLACK
+        words = f"timed out after {timeout:g} s and could not be stopped"
+        return Failure(at, "overrun", words) if at <= self.gave_up.at else None
 
 
 @dataclass(slots=True)
@@ -232,11 +246,15 @@ def _runs_in(events: Sequence[Event]) -> list[Run]:
         if isinstance(event, Ended) and ends.setdefault(event.run, event) is not event:
             raise ValueError(f"run {event.run} of {event.id} ended twice")
     downs = sorted((event for event in events if isinstance(event, Down)), key=lambda down: down.at)
+    gave_up = {event.pid: event for event in events if isinstance(event, GaveUp)}
     runs = []
     for event in events:
         if isinstance(event, Started):
             ended = ends.pop(event.run, None)
-            runs.append(Run(event, ended, _settled_by(ended.at, downs) if ended else 0))
+            if ended is None:
+                runs.append(Run(event, None, 0, gave_up.get(event.pid)))
+            else:
+                runs.append(Run(event, ended, _settled_by(ended.at, downs)))
     if ends:
         raise ValueError(f"runs ended that never started: {list(ends.values())}")
     return sorted(runs, key=lambda run: run.started.at)

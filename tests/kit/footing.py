@@ -3,10 +3,13 @@
 import redis
 import redis.asyncio
 
+from expirebridge.handlers import Registry
+from expirebridge.handlers.fingerprint import Fingerprint
 from expirebridge.listener.ears import Ears
 from expirebridge.listener.footing import Footing, Ground
 from expirebridge.listener.gaps import Gaps
 from expirebridge.listener.outage import Outage
+from expirebridge.listener.runner.code import Code
 from expirebridge.listener.server_clock import ServerClock
 from expirebridge.store.store import AsyncStore, Store
 
@@ -26,3 +29,8 @@ def ground_of(store: AsyncStore | None = None, heart_store: Store | None = None)
 def footing_on(store: AsyncStore | None = None, heart_store: Store | None = None) -> Footing:
     """The same, as a role takes it."""
     return Footing(ground_of(store, heart_store))
+
+
+def code_without_handlers() -> Code:
+    """What a listener without handlers tells its fleet."""
+    return Code(Fingerprint.of(Registry({})))

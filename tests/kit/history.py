@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import orjson
 
@@ -73,11 +73,13 @@ class Started:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ended:
-    """A handler's last statement; its outcome is not recorded yet."""
+    """A handler's last statement; its outcome is not recorded yet. Of one that was killed with its
+    process, the test writes it.
+    """
 
     id: str
     run: str
-    how: Literal["returned", "raised", "cancelled"]
+    how: Literal["returned", "raised", "cancelled", "killed"]
     error: str = ""
     """The words of what it raised."""
     at: int = field(default_factory=now)
@@ -90,6 +92,14 @@ class Killed:
     pid: int
     at: int
     until: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GaveUp:
+    """A listener had ended by itself, because a handler overran its timeout."""
+
+    pid: int
+    at: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -127,12 +137,11 @@ class Down:
     until: int
 
 
-Event = Made | Cancelled | PutOff | Started | Ended | Killed | Stopped | CutOff | Forgot | Down
+Event = (
+    Made | Cancelled | PutOff | Started | Ended | Killed | GaveUp | Stopped | CutOff | Forgot | Down
+)
 
-KINDS: dict[str, type[Event]] = {
-    kind.__name__.lower(): kind
-    for kind in (Made, Cancelled, PutOff, Started, Ended, Killed, Stopped, CutOff, Forgot, Down)
-}
+KINDS: dict[str, type[Event]] = {kind.__name__.lower(): kind for kind in get_args(Event)}
 
 
 class Writer:

@@ -2,13 +2,14 @@
 
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 import pytest
 
 from expirebridge.hooks import Event
-from expirebridge.observe.logs import JsonLines, log_event
+from expirebridge.observe.lines import JsonLines
+from expirebridge.observe.logs import log_event
 from expirebridge.settings import Settings
 from tests.kit.witness import Witness, listening, until_logged
 
@@ -40,6 +41,22 @@ class Log:
         """All of it, as people and as machines see it."""
         lines = [JsonLines().format(record) for record in self._caplog.records]
         return "\n".join([self._caplog.text, *lines])
+
+
+@contextmanager
+def logging_restored() -> Iterator[None]:
+    """Undo at the end what a command configures for its process."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    levels = {name: logging.getLogger(name).level for name in ("expirebridge", "asyncio", "redis")}
+    try:
+        yield
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+        for name, before in levels.items():
+            logging.getLogger(name).setLevel(before)
+        logging.captureWarnings(capture=False)
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from expirebridge.handlers import Registry
 from expirebridge.hooks import Hooks
-from expirebridge.listener.listener import cancel_roles
+from expirebridge.listener.cancellation import cancel_roles
 from expirebridge.listener.node.node import Node
 from expirebridge.listener.runner.runner import Runner
 from expirebridge.listener.shutdown import Shutdown

@@ -1,10 +1,12 @@
 """Listeners as processes of their own, and a channel on which their handlers report."""
 
 import os
+import select
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -76,30 +78,86 @@ class Reports:
 
 
 @contextmanager
+def launched(
+    url: str, folder: Path, *options: str, **env: str
+) -> Iterator[subprocess.Popen[bytes]]:
+    """`expirebridge listen` as a process; it logs to `<folder>/../listeners.log`."""
+    port = url.rpartition(":")[2].partition("/")[0]
+    # Its handlers report with the help of this very module.
+    env = {"REPORTS_PORT": port, "PYTHONPATH": str(ROOT)} | env
+    with (folder.parent / "listeners.log").open("ab") as output:
+        process = subprocess.Popen(
+            [*COMMAND, "listen", "--tasks", folder, "--url", url, *options],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=os.environ | env,
+        )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
 def listener(
     url: str, folder: Path, *options: str, **env: str
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A listener process, up when the block begins; it logs to `<folder>/../listeners.log`."""
-    port = url.rpartition(":")[2].partition("/")[0]
-    # Its handlers report with the help of this very module.
-    env |= {"REPORTS_PORT": port, "PYTHONPATH": str(ROOT)}
-    with redis.Redis.from_url(url) as client:
-        log = folder.parent / "listeners.log"
-        with log.open("ab") as output:
-            process = subprocess.Popen(
-                [*COMMAND, "listen", "--tasks", folder, "--url", url, *options],
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env=os.environ | env,
-            )
+    # Here: handlers of other versions, which have no such module, import this one.
+    from expirebridge.topology.clients import probe_client
+
+    with probe_client(url) as client, launched(url, folder, *options, **env) as process:
+        while not _beats(client, process.pid):
+            assert process.poll() is None, log_of(folder)
+            time.sleep(0.01)
+        yield process
+
+
+@contextmanager
+def workers(
+    url: str, folder: Path, count: int, *options: str, **env: str
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A parent of so many workers: all are ready when the block begins, and none is left after it.
+
+    They log where a listener does.
+    """
+    words = ("--workers", str(count), *options)
+    with launched(url, folder, *words, **env) as parent:
         try:
-            while not _beats(client, process.pid):
-                assert process.poll() is None, log.read_text()
-                time.sleep(0.01)
-            yield process
+            for number in range(1, count + 1):
+                until_logged(f"worker {number} is ready", folder, process=parent)
+            yield parent
         finally:
-            process.kill()
-            process.wait()
+            left = children_of(parent.pid)
+            with until_ended(left):
+                parent.kill()
+                for pid in left:
+                    os.kill(pid, signal.SIGKILL)
+
+
+def children_of(pid: int) -> list[int]:
+    """The processes that this one has started and that live, the oldest first."""
+    try:
+        return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+    except FileNotFoundError:
+        return []
+
+
+@contextmanager
+def until_ended(pids: Iterable[int]) -> Iterator[None]:
+    """After the block, wait until these processes have ended; fail if one has not in 30 s.
+
+    They need not be children of this process.
+    """
+    ends = {os.pidfd_open(pid): pid for pid in pids}
+    try:
+        yield
+        for end, pid in ends.items():
+            assert select.select([end], [], [], PATIENCE)[0], f"process {pid} lives on"
+    finally:
+        for end in ends:
+            os.close(end)
 
 
 def _beats(client: redis.Redis, pid: int) -> bool:
@@ -108,18 +166,28 @@ def _beats(client: redis.Redis, pid: int) -> bool:
     return any(name.split(b":")[-2] == b"%d" % pid for name in names)
 
 
-def until_subscribed(url: str) -> None:
-    """Wait until a listener hears key events; the test's own timeout is the limit."""
+def until_subscribed(url: str, count: int = 1) -> None:
+    """Wait until so many listeners hear key events; the test's own timeout is the limit."""
     with redis.Redis.from_url(url) as client:
         database = client.get_connection_kwargs()["db"]
-        while not client.pubsub_numsub(f"__keyevent@{database}__:expired")[0][1]:
+        while client.pubsub_numsub(f"__keyevent@{database}__:expired")[0][1] < count:
             time.sleep(0.01)
 
 
-def until_logged(words: str, folder: Path) -> None:
-    """Wait until the listeners' log holds these words; the test's own timeout is the limit."""
-    log = folder.parent / "listeners.log"
-    while words not in log.read_text():
+def log_of(folder: Path) -> str:
+    """What listeners with this handlers' folder have logged."""
+    return (folder.parent / "listeners.log").read_text()
+
+
+def until_logged(
+    words: str, folder: Path, *, times: int = 1, process: subprocess.Popen[bytes] | None = None
+) -> None:
+    """Wait until the listeners' log holds these words so often.
+
+    The test's own timeout is the limit. Fails if `process` ends before.
+    """
+    while log_of(folder).count(words) < times:
+        assert process is None or process.poll() is None, log_of(folder)
         time.sleep(0.01)
 
 

@@ -14,9 +14,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from expirebridge import Change, Outcome, State
 from expirebridge.settings import Settings
-from expirebridge.store import calls, clients
+from expirebridge.store import calls
 from expirebridge.store.calls import Adoption, Call, Heard, Settled, Settlement
 from expirebridge.store.store import Store
+from expirebridge.topology import clients
 from expirebridge.wire import TriggerKey, parse_key
 from tests.machine.model import NEVER, Model, New, foreign_id
 from tests.machine.promise import ANY_TIME, Promise
@@ -477,7 +478,7 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.runs)
     @rule(
         back=st.integers(0, 5), delay=delays, twice=st.booleans(),
-        outcome=st.sampled_from(["succeeded", "failed", "retry", "released", "unknown"]),
+        outcome=st.sampled_from(["succeeded", "failed", "retry", "snoozed", "released", "unknown"]),
     )  # fmt: skip
     def settle(self, back: int, delay: int, outcome: str, twice: bool) -> None:
         """A run ends: one of the latest, or one that is long over, of a silent listener."""

@@ -52,6 +52,7 @@ class Run:
 
     attempt: int = 0
     lapses: int = 0
+    snoozes: int = 0
     due: float | None = None
     token: str | None = None
     settled: str | None = None
@@ -435,6 +436,8 @@ class Model:
         task = self.tasks.get(id)
         if not self.holds(id, token):
             run = task.run if task is not None else Run()
+            if outcome == "retry" and task is not None and self._failed_by(task, token):
+                return Settled.OVER  # as for a tick that was not retried, whose reply was lost
             known = run.settled == token or (
                 run.token == token and task is not None and task.state.finished
             )
@@ -446,6 +449,10 @@ class Model:
             self._end_run(task, outcome, delay)
         return Settled.DONE
 
+    @staticmethod
+    def _failed_by(task: Modelled, token: str) -> bool:
+        return task.run.token == token and task.state is State.FAILED
+
     def _end_run(self, task: Modelled, outcome: str, delay: float) -> None:
         run = task.run
         if run.cancelled and outcome not in {"succeeded", "failed"}:
@@ -454,7 +461,9 @@ class Model:
             run.unknown_since = self.now if run.unknown_since is None else run.unknown_since
             if self.now - run.unknown_since >= UNKNOWN_LIMIT:
                 outcome = "failed"
-        if outcome in {"succeeded", "retry"}:
+        if outcome == "snoozed":
+            run.snoozes += 1
+        if outcome in {"succeeded", "retry", "snoozed"}:
             run.lapses, run.unknown_since = 0, None
         if outcome in {"succeeded", "failed"}:
             return self._finish(task, State(outcome))

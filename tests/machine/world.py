@@ -94,6 +94,7 @@ class World:
         assert key_name(id, record) == task.key, id
         assert int(record.get("attempt", 0)) == task.run.attempt, id
         assert int(record.get("lapses", 0)) == task.run.lapses, id
+        assert int(record.get("snoozes", 0)) == task.run.snoozes, id
         assert record.get("token") == task.run.token, id
         assert record.get("ttl") == (None if task.ttl is None else str(task.ttl * 1000)), id
         assert ("first" in record) == (task.run.first is not None), id

@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import functools
+import gc
+import math
 import sys
 import threading
 import time
@@ -16,9 +18,9 @@ import pytest
 from expirebridge.handlers import Handler, Registry, handler
 from expirebridge.hooks import End, Hooks
 from expirebridge.listener.doorbell import Doorbell
-from expirebridge.listener.runner.attempt import Attempt
 from expirebridge.listener.runner.conclusion import Conclusion
 from expirebridge.listener.runner.deadlines import Deadlines
+from expirebridge.listener.runner.leased_attempt import LeasedAttempt
 from expirebridge.listener.runner.leases import Leases
 from expirebridge.listener.runner.origin import Origin
 from expirebridge.listener.runner.overtime import Overtime
@@ -28,10 +30,10 @@ from expirebridge.listener.runner.settler import Settler
 from expirebridge.listener.runner.unbegun import NotBegun, Withdrawn
 from expirebridge.listener.runner.unsettled import Unsettled
 from expirebridge.misfire import Spread
-from expirebridge.retry import Discard, Exponential, Retry
+from expirebridge.retry import Discard, Exponential, Retry, Snooze
 from expirebridge.settings import Settings
 from expirebridge.store.views import ClaimedTask
-from tests.kit.footing import footing_on
+from tests.kit.footing import code_without_handlers, footing_on
 from tests.kit.nodes import Process
 
 PATIENCE = 20.0
@@ -50,18 +52,19 @@ def attempt_of(
     attempt: int = 1,
     misfire: bytes | None = None,
     timeout: float = 5,
-) -> Attempt:
+) -> LeasedAttempt:
     """An attempt that may begin; its lease is fresh for a minute."""
     claimed = ClaimedTask(
         id="a", token="t", func="mail.send", args=b"[]", key=b"a:?mail.send?[]", due=0,
         attempt=attempt, made=None, retry=retry, timeout=None, lapses=0, misfire=misfire,
     )  # fmt: skip
-    leases = Leases(footing_on(), "nobody", lease=60)
+    leases = Leases(footing_on(), "nobody", lease=60, code=code_without_handlers())
     leases.hold(claimed.id, claimed.token, asked=time.monotonic())
-    made = Attempt(
+    made = LeasedAttempt(
         claimed,
         Handler.of("mail.send", function),
         Origin(footing_on(), leases, settler_of(leases)),
+        runner._unbegun,
         hint="",
         timeout=timeout,
     )
@@ -77,13 +80,19 @@ def settler_of(leases: Leases) -> Settler:
     )  # fmt: skip
 
 
-async def run(attempt: Attempt, runner: Runner) -> Conclusion:
-    return attempt.refusal() or await runner.call(attempt)
+async def run(attempt: LeasedAttempt, runner: Runner) -> Conclusion:
+    return attempt.refusal() or await runner.pipe.call(attempt)
 
 
 async def conclusion_of(function: Callable[..., Any], **options: Any) -> Conclusion:
     with closing(runner_of_one()) as runner:
         return await run(attempt_of(function, runner, **options), runner)
+
+
+async def send_async() -> None: ...
+
+
+def send_plain() -> None: ...
 
 
 def misfire_of(function: Callable[..., Any], lateness: float, misfire: bytes | None) -> Any:
@@ -161,6 +170,28 @@ async def test_the_last_line_of_an_error_says_what_it_was() -> None:
     assert lines[-1] == b"RuntimeError: the shop is closed"
 
 
+@pytest.mark.parametrize("function", [send_async, send_plain])
+async def test_what_is_over_leaves_nothing_for_the_garbage_collector(
+    function: Callable[..., Any],
+) -> None:
+    """Only what is in a circle has to be looked for, which costs each task some of its time."""
+    gc.collect()
+    gc.disable()
+    try:
+        with closing(runner_of_one()) as runner:
+            attempt = attempt_of(function, runner)
+            assert (await run(attempt, runner)).end is End.SUCCEEDED
+            gone = asyncio.Event()
+            loop = asyncio.get_running_loop()
+            weakref.finalize(attempt, loop.call_soon_threadsafe, gone.set)
+            del attempt
+        # The thread, and the event loop, let go of their last call a moment later.
+        async with asyncio.timeout(PATIENCE):
+            await gone.wait()
+    finally:
+        gc.enable()
+
+
 async def test_a_plain_wrapper_and_what_it_gives_back_share_one_timeout(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -218,6 +249,18 @@ class BluntRetry(Blunt, Retry):
 class BluntDiscard(Blunt, Discard): ...
 
 
+class BluntSnooze(Blunt, Snooze):
+    after, times, until = 0.0, None, None
+
+
+class Endless(Snooze):
+    """Its delay is none."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.after = math.inf
+
+
 class Unfinished(Retry):
     """It lacks `after`."""
 
@@ -230,9 +273,20 @@ class Exiting(Unfinished):
         sys.exit(3)
 
 
+async def test_a_snooze_without_a_delay_fails_its_task() -> None:
+    async def act() -> None:
+        raise Endless
+
+    conclusion = await conclusion_of(act)
+    assert conclusion.end is End.FAILED
+    assert conclusion.reason.startswith("its Snooze says no delay: after=inf")
+
+
 @pytest.mark.parametrize("kind", ["async", "plain"])
 @pytest.mark.parametrize("telling", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()])
-@pytest.mark.parametrize("raised", [Blunt, BluntRetry, BluntDiscard, lambda _: Exiting()])
+@pytest.mark.parametrize(
+    "raised", [Blunt, BluntRetry, BluntSnooze, BluntDiscard, lambda _: Exiting()]
+)
 async def test_what_cannot_be_told_ends_its_attempt_and_nothing_else(
     raised: Callable[[BaseException], BaseException], telling: BaseException, kind: str
 ) -> None:
@@ -345,10 +399,10 @@ async def test_a_handler_that_goes_on_after_its_timeout_is_told_of(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("expirebridge.listener.runner.async_call.CANCEL_PATIENCE", 0.01)
-    told: list[Attempt] = []
+    told: list[LeasedAttempt] = []
     heard = asyncio.Event()
 
-    def hear(_: Overtime, attempt: Attempt) -> None:
+    def hear(_: Overtime, attempt: LeasedAttempt) -> None:
         told.append(attempt)
         heard.set()
 
@@ -368,7 +422,7 @@ async def test_a_handler_that_goes_on_after_its_timeout_is_told_of(
 
 
 async def behind_a_long_call(
-    attempt: Attempt, runner: Runner, until: threading.Event
+    attempt: LeasedAttempt, runner: Runner, until: threading.Event
 ) -> Conclusion:
     """Run it while the only thread is in another call, which goes on until the event is set."""
     runner._threads.call(lambda: until.wait(PATIENCE))
@@ -380,7 +434,7 @@ async def behind_a_long_call(
 async def test_a_plain_handler_that_waits_for_a_thread_has_its_whole_timeout_from_the_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    overtime: list[Attempt] = []
+    overtime: list[LeasedAttempt] = []
     monkeypatch.setattr(Overtime, "notice", lambda _, attempt: overtime.append(attempt))
     free = threading.Event()
     with closing(runner_of_one()) as runner:
@@ -407,6 +461,23 @@ async def test_a_plain_handler_that_waited_for_a_thread_overruns_its_own_time(
         conclusion = await running
     assert (conclusion.end, conclusion.reason) == (End.FAILED, "timed out after 0.05 s")
     assert attempt.took >= 0.05
+
+
+async def test_an_attempt_that_was_given_up_is_not_settled_again_when_its_handler_ends() -> None:
+    began, end = threading.Event(), threading.Event()
+
+    def overrun() -> None:
+        began.set()
+        end.wait(PATIENCE)
+
+    with closing(runner_of_one()) as runner:
+        attempt = attempt_of(overrun, runner)
+        runner._running[attempt] = running = asyncio.create_task(runner._run(attempt))
+        await asyncio.to_thread(began.wait, PATIENCE)
+        runner._settle(attempt, attempt.overrun())
+        end.set()
+        await running
+    assert attempt.origin.settler._waiting.qsize() == 1
 
 
 async def test_a_plain_handler_that_ended_in_time_did_not_time_out_though_the_loop_was_late() -> (
@@ -440,7 +511,7 @@ async def test_a_plain_handler_is_not_called_if_it_was_withdrawn_while_it_waited
     free = threading.Event()
     with closing(runner_of_one()) as runner:
         attempt = attempt_of(lambda: called.append(True), runner)
-        withdrawn: list[Attempt] = []
+        withdrawn: list[LeasedAttempt] = []
         loop = asyncio.get_running_loop()
         loop.call_later(0.01, lambda: withdrawn.extend(runner.withdraw()))
         loop.call_later(0.02, free.set)

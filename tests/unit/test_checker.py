@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -16,6 +16,7 @@ from tests.kit.history import (
     Ended,
     Event,
     Forgot,
+    GaveUp,
     Killed,
     Made,
     PutOff,
@@ -145,6 +146,37 @@ def test_a_timeout_explains_a_run_and_a_failure(how: Literal["cancelled", "retur
     verdict = check([replace(MADE, timeout=0.3), *events], {"t": TIMED_OUT}, lease=LEASE)
     assert verdict.sound
     assert verdict.twice == {"timeout": 1}
+
+
+OVERRAN = task(State.FAILED, attempt=2, error="timed out after 0.3 s and could not be stopped")
+
+
+def test_a_listener_that_gave_up_explains_a_run_and_a_failure() -> None:
+    """The second attempt may begin before the first one's process has ended."""
+    events = [
+        *run("r1", DUE),
+        *run("r2", DUE + 400, pid=B, attempt=2),
+        GaveUp(pid=A, at=DUE + 410),
+        GaveUp(pid=B, at=DUE + 800),
+    ]
+    verdict = check([replace(MADE, timeout=0.3), *events], {"t": OVERRAN}, lease=LEASE)
+    assert verdict.sound
+    assert verdict.twice == {"overrun": 1}
+
+
+@pytest.mark.parametrize(("timeout", "gave_up", "second"), [
+    (None, GaveUp(pid=A, at=DUE + 410), {"attempt": 2}),
+    (0.3, GaveUp(pid=C, at=DUE + 410), {"attempt": 2}),
+    (0.3, GaveUp(pid=A, at=DUE + 200), {"attempt": 2}),
+    (0.3, GaveUp(pid=A, at=DUE + 410), {"lapses": 1}),
+    (0.3, GaveUp(pid=A, at=DUE + 410), {}),
+])  # fmt: skip
+def test_a_listener_that_gave_up_for_another_reason_explains_nothing(
+    timeout: float | None, gave_up: GaveUp, second: dict[str, Any]
+) -> None:
+    events = [*run("r1", DUE), *run("r2", DUE + 400, DUE + 405, pid=B, **second), gave_up]
+    verdict = check([replace(MADE, timeout=timeout), *events], {"t": SUCCEEDED}, lease=LEASE)
+    assert only_unexplained(verdict) == "run r2 has no reason"
 
 
 @pytest.mark.parametrize("timeout", [None, 0.5])

@@ -11,9 +11,10 @@ from expirebridge.hooks import Hooks
 from expirebridge.listener.doorbell import Doorbell
 from expirebridge.listener.station import clock
 from expirebridge.listener.station.clock import Clock
+from expirebridge.listener.station.cursor import Cursor
 from expirebridge.listener.station.standing import Standing
 from expirebridge.settings import Doorbells
-from tests.kit.footing import footing_on
+from tests.kit.footing import code_without_handlers, footing_on
 from tests.kit.witness import PATIENCE
 
 
@@ -34,7 +35,11 @@ def only_when_due(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def clock_for(doorbell: Doorbell) -> Clock:
     standing = Standing(Doorbells.BOTH)
-    return Clock(footing_on(), "expirebridge", doorbell=doorbell, standing=standing, hooks=Hooks())
+    cursor = Cursor(code_without_handlers(), standing)
+    return Clock(
+        footing_on(), "expirebridge", doorbell=doorbell, standing=standing, cursor=cursor,
+        hooks=Hooks(),
+    )  # fmt: skip
 
 
 def ms_from_now(seconds: float) -> int:

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import ExitStack
+from itertools import pairwise
 
 from expirebridge.listener.runner.deadlines import Deadlines
 
@@ -70,3 +71,34 @@ async def test_a_limit_can_be_used_again_when_nothing_waits_for_it() -> None:
             deadlines.set(0.001, lambda word=word: called.put_nowait(word))  # type: ignore[misc]
             assert await called.get() == word
             await asyncio.sleep(0.005)
+
+
+async def test_what_is_put_off_is_called_back_again() -> None:
+    deadlines, called = Deadlines(), asyncio.Queue[float]()
+    answers = iter([0.02, 0.02, 0.01, None])
+    loop = asyncio.get_running_loop()
+
+    def look() -> float | None:
+        called.put_nowait(loop.time())
+        return next(answers)
+
+    deadlines.set(0.02, look)
+    async with asyncio.timeout(PATIENCE):
+        times = [await called.get() for _ in range(4)]
+    gaps = [after - before for before, after in pairwise(times)]
+    assert [gap >= least for gap, least in zip(gaps, [0.02, 0.02, 0.01], strict=True)] == [True] * 3
+    assert not deadlines._queues
+
+
+async def test_what_was_put_off_can_be_dropped() -> None:
+    deadlines, called = Deadlines(), asyncio.Queue[str]()
+
+    def look() -> float:
+        called.put_nowait("put off")
+        return 0.01
+
+    with deadlines.set(0.01, look):
+        await called.get()
+    deadlines.set(0.03, lambda: called.put_nowait("last"))
+    async with asyncio.timeout(PATIENCE):
+        assert await called.get() == "last"

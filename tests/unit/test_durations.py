@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from expirebridge.durations import LONGEST, Duration, human, seconds_of
+from expirebridge.durations import LONGEST, Duration, human, seconds_of, written
 from expirebridge.errors import InvalidTask
 
 
@@ -94,3 +94,15 @@ def test_a_negative_duration_is_told_from_what_is_none() -> None:
             seconds_of(value, name="by")
     with pytest.raises(InvalidTask, match="not a duration"):
         seconds_of("-", name="by")
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"), [(0, "0s"), (900_000, "15m"), (1500, "1s500ms"), (5_405_000, "1h30m5s")]
+)
+def test_milliseconds_are_written_exactly(ms: int, text: str) -> None:
+    assert written(ms) == text
+
+
+@given(st.integers(0, round(LONGEST * 1000)))
+def test_what_is_written_exactly_is_read_back(ms: int) -> None:
+    assert round(seconds_of(written(ms), name="every") * 1000) == ms

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from textwrap import dedent
 from typing import Any
 from uuid import uuid4
 
@@ -16,30 +15,21 @@ from expirebridge.handlers import (
     Handler,
     Registry,
     check_binding,
-    check_timeout,
     handler,
     name_of,
 )
+from expirebridge.policy.timeout import check_timeout
 from expirebridge.retry import Delays, Exponential
+from tests.kit.modules import forgotten, put
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(tmp_path: Path) -> Iterator[Path]:
     """An empty handlers' folder. Its name is new: modules are imported under it."""
-    monkeypatch.setattr(sys, "path", sys.path.copy())
     folder = tmp_path / f"handlers_{uuid4().hex}"
     folder.mkdir()
-    yield folder
-    for name in list(sys.modules):
-        if name.partition(".")[0] == folder.name:
-            del sys.modules[name]
-
-
-def put(folder: Path, file: str, source: str = "def send(): ...") -> Path:
-    path = folder / file
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(dedent(source), encoding="utf-8")
-    return path
+    with forgotten(tmp_path):
+        yield folder
 
 
 def names(folder: Path) -> list[str]:
@@ -302,7 +292,7 @@ def test_a_folder_whose_name_is_taken_by_an_imported_package_is_told(folder: Pat
     sys.path.insert(0, str(folder.parent / "theirs"))
     importlib.import_module(folder.name)
     put(folder, "mail.py")
-    with pytest.raises(HandlersError, match=rf"{folder} is hidden by {theirs}.*rename the folder"):
+    with pytest.raises(HandlersError, match=rf"{folder} is hidden by {theirs}.*rename one of them"):
         Registry.load(folder)
 
 
@@ -416,6 +406,14 @@ def test_a_function_of_a_file_that_is_not_loaded_has_no_name(
 
 
 def example(user: int, /, subject: str, *, copies: int = 1) -> None: ...
+
+
+def test_nothing_is_said_of_a_function_whose_signature_cannot_be_read() -> None:
+    def misled(user: int) -> None: ...
+
+    misled.__signature__ = 42  # type: ignore[attr-defined]
+    check_binding(misled, [], {"colour": "red"})
+    check_binding(iter, [], {"colour": "red"})
 
 
 def test_arguments_that_fit_pass() -> None:

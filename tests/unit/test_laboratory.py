@@ -132,6 +132,26 @@ def test_the_page_shows_medians_the_worst_and_what_could_not_be_measured() -> No
     assert peer == "| a peer | not done within 9 s | - | - | - | - | - | - |"
 
 
+def test_the_page_says_where_tasks_ran() -> None:
+    found = records()
+    variants = [
+        {"kind": "computing", "handler": "plain"},
+        {"kind": "computing", "handler": "plain", "workers": 2},
+        {"kind": "waiting", "handler": "async", "workers": 1},
+    ]
+    figures = {"per_second": 20.0, "server_cpu_seconds": 0.5, "worker_cpu_seconds": 30.0}
+    for record, variant in zip(found.document["records"], variants, strict=True):
+        record.pop("error", None)
+        record.update({"measurement": "cores", "variant": variant, "lost": 0} | figures)
+        record.setdefault("twice", 0)
+
+    computing, waiting = report.cores(found).split("50 ms of `asyncio.sleep` in each task:")
+
+    assert "| expirebridge, in threads, 2 workers | 20 | 0 | 0 | 0.5 | 30 | 1 |" in computing
+    assert "| a peer, its defaults | 20 | 0 | 0 | 0.5 | 30 | 1 |" in computing
+    assert "| expirebridge, on the event loop, one worker | 20 | 0 | 0 | 0.5 | 30 | 1 |" in waiting
+
+
 def test_the_page_names_who_is_ahead() -> None:
     found = records()
     for record in found.document["records"]:

@@ -15,16 +15,22 @@ PACKAGE = Path(expirebridge.__file__).parent
 
 LAYERS = [
     {"cli", "web", "observe"},
+    {"workers"},
+    {"testing"},
     {"listener"},
     {"bridge", "operations", "listing", "new_tasks", "handlers", "recent", "checks"},
+    {"series"},
+    {"topology"},
     {"store"},
-    {"embedded", "resources"},
+    {"embedded", "resources", "cores"},
     {
         "settings",
         "wire",
         "task",
         "retry",
         "misfire",
+        "moments",
+        "policy",
         "durations",
         "hooks",
         "errors",
@@ -39,13 +45,22 @@ LISTENER = PACKAGE / "listener"
 # Within the listener: the process, one server, one partition, the calls of handlers, and what small
 # things these give each other.
 LISTENER_LAYERS = [
-    {"listener", "late_report", "event_loop"},
+    {
+        "listener",
+        "late_report",
+        "event_loop",
+        "lifespans",
+        "log_guard",
+        "signals",
+        "suspension",
+        "child",
+    },
     {"node"},
     {"watchdog"},
     {"station"},
     {"runner"},
     {"footing"},
-    {"doorbell", "ears", "gaps", "outage", "server_clock", "shutdown"},
+    {"cancellation", "doorbell", "ears", "gaps", "outage", "parent", "server_clock", "shutdown"},
 ]
 LONGEST_FILE, LONGEST_FUNCTION = 300, 40
 """Lines, in the listener."""

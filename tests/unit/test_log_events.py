@@ -11,7 +11,7 @@ import pytest
 import expirebridge
 from expirebridge.hooks import End
 from expirebridge.log_fields import event
-from expirebridge.observe.logs import JsonLines
+from expirebridge.observe.lines import JsonLines
 
 PACKAGE = Path(expirebridge.__file__).parent
 PAGE = PACKAGE.parent / "docs" / "operations.md"
@@ -33,7 +33,8 @@ def named_in_the_code() -> set[str]:
 
 def test_every_event_is_described() -> None:
     _, _, section = PAGE.read_text().partition("\n## The log\n")
-    rows = re.findall(r"^\| (`[^|]*) \|", section.partition("\n## ")[0], re.MULTILINE)
+    _, _, table = section.partition("\n## ")[0].partition("| event | level |")
+    rows = re.findall(r"^\| (`[^|]*) \|", table, re.MULTILINE)
     described = re.findall(r"`([^`]+)`", " ".join(rows))
     assert sorted(described) == sorted(named_in_the_code() | {"other"})
 

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import pytest
 
+import expirebridge
 from expirebridge.errors import InvalidTask, TaskExists
 from expirebridge.handlers import Registry, handler
 from expirebridge.hooks import Event, Hooks, Made, Making
@@ -296,17 +297,15 @@ def test_a_window_that_cannot_be_is_refused(over: Any) -> None:
     ("options", "stored"),
     [
         ({}, None),
-        ({"misfire": "run"}, b'["run"]'),
-        ({"misfire": "skip", "late_after": "5m"}, b'["skip",300.0]'),
-        ({"misfire": Spread("10m"), "late_after": 60}, b'["spread",60.0,600.0]'),
+        ({"misfire": "run"}, '["run"]'),
+        ({"misfire": "skip", "late_after": "5m"}, '["skip",300.0]'),
+        ({"misfire": Spread("10m"), "late_after": 60}, '["spread",60.0,600.0]'),
     ],
 )
-def test_a_misfire_policy_goes_into_the_record(
-    options: dict[str, Any], stored: bytes | None
-) -> None:
+def test_a_misfire_policy_goes_into_the_record(options: dict[str, Any], stored: str | None) -> None:
     assert new_task(**options).fields.get("misfire") == stored
     if stored is not None:
-        assert decode_misfire(stored) == misfire_policy_of(
+        assert decode_misfire(stored.encode()) == misfire_policy_of(
             options.get("late_after"), options["misfire"]
         )
 
@@ -422,9 +421,9 @@ def test_a_moment_is_sent_as_it_is_even_if_it_has_passed(at: datetime, ms: int) 
 
 def test_what_a_task_says_for_itself_goes_into_its_record() -> None:
     task = new_task(tags=["b", "a", "b"], retry=[15, "1m"], timeout="2m")
-    assert task.fields == {"tags": "b a", "retry": b"[15.0,60.0]", "timeout": 120.0}
-    assert new_task(retry=[]).fields == {"retry": b"[]"}
-    assert b'"factor"' in bytes(new_task(retry=Exponential()).fields["retry"])  # type: ignore[arg-type]
+    assert task.fields == {"tags": "b a", "retry": "[15.0,60.0]", "timeout": 120.0}
+    assert new_task(retry=[]).fields == {"retry": "[]"}
+    assert '"factor"' in str(new_task(retry=Exponential()).fields["retry"])
 
 
 def test_arguments_of_512_bytes_stand_in_the_key() -> None:
@@ -464,6 +463,36 @@ def test_a_handler_may_be_given_itself_and_its_call_is_checked(tasks: ModuleType
         first_call(operations.make_task(tasks.send, [], 60))
     with pytest.raises(InvalidTask, match="unexpected keyword argument 'colour'"):
         first_call(operations.make_task(tasks.send, [42], 60, kwargs={"colour": "red"}))
+
+
+def test_a_call_makes_the_task_that_its_parts_make(tasks: ModuleType) -> None:
+    operations = Operations(Settings(tasks=Path(str(tasks.__file__)).parent), Hooks())
+    call = expirebridge.Call(tasks.send, 42, copy=True)
+    [apart] = new_tasks(
+        first_call(operations.make_task(tasks.send, [42], 60, kwargs={"copy": True}, id="a"))
+    )
+    [together] = new_tasks(first_call(operations.make_task(call, delay=60, id="a")))
+    [among_many] = new_tasks(first_call(operations.make_tasks([{"func": call, "delay": 60}])))
+    [watched] = new_tasks(first_call(operations.watch("a", call, ttl=60)))
+    assert apart == together
+    assert apart.call == among_many.call == watched.call
+
+
+def test_a_call_that_does_not_fit_is_refused_like_its_parts(tasks: ModuleType) -> None:
+    operations = Operations(Settings(tasks=Path(str(tasks.__file__)).parent), Hooks())
+    too_few: Any = expirebridge.Call(tasks.send)
+    with pytest.raises(InvalidTask, match=r"^send\(to, \*, copy=False\): missing.*'to'"):
+        first_call(operations.make_task(too_few, delay=60))
+
+
+@pytest.mark.parametrize(
+    "others", [{"args": [1]}, {"args": "72h"}, {"args": 60}, {"kwargs": {"copy": True}}]
+)
+def test_a_call_takes_no_further_arguments(tasks: ModuleType, others: dict[str, Any]) -> None:
+    operations = Operations(Settings(tasks=Path(str(tasks.__file__)).parent), Hooks())
+    call = expirebridge.Call(tasks.send, 42)
+    with pytest.raises(InvalidTask, match=r"a Call has its arguments already.*delay='72h'"):
+        first_call(operations.make_task(call, delay=60, **others))
 
 
 # What comes back

@@ -1,13 +1,17 @@
 """The public names: frozen, documented, and the same in both colours."""
 
+import ast
 import inspect
 from collections.abc import Iterator
 from enum import Enum
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 import expirebridge
+import expirebridge.testing
 from expirebridge import AsyncBridge, Bridge
 from expirebridge.operations import Operations
 
@@ -35,38 +39,69 @@ def test_the_public_names_are_these() -> None:
     assert expirebridge.__all__ == [
         "AsyncBridge",
         "Bridge",
+        "Call",
         "Change",
         "Counts",
         "Discard",
         "EmbeddedServerError",
         "ExpirebridgeError",
         "Exponential",
+        "Format",
+        "FormatRefused",
         "FormatTooNew",
         "HandlersError",
         "HistoryEntry",
         "InvalidSetting",
         "InvalidTask",
+        "Listener",
+        "ListenerStuck",
         "Listing",
         "NotPermitted",
         "Outcome",
         "Retry",
+        "Series",
+        "SeriesDeclared",
+        "SeriesListing",
+        "SeriesOutcome",
         "ServerError",
         "ServerOutOfMemory",
         "ServerReadOnly",
         "ServerUnreachable",
         "ServerUnsuitable",
+        "Settings",
+        "Snooze",
         "Spread",
         "State",
         "Task",
         "TaskDiffers",
         "TaskExists",
         "current_task",
+        "every",
         "handler",
         "hook",
         "lifespan",
         "make_task",
         "make_tasks",
     ]
+
+
+@pytest.mark.parametrize("package", [expirebridge, expirebridge.testing])
+def test_a_name_is_imported_from_where_type_checkers_find_it(package: ModuleType) -> None:
+    tree = ast.parse(Path(str(package.__file__)).read_text(encoding="utf-8"))
+    checked = {
+        alias.name: node.module
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("expirebridge")
+        for alias in node.names
+    }
+    imported = {
+        name: f"{package.__name__}.{module}" for name, module in vars(package)["_MODULES"].items()
+    }
+    assert imported == checked
+    assert sorted(imported) == sorted(package.__all__)
+    assert all(getattr(package, name) for name in imported)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        package.nonsense  # noqa: B018
 
 
 @pytest.mark.parametrize("value", [pytest.param(value, id=name) for name, value in documented()])
@@ -123,6 +158,6 @@ def test_a_function_of_the_package_takes_what_the_method_takes(name: str) -> Non
     ],
 )
 def test_every_error_but_a_handlers_own_has_the_same_base(name: str) -> None:
-    # Handlers raise these two to steer their own task: they are no errors of expirebridge.
+    # Handlers raise these to steer their own task: they are no errors of expirebridge.
     is_ours = issubclass(getattr(expirebridge, name), expirebridge.ExpirebridgeError)
-    assert is_ours == (name not in {"Retry", "Discard"})
+    assert is_ours == (name not in {"Retry", "Snooze", "Discard"})

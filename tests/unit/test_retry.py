@@ -1,7 +1,7 @@
 """When a failed attempt is tried again."""
 
 import math
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from expirebridge.retry import (
     Exponential,
     Retry,
     RetryPolicy,
+    Snooze,
     decode_policy,
     policy_of,
 )
@@ -206,6 +207,46 @@ def test_retry_takes_any_duration(after: float | timedelta | str, seconds: float
 def test_retry_and_discard_say_their_reason() -> None:
     assert str(Retry("1m", "the shop is closed")) == "the shop is closed"
     assert Discard("no such user").reason == str(Discard("no such user")) == "no such user"
+
+
+def test_snooze_says_why_it_is_not_granted_any_more() -> None:
+    until = datetime(2031, 5, 1, tzinfo=UTC)
+    now = until.timestamp()
+    snooze = Snooze("1h", "a rate limit", times=2, until=until)
+    assert [snooze.refusal(snoozes, now - 1) for snoozes in (0, 1)] == [None, None]
+    assert snooze.refusal(2, now - 1) == "snoozed 2 times, 2 allowed: a rate limit"
+    assert snooze.refusal(1, now) == (
+        "snoozed 1 times, until 2031-05-01T00:00:00+00:00: a rate limit"
+    )
+    assert Snooze(90).refusal(10**9, now) is None
+
+
+@given(
+    after=st.floats(0, 1e6), left=st.floats(0.001, 1e6), snoozes=st.integers(0, 20),
+    times=st.none() | st.integers(1, 10),
+)  # fmt: skip
+def test_a_granted_snooze_waits_no_longer_than_it_may(
+    after: float, left: float, snoozes: int, times: int | None
+) -> None:
+    until = datetime(2031, 5, 1, tzinfo=UTC)
+    snooze, now = Snooze(after, times=times, until=until), until.timestamp() - left
+    assert (snooze.refusal(snoozes, now) is None) == (times is None or snoozes < times)
+    assert 0 <= snooze.delay(now) <= min(after, left + 1e-3)
+    assert Snooze(after).delay(now) == after
+
+
+@pytest.mark.parametrize(
+    ("wrong", "name"),
+    [
+        ({"after": "soon"}, "after"), ({"after": -1}, "after"),
+        ({"times": 0}, "times"), ({"times": 1.5}, "times"), ({"times": True}, "times"),
+        ({"until": datetime(2031, 5, 1)}, "until"),
+        ({"until": "18:00"}, "until"),
+    ],
+)  # fmt: skip
+def test_snooze_refuses_what_is_no_limit(wrong: dict[str, Any], name: str) -> None:
+    with pytest.raises(InvalidTask, match=f"^{name}="):
+        Snooze(**{"after": 1, **wrong})
 
 
 @pytest.mark.parametrize("after", [-1, "soon", math.nan, None])

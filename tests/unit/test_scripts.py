@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -131,11 +131,11 @@ def test_a_file_includes_just_what_it_uses_itself(file: str) -> None:
 
 
 @pytest.fixture
-def lua(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def lua(tmp_path: Path) -> Iterator[Path]:
     """An empty folder from which scripts are loaded."""
     (tmp_path / "include").mkdir()
-    monkeypatch.setattr(scripts, "_LUA", tmp_path)
-    return tmp_path
+    with scripts.using(scripts.Library(folder=tmp_path)):
+        yield tmp_path
 
 
 def test_what_an_include_includes_comes_before_it_and_once(lua: Path) -> None:
@@ -223,5 +223,6 @@ def test_a_script_has_all_that_it_uses_and_no_function_that_it_does_not(name: st
     functions = re.findall(r"^local function (\w+)", code, re.MULTILINE)
     others = re.findall(r"^ *local (\w+) =", code, re.MULTILINE)
     words = re.findall(r"\w+", re.sub(r"'[^'\n]*'", "", code))
-    assert shared & set(words) <= {*functions, *others}
+    fields = set(re.findall(r"\w\.(\w+)", code))
+    assert shared & set(words) <= {*fields, *functions, *others}
     assert [each for each in functions if words.count(each) < 2] == []

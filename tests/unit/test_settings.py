@@ -14,8 +14,8 @@ URL = "redis://elsewhere:6380/2"
 
 @pytest.fixture(autouse=True)
 def _empty_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("EXPIREBRIDGE_URL", raising=False)
-    monkeypatch.delenv("EXPIREBRIDGE_TASKS", raising=False)
+    for name in ("URL", "TASKS", "APP_DIR", "ONLY_MARKED", "FUNCTIONS"):
+        monkeypatch.delenv(f"EXPIREBRIDGE_{name}", raising=False)
 
 
 def test_without_anything_the_defaults_hold() -> None:
@@ -28,7 +28,8 @@ def test_without_anything_the_defaults_hold() -> None:
 def test_the_environment_goes_before_the_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EXPIREBRIDGE_URL", URL)
     monkeypatch.setenv("EXPIREBRIDGE_TASKS", "/srv/jobs")
-    assert Settings.read() == Settings(url=URL, tasks=Path("/srv/jobs"))
+    monkeypatch.setenv("EXPIREBRIDGE_APP_DIR", "/srv")
+    assert Settings.read() == Settings(url=URL, tasks=Path("/srv/jobs"), app_dir=Path("/srv"))
 
 
 def test_what_is_given_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,3 +111,44 @@ def test_an_unknown_name_is_refused_with_the_nearest_that_is_known(wrong: str, r
 def test_an_unknown_name_like_no_other_is_refused_without_advice() -> None:
     with pytest.raises(InvalidSetting, match=r"^'zzz' is not a setting$"):
         Settings.read(zzz=None)
+
+
+@pytest.mark.parametrize(
+    ("text", "read"), [("1", True), ("true", True), ("Yes", True), ("0", False), ("no", False)]
+)
+def test_a_variable_switches_a_setting_on_or_off(
+    monkeypatch: pytest.MonkeyPatch, text: str, read: bool
+) -> None:
+    monkeypatch.setenv("EXPIREBRIDGE_ONLY_MARKED", text)
+    assert Settings.read().only_marked is read
+
+
+def test_a_variable_that_says_neither_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EXPIREBRIDGE_ONLY_MARKED", "perhaps")
+    with pytest.raises(InvalidSetting, match=r"^only_marked='perhaps': one of 1, true, yes, 0"):
+        Settings.read()
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ("mail.*", ("mail.*",)),
+        ("mail.*, orders.rate", ("mail.*", "orders.rate")),
+        (["mail.*,orders.rate", "shop/*"], ("mail.*", "orders.rate", "shop/*")),
+        ((), ()),
+    ],
+)
+def test_patterns_of_functions_are_read_from_texts(given: Any, read: tuple[str, ...]) -> None:
+    assert Settings.read(functions=given).functions == read
+
+
+def test_a_variable_holds_patterns_of_functions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EXPIREBRIDGE_FUNCTIONS", "mail.*,orders.rate")
+    assert Settings.read().functions == ("mail.*", "orders.rate")
+    assert Settings.read(functions=["shop/*"]).functions == ("shop/*",)
+
+
+@pytest.mark.parametrize("given", [[""], "mail.*,", ",", ["mail.*", " "], 5, [5], {"mail.*": 1}])
+def test_patterns_of_functions_that_cannot_be_are_refused(given: Any) -> None:
+    with pytest.raises(InvalidSetting, match=r"^functions="):
+        Settings.read(functions=given)

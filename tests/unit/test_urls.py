@@ -6,8 +6,8 @@ import pytest
 
 from expirebridge import AsyncBridge, Bridge, InvalidSetting
 from expirebridge.settings import Settings
-from expirebridge.store import clients
-from expirebridge.store.urls import safe_url
+from expirebridge.topology import clients
+from expirebridge.topology.urls import read_sentinel_url, safe_url
 
 SECRET = "s3cr"
 REST = "etpw"
@@ -17,6 +17,12 @@ UNESCAPED = [
     f"redis://ann:{SECRET}?{REST}@h/1",
     f"redis://ann:{SECRET}?a={REST}@h/1",
     f"redis://ann:{SECRET}#{REST}@h/1",
+    f"redis+sentinel://ann:{SECRET}/{REST}@h/m/1",
+    f"redis+sentinel://ann:{SECRET}?{REST}@h/m/1",
+    f"redis+sentinel://ann:{SECRET}?a={REST}@h/m/1",
+    f"redis+sentinel://ann:{SECRET}#{REST}@h/m/1",
+    f"redis+sentinel://:1234/m/{SECRET}?a={REST}@h/m/1",
+    f"redis+sentinel://:1234/{SECRET}{REST}@h/m/1",
     f"redis://ann:{SECRET}[{REST}@h/1",
     f"redis://ann:{SECRET}]{REST}@h/1",
     f"redis://ann:[{SECRET}]{REST}@h/1",
@@ -45,6 +51,9 @@ UNUSABLE = [
     f"redis://ann:{SECRET}{REST}@h/1?ssl_certfile=/ca.pem",
     f"redis://ann:{SECRET}{REST}@h/1?decode_responses=True",
     f"rediss://ann:{SECRET}{REST}@h/1?ssl_cert_reqs=perhaps",
+    f"redis+sentinel://ann:{SECRET}{REST}@h,,/m",
+    f"redis+sentinel://h/m?sentinel_password={SECRET}&{REST}",
+    f"redis+sentinel://h/m?sentinel_password={SECRET}&ssl_ca={REST}",
     f"http://ann:{SECRET}{REST}@h/1",
     f"ann:{SECRET}{REST}@h/1",
     f"redis:/ann:{SECRET}{REST}@h/1",
@@ -75,7 +84,23 @@ def test_a_login_that_is_not_escaped_is_refused_with_the_escapes(url: str) -> No
 @pytest.mark.parametrize(
     ("url", "reason"),
     [
-        ("http://h/1", "begin it with redis://, rediss:// or unix://"),
+        ("http://h/1", "begin it with one of redis://, rediss://, unix://, valkey://, "),
+        ("redsi://h/1", "did you mean 'redis'?"),
+        ("redis+sentinal://h/m", "did you mean 'redis+sentinel'?"),
+        ("redis+cluster://h/1", "clusters are not known yet"),
+        ("valkeys+cluster://h/1", "clusters are not known yet"),
+        ("redis://h1:1,h2:2/1", "several sentinels are redis+sentinel://"),
+        ("redis+sentinel://h1,h2", "write redis+sentinel://HOST:26379,HOST:26379/NAME/1"),
+        ("redis+sentinel://h1,h2/", "write redis+sentinel://HOST:26379,HOST:26379/NAME/1"),
+        ("redis+sentinel://h1,/m/1", "each sentinel is HOST or HOST:PORT"),
+        ("redis+sentinel://h1:port/m/1", "each sentinel is HOST or HOST:PORT"),
+        ("redis+sentinel://h1:99999/m/1", "each sentinel is HOST or HOST:PORT"),
+        ("redis+sentinel://h/m/one", "'one' is not a database's number"),
+        ("redis+sentinel://h/m/1/2", "write redis+sentinel://HOST:26379,HOST:26379/NAME/1"),
+        ("redis+sentinel://h/m?sentinel_pasword=x", "did you mean 'sentinel_password'?"),
+        ("redis+sentinel://h/m?sentinel_pasword=x", "among the options are client_name, db, "),
+        ("redis://h/1?sentinel_password=x", "'sentinel_password' is not an option of a redis://"),
+        ("rediss+sentinel://h/m?ssl_ca_certs=/nowhere", "there is no file /nowhere"),
         ("redis://h:port/1", "its port must be a number up to 65535"),
         ("redis://h/one", "'one' is not a database's number"),
         ("redis://h/1?db=one", "Invalid value for 'db'"),
@@ -109,6 +134,12 @@ def test_what_is_no_text_is_no_url() -> None:
         "redis://h/1?username=ann&password=a@b",
         "redis://h/1?socket_timeout=2&socket_connect_timeout=0.5&max_connections=7",
         "rediss://h/1?ssl_cert_reqs=none&ssl_check_hostname=no",
+        "valkey://h/1",
+        "valkeys://ann:pw@h:6380/1?ssl_cert_reqs=none",
+        "redis+sentinel://h/mymaster",
+        "redis+sentinel://h1,h2:5000,[::1]:26379/mymaster/1",
+        "rediss+sentinel://ann:p@ss@h1,h2/mymaster/1?sentinel_username=s&sentinel_password=a@b/c",
+        "valkey+sentinel://h/my%2Fmaster/1",
         "unix:///run/a@b.sock?db=1",
         "unix://ann:pw@/run/redis.sock?db=1",
     ],
@@ -124,6 +155,26 @@ def test_an_escaped_password_reaches_the_server_as_it_is() -> None:
     assert client.get_connection_kwargs()["password"] == password
 
 
+def test_a_url_of_sentinels_is_read_in_its_parts() -> None:
+    found = read_sentinel_url(
+        "rediss+sentinel://ann:p%2Fw@h1,h2:5000,[::1]/my%2Fmaster/3"
+        "?sentinel_username=bob&sentinel_password=s%26t&ssl_cert_reqs=none&socket_timeout=2"
+    )
+    assert found is not None
+    assert found.name == "my/master"
+    assert found.sentinels == (("h1", 26379), ("h2", 5000), ("::1", 26379))
+    assert found.sentinel_urls[2] == "rediss://[::1]:26379/0?ssl_cert_reqs=none"
+    assert found.sentinel_login == {"username": "bob", "password": "s&t"}
+    assert found.primary_url == (
+        "rediss://ann:p%2Fw@h1:26379/3?ssl_cert_reqs=none&socket_timeout=2"
+    )
+
+
+@pytest.mark.parametrize("url", ["redis://h/1", "valkey://h/1", "unix:///run/redis.sock"])
+def test_a_url_of_a_server_names_no_sentinels(url: str) -> None:
+    assert read_sentinel_url(url) is None
+
+
 @pytest.mark.parametrize(
     ("url", "shown"),
     [
@@ -135,6 +186,10 @@ def test_an_escaped_password_reaches_the_server_as_it_is() -> None:
         ("redis://h/1?password=pw", "redis://h/1?password=***"),
         ("redis://h/1?password=p&w#x@y", "redis://h/1?password=***"),
         ("redis://h/1?db=2&ssl_password=pw", "redis://h/1?db=2&ssl_password=***"),
+        (
+            "redis+sentinel://ann:pw@s1,s2:1/m/1?sentinel_username=bob&sentinel_password=pw",
+            "redis+sentinel://ann:***@s1,s2:1/m/1?sentinel_username=bob&sentinel_password=***",
+        ),
     ],
 )
 def test_a_url_is_shown_without_its_passwords(url: str, shown: str) -> None:

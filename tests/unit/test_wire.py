@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -14,6 +15,7 @@ from uuid import UUID
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from expirebridge.errors import InvalidTask
 from expirebridge.wire import (
@@ -31,6 +33,17 @@ from expirebridge.wire import (
     id_for_key,
     parse_key,
 )
+
+
+@dataclass
+class Point:
+    x: int
+    y: int
+
+
+class Customer(BaseModel):
+    name: str
+
 
 AWKWARD = st.sampled_from(
     ["?", ":?", ":", "\n", "\0", "\U0001f600", "{", "}", "{a}", "@", "*", '"']
@@ -259,6 +272,8 @@ def test_a_value_that_json_would_change_is_refused_by_its_place(value: object) -
         ((1, 2), "pass list(value)"),
         ({1}, "pass list(value)"),
         (frozenset([1]), "pass list(value)"),
+        (Point(1, 2), "pass dataclasses.asdict(value)"),
+        (Customer(name="Ann"), "pass value.model_dump(mode='json')"),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -266,7 +281,9 @@ def test_what_json_lacks_is_refused_with_what_to_pass_instead(value: object, ins
     with pytest.raises(InvalidTask) as caught:
         encode_args([{"x": value}], None)
     assert str(caught.value).startswith("args[0]['x'] = ")
-    assert str(caught.value).endswith(f"; {instead}")
+    assert f": JSON has no {type(value).__name__}; {instead}, or mark the handler with " in str(
+        caught.value
+    )
 
 
 def test_what_has_no_counterpart_is_refused_without_advice() -> None:

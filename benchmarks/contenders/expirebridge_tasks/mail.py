@@ -1,6 +1,7 @@
 """The handlers' folder of contenders/expirebridge.py."""
 
 from benchmarks.kit import journal
+from expirebridge import handler
 
 
 async def send(number: int, user: str) -> None:
@@ -8,4 +9,9 @@ async def send(number: int, user: str) -> None:
 
 
 def send_plain(number: int, user: str) -> None:
+    journal.handle_plain(number)
+
+
+@handler(process=True)
+def send_apart(number: int, user: str) -> None:
     journal.handle_plain(number)

@@ -11,7 +11,6 @@ from expirebridge.listener.outage import Outage
 from expirebridge.listener.station.station import Station
 from expirebridge.log_fields import event
 from expirebridge.settings import Settings
-from expirebridge.store.store import AsyncStore
 
 logger = logging.getLogger("expirebridge")
 
@@ -22,7 +21,8 @@ _LEVELS = {Level.OK: logging.INFO, Level.WARNING: logging.WARNING, Level.ERROR: 
 class Inspector:
     """Repeats a listener's first checks once a lease, and reports what has changed.
 
-    It leaves out the search for other data, which is for the start and the doctor.
+    It leaves out the search for other data, which is for the start and the doctor. And it declares
+    again what its listener knows: names that another client overwrote do not stay wrong.
 
     After each check that finds that the server sends no key events, and once after the first that
     finds that it sends them again, it asks for a scan, which finds what the events would have said.
@@ -30,14 +30,12 @@ class Inspector:
 
     def __init__(
         self,
-        store: AsyncStore,
         stations: Sequence[Station],
         settings: Settings,
         *,
         gaps: Gaps,
         outage: Outage,
     ) -> None:
-        self._store = store
         self._stations = stations
         self._settings = settings
         self._gaps = gaps
@@ -54,12 +52,19 @@ class Inspector:
         while True:
             await asyncio.sleep(self._settings.lease)
             try:
-                findings = await self._store.run(check_server(self._store.database, data=False))
+                store = self._stations[0].store
+                findings = await store.run(check_server(store.database, data=False))
+                await self._declare_again()
             except ServerError as error:
                 self._outage.failed(ROLE, error)
             else:
                 self._outage.answered(ROLE)
                 self._compare(findings)
+
+    async def _declare_again(self) -> None:
+        """What other clients wrote there does not stay."""
+        for station in self._stations:
+            await asyncio.to_thread(station.leases.declare)
 
     def _compare(self, findings: list[Finding]) -> None:
         for finding in findings:

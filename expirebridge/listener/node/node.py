@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Coroutine, Sequence
+from functools import partial
 from typing import Any
 
 from expirebridge.checks import (
@@ -18,19 +19,20 @@ from expirebridge.hooks import Hooks
 from expirebridge.listener.ears import Ears
 from expirebridge.listener.footing import Ground
 from expirebridge.listener.gaps import Gaps
+from expirebridge.listener.node.follower import Follower
+from expirebridge.listener.node.generation import Generation
 from expirebridge.listener.node.heartbeat import Heartbeat
 from expirebridge.listener.node.inspector import Inspector
 from expirebridge.listener.node.scanner import Scanner
 from expirebridge.listener.node.subscriber import Subscriber
 from expirebridge.listener.outage import Outage
 from expirebridge.listener.runner.runner import Runner
-from expirebridge.listener.server_clock import ServerClock
 from expirebridge.listener.station.station import Station
 from expirebridge.listener.watchdog import Watchdog
 from expirebridge.log_fields import event
 from expirebridge.settings import Doorbells, Settings
-from expirebridge.store import clients
-from expirebridge.store.store import AsyncStore, Store
+from expirebridge.topology import clients
+from expirebridge.topology.primary import Berth
 
 logger = logging.getLogger("expirebridge")
 
@@ -49,26 +51,24 @@ class Node:
         hooks: Hooks,
     ) -> None:
         self._settings = settings
-        # An answer that takes longer than this is no answer: the lease would be in danger.
-        patience = max(settings.lease / 2, 1.0)
-        self._client = clients.listener_client(settings.url, socket_timeout=patience)
-        self._heart_client = clients.heartbeat_client(settings.url, socket_timeout=patience)
-        self._server_clock = ServerClock()
-        self._outage = outage = Outage()
-        self._gaps = gaps = Gaps()
-        self._ears = Ears()
+        outage, gaps, ears = Outage(), Gaps(), Ears()
+        begin = partial(Generation, settings, outage=outage, gaps=gaps, ears=ears)
+        primary = clients.primary_of(settings.url)
+        self._generation = begin(Berth(primary) if primary else None)
         self.stations = stations = [
             Station(self.ground_of(prefix), settings, name=name, runner=runner, hooks=hooks)
             for prefix in prefixes
         ]
-        self._store = store = stations[0].store
-        """For what concerns the server as a whole."""
         self.heartbeat = Heartbeat(stations, lease=settings.lease, outage=outage, watchdog=watchdog)
         self._subscriber = Subscriber(
-            store, stations, heartbeat=self.heartbeat, ears=self._ears, gaps=gaps, outage=outage
+            stations, heartbeat=self.heartbeat, ears=ears, gaps=gaps, outage=outage
         )
         self._scanner = Scanner(stations, settings, gaps=gaps, outage=outage, hooks=hooks)
-        self._inspector = Inspector(store, stations, settings, gaps=gaps, outage=outage)
+        self._inspector = Inspector(stations, settings, gaps=gaps, outage=outage)
+        self._follower = None if primary is None else Follower(
+            primary, self._generation, begin, stations,
+            heartbeat=self.heartbeat, gaps=gaps, outage=outage, hooks=hooks,
+        )  # fmt: skip
 
     @property
     def ready(self) -> asyncio.Event:
@@ -77,18 +77,12 @@ class Node:
 
     def ground_of(self, prefix: str) -> Ground:
         """What a station of this prefix stands on here."""
-        return Ground(
-            store=AsyncStore(self._client, prefix=prefix),
-            heart_store=Store(self._heart_client, prefix=prefix),
-            server_clock=self._server_clock,
-            outage=self._outage,
-            gaps=self._gaps,
-            ears=self._ears,
-        )
+        return self._generation.ground_of(prefix)
 
     async def examine(self) -> None:
         """Check whether the server can be used, and report problems. Raises a ServerError."""
-        findings = await self._store.run(check_server(self._store.database))
+        store = self.stations[0].store
+        findings = await store.run(check_server(store.database))
         _report(findings)
         refuse_unsuitable(findings)
         if self._settings.doorbell is Doorbells.EVENTS and not events_are_on(findings):
@@ -106,6 +100,8 @@ class Node:
             "scans": self._scanner.run(),
             "inspection": self._inspector.run(),
         }
+        if self._follower is not None:
+            roles["the primary"] = self._follower.run()
         for station in self.stations:
             prefix = station.store.database.prefix
             roles |= {f"{role} of {prefix}": run for role, run in station.roles().items()}
@@ -116,11 +112,24 @@ class Node:
         for station in self.stations:
             await station.stop()
 
+    async def suspend(self) -> None:
+        """Claim no more until `resume`; what runs goes on."""
+        for station in self.stations:
+            await station.suspend()
+
+    def resume(self) -> None:
+        """Claim again."""
+        for station in self.stations:
+            station.resume()
+
     async def close(self) -> None:
         """Say goodbye, if the server answers, and close the connections."""
         await asyncio.to_thread(self.heartbeat.stop)
-        self._heart_client.close()
-        await self._client.aclose()
+        generation = self._generation
+        if self._follower is not None:
+            self._follower.close()
+            generation = self._follower.generation
+        await generation.close()
 
 
 def _report(findings: list[Finding]) -> None:

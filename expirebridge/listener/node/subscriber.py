@@ -22,7 +22,6 @@ from expirebridge.listener.node.heartbeat import Heartbeat
 from expirebridge.listener.outage import Outage
 from expirebridge.listener.station.hearing import HEARD
 from expirebridge.listener.station.station import Station
-from expirebridge.store.store import AsyncStore
 from expirebridge.store.translation import translated
 
 ROLE = "the subscription"
@@ -41,7 +40,6 @@ class Subscriber:
 
     def __init__(
         self,
-        store: AsyncStore,
         stations: Sequence[Station],
         *,
         heartbeat: Heartbeat,
@@ -49,10 +47,10 @@ class Subscriber:
         gaps: Gaps,
         outage: Outage,
     ) -> None:
-        self._store = store
         self._stations = stations
+        database = stations[0].store.database
         self._by_channel = {station.doorbell_channel: station for station in stations}
-        self._events = {store.database.events(event).encode(): event for event in HEARD}
+        self._events = {database.events(event).encode(): event for event in HEARD}
         self._heartbeat = heartbeat
         self._ears = ears
         self._gaps = gaps
@@ -86,7 +84,8 @@ class Subscriber:
                 await asyncio.sleep(RETRY_PAUSE)
 
     async def _listen(self) -> None:
-        async with self._store.client.pubsub() as pubsub:
+        ground = self._stations[0].ground
+        async with ground.store.client.pubsub() as pubsub:
             events = self._events if self._ears.open else ()
             await pubsub.subscribe(*self._by_channel, *events)
             self._pubsub = pubsub
@@ -97,7 +96,10 @@ class Subscriber:
                 # these would cost more than the message.
                 async with asyncio.timeout(FRESH) as patience:
                     while True:
-                        self._hear(await pubsub.connection.read_response(timeout=inf), patience)
+                        push = await pubsub.connection.read_response(timeout=inf)
+                        if self._stations[0].ground is not ground:
+                            return  # a demoted primary is not believed
+                        self._hear(push, patience)
             except TimeoutError:
                 raise TimeoutError(f"no answer to a ping for {FRESH:g} s") from None
             finally:

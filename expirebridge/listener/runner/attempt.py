@@ -2,16 +2,20 @@
 
 import asyncio
 import logging
+import math
+import time
 from typing import Any
 
 from expirebridge.durations import human
 from expirebridge.errors import InvalidTask
-from expirebridge.handlers import Handler, check_binding
+from expirebridge.handlers import Handler, Kind, check_binding
 from expirebridge.listener.runner.async_call import TimedOut
 from expirebridge.listener.runner.conclusion import Conclusion, Conclusions
-from expirebridge.listener.runner.origin import Origin
+from expirebridge.listener.runner.plain_call import Answer
+from expirebridge.listener.runner.processes.failure import ProcessFailure
 from expirebridge.misfire import decode_misfire
-from expirebridge.retry import DEFAULT_POLICY, Discard, Retry, RetryPolicy, decode_policy
+from expirebridge.retry import DEFAULT_POLICY, Discard, Retry, RetryPolicy, Snooze, decode_policy
+from expirebridge.store.calls import Settlement
 from expirebridge.store.views import ClaimedTask
 from expirebridge.task import State, Task, from_ms
 from expirebridge.wire import decode_args
@@ -30,14 +34,12 @@ class Attempt:
         self,
         claimed: ClaimedTask,
         handler: Handler | None,
-        origin: Origin,
         *,
         hint: str,
         timeout: float,
     ) -> None:
         self.claimed = claimed
         self.handler = handler
-        self.origin = origin
         self.conclusions = Conclusions(claimed)
         self._hint = hint
         self._retry_policy: RetryPolicy = DEFAULT_POLICY
@@ -48,21 +50,68 @@ class Attempt:
         """Seconds that its handler may take."""
         self.lateness = 0.0
         """Seconds from its due time to its beginning, by the estimate of the server's clock."""
+        self.began: float | None = None
+        """When its handler was called, by `time.perf_counter`."""
+        self.answer: Answer | None = None
+        """What a plain function answered in its thread, until the event loop takes it."""
         self.took = 0.0
         """Seconds that its handler took."""
         self.stopped = ""
         """Why the listener cancelled it, if it did."""
         self.is_over = False
         """Whether its handler has ended, or was never called."""
+        self.is_stuck = False
+        """Whether its handler went on for a grace time after its timeout."""
+        self.settlement: Settlement | None = None
+        """What is to be recorded of it, or is recorded, once that is decided."""
 
     @property
-    def is_async(self) -> bool:
-        """Whether the attempt can be cancelled."""
-        return self.handler is not None and self.handler.is_async
+    def can_be_stopped(self) -> bool:
+        """Whether its handler can be stopped: cancelled, or killed with its process."""
+        return self.handler is not None and self.handler.kind is not Kind.THREAD
 
-    def has_lease(self) -> bool:
-        """Whether its lease cannot have lapsed yet; see Leases.is_fresh."""
-        return self.origin.leases.is_fresh(self.claimed.id, self.claimed.token)
+    @property
+    def runs_in_thread(self) -> bool:
+        """Whether its handler goes on while the event loop is blocked."""
+        return self.handler is not None and self.handler.kind is Kind.THREAD
+
+    @property
+    def runs_in_process(self) -> bool:
+        """Whether its handler is killed with its process."""
+        return self.handler is not None and self.handler.kind is Kind.PROCESS
+
+    def begin(self) -> None:
+        """Take note that it begins, in the thread that calls its handler, right before the call.
+
+        Raises NotBegun if it must not; only one whose lease may have lapsed does.
+        """
+        self.began = time.perf_counter()
+
+    def left(self) -> float:
+        """Seconds that are left of its limit: all of it until its handler is called."""
+        began = self.began
+        return self.limit if began is None else began + self.limit - time.perf_counter()
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether its handler has had all of its time, and has not ended; no process is."""
+        return self._is_running and self.left() <= 0 and not self.runs_in_process
+
+    def may_end_in_thread(self, grace: float) -> bool:
+        """Whether it is a plain function that runs, and may end within its time and this grace."""
+        return self._is_running and self.runs_in_thread and self.left() + grace > 0
+
+    @property
+    def _is_running(self) -> bool:
+        return self.began is not None and self.answer is None and not self.is_over
+
+    def lease_end(self) -> float:
+        """When it must have begun, by the monotonic clock."""
+        return math.inf
+
+    def now(self) -> float:
+        """The server's time once the handler has ended, in seconds since 1970, as far as known."""
+        return self.claimed.due / 1000 + self.lateness + self.took
 
     def misfire(self, lateness: float) -> Conclusion | None:
         """The conclusion if it is too late, by so many seconds, to call the handler now."""
@@ -92,6 +141,12 @@ class Attempt:
             return self.conclusions.failed(f"its retry policy cannot be read: {error}")
         return None
 
+    def overrun(self) -> Conclusion:
+        """The conclusion if its handler still runs when its listener ends, and its time is over."""
+        self.took = self.limit - self.left()
+        reason = f"timed out after {self.limit:g} s and could not be stopped"
+        return self.conclusions.retry_or_fail(self._retry_policy, reason)
+
     def after(self, error: BaseException) -> Conclusion:
         """The conclusion after its call raised this. Raises nothing, whatever the error is like."""
         try:
@@ -113,8 +168,13 @@ class Attempt:
                 return conclude.retry_or_fail(policy, "the handler was cancelled from within")
             case Retry():
                 return conclude.obeys(error)
+            case Snooze():
+                now = self.now()
+                return conclude.snoozed(error, policy, snoozes=self.task.snoozes, now=now)
             case Discard():
                 return conclude.failed(str(error))
+            case ProcessFailure():
+                return conclude.retry_or_fail(policy, str(error))
             case TimedOut():
                 return conclude.retry_or_fail(policy, f"timed out after {self.limit:g} s")
             case TypeError():
@@ -131,7 +191,7 @@ class Attempt:
         try:
             check_binding(self.handler.function, self.task.args, self.task.kwargs)
         except InvalidTask as error:
-            return self.conclusions.failed(f"its arguments do not fit: {error}")
+            return self.conclusions.unfit(f"its arguments do not fit: {error}")
         return None
 
     def _read_retry_policy(self, handler: Handler) -> RetryPolicy:

@@ -1,22 +1,18 @@
 """The conclusion of an attempt: how it ended, and what is to be recorded of it."""
 
-import os
 import traceback
 from typing import Any, NamedTuple
 
-import orjson
-
 from expirebridge.durations import seconds_of
 from expirebridge.errors import InvalidTask
-from expirebridge.hooks import End
-from expirebridge.retry import UNKNOWN_DELAY, Retry, RetryPolicy
-from expirebridge.store.calls import Settlement
+from expirebridge.hooks import End, Ended
+from expirebridge.listener.runner.shown import shown_error, shown_result
+from expirebridge.retry import UNKNOWN_DELAY, Retry, RetryPolicy, Snooze
+from expirebridge.store.calls import Settled, Settlement
 from expirebridge.store.views import ClaimedTask
+from expirebridge.task import Task
 
-MAX_RESULT = 4096
 MAX_ERROR = 8192
-_OURS = (os.path.dirname(__file__) + os.sep, "<frozen _collections_abc>")  # noqa: PTH120
-"""Where the frames between the event loop and a handler are: they help nobody who reads."""
 
 
 class Conclusion(NamedTuple):
@@ -30,6 +26,20 @@ class Conclusion(NamedTuple):
     error: BaseException | None = None
     """What the handler raised, if that is the reason."""
 
+    def ended(self, task: Task, duration: float, settled: Settled = Settled.DONE) -> Ended:
+        """The event once it is settled so; the handler took so many seconds."""
+        end, reason, brief = self.end, self.reason, self.brief
+        if settled is Settled.LEFT:
+            end = End.RELEASED
+        elif settled is Settled.OVER:
+            end = End.FAILED
+        elif settled is Settled.REFUSED:
+            end = End.REFUSED
+            reason = brief = "its lease had lapsed, or its record is gone"
+        return Ended(
+            task=task, end=end, duration=duration, reason=reason, brief=brief, error=self.error
+        )
+
 
 class Conclusions:
     """Draws the conclusion of one attempt, of this claimed task."""
@@ -41,7 +51,7 @@ class Conclusions:
 
     def succeeded(self, result: Any) -> Conclusion:
         """The handler returned this."""
-        return self._conclude(End.SUCCEEDED, "succeeded", text=_result(result))
+        return self._conclude(End.SUCCEEDED, "succeeded", text=shown_result(result))
 
     def failed(self, reason: str) -> Conclusion:
         """It failed for good."""
@@ -60,12 +70,29 @@ class Conclusions:
             return self.failed(f"its Retry says no delay: {error}")
         return self._retry(delay, str(retry))
 
+    def snoozed(
+        self, snooze: Snooze, policy: RetryPolicy, *, snoozes: int, now: float
+    ) -> Conclusion:
+        """The handler asked to be called later; the task was snoozed so often before.
+
+        If that is not granted any more, the attempt counts. `now` is in seconds since 1970.
+        """
+        refusal = snooze.refusal(snoozes, now)
+        if refusal is not None:
+            return self.retry_or_fail(policy, refusal)
+        try:
+            delay = seconds_of(snooze.delay(now), name="after")
+        except InvalidTask as error:  # as in `obeys`
+            return self.failed(f"its Snooze says no delay: {error}")
+        reason = str(snooze)
+        return self._conclude(End.SNOOZED, "snoozed", delay, reason, reason)
+
     def raised(self, policy: RetryPolicy, error: BaseException) -> Conclusion:
         """The handler raised this."""
         if isinstance(error, MemoryError):
             # The error goes to hooks, too, and its frames hold what recording it needs.
             traceback.clear_frames(error.__traceback__)
-        conclusion = self.retry_or_fail(policy, _shown(error))
+        conclusion = self.retry_or_fail(policy, shown_error(error))
         return conclusion._replace(brief=type(error).__name__, error=error)
 
     def given_back(self, reason: str) -> Conclusion:
@@ -84,6 +111,10 @@ class Conclusions:
         )
         return self._conclude(End.RELEASED, "unknown", UNKNOWN_DELAY, reason, reason)
 
+    def unfit(self, reason: str) -> Conclusion:
+        """Its arguments do not fit: it fails, unless another listener knows another version."""
+        return self._conclude(End.FAILED, "unfit", text=reason, reason=reason)
+
     def _retry(self, delay: float, reason: str) -> Conclusion:
         return self._conclude(End.RETRY, "retry", delay, reason, reason)
 
@@ -95,26 +126,3 @@ class Conclusions:
             text = text.encode(errors="backslashreplace")[-MAX_ERROR:]
         settlement = Settlement(self._claimed.id, self._claimed.token, word, delay, text)
         return Conclusion(end, settlement, reason, brief=reason)
-
-
-def _shown(error: BaseException) -> str:
-    """The error as a person wants to read it: the traceback from the handler on."""
-    shown = traceback.TracebackException.from_exception(error)
-    inner = [frame for frame in shown.stack if not frame.filename.startswith(_OURS)]
-    shown.stack = traceback.StackSummary.from_list(inner)
-    text = "".join(shown.format()).rstrip()
-    # The last line is what lists show: a group ends with a rule below its last error.
-    return text.rstrip("+- \n") if isinstance(error, BaseExceptionGroup) else text
-
-
-def _result(value: Any) -> bytes:
-    """A handler's result as JSON, or a note if it cannot be kept: never a reason to fail."""
-    if value is None:
-        return b""
-    try:
-        encoded = orjson.dumps(value)
-    except (TypeError, ValueError):
-        return orjson.dumps(f"(a {type(value).__name__}, which JSON cannot hold)")
-    if len(encoded) > MAX_RESULT:
-        return orjson.dumps(f"({len(encoded):,} bytes of JSON, more than the {MAX_RESULT:,} kept)")
-    return encoded

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from expirebridge.errors import ServerError
 from expirebridge.listener.footing import Footing
+from expirebridge.listener.runner.code import Code
 from expirebridge.store import calls
 
 logger = logging.getLogger("expirebridge")
@@ -28,14 +29,20 @@ class Leases:
     The event loop holds and drops; the heartbeat's thread beats; handlers' threads look.
     """
 
-    def __init__(self, footing: Footing, listener: str, *, lease: float) -> None:
+    def __init__(self, footing: Footing, listener: str, *, lease: float, code: Code) -> None:
         self._footing = footing
         self._listener = listener
+        self._code = code
         self._lease = lease
         self._held: dict[str, Hold] = {}
         self._lock = threading.Lock()
         self._answered = False
         """Whether the latest beat was."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the code that this listener runs."""
+        return self._code.fingerprint.digest
 
     def __len__(self) -> int:
         return len(self._held)
@@ -57,10 +64,14 @@ class Leases:
 
         It may have if this process stood still, or its event loop was blocked, for a lease.
         """
+        return time.monotonic() < self.fresh_until(id, token)
+
+    def fresh_until(self, id: str, token: str) -> float:
+        """When this claim can have lapsed (monotonic), unless it is renewed; 0.0 if it is lost."""
         hold = self._held.get(id)
         if hold is None or hold.token != token:
-            return False
-        return time.monotonic() - hold.asked < self._lease
+            return 0.0
+        return hold.asked + self._lease
 
     def beat(self) -> calls.HeartbeatReply:
         """Beat once. Raises a ServerError.
@@ -72,7 +83,15 @@ class Leases:
             held = {id: hold.token for id, hold in self._held.items()}
         sent = time.monotonic()
         answered, self._answered = self._answered, False
-        beat = ground.heart_store.run(calls.heartbeat(self._listener, self._lease, held.items()))
+        call = calls.heartbeat(
+            self._listener, self._lease, held.items(),
+            code=self._code.text, functions=len(self._code.fingerprint.shapes),
+        )  # fmt: skip
+        beat = ground.heart_store.run(call)
+        if ground is not self._footing.now:
+            return self.beat()  # a superseded primary renewed nothing that counts
+        if beat.undeclared:
+            self.declare()
         self._answered = True
         if not answered:
             beat = dataclasses.replace(beat, gap=True)
@@ -81,6 +100,12 @@ class Leases:
             self.drop(id, held[id])
         self._renew(held, sent)
         return beat
+
+    def declare(self) -> None:
+        """Declare what this listener knows. Raises a ServerError."""
+        fingerprint = self._code.fingerprint
+        store = self._footing.now.heart_store
+        store.run(calls.declare(fingerprint.digest, fingerprint.shapes))
 
     def leave(self) -> None:
         """Say goodbye, if the server answers."""

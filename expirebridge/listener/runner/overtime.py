@@ -4,6 +4,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from expirebridge.listener.runner.unsettled import Unsettled
 from expirebridge.listener.shutdown import Shutdown
 from expirebridge.log_fields import event
 
@@ -14,11 +15,12 @@ logger = logging.getLogger("expirebridge")
 
 
 class Overtime:
-    """Gives such a handler the grace time to end, and then gives up the whole process."""
+    """Gives such a handler the grace time to end, and then gives up the listener."""
 
-    def __init__(self, grace: float, shutdown: Shutdown) -> None:
+    def __init__(self, grace: float, shutdown: Shutdown, unsettled: Unsettled) -> None:
         self._grace = grace
         self._shutdown = shutdown
+        self._unsettled = unsettled
 
     def notice(self, attempt: "Attempt") -> None:
         """Take note that its handler goes on after its timeout."""
@@ -30,5 +32,20 @@ class Overtime:
         asyncio.get_running_loop().call_later(self._grace, self._look_again, attempt)
 
     def _look_again(self, attempt: "Attempt") -> None:
-        if not attempt.is_over:
-            self._shutdown.give_up(attempt.task.func)
+        if attempt.is_over:
+            return
+        attempt.is_stuck = True
+        report_stuck(attempt, self._grace)
+        self._shutdown.give_up(attempt.task.func)
+        self._unsettled.look_again()
+
+
+def report_stuck(attempt: "Attempt", grace: float) -> None:
+    """Log that its handler did not end, and what its listener does now. Safe for threads."""
+    func = attempt.task.func
+    logger.error(
+        "%s %s did not end %g s after its timeout: this listener claims no more, and ends when its "
+        "other tasks have ended",
+        func, attempt.task.id, grace,
+        extra=event("stuck", func=func, task=attempt.task.id),
+    )  # fmt: skip

@@ -1,15 +1,41 @@
-"""The call of a plain function, in a thread: when it began, and how long it took."""
+"""The call of a plain function, in a thread: what it answered, and how long it took."""
 
 import contextvars
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple, Protocol
 
+from expirebridge.listener.runner.async_call import TimedOut
 from expirebridge.listener.runner.fork_guard import ForkGuard
-from expirebridge.listener.runner.unbegun import NotBegun, Unbegun
+from expirebridge.listener.runner.unbegun import NotBegun
 
-if TYPE_CHECKING:
-    from expirebridge.listener.runner.attempt import Attempt
+
+class Answer(NamedTuple):
+    """How a call ended, as a value: futures do not carry every exception."""
+
+    value: Any
+    """What the handler returned, if it did."""
+    error: BaseException | None
+    took: float
+    """Seconds that the handler took."""
+
+    def result(self, limit: float) -> Any:
+        """What the handler returned. Raises what it raised, and TimedOut if it took too long."""
+        if self.took > limit:
+            raise TimedOut
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
+class Begins(Protocol):
+    """What is about to call its handler, and is given the answer."""
+
+    answer: Answer | None
+
+    def begin(self) -> None:
+        """Take note of that. Raises NotBegun if it must not."""
+        ...
 
 
 class PlainCall:
@@ -20,24 +46,26 @@ class PlainCall:
     So its time counts from then, too.
     """
 
-    __slots__ = ("_attempt", "_began", "_context", "_handler", "_unbegun", "took")
+    __slots__ = ("_attempt", "_context", "_handler")
 
-    def __init__(self, handler: Callable[[], Any], attempt: "Attempt", unbegun: Unbegun) -> None:
+    def __init__(self, handler: Callable[[], Any], attempt: Begins) -> None:
         self._handler = handler
         self._attempt = attempt
-        self._unbegun = unbegun
         self._context = contextvars.copy_context()
-        self._began: float | None = None
-        self.took: float | None = None
-        """Seconds that the handler took; None until it has ended."""
 
-    def __call__(self) -> tuple[Any, BaseException | None]:
-        """What the handler returned or raised, as values: futures do not carry every exception."""
+    def __call__(self) -> Answer:
+        """Make the call; the attempt has the answer, too."""
         try:
-            self._unbegun.begin(self._attempt)
+            self._attempt.begin()
         except NotBegun as reason:
-            return None, reason
-        self._began = began = time.perf_counter()
+            return Answer(None, reason, 0.0)
+        began = time.perf_counter()
+        value, error = self._call()
+        self._attempt.answer = answer = Answer(value, error, time.perf_counter() - began)
+        return answer
+
+    def _call(self) -> tuple[Any, BaseException | None]:
+        """What the handler returned or raised."""
         try:
             with ForkGuard():
                 return self._context.run(self._handler), None
@@ -48,11 +76,3 @@ class PlainCall:
             return None, wrapped
         except BaseException as error:
             return None, error
-        finally:
-            self.took = time.perf_counter() - began
-
-    def left(self, limit: float) -> float:
-        """Seconds that are left of the limit: all of it until the handler is called."""
-        if self._began is None:
-            return limit
-        return self._began + limit - time.perf_counter()

@@ -30,6 +30,11 @@ class Room:
         return self._free
 
     @property
+    def taken(self) -> int:
+        """Places that are reserved, or in which a task runs."""
+        return self._size - self._free
+
+    @property
     def idle(self) -> bool:
         """Whether nothing runs here, or is claimed; outcomes wait only for nodes that are away."""
         return self._free == self._size and self._unsettled.at_rest

@@ -2,15 +2,18 @@
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from expirebridge.handlers import Registry
-from expirebridge.hooks import End, Hooks, Misfired, Started
-from expirebridge.listener.runner.attempt import Attempt
+from expirebridge.handlers import Kind, Registry
+from expirebridge.handlers.fingerprint import Fingerprint
+from expirebridge.hooks import Hooks
 from expirebridge.listener.runner.caller import Caller
 from expirebridge.listener.runner.conclusion import Conclusion
+from expirebridge.listener.runner.leased_attempt import LeasedAttempt
 from expirebridge.listener.runner.origin import Origin
 from expirebridge.listener.runner.overtime import Overtime
+from expirebridge.listener.runner.pipe import Pipe
 from expirebridge.listener.runner.room import Room
 from expirebridge.listener.runner.settler import Finished
 from expirebridge.listener.runner.threads import Threads
@@ -18,8 +21,12 @@ from expirebridge.listener.runner.unbegun import NotBegun, Unbegun, Withdrawn
 from expirebridge.listener.runner.unsettled import Unsettled
 from expirebridge.listener.shutdown import Shutdown
 from expirebridge.log_fields import event
+from expirebridge.policy.series import SeriesSpec
 from expirebridge.settings import Settings
 from expirebridge.store.views import ClaimedTask
+
+if TYPE_CHECKING:
+    from expirebridge.listener.runner.processes.processes import Processes
 
 logger = logging.getLogger("expirebridge")
 
@@ -43,14 +50,24 @@ class Runner:
         shutdown: Shutdown,
     ) -> None:
         self._registry = registry
+        self.fingerprint = Fingerprint.of(registry)
+        self.series: Sequence[SeriesSpec] = registry.series
+        """What its handlers declare with `@every`."""
         self._settings = settings
-        self._hooks = hooks
         self.unsettled = Unsettled()
         self.room = Room(settings.concurrency, self.unsettled)
         self._threads = Threads(settings.concurrency)
         self._unbegun = Unbegun()
-        self._caller = Caller(self._threads, self._unbegun, Overtime(settings.grace, shutdown))
-        self._running: dict[Attempt, asyncio.Task[None]] = {}
+        self._processes = _processes_for(registry, settings, hooks)
+        overtime = Overtime(settings.grace, shutdown, self.unsettled)
+        self.pipe = Pipe(Caller(self._threads, overtime, self._processes), hooks)
+        self._running: dict[LeasedAttempt, asyncio.Task[None]] = {}
+        self._hurried = False
+
+    def open(self) -> None:
+        """Start what handlers need, on the event loop, before the first task."""
+        if self._processes is not None:
+            self._processes.open()
 
     def start(self, claimed: ClaimedTask, origin: Origin, *, asked: float) -> None:
         """Run a task for which a place was reserved; its claim was asked for then (monotonic)."""
@@ -62,105 +79,127 @@ class Runner:
     def give_back(self, claimed: ClaimedTask, origin: Origin, reason: str) -> None:
         """Let another listener run a task that was claimed, but for which there is no place."""
         attempt = self._take(claimed, origin)
-        origin.settler.add(Finished(attempt, attempt.conclusions.given_back(reason), 0.0))
+        self._settle(attempt, attempt.conclusions.given_back(reason))
 
-    def _take(self, claimed: ClaimedTask, origin: Origin) -> Attempt:
+    def _take(self, claimed: ClaimedTask, origin: Origin) -> LeasedAttempt:
         handler = self._registry.find(claimed.func)
         hint = "" if handler else self._registry.suggest(claimed.func)
-        attempt = Attempt(claimed, handler, origin, hint=hint, timeout=self._settings.timeout)
+        attempt = LeasedAttempt(
+            claimed, handler, origin, self._unbegun, hint=hint, timeout=self._settings.timeout
+        )
         self.unsettled.add(attempt)
         return attempt
 
     # An attempt, step by step
 
-    async def _run(self, attempt: Attempt) -> None:
-        """Begin it, misfire or refuse or call it, and end it."""
+    async def _run(self, attempt: LeasedAttempt) -> None:
+        """Check it, send it through the pipe, and end it."""
         try:
-            self._begin(attempt)
-            conclusion = self._misfire(attempt) or self._refuse(attempt) or await self.call(attempt)
+            self._check(attempt)
+            conclusion = await self.pipe.conclude(attempt)
         except NotBegun as reason:
             self._give_back(attempt, reason)
         else:
-            attempt.origin.settler.add(Finished(attempt, conclusion, attempt.took))
+            self._settle(attempt, conclusion)
         finally:
             self._end(attempt)
 
-    def _begin(self, attempt: Attempt) -> None:
+    def _check(self, attempt: LeasedAttempt) -> None:
         """See that it still has its lease. Raises NotBegun."""
         self._unbegun.check(attempt)
         now = attempt.origin.footing.now.server_clock.now()
         attempt.lateness = now - attempt.claimed.due / 1000
 
-    def _misfire(self, attempt: Attempt) -> Conclusion | None:
-        """The conclusion if it is too late to run now."""
-        conclusion = attempt.misfire(attempt.lateness)
-        if conclusion is not None:
-            self._unbegun.begin(attempt)
-            done = "skipped" if conclusion.end is End.FAILED else "spread"
-            self._hooks.emit(Misfired(task=attempt.task, lateness=attempt.lateness, done=done))
-        return conclusion
+    def _settle(self, attempt: LeasedAttempt, conclusion: Conclusion) -> None:
+        """Have this recorded, unless the listener has given the attempt up before."""
+        if attempt.settlement is None:
+            attempt.settlement = conclusion.settlement
+            attempt.origin.settler.add(Finished(attempt, conclusion, attempt.took))
 
-    def _refuse(self, attempt: Attempt) -> Conclusion | None:
-        """The conclusion if there is nothing that could be called."""
-        if attempt.handler is not None:
-            self._hooks.emit(Started(task=attempt.task, lateness=attempt.lateness))
-        conclusion = attempt.refusal()
-        if conclusion is not None:
-            self._unbegun.begin(attempt)
-        return conclusion
-
-    async def call(self, attempt: Attempt) -> Conclusion:
-        """Call the handler and conclude how it ended.
-
-        Raises NotBegun, and nothing that a handler could raise.
-        """
-        try:
-            return attempt.conclusions.succeeded(await self._caller.call(attempt))
-        except NotBegun:
-            raise
-        except BaseException as error:
-            return attempt.after(error)
-
-    def _give_back(self, attempt: Attempt, reason: NotBegun) -> None:
-        finished = Finished(attempt, attempt.conclusions.given_back(str(reason)), 0.0)
+    def _give_back(self, attempt: LeasedAttempt, reason: NotBegun) -> None:
+        conclusion = attempt.conclusions.given_back(str(reason))
         if isinstance(reason, Withdrawn):
             # The heartbeat's thread records that.
-            attempt.origin.settler.close(finished)
+            attempt.origin.settler.close(Finished(attempt, conclusion, 0.0))
         else:
             # Another listener may run it by now. If none does, this one claims it again.
-            attempt.origin.settler.add(finished)
+            self._settle(attempt, conclusion)
 
-    def _end(self, attempt: Attempt) -> None:
+    def _end(self, attempt: LeasedAttempt) -> None:
         attempt.is_over = True
         del self._running[attempt]
         self.room.leave()
 
     # Stopping
 
-    async def drain(self, grace: float) -> None:
-        """Wait up to `grace` seconds for what runs; then cancel what can be cancelled.
+    async def finish_others(self, shutdown: Shutdown) -> None:
+        """Once a handler is stuck: wait until nothing else runs, or somebody asks for a stop.
 
-        Plain functions that still run are left to their leases.
+        All else ends by itself, or is stuck, too, a grace time after its own timeout; but the
+        server may be away, and record nothing.
         """
-        unsettled = self.unsettled
-        await unsettled.wait_until(lambda: not unsettled, grace)
+        longest = max((attempt.limit for attempt in self.unsettled), default=0.0)
+        await self.unsettled.wait_until(
+            lambda: shutdown.asked or self._only_stuck_ones(),
+            longest + CANCEL_LIMIT + self._settings.grace,
+        )
+
+    async def drain(self, grace: float) -> None:
+        """Wait up to `grace` seconds for what runs; then stop what can be stopped.
+
+        What waits for a process is given back at once. Plain functions in threads that still run
+        are left to their leases; what could not be stopped at its timeout is recorded as timed out.
+        In the end there are no processes any more.
+        """
+        unsettled, processes = self.unsettled, self._processes
+        if processes is not None:
+            processes.stop()
+        await unsettled.wait_until(lambda: self._hurried or self._only_stuck_ones(), grace)
         # An attempt that was made a moment ago must begin first: cancelled before, it would end
         # without an outcome.
         await asyncio.sleep(0)
         self.cancel_running()
-        await unsettled.wait_until(lambda: not any(a.is_async for a in unsettled), CANCEL_LIMIT)
+        await unsettled.wait_until(
+            lambda: not any(a.can_be_stopped and not a.is_stuck for a in unsettled), CANCEL_LIMIT
+        )
+        await self._settle_overdue()
         for attempt in unsettled:
             logger.warning(
                 "%s %s still runs; its lease lapses", attempt.task.func, attempt.task.id,
                 extra=event("left running", func=attempt.task.func, task=attempt.task.id),
             )  # fmt: skip
+        if processes is not None:
+            await processes.close()
+
+    def _only_stuck_ones(self) -> bool:
+        """Whether nothing is left but stuck handlers: all other outcomes are recorded."""
+        return all(attempt.is_stuck and not attempt.is_over for attempt in self.unsettled)
+
+    async def _settle_overdue(self) -> None:
+        """Record that what overran its timeout has timed out; its process is about to end."""
+        overdue = [attempt for attempt in self._running if attempt.is_overdue]
+        for attempt in overdue:
+            self._settle(attempt, attempt.overrun())
+        await self.unsettled.wait_until(
+            lambda: not any(attempt in self.unsettled for attempt in overdue), CANCEL_LIMIT
+        )
+
+    def kill_processes(self) -> None:
+        """Kill what runs in processes, in another thread, while the event loop is blocked."""
+        if self._processes is not None:
+            self._processes.kill()
+
+    def hurry(self) -> None:
+        """Let `drain` wait no longer for what runs."""
+        self._hurried = True
+        self.unsettled.look_again()
 
     def cancel_running(self) -> None:
-        """Cancel the async handlers; their tasks are released for another listener."""
+        """Stop the handlers that can be stopped; their tasks are released for another listener."""
         self._cancel(list(self._running), "its listener stopped")
 
     def cancel(self, claims: Collection[tuple[str, str]]) -> None:
-        """Cancel the async handlers of these claims, by id and token: their tasks were cancelled.
+        """Stop the handlers of these claims, by id and token: their tasks were cancelled.
 
         An id alone may be that of the next task by now.
         """
@@ -171,18 +210,28 @@ class Runner:
         """Let go of the threads; those that still run a handler end with the process."""
         self._threads.close()
 
-    def _cancel(self, attempts: Iterable[Attempt], reason: str) -> None:
+    def _cancel(self, attempts: Iterable[LeasedAttempt], reason: str) -> None:
         for attempt in attempts:
-            if attempt.is_async and not attempt.stopped:
+            if attempt.can_be_stopped and not attempt.stopped and not attempt.is_stuck:
                 attempt.stopped = reason
                 self._running[attempt].cancel()
 
     # For the heartbeat's thread, while the event loop is blocked
 
-    def attempt_in(self, task: asyncio.Task[object] | None) -> Attempt | None:
+    def attempt_in(self, task: asyncio.Task[object] | None) -> LeasedAttempt | None:
         """The attempt that this asyncio task is, if it is one."""
         return next((a for a, running in list(self._running.items()) if running is task), None)
 
-    def withdraw(self) -> list[Attempt]:
-        """Give up what has not begun; the leases are let go, and nothing is recorded yet."""
+    def withdraw(self) -> list[LeasedAttempt]:
+        """Take out what has not begun; the leases are let go, and nothing is recorded yet."""
         return self._unbegun.withdraw()
+
+
+def _processes_for(registry: Registry, settings: Settings, hooks: Hooks) -> "Processes | None":
+    """The processes for these handlers; None if none of them wants one."""
+    if not any(handler.kind is Kind.PROCESS for handler in registry):
+        return None
+    # Here, so that it is imported only where there are processes.
+    from expirebridge.listener.runner.processes.processes import Processes  # noqa: PLC0415
+
+    return Processes(settings, hooks)

@@ -5,11 +5,11 @@ import logging
 from typing import NamedTuple
 
 from expirebridge.errors import ScriptFailed, ServerError
-from expirebridge.hooks import End, Ended, Hooks
+from expirebridge.hooks import Hooks
 from expirebridge.listener.doorbell import Doorbell
 from expirebridge.listener.footing import Footing
-from expirebridge.listener.runner.attempt import Attempt
 from expirebridge.listener.runner.conclusion import Conclusion
+from expirebridge.listener.runner.leased_attempt import LeasedAttempt
 from expirebridge.listener.runner.leases import Leases
 from expirebridge.listener.runner.room import Room
 from expirebridge.listener.runner.unsettled import Unsettled
@@ -31,7 +31,7 @@ RETRY_PAUSE = 0.2
 class Finished(NamedTuple):
     """An attempt that ended, and is to be settled."""
 
-    attempt: Attempt
+    attempt: LeasedAttempt
     conclusion: Conclusion
     duration: float
 
@@ -75,23 +75,9 @@ class Settler:
         """Settle this attempt soon."""
         self._waiting.put_nowait(finished)
 
-    def close(self, item: Finished, *, refused: bool = False) -> None:
+    def close(self, item: Finished, settled: Settled = Settled.DONE) -> None:
         """Let go of an attempt whose outcome is recorded, here or elsewhere, or was refused."""
-        conclusion = item.conclusion
-        end, reason, brief = conclusion.end, conclusion.reason, conclusion.brief
-        if refused:
-            end = End.REFUSED
-            reason = brief = "its lease had lapsed, or its record is gone"
-        self._hooks.emit(
-            Ended(
-                task=item.attempt.task,
-                end=end,
-                duration=item.duration,
-                reason=reason,
-                brief=brief,
-                error=conclusion.error,
-            )
-        )
+        self._hooks.emit(item.conclusion.ended(item.attempt.task, item.duration, settled))
         self._leases.drop(item.attempt.claimed.id, item.attempt.claimed.token)
         self._unsettled.discard(item.attempt)
         self._room.look()
@@ -111,14 +97,15 @@ class Settler:
 
     async def _settle(self, batch: list[Finished]) -> None:
         # One call for all tries: the token in it lets the server know a resend.
-        call = calls.settle([item.conclusion.settlement for item in batch], self._settings)
+        settlements = [item.conclusion.settlement for item in batch]
+        call = calls.settle(settlements, self._settings, fingerprint=self._leases.fingerprint)
         try:
             codes = await self._send(call)
         except ScriptFailed as error:
             await self._settle_apart(batch, error)
             return
         for item, code in zip(batch, codes, strict=True):
-            self.close(item, refused=code is Settled.REFUSED)
+            self.close(item, code)
 
     async def _settle_apart(self, batch: list[Finished], error: ScriptFailed) -> None:
         """Settle each by itself: one that the script cannot handle must not hold up the others."""
@@ -128,7 +115,7 @@ class Settler:
                 "task %s cannot be settled: %s", id, error,
                 extra=event("unsettled", task=id, error=str(error)),
             )  # fmt: skip
-            self.close(batch[0], refused=True)
+            self.close(batch[0], Settled.REFUSED)
             return
         for item in batch:
             await self._settle([item])
@@ -146,4 +133,5 @@ class Settler:
                 await asyncio.sleep(RETRY_PAUSE)
             else:
                 ground.outage.answered(ROLE)
-                return codes
+                if ground is self._footing.now:
+                    return codes

@@ -80,7 +80,8 @@ class Threads:
                 self._roused = False
             while taken := self._take():
                 function, future = taken
-                self._give_back(future, function())
+                self._return(future, function())
+                del taken, function, future  # nothing is held on to while the thread waits
             if self._closed:
                 return
             self._alarm.get()
@@ -95,7 +96,7 @@ class Threads:
                 self._rouse()
             return taken
 
-    def _give_back(self, future: asyncio.Future[Any], value: Any) -> None:
+    def _return(self, future: asyncio.Future[Any], value: Any) -> None:
         with self._lock:
             self._returned.append((future, value))
             if len(self._returned) > 1:

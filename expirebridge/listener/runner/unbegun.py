@@ -4,7 +4,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from expirebridge.listener.runner.attempt import Attempt
+    from expirebridge.listener.runner.leased_attempt import LeasedAttempt
 
 WITHDRAWN = "its listener's event loop was blocked"
 HELD_UP = "its listener was held up, for longer than its lease"
@@ -26,13 +26,13 @@ class Unbegun:
     """
 
     def __init__(self) -> None:
-        self._attempts: set[Attempt] = set()
+        self._attempts: set[LeasedAttempt] = set()
 
-    def add(self, attempt: "Attempt") -> None:
+    def add(self, attempt: "LeasedAttempt") -> None:
         """Take note of an attempt whose task was claimed."""
         self._attempts.add(attempt)
 
-    def check(self, attempt: "Attempt") -> None:
+    def check(self, attempt: "LeasedAttempt") -> None:
         """Look before anything is reported of it. Raises what `begin` would raise now."""
         if attempt not in self._attempts:
             raise Withdrawn(WITHDRAWN)
@@ -40,7 +40,7 @@ class Unbegun:
             self._take(attempt)
             raise NotBegun(HELD_UP)
 
-    def begin(self, attempt: "Attempt") -> None:
+    def begin(self, attempt: "LeasedAttempt") -> None:
         """Take it out, in the thread that calls its handler, right before the call.
 
         Raises NotBegun if its lease may have lapsed: another listener may run it by now; and
@@ -50,7 +50,7 @@ class Unbegun:
         if not attempt.has_lease():
             raise NotBegun(HELD_UP)
 
-    def withdraw(self) -> "list[Attempt]":
+    def withdraw(self) -> "list[LeasedAttempt]":
         """Take out all, for the heartbeat's thread, and let their leases go."""
         withdrawn = []
         with contextlib.suppress(KeyError):
@@ -60,7 +60,7 @@ class Unbegun:
                 withdrawn.append(attempt)
         return withdrawn
 
-    def _take(self, attempt: "Attempt") -> None:
+    def _take(self, attempt: "LeasedAttempt") -> None:
         try:
             self._attempts.remove(attempt)
         except KeyError:

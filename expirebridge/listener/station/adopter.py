@@ -11,12 +11,12 @@ from itertools import islice, takewhile
 
 from expirebridge.errors import ScriptFailed, ServerError
 from expirebridge.listener.doorbell import Doorbell
-from expirebridge.listener.footing import Footing
+from expirebridge.listener.footing import Footing, Ground
 from expirebridge.listener.station.clock import Clock
 from expirebridge.log_fields import event
 from expirebridge.settings import Settings
 from expirebridge.store import calls
-from expirebridge.store.calls import Adoption, Heard, Hint
+from expirebridge.store.calls import Adoption, Heard, Hint, Steps
 from expirebridge.wire import IN_RECORD, InvalidKey, id_for_key, parse_key
 
 logger = logging.getLogger("expirebridge")
@@ -85,6 +85,12 @@ class Adopter:
             gone.pop(name, None)
             self._waiting.pop((name, heard), None)
 
+    def forget_all(self) -> None:
+        """Forget what was heard of, as on a server that is the primary no longer."""
+        self._waiting.clear()
+        for gone in self._gone.values():
+            gone.clear()
+
     def explain(self, name: bytes) -> bool:
         """Take note that the task of this key was claimed here; whether its end was heard of."""
         expired = self._gone[Heard.EXPIRED].pop(name, None)
@@ -145,45 +151,55 @@ class Adopter:
         hints = [hint for name in names if (hint := hint_for(name, Heard.LIVE))]
         codes: list[Adoption] = []
         for batch in calls.batches(hints):
-            codes += await self._adopt(batch)
+            codes += await self._adopt(batch, self._footing.now)
         return codes.count(Adoption.ADOPTED)
 
     async def _look_at(self, news: dict[News, float]) -> None:
         """Look at these; they wait again, for as long as they are believed, if nobody answered."""
-        outage = self._footing.now.outage
+        ground = self._footing.now
         try:
-            hints = await self._sift(news)
-            await self._adopt_all(hints)
+            hints = await ground.store.run(sift(news))
+            if await self._are_deletions_true(hints, ground):
+                await self._adopt_all(hints, ground)
+            else:
+                news = {each: since for each, since in news.items() if each[1] is not Heard.DELETED}
+                await self._adopt_all([h for h in hints if h.heard is not Heard.DELETED], ground)
         except ServerError as error:
-            outage.failed(ROLE, error)
+            ground.outage.failed(ROLE, error)
             await asyncio.sleep(RETRY_PAUSE)
+            if ground is not self._footing.now:
+                return  # it was heard on another server
             for (name, heard), since in news.items():
                 if heard is Heard.LIVE or (name, Heard.LIVE) not in self._waiting:
                     self._waiting.setdefault((name, heard), since)
             self._has_news.set()
         else:
-            outage.answered(ROLE)
+            ground.outage.answered(ROLE)
 
-    async def _sift(self, news: Collection[News]) -> list[Hint]:
-        """Leave out what records explain, by far the most, before names are read."""
-        unexplained: set[News] = set()
-        for heard in Heard:
-            if names := [name for name, what in news if what is heard]:
-                found = await self._footing.now.store.run(calls.find_unexplained(names, heard))
-                unexplained.update((name, heard) for name in found)
-        hints = [hint_for(name, heard) for name, heard in news if (name, heard) in unexplained]
-        return [hint for hint in hints if hint]
+    async def _are_deletions_true(self, hints: list[Hint], ground: Ground) -> bool:
+        """Whether keys that were reported as deleted were: a demoted primary reports as deleted
+        what expires on its primary. So it is asked what it is, after they were heard.
+        """
+        deleted = sum(hint.heard is Heard.DELETED for hint in hints)
+        if not deleted or not ground.may_be_demoted or await ground.store.run(calls.is_primary()):
+            return True
+        ground.gaps.notice("the server that reported deletions is a replica now")
+        logger.warning(
+            "%d deletions were not believed: the server that reported them is a replica now",
+            deleted, extra=event("deletions ignored", count=deleted),
+        )  # fmt: skip
+        return False
 
-    async def _adopt_all(self, hints: list[Hint]) -> None:
+    async def _adopt_all(self, hints: list[Hint], ground: Ground) -> None:
         """Adopt these; one that the script cannot handle must not hold up the others."""
         if not hints:
             return
         try:
-            await self._adopt(hints)
+            await self._adopt(hints, ground)
         except ScriptFailed as error:
-            await self._adopt_each(hints, error)
+            await self._adopt_each(hints, error, ground)
 
-    async def _adopt_each(self, hints: list[Hint], error: ScriptFailed) -> None:
+    async def _adopt_each(self, hints: list[Hint], error: ScriptFailed, ground: Ground) -> None:
         if len(hints) == 1:
             logger.error(
                 "a foreign key, of task %s, cannot be looked at: %s", hints[0].id, error,
@@ -191,10 +207,10 @@ class Adopter:
             )  # fmt: skip
             return
         for hint in hints:
-            await self._adopt_all([hint])
+            await self._adopt_all([hint], ground)
 
-    async def _adopt(self, hints: list[Hint]) -> list[Adoption]:
-        codes = await self._footing.now.store.run(calls.adopt(hints, self._settings))
+    async def _adopt(self, hints: list[Hint], ground: Ground) -> list[Adoption]:
+        codes = await ground.store.run(calls.adopt(hints, self._settings))
         for hint, code in zip(hints, codes, strict=True):
             if code is Adoption.INVALID:
                 logger.error(
@@ -213,6 +229,17 @@ class Adopter:
                     extra=event("id taken", task=hint.id, reason=hint.invalid),
                 )
         return codes
+
+
+def sift(news: Collection[News]) -> Steps[list[Hint]]:
+    """Leave out what records explain, by far the most, before names are read."""
+    unexplained: set[News] = set()
+    for heard in Heard:
+        if names := [name for name, what in news if what is heard]:
+            found = yield from calls.find_unexplained(names, heard)
+            unexplained.update((name, heard) for name in found)
+    hints = [hint_for(name, heard) for name, heard in news if (name, heard) in unexplained]
+    return [hint for hint in hints if hint]
 
 
 def hint_for(name: bytes, heard: Heard) -> Hint | None:

@@ -1,6 +1,7 @@
 """The claimer: answers the doorbell by claiming what is due, as far as there is room."""
 
 import asyncio
+import contextlib
 import logging
 import time
 from dataclasses import replace
@@ -12,11 +13,13 @@ from expirebridge.listener.footing import Footing
 from expirebridge.listener.runner.origin import Origin
 from expirebridge.listener.runner.runner import Runner
 from expirebridge.listener.station.clock import Clock
+from expirebridge.listener.station.cursor import Cursor
+from expirebridge.listener.station.fairness import Fairness
 from expirebridge.listener.station.hearing import Hearing
 from expirebridge.log_fields import event
 from expirebridge.settings import Settings
 from expirebridge.store import calls
-from expirebridge.store.calls import Call, Claim
+from expirebridge.store.calls import Claim
 from expirebridge.store.views import ClaimedTask
 
 logger = logging.getLogger("expirebridge")
@@ -29,7 +32,8 @@ NO_ROOM = "its listener had no room for it when the claim was answered"
 class Claimer:
     """Turns rings into running tasks.
 
-    It reserves room before it asks. A task whose listeners died twice runs alone in its process: if
+    It reserves room before it asks, and takes no more than its listener's share, unless others let
+    the rest lie. A task whose listeners died twice runs alone in its process: if
     one waits, nothing more is claimed until the process is idle, and then that task.
     """
 
@@ -41,6 +45,8 @@ class Claimer:
         origin: Origin,
         doorbell: Doorbell,
         clock: Clock,
+        cursor: Cursor,
+        fairness: Fairness,
         hearing: Hearing,
         runner: Runner,
         hooks: Hooks,
@@ -50,13 +56,16 @@ class Claimer:
         self._origin = origin
         self._doorbell = doorbell
         self._clock = clock
+        self._cursor = cursor
+        self._fairness = fairness
         self._hearing = hearing
         self._runner = runner
         self._room = runner.room
         self._hooks = hooks
-        self._share = min(max(settings.concurrency // 2, 1), calls.MAX_CLAIM)
+        self._most = min(max(settings.concurrency // 2, 1), calls.MAX_CLAIM)
         """Tasks that one claim asks for at most: while they run, the server makes the next one."""
-        self._stopping = False
+        self._has_room = True
+        self._stopping = self._suspended = False
         self._claiming = asyncio.Lock()
 
     async def stop(self) -> None:
@@ -65,12 +74,36 @@ class Claimer:
         async with self._claiming:
             self._room.withdraw(self._doorbell)
 
+    async def suspend(self) -> None:
+        """Claim no more until `resume`; return when what a claim on its way brought has begun."""
+        self._suspended = True
+        async with self._claiming:
+            pass
+
+    def resume(self) -> None:
+        """Claim again, at once."""
+        self._suspended = False
+        self._doorbell.ring()
+
     async def run(self) -> None:
         """Answer rings, for ever."""
         while True:
-            await self._doorbell.answer()
+            await self._ring()
             async with self._claiming:
                 await self._claim_what_is_due()
+
+    async def _ring(self) -> None:
+        """Wait for a ring; with room, also until what was left is asked for, or the cursor is to go
+        on.
+        """
+        left = self._fairness.pause
+        pause = left if left is not None else self._cursor.pause
+        if pause is None or not self._has_room:
+            await self._doorbell.answer()
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause):
+                await self._doorbell.answer()
 
     async def _claim_what_is_due(self) -> None:
         """Claim until nothing more is due, or there is no room."""
@@ -80,8 +113,9 @@ class Claimer:
             claim = await self._claim(places)
             if claim is None:
                 return
-            self._take_note(claim)
-            more = self._clock.behind and bool(claim.tasks)
+            self._take_note(claim, time.monotonic() - asked)
+            rest = self._clock.behind and not claim.shared
+            more = claim.wrong_way or (rest and bool(claim.tasks))
             places = self._reserve() if more else 0
             if places:
                 # The next claim is sent before these begin, so the server makes it while they run.
@@ -91,8 +125,11 @@ class Claimer:
 
     def _reserve(self) -> int:
         """Places for the next claim. Whoever gets none is rung when there are some."""
-        most = 0 if self._stopping else min(self._share, self._origin.settler.capacity())
-        return self._room.reserve(self._doorbell, most) if most else 0
+        closed = self._stopping or self._suspended
+        most = 0 if closed else min(self._most, self._origin.settler.capacity())
+        places = self._room.reserve(self._doorbell, most) if most else 0
+        self._has_room = places > 0
+        return places
 
     async def _claim(self, places: int) -> Claim | None:
         """Claim once, resending until there is an answer: what was claimed must not be lost.
@@ -102,8 +139,10 @@ class Claimer:
         more, and leaves what it may have claimed to its lease.
         """
         alone = self._room.has_whole(self._doorbell)
-        nonce = calls.new_nonce()
-        call: Call[Claim] = calls.claim(nonce, self._settings, room=places, idle=alone)
+        call = self._cursor.call(
+            calls.new_nonce(), self._settings, room=places, alone=alone,
+            share=self._fairness.share(places),
+        )  # fmt: skip
         self._clock.notice_claim()
         while True:
             ground = self._footing.now
@@ -121,6 +160,10 @@ class Claimer:
                 await asyncio.sleep(RETRY_PAUSE)
             else:
                 ground.outage.answered(ROLE)
+                if ground is not self._footing.now:
+                    # A superseded primary claimed; its successor knows that, if it reached it.
+                    call = calls.resent(call)
+                    continue
                 ground.server_clock.learn(claim.now_us, sent=sent, received=time.monotonic())
                 return self._fit(claim, places)
 
@@ -137,8 +180,13 @@ class Claimer:
             self._runner.give_back(task, self._origin, NO_ROOM)
         return replace(claim, tasks=claim.tasks[:places])
 
-    def _take_note(self, claim: Claim) -> None:
-        self._hooks.emit(Claimed(count=len(claim.tasks)))
+    def _take_note(self, claim: Claim, took: float) -> None:
+        self._cursor.take(claim, took)
+        self._fairness.take(claim)
+        if claim.wrong_way:
+            return
+        if claim.tasks or not self._cursor.unfinished:
+            self._hooks.emit(Claimed(count=len(claim.tasks)))
         for id in claim.broken:
             logger.error(
                 "task %r cannot run: its record is missing or broken", id,
@@ -148,7 +196,10 @@ class Claimer:
             self._room.want_whole(self._doorbell)
         else:
             self._room.want_no_more(self._doorbell)
-        self._clock.plan(claim.next_due, now=claim.now_us // 1000, count=len(claim.tasks))
+        now, next_due = claim.now_us // 1000, claim.next_due
+        if self._cursor.unfinished and claim.tasks:
+            next_due = now
+        self._clock.plan(next_due, now=now, count=len(claim.tasks), shared=claim.shared)
 
     def _start(self, tasks: list[ClaimedTask], asked: float) -> None:
         for task in tasks:

@@ -6,6 +6,7 @@ from expirebridge.errors import ServerError
 from expirebridge.hooks import Hooks, Rung, Source
 from expirebridge.listener.doorbell import Doorbell
 from expirebridge.listener.footing import Footing
+from expirebridge.listener.station.cursor import Cursor
 from expirebridge.listener.station.standing import Standing
 from expirebridge.store import calls
 
@@ -26,10 +27,18 @@ class Clock:
     """
 
     def __init__(
-        self, footing: Footing, prefix: str, *, doorbell: Doorbell, standing: Standing, hooks: Hooks
+        self,
+        footing: Footing,
+        prefix: str,
+        *,
+        doorbell: Doorbell,
+        standing: Standing,
+        cursor: Cursor,
+        hooks: Hooks,
     ) -> None:
         self._footing = footing
-        self._earliest = calls.earliest(prefix)
+        self._prefix = prefix
+        self._cursor = cursor
         self._doorbell = doorbell
         self._standing = standing
         self._hooks = hooks
@@ -45,12 +54,14 @@ class Clock:
         """Take note that a claim is sent: what is heard of from now on, its answer may not know."""
         self._heard = None
 
-    def plan(self, next_due: int | None, *, now: int, count: int) -> None:
+    def plan(self, next_due: int | None, *, now: int, count: int, shared: bool = False) -> None:
         """Take note of what a claim found: the next due time and the server's, in ms, and how many
-        tasks it took.
+        tasks it took. If it left what is due to others, `shared`, the claimer asks for that again.
         """
         self.behind = next_due is not None and next_due <= now
-        if self.behind and not count:
+        if shared:
+            next_due = None
+        if self.behind and not shared and not count:
             self._backoff = min(max(self._backoff * 2, FIRST_BACKOFF), LONGEST_BACKOFF)
         else:
             self._backoff = 0.0
@@ -97,8 +108,8 @@ class Clock:
         return self._is_due()
 
     async def _look(self) -> int | None:
-        """The earliest due time in ms; None if nothing is pending."""
-        return await self._footing.now.store.run(self._earliest)
+        """The earliest due time in ms that claims have not passed; None if nothing is pending."""
+        return await self._footing.now.store.run(calls.earliest(self._prefix, self._cursor.seen))
 
     def _sleep(self) -> float:
         if self._next_due is None:

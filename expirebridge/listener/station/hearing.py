@@ -5,6 +5,7 @@ from expirebridge.listener.doorbell import Doorbell
 from expirebridge.listener.footing import Footing
 from expirebridge.listener.station.adopter import Adopter
 from expirebridge.listener.station.clock import Clock
+from expirebridge.listener.station.cursor import Cursor
 from expirebridge.listener.station.echoes import Echoes
 from expirebridge.listener.station.standing import Standing
 from expirebridge.settings import Doorbells
@@ -31,6 +32,7 @@ class Hearing:
         *,
         doorbell: Doorbell,
         clock: Clock,
+        cursor: Cursor,
         adopter: Adopter,
         standing: Standing,
         hooks: Hooks,
@@ -39,6 +41,7 @@ class Hearing:
         self._by_events_alone = mode is Doorbells.EVENTS
         self._doorbell = doorbell
         self._clock = clock
+        self._cursor = cursor
         self._adopter = adopter
         self._standing = standing
         self._hooks = hooks
@@ -47,6 +50,7 @@ class Hearing:
     def hear_doorbell(self, due: int) -> None:
         """A producer announced a task that is due at that ms."""
         self._hooks.emit(BY_PRODUCER)
+        self._cursor.hear_of(due)
         if self._by_events_alone:
             # A task that is due at once has no key, and so no event. Whether it is, only the server
             # can say: its time is known here to within a round trip, and that may say "not yet".
@@ -71,6 +75,7 @@ class Hearing:
 
     def hear_after_gap(self, *, events: bool) -> None:
         """The subscription is new, and whether key events may have been missed."""
+        self._cursor.start_over()
         self._doorbell.ring()
         if events:
             self._echoes.forget_all()

@@ -1,5 +1,7 @@
 """The standing of a listener among those of its partition."""
 
+from collections.abc import Sequence
+
 from expirebridge.settings import Doorbells
 
 EARS = 2
@@ -12,6 +14,10 @@ class Standing:
     def __init__(self, doorbell: Doorbells) -> None:
         self._doorbell = doorbell
         self.rank = 0
+        self.listeners = 1
+        """How many listeners beat."""
+        self.codes: Sequence[tuple[str, int]] = ()
+        """If they run more than one code: each fingerprint, and how many of them run it."""
 
     @property
     def hears(self) -> bool:

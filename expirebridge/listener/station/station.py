@@ -7,6 +7,7 @@ from typing import Any
 from expirebridge.hooks import Hooks
 from expirebridge.listener.doorbell import Doorbell
 from expirebridge.listener.footing import Footing, Ground
+from expirebridge.listener.runner.code import Code
 from expirebridge.listener.runner.leases import Leases
 from expirebridge.listener.runner.origin import Origin
 from expirebridge.listener.runner.runner import Runner
@@ -14,9 +15,13 @@ from expirebridge.listener.runner.settler import Settler
 from expirebridge.listener.station.adopter import Adopter
 from expirebridge.listener.station.claimer import Claimer
 from expirebridge.listener.station.clock import Clock
+from expirebridge.listener.station.cursor import Cursor
+from expirebridge.listener.station.declarer import Declarer
+from expirebridge.listener.station.fairness import Fairness
 from expirebridge.listener.station.hearing import Hearing
 from expirebridge.listener.station.standing import Standing
 from expirebridge.listener.station.sweeper import Sweeper
+from expirebridge.listener.station.ticker import Ticker
 from expirebridge.log_fields import event
 from expirebridge.settings import Doorbells, Settings
 from expirebridge.store import calls
@@ -41,15 +46,19 @@ class Station:
         """When its database was first written to, as far as that is known."""
         self.doorbell = doorbell = Doorbell()
         self.standing = standing = Standing(settings.doorbell)
-        self.leases = Leases(footing, name, lease=settings.lease)
+        code = Code(runner.fingerprint)
+        self._cursor = cursor = Cursor(code, standing)
+        self.leases = Leases(footing, name, lease=settings.lease, code=code)
         self._clock = clock = Clock(
-            footing, self._prefix, doorbell=doorbell, standing=standing, hooks=hooks
+            footing, self._prefix, doorbell=doorbell, standing=standing, cursor=cursor, hooks=hooks
         )
+        self._ticker = Ticker(footing, standing)
+        self._declarer = Declarer(footing, settings, name=name, specs=runner.series)
         self._sweeper = Sweeper(footing, settings, doorbell=doorbell, hooks=hooks)
         self.adopter = Adopter(footing, settings, doorbell=doorbell, clock=clock)
         self.hearing = Hearing(
-            footing, settings.doorbell, doorbell=doorbell, clock=clock, adopter=self.adopter,
-            standing=standing, hooks=hooks,
+            footing, settings.doorbell, doorbell=doorbell, clock=clock, cursor=cursor,
+            adopter=self.adopter, standing=standing, hooks=hooks,
         )  # fmt: skip
         self._settler = Settler(
             footing, settings, leases=self.leases, room=runner.room, unsettled=runner.unsettled,
@@ -57,7 +66,8 @@ class Station:
         )  # fmt: skip
         self._claimer = Claimer(
             footing, settings, origin=Origin(footing, self.leases, self._settler),
-            doorbell=doorbell, clock=clock, hearing=self.hearing, runner=runner, hooks=hooks,
+            doorbell=doorbell, clock=clock, cursor=cursor, hearing=self.hearing, runner=runner,
+            fairness=Fairness(standing, runner.room), hooks=hooks,
         )  # fmt: skip
 
     @property
@@ -80,8 +90,15 @@ class Station:
         return key.startswith(self._slot)
 
     def stand_on(self, ground: Ground) -> None:
-        """Go on with the same partition on another node, or another connection to it."""
+        """Go on with the same partition on another node, or another connection to it.
+
+        What was heard and not yet looked at is dropped, since it may not be so there; the caller
+        has the new node scanned.
+        """
         self._footing.now = ground
+        self._footing.now.ears.want(self, self.standing.hears)
+        self.adopter.forget_all()
+        self.hearing.hear_after_gap(events=True)
 
     def roles(self) -> dict[str, Coroutine[Any, Any, None]]:
         """What it does, each for ever."""
@@ -90,7 +107,10 @@ class Station:
             "outcomes": self._settler.run(),
             "adoption": self.adopter.run(),
             "sweeps": self._sweeper.run(),
+            "ticks": self._ticker.run(),
         }
+        if self._runner.series:
+            roles["declared series"] = self._declarer.run()
         if self._settings.doorbell is not Doorbells.EVENTS:
             roles["clock"] = self._clock.run()
         return roles
@@ -99,12 +119,24 @@ class Station:
         """Claim no more; what runs goes on."""
         await self._claimer.stop()
 
+    async def suspend(self) -> None:
+        """Claim no more until `resume`; what runs goes on."""
+        await self._claimer.suspend()
+
+    def resume(self) -> None:
+        """Claim again."""
+        self._claimer.resume()
+
     # What a heartbeat brought
 
     def take_beat(self, beat: calls.HeartbeatReply) -> None:
         """Take the answer to a heartbeat, on the event loop."""
-        self.standing.rank = beat.rank
+        self.standing.rank, self.standing.listeners = beat.rank, beat.listeners
+        self.standing.codes = beat.codes
+        if beat.gap:
+            self._cursor.start_over()
         self._footing.now.ears.want(self, self.standing.hears)
+        self._ticker.hear(beat.next_making)
         self._notice_birth(beat.born)
         self._report_mended(beat.mended)
         if beat.gap and self._settings.doorbell is Doorbells.CLOCK:
@@ -120,6 +152,7 @@ class Station:
                 "that waited in it are gone; the listener continues",
                 extra=event("emptied"),
             )
+            self._declarer.hurry()
         self._born = born or self._born or b""
 
     def _report_mended(self, mended: list[str]) -> None:

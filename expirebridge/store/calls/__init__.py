@@ -17,6 +17,7 @@ from expirebridge.store.calls.call import (
     new_nonce,
     only,
 )
+from expirebridge.store.calls.comparing import CallsPage, StoredCall, calls_page
 from expirebridge.store.calls.examining import (
     STEPS,
     CountsBefore,
@@ -35,8 +36,10 @@ from expirebridge.store.calls.examining import (
     seek,
     survey,
 )
+from expirebridge.store.calls.fleet import Fleet, FleetListener, declare, read_fleet
 from expirebridge.store.calls.forecasting import ComingSpan, Forecast, forecast
-from expirebridge.store.calls.moving import Stored, StoredPage, find_known, stored_page
+from expirebridge.store.calls.formats import lower_format, raise_format, read_format
+from expirebridge.store.calls.moving import Stored, StoredPage, find_known, note_import, stored_page
 from expirebridge.store.calls.pages import BEGINNING, Pages
 from expirebridge.store.calls.producing import (
     MakeReply,
@@ -63,6 +66,7 @@ from expirebridge.store.calls.reconciling import (
     Sweep,
     adopt,
     find_unexplained,
+    is_primary,
     scan,
     sweep,
 )
@@ -73,23 +77,59 @@ from expirebridge.store.calls.running import (
     HeartbeatReply,
     Settled,
     Settlement,
+    Share,
+    Walk,
+    Walked,
     claim,
+    claim_known,
     earliest,
     heartbeat,
     leave,
     resent,
     settle,
 )
+from expirebridge.store.calls.series import (
+    MAX_TICKS,
+    Declared,
+    DueSeries,
+    Following,
+    FoundDue,
+    NewSeries,
+    Put,
+    Putting,
+    Read,
+    Removal,
+    Resumption,
+    SeriesPage,
+    Standing,
+    Times,
+    declare_series,
+    find_due_series,
+    get_series,
+    make_ticks,
+    pause_series,
+    put_series,
+    remove_series,
+    resume_series,
+    run_series,
+    series_page,
+)
 
 __all__ = [
-    "BATCH", "BEATS_PER_LEASE", "BEGINNING", "MAX_CLAIM", "STEPS", "Action", "Adoption",
-    "Argument", "Call", "Claim", "ComingSpan", "CountsBefore", "Forecast", "Health", "Heard",
-    "HeartbeatReply", "Hint", "LastBeat", "MakeReply", "NewTask", "Page", "Pages", "Runnable",
-    "ScanStep", "Settled", "Settlement", "Sought", "Span", "Steps", "Stored", "StoredPage",
-    "Survey", "Sweep", "Unhandled", "When", "adopt", "batches", "beat", "cancel", "claim",
-    "command", "count", "count_before", "earliest", "find_known", "find_refused",
-    "find_unexplained", "find_unhandled", "forecast", "get", "heartbeat", "leave",
-    "list_listeners", "list_page", "make", "new_nonce", "note_action", "only", "pause", "purge",
-    "put_off", "read_actions", "read_health", "read_tally", "reschedule", "resent", "resume",
-    "run_now", "scan", "seek", "settle", "stored_page", "survey", "sweep",
+    "BATCH", "BEATS_PER_LEASE", "BEGINNING", "MAX_CLAIM", "MAX_TICKS", "STEPS", "Action",
+    "Adoption", "Argument", "Call", "CallsPage", "Claim", "ComingSpan", "CountsBefore", "Declared",
+    "DueSeries", "Fleet", "FleetListener", "Following", "Forecast", "FoundDue", "Health", "Heard",
+    "HeartbeatReply", "Hint", "LastBeat", "MakeReply", "NewSeries", "NewTask", "Page", "Pages",
+    "Put", "Putting", "Read", "Removal", "Resumption", "Runnable", "ScanStep", "SeriesPage",
+    "Settled", "Settlement", "Share", "Sought", "Span", "Standing", "Steps", "Stored", "StoredCall",
+    "StoredPage", "Survey", "Sweep", "Times", "Unhandled", "Walk", "Walked", "When", "adopt",
+    "batches", "beat", "calls_page", "cancel", "claim", "claim_known", "command", "count",
+    "count_before", "declare", "declare_series", "earliest", "find_due_series", "find_known",
+    "find_refused", "find_unexplained", "find_unhandled", "forecast", "get", "get_series",
+    "heartbeat", "is_primary", "leave", "list_listeners", "list_page", "lower_format", "make",
+    "make_ticks", "new_nonce", "note_action", "note_import", "only", "pause", "pause_series",
+    "purge", "put_off", "put_series", "raise_format", "read_actions", "read_fleet", "read_format",
+    "read_health", "read_tally", "remove_series", "reschedule", "resent", "resume", "resume_series",
+    "run_now", "run_series", "scan", "seek", "series_page", "settle", "stored_page", "survey",
+    "sweep",
 ]  # fmt: skip

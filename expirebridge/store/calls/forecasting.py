@@ -28,6 +28,8 @@ class Forecast:
     overdue: int
     later: int
     """Pending tasks that are due after the last span."""
+    series: int
+    """How many series there are: of each, only the next tick is counted."""
     spans: list[ComingSpan]
 
 
@@ -38,9 +40,9 @@ def forecast(width: float, spans: int, *, sample: int) -> Call[Forecast]:
     """
 
     def read(reply: list[Any]) -> Forecast:
-        now, overdue, later, *columns = reply
+        now, overdue, later, series, *columns = reply
         return Forecast(
-            now, overdue, later,
+            now, overdue, later, series,
             [
                 ComingSpan(now + number * milliseconds(width), count, Counter(map(text, functions)))
                 for number, (count, functions) in enumerate(rows_of(columns, 2))

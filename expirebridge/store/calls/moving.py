@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from expirebridge.store.calls.call import BATCH, Call, script
+from expirebridge.store.calls.call import BATCH, Call, new_nonce, script
 from expirebridge.store.reading import text
 from expirebridge.task import State
 
@@ -48,3 +48,13 @@ def _stored(row: Sequence[Any]) -> Stored:
 def find_known(ids: Sequence[str]) -> Call[list[bool]]:
     """Ask which ids have a record, whatever their state."""
     return script("find_known", *ids, read=lambda reply: [bool(one) for one in reply])
+
+
+def note_import(source: str, *, look_only: bool) -> Call[tuple[int, int]]:
+    """Note that an import from a source begins, or only ask whether one ever did.
+
+    Returns the server's time, and when an earlier import from there began, both in ms; 0 if there
+    was none.
+    """
+    nonce = "" if look_only else new_nonce()
+    return script("note_import", source, nonce, read=lambda reply: (reply[0], reply[1]))

@@ -125,3 +125,8 @@ def _read_sweep(reply: list[Any]) -> Sweep:
         failed=ids_of(failed),
         lapse_in=lapse_in / 1000 if lapse_in >= 0 else None,
     )
+
+
+def is_primary() -> Call[bool]:
+    """Whether the server calls itself a primary now, by ROLE."""
+    return Call("ROLE", (), lambda reply: reply[0] == b"master", is_script=False)

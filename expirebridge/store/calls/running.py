@@ -1,12 +1,13 @@
 """The calls of a listener that runs tasks: claim them, keep the claims alive, settle them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any, NamedTuple
 
 from expirebridge.settings import Settings
 from expirebridge.store.calls.call import Argument, Call, ids_of, milliseconds, rows_of, script
+from expirebridge.store.reading import text
 from expirebridge.store.views import ClaimedTask, claimed_from
 
 BEATS_PER_LEASE = 3
@@ -16,19 +17,44 @@ MAX_CLAIM = 100
 MAX_CLAIM_BYTES = 1024 * 1024
 
 
-def earliest(prefix: str) -> Call[int | None]:
+def earliest(prefix: str, since: bytes = b"-inf") -> Call[int | None]:
     """When the next task is due, in ms, by one plain command; None if nothing is pending.
 
-    It may have been put off since: only a claim follows its timer.
+    Tasks with a score below `since` do not count. It may have been put off since: only a claim
+    follows its timer.
     """
-    return Call(
-        "ZRANGE", (f"{prefix}:pending", 0, 0, "WITHSCORES"), _read_earliest, is_script=False
-    )
+    arguments = (f"{prefix}:pending", since, "+inf", "BYSCORE", "LIMIT", 0, 1, "WITHSCORES")
+    return Call("ZRANGE", arguments, _read_earliest, is_script=False)
 
 
 def _read_earliest(reply: list[bytes]) -> int | None:
     """Another client's score may be no time at all."""
     return int(min(max(float(reply[1]), 0), 2**53)) if reply else None
+
+
+class Walk(NamedTuple):
+    """A way over the pending tasks, in order, and how far it has come."""
+
+    score: bytes
+    id: bytes
+    """The task behind which it goes on; empty: before all of that score."""
+    last: bytes
+    """The last score of the way. It waits before tasks that are not due yet."""
+
+    @property
+    def place(self) -> float:
+        """The score that it has come to."""
+        return float(self.score)
+
+
+class Walked(NamedTuple):
+    """How far a claim went on a walk."""
+
+    score: bytes
+    id: bytes
+    finished: bool
+    left: int
+    """How many tasks it left where they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,33 +68,116 @@ class Claim:
     alone: bool
     """Whether nothing may be claimed until the listener is idle: a task waits to run alone, or
     does."""
+    shared: bool
+    """Whether it left tasks that are due to other listeners, because it had its share."""
     broken: list[str]
     """Ids whose records were missing, or could not be read; the latter are kept as failed."""
     tasks: list[ClaimedTask]
+    wrong_way: bool = False
+    """Whether nothing was claimed because it is the other of `claim` and `claim_known` that suits
+    the fleet now."""
+    fleet: bytes = b""
+    """For `claim_known`: what code the fleet runs."""
+    walked: Sequence[Walked] = ()
+    """For `claim_known`: how far it went on each walk; none if it found what it took before."""
 
 
-def claim(token: str, settings: Settings, *, room: int, idle: bool) -> Call[Claim]:
-    """Take up to `room` due tasks for a lease, fenced by `token`, a new nonce."""
+class Share(NamedTuple):
+    """What the share of a listener is computed from: a claim with it takes no more than that.
+
+    The share is what is due and running, divided by the listeners.
+    """
+
+    listeners: int
+    """How many divide the tasks."""
+    held: int
+    """How many tasks of its share this listener has already."""
+    codes: Sequence[tuple[str, int]] = ()
+    """If the fleet runs several: each fingerprint, and how many listeners run it. Those that do
+    not know a function have no share of its tasks."""
+
+
+def claim(
+    token: str,
+    settings: Settings,
+    *,
+    room: int,
+    idle: bool,
+    fingerprint: str = "",
+    share: Share | None = None,
+) -> Call[Claim]:
+    """Take up to `room` due tasks for a lease, fenced by `token`, a new nonce.
+
+    `fingerprint` is that of the listener's code: with another code in its fleet, nothing is taken.
+    Without a `share` it takes what there is room for.
+    """
+    limit = share[:2] if share else ()
     return script(
-        "claim", token, milliseconds(settings.lease), min(room, MAX_CLAIM), MAX_CLAIM_BYTES,
-        int(idle), milliseconds(settings.keep_failed), 0,
+        "claim", *_common(token, settings, room, idle), fingerprint, *limit,
         read=lambda reply: _read_claim(reply, token),
+    )  # fmt: skip
+
+
+def claim_known(
+    token: str,
+    settings: Settings,
+    *,
+    room: int,
+    idle: bool,
+    code: str,
+    walks: Iterable[Walk],
+    share: Share | None = None,
+) -> Call[Claim]:
+    """The same in a fleet that runs more than one code: what only others know is left to them.
+
+    `code` is the listener's, as it goes into heartbeats; `walks` are where it looks, in order.
+    """
+    limit: tuple[Argument, ...] = ("", "", "")
+    if share:
+        codes = " ".join(f"{code} {count}" for code, count in share.codes)
+        limit = (share.listeners, share.held, codes)
+    places = [part for walk in walks for part in walk]
+    return script(
+        "claim_known", *_common(token, settings, room, idle), code, *limit, *places,
+        read=lambda reply: _read_claim(reply, token),
+    )  # fmt: skip
+
+
+_RESEND = 6
+"""The place of the argument that says whether a claim is a resend."""
+
+
+def _common(token: str, settings: Settings, room: int, idle: bool) -> tuple[Argument, ...]:
+    """The arguments that both claims have."""
+    return (
+        token, milliseconds(settings.lease), min(room, MAX_CLAIM), MAX_CLAIM_BYTES,
+        int(idle), milliseconds(settings.keep_failed), 0,
     )  # fmt: skip
 
 
 def resent(claim: Call[Claim]) -> Call[Claim]:
     """Return the claim as it is sent again after its reply was lost: it finds its own tasks."""
-    return replace(claim, arguments=(*claim.arguments[:-1], 1))
+    before, after = claim.arguments[:_RESEND], claim.arguments[_RESEND + 1 :]
+    return replace(claim, arguments=(*before, 1, *after))
+
+
+_ALONE, _SHARE = 1, 2
+"""Why a claim left what is due, as claim.lua says it."""
 
 
 def _read_claim(reply: list[Any], token: str) -> Claim:
-    now_us, next_due, alone, broken, *columns = reply
+    now_us, next_due, why, broken, way, *columns = reply
+    fleet, *walked = way if isinstance(way, list) else (b"",)
     return Claim(
         now_us=now_us,
         next_due=next_due if next_due >= 0 else None,
-        alone=bool(alone),
+        alone=why == _ALONE,
+        shared=why == _SHARE,
         broken=ids_of(broken),
         tasks=[claimed_from(row, token) for row in rows_of(columns, 3)],
+        wrong_way=way == 1,
+        fleet=fleet,
+        walked=[Walked(score, id, bool(end), left) for score, id, end, left in rows_of(walked, 4)],
     )
 
 
@@ -77,6 +186,8 @@ class Settled(IntEnum):
 
     DONE = 1
     REFUSED = 2  # the claim no longer held: its lease had lapsed
+    LEFT = 3  # it did not fail, but waits for a listener that runs other code
+    OVER = 4  # it failed, and is not retried: the next tick of its series is due by then
 
 
 class Settlement(NamedTuple):
@@ -85,9 +196,10 @@ class Settlement(NamedTuple):
     id: str
     token: str
     outcome: str
-    """`succeeded`, `retry`, `failed`, `released` or `unknown`: see settle.lua."""
+    """As settle.lua lists them: `succeeded`, `retry`, `failed`, `snoozed`, `released`, `unknown`,
+    `unfit`."""
     delay: float = 0.0
-    """Seconds until the task is looked at again, for `retry`, `released` and `unknown`."""
+    """Seconds until the task is looked at again, unless it ended for good."""
     text: str | bytes = ""
     """The result as JSON, or the reason."""
 
@@ -97,11 +209,14 @@ class Settlement(NamedTuple):
         return (f"{self.id} {self.token} {self.outcome} {delay}", self.text)
 
 
-def settle(settlements: Iterable[Settlement], settings: Settings) -> Call[list[Settled]]:
-    """Record the outcomes of attempts."""
+def settle(
+    settlements: Iterable[Settlement], settings: Settings, *, fingerprint: str = ""
+) -> Call[list[Settled]]:
+    """Record the outcomes of attempts, made by the code with this fingerprint."""
     items = [argument for settlement in settlements for argument in settlement.encode()]
     return script(
-        "settle", milliseconds(settings.keep_succeeded), milliseconds(settings.keep_failed), *items,
+        "settle", milliseconds(settings.keep_succeeded), milliseconds(settings.keep_failed),
+        fingerprint, *items,
         read=lambda reply: [Settled(code) for code in reply],
     )  # fmt: skip
 
@@ -125,21 +240,42 @@ class HeartbeatReply:
     if that is not known any longer."""
     mended: list[str]
     """Keys of ours in whose place another client had put something else; it was moved aside."""
+    undeclared: bool
+    """Whether what its code knows must be declared, again or for the first time."""
+    codes: list[tuple[str, int]]
+    """If the fleet runs more than one code: each fingerprint, and how many listeners run it."""
+    next_making: int | None = None
+    """The ms at which the next tick of a series is to be made; None: there is no series."""
 
 
-def heartbeat(listener: str, lease: float, held: Iterable[tuple[str, str]]) -> Call[HeartbeatReply]:
-    """Say that `listener` lives, and renew its claims: `held` are ids with their tokens."""
+def heartbeat(
+    listener: str,
+    lease: float,
+    held: Iterable[tuple[str, str]],
+    *,
+    code: str = "",
+    functions: int = 0,
+) -> Call[HeartbeatReply]:
+    """Say that `listener` lives, and renew its claims: `held` are ids with their tokens.
+
+    `code` is the fingerprint of the so many functions that it knows; heartbeat.lua says what may
+    follow it.
+    """
     pairs = [item for pair in held for item in pair]
-    return script("heartbeat", listener, milliseconds(lease), *pairs, read=_read_heartbeat)
+    return script(
+        "heartbeat", listener, milliseconds(lease), code, functions, *pairs, read=_read_heartbeat
+    )
 
 
 def _read_heartbeat(reply: list[Any]) -> HeartbeatReply:
-    now_us, rank, listeners, gap, lost, cancelled, born, mended = reply
+    now_us, rank, listeners, gap, lost, cancelled, born, mended, undeclared, codes, making = reply
     pairs = ids_of(cancelled)
     claims = list(zip(pairs[::2], pairs[1::2], strict=True))
     return HeartbeatReply(
-        now_us, rank, listeners, bool(gap), ids_of(lost), claims, born, ids_of(mended)
-    )
+        now_us, rank, listeners, bool(gap), ids_of(lost), claims, born, ids_of(mended),
+        bool(undeclared), [(text(code), count) for code, count in rows_of(codes, 2)],
+        making if making >= 0 else None,
+    )  # fmt: skip
 
 
 def leave(listener: str) -> Call[None]:

@@ -2,11 +2,18 @@
 -- A listener says that it is alive and which claims it holds; their leases are renewed.
 --
 -- KEYS[1]  prefix
--- ARGV     1 database, 2 listener, 3 lease in ms, then id and token of each task that it holds
+-- ARGV     1 database, 2 listener, 3 lease in ms, 4 the code that it runs: its fingerprint, and ` ?`
+--          if it passes over many tasks that nobody knows; '': none, as an older listener,
+--          5 how many functions this code has, then id and token of each task that it holds
 -- returns  now in microseconds, the listener's rank among those that beat, their number,
 --          1 if none had beaten for half a lease, the ids that it lost (not those that it
 --          settled while this heartbeat was on its way), id and token of each that was cancelled,
---          when this database was first written to, the names of keys of ours that were mended
+--          when this database was first written to, the names of keys of ours that were mended,
+--          1 if what its code knows is not declared as it should be, fingerprints and how many
+--          listeners run each, if there are several, the ms at which the next tick of a series is to be
+--          made (-1: there is no series)
+--
+-- All beat when a listener joins them, and so learn at once how many they are.
 --
 -- If none beat for long, the server was away or its clock jumped: no listener died, and every
 -- running task gets one more lease. If the clock went back, times that are now too far ahead are
@@ -14,12 +21,15 @@
 
 -- include names
 -- include clock
+-- include format
 -- include mark_format
 -- include mend
 -- include records
 -- include beats
+-- include doorbell
+-- include fleet
 
-local me, lease = ARGV[2], tonumber(ARGV[3])
+local me, lease, code = ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local running = state_set('running')
 
 local function renew_all(from)
@@ -35,18 +45,62 @@ local function clock_went_back()
   renew_all('(' .. (now + lease))
 end
 
+-- Notes which code the listeners that beat run. Returns whether that changed, and how many run each if
+-- there are several.
+local function note_code(listeners)
+  local words, counts = {}, {}
+  for _, text in ipairs(codes_of(listeners)) do
+    for word in string.gmatch(text or '', '%S+') do
+      if not counts[word] and (word == '?' or is_fingerprint(word)) then
+        counts[word] = 0
+        words[#words + 1] = word
+      end
+      if counts[word] then counts[word] = counts[word] + 1 end
+    end
+  end
+  table.sort(words)
+  local shared, each = table.concat(words, ' '), {}
+  for i = 1, #words > 1 and #words or 0 do
+    if words[i] ~= '?' then
+      each[#each + 1] = words[i]
+      each[#each + 1] = counts[words[i]]
+    end
+  end
+  if shared == (fleet_code or '') then return false, each end
+  redis.call('HDEL', meta_key, 'code')
+  if shared ~= '' then redis.call('HSET', meta_key, 'code', shared) end
+  return true, each
+end
+
+local function is_declared()
+  if code == '' then return true end
+  local count = redis.pcall('HGET', code_key(string.match(code, '^%x+')), '#')
+  return count == ARGV[5]
+end
+
 mend('meta', 'hash')
 mark_format()
-local meta = redis.call('HMGET', meta_key, 'database', 'born')
-if meta[1] ~= ARGV[1] then redis.call('HSET', meta_key, 'database', ARGV[1]) end
+local birth = redis.call('HMGET', meta_key, 'database', 'born')
+if birth[1] ~= ARGV[1] then redis.call('HSET', meta_key, 'database', ARGV[1]) end
 mend('listeners', 'zset')
+mend('fleet', 'hash')
 for _, state in ipairs(STATES) do mend(state, 'zset') end
+-- Without a series, which needs format 2, nothing is asked for.
+local next_making
+if (tonumber(written) or 1) >= 2 then
+  mend('series', 'zset')
+  mend('carriers', 'hash')
+  next_making = redis.call('ZRANGE', series_set(), 0, 0, 'WITHSCORES')[2]
+end
 local last = last_beat()
 local gap = is_long_ago(last, lease)
 if gap then renew_all('-inf') end
 if last > now then clock_went_back() end
 
-redis.call('ZADD', listeners_key, now, me)
+local joined = redis.call('ZADD', listeners_key, now, me) == 1
+if code ~= '' and redis.call('HGET', fleet_key(), me) ~= code then
+  redis.call('HSET', fleet_key(), me, code)
+end
 -- A lease has three beats: after half a lease without one, its listener is not counted.
 local beating = redis.call('ZRANGEBYSCORE', listeners_key, now - lease / 2, '+inf')
 local rank = 0
@@ -54,8 +108,14 @@ for _, other in ipairs(beating) do
   if other < me then rank = rank + 1 end
 end
 
+local changed, codes = note_code(beating)
+if changed or joined and #beating > 1 then tell_listeners('beat') end
+-- Until now what was due behind a task that is left to others was announced to nobody: a heartbeat that
+-- was sent before its listener began to pass over tasks does not mention it.
+if changed and #codes > 0 then tell_listeners(string.format('%.0f', now - lease)) end
+
 local lost, cancelled = {}, {}
-for at = 4, #ARGV, 2 do
+for at = 6, #ARGV, 2 do
   local id, token = ARGV[at], ARGV[at + 1]
   local record = read(id, { 'token', 'settled', 'cancel' })
   if record and record.state == 'running' and record.token == token then
@@ -68,4 +128,5 @@ for at = 4, #ARGV, 2 do
     lost[#lost + 1] = id
   end
 end
-return { now_us, rank, #beating, gap and 1 or 0, lost, cancelled, meta[2] or '', mended }
+return { now_us, rank, #beating, gap and 1 or 0, lost, cancelled, birth[2] or '', mended,
+  is_declared() and 0 or 1, codes, next_making and tonumber(next_making) or -1 }

@@ -8,6 +8,9 @@
 
 -- include names
 -- include doorbell
+-- include fleet
+
 redis.call('ZREM', listeners_key, ARGV[2])
+forget_codes({ ARGV[2] })
 tell_listeners('beat')
 return 1

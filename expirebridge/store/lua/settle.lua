@@ -2,12 +2,18 @@
 -- Records the outcomes of attempts, each fenced by the token of its claim.
 --
 -- KEYS[1]  prefix
--- ARGV     1 database, 2 ms to keep a succeeded task, 3 ms to keep a failed one, then for each
---          attempt: '<id> <token> <outcome> <delay in ms>', text
+-- ARGV     1 database, 2 ms to keep a succeeded task, 3 ms to keep a failed one, 4 fingerprint of the
+--          listener's code, or '', then for each attempt: '<id> <token> <outcome> <delay in ms>', text
 --          outcomes: 'succeeded' (text: the result), 'retry' and 'failed' (text: the error),
+--          'snoozed' (uncounted; due after the delay; text: why),
 --          'released' (uncounted; due as before, or after the delay; text: why),
---          'unknown' (the same, and failed when no listener has known the function for 24 h)
--- returns  a code for each attempt: 1 done, 2 refused
+--          'unknown' (the same, and failed when no listener has known the function for 24 h),
+--          'unfit' (failed: the arguments do not fit the function)
+-- returns  a code for each attempt: 1 done, 2 refused, 3 left to others instead of failed, 4 failed
+--          instead of a retry: the next tick of its series is due by then
+--
+-- What is unknown or unfit is left to others if a listener that beats, and whose code has not refused
+-- the task, knows the function, in another shape if both know it: it is due as before, uncounted.
 --
 -- A task that was set, or rescheduled, while its handler ran waits for that time with fresh
 -- attempts, whatever the outcome was. A cancelled one is not attempted again. A resend of what was
@@ -23,9 +29,11 @@
 -- include history
 -- include rearm
 -- include tally
+-- include knowledge
+-- include tick_claims
 
-local keep_succeeded, keep_failed = tonumber(ARGV[2]), tonumber(ARGV[3])
-local DONE, REFUSED = 1, 2
+local keep_succeeded, keep_failed, mine = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
+local DONE, REFUSED, LEFT, OVER = 1, 2, 3, 4
 local UNKNOWN_LIMIT = 86400000
 
 local function wait_again(id, record, how, due, text, counted)
@@ -43,7 +51,7 @@ end
 
 local OUTCOMES = {
   succeeded = function(id, record, _, text)
-    redis.call('HDEL', record_key(id), 'error', 'lapses', 'unknown')
+    redis.call('HDEL', record_key(id), 'error', 'lapses', 'unknown', 'unfit')
     finish(id, record, 'succeeded', keep_succeeded, 'result', text)
   end,
   failed = function(id, record, _, text)
@@ -53,20 +61,41 @@ local OUTCOMES = {
     finish(id, record, 'cancelled', keep_succeeded, 'error', text)
   end,
   retry = function(id, record, delay, text)
-    redis.call('HDEL', record_key(id), 'lapses', 'unknown')
+    if string.find(id, '@', 1, true) and is_last_attempt(id, now + delay) then
+      finish(id, record, 'failed', keep_failed, 'error', text)
+      return OVER
+    end
+    redis.call('HDEL', record_key(id), 'lapses', 'unknown', 'unfit')
     wait_again(id, record, 'retry', now + delay, text, true)
+  end,
+  snoozed = function(id, record, delay, text)
+    local times = tonumber(redis.call('HGET', record_key(id), 'snoozes')) or 0
+    redis.call('HSET', record_key(id), 'snoozes', times + 1)
+    redis.call('HDEL', record_key(id), 'lapses', 'unknown', 'unfit')
+    wait_again(id, record, 'snoozed', now + delay, text, false)
   end,
   released = function(id, record, delay, text)
     local due = delay > 0 and now + delay or tonumber(record.due) or now
     wait_again(id, record, 'released', due, text, false)
   end,
 }
-OUTCOMES.unknown = function(id, record, delay, text)
+-- What this code cannot run is left to others if they can.
+OUTCOMES.unknown = function(id, record, delay, text, outcome)
+  local refused = redis.call('HGET', record_key(id), 'unfit')
+  if others_know(string.match(record.call, '^[^?]*'), mine, refused or '') then
+    redis.call('HSET', record_key(id), 'unfit', refused and refused .. ' ' .. mine or mine)
+    OUTCOMES.released(id, record, 0, text)
+    return LEFT
+  end
   local since = tonumber(record.unknown) or now
-  if now - since >= UNKNOWN_LIMIT then return OUTCOMES.failed(id, record, delay, text) end
+  if outcome == 'unfit' or now - since >= UNKNOWN_LIMIT then
+    if outcome == 'unfit' then tally(record, 'failed') end
+    return OUTCOMES.failed(id, record, delay, text)
+  end
   redis.call('HSET', record_key(id), 'unknown', since)
   wait_again(id, record, 'unknown', now + delay, text, false)
 end
+OUTCOMES.unfit = OUTCOMES.unknown
 
 local function settle(id, token, outcome, delay, text)
   local record = read(id, { 'token', 'settled', 'attempt', 'due', 'unknown', 'rearm', 'next', 'cancel',
@@ -76,19 +105,20 @@ local function settle(id, token, outcome, delay, text)
     tally(record, outcome)
     if rearm(id, record) then return DONE end
     if record.cancel and not FINISHED[outcome] then outcome = 'cancelled' end
-    OUTCOMES[outcome](id, record, delay, text)
-    return DONE
+    return OUTCOMES[outcome](id, record, delay, text, outcome) or DONE
   end
+  if record.settled == token and outcome == 'unfit' then return LEFT end
+  if record.token == token and record.state == 'failed' and outcome == 'retry' then return OVER end
   if record.settled == token or (record.token == token and FINISHED[record.state]) then return DONE end
   return REFUSED
 end
 
 return ring_after(function()
   local reply = {}
-  for at = 4, #ARGV, 2 do
+  for at = 5, #ARGV, 2 do
     local id, token, outcome, delay = string.match(ARGV[at], '^(%S+) (%S+) (%S+) (%S+)$')
     reply[#reply + 1] = settle(id, token, outcome, tonumber(delay), ARGV[at + 1])
   end
   write_tally()
   return reply
-end)
+end, true)

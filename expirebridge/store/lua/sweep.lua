@@ -17,6 +17,7 @@
 -- include strays
 -- include history
 -- include beats
+-- include fleet
 -- include timer_edits
 -- include rearm
 
@@ -107,7 +108,11 @@ ring_after(function()
   for _, id in ipairs(due_in('paused', now)) do look_at_paused(id) end
   for state in pairs(FINISHED) do forget_all(state, now) end
   forget_surplus()
-  redis.call('ZREMRANGEBYSCORE', listeners_key, '-inf', now - 10 * lease)
+  local gone = redis.call('ZRANGEBYSCORE', listeners_key, '-inf', now - 10 * lease)
+  if gone[1] then
+    redis.call('ZREMRANGEBYSCORE', listeners_key, '-inf', now - 10 * lease)
+    forget_codes(gone)
+  end
 end)
 local over = redis.call('ZRANGE', state_set('running'), 0, 0, 'WITHSCORES')[2]
 return { left <= 0 and 1 or 0, forgotten, lapsed, failed, over and math.max(over - now, 0) or -1 }

@@ -46,27 +46,34 @@ async def block_loop(seconds: float) -> None:
 
 
 def never_return() -> None:
-    """Hold the thread for ever, in the first listener."""
+    """Hold the thread for ever, in the first attempt."""
     with recorded() as task:
-        if not task.lapses:
+        if task.attempt == 1:
             report("dying")
             threading.Event().wait()
 
 
+def never_return_at_all() -> None:
+    """Hold the thread for ever, in every attempt."""
+    with recorded():
+        report("dying")
+        threading.Event().wait()
+
+
 async def never_give_way() -> None:
-    """Hold the event loop for ever, in the first listener."""
+    """Hold the event loop for ever, in the first attempt."""
     with recorded() as task:
-        if not task.lapses:
+        if task.attempt == 1:
             report("dying")
             threading.Event().wait()
 
 
 async def ignore_cancellation() -> None:
-    """Go on whatever is asked of it, in the first listener."""
+    """Go on whatever is asked of it, in the first attempt."""
     with recorded() as task:
-        if not task.lapses:
+        if task.attempt == 1:
             report("dying")
-        while not task.lapses:
+        while task.attempt == 1:
             with suppress(asyncio.CancelledError):
                 await asyncio.Event().wait()
 

@@ -3,9 +3,11 @@
 -- Reads a task.
 --
 -- returns  nil, or names and values: id, key, state, due (in ms), func, args (JSON), and those
---          that it has of made, attempt, tags, retry, timeout, started, ended, result, error, lapses
+--          that it has of made, attempt, tags, retry, timeout, started, ended, result, error, lapses,
+--          snoozes
 local SHOWN = { made = true, attempt = true, tags = true, retry = true, timeout = true,
-  started = true, ended = true, result = true, error = true, lapses = true }
+  started = true, ended = true, result = true, error = true, lapses = true,
+  snoozes = true }
 
 local function read_arguments(given, usage)
   check_count(given, 1, 1, usage)

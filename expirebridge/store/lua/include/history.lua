@@ -7,8 +7,8 @@
 -- One line for each:
 --   <ms> <what> <old due> <new due> <times>            '-' where there was none: paused, or running
 --   <ms> <how it ended> <attempt> <started> <times> <the last line of its error>
--- What repeats is one line, with the number of times: keepalives, and the attempts of a task whose
--- function is unknown.
+-- What repeats is one line, with the number of times: keepalives, and attempts that were snoozed or
+-- whose function is unknown.
 local HISTORY_LINES, HISTORY_TEXT = 20, 200
 local PUTS_OFF = { edit = true, extend = true, beat = true }
 
@@ -19,7 +19,7 @@ local function merged(lines, what, first, second)
   local last = string.match(lines, '[^\n]*\n$')
   local known, old, new, times = string.match(last or '', '^%d+ (%S+) (%S+) (%S+) (%d+)')
   if known ~= what then return lines, first, 1 end
-  local again = what == 'unknown'
+  local again = what == 'unknown' or what == 'snoozed'
   if PUTS_OFF[what] and second and tonumber(new) then
     if first and tonumber(old) then
       again = second >= first and tonumber(new) >= tonumber(old)

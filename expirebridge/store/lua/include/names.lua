@@ -10,6 +10,11 @@ local function record_key(id) return prefix .. ':task:' .. id end
 local function tag_set(tag) return prefix .. ':tag:' .. tag end
 local function minute_key(minute) return string.format('%s:minute:%.0f', prefix, minute) end
 local function actions_key() return prefix .. ':actions' end
+local function fleet_key() return prefix .. ':fleet' end
+local function code_key(fingerprint) return prefix .. ':code:' .. fingerprint end
+local function series_set() return prefix .. ':series' end
+local function series_key(id) return prefix .. ':series:' .. id end
+local function carriers_key() return prefix .. ':carriers' end
 
 -- Where a key of ours is put after another client has overwritten it.
 local function broken_key(name) return prefix .. ':broken:' .. name end

@@ -1,5 +1,6 @@
 -- include names
 -- include clock
+-- include tick_ends
 
 -- When the first task is due that this script puts into `pending`.
 local soonest = math.huge
@@ -33,6 +34,7 @@ end
 
 -- Ends a task for good. `keep` is how many ms it can be looked up.
 local function finish(id, record, state, keep, field, text)
+  if string.find(id, '@', 1, true) then note_end_of_tick(id, state) end
   local fields = { 'ended', now }
   if text and text ~= '' then
     fields[3], fields[4] = field, text

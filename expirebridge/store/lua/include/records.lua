@@ -12,14 +12,18 @@
 --   tags, retry, timeout, misfire   as the producer gave them
 --   trace    the producer's place in a trace: a W3C traceparent
 --   ttl      of a watched task: how many ms each beat puts it off by
+--   tick     of a task of a series: the ms for which it stands, a space, and the ms at which the next
+--            tick is due, if there is one
 --   first    of a task put off with a limit: when that began, in ms
 --   state    absent while pending
 --   token    the nonce of the claim that runs it, or ran it last
 --   settled  the token of the last settled attempt, if the task has been pending since
 --   due      when the present or last run was due, in ms (while pending, see the score)
 --   attempt, lapses, started, ended, result, error, unknown   what happened to it
+--   unfit    fingerprints of codes whose listeners refused it, and left it to others
 --   rearm    when it is to run once more, if asked while it ran
 --   next     what it becomes after this run, if it was replaced while it ran (see rearm.lua)
+--   snoozes  how often its handler put it off by Snooze since it was made
 --   cancel   1 if it was cancelled while it ran: no further attempt
 --   history  what came before, see history.lua
 --   left     while paused: the ms that were left until it was due
@@ -28,7 +32,7 @@ local FINISHED = { succeeded = true, failed = true, cancelled = true }
 
 -- A task has not run yet if these are absent: a new generation has none of them.
 local RUN_FIELDS = { 'token', 'settled', 'due', 'attempt', 'lapses', 'started', 'ended', 'result',
-  'error', 'unknown', 'rearm', 'next', 'cancel', 'first' }
+  'error', 'unknown', 'unfit', 'rearm', 'next', 'cancel', 'first', 'snoozes' }
 
 -- Whether this can be an id: other clients can put anything into a state set, or into the name of a
 -- record. The length of an id is checked where it is made.

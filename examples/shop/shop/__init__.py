@@ -1,0 +1,1 @@
+"""A shop: a web application and its handlers."""

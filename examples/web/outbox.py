@@ -1,0 +1,3 @@
+"""What the application and its handlers share, since they run in one process."""
+
+sent: list[str] = []

@@ -1,0 +1,260 @@
+"""Commands for series, which have their tasks again and again."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from expirebridge.bridge import Bridge
+from expirebridge.cli.options import NOT_POSSIBLE, AsJson, Url, Yes, confirm
+from expirebridge.cli.output import (
+    arguments_of,
+    moment,
+    print_fields,
+    print_json,
+    print_line,
+    print_table,
+    printable,
+    task_as_data,
+)
+from expirebridge.durations import human
+from expirebridge.series.state import Series
+from expirebridge.task import Change
+
+MOST_NEXT = 1000
+Id = Annotated[str, typer.Argument(help="The id of the series.")]
+
+group = typer.Typer(
+    help="Series, which have their tasks again and again: look at them, pause, run, remove them.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@group.command("list")
+def list_(
+    limit: Annotated[int, typer.Option(help="The most series to show.")] = 100,
+    cursor: Annotated[
+        str | None, typer.Option(help="Where an earlier listing says it continues.")
+    ] = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """List series, those first whose next tick is first; paused ones last.
+
+    Example: expirebridge series list --limit 20
+    """
+    with Bridge(url) as bridge:
+        listing = bridge.list_series(limit=limit, cursor=cursor)
+    if as_json:
+        return print_json(
+            {"series": list(map(series_as_data, listing.series)), "cursor": listing.cursor}
+        )
+    print_table(
+        ("id", "schedule", "function", "next", "last", "ended", "late", "standing"),
+        [
+            (
+                one.id, _schedule(one), one.func, moment(one.due) or "", moment(one.began) or "",
+                one.state or "", _seconds(one.late), one.standing,
+            )
+            for one in listing.series
+        ],
+    )  # fmt: skip
+    if listing.cursor is not None:
+        typer.echo(f"(there are more: --cursor {listing.cursor})", err=True)
+    return None
+
+
+@group.command()
+def show(id: Id, url: Url = None, as_json: AsJson = False) -> None:
+    """Show all that is known of one series.
+
+    Example: expirebridge series show nightly
+    """
+    with Bridge(url) as bridge:
+        series = _found(bridge, id)
+    if as_json:
+        return print_json(series_as_data(series))
+    return print_fields(_as_fields(series))
+
+
+@group.command("next")
+def next_(
+    id: Id,
+    count: Annotated[
+        int, typer.Option("-n", "--count", min=1, max=MOST_NEXT, help="How many ticks.")
+    ] = 10,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show when the next ticks are: in UTC, and in the zone of the series with its offset.
+
+    Only the first of them exists; the others are computed, by the zone data of this machine.
+
+    Example: expirebridge series next nightly -n 10
+    """
+    with Bridge(url) as bridge:
+        series = _found(bridge, id)
+    now = datetime.now(UTC)
+    # The tick that waits comes first, even if its time has passed.
+    after = now if series.next is None else series.next - timedelta(milliseconds=1)
+    ticks = series.coming(count, after)
+    if as_json:
+        return print_json([tick.isoformat() for tick in ticks])
+    zone = series.schedule.tz if series.schedule is not None else ""
+    print_table(
+        ("utc", f"local ({zone})", "in"),
+        [
+            (
+                tick.astimezone(UTC).isoformat(sep=" ", timespec="seconds").removesuffix("+00:00"),
+                tick.strftime("%a %Y-%m-%d %H:%M:%S %z"),
+                human((tick - now).total_seconds()) if tick > now else "now",
+            )
+            for tick in ticks
+        ],
+    )
+    if note := series.standing:
+        print_line(printable(f"({note})"))
+    return None
+
+
+@group.command()
+def pause(id: Id, url: Url = None, as_json: AsJson = False) -> None:
+    """Let a series make no ticks until you resume it; its waiting tick is removed.
+
+    A deploy does not resume it.
+
+    Example: expirebridge series pause nightly
+    """
+    with Bridge(url) as bridge:
+        _report(id, bridge.pause_series(id), as_json=as_json)
+
+
+@group.command()
+def resume(id: Id, url: Url = None, as_json: AsJson = False) -> None:
+    """Let a paused series go on, with the first tick from now on.
+
+    Example: expirebridge series resume nightly
+    """
+    with Bridge(url) as bridge:
+        _report(id, bridge.resume_series(id), as_json=as_json)
+
+
+@group.command()
+def run(id: Id, url: Url = None, as_json: AsJson = False) -> None:
+    """Make one more tick, due now, and print its id; the others stay as they are.
+
+    Example: expirebridge series run nightly
+    """
+    with Bridge(url) as bridge:
+        task = bridge.run_series(id)
+    if task is None:
+        _report(id, Change.NOT_FOUND, as_json=as_json)
+    elif as_json:
+        print_json(task_as_data(task))
+    else:
+        print_line(task.id)
+
+
+@group.command()
+def remove(id: Id, url: Url = None, as_json: AsJson = False) -> None:
+    """Remove a series and its waiting tick. What runs, or is retried, runs to its end.
+
+    A series that the handlers of a listener declare is left: it would come back.
+
+    Example: expirebridge series remove tenant-7
+    """
+    with Bridge(url) as bridge:
+        _report(id, bridge.unschedule(id), as_json=as_json)
+
+
+@group.command()
+def prune(yes: Yes = False, url: Url = None, as_json: AsJson = False) -> None:
+    """Remove the series that no listener's handlers declare any more, and print their ids.
+
+    Those that a producer scheduled stay. If no listener beats, nothing is removed.
+
+    Example: expirebridge series prune --yes
+    """
+    confirm("Remove the series that no listener declares any more?", yes=yes)
+    with Bridge(url) as bridge:
+        removed = bridge.prune_series()
+    if as_json:
+        return print_json(removed)
+    for id in removed:
+        print_line(printable(id))
+    typer.echo(f"{len(removed):,} removed", err=True)
+    return None
+
+
+def series_as_data(series: Series) -> dict[str, Any]:
+    """A series as JSON can hold it."""
+    return {
+        "id": series.id, "func": series.func, "args": series.args, "kwargs": series.kwargs,
+        "schedule": _schedule(series), "tags": series.tags, "declared": series.declared,
+        "carriers": series.carriers, "created": series.created, "next": series.next,
+        "due": series.due, "behind": series.behind.total_seconds(), "paused": series.paused,
+        "over": series.over, "last": series.last, "last_id": series.last_id,
+        "began": series.began, "late": series.late.total_seconds() if series.late else None,
+        "state": series.state, "ended": series.ended, "succeeded": series.succeeded,
+        "missed": series.missed, "overlapped": series.overlapped,
+    }  # fmt: skip
+
+
+def _as_fields(series: Series) -> Iterable[tuple[str, str]]:
+    carriers = f"by {series.carriers} listeners that beat" if series.declared else "no: scheduled"
+    fields: dict[str, str | None] = {
+        "id": series.id,
+        "schedule": _schedule(series),
+        "func": series.func,
+        "args": arguments_of(series.args, series.kwargs),
+        "tags": " ".join(series.tags),
+        "declared": carriers,
+        "standing": series.standing,
+        "paused": moment(series.paused),
+        "created": moment(series.created),
+        "next": moment(series.next),
+        "due": moment(series.due),
+        "last": series.last_id,
+        "began": moment(series.began),
+        "late": _seconds(series.late),
+        "ended": f"{series.state or ''} {moment(series.ended) or ''}".strip(),
+        "succeeded": moment(series.succeeded),
+        "missed": str(series.missed) if series.missed else None,
+        "overlapped": str(series.overlapped) if series.overlapped else None,
+    }
+    return [(name, value) for name, value in fields.items() if value]
+
+
+def _schedule(series: Series) -> str:
+    return str(series.schedule) if series.schedule is not None else "?"
+
+
+def _seconds(late: timedelta | None) -> str:
+    return "" if late is None else human(late.total_seconds())
+
+
+def _found(bridge: Bridge, id: str) -> Series:
+    series = bridge.get_series(id)
+    if series is None:
+        _refuse(id, Change.NOT_FOUND)
+    return series
+
+
+def _report(id: str, change: Change, *, as_json: bool) -> None:
+    """Print what was done; exit with 3 if it was not."""
+    done = change not in {Change.NOT_FOUND, Change.DECLARED}
+    if as_json:
+        print_json({"id": id, "outcome": change})
+        if not done:
+            raise typer.Exit(NOT_POSSIBLE)
+    elif done:
+        print_line(f"{id}: {change}")
+    else:
+        _refuse(id, change)
+
+
+def _refuse(id: str, change: Change) -> NoReturn:
+    typer.echo(printable(f"expirebridge: series {id!r}: {change}"), err=True)
+    raise typer.Exit(NOT_POSSIBLE)

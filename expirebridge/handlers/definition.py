@@ -1,0 +1,252 @@
+"""A handler: a function that tasks may name, and what `@handler` says of it."""
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+
+from expirebridge.durations import Duration
+from expirebridge.errors import HandlersError, InvalidTask
+from expirebridge.misfire import MisfirePolicy, MisfireSpec, misfire_policy_of
+from expirebridge.policy.timeout import check_timeout
+from expirebridge.retry import RetryPolicy, RetrySpec, policy_of
+from expirebridge.wire import check_func
+
+if TYPE_CHECKING:
+    from expirebridge.handlers.typed import TypedArguments
+
+Function = Callable[..., Any]
+F = TypeVar("F", bound=Function)
+
+_MARKS = "__expirebridge_handler__"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Marks:
+    retry: RetryPolicy | None = None
+    timeout: float | None = None
+    misfire: MisfirePolicy | None = None
+    aliases: tuple[str, ...] = ()
+    typed: bool = False
+    process: bool = False
+
+
+class Kind(StrEnum):
+    """Where a handler is called."""
+
+    ASYNC = "async"  # on the event loop
+    THREAD = "thread"
+    PROCESS = "process"  # in a process of its own
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handler:
+    """One function that tasks may name."""
+
+    name: str
+    function: Function
+    call: Function
+    """What is called with a task's arguments as JSON holds them: the function, or for a typed
+    handler one that converts them before."""
+    is_async: bool
+    retry: RetryPolicy | None
+    """Its own retry policy; None: the default."""
+    timeout: float | None
+    """How many seconds it may run; None: the default."""
+    misfire: MisfirePolicy | None
+    """What is done with its tasks that are found late; None: they run."""
+    aliases: tuple[str, ...] = ()
+    """Its former names, under which tasks may also call it."""
+    in_process: bool = False
+    """Whether it is called in a process of its own."""
+    is_declared: bool = False
+    """Whether `@handler` or HANDLERS says that it is a handler."""
+
+    @property
+    def kind(self) -> Kind:
+        """Where it is called."""
+        if self.is_async:
+            return Kind.ASYNC
+        return Kind.PROCESS if self.in_process else Kind.THREAD
+
+    @property
+    def module(self) -> str:
+        """The name under which its module is imported."""
+        return self.function.__module__
+
+    @classmethod
+    def of(cls, name: str, function: Function, *, listed: bool = False) -> Self:
+        """Describe a function, with what `@handler` says; `listed`: its module's HANDLERS names it.
+
+        Raises HandlersError for a generator function, which would never run, for a typed one whose
+        annotations cannot be used, or without pydantic, and for one with `process=True` that is
+        async, or that a new process cannot import by its name.
+        """
+        if is_generator(function):
+            raise HandlersError(
+                f"{place_of(name, function)} is a generator function, which no handler can be: a "
+                "call would not run it. Drop its yield; or @handler, or its place in HANDLERS, if "
+                "it only helps others"
+            )
+        marks: _Marks = getattr(function, _MARKS, _Marks())
+        typed = typed_arguments(function)
+        if marks.process and (fault := _fault_in_process(function)):
+            raise HandlersError(f"{place_of(name, function)}: process=True: {fault}")
+        return cls(
+            name=name,
+            function=function,
+            call=function if typed is None else typed.reading(function),
+            is_async=inspect.iscoroutinefunction(function),
+            retry=marks.retry,
+            timeout=marks.timeout,
+            misfire=marks.misfire,
+            aliases=marks.aliases,
+            in_process=marks.process,
+            is_declared=listed or is_marked(function),
+        )
+
+    @property
+    def place(self) -> str:
+        """Its name, with the file and the line where it is defined."""
+        return place_of(self.name, self.function)
+
+    @property
+    def source(self) -> str:
+        """The file and the line where it is defined, as `file:line`."""
+        code = inspect.unwrap(self.function).__code__
+        return f"{code.co_filename}:{code.co_firstlineno}"
+
+
+def typed_arguments(function: Function) -> "TypedArguments | None":
+    """How the arguments of a typed handler are checked and converted; None if it is not typed.
+
+    Raises HandlersError if its annotations cannot be used, or pydantic is not installed.
+    """
+    marks: _Marks | None = getattr(function, _MARKS, None)
+    return _typed_arguments(function) if marks is not None and marks.typed else None
+
+
+@functools.cache
+def _typed_arguments(function: Function) -> "TypedArguments":
+    place = place_of(function.__name__, function)
+    try:
+        from expirebridge.handlers.typed import TypedArguments  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as missing:
+        raise HandlersError(
+            f"{place}: a typed handler needs {missing.name}: pip install 'expirebridge[typed]'"
+        ) from None
+    try:
+        return TypedArguments.of(function)
+    except HandlersError as error:
+        raise HandlersError(f"{place}: a typed handler: {error}") from None
+
+
+@overload
+def handler(function: F, /) -> F: ...
+@overload
+def handler(
+    *,
+    retry: RetrySpec | None = None,
+    timeout: Duration | None = None,
+    late_after: Duration | None = None,
+    misfire: MisfireSpec | None = None,
+    aliases: Sequence[str] = (),
+    typed: bool = False,
+    process: bool = False,
+) -> Callable[[F], F]: ...
+def handler(
+    function: F | None = None,
+    /,
+    *,
+    retry: RetrySpec | None = None,
+    timeout: Duration | None = None,
+    late_after: Duration | None = None,
+    misfire: MisfireSpec | None = None,
+    aliases: Sequence[str] = (),
+    typed: bool = False,
+    process: bool = False,
+) -> F | Callable[[F], F]:
+    """Mark a function as a handler, and give it a policy of its own.
+
+    Handlers need no decorator, unless a listener takes only marked ones (`listen --only-marked`).
+
+    `retry` is a list of delays, `[]` for a single attempt, or `Exponential(...)`; `timeout` is how
+    long it may run; `late_after` and `misfire` are what is done with a task that is found too late,
+    as in `make_task`. What a task says for itself goes before. `aliases` are former names, such as
+    `["mail.send_old"]`: tasks that were made with one run this function.
+
+    With `typed`, pydantic compares each argument with its annotation, where the task is made with
+    the function itself, and where it runs: with a UUID, datetime, Decimal, Enum, dataclass or
+    model, what is stored is JSON, and the handler receives the value again. Arguments without an
+    annotation, or with `Any`, stay as they are. It needs `expirebridge[typed]`.
+
+    With `process`, a listener calls this plain function in a process of its own, which it kills at
+    the timeout. A crash there fails that attempt alone. A new process imports the function by its
+    name: it must be defined in its module itself, with `def`.
+
+    Raises InvalidTask for values that cannot be.
+    """
+    marks = _Marks(
+        retry=policy_of(retry),
+        timeout=check_timeout(timeout),
+        misfire=misfire_policy_of(late_after, misfire),
+        aliases=_check_aliases(aliases),
+        typed=_check_flag("typed", typed),
+        process=_check_flag("process", process),
+    )
+
+    def mark(marked: F) -> F:
+        setattr(marked, _MARKS, marks)
+        return marked
+
+    return mark if function is None else mark(function)
+
+
+def _check_aliases(aliases: Sequence[str]) -> tuple[str, ...]:
+    if not isinstance(aliases, list | tuple) or not all(isinstance(name, str) for name in aliases):
+        raise InvalidTask(f"aliases={aliases!r}: give a list of names, such as ['mail.send_old']")
+    try:
+        return tuple(check_func(name) for name in dict.fromkeys(aliases))
+    except InvalidTask as error:
+        raise InvalidTask(f"aliases={aliases!r}: {error}") from None
+
+
+def _check_flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidTask(f"{name}={value!r}: True or False")
+    return value
+
+
+def _fault_in_process(function: Function) -> str:
+    """Why the function cannot be called in a process of its own; nothing if it can."""
+    if inspect.iscoroutinefunction(function):
+        return (
+            "it is async, and runs on the listener's event loop: make it a plain function, which "
+            "may call asyncio.run, or drop process=True"
+        )
+    if function.__name__ == "<lambda>":
+        return "it is a lambda, which a new process cannot import by its name: write a def"
+    if "<locals>" in function.__qualname__:
+        return (
+            "it is defined inside of another function, and a new process cannot import it by its "
+            "name: define it in the module itself (in a decorator, use functools.wraps)"
+        )
+    return ""
+
+
+def is_marked(thing: object) -> bool:
+    """Whether `@handler` marks the function or class itself, not just what it inherits from."""
+    return _MARKS in vars(thing)
+
+
+def is_generator(function: Function) -> bool:
+    """Whether a call of the function would not run its body."""
+    return inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function)
+
+
+def place_of(name: str, function: Function) -> str:
+    """The name with the file and the line where the function is defined."""
+    code = inspect.unwrap(function).__code__
+    return f"{name} ({code.co_filename}, line {code.co_firstlineno})"

@@ -1,0 +1,124 @@
+"""Chooses the functions of a module that tasks may name, and its hooks and lifespans."""
+
+import inspect
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from expirebridge.errors import HandlersError, InvalidTask
+from expirebridge.handlers.definition import Function, Handler, is_generator, is_marked, place_of
+from expirebridge.handlers.listed import listed_in
+from expirebridge.handlers.loading import HandlersModule
+from expirebridge.hooks import Hook, Lifespan, Role, role_of
+from expirebridge.wire import check_func
+
+logger = logging.getLogger("expirebridge")
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a module contributes to the registry."""
+
+    handlers: dict[str, Handler] = field(default_factory=dict)
+    """By the names that tasks give them."""
+    hooks: list[Hook] = field(default_factory=list)
+    lifespans: list[Lifespan] = field(default_factory=list)
+
+
+def select(module: HandlersModule, *, only_marked: bool = False) -> Selection:
+    """Take the functions that HANDLERS lists; without it, the public ones that are defined there.
+
+    With `only_marked`, a module without HANDLERS gives only those that `@handler` marks. What can
+    be no handler is named in the log, unless it was not asked for.
+
+    Raises HandlersError if HANDLERS is not a list of handlers, if `@handler` marks a generator or a
+    class, or `@lifespan` what is no lifespan.
+    """
+    selection = Selection()
+    listed = listed_in(module.imported)
+    for function_name, function in _public_functions(module):
+        name = f"{module.name}.{function_name}"
+        match role_of(function):
+            case Role.HOOK:
+                selection.hooks.append(function)
+            case Role.LIFESPAN:
+                selection.lifespans.append(_checked_lifespan(name, function))
+            case None if listed is not None:
+                if function_name in listed:
+                    selection.handlers[name] = _listed_handler(name, function)
+            case None if only_marked and not is_marked(function):
+                pass
+            case None if _can_be_handler(name, function):
+                selection.handlers[name] = Handler.of(name, function)
+    _name_classes(module, quietly=only_marked or listed is not None)
+    return selection
+
+
+def _name_classes(module: HandlersModule, *, quietly: bool) -> None:
+    """Log the public classes, which somebody may take for handlers; refuse marked ones."""
+    for name, value in _public_things(module):
+        if not inspect.isclass(value):
+            continue
+        if is_marked(value):
+            raise HandlersError(
+                f"{module.name}.{name} ({module.imported.__file__}) is a class, which no handler "
+                "can be: mark a function with @handler"
+            )
+        if not quietly and not issubclass(value, BaseException):
+            logger.warning(
+                "%s.%s (%s) is a class, which no handler can be; if it only helps others, begin "
+                "its name with an underscore, or list the handlers of its module in HANDLERS: not "
+                "registered",
+                module.name, name, module.imported.__file__,
+            )  # fmt: skip
+
+
+def _public_functions(module: HandlersModule) -> Iterator[tuple[str, Function]]:
+    for name, value in _public_things(module):
+        if inspect.isfunction(value):
+            yield name, value
+
+
+def _public_things(module: HandlersModule) -> Iterator[tuple[str, Any]]:
+    """Each public function and class that is defined in the module, by its name there."""
+    for name, value in vars(module.imported).items():
+        if name.startswith("_") or not (inspect.isfunction(value) or inspect.isclass(value)):
+            continue
+        if value.__module__ == module.imported.__name__:
+            yield name, value
+
+
+def _listed_handler(name: str, function: Function) -> Handler:
+    try:
+        check_func(name)
+    except InvalidTask as error:
+        raise HandlersError(
+            f"HANDLERS: no task can name {place_of(name, function)}: {error}"
+        ) from None
+    return Handler.of(name, function, listed=True)
+
+
+def _can_be_handler(name: str, function: Function) -> bool:
+    """Whether to register it; if not, say why. A mistake in what is marked is for `Handler.of`."""
+    try:
+        check_func(name)
+    except InvalidTask as error:
+        logger.warning("no task can name %s: not registered; %s", place_of(name, function), error)
+        return False
+    if is_generator(function) and not is_marked(function):
+        logger.warning(
+            "%s is a generator function, which no handler can be; if it only helps others, begin "
+            "its name with an underscore, and if it is a lifespan, mark it: not registered",
+            place_of(name, function),
+        )
+        return False
+    return True
+
+
+def _checked_lifespan(name: str, function: Function) -> Lifespan:
+    if not inspect.isasyncgenfunction(function) or inspect.signature(function).parameters:
+        raise HandlersError(
+            f"{name}: @lifespan marks an async generator function without parameters"
+        )
+    return function

@@ -1,0 +1,99 @@
+"""The follower: leads a node to whichever server its sentinels call the primary."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from redis.exceptions import RedisError
+
+from expirebridge.hooks import FailedOver, Hooks
+from expirebridge.listener.gaps import Gaps
+from expirebridge.listener.node.generation import Generation
+from expirebridge.listener.node.heartbeat import Heartbeat
+from expirebridge.listener.outage import Outage
+from expirebridge.listener.station.station import Station
+from expirebridge.log_fields import event
+from expirebridge.store.translation import translated
+from expirebridge.topology.primary import Berth, Primary
+from expirebridge.topology.urls import Address
+
+logger = logging.getLogger("expirebridge")
+
+ROLE = "the question where the primary is"
+ASK_EVERY = 1.0
+ASK_SOON = 0.2
+"""Seconds between questions, and while the server fails."""
+
+
+class Follower:
+    """Asks where the primary is, and changes the generation of its node if it has moved.
+
+    All stations stand on the new generation before anything else is sent. What is still answered by
+    the old primary is ignored, and sent again to the new one.
+    """
+
+    def __init__(
+        self,
+        primary: Primary,
+        generation: Generation,
+        new_generation: Callable[[Berth], Generation],
+        stations: Sequence[Station],
+        *,
+        heartbeat: Heartbeat,
+        gaps: Gaps,
+        outage: Outage,
+        hooks: Hooks,
+    ) -> None:
+        self._primary = primary
+        self.generation = generation
+        """The present one."""
+        self._new_generation = new_generation
+        self._stations = stations
+        self._heartbeat = heartbeat
+        self._gaps = gaps
+        self._outage = outage
+        self._hooks = hooks
+        # Of its own: handlers may have taken all threads of the event loop's.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="expirebridge-sentinels")
+
+    async def run(self) -> None:
+        """Ask, and follow, for ever."""
+        while True:
+            await asyncio.sleep(ASK_SOON if self._outage.lasts else ASK_EVERY)
+            try:
+                address = await self._ask()
+            except RedisError as error:
+                self._outage.failed(ROLE, translated(error))
+            else:
+                self._outage.answered(ROLE)
+                if self._is_news(address):
+                    await self.follow(address)
+
+    async def _ask(self) -> Address:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, self._primary.find)
+
+    def _is_news(self, address: Address) -> bool:
+        berth = self.generation.berth
+        return berth is not None and berth.known != address
+
+    async def follow(self, address: Address) -> None:
+        """Change to the primary at this address."""
+        old = self.generation
+        self.generation = new = self._new_generation(Berth(self._primary, address))
+        for station in self._stations:
+            station.stand_on(new.ground_of(station.store.database.prefix))
+        self._heartbeat.hurry()
+        self._gaps.notice("another server is the primary")
+        before = str(old.berth.known) if old.berth else ""
+        logger.warning(
+            "the primary is now %s; it was %s", address, before,
+            extra=event("failed over", server=str(address), before=before),
+        )  # fmt: skip
+        self._hooks.emit(FailedOver(server=str(address), before=before))
+        await old.cut()
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._thread.shutdown(wait=False, cancel_futures=True)

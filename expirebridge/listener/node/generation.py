@@ -1,0 +1,72 @@
+"""A generation: a node's connections to one primary.
+
+If another server becomes the primary, another generation follows. Commands, heartbeats and the
+subscription change to it together: otherwise leases would be renewed on one side and claimed on the
+other.
+"""
+
+import contextlib
+import socket
+
+from expirebridge.listener.ears import Ears
+from expirebridge.listener.footing import Ground
+from expirebridge.listener.gaps import Gaps
+from expirebridge.listener.outage import Outage
+from expirebridge.listener.server_clock import ServerClock
+from expirebridge.settings import Settings
+from expirebridge.store.store import AsyncStore, Store
+from expirebridge.topology import clients
+from expirebridge.topology.primary import Berth
+
+
+class Generation:
+    """The clients of one primary, and the estimate of its clock.
+
+    `berth` is where the primary is; None if the URL says that.
+    """
+
+    def __init__(
+        self, settings: Settings, berth: Berth | None, *, outage: Outage, gaps: Gaps, ears: Ears
+    ) -> None:
+        # An answer that takes longer than this is no answer: the lease would be in danger.
+        patience = max(settings.lease / 2, 1.0)
+        url = settings.url
+        self.berth = berth
+        self._client = clients.listener_client(url, socket_timeout=patience, place=berth)
+        self._heart_client = clients.heartbeat_client(url, socket_timeout=patience, place=berth)
+        self._server_clock = ServerClock()
+        self._outage = outage
+        self._gaps = gaps
+        self._ears = ears
+
+    def ground_of(self, prefix: str) -> Ground:
+        """What a station of this prefix stands on."""
+        return Ground(
+            store=AsyncStore(self._client, prefix=prefix),
+            heart_store=Store(self._heart_client, prefix=prefix),
+            server_clock=self._server_clock,
+            outage=self._outage,
+            gaps=self._gaps,
+            ears=self._ears,
+            may_be_demoted=self.berth is not None,
+        )
+
+    async def cut(self) -> None:
+        """Break its connections, as a network would: who waits for an answer on one gets an error.
+
+        redis-py's own `disconnect` would change a connection behind the back of whoever reads it.
+        """
+        for connection in list(self._client.connection_pool._in_use_connections):
+            if (writer := connection._writer) is not None:
+                writer.transport.abort()
+        for beating in list(self._heart_client.connection_pool._in_use_connections):
+            if (sock := beating._sock) is not None:
+                with contextlib.suppress(OSError):
+                    sock.shutdown(socket.SHUT_RDWR)
+        self._heart_client.connection_pool.disconnect(inuse_connections=False)
+        await self._client.connection_pool.disconnect(inuse_connections=False)
+
+    async def close(self) -> None:
+        """Close its connections, once nobody uses them any more."""
+        self._heart_client.close()
+        await self._client.aclose()

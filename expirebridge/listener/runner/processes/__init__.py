@@ -1,0 +1,1 @@
+"""The processes in which handlers with `process=True` are called, as their listener sees them."""

@@ -1,0 +1,13 @@
+"""How a process can fail the attempt that wants it."""
+
+
+class ProcessFailure(Exception):
+    """A process did not do its work; the message is the reason of the attempt's failure."""
+
+
+class NotStarted(ProcessFailure):
+    """It could not be started."""
+
+
+class ProcessDied(ProcessFailure):
+    """It ended while a handler was called in it."""

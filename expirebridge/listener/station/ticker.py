@@ -1,0 +1,80 @@
+"""The ticker: makes the next tick of each series when the time of its latest has passed."""
+
+import asyncio
+import time
+
+from expirebridge.errors import ServerError
+from expirebridge.listener.footing import Footing
+from expirebridge.listener.station.standing import Standing
+from expirebridge.series.ticking import make_due_ticks
+
+ROLE = "the ticks of series"
+BEHIND_A_RANK = 0.1
+"""Seconds that a listener waits for each rank above it: the first makes the ticks, as long as it
+lives."""
+MOST_RANKS = 10
+A_MOMENT = 0.002
+"""Seconds of the shortest pause: the server's time is known here only to within a round trip."""
+RETRY_PAUSE = 0.5
+
+
+class Ticker:
+    """Makes ticks in bounded passes, with a pause after each as long as the pass took.
+
+    Heartbeats say when the first is to be made. Without a series it asks for nothing.
+    """
+
+    def __init__(self, footing: Footing, standing: Standing) -> None:
+        self._footing = footing
+        self._standing = standing
+        self._next: int | None = None
+        """The ms at which the next tick is to be made, as far as is known."""
+        self._changed = asyncio.Event()
+
+    def hear(self, next_making: int | None) -> None:
+        """Take note of what a heartbeat said."""
+        if next_making != self._next:
+            self._next = next_making
+            self._changed.set()
+
+    async def run(self) -> None:
+        """Make ticks whenever it is time, for ever."""
+        while True:
+            await self._wait()
+            ground = self._footing.now
+            try:
+                pause = await self.run_once()
+            except ServerError as error:
+                ground.outage.failed(ROLE, error)
+                pause = RETRY_PAUSE
+            else:
+                ground.outage.answered(ROLE)
+            await asyncio.sleep(pause)
+
+    async def run_once(self) -> float:
+        """Make one pass; returns for how many seconds to pause. Raises a ServerError."""
+        began = time.monotonic()
+        self._changed.clear()
+        ticked = await self._footing.now.store.run(make_due_ticks())
+        # What a heartbeat said meanwhile may be newer than this answer; if not, one look too many.
+        heard = self._next if self._changed.is_set() else None
+        known = [ms for ms in (ticked.next, heard) if ms is not None]
+        self._next = min(known, default=None)
+        return max(time.monotonic() - began, A_MOMENT)
+
+    async def _wait(self) -> None:
+        """Wait until the next tick is to be made, and this listener's turn has come."""
+        while (left := self._left()) is None or left > 0:
+            self._changed.clear()
+            try:
+                async with asyncio.timeout(left):
+                    await self._changed.wait()
+            except TimeoutError:
+                return
+
+    def _left(self) -> float | None:
+        """Seconds until its turn; None: there is no series."""
+        if self._next is None:
+            return None
+        turn = min(self._standing.rank, MOST_RANKS) * BEHIND_A_RANK
+        return self._footing.now.server_clock.seconds_until(self._next) + turn

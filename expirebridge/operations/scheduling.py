@@ -1,0 +1,214 @@
+"""Operations on series: what recurs."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from expirebridge.durations import Duration
+from expirebridge.errors import InvalidTask, SeriesDeclared
+from expirebridge.misfire import MisfireSpec
+from expirebridge.new_tasks import Func, call_of
+from expirebridge.operations.subject import Subject
+from expirebridge.policy.every import Missed, Overlap, schedule_of
+from expirebridge.policy.series import SeriesSpec, check_series_id
+from expirebridge.policy.task_policies import policy_fields
+from expirebridge.retry import RetrySpec
+from expirebridge.series.putting import put
+from expirebridge.series.records import read_schedule
+from expirebridge.series.state import Series, SeriesListing, SeriesOutcome
+from expirebridge.series.times import first_after
+from expirebridge.store import calls
+from expirebridge.store.calls import Put, Removal, Resumption, Steps
+from expirebridge.task import Change, Task
+
+_OUTCOMES = {
+    Put.CREATED: SeriesOutcome.CREATED,
+    Put.CHANGED: SeriesOutcome.CHANGED,
+    Put.UNCHANGED: SeriesOutcome.UNCHANGED,
+}
+_REMOVALS = {
+    Removal.REMOVED: Change.REMOVED,
+    Removal.CARRIED: Change.DECLARED,
+    Removal.NOT_FOUND: Change.NOT_FOUND,
+}
+
+
+class SchedulingOperations(Subject):
+    """Schedule series, steer them, look at them."""
+
+    def schedule(
+        self,
+        id: str,
+        func: Func,
+        args: Sequence[Any] = (),
+        *,
+        cron: str | None = None,
+        every: Duration | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        tz: str | ZoneInfo | None = None,
+        jitter: Duration | None = None,
+        start: datetime | None = None,
+        until: datetime | None = None,
+        missed: Missed = "latest",
+        overlap: Overlap = "skip",
+        tags: Sequence[str] = (),
+        retry: RetrySpec | None = None,
+        timeout: Duration | None = None,
+        late_after: Duration | None = None,
+        misfire: MisfireSpec | None = None,
+    ) -> Steps[Series]:
+        """Let `func` run again and again: at the times of `cron`, or each `every`.
+
+        Each time is a tick: an ordinary task `<id>@<ms>` with its own key, of which the next one
+        always waits. Any client may move, pause or delete a tick; the series goes on. Listeners
+        make the ticks, so it needs one that runs.
+
+        `cron` has five fields, or is `@daily` or the like, in the time zone `tz`, UTC if none is
+        given. `every` is at least a second, and counts from `start`, or from now. `jitter` puts
+        each tick off by less than that, for one series always by the same. There are no ticks
+        before `start` or after `until`. `missed` says what happens to ticks for which no listener
+        was there in time: with `"latest"` the last of them runs late, with `"skip"` none does.
+        With `overlap="skip"`, a tick does not run while another one of the series does, and its
+        retries end when the next is due. The other arguments are those of `make_task`, and are for
+        each tick.
+
+        If the id belongs to a series, that is changed: its waiting tick is replaced, in one step.
+        The same once more changes nothing. A series never begins with a tick at once.
+
+        Returns the series; `series.outcome` says what was done.
+
+        Raises InvalidTask if it cannot be (nothing was sent then), SeriesDeclared if handlers
+        declare a series of this id, FormatRefused if it would be the first series while a listener
+        beats that does not know series, and a ServerError if the server failed or refused a call.
+        After ServerUnreachable it is safe to call again.
+        """
+        name, encoded = call_of(self._settings.tasks, func, args, kwargs)
+        spec = SeriesSpec(
+            id=check_series_id(id),
+            func=name,
+            args=encoded,
+            schedule=schedule_of(
+                cron=cron, every=every, tz=tz, jitter=jitter, start=start, until=until,
+                missed=missed, overlap=overlap,
+            ),
+            fields=policy_fields(
+                tags=tags, retry=retry, timeout=timeout, late_after=late_after, misfire=misfire
+            ),
+        )  # fmt: skip
+        return self._schedule(spec)
+
+    def unschedule(self, id: str) -> Steps[Change]:
+        """Remove a series and its waiting tick; what runs, or is retried, runs to its end.
+
+        Returns removed, not found, or declared: a listener's handlers declare it, so it would come
+        back. Raises InvalidTask for an illegal id.
+        """
+        [removal] = yield from calls.remove_series([check_series_id(id)], self._settings.lease)
+        return _REMOVALS[removal]
+
+    def get_series(self, id: str) -> Steps[Series | None]:
+        """Return the series of this id, or None. Raises InvalidTask for an illegal id."""
+        read = yield from calls.get_series(check_series_id(id), self._settings.lease)
+        return None if read.series is None else Series.of(read.series, read.now)
+
+    def list_series(
+        self, *, limit: int = calls.BATCH, cursor: str | None = None
+    ) -> Steps[SeriesListing]:
+        """Return up to `limit` series, those first whose next tick is first; paused ones last.
+
+        `listing.cursor` is where the next page begins. Pages are no snapshot: of series that come,
+        go or have a tick between two pages, some may be listed twice, or not at all.
+
+        Raises InvalidTask for values that cannot be.
+        """
+        if not isinstance(limit, int) or limit < 1:
+            raise InvalidTask(f"limit={limit!r}: it must be a whole number, at least 1")
+        if cursor is not None and not (cursor.isascii() and cursor.isdigit()):
+            raise InvalidTask(f"cursor={cursor!r}: give that of the page before")
+        return self._list(limit, cursor or "0")
+
+    def pause_series(self, id: str) -> Steps[Change]:
+        """Let a series make no ticks until it is resumed; its waiting tick is removed.
+
+        A later deploy does not resume it. Returns paused or not found. Raises InvalidTask for an
+        illegal id.
+        """
+        found = yield from calls.pause_series(check_series_id(id))
+        return Change.PAUSED if found else Change.NOT_FOUND
+
+    def resume_series(self, id: str) -> Steps[Change]:
+        """Let a paused series go on, with the first tick from now on.
+
+        Returns resumed or not found. Raises InvalidTask for an illegal id, and if its schedule
+        cannot be read.
+        """
+        check_series_id(id)
+        done = Resumption.RACE
+        while done is Resumption.RACE:
+            read = yield from calls.get_series(id, self._settings.lease)
+            if read.series is None:
+                return Change.NOT_FOUND
+            schedule = read_schedule(read.series.record.get("spec", b""))
+            made = read.series.whole("made") or read.now
+            times = first_after(schedule, id, read.now, made=made)
+            fingerprint = read.series.text("fingerprint")
+            done = yield from calls.resume_series(id, fingerprint, times)
+        return Change.RESUMED if done is Resumption.RESUMED else Change.NOT_FOUND
+
+    def run_series(self, id: str) -> Steps[Task | None]:
+        """Make one more tick of a series, due now; the others stay as they are.
+
+        With `overlap="skip"` it does not run while another one does. Returns its task, or None if
+        there is no such series. Raises InvalidTask for an illegal id.
+        """
+        tick = yield from calls.run_series(check_series_id(id))
+        return None if tick is None else (yield from calls.get(tick))
+
+    def prune_series(self) -> Steps[Sequence[str]]:
+        """Remove the series that no listener's handlers declare any more; returns their ids.
+
+        What producers scheduled stays. If no listener beats, nothing is removed: then nobody can
+        tell.
+        """
+        counts = yield from calls.count(self._settings.lease)
+        if not counts.listeners:
+            return []
+        orphans: list[str] = []
+        cursor: str | None = "0"
+        while cursor is not None:
+            page = yield from self._list(calls.BATCH, cursor)
+            orphans += [one.id for one in page.series if one.declared and not one.carriers]
+            cursor = page.cursor
+        removed: list[str] = []
+        for batch in calls.batches(dict.fromkeys(orphans)):
+            removals = yield from calls.remove_series(batch, self._settings.lease)
+            pairs = zip(batch, removals, strict=True)
+            removed += [id for id, removal in pairs if removal is Removal.REMOVED]
+        return removed
+
+    def _schedule(self, spec: SeriesSpec) -> Steps[Series]:
+        lease = self._settings.lease
+        if self._unknown.is_on:
+            yield from self._unknown.check([spec.func])
+        while True:
+            read = yield from calls.get_series(spec.id, lease)
+            if read.series is not None and "declared" in read.series.record:
+                raise SeriesDeclared(spec.id)
+            outcome = _OUTCOMES.get((yield from put(spec, read, declared=False, lease=lease)))
+            if outcome is None:  # the time of its first tick passed, or another was faster
+                continue
+            after = yield from calls.get_series(spec.id, lease)
+            if after.series is not None:
+                return Series.of(after.series, after.now, outcome=outcome)
+
+    def _list(self, limit: int, cursor: str) -> Steps[SeriesListing]:
+        found: list[Series] = []
+        while len(found) < limit:
+            count = min(limit - len(found), calls.BATCH)
+            page = yield from calls.series_page(cursor, self._settings.lease, count)
+            found += [Series.of(one, page.now) for one in page.series]
+            cursor = page.cursor
+            if cursor == "0":
+                return SeriesListing(series=found)
+        return SeriesListing(series=found, cursor=cursor)

@@ -1,0 +1,55 @@
+"""The record of a series: what a `SeriesSpec` becomes there, and back."""
+
+from functools import lru_cache
+
+import orjson
+
+from expirebridge import wire
+from expirebridge.policy.every import Schedule, schedule_from_json
+from expirebridge.policy.series import SeriesSpec
+from expirebridge.store import calls
+from expirebridge.store.calls import NewSeries
+from expirebridge.store.series_views import StoredSeries
+from expirebridge.store.views import split_call
+
+_OF_TICKS = ("tags", "retry", "timeout", "misfire")
+
+
+def new_series(spec: SeriesSpec, *, declared: bool) -> NewSeries:
+    """Encode a series for its record."""
+    schedule = spec.schedule
+    fields: dict[str, calls.Argument] = dict(spec.fields)
+    args = spec.args
+    if len(args) > wire.MAX_ARGS_IN_KEY:
+        fields["args"], args = args, wire.IN_RECORD
+    fields |= {
+        "call": spec.func.encode() + b"?" + args,
+        "spec": orjson.dumps(schedule.to_json(), option=orjson.OPT_SORT_KEYS),
+        "overlap": schedule.overlap,
+    }
+    if schedule.tzdata:
+        fields["tzdata"] = schedule.tzdata
+    return NewSeries(id=spec.id, fingerprint=spec.fingerprint, declared=declared, fields=fields)
+
+
+def spec_of(stored: StoredSeries) -> SeriesSpec:
+    """Read back what a series is. Raises ValueError if its record is damaged."""
+    func, args = split_call(stored.record.get("call", b""))
+    record = stored.record
+    return SeriesSpec(
+        id=stored.id,
+        func=wire.check_func(func),
+        args=record.get("args", b"") if args == wire.IN_RECORD else args,
+        schedule=read_schedule(record.get("spec", b"")),
+        fields={
+            name: float(record[name]) if name == "timeout" else stored.text(name)
+            for name in _OF_TICKS
+            if name in record
+        },
+    )
+
+
+@lru_cache(maxsize=4096)
+def read_schedule(stored: bytes) -> Schedule:
+    """Read a schedule from a record, once for all that have the same. Raises ValueError."""
+    return schedule_from_json(orjson.loads(stored))

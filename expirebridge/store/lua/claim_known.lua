@@ -1,0 +1,162 @@
+-- flags: allow-oom
+-- Claims due tasks whose functions the listener knows, while its fleet runs more than one code, or much
+-- waits that nobody knows. What only others know is left to them.
+--
+-- KEYS[1]  prefix
+-- ARGV     1 database, 2 to 8 as for `claim`, 9 the listener's code: its fingerprint, and ` ?` if it passes over
+--          many tasks that nobody knows, 10 and 11 as for `claim`, or '', 12 fingerprints of the fleet, each
+--          with how many listeners run it; then for each walk over the pending tasks:
+--          score and id behind which it goes on ('' : before all of that score), its last score
+-- returns  as `claim`, but: the ms at which the next task is due that is not due yet; in the fifth
+--          place 1 if nothing was claimed because `claim` would do, or else
+--          {what code the fleet runs, for each walk: score and id that it has reached, 1 if it is at its
+--          end, how many tasks it left}
+--
+-- It looks at so many tasks in a script, taken or not, that others wait for a millisecond or two; the
+-- listener says where the next script goes on. A walk ends at tasks that are not due yet. Of what
+-- nobody knows only the reason and the time are noted, once: it waits in its place, and after a day it
+-- is claimed, so that the listener fails it.
+
+-- include names
+-- include clock
+-- include format
+-- include timers
+-- include strays
+-- include timer_edits
+-- include doorbell
+-- include claims
+-- include knowledge
+-- include ranks
+
+-- What is noted of a task costs the server as much as so many others that are only looked at.
+local LOOKS, LOOKS_OF_A_NOTE = 250, 3
+local UNKNOWN_LIMIT = 86400000
+local MINE, OTHERS, NOBODYS = 1, 2, 3
+
+local mine = string.match(ARGV[9], '^%x+')
+local set = state_set('pending')
+-- Without its declaration all is taken as if it were known: what is not comes back.
+local declared = type(redis.pcall('HGET', code_key(mine), '#')) == 'string'
+local owners, looks, left = {}, 0, 0
+local peers, waiting, running = {}, 0, 0
+if listeners then
+  waiting, running = redis.call('ZCOUNT', set, '-inf', now), redis.call('ZCARD', state_set('running'))
+end
+
+local function owner_of(func)
+  if not owners[func] then
+    local others, own = others_know(func, mine, '')
+    owners[func] = (own or not declared) and MINE or others and OTHERS or NOBODYS
+  end
+  return owners[func]
+end
+
+-- How many listeners know a function; older ones, which do not say what they know, are taken to.
+local function count_peers(func)
+  local count = listeners
+  for fingerprint, run_it in string.gmatch(ARGV[12], '(%x+) (%d+)') do
+    if type(redis.pcall('HGET', code_key(fingerprint), func)) ~= 'string' then
+      count = count - tonumber(run_it)
+    end
+  end
+  return math.max(count, 1)
+end
+
+-- Whether the listener has its share of what is due and running, by those that know this function.
+local function has_its_share(func)
+  if not listeners then return false end
+  if not peers[func] then peers[func] = count_peers(func) end
+  return claimed >= share_of(waiting, running, peers[func])
+end
+
+local function take_unless_share(id, due, func)
+  if has_its_share(func) then
+    reply[3] = SHARE
+  else
+    take_if_due(id, due)
+  end
+end
+
+local function note_stranded(id, func, record)
+  looks = looks + LOOKS_OF_A_NOTE
+  if strayed(id, record, 'pending', keep_failed) then return end
+  if read_timer(id, record) then return follow_timer(id, record) end
+  redis.call('HSET', record_key(id), 'unknown', now, 'error', 'no listener knows the function '
+    .. func .. '; waits for one, for a day')
+end
+
+local function take_or_leave(id, due)
+  local values = redis.pcall('HMGET', record_key(id), 'call', 'unknown', 'unfit', 'state', 'key')
+  local func = string.match(values[1] or '', '^[^?]*')
+  if func == '' then return take_if_due(id, due) end
+  local owner, unknown, refused = owner_of(func), tonumber(values[2] or nil), values[3]
+  if owner == MINE and not (refused and string.find(refused, mine, 1, true)
+    and others_know(func, mine, refused)) then
+    return take_unless_share(id, due, func)
+  end
+  if owner == NOBODYS then
+    if unknown and now - unknown >= UNKNOWN_LIMIT then return take_if_due(id, due) end
+    if not unknown then
+      note_stranded(id, func, { call = values[1], state = values[4] or 'pending', key = values[5] })
+    end
+  elseif unknown then
+    redis.call('HDEL', record_key(id), 'unknown', 'error') -- somebody knows it by now
+  end
+  left = left + 1
+end
+
+local function is_full() return claimed >= room or bytes >= max_bytes or reply[3] ~= 0 end
+
+local function walk(score, id, last, most)
+  local from = id == '' and redis.call('ZCOUNT', set, '-inf', '(' .. score) or rank_behind(set, score, id)
+  local upto = redis.call('ZCOUNT', set, '-inf', last)
+  local ids = {}
+  if from < upto and most > 0 then
+    ids = redis.call('ZRANGE', set, from, math.min(from + most, upto) - 1, 'WITHSCORES')
+  end
+  local stop = looks + most
+  for i = 1, #ids, 2 do
+    if looks >= stop or is_full() then return { score, id, 0, left } end
+    looks = looks + 1
+    take_or_leave(ids[i], tonumber(ids[i + 1]))
+    -- A task that must run alone, or is more than the share, and was not taken, is met again.
+    if reply[3] ~= 0 and not alone then return { score, id, 0, left } end
+    score, id = ids[i + 1], ids[i]
+  end
+  return { score, id, from + #ids / 2 >= upto and 1 or 0, left }
+end
+
+local function walk_all(walks)
+  local reached = { fleet_code or '' }
+  for at = 1, #walks, 3 do
+    -- What one walk does not need is for those behind it.
+    local most = math.max(math.floor((LOOKS - looks) / ((#walks - at + 1) / 3)), 0)
+    left = 0
+    local last = walks[at + 2]
+    local at_now = (tonumber(last) or now) >= now
+    if at_now then last = now end
+    local found = walk(walks[at], walks[at + 1], last, most)
+    -- More may become due in this very millisecond.
+    if found[3] == 1 and at_now then found[1], found[2] = string.format('%.0f', now), '' end
+    for _, value in ipairs(found) do reached[#reached + 1] = value end
+  end
+  return reached
+end
+
+if resend then find_own() end
+if claimed == 0 then
+  if ARGV[9] == (fleet_code or ARGV[9]) and ARGV[9] == mine then
+    reply[5] = 1
+    return reply
+  end
+  -- Before anything is passed over the fleet must know, so that what is due is announced.
+  if ARGV[9] ~= mine and not string.find(fleet_code or '', '?', 1, true) then
+    redis.pcall('HSET', meta_key, 'code', (fleet_code or mine) .. ' ?')
+    tell_listeners('beat')
+  end
+  reply[5] = walk_all({ unpack(ARGV, 13) })
+end
+
+local first = redis.call('ZRANGE', set, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
+if first[2] then reply[2] = tonumber(first[2]) end
+return reply

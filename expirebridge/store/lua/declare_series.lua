@@ -1,0 +1,68 @@
+-- flags: (none: refused whole when memory is full)
+-- A listener says which series its handlers declare, and learns which of them it is to put.
+--
+-- KEYS[1]  prefix
+-- ARGV     1 database, 2 listener, 3 lease in ms, then id and fingerprint of each declaration
+-- returns  now, then for each: 1 it stands so, 2 it is to be put, 3 another declaration of it counts,
+--          4 a producer has scheduled a series of that id; and the fingerprint that stands, or ''
+--
+-- Of the declarations of a series that listeners carry, the one that was first seen last counts.
+
+-- include names
+-- include clock
+-- include format
+-- include carriers
+
+local STANDS, PUT, OTHERS, SCHEDULED = 1, 2, 3, 4
+
+local function say()
+  local words = { '' }
+  for at = 4, #ARGV, 2 do words[#words + 1] = ARGV[at] .. '=' .. ARGV[at + 1] end
+  words[#words + 1] = ''
+  local text = table.concat(words, ' ')
+  if redis.pcall('HGET', carriers_key(), ARGV[2]) ~= text then
+    redis.call('HSET', carriers_key(), ARGV[2], text)
+  end
+end
+
+-- The fingerprint that counts, and the text of all that are carried.
+local function latest_seen(seen, carriers, mine)
+  local latest, time, words, known = nil, -1, {}, false
+  for fingerprint, at in string.gmatch(seen or '', '(%x+)=(%d+)') do
+    if carriers[fingerprint] or fingerprint == mine then
+      known = known or fingerprint == mine
+      words[#words + 1] = fingerprint .. '=' .. at
+      if tonumber(at) > time then latest, time = fingerprint, tonumber(at) end
+    end
+  end
+  if not known then
+    latest = mine
+    words[#words + 1] = string.format('%s=%.0f', mine, now_us)
+  end
+  return latest, table.concat(words, ' ')
+end
+
+local texts = nil
+
+local function look_at(id, mine)
+  local key = series_key(id)
+  local known = redis.pcall('HMGET', key, 'call', 'fingerprint', 'declared', 'seen')
+  if known.err then redis.call('RENAME', key, broken_key('series:' .. id)) end
+  if known.err or not known[1] then return PUT, '' end
+  if not known[3] then return SCHEDULED, known[2] or '' end
+  local counts, seen = latest_seen(known[4], carried(texts, id), mine)
+  if seen ~= known[4] then redis.call('HSET', key, 'seen', seen) end
+  if counts ~= mine then return OTHERS, known[2] or '' end
+  return known[2] == mine and redis.call('ZSCORE', series_set(), id) and STANDS or PUT, known[2] or ''
+end
+
+-- Before the first series raises the format, too: another listener must know of it at once.
+say()
+texts = texts_of_carriers(tonumber(ARGV[3]))
+local reply = { now }
+for at = 4, #ARGV, 2 do
+  local code, standing = look_at(ARGV[at], ARGV[at + 1])
+  reply[#reply + 1] = code
+  reply[#reply + 1] = standing
+end
+return reply

@@ -1,0 +1,13 @@
+-- flags: no-writes
+-- Reads one series.
+--
+-- KEYS[1]  prefix
+-- ARGV     1 database, 2 lease in ms, 3 id
+-- returns  now, and nil or what `view_of_series` gives
+
+-- include clock
+-- include format
+-- include carriers
+-- include series_views
+
+return { now, view_of_series(ARGV[3], texts_of_carriers(tonumber(ARGV[2]))) or false }

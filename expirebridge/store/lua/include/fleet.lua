@@ -1,0 +1,40 @@
+-- include names
+
+-- Which code each listener runs: `fleet` holds the fingerprint of each. A listener that passes over
+-- many stranded tasks, whose functions nobody knows, adds the word `?`.
+local LISTENERS_AT_ONCE = 1000
+
+local function is_fingerprint(word) return #word <= 40 and string.find(word, '^%x+$') ~= nil end
+
+-- What a hash holds of these listeners, by their places; false for nothing.
+local function values_of(key, listeners)
+  local values = {}
+  for from = 1, #listeners, LISTENERS_AT_ONCE do
+    local upto = math.min(from + LISTENERS_AT_ONCE - 1, #listeners)
+    -- What another client put there says nothing of anybody; a heartbeat moves it aside.
+    local part = redis.pcall('HMGET', key, unpack(listeners, from, upto))
+    for i = 1, upto - from + 1 do values[#values + 1] = part[i] or false end
+  end
+  return values
+end
+
+-- What these listeners run; false for those of an older version.
+local function codes_of(listeners) return values_of(fleet_key(), listeners) end
+
+-- Forgets what listeners carried that are gone, their code, and what no other listener runs.
+local function forget_codes(gone)
+  local unused = {}
+  for _, code in ipairs(codes_of(gone)) do
+    local fingerprint = string.match(code or '', '^%x+')
+    if fingerprint then unused[fingerprint] = true end
+  end
+  for _, listener in ipairs(gone) do
+    redis.pcall('HDEL', fleet_key(), listener)
+    redis.pcall('HDEL', carriers_key(), listener)
+  end
+  for _, code in ipairs(codes_of(redis.call('ZRANGE', listeners_key, 0, -1))) do
+    local fingerprint = string.match(code or '', '^%x+')
+    if fingerprint then unused[fingerprint] = nil end
+  end
+  for fingerprint in pairs(unused) do redis.call('DEL', code_key(fingerprint)) end
+end

@@ -1,0 +1,57 @@
+-- include names
+-- include records
+-- include places
+-- include new_tasks
+
+-- A series is what recurs: a hash, and a place in the set `series`. Its fields:
+--   call, args, retry, timeout, misfire, tags   what each of its ticks gets
+--   spec         its schedule, as Python reads it
+--   overlap      'skip' or 'allow'
+--   fingerprint  of all of the above
+--   declared     1 if handlers declare it; absent for what a producer scheduled
+--   seen         of what is declared: each fingerprint that a listener carries, with the time at which
+--                it was first seen: '<fingerprint>=<microseconds>', separated by spaces
+--   made         when it was made, in ms: intervals count from there
+--   tick         the ms for which its latest tick stands: the watermark
+--   due          when that tick is due, in ms: later than `tick` by the jitter
+--   tzdata       the version of the time zones by which that was computed; absent without a zone
+--   paused       since when it makes no ticks, in ms
+-- and what happened: last, began, late, outcome, ended, succeeded, running, missed, overlapped, extra.
+--
+-- The place's score is the watermark, when the next tick is to be made; or NEVER if none is.
+local NEVER = 9007199254740991
+local OF_TICKS = { 'args', 'retry', 'timeout', 'misfire', 'tags' }
+
+local function tick_id(series, at) return string.format('%s@%.0f', series, at) end
+
+-- Makes one tick, unless there is one of that id: it was made before, and may have ended.
+local function make_tick(series, at, due, successor)
+  local id = tick_id(series, at)
+  if read(id) then return id end
+  local values = redis.call('HMGET', series_key(series), 'call', unpack(OF_TICKS))
+  local fields = { 'tick', successor and string.format('%.0f %.0f', at, successor) or at }
+  for i, name in ipairs(OF_TICKS) do
+    if values[i + 1] then
+      fields[#fields + 1] = name
+      fields[#fields + 1] = values[i + 1]
+    end
+  end
+  write(id, { call = values[1], args = values[2] }, due, fields)
+  return id
+end
+
+-- Removes the waiting tick of a series, unless it began: then it runs to its end.
+local function drop_waiting(series, at)
+  local id = at and tick_id(series, at)
+  local record = id and read(id, { 'started' })
+  if not record or record.started or FINISHED[record.state] or record.state == 'running' then return end
+  redis.call('DEL', trigger_key(id, record))
+  forget(id, record.state)
+end
+
+-- Makes the next tick of a series, and moves its watermark there.
+local function advance(series, at, due, successor)
+  make_tick(series, at, due, successor)
+  redis.call('HSET', series_key(series), 'tick', at, 'due', due)
+  redis.call('ZADD', series_set(), at, series)
+end

@@ -1,0 +1,67 @@
+-- include names
+-- include clock
+-- include places
+
+-- A tick that does not run is cancelled, and kept for so many ms at most.
+local KEPT_SKIPPED = 3600000
+-- The series and the time in a tick's id; the time at which the next one is due, in its field `tick`.
+local SERIES_IN_ID = '^(.+)@%d+$'
+local NEXT_IN_TICK = '^%d+ (%d+)$'
+
+-- Whether a tick that is due begins now. If not, it ends here:
+--   it never began, and the next one is due: it was missed. A client that moved it there meant it.
+--   its series lets no ticks overlap, and another one runs: it is skipped.
+--   its series lets no ticks overlap, it began before, and the next one is due: its retries are over.
+-- A tick whose series was removed is a task like any other.
+--
+-- The functions in it are made for ticks alone: one beside it would cost each claim.
+local function begin_tick(id, record, due, keep_failed)
+  local series = series_key(string.match(id, SERIES_IN_ID) or '')
+  local known = redis.pcall('HMGET', series, 'call', 'overlap', 'running')
+  if known.err or not known[1] then return true end
+
+  local function end_now(state, keep, reason)
+    redis.call('HSET', record_key(id), 'due', due)
+    finish(id, record, state, keep, 'error', reason)
+    redis.call('DEL', trigger_key(id, record))
+    return false
+  end
+
+  local function skip(count, reason)
+    redis.call('HINCRBY', series, count, 1)
+    return end_now('cancelled', math.min(keep_failed, KEPT_SKIPPED), reason)
+  end
+
+  local apart, other = known[2] ~= 'allow', known[3]
+  local began = redis.call('HMGET', record_key(id), 'started', 'error')
+  local successor = tonumber(string.match(record.tick, NEXT_IN_TICK))
+  local passed = successor and successor <= now
+  if passed and not began[1] and due < successor then
+    return skip('missed', 'missed: the next tick was due')
+  end
+  if apart and passed and began[1] then
+    return end_now('failed', keep_failed, (began[2] or 'it began')
+      .. '\nnot attempted again: the next tick is due')
+  end
+  if apart and other and other ~= id
+    and redis.pcall('HGET', record_key(other), 'state') == 'running' then
+    return skip('overlapped', 'skipped: ' .. other .. ' still ran')
+  end
+  if apart then redis.call('HSET', series, 'running', id) end
+  if not began[1] then
+    redis.call('HSET', series, 'last', id, 'began', now, 'late', math.max(now - due, 0))
+    redis.call('HDEL', series, 'outcome', 'ended')
+  end
+  return true
+end
+
+-- Whether no attempt of a tick may begin at that time: its series lets no ticks overlap, and the next
+-- one is due by then.
+local function is_last_attempt(id, at)
+  local tick = redis.call('HGET', record_key(id), 'tick')
+  local successor = tick and tonumber(string.match(tick, NEXT_IN_TICK))
+  if not successor or at < successor then return false end
+  local series = series_key(string.match(id, SERIES_IN_ID) or '')
+  local known = redis.pcall('HMGET', series, 'call', 'overlap')
+  return not known.err and known[1] and known[2] ~= 'allow'
+end

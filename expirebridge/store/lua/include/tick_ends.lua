@@ -1,0 +1,12 @@
+-- include names
+-- include clock
+
+-- Notes in its series how a tick ended, since the tick's own record is soon forgotten: when one last
+-- succeeded, and what became of the latest that began.
+local function note_end_of_tick(id, state)
+  local series = string.match(id, '^(.+)@%d+$')
+  local known = series and redis.pcall('HMGET', series_key(series), 'call', 'last')
+  if not known or known.err or not known[1] then return end
+  if state == 'succeeded' then redis.call('HSET', series_key(series), 'succeeded', now) end
+  if known[2] == id then redis.call('HSET', series_key(series), 'outcome', state, 'ended', now) end
+end

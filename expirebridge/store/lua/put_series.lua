@@ -1,0 +1,84 @@
+-- flags: (none: refused whole when memory is full)
+-- Makes series, or changes them, each with its next tick; a waiting tick is replaced.
+--
+-- KEYS[1]  prefix
+-- ARGV     1 database, 2 lease in ms, then for each series:
+--          id, fingerprint, the fingerprint that it replaces ('' : there is no such series yet), '1' if
+--          handlers declare it (else '0'), when it is made, in ms, if it is new, the next tick's ms
+--          ('' : there is none any more), when that is due, when the tick after it is due ('' : never),
+--          n, then n names and values for its record
+-- returns  for each series: 1 created, 2 changed, 3 unchanged, 4 another was faster, 5 the next tick's
+--          time has passed: compute it again
+--
+-- The first series raises the format: the error is that of `raise_format`. A paused series stays paused.
+-- What happened to a series before stays in its record.
+
+-- include names
+-- include clock
+-- include waits
+-- include series
+-- include doorbell
+-- include raise_format
+
+local CREATED, CHANGED, UNCHANGED, RACE, LATE = 1, 2, 3, 4, 5
+local DEFINITION = { 'call', 'spec', 'overlap', 'tzdata', unpack(OF_TICKS) }
+
+local function next_item(at)
+  local item = { id = ARGV[at], fingerprint = ARGV[at + 1], before = ARGV[at + 2],
+    declared = ARGV[at + 3] == '1', made = ARGV[at + 4], tick = tonumber(ARGV[at + 5]),
+    due = tonumber(ARGV[at + 6]), successor = tonumber(ARGV[at + 7]) }
+  local stop = at + 8 + 2 * tonumber(ARGV[at + 8])
+  item.fields = { unpack(ARGV, at + 9, stop) }
+  return item, stop + 1
+end
+
+local function write_definition(item, old)
+  local key = series_key(item.id)
+  redis.call('HDEL', key, 'declared', unpack(DEFINITION))
+  redis.call('HSET', key, 'fingerprint', item.fingerprint, unpack(item.fields))
+  if item.declared then
+    redis.call('HSET', key, 'declared', 1)
+    if not old.seen then
+      redis.call('HSET', key, 'seen', string.format('%s=%.0f', item.fingerprint, now_us))
+    end
+  end
+  if not old.call then redis.call('HSET', key, 'made', item.made) end
+end
+
+local function place(item, old)
+  if old.tick then drop_waiting(item.id, old.tick) end
+  if old.paused or not item.tick then
+    redis.call('HDEL', series_key(item.id), 'tick', 'due')
+    redis.call('ZADD', series_set(), NEVER, item.id)
+  else
+    advance(item.id, item.tick, item.due, item.successor)
+  end
+end
+
+local function put(item)
+  local values = redis.call('HMGET', series_key(item.id), 'call', 'fingerprint', 'tick', 'paused', 'seen')
+  local old = { call = values[1], tick = tonumber(values[3] or nil), paused = values[4], seen = values[5] }
+  if values[2] == item.fingerprint and redis.call('ZSCORE', series_set(), item.id) then return UNCHANGED end
+  if (values[2] or '') ~= item.before then return RACE end
+  if item.tick and item.tick <= now then return LATE end
+  write_definition(item, old)
+  place(item, old)
+  return old.call and CHANGED or CREATED
+end
+
+local refused = raise_format(tonumber(ARGV[2]))
+if refused then return refused end
+local before = redis.call('ZRANGE', series_set(), 0, 0, 'WITHSCORES')[2]
+local reply = ring_after(function()
+  local codes, at = {}, 3
+  while at <= #ARGV do
+    local item, after = next_item(at)
+    codes[#codes + 1] = put(item)
+    at = after
+  end
+  return codes
+end)
+-- Heartbeats say when the next tick is to be made.
+local first = redis.call('ZRANGE', series_set(), 0, 0, 'WITHSCORES')[2]
+if first and (not before or tonumber(first) < tonumber(before)) then tell_listeners('beat') end
+return reply

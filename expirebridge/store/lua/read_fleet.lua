@@ -1,0 +1,35 @@
+-- flags: no-writes
+-- Reads which code each listener runs, and what that code knows.
+--
+-- KEYS[1]  prefix
+-- ARGV     1 database, 2 lease in ms
+-- returns  {for each listener that beat within a lease, the longest silent first: name, ms since its
+--          last beat, its code, or '' if it is of an older version}, then for each fingerprint among
+--          these codes: fingerprint, {name and shape of each function, and the field `#`}
+
+-- include names
+-- include clock
+-- include format
+-- include fleet
+
+-- With ZRANGE, which producers may send, too.
+local beats = redis.call('ZRANGE', listeners_key, now - tonumber(ARGV[2]), '+inf', 'BYSCORE', 'WITHSCORES')
+local names, ages = {}, {}
+for i = 1, #beats, 2 do
+  names[#names + 1] = beats[i]
+  ages[#ages + 1] = math.max(0, now - tonumber(beats[i + 1]))
+end
+
+local reply, known = { {} }, {}
+for i, code in ipairs(codes_of(names)) do
+  local row = reply[1]
+  row[#row + 1], row[#row + 2], row[#row + 3] = names[i], ages[i], code or ''
+  local fingerprint = string.match(code or '', '^%x+')
+  if fingerprint and not known[fingerprint] then
+    known[fingerprint] = true
+    local shapes = redis.pcall('HGETALL', code_key(fingerprint))
+    reply[#reply + 1] = fingerprint
+    reply[#reply + 1] = shapes.err and {} or shapes
+  end
+end
+return reply

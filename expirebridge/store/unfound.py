@@ -1,0 +1,11 @@
+"""Why there is no server to send to: what those say that know which server it is."""
+
+from redis import exceptions
+
+
+class NoPrimary(exceptions.ConnectionError):
+    """No server is the primary now, as far as can be found out; to ask again may help."""
+
+
+class WrongPlace(exceptions.RedisError):
+    """Those that were asked are not what the URL says, or do not know the name in it."""

@@ -1,0 +1,43 @@
+"""Tests of what runs later: time is moved on, and tasks run in the test itself.
+
+See docs/testing.md. The names are imported when they are used: pytest loads the plugin in this
+folder in each of its runs.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from expirebridge.testing.clock import Clock
+    from expirebridge.testing.errors import NeverIdle, TaskFailed, TravelError
+    from expirebridge.testing.ran import Ran
+    from expirebridge.testing.unit import arun_handler, run_handler
+
+__all__ = [
+    "Clock",
+    "NeverIdle",
+    "Ran",
+    "TaskFailed",
+    "TravelError",
+    "arun_handler",
+    "run_handler",
+]
+
+_MODULES = {
+    "Clock": "clock",
+    "NeverIdle": "errors",
+    "Ran": "ran",
+    "TaskFailed": "errors",
+    "TravelError": "errors",
+    "arun_handler": "unit",
+    "run_handler": "unit",
+}
+
+if not TYPE_CHECKING:  # with it, type checkers would accept any name
+
+    def __getattr__(name: str) -> object:
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = importlib.import_module(f"{__name__}.{_MODULES[name]}")
+        value = globals()[name] = getattr(module, name)
+        return value

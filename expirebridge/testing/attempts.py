@@ -1,0 +1,73 @@
+"""The attempts of a test: as a listener makes them, but in the test's own thread and event loop."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from expirebridge.handlers import Registry
+from expirebridge.hooks import Hooks
+from expirebridge.listener.runner.attempt import Attempt
+from expirebridge.listener.runner.caller import Caller
+from expirebridge.listener.runner.conclusion import Conclusion
+from expirebridge.listener.runner.overtime import Overtime
+from expirebridge.listener.runner.pipe import Pipe
+from expirebridge.listener.runner.unsettled import Unsettled
+from expirebridge.listener.shutdown import Shutdown
+from expirebridge.settings import Settings
+from expirebridge.store.views import ClaimedTask
+
+
+class OwnThread:
+    """Calls plain functions in the thread of the event loop, one at a time.
+
+    A listener has threads for them, in which no event loop runs. Nor do they see one here: they may
+    call `asyncio.run`, and what refuses to wait inside of an event loop.
+    """
+
+    def call(self, function: Callable[[], Any], /) -> asyncio.Future[Any]:
+        """Call a function that raises nothing, soon; the future has what it returns."""
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+        # Not inside of the asyncio task that waits for it, which would be seen, too.
+        loop.call_soon(self._call, function, future)
+        return future
+
+    def _call(self, function: Callable[[], Any], future: asyncio.Future[Any]) -> None:
+        loop = asyncio.get_running_loop()
+        asyncio._set_running_loop(None)
+        try:
+            value = function()
+        finally:
+            asyncio._set_running_loop(loop)
+        if not future.done():
+            future.set_result(value)
+
+
+class Attempts:
+    """Takes claimed tasks through a listener's own pipe."""
+
+    def __init__(self, registry: Registry, settings: Settings) -> None:
+        self._registry = registry
+        self._settings = settings
+        self.hooks = Hooks(registry.hooks)
+        overtime = Overtime(settings.grace, Shutdown(), Unsettled())
+        self._pipe = Pipe(Caller(OwnThread(), overtime), self.hooks)
+
+    async def run(
+        self, claimed: ClaimedTask, *, lateness: float = 0.0
+    ) -> tuple[Attempt, Conclusion]:
+        """Run a task that was claimed so many seconds late.
+
+        Raises what is not for its handler: KeyboardInterrupt, and how pytest ends a test.
+        """
+        handler = self._registry.find(claimed.func)
+        hint = "" if handler else self._registry.suggest(claimed.func)
+        attempt = Attempt(claimed, handler, hint=hint, timeout=self._settings.timeout)
+        attempt.lateness = lateness
+        # A task of asyncio for each, as in a listener: it has a context of its own.
+        conclusion = await asyncio.create_task(self._pipe.conclude(attempt))
+        attempt.is_over = True
+        error = conclusion.error
+        if error is not None and not isinstance(error, Exception | SystemExit):
+            raise error
+        return attempt, conclusion

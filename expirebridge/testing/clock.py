@@ -1,0 +1,302 @@
+"""The clock of a test: its database, whose time the test moves on."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from expirebridge.bridge import Bridge
+from expirebridge.durations import LONGEST, Duration, seconds_of
+from expirebridge.errors import InvalidTask
+from expirebridge.moments import check_aware
+from expirebridge.settings import Settings
+from expirebridge.store import calls, scripts
+from expirebridge.task import Change, State, Task, from_ms, to_ms
+from expirebridge.testing import server, server_time
+from expirebridge.testing.database import empty_database, led_to
+from expirebridge.testing.ear import Ear
+from expirebridge.testing.errors import TravelError
+from expirebridge.testing.handlers import Func, Handlers
+from expirebridge.testing.loop import INSIDE, OwnLoop
+from expirebridge.testing.python_clock import PythonClock
+from expirebridge.testing.ran import Ran
+from expirebridge.testing.traveller import Traveller
+from expirebridge.testing.wanted import WAITING, Wanted, complaint, find, line
+
+LIMIT = 1000
+"""Attempts in one travel, unless a test allows more."""
+MOST_SHOWN = 30
+
+
+class Clock:
+    """A database for one test, with a clock that the test moves on.
+
+    While its `with` block runs, `EXPIREBRIDGE_URL` and `make_task` lead to that database, which is
+    empty at first. `url` is that of another server's database than the embedded one's; it must be
+    empty, or be left from another test. `tasks` is the handlers' folder. `handlers` are functions
+    by their names, instead of a folder. `python_clock` moves Python's clock, too.
+
+    Raises InvalidSetting for settings that cannot be, EmbeddedServerError if the embedded server
+    does not start, ServerUnsuitable if the other one sends no key events, and TravelError if the
+    database holds something, or another Clock uses it.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        tasks: str | Path | None = None,
+        handlers: Mapping[str, Callable[..., Any]] | None = None,
+        python_clock: bool = False,
+    ) -> None:
+        self._given_url = url
+        self._tasks = tasks
+        self._functions = handlers
+        self._moves_python = python_clock
+        self._stack = ExitStack()
+        self._loop = OwnLoop()
+        self._travelling = False
+        self.url = ""
+        """Where its database is."""
+        self.bridge: Bridge
+        """Makes, finds and steers tasks there."""
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self.url = self._given_url or server.SHARED.url
+            # Nothing is forgotten in a test, and its tasks lapse only in life.
+            self._settings = Settings.read(
+                url=self.url, tasks=self._tasks, keep_succeeded=LONGEST, keep_failed=LONGEST
+            )
+            self._handlers = Handlers(self._settings, self._functions)
+            stack.enter_context(scripts.using(server_time.movable()))
+            is_ours = self._given_url is None
+            self._store = stack.enter_context(empty_database(self._settings, is_ours=is_ours))
+            ear = stack.enter_context(closing(Ear(self._store.client, self._store.database)))
+            stack.enter_context(led_to(self.url))
+            self.bridge = stack.enter_context(Bridge(self.url, tasks=str(self._settings.tasks)))
+            stack.enter_context(self._loop)
+            self._traveller = Traveller(
+                self._store,
+                ear,
+                self._settings,
+                handlers=self._handlers,
+                python_clock=stack.enter_context(PythonClock()) if self._moves_python else None,
+            )
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    # Time
+
+    @property
+    def now(self) -> datetime:
+        """What the server's clock shows, which the test moved."""
+        return from_ms(self._now_ms())
+
+    def _now_ms(self) -> int:
+        return self._store.run(server_time.now()) // 1000
+
+    def travel(
+        self,
+        duration: Duration | None = None,
+        *,
+        at: datetime | None = None,
+        until: Literal["idle"] | None = None,
+        limit: int = LIMIT,
+        raising: bool = False,
+        listening: bool = True,
+    ) -> list[Ran]:
+        """Move time on, by `duration` or to `at`, or as far as any task waits: `until="idle"`.
+
+        Each task runs at its moment, in the order of their due times, in this thread; so does what
+        handlers make, and so do retries. Returns the attempts. How they failed is in there; with
+        `raising`, what a handler raised is raised, when it is recorded.
+
+        With `listening=False` nothing runs, nor is anything heard, as while no listener is up: what
+        was due meanwhile is late in the next travel.
+
+        Raises NeverIdle if more than `limit` attempts are due, InvalidTask for a time that cannot
+        be, HandlersError if the handlers cannot be loaded, and TravelError inside of a handler or
+        of a running event loop: await `atravel` there.
+        """
+        journey = self.atravel(
+            duration, at=at, until=until, limit=limit, raising=raising, listening=listening
+        )
+        return self._loop.run(journey, instead="atravel")
+
+    async def atravel(
+        self,
+        duration: Duration | None = None,
+        *,
+        at: datetime | None = None,
+        until: Literal["idle"] | None = None,
+        limit: int = LIMIT,
+        raising: bool = False,
+        listening: bool = True,
+    ) -> list[Ran]:
+        """Do the same in the running event loop, where async handlers run: see `travel`."""
+        goal = self._goal(duration, at, until)
+        if self._travelling:
+            raise TravelError(INSIDE)
+        self._travelling = True
+        try:
+            if listening:
+                return await self._traveller.travel(goal, limit=limit, raising=raising)
+            if goal is None:
+                raise InvalidTask("listening=False: say for how long, or until when")
+            await self._traveller.sleep(goal)
+            return []
+        finally:
+            self._travelling = False
+
+    def _goal(
+        self, duration: Duration | None, at: datetime | None, until: str | None
+    ) -> int | None:
+        """The ms to travel to; None: as far as any task waits."""
+        if [duration, at, until].count(None) != 2:
+            raise InvalidTask("give one of: a duration, at= or until='idle'")
+        if until is not None:
+            if until != "idle":
+                raise InvalidTask(f"until={until!r}: it can only be 'idle'; give a time as at=")
+            return None
+        now = self._now_ms()
+        if duration is not None:
+            return now + round(seconds_of(duration, name="duration") * 1000)
+        goal = to_ms(check_aware(at, name="at"))
+        if goal < now:
+            raise InvalidTask(f"at={at}: that has passed; it is {from_ms(now)}")
+        return goal
+
+    def run_now(self, task: Task | str, *, raising: bool = False) -> Ran:
+        """Make a task, or that of an id, due now, and run what is due; returns its attempt.
+
+        A finished task runs once more. Raises TravelError if there is no such task, or it did not
+        run; else as `travel`.
+        """
+        return self._loop.run(self.arun_now(task, raising=raising), instead="arun_now")
+
+    async def arun_now(self, task: Task | str, *, raising: bool = False) -> Ran:
+        """Do the same in the running event loop: see `run_now`."""
+        id = task if isinstance(task, str) else task.id
+        change = self._store.run(calls.run_now(id))
+        if change is not Change.DUE_NOW:
+            raise TravelError(f"task {id!r} cannot be run now: {change}")
+        for ran in reversed(await self.atravel(0, raising=raising)):
+            if ran.task.id == id:
+                return ran
+        raise TravelError(f"task {id!r} did not run: another handler moved or cancelled it")
+
+    def declare_series(self) -> None:
+        """Declare the series of the handlers, as a listener does when it starts.
+
+        Without this call, the ticks of what `@every` declares do not run in a travel. What a
+        producer scheduled has its ticks in any case. A series has no end: travel with
+        `until="idle"` then raises NeverIdle. Raises HandlersError if the handlers cannot be loaded.
+        """
+        self._traveller.declare_series()
+
+    # What there is
+
+    @property
+    def ran(self) -> list[Ran]:
+        """All attempts so far."""
+        return list(self._traveller.ran)
+
+    def made(self, func: Func | None = None) -> list[Task]:
+        """The tasks that were made, or those of a function: those that wait, and that have ended.
+
+        Those that wait come first, the soonest before.
+        """
+        name = None if func is None else self._handlers.name_of(func)
+        return [
+            task
+            for state in State
+            for task in self.bridge.list(state=state, func=name, limit=10_000).tasks
+        ]
+
+    def failed(self, func: Func | None = None) -> list[Task]:
+        """The tasks that failed for good, or those of a function; `error` says why."""
+        return [task for task in self.made(func) if task.state is State.FAILED]
+
+    def assert_made(
+        self,
+        func: Func,
+        *,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        due_in: Duration | None = None,
+        within: Duration = 1.0,
+        count: int | None = None,
+    ) -> list[Task]:
+        """Assert that a task was made, and return it, or all that are like it.
+
+        What is not given may be anything. With `due_in` the task must wait, and be due in that time
+        from now, give or take `within`. `count` is how many there must be; without it, one or more.
+
+        Raises AssertionError, which shows what was made instead, and InvalidTask for values that
+        cannot be.
+        """
+        __tracebackhide__ = True
+        wanted = self._wanted(func, args, kwargs, due_in, within)
+        tasks = self.made()
+        found = find(wanted, tasks)
+        if (not found) if count is None else len(found) != count:
+            asked = "wanted" if count is None else f"wanted {count}"
+            raise AssertionError(complaint(wanted, tasks, found, asked))
+        return found
+
+    def assert_not_made(
+        self,
+        func: Func,
+        *,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Assert that no such task waits or has run. One that was cancelled does not count.
+
+        Raises AssertionError, which shows what was made, and InvalidTask for values that cannot be.
+        """
+        __tracebackhide__ = True
+        wanted = self._wanted(func, args, kwargs, None, 0)
+        tasks = [task for task in self.made() if task.state is not State.CANCELLED]
+        if found := find(wanted, tasks):
+            raise AssertionError(complaint(wanted, tasks, found, "not wanted"))
+
+    def __str__(self) -> str:
+        now = self.now
+        waiting = [line(task, now) for task in self.made() if task.state in WAITING]
+        parts = [f"it is {now:%Y-%m-%d %H:%M:%S} UTC on the server's clock"]
+        parts += _listed("ran:", [str(ran) for ran in self._traveller.ran[-MOST_SHOWN:]])
+        parts += _listed("waits:", waiting[:MOST_SHOWN])
+        return "\n".join(parts)
+
+    def _wanted(
+        self,
+        func: Func,
+        args: Sequence[Any] | None,
+        kwargs: Mapping[str, Any] | None,
+        due_in: Duration | None,
+        within: Duration,
+    ) -> Wanted:
+        return Wanted(
+            func=self._handlers.name_of(func),
+            args=args,
+            kwargs=kwargs,
+            due_in=None if due_in is None else seconds_of(due_in, name="due_in"),
+            within=seconds_of(within, name="within"),
+            now=self.now,
+        )
+
+
+def _listed(head: str, lines: list[str]) -> list[str]:
+    return [head, *(f"  {line}" for line in lines or ["nothing"])]

@@ -1,0 +1,65 @@
+"""The server of tests: an embedded one that ends with the process that started it."""
+
+import os
+import subprocess
+import weakref
+
+from expirebridge.embedded import Server
+
+_OPTIONS = {"appendonly": "no"}
+"""Its data is for one run."""
+# Waits until nobody can write to it any more: the process that started it has ended, in whatever
+# way. Then it ends the server, and removes its directory.
+_WATCH = 'cat; kill -KILL "$0"; rm -rf "$1"'
+
+
+class TestServer:
+    """An embedded server, started when its URL is first asked for."""
+
+    __test__ = False  # pytest collects classes of such names
+
+    def __init__(self) -> None:
+        self._server: Server | None = None
+        self._watch: subprocess.Popen[bytes] | None = None
+        self._at_exit: weakref.finalize[..., TestServer] | None = None
+
+    @property
+    def url(self) -> str:
+        """The URL of its database 1. Raises EmbeddedServerError if it does not start."""
+        if self._server is None:
+            self._start()
+        assert self._server is not None  # noqa: S101 - for the type checker
+        return self._server.url
+
+    def _start(self) -> None:
+        server = Server(options=_OPTIONS)
+        server.__enter__()
+        self._server = server
+        self._watch = subprocess.Popen(  # noqa: S603 - our words
+            ["/bin/sh", "-c", _WATCH, str(server.pid), str(server.directory)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        self._at_exit = weakref.finalize(self, _end, server, self._watch, os.getpid())
+
+    def stop(self) -> None:
+        """Stop it, if it runs."""
+        if self._at_exit is not None:
+            self._at_exit()
+        self._server = None
+
+
+def _end(server: Server, watch: "subprocess.Popen[bytes]", owner: int) -> None:
+    if os.getpid() != owner:  # a process that a test forked
+        return
+    watch.kill()
+    watch.wait()
+    if watch.stdin is not None:
+        watch.stdin.close()
+    server.__exit__(None, None, None)
+
+
+SHARED = TestServer()
+"""The one of this process: all tests in it use it, one after the other."""

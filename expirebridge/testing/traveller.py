@@ -1,0 +1,165 @@
+"""The traveller: moves a database's time on, and runs each task at its moment."""
+
+import asyncio
+from collections.abc import Collection
+from contextlib import AsyncExitStack
+
+from expirebridge.hooks import Claimed
+from expirebridge.listener.lifespans import entered
+from expirebridge.listener.station.adopter import News, hint_for, sift
+from expirebridge.series.putting import declare
+from expirebridge.series.ticking import make_due_ticks
+from expirebridge.settings import Settings
+from expirebridge.store import calls
+from expirebridge.store.calls import Claim, Heard, Hint, Steps
+from expirebridge.store.store import Store
+from expirebridge.task import from_ms
+from expirebridge.testing import server_time
+from expirebridge.testing.attempts import Attempts
+from expirebridge.testing.ear import Ear
+from expirebridge.testing.endless import never_idle
+from expirebridge.testing.handlers import Handlers
+from expirebridge.testing.python_clock import PythonClock
+from expirebridge.testing.ran import Ran, ran
+
+STEP = 1000
+"""About how many keys one step of a scan walks over."""
+LAST_MS = 2
+"""Milliseconds that are waited for, not moved: what ends in them expires by itself, as in life."""
+DECLARING = "test"
+"""The name of the listener that a test stands for."""
+UNKNOWN_FOR = 86400.0
+"""Seconds for which a listener tries a task again whose function it does not know."""
+
+
+class Traveller:
+    """Does what a listener does that runs one task at a time, and moves the clock in between.
+
+    It hears what plain commands did to keys, makes the ticks of series, claims one task that is
+    due, runs it and records how it ended. When nothing is due, it moves the clock to when something
+    is.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        ear: Ear,
+        settings: Settings,
+        *,
+        handlers: Handlers,
+        python_clock: PythonClock | None,
+    ) -> None:
+        self._store = store
+        self._ear = ear
+        self._settings = settings
+        self._handlers = handlers
+        self._python_clock = python_clock
+        self.ran: list[Ran] = []
+        """All attempts so far."""
+
+    async def travel(self, goal: int | None, *, limit: int, raising: bool) -> list[Ran]:
+        """Run what is due until that ms, or until nothing waits; at most `limit` attempts.
+
+        Raises NeverIdle if more are due, and with `raising` what a handler raised.
+        """
+        first, arrived = len(self.ran), False
+        self._store.run(_scan(self._settings))
+        async with AsyncExitStack() as stack:
+            attempts: Attempts | None = None
+            while True:
+                making = self._make_ticks()
+                room = limit - len(self.ran) + first
+                claim = self._claim(room=min(room, 1))
+                if claim.tasks:
+                    attempts = attempts or await self._begin(stack)
+                    self.ran.append(await self._run(claim, attempts))
+                    if raising:
+                        self.ran[-1].raise_failure()
+                    continue
+                due = min((ms for ms in (claim.next_due, making) if ms is not None), default=None)
+                if due is not None and (goal is None or due <= goal):
+                    if not room:
+                        raise never_idle(self.ran[first:], limit)
+                    await self._move(due)
+                elif arrived:
+                    return self.ran[first:]
+                else:
+                    await self._move(goal or claim.now_us // 1000)
+                    # What expired and was never looked at is noticed by a look.
+                    self._store.run(_scan(self._settings))
+                    arrived = True
+
+    def declare_series(self) -> None:
+        """Declare the series of the handlers, as a listener does when it starts."""
+        specs = self._handlers.registry.series
+        self._store.run(declare(DECLARING, self._settings.lease, specs))
+
+    async def sleep(self, goal: int) -> None:
+        """Let the time pass until that ms, with nobody there to hear or run anything."""
+        self._follow()
+        await self._move(goal)
+        self._ear.take()
+
+    async def _begin(self, stack: AsyncExitStack) -> Attempts:
+        """Load the handlers, and begin their lifespans, which end when the travel does."""
+        registry = self._handlers.registry
+        await stack.enter_async_context(entered(registry.lifespans))
+        return Attempts(registry, self._settings)
+
+    def _make_ticks(self) -> int | None:
+        """Make the ticks of series whose turn has come; returns the ms when the next one's does."""
+        while True:
+            ticked = self._store.run(make_due_ticks())
+            if ticked.next is None or ticked.next > ticked.now:
+                return ticked.next
+
+    def _claim(self, *, room: int) -> Claim:
+        """Take up what plain commands did, and claim what is due."""
+        self._follow()
+        nonce = calls.new_nonce()
+        return self._store.run(calls.claim(nonce, self._settings, room=room, idle=True))
+
+    def _follow(self) -> None:
+        self._store.run(_take_up(self._ear.take().items(), self._settings))
+
+    async def _run(self, claim: Claim, attempts: Attempts) -> Ran:
+        """Run the one task of a claim, and record how it ended."""
+        [claimed] = claim.tasks
+        attempts.hooks.emit(Claimed(count=1))
+        lateness = claim.now_us / 1e6 - claimed.due / 1000
+        attempt, conclusion = await attempts.run(claimed, lateness=lateness)
+        settlement = conclusion.settlement
+        if settlement.outcome == "unknown":
+            # A listener looks again every 15 s for a day: that ends alike, after 5,760 attempts.
+            settlement = settlement._replace(delay=UNKNOWN_FOR)
+        [code] = self._store.run(calls.settle([settlement], self._settings))
+        attempts.hooks.emit(conclusion.ended(attempt.task, attempt.took, code))
+        return ran(attempt, conclusion, from_ms(claim.now_us // 1000))
+
+    async def _move(self, to: int) -> None:
+        """Move the clock to that ms; wait for the last of them."""
+        self._ear.mute()
+        now = self._store.run(server_time.shift(to - LAST_MS))
+        self._ear.unmute()
+        if self._python_clock is not None:
+            self._python_clock.move(now)
+        await asyncio.sleep(max(to / 1000 - now / 1e6, 0))
+
+
+def _take_up(news: Collection[News], settings: Settings) -> Steps[None]:
+    """Take up what was heard of keys."""
+    if news:
+        yield from _adopt((yield from sift(news)), settings)
+
+
+def _scan(settings: Settings) -> Steps[None]:
+    """Walk over all keys, for what was not heard of."""
+    pages = calls.Pages(lambda cursor: calls.scan(cursor, STEP, settings))
+    while page := (yield from pages.next()):
+        hints = [hint_for(name, Heard.LIVE) for name in page.found]
+        yield from _adopt([hint for hint in hints if hint], settings)
+
+
+def _adopt(hints: list[Hint], settings: Settings) -> Steps[None]:
+    for batch in calls.batches(hints):
+        yield from calls.adopt(batch, settings)

@@ -1,0 +1,95 @@
+"""One call of one handler, for unit tests: no server, no time."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from expirebridge import wire
+from expirebridge.handlers import Registry, plain_arguments
+from expirebridge.moments import check_aware
+from expirebridge.settings import Settings
+from expirebridge.store.views import ClaimedTask
+from expirebridge.task import from_ms, to_ms
+from expirebridge.testing.attempts import Attempts
+from expirebridge.testing.handlers import Func, Handlers
+from expirebridge.testing.loop import OwnLoop
+from expirebridge.testing.ran import Ran, ran
+
+
+def run_handler(
+    func: Func,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    attempt: int = 1,
+    id: str = "test",
+    due: datetime | None = None,
+    tick: datetime | None = None,
+    raising: bool = True,
+    tasks: str | Path | None = None,
+) -> Ran:
+    """Call a handler as a listener would, and return how the attempt ended.
+
+    `func` is the function, or its name in the handlers' folder, `tasks`. The arguments go through
+    JSON, as those of a task do: those of a typed handler, given itself, are converted. The handler
+    finds `id`, the number of the `attempt`, `due` (now, unless given) and `tick`, for which a task
+    of a series stands, in `current_task()`.
+    `Retry`, `Snooze`, `Discard` and a timeout are results: see `Ran.end`, `Ran.delay` and
+    `Ran.reason`.
+
+    Raises what the handler raises; with `raising=False` that is `Ran.error`, and `Ran.delay` is by
+    the handler's retry policy. Raises InvalidTask for arguments that JSON cannot hold, and
+    HandlersError or InvalidTask if there is no such handler. In an async test: `arun_handler`.
+    """
+    with OwnLoop() as loop:
+        return loop.run(
+            arun_handler(
+                func,
+                args,
+                kwargs,
+                attempt=attempt,
+                id=id,
+                due=due,
+                tick=tick,
+                raising=raising,
+                tasks=tasks,
+            ),
+            instead="arun_handler",
+        )
+
+
+async def arun_handler(
+    func: Func,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    attempt: int = 1,
+    id: str = "test",
+    due: datetime | None = None,
+    tick: datetime | None = None,
+    raising: bool = True,
+    tasks: str | Path | None = None,
+) -> Ran:
+    """Do the same in the running event loop: see `run_handler`."""
+    settings = Settings.read(tasks=tasks)
+    handler = Handlers(settings).find(func)
+    now = datetime.now(UTC)
+    encoded = wire.encode_args(*plain_arguments(func, args, kwargs))
+    claimed = ClaimedTask(
+        id=wire.check_id(id),
+        token="test",  # noqa: S106 - of a claim
+        func=handler.name,
+        args=encoded,
+        key=f"{id}:?{handler.name}?".encode() + encoded,
+        due=to_ms(due or now),
+        attempt=attempt,
+        lapses=0,
+        made=int(now.timestamp()),
+        shown={} if tick is None else {"tick": check_aware(tick, name="tick")},
+    )
+    attempts = Attempts(Registry({handler.name: handler}), settings)
+    done = ran(*await attempts.run(claimed), from_ms(to_ms(now)))
+    if raising and done.error is not None:
+        raise done.error
+    return done

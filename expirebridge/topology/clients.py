@@ -1,0 +1,291 @@
+"""Makes redis clients as expirebridge needs them, for every kind of URL."""
+
+import re
+from collections.abc import Awaitable, Callable
+from time import monotonic
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl, urlsplit
+
+import redis
+import redis.asyncio
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
+from redis.exceptions import NoPermissionError
+from redis.retry import Retry
+
+from expirebridge.errors import InvalidSetting
+from expirebridge.store.plain_text import AsyncTlsConnection, TlsConnection, is_plain_text
+from expirebridge.topology.connections import (
+    AsyncFollowing,
+    AsyncFollowingTls,
+    Following,
+    FollowingTls,
+)
+from expirebridge.topology.primary import Place, Primary
+from expirebridge.topology.sentinels import Sentinels
+from expirebridge.topology.urls import (
+    Address,
+    SentinelUrl,
+    check_url,
+    plain_url,
+    read_sentinel_url,
+    refused,
+    safe_url,
+    unknown_option,
+)
+
+T = TypeVar("T")
+C = TypeVar("C", redis.Redis, redis.asyncio.Redis)
+
+# The client does not report its own name: a login with few rights would be refused that at each
+# connection, and refusals would fill the server's ACL LOG. redis-py 7.2 renamed the options.
+NAMELESS: dict[str, None] = (
+    {"driver_info": None}
+    if hasattr(redis, "DriverInfo")
+    else {"lib_name": None, "lib_version": None}
+)
+# RESP2 works alike on every server that we support. Replies stay bytes: one key that is not UTF-8
+# must not stop a listener.
+_COMMON: dict[str, Any] = {
+    "protocol": 2,
+    "decode_responses": False,
+    "socket_connect_timeout": 5,
+    **NAMELESS,
+}
+_SPEAKING_TLS: dict[Any, Any] = {
+    redis.SSLConnection: TlsConnection,
+    redis.asyncio.SSLConnection: AsyncTlsConnection,
+}
+_FOLLOWING: dict[Any, Any] = {
+    redis.Connection: Following,
+    redis.asyncio.Connection: AsyncFollowing,
+    TlsConnection: FollowingTls,
+    AsyncTlsConnection: AsyncFollowingTls,
+}
+_UNKNOWN = re.compile(r"unexpected keyword argument '(\w+)'")
+
+# A producer outlasts a short break: every script knows a resend by its nonce. What a server that
+# hangs may cost stands in docs/guarantees.md.
+_PRODUCER_RETRIES = 3
+# Where another server may become the primary, all of the time is used: a failover takes seconds.
+_FOLLOWING_RETRIES = 12
+_PRODUCER_TIMES: dict[str, Any] = {"socket_timeout": 3, "socket_connect_timeout": 3}
+_LAST_ATTEMPT = 5.0
+"""Seconds after which a producer begins no other attempt."""
+_PROBE_PATIENCE = 2.0
+_SENTINEL_PATIENCE = 1.0
+"""Seconds that one sentinel, or a server that is asked for its role, has to answer."""
+
+
+class _TimelyRetry(Retry):
+    """Does not repeat what cannot help, nor what would come too late."""
+
+    def call_with_retry(
+        self, do: Callable[[], T], fail: Callable[..., Any], *options: Any, **named: Any
+    ) -> T:
+        """Call `do` until it succeeds, or there is no more to be hoped for."""
+        helps = _helps_until(monotonic() + _LAST_ATTEMPT)
+
+        def fail_for_good(error: Exception, *count: int) -> None:
+            fail(error, *count)
+            if not helps(error):
+                raise error
+
+        return super().call_with_retry(do, fail_for_good, *options, **named)
+
+
+class _AsyncTimelyRetry(AsyncRetry):
+    """The same, to be awaited."""
+
+    async def call_with_retry(
+        self, do: Callable[[], Awaitable[T]], fail: Callable[..., Any], *options: Any, **named: Any
+    ) -> T:
+        """Await `do` until it succeeds, or there is no more to be hoped for."""
+        helps = _helps_until(monotonic() + _LAST_ATTEMPT)
+
+        async def fail_for_good(error: Exception, *count: int) -> None:
+            await fail(error, *count)
+            if not helps(error):
+                raise error
+
+        return await super().call_with_retry(do, fail_for_good, *options, **named)
+
+
+def _helps_until(end: float) -> Callable[[Exception], bool]:
+    def helps(error: Exception) -> bool:
+        is_refusal = isinstance(error, redis.AuthenticationError) or is_plain_text(error)
+        return monotonic() < end and not is_refusal
+
+    return helps
+
+
+def producer_client(url: str) -> redis.Redis:
+    """A client that sends a command again when the connection breaks."""
+    retries, errors = _repeats(url)
+    retry = _TimelyRetry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), retries)
+    return _checked(url, redis.Redis, retry=retry, retry_on_error=errors, **_PRODUCER_TIMES)
+
+
+def async_producer_client(url: str) -> redis.asyncio.Redis:
+    """The same, to be awaited."""
+    retries, errors = _repeats(url)
+    retry = _AsyncTimelyRetry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), retries)
+    return _checked(url, redis.asyncio.Redis, retry=retry, retry_on_error=errors, **_PRODUCER_TIMES)
+
+
+def listener_client(
+    url: str, *, socket_timeout: float, place: Place | None = None
+) -> redis.asyncio.Redis:
+    """A client that never repeats anything by itself: a listener must know of every break.
+
+    `place` is where its connections lead, if the URL names sentinels.
+    """
+    retry = AsyncRetry(NoBackoff(), 0)
+    return _checked(url, redis.asyncio.Redis, place, retry=retry, socket_timeout=socket_timeout)
+
+
+def heartbeat_client(url: str, *, socket_timeout: float, place: Place | None = None) -> redis.Redis:
+    """The same for the thread that beats."""
+    retry = Retry(NoBackoff(), 0)
+    return _checked(url, redis.Redis, place, retry=retry, socket_timeout=socket_timeout)
+
+
+def probe_client(url: str) -> redis.Redis:
+    """The same for a command that must answer soon, whatever the server does."""
+    return _checked(url, redis.Redis, retry=Retry(NoBackoff(), 0), socket_timeout=_PROBE_PATIENCE)
+
+
+def primary_of(url: str) -> Primary | None:
+    """What follows the primary of a URL of sentinels; None if the URL names the server itself.
+
+    Raises InvalidSetting for a URL that cannot be used.
+    """
+    check_url(url)
+    named = read_sentinel_url(url)
+    return None if named is None else _primary(named, url)
+
+
+def sentinels_of(url: str) -> Sentinels | None:
+    """The sentinels of a URL; None if it names the server itself. Raises InvalidSetting."""
+    check_url(url)
+    named = read_sentinel_url(url)
+    return None if named is None else _sentinels(named, url)
+
+
+def primary_known_to(client: redis.Redis | redis.asyncio.Redis) -> str | None:
+    """Where a client's connections lead, if sentinels say that, and it was connected."""
+    place: Place | None = client.connection_pool.connection_kwargs.get("place")
+    return None if place is None or place.known is None else str(place.known)
+
+
+def server_of(client: redis.Redis | redis.asyncio.Redis) -> str:
+    """Which server a client's connections lead to: `host:port`, or the path of a socket."""
+    options = client.get_connection_kwargs()
+    plain = options.get("path") or str(Address(options.get("host", ""), options.get("port", 6379)))
+    return primary_known_to(client) or str(plain)
+
+
+def shown_server(url: str, client: redis.Redis | redis.asyncio.Redis) -> str:
+    """The server for people to read: the URL without passwords, and the primary if it is one."""
+    primary = primary_known_to(client)
+    return f"{safe_url(url)} (primary {primary})" if primary else safe_url(url)
+
+
+def check_client(client: object, kind: type[redis.Redis] | type[redis.asyncio.Redis]) -> None:
+    """Raise InvalidSetting for a caller's client that a bridge of this colour cannot use."""
+    wanted = "redis.Redis" if kind is redis.Redis else "redis.asyncio.Redis"
+    if isinstance(client, redis.RedisCluster | redis.asyncio.RedisCluster):
+        reason = f"it is a cluster's, and a database is one server's; give a {wanted}"
+    elif not isinstance(client, redis.Redis | redis.asyncio.Redis):
+        reason = f"give a {wanted}, not a {type(client).__name__}"
+    elif not isinstance(client, kind):
+        other = "AsyncBridge" if kind is redis.Redis else "Bridge"
+        reason = f"it is one for {other}; give a {wanted}"
+    elif client.get_encoder().decode_responses:
+        reason = (
+            "it decodes replies, and expirebridge reads bytes; make it with decode_responses=False"
+        )
+    else:
+        return
+    raise InvalidSetting(f"client: {reason}")
+
+
+def _repeats(url: str) -> tuple[int, list[type[Exception]]]:
+    """How often a producer repeats a command, and after which errors: redis-py 5 repeats nothing
+    without them. What a demoted primary refuses is sent to its successor.
+    """
+    check_url(url)
+    broken: list[type[Exception]] = [redis.ConnectionError, redis.TimeoutError]
+    if read_sentinel_url(url):
+        return _FOLLOWING_RETRIES, [*broken, redis.ReadOnlyError]
+    return _PRODUCER_RETRIES, broken
+
+
+def _primary(named: SentinelUrl, url: str) -> Primary:
+    def doubt(address: Address) -> str:
+        """Why this server cannot be the primary, or nothing."""
+        options = {"retry": Retry(NoBackoff(), 0), "socket_timeout": _SENTINEL_PATIENCE}
+        with _made(named.primary_url, redis.Redis, url, **options) as client:
+            client.connection_pool.connection_kwargs |= address._asdict()
+            return _doubt(client)
+
+    return Primary(_sentinels(named, url), doubt)
+
+
+def _doubt(client: redis.Redis) -> str:
+    try:
+        role: Any = client.execute_command("ROLE")  # type: ignore[no-untyped-call]
+    except (redis.AuthenticationError, NoPermissionError):
+        return ""  # the error says nothing about its role; connecting will
+    except redis.RedisError as error:
+        return f"does not answer: {error}"
+    return "" if role[0] == b"master" else "is a replica"
+
+
+def _sentinels(named: SentinelUrl, url: str) -> Sentinels:
+    options = named.sentinel_login | {
+        "retry": Retry(NoBackoff(), 0),
+        "socket_timeout": _SENTINEL_PATIENCE,
+        "socket_connect_timeout": _SENTINEL_PATIENCE,
+        "decode_responses": True,
+    }
+    return Sentinels(
+        named, [_made(each, redis.Redis, url, **options) for each in named.sentinel_urls]
+    )
+
+
+def _checked(url: str, kind: type[C], place: Place | None = None, **options: Any) -> C:
+    check_url(url)
+    named = read_sentinel_url(url)
+    if named is None:
+        return _made(plain_url(url), kind, url, **options)
+    client = _made(named.primary_url, kind, url, **options)
+    pool = client.connection_pool
+    pool.connection_class = _FOLLOWING[pool.connection_class]
+    pool.connection_kwargs["place"] = place or _primary(named, url)
+    return client
+
+
+def _made(plain: str, kind: type[C], url: str, **options: Any) -> C:
+    """A client for a URL as redis-py reads it; `url` is what the user gave."""
+    parts = urlsplit(plain)
+    if parts.scheme == "rediss":
+        # redis-py 5 would take the certificate of any host.
+        options["ssl_check_hostname"] = ("ssl_cert_reqs", "none") not in parse_qsl(parts.query)
+    try:
+        client = kind.from_url(plain, **_COMMON | options)
+        pool = client.connection_pool
+        pool.connection_class = _SPEAKING_TLS.get(pool.connection_class, pool.connection_class)
+        pool.connection_class(**pool.connection_kwargs)  # looks at its options, and sends nothing
+    except (ValueError, TypeError, AttributeError, redis.RedisError) as error:
+        reason = _reason(url, str(error))
+    else:
+        return client
+    raise refused(url, reason)
+
+
+def _reason(url: str, text: str) -> str:
+    """What redis-py has against the options of a URL."""
+    if unknown := _UNKNOWN.search(text):
+        return unknown_option(url, unknown[1])
+    return f"an option has a value that it cannot have: {text}"

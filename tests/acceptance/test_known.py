@@ -1,0 +1,66 @@
+"""What the command says of functions that no running listener knows."""
+
+import time
+from pathlib import Path
+
+from expirebridge import Bridge
+from expirebridge.settings import Settings
+from expirebridge.store import calls
+from expirebridge.store.store import Store
+from tests.kit.invoked import invoke_json
+from tests.kit.processes import listener, run
+
+
+def until_declared(store: Store) -> None:
+    """Wait until a listener says what it knows; the test's own timeout is the limit."""
+    while not store.run(calls.read_fleet(Settings.lease)).codes:
+        time.sleep(0.01)
+
+
+def test_make_warns_unless_it_is_told_otherwise(
+    url: str, folder: Path, store: Store, bridge: Bridge
+) -> None:
+    words = ["make", "acts.nota", "--in", "1h"]
+    assert run(*words, url=url).stderr == ""
+    with listener(url, folder):
+        until_declared(store)
+        lack = "no listener knows it (did you mean 'acts.note'?)"
+        warned = run(*words, url=url)
+        assert (warned.returncode, warned.stderr) == (0, f"expirebridge: acts.nota: {lack}\n")
+        assert run(*words, "--unknown", "off", url=url).stderr == ""
+        refused = run(*words, "--unknown", "refuse", url=url)
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert refused.stderr == f"expirebridge: func='acts.nota': {lack}\n"
+        assert run("make", "acts.note", "--in", "1h", url=url).stderr == ""
+        watched = run("watch", "w", "acts.nota", "--ttl", "1h", url=url)
+        assert (watched.returncode, lack in watched.stderr) == (0, True)
+        found = run("doctor", url=url).stdout
+        assert "tasks will wait when they are due: acts.nota: no listener knows it" in found
+    assert bridge.count().pending == 5
+
+
+def test_handlers_of_the_fleet_are_listed_by_their_code(
+    url: str, folder: Path, tmp_path: Path, store: Store
+) -> None:
+    assert run("handlers", "--fleet", url=url).stdout == "no listener beats\n"
+    newer = tmp_path / "newer" / "tasks"
+    newer.mkdir(parents=True)
+    (newer / "mail.py").write_text("def send(to, *, subject=''): ...")
+    with listener(url, folder) as first, listener(url, folder) as second, listener(url, newer):
+        while len(store.run(calls.read_fleet(Settings.lease)).codes) < 2:
+            time.sleep(0.01)
+        store.run(calls.heartbeat("host:1:older", Settings.lease, []))
+        printed = run("handlers", "--fleet", url=url).stdout
+        store.run(calls.heartbeat("host:1:older", Settings.lease, []))
+        codes = invoke_json("handlers", "--fleet", url=url)
+    by_functions = {tuple(code["functions"] or ()): code for code in codes}
+    old = by_functions["acts.block", "acts.hold", "acts.note", "acts.work"]
+    assert old["functions"]["acts.hold"] == "(seconds=...)"
+    assert sorted(int(name.split(":")[1]) for name in old["listeners"]) == sorted(
+        [first.pid, second.pid]
+    )
+    assert by_functions["mail.send",]["functions"] == {"mail.send": "(to, *, subject=...)"}
+    assert codes[-1] == {"fingerprint": None, "listeners": ["host:1:older"], "functions": None}
+    assert "    mail.send(to, *, subject=...)\n" in printed
+    assert "not told (an older version, or overwritten): host:1:older\n" in printed
+    assert f"{old['fingerprint']}: {', '.join(old['listeners'])}\n" in printed

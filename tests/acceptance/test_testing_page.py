@@ -1,0 +1,76 @@
+"""What docs/testing.md shows, done as it shows it."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text()
+BLOCKS = dict(re.findall(r"```python\n# (\S+)\n(.*?)```", PAGE, re.DOTALL))
+SETTINGS = """
+SECRET_KEY = "test"
+DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
+INSTALLED_APPS = ["shop"]
+DEFAULT_AUTO_FIELD = "django.db.models.AutoField"
+USE_TZ = True
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Every file of the page, where it says."""
+    for name, text in BLOCKS.items():
+        file = tmp_path / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+    (tmp_path / "shop" / "__init__.py").touch()
+    (tmp_path / "settings.py").write_text(SETTINGS)
+    (tmp_path / "pytest.ini").write_text(
+        "[pytest]\npythonpath = .\nasyncio_default_fixture_loop_scope = function\n"
+    )
+    return tmp_path
+
+
+def run(project: Path, *words: str, warnings: str = "error") -> str:
+    """Run a module of Python in the project, which succeeds; return what it says."""
+    surroundings = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYTEST_", "EXPIREBRIDGE_"))
+    }
+    result = subprocess.run(
+        [sys.executable, "-W", warnings, "-m", *words],
+        cwd=project, env=surroundings, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout + result.stderr
+
+
+def test_every_block_is_a_file_of_a_recipe() -> None:
+    assert PAGE.count("```python") == len(BLOCKS)
+
+
+def test_the_recipes_for_pytest_pass(project: Path) -> None:
+    (project / "tasks" / "orders.py").unlink()  # Django's, which is not set up here
+    files = ["test_accounts.py", "test_marked.py", "test_failures.py", "test_charge.py"]
+    told = run(project, "pytest", "-p", "no:valkey", "-W", "error", *files)
+    assert "5 passed" in told
+
+
+def test_the_recipe_for_unittest_passes(project: Path) -> None:
+    (project / "tasks" / "orders.py").unlink()
+    assert "Ran 1 test" in run(project, "unittest", "test_with_unittest")
+
+
+def test_the_recipe_for_django_passes(project: Path) -> None:
+    assert "Ran 1 test" in run(project, "django", "test", "--settings", "settings", "shop")
+
+
+def test_the_recipe_for_fastapi_passes(project: Path) -> None:
+    (project / "tasks" / "orders.py").unlink()
+    # Its test client warns of the client that it uses.
+    told = run(project, "pytest", "-p", "no:valkey", "test_app.py", warnings="default")
+    assert "2 passed" in told

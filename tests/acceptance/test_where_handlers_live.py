@@ -1,0 +1,297 @@
+"""Handlers inside of a package, which of them tasks may call, and their former names."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+import redis
+
+from expirebridge import Bridge, State, Task
+from tests.kit.modules import put
+from tests.kit.processes import (
+    COMMAND,
+    ROOT,
+    Reports,
+    listener,
+    run,
+    until_logged,
+    until_subscribed,
+)
+
+SCRIPT = (str(Path(sys.executable).with_name("expirebridge")),)
+"""Python does not put the working directory on its path for this one, but for `python -m`."""
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    """The root of the example project."""
+    return shutil.copytree(
+        ROOT / "examples" / "shop", tmp_path / "project", ignore=shutil.ignore_patterns("__pyc*")
+    )
+
+
+def finished(bridge: Bridge, id: str) -> Task:
+    """The task, once it has finished; the test's own timeout is the limit."""
+    while (task := bridge.get(id)) is None or not task.state.finished:
+        time.sleep(0.01)
+    return task
+
+
+@contextmanager
+def web_part(shop: Path, url: str) -> Iterator[str]:
+    """The example's web part, at this address."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "shop.web", "--port", "0"],
+        cwd=shop,
+        env=os.environ | {"EXPIREBRIDGE_URL": url, "EXPIREBRIDGE_TASKS": "shop/tasks"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        yield process.stdout.readline().strip()
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def test_a_web_part_and_a_listener_share_the_modules_of_their_package(
+    shop: Path, url: str, bridge: Bridge
+) -> None:
+    with web_part(shop, url) as address, listener(url, shop / "shop" / "tasks"):
+        welcome = httpx.post(f"{address}/sign-up?name=ann").json()
+        rate = httpx.post(f"{address}/order?name=ann&number=17").json()
+        assert (welcome["func"], rate["func"]) == ("mail.welcome", "orders.rate")
+        bridge.run_now(rate["id"])
+        assert finished(bridge, welcome["id"]).result == "Dear Ann, welcome to the shop!"
+        assert finished(bridge, rate["id"]).result == "Dear Ann, please rate order 17"
+
+
+def test_tasks_of_a_renamed_function_and_a_renamed_module_run(
+    shop: Path, url: str, bridge: Bridge, client: redis.Redis
+) -> None:
+    made = bridge.make_task("orders.ask_for_rating", ["bea", 5], 0)
+    with listener(url, shop / "shop" / "tasks", "--metrics-port", "0"):
+        assert finished(bridge, made.id).result == "Dear Bea, please rate order 5"
+        until_subscribed(url)
+        client.set('old-1:?letters.welcome?["bea"]', "", px=50)
+        task = finished(bridge, "old-1")
+        [address] = re.findall(r"metrics on (\S+)", (shop / "shop" / "listeners.log").read_text())
+        labels = 'function="letters.welcome",outcome="succeeded"'
+        assert f"expirebridge_attempts_total{{{labels}}} 1.0" in httpx.get(address).text
+    assert (task.func, task.result) == ("letters.welcome", "Dear Bea, welcome to the shop!")
+
+
+@pytest.mark.parametrize("command", [SCRIPT, COMMAND], ids=["script", "module"])
+@pytest.mark.parametrize(
+    ("tasks", "app_dir", "modules"),
+    [
+        ("shop/tasks", [], ["shop.tasks.mail", "shop.tasks.orders"]),
+        ("shop/tasks", ["--app-dir", "."], ["shop.tasks.mail", "shop.tasks.orders"]),
+    ],
+)
+def test_each_module_s_name_is_shown(
+    shop: Path, command: tuple[str, ...], tasks: str, app_dir: list[str], modules: list[str]
+) -> None:
+    result = subprocess.run(
+        [*command, "handlers", "--tasks", tasks, *app_dir, "--json"],
+        cwd=shop, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (result.returncode, result.stderr) == (0, "")
+    rows = json.loads(result.stdout)
+    assert [row["function"] for row in rows] == ["mail.welcome", "orders.rate"]
+    assert [row["module"] for row in rows] == modules
+    assert [row["aliases"] for row in rows] == ["letters.welcome", "orders.ask_for_rating"]
+
+
+def test_a_namespace_package_is_named_by_its_directory(tmp_path: Path) -> None:
+    put(tmp_path, "company/shop/prices.py", "price = 17")
+    put(tmp_path, "company/shop/tasks/mail.py", "from company.shop.prices import price\n"
+        "from ..prices import price as same\ndef send(): ...")  # fmt: skip
+    folder = tmp_path / "company/shop/tasks"
+    unnamed = run("handlers", "--tasks", folder)
+    assert unnamed.returncode == 1
+    assert "No module named 'company'" in unnamed.stderr
+    named = run("handlers", "--tasks", folder, "--json", EXPIREBRIDGE_APP_DIR=str(tmp_path))
+    assert [row["module"] for row in json.loads(named.stdout)] == ["company.shop.tasks.mail"]
+
+
+def test_a_function_of_a_module_that_is_itself_run_has_its_usual_name(shop: Path, url: str) -> None:
+    """Its module is `__main__` then."""
+    put(shop, "shop/tasks/pings.py", """
+        from expirebridge import make_task
+        from ..customers import greeting
+        def ping(): return greeting("you")
+        if __name__ == "__main__":
+            print(make_task(ping, [], 60).func)
+        """)  # fmt: skip
+    result = subprocess.run(
+        [sys.executable, "-m", "shop.tasks.pings"], cwd=shop,
+        env=os.environ | {"EXPIREBRIDGE_URL": url, "EXPIREBRIDGE_TASKS": "shop/tasks"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (result.stdout, result.stderr) == ("pings.ping\n", "")
+
+
+def test_helpers_are_listed_apart(shop: Path) -> None:
+    put(shop, "shop/tasks/shipping.py", """
+        import functools
+        def traced(function):
+            @functools.wraps(function)
+            def wrapper(*args): return function(*args)
+            return wrapper
+        weight = lambda order: order
+        @traced
+        def ship(order): ...
+        class Parcel: ...
+        """)  # fmt: skip
+    result = run("handlers", "--tasks", shop / "shop/tasks", "--helpers", "--json")
+    assert "shipping.Parcel" in result.stderr
+    assert {row["function"]: row["kind"] for row in json.loads(result.stdout)} == {
+        "shipping.ship": "function",
+        "shipping.traced": "decorator",
+        "shipping.weight": "lambda",
+    }
+    marked = run("handlers", "--tasks", shop / "shop/tasks", "--only-marked", "--json")
+    assert marked.stderr == ""
+    rows = json.loads(marked.stdout)
+    assert [row["function"] for row in rows] == ["mail.welcome", "orders.rate"]
+
+
+def test_a_listener_of_marked_functions_runs_no_other(
+    url: str, bridge: Bridge, folder: Path, reports: Reports
+) -> None:
+    put(folder, "marked.py", """
+        from expirebridge import handler
+        from tests.kit.processes import report
+        @handler
+        def note(): report("marked")
+        class Parcel: ...
+        """)  # fmt: skip
+    helper = bridge.make_task("acts.note", [], 0)
+    with listener(url, folder, "--only-marked") as process:
+        until_logged("released acts.note", folder)
+        bridge.make_task("marked.note", [], 0)
+        assert reports.next().word == "marked"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    task = bridge.get(helper.id)
+    assert task is not None
+    assert task.state is State.PENDING
+    log = (folder.parent / "listeners.log").read_text()
+    assert "with 1 handlers" in log
+    assert "Parcel" not in log
+    # Without the option all run, and the class is named.
+    with listener(url, folder):
+        bridge.run_now(helper.id)
+        assert reports.next().id == helper.id
+    assert "marked.Parcel" in (folder.parent / "listeners.log").read_text()
+
+
+def test_a_listener_of_some_functions_leaves_the_others(
+    url: str, bridge: Bridge, folder: Path, reports: Reports
+) -> None:
+    put(folder, "other.py", """
+        from expirebridge import handler
+        from tests.kit.processes import report
+        @handler(aliases=["acts.speak"])
+        def talk(): report("talked")
+        """)  # fmt: skip
+    with listener(url, folder, "--functions", "other.*"):
+        noted = bridge.make_task("acts.note", [], 0)
+        until_logged("released acts.note", folder)
+        bridge.make_task("acts.speak", [], 0)
+        assert reports.next().word == "talked"
+    with listener(url, folder, "--functions", "acts.w*, acts.note"):
+        bridge.run_now(noted.id)
+        assert reports.next().id == noted.id
+    log = (folder.parent / "listeners.log").read_text()
+    assert "with 1 handlers (of 5)" in log
+    assert "with 2 handlers (of 5)" in log
+
+
+def test_a_listener_restarts_when_a_module_beside_its_handlers_changes(
+    url: str, client: redis.Redis, bridge: Bridge, tmp_path: Path, reports: Reports
+) -> None:
+    port = client.get_connection_kwargs()["port"]
+    put(tmp_path, "shop/__init__.py", "")
+    words = put(tmp_path, "shop/words.py", "WORD = 'one'")
+    put(tmp_path, "shop/tasks/live.py", "from tests.kit.processes import report\n"
+        "from ..words import WORD\ndef speak(): report(WORD)\n")  # fmt: skip
+    process = subprocess.Popen(
+        [*COMMAND, "listen", "--reload", "--tasks", tmp_path / "shop/tasks", "--url", url],
+        env=os.environ | {"REPORTS_PORT": str(port), "PYTHONPATH": str(ROOT)},
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        bridge.make_task("live.speak", [], 0)
+        first = reports.next()
+        words.write_text("WORD = 'two'")
+        while bridge.count().listeners:
+            time.sleep(0.05)
+        bridge.make_task("live.speak", [], 0)
+        second = reports.next()
+        assert (first.word, second.word) == ("one", "two")
+        process.terminate()
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+# Bad input: one line, and nothing has begun
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "wrong"),
+    [
+        (["--app-dir", "{project}/elsewhere"], 1, "tasks is not below it"),
+        (["--app-dir", "{project}/shop/tasks"], 1, "tasks is not below it"),
+        (["--functions", "mial.*"], 2, "no handler matches 'mial.*' (did you mean 'mail.*'"),
+        (["--functions", "mail.*,"], 2, "a pattern is empty"),
+        (["--functions", ""], 2, "a pattern is empty"),
+        (["--functions", "letters.*"], 2, "give the present ones: mail.welcome"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(
+    shop: Path, url: str, bridge: Bridge, options: list[str], code: int, wrong: str
+) -> None:
+    words = [option.format(project=shop) for option in options]
+    for command in ("listen", "handlers"):
+        result = run(command, "--tasks", shop / "shop/tasks", *words, url=url)
+        assert (result.returncode, result.stdout) == (code, "")
+        assert result.stderr.startswith("expirebridge: ")
+        assert result.stderr.count("\n") == 1
+        assert wrong in result.stderr
+    assert bridge.count().listeners == 0
+
+
+@pytest.mark.parametrize(
+    ("file", "source", "wrong"),
+    [
+        ("extra.py", "def rate(): ...\nHANDLERS = {'rate': rate}", "is a dict: it must be a list"),
+        ("extra.py", "HANDLERS = ['rate']", "HANDLERS in {path}: rate is not in this module"),
+        ("__init__.py", "ALIASES = {'old': 'gone'}", "no handler is in a module 'gone'"),
+        ("__init__.py", "ALIASES = {'mail': 'orders', 'orders.rate': 'mail.welcome'}", "{path}"),
+    ],
+)
+def test_modules_that_cannot_be_used_are_refused(
+    shop: Path, url: str, file: str, source: str, wrong: str
+) -> None:
+    path = put(shop, f"shop/tasks/{file}", source)
+    result = run("listen", "--tasks", shop / "shop/tasks", url=url)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert wrong.format(path=path) in result.stderr
+    assert result.stderr.count("\n") == 1

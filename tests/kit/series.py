@@ -1,0 +1,45 @@
+"""Series at the level of the store: their definitions, and ticks at chosen times."""
+
+from expirebridge.store import calls
+from expirebridge.store.calls import Argument, Following, NewSeries, Put, Putting, Times
+from expirebridge.store.store import Store
+
+LEASE = 10.0
+ANY = "every 1h"
+
+
+def series(
+    id: str = "s",
+    *,
+    call: str = "mail.send?[1]",
+    spec: str = ANY,
+    overlap: str = "skip",
+    fingerprint: str = "f1",
+    declared: bool = False,
+    **policies: str,
+) -> NewSeries:
+    fields: dict[str, Argument] = {"call": call, "spec": spec, "overlap": overlap}
+    return NewSeries(id=id, fingerprint=fingerprint, declared=declared, fields=fields | policies)
+
+
+def put(
+    store: Store,
+    new: NewSeries,
+    tick: int | None,
+    *,
+    before: str = "",
+    successor: int | None = None,
+) -> Put:
+    """Put one series, whose next tick stands for that ms."""
+    times = Times(tick, tick, successor) if tick is not None else None
+    [done] = store.run(calls.put_series([Putting(new, before, 0, times)], LEASE))
+    return done
+
+
+def follow(
+    store: Store, id: str, latest: int, tick: int | None, *, successor: int | None = None
+) -> bool:
+    """Make the tick after the latest one."""
+    times = Times(tick, tick, successor) if tick is not None else None
+    [made] = store.run(calls.make_ticks([Following(id, latest, times, "")]))
+    return made

@@ -1,0 +1,248 @@
+"""The cursor: which walks a claim is given, and when the next claim is due."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from expirebridge.handlers import Registry
+from expirebridge.handlers.fingerprint import Fingerprint
+from expirebridge.listener.runner.code import Code
+from expirebridge.listener.station import cursor as module
+from expirebridge.listener.station.cursor import END, FRONT, RECENT, Cursor
+from expirebridge.listener.station.standing import Standing
+from expirebridge.settings import Doorbells, Settings
+from expirebridge.store.calls import Claim, Walk, Walked
+from expirebridge.store.views import ClaimedTask
+from tests.kit.footing import code_without_handlers
+from tests.kit.monotonic import Clock
+from tests.kit.witness import registry_of
+
+NOW = 1_795_000_000_000
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(module, "time", clock)
+    return clock
+
+
+def cursor_of(code: Code | None = None, listeners: int = 1) -> Cursor:
+    standing = Standing(Doorbells.BOTH)
+    standing.listeners = listeners
+    return Cursor(code or code_without_handlers(), standing)
+
+
+def asked(cursor: Cursor) -> tuple[str, list[Walk]]:
+    """The script of the next claim, and its walks."""
+    call = cursor.call("t", Settings(), room=9, alone=False, share=None)
+    places: list[Any] = list(call.arguments[11:])
+    return call.name, [Walk(*places[at : at + 3]) for at in range(0, len(places), 3)]
+
+
+def answer(
+    cursor: Cursor,
+    *walked: Walked,
+    now: int = NOW,
+    took: float = 0.01,
+    tasks: Iterable[str] = (),
+    **options: Any,
+) -> None:
+    claimed = [ClaimedTask(func, "t", func, b"[]", b"", 0, 1, 0, None) for func in tasks]
+    claim = Claim(
+        now_us=now * 1000, next_due=None, alone=False, shared=False, broken=[], tasks=claimed,
+        walked=walked, **options,
+    )  # fmt: skip
+    cursor.take(claim, took)
+
+
+def place(score: int, id: bytes = b"", *, finished: bool = True, left: int = 0) -> Walked:
+    return Walked(b"%d" % score, id, finished, left)
+
+
+def mixed(clock: Clock, **options: Any) -> Cursor:
+    """A cursor that has just learned that its fleet runs more than one code."""
+    del clock
+    cursor = cursor_of(**options)
+    asked(cursor)
+    answer(cursor, wrong_way=True)
+    return cursor
+
+
+def test_while_all_run_one_code_claims_have_no_walks(clock: Clock) -> None:
+    cursor = cursor_of()
+    assert asked(cursor) == ("claim", [])
+    answer(cursor)
+    assert (cursor.active, cursor.pause, cursor.seen, clock.now) == (False, None, FRONT, 1000)
+
+
+def test_it_begins_with_what_became_due_of_late_and_a_pass_over_the_rest(clock: Clock) -> None:
+    cursor = mixed(clock)
+    recent = b"%d" % (NOW - RECENT)
+    assert cursor.pause == 0
+    assert asked(cursor) == (
+        "claim_known", [Walk(recent, b"", END), Walk(FRONT, b"", recent)]
+    )  # fmt: skip
+
+
+def test_each_claim_goes_on_where_the_one_before_stopped(clock: Clock) -> None:
+    cursor = mixed(clock)
+    asked(cursor)
+    answer(cursor, place(NOW), place(5, b"a", finished=False))
+    _, walks = asked(cursor)
+    assert walks == [
+        Walk(b"%d" % NOW, b"", END), Walk(b"5", b"a", b"%d" % (NOW - RECENT))
+    ]  # fmt: skip
+    assert cursor.seen == b"%d" % NOW
+
+
+def test_while_it_finds_nothing_it_pauses_as_long_as_claims_take(clock: Clock) -> None:
+    cursor = mixed(clock, listeners=3)
+    asked(cursor)
+    answer(cursor, place(NOW), place(5, b"a", finished=False), took=0.002)
+    assert cursor.unfinished
+    assert cursor.pause == pytest.approx(0.006)
+    asked(cursor)
+    answer(cursor, place(NOW), place(6, b"a", finished=False), tasks=["x"])
+    assert cursor.pause == 0
+
+
+def test_after_a_full_claim_another_walk_is_first(clock: Clock) -> None:
+    cursor = mixed(clock)
+    asked(cursor)
+    answer(cursor, place(NOW, b"z", finished=False), place(0, finished=False), tasks=["x"])
+    _, walks = asked(cursor)
+    assert [walk.last for walk in walks] == [b"%d" % (NOW - RECENT), END]
+    answer(cursor, place(5, finished=False), place(NOW), tasks=["x"])
+    assert [walk.last for walk in asked(cursor)[1]] == [END, b"%d" % (NOW - RECENT)]
+
+
+def test_a_pass_is_followed_by_a_rest_and_then_by_another(clock: Clock) -> None:
+    cursor = mixed(clock, listeners=2)
+    asked(cursor)
+    answer(cursor, place(NOW), place(5, finished=False), took=0.2)
+    asked(cursor)
+    answer(cursor, place(NOW), place(6), took=0.3)
+    assert cursor.pause == pytest.approx((0.2 + 0.3) * 20 * 2)
+    assert len(asked(cursor)[1]) == 1
+    clock.now += 20
+    assert asked(cursor)[1][1] == Walk(FRONT, b"", b"%d" % NOW)
+
+
+def test_a_fleet_that_changes_is_looked_at_from_the_front(clock: Clock) -> None:
+    cursor = mixed(clock)
+    asked(cursor)
+    answer(cursor, place(NOW), place(6), fleet=b"aa bb")
+    assert len(asked(cursor)[1]) == 1
+    answer(cursor, place(NOW), fleet=b"aa bb cc")
+    assert cursor.pause == 0
+    assert asked(cursor)[1][1].score == FRONT
+
+
+def test_a_gap_is_followed_by_a_pass_but_cuts_none_short(clock: Clock) -> None:
+    cursor = mixed(clock)
+    asked(cursor)
+    cursor.start_over()
+    answer(cursor, place(NOW), place(6, b"a", finished=False))
+    assert asked(cursor)[1][1].score == b"6"
+    answer(cursor, place(NOW), place(7))
+    assert asked(cursor)[1][1].score == FRONT
+
+
+def test_what_is_announced_as_due_before_is_looked_at(clock: Clock) -> None:
+    cursor = mixed(clock)
+    asked(cursor)
+    answer(cursor, place(NOW), place(6))
+    cursor.hear_of(NOW - 5000)
+    cursor.hear_of(NOW - 3000)
+    cursor.hear_of(NOW + 3000)
+    back = Walk(b"%d" % (NOW - 5000), b"", b"%d" % NOW)
+    assert asked(cursor)[1] == [Walk(b"%d" % NOW, b"", END), back]
+    answer(cursor, place(NOW + 10), place(NOW - 4000, b"a", finished=False), now=NOW + 10)
+    cursor.hear_of(NOW - 4500)  # before the place that it has come to
+    again = Walk(b"%d" % (NOW - 4500), b"", b"%d" % (NOW + 10))
+    assert asked(cursor)[1][1] == again
+    answer(cursor, place(NOW + 20), place(NOW), now=NOW + 20)
+    assert len(asked(cursor)[1]) == 1
+
+
+def test_what_is_announced_a_moment_late_does_not_wait_for_a_walk_from_far_back(
+    clock: Clock,
+) -> None:
+    cursor = mixed(clock)
+    asked(cursor)
+    answer(cursor, place(NOW), place(6))
+    cursor.hear_of(NOW - 7_200_000)
+    cursor.hear_of(NOW - 3)
+    cursor.hear_of(NOW - 2)
+    now, late = b"%d" % NOW, b"%d" % (NOW - 3)
+    far = Walk(b"%d" % (NOW - 7_200_000), b"", now)
+    assert asked(cursor)[1] == [Walk(now, b"", END), Walk(late, b"", now), far]
+    answer(cursor, place(NOW), place(NOW), place(NOW - 7_100_000, finished=False))
+    cursor.hear_of(NOW - 1)
+    assert asked(cursor)[1] == [
+        Walk(now, b"", END), Walk(b"%d" % (NOW - 1), b"", now),
+        Walk(b"%d" % (NOW - 7_100_000), b"", now),
+    ]  # fmt: skip
+
+
+def test_what_is_heard_while_a_claim_is_on_its_way_outlives_its_answer(clock: Clock) -> None:
+    """The task was made after the claim was carried out, due before its time."""
+    cursor = mixed(clock)
+    asked(cursor)
+    cursor.hear_of(NOW - 1)
+    answer(cursor, place(NOW), place(6))
+    assert asked(cursor)[1][1] == Walk(b"%d" % (NOW - 1), b"", b"%d" % NOW)
+
+
+def test_a_claim_that_found_what_it_took_before_moves_nothing(clock: Clock) -> None:
+    cursor = mixed(clock)
+    before = asked(cursor)
+    answer(cursor, tasks=["x"])
+    assert cursor.unfinished
+    assert sorted(asked(cursor)[1]) == sorted(before[1])
+
+
+def test_a_server_whose_clock_went_back_is_looked_at_anew(clock: Clock) -> None:
+    cursor = mixed(clock)
+    asked(cursor)
+    answer(cursor, place(NOW), place(6))
+    asked(cursor)
+    answer(cursor, place(NOW - 7000), now=NOW - 7000)
+    fresh = b"%d" % (NOW - 7000 - RECENT)
+    assert asked(cursor)[1] == [Walk(fresh, b"", END), Walk(FRONT, b"", fresh)]
+
+
+def test_it_ends_when_all_run_one_code_again(clock: Clock) -> None:
+    cursor = mixed(clock)
+    asked(cursor)
+    answer(cursor, wrong_way=True)
+    assert asked(cursor) == ("claim", [])
+
+
+def test_many_tasks_that_nobody_knows_are_passed_over_until_few_are_left(clock: Clock) -> None:
+    code = Code(Fingerprint.of(registry_of(note=lambda: None)))
+    cursor = cursor_of(code)
+    for _ in range(2):
+        asked(cursor)
+        answer(cursor, tasks=["mail.other"] * 50 + ["test.note"])
+    assert (code.stranded, cursor.active) == (False, False)
+    asked(cursor)
+    answer(cursor, tasks=["mail.other"])
+    assert (code.stranded, cursor.active) == (True, True)
+    assert code.text == f"{code.fingerprint.digest} ?"
+    for left, stranded in ((50, True), (49, False)):
+        cursor.start_over()
+        asked(cursor)
+        answer(cursor, place(NOW), place(6, left=left))
+        assert code.stranded is stranded
+
+
+def test_a_few_tasks_now_and_then_that_nobody_knows_are_claimed(clock: Clock) -> None:
+    cursor = cursor_of(Code(Fingerprint.of(Registry({}))))
+    for _ in range(9):
+        asked(cursor)
+        answer(cursor, tasks=["mail.other"] * 90)
+        clock.now += 16
+    assert not cursor.active

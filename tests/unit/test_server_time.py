@@ -1,0 +1,65 @@
+"""The scripts of tests differ from the shipped ones where these meet the server's time."""
+
+import re
+from collections import Counter
+
+import pytest
+
+from expirebridge.store import scripts
+from expirebridge.store.scripts import SHIPPED
+from expirebridge.testing import server_time
+from tests.kit.lua import LUA, NAMES
+
+TEXTS = {str(path.relative_to(LUA)): path.read_text() for path in LUA.rglob("*.lua")}
+OF_TIME = re.compile(
+    r"'(TIME|P?EXPIRE\w*|P?TTL|PX|EX|PXAT|EXAT|KEEPTTL|SETEX|PSETEX|GETEX|HEXPIRE\w*|HTTL)'"
+)
+"""The commands and options by which a script learns a time, or gives the server one."""
+
+
+def test_these_are_all_places_where_a_script_meets_the_servers_time() -> None:
+    found = {
+        (file, word)
+        for file, text in TEXTS.items()
+        for word in OF_TIME.findall(re.sub("--.*", "", text))
+    }
+    assert found == {
+        ("include/clock.lua", "TIME"),
+        ("include/timers.lua", "PXAT"),
+        ("include/timers.lua", "PEXPIRETIME"),
+        # By the time that is left, to which read_clock adds the moved time.
+        ("include/timers.lua", "PTTL"),
+        # A time to live, which any clock counts down alike.
+        ("include/tally.lua", "EXPIRE"),
+        # For a unique id.
+        ("functions/include/checks.lua", "TIME"),
+    }
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_script_differs_by_the_offset_alone(name: str) -> None:
+    shipped = Counter(SHIPPED.load(name).plain.text.splitlines())
+    moved = Counter(server_time.movable().load(name).plain.text.splitlines())
+    removed = shipped - moved
+    if "  local time = redis.call('TIME')" not in shipped:
+        assert moved == shipped
+        return
+    assert removed.total() <= 3
+    assert all(OF_TIME.search(line) or "time[2]" in line for line in removed)
+    assert "local offset = tonumber(redis.call('GET', own_key('offset')) or 0)" in moved
+
+
+def test_a_file_that_has_changed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(server_time._CHANGES, "include/clock", [("what is not there", "")])
+    server_time.movable.cache_clear()
+    with pytest.raises(ValueError, match=r"include/clock\.lua has changed: 'what is not there'"):
+        server_time.movable()
+    monkeypatch.undo()
+    server_time.movable.cache_clear()
+
+
+def test_a_library_is_in_use_for_as_long_as_its_block() -> None:
+    other = scripts.Library({"get": "-- flags: no-writes\nreturn 1\n"})
+    with scripts.using(other):
+        assert scripts.load("get").plain.text.endswith("return 1\n")
+    assert scripts.load("get") is SHIPPED.load("get")
