@@ -12,7 +12,9 @@ SERVER ?= embedded
 WORKERS ?= 4
 # What is installed for tests.
 EXTRAS ?= dev,browser
-PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
+# How often a test that failed is repeated, and listed: CI does so once.
+RERUNS ?= 0
+PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal --reruns $(RERUNS) -r fER
 # The laboratory's own environment: what it needs is not needed for tests.
 LAB := $(VENV)-bench/lab
 
@@ -45,7 +47,7 @@ test-pythons:  ## A part of the suite with every other Python that is found
 	@.ci/pythons
 
 test-lowest: $(VENV)/.dev  ## A part of the suite with the lowest versions that pyproject.toml allows
-	@WORKERS=$(WORKERS) .ci/lowest
+	@WORKERS=$(WORKERS) RERUNS=$(RERUNS) .ci/lowest
 
 servers: $(VENV)/.dev  ## More servers to test against, in .servers/ (on Debian)
 	@PYTHON=$(BIN)/python .ci/servers
