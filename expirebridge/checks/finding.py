@@ -8,6 +8,7 @@ class Level(StrEnum):
     """How bad a finding is."""
 
     OK = "ok"
+    LIMIT = "limit"  # the server does not let a client look, as hosted ones may not
     WARNING = "warning"  # tasks run, but without all of the promise
     ERROR = "error"  # tasks do not run, or may be lost: a listener must not start
 
@@ -29,6 +30,11 @@ class Finding:
 def ok(check: str, message: str) -> Finding:
     """Everything is fine."""
     return Finding(check=check, level=Level.OK, message=message)
+
+
+def limit(check: str, message: str) -> Finding:
+    """The server does not let a client look; nothing is known to be wrong."""
+    return Finding(check=check, level=Level.LIMIT, message=message)
 
 
 def warning(check: str, message: str, remedy: str) -> Finding:

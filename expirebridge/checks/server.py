@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from expirebridge.checks.finding import Finding, error, ok, warning
+from expirebridge.checks.finding import Finding, error, limit, ok, warning
 from expirebridge.durations import human
 from expirebridge.errors import ScriptFailed, ServerError, ServerUnreachable
 from expirebridge.store import calls
@@ -20,7 +20,7 @@ _SAMPLE = 1000
 _MB = 1024 * 1024
 _HARD_LIMIT, _SOFT_LIMIT = 32 * _MB, 8 * _MB
 """The smallest buffer for a subscriber's events: the server's own defaults."""
-_NOT_SHOWN = "the server does not show"
+_NOT_SHOWN = "the server refuses CONFIG GET"
 
 
 def check_version(info: dict[str, Any]) -> Finding:
@@ -53,7 +53,9 @@ def check_events() -> Steps[Finding]:
     """Whether the server sends the events that a listener needs."""
     flags = yield from _setting("notify-keyspace-events")
     if flags is None:
-        return ok("events", f"{_NOT_SHOWN} whether it sends key events")
+        return limit(
+            "events", f"{_NOT_SHOWN}: whether it sends key events shows only the round trip"
+        )
     # `A` stands for all classes of events, among them x and g.
     missing = [
         flag for flag in EVENT_FLAGS if flag not in flags and (flag == "E" or "A" not in flags)
@@ -71,8 +73,10 @@ def check_events() -> Steps[Finding]:
 def check_eviction(info: dict[str, Any]) -> Finding:
     """Whether the server would delete tasks to make room."""
     policy = info.get("maxmemory_policy")
-    if policy is None or policy == "noeviction":
-        return ok("eviction", policy or f"{_NOT_SHOWN} its maxmemory-policy")
+    if policy is None:
+        return limit("eviction", "the server does not show its maxmemory-policy in INFO")
+    if policy == "noeviction":
+        return ok("eviction", policy)
     remedy = "CONFIG SET maxmemory-policy noeviction"
     if int(info.get("maxmemory", 0)):
         return error(
@@ -149,14 +153,16 @@ def check_persistence(info: dict[str, Any]) -> Steps[Finding]:
             "appendfsync is no: a crash of the machine loses about the last 30 s of writes",
             "CONFIG SET appendfsync everysec",
         )
-    return ok("persistence", f"appendonly yes, appendfsync {sync or 'not shown'}")
+    if sync is None:
+        return limit("persistence", f"appendonly yes; {_NOT_SHOWN}: appendfsync is not known")
+    return ok("persistence", f"appendonly yes, appendfsync {sync}")
 
 
 def check_buffers() -> Steps[Finding]:
     """Whether a burst of events fits into a subscriber's buffer."""
     limits = yield from _setting("client-output-buffer-limit")
     if limits is None:
-        return ok("buffers", f"{_NOT_SHOWN} its limits")
+        return limit("buffers", f"{_NOT_SHOWN}: how much may wait for a subscriber is not known")
     words = limits.split()
     hard, soft, seconds = (int(word) for word in words[words.index("pubsub") + 1 :][:3])
     shown = f"pubsub {_megabytes(hard)} {_megabytes(soft)} {seconds}"

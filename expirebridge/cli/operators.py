@@ -46,7 +46,7 @@ def doctor(
     with closing(_store(settings)) as store:
         findings = examine(store, settings, role)
     if as_json:
-        print_json(_as_data(findings, fine={Level.OK, Level.WARNING}))
+        print_json(_as_data(findings, fine={Level.OK, Level.LIMIT, Level.WARNING}))
     else:
         _print_report(findings, settings.url)
     if any(finding.level is Level.ERROR for finding in findings):
@@ -145,11 +145,17 @@ def _print_report(findings: Iterable[Finding], url: str) -> None:
             print_line(f"{'':<8} {'':<14} -> {printable(finding.remedy)}")
     levels = [finding.level for finding in found]
     errors, warnings = levels.count(Level.ERROR), levels.count(Level.WARNING)
+    limits = levels.count(Level.LIMIT)
     print_line(
         f"\n{errors} error{'s' if errors != 1 else ''}, {warnings} warning"
         f"{'s' if warnings != 1 else ''}, {levels.count(Level.OK)} ok"
+        + (f", {limits} limit{'s' if limits != 1 else ''}" if limits else "")
     )
-    if any(finding.remedy.startswith(("CONFIG", "ACL")) for finding in found):
+    if limits:
+        print_line(
+            "This server keeps some of its settings to itself: make them where its provider does."
+        )
+    elif any(finding.remedy.startswith(("CONFIG", "ACL")) for finding in found):
         print_line(
             "CONFIG and ACL commands are for redis-cli; write them to redis.conf, too, or they are "
             "lost when the server restarts."

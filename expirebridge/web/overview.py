@@ -234,4 +234,4 @@ def _row(beat: LastBeat, lease: float) -> Row:
 
 
 def _alarms(findings: list[Finding]) -> tuple[Finding, ...]:
-    return tuple(finding for finding in findings if finding.level is not Level.OK)
+    return tuple(finding for finding in findings if finding.level in {Level.WARNING, Level.ERROR})

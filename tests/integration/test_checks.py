@@ -25,6 +25,7 @@ from expirebridge.store import calls
 from expirebridge.store.rights import Role
 from expirebridge.store.store import Store
 from expirebridge.topology import clients
+from tests.kit.invoked import invoke
 from tests.kit.logins import NAME, login
 from tests.kit.processes import until_subscribed
 from tests.kit.servers import FEW, SERVERS, AnyServer
@@ -327,8 +328,38 @@ async def test_settings_that_the_server_keeps_to_itself_are_no_fault(
             await asyncio.to_thread(until_subscribed, url)
             found = await asyncio.to_thread(examined_at, url)
     assert caplog.records == []
-    assert {one.level for one in found.values()} == {Level.OK}
-    assert "does not show" in found["events"].message
+    limits = {name for name, one in found.items() if one.level is Level.LIMIT}
+    assert limits == {"events", "buffers", "persistence"}
+    assert {one.level for one in found.values()} == {Level.OK, Level.LIMIT}
+
+
+HOSTED = [
+    "acl", "bgrewriteaof", "bgsave", "client", "command", "config", "debug", "migrate", "replicaof",
+    "role", "save", "shutdown", "slaveof", "sync",
+]  # fmt: skip
+"""What no hosted service leaves out of its list of restricted commands, and more."""
+
+
+@EACH_OF_A_FEW
+async def test_a_hosted_server_runs_tasks_and_the_doctor_names_its_limits(
+    binary: Path, tmp_path: Path
+) -> None:
+    witness = Witness()
+    hosted = tmp_path / "hosted.conf"
+    hosted.write_text("".join(f'rename-command {name} ""\n' for name in HOSTED))
+    with Server(binary=binary, options={"include": str(hosted)}) as server:
+        async with (
+            listening(Settings(url=server.url), witness, act=lambda: None),
+            AsyncBridge(server.url) as bridge,
+        ):
+            await asyncio.to_thread(until_subscribed, server.url)
+            await bridge.make_task("test.act", [], 0.05)
+            await witness.until_ended(1, End.SUCCEEDED)
+            report = await asyncio.to_thread(invoke, "doctor", url=server.url)
+    limits = re.findall(r"^limit +(\w+)", report, re.MULTILINE)
+    assert limits == ["persistence", "events", "buffers"]
+    assert "0 errors, 0 warnings, 13 ok, 3 limits" in report
+    assert "where its provider does" in report
 
 
 def test_what_is_lost_is_not_known_where_settings_are_kept_back(

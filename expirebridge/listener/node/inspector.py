@@ -15,7 +15,12 @@ from expirebridge.settings import Settings
 logger = logging.getLogger("expirebridge")
 
 ROLE = "the look at the server's settings"
-_LEVELS = {Level.OK: logging.INFO, Level.WARNING: logging.WARNING, Level.ERROR: logging.CRITICAL}
+_LEVELS = {
+    Level.OK: logging.INFO,
+    Level.LIMIT: logging.INFO,
+    Level.WARNING: logging.WARNING,
+    Level.ERROR: logging.CRITICAL,
+}
 
 
 class Inspector:
