@@ -288,7 +288,7 @@ class Stage:
 
 
 class Producer:
-    """The process that makes tasks. See benchmarks/kit/driver.py for what it is told."""
+    """The process that makes tasks. See benchmarks/kit/driver.py for what it is sent."""
 
     def __init__(self, process: subprocess.Popen[bytes], stage: Stage) -> None:
         self.process = process

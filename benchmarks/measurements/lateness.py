@@ -34,7 +34,7 @@ def measure(case: Case) -> Figures:
 
 
 def run_tasks(stage: Stage, variant: Variant) -> Figures:
-    """Have the tasks run once, and tell how late they were."""
+    """Have the tasks run once, and return how late they were."""
     dues = stage.schedule(variant["tasks"], spread=variant["seconds"])
     runs = stage.wait_for([dues], limit=PATIENCE)
     late = verdict.lateness(dues, runs)

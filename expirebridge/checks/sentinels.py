@@ -42,8 +42,8 @@ def check_failover() -> Steps[Finding]:
     if "min_slaves_good_slaves" not in info:
         return warning(
             "failover",
-            "min-replicas-to-write is 0: a primary that is replaced takes writes until it is told, "
-            "and they are lost",
+            "min-replicas-to-write is 0: a primary that is replaced takes writes until it "
+            "learns of that, and they are lost",
             "CONFIG SET min-replicas-to-write 1  (on each server; needs two replicas, or the loss "
             "of one stops all writes)",
         )

@@ -1,4 +1,4 @@
-"""Failed tasks from the terminal: found by filters, started anew and forgotten in bulk."""
+"""Failed tasks from the terminal: found by filters, retried and forgotten in bulk."""
 
 import re
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""The rarer events of the log: each is told once, with its fields, and without any argument."""
+"""The rarer events of the log: each is logged once, with its fields, and without any argument."""
 
 import asyncio
 import threading

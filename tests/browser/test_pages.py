@@ -358,7 +358,7 @@ def test_what_is_slipped_in_is_text(
     page.get_by_role("button", name="Show arguments").click()
     expect(page.locator("#arguments pre").first).to_contain_text("<img src=x")
     page.get_by_label("Find a task by its id").fill(EVIL)
-    # Bad input is answered with a status that the browser tells of.
+    # Bad input is answered with a status that the browser reports.
     assert page.evaluate("document.querySelector('.find').checkValidity()")
 
 

@@ -33,7 +33,7 @@ class Chaos:
     """Injects one fault after another, and writes each down that can cost a listener its leases or
     delay the record of an outcome.
 
-    `start` starts a listener. `counts` tells how often each fault was injected.
+    `start` starts a listener. `counts` says how often each fault was injected.
     """
 
     def __init__(

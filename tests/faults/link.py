@@ -18,7 +18,7 @@ SLICE = 700
 
 
 class Link(Forwarder):
-    """Carries everything, until it is told otherwise.
+    """Carries everything, until a fault is set.
 
     With `delay`, a range in seconds, each piece takes so long, and is cut into slices.
     """
@@ -40,7 +40,7 @@ class Link(Forwarder):
         self._do(self._passable.set)
 
     def half_open(self) -> None:
-        """Let nothing pass the connections that there are, ever again; nobody is told."""
+        """Let nothing pass the connections that there are, ever again; neither side notices."""
 
         def change() -> None:
             self._dead.set()

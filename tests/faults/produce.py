@@ -1,4 +1,4 @@
-"""A producer in a process of its own, of whichever version Python finds: until it is told to stop.
+"""A producer in a process of its own, of whichever version Python finds: until it is asked to stop.
 
 It takes the history's folder, and ends when its stdin does.
 """

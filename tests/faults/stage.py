@@ -146,7 +146,7 @@ def held_still(process: subprocess.Popen[bytes], history: Writer) -> Iterator[No
 def until_finished(bridge: Bridge, *, within: float = FINISHED_WITHIN) -> None:
     """Wait until no task is pending or running, or the time is over: the checker tells the rest.
 
-    Nobody is told when an outcome is recorded, so this has to ask.
+    Nothing signals that an outcome was recorded, so this has to ask.
     """
     deadline = time.monotonic() + within
     counts = bridge.count()

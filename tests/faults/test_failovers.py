@@ -43,8 +43,8 @@ DIES = Fault(
 )
 ORDERLY = Fault(
     name="sentinels: an orderly failover",
-    injected="`SENTINEL FAILOVER` in a stream of tasks; the old primary takes writes until it is "
-    "told",
+    injected="`SENTINEL FAILOVER` in a stream of tasks; the old primary takes writes until it "
+    "learns of it",
     promise="what was written to the old primary after the change is lost, for about a second; all "
     "else runs",
 )

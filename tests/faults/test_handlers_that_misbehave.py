@@ -225,7 +225,7 @@ WAYS_TO_FORK = ("fork_and_return", "fork_and_give_way", "fork_and_exit", "fork_a
 def test_a_forked_child_is_no_listener(
     server: Server, bridge: Bridge, folder: Path, history: Writer, round: int
 ) -> None:
-    """The parents wait for their children's ends, and tell how they ended."""
+    """The parents wait for their children, and report how they ended."""
     with recorded_listener(server.url, folder, history, lease=LEASE) as process:
         # The event loop has the others to run when the children come back to it.
         for way in WAYS_TO_FORK:

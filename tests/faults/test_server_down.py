@@ -77,7 +77,7 @@ def test_an_outage_is_told_once_and_its_end_too(
         let_due_times_pass(round)
         scene.server.start()
         until_logged("everything works again", folder)
-        # A busy machine may hold up the event loop, and that is told, too.
+        # A busy machine may hold up the event loop, and that is logged, too.
         found = re.findall(r"WARNING +(.*(?:no answer|works again).*)", scene.log())
     assert len(found) == 2, found
     assert "no answer from the server" in found[0]

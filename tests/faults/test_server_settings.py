@@ -36,7 +36,7 @@ def test_key_events_are_switched_off_and_on_again(
             scene.client.config_set("notify-keyspace-events", "")
             before = stream.put_off
             stream.until_more(50)
-            # Nobody is told of these: the claim finds that their timers still tick.
+            # Nothing reports these: the claim finds that their timers still tick.
             assert stream.put_off > before
             # By a scan: the one that may be under way has passed the key.
             scene.make_foreign()

@@ -113,18 +113,18 @@ def test_a_key_whose_own_id_is_free_takes_it_whoever_has_its_hash(
     assert (task.args, task.key) == ([2], name)
 
 
-@pytest.mark.parametrize("how", ["replaced", "replaced while it ran", "made anew", "cancelled"])
+@pytest.mark.parametrize("how", ["replaced", "replaced while it ran", "made again", "cancelled"])
 def test_the_end_of_a_key_that_its_id_had_before_runs_nothing(
     store: Store, bridge: Bridge, how: str
 ) -> None:
     """The record names another call by the time at which the event is looked at."""
     bridge.make_task("f.g", [1], 0, id="a")
-    running = how in {"replaced while it ran", "made anew"}
+    running = how in {"replaced while it ran", "made again"}
     if running:
         store.run(calls.claim("t", Settings(), room=9, idle=True))
     if how == "cancelled":
         bridge.cancel("a")
-    if how == "made anew":
+    if how == "made again":
         store.run(calls.settle([Settlement("a", "t", "succeeded")], Settings()))
     bridge.make_task("f.g", [2], 60, id="a", if_exists="replace")
     if how == "replaced while it ran":

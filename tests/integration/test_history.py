@@ -1,4 +1,4 @@
-"""What a task tells of its past: edits of its due time, and attempts."""
+"""What a task's history says: edits of its due time, and attempts."""
 
 from datetime import timedelta
 from itertools import pairwise

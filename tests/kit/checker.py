@@ -53,7 +53,7 @@ class Failure:
     at: int
     reason: str
     words: str
-    """What the product must tell of it."""
+    """What the product must report about it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ def test_what_is_left_and_what_is_refused(old: str, url: str, bridge: Bridge, no
     more = "its pickle holds more than plain data"
     assert reasons(done) == {
         "waiting for a worker, not for a time; --waiting takes them, too": 1,
-        "the next runs of cron jobs; schedule them anew": 1,
+        "the next runs of cron jobs; schedule them again": 1,
         f"{more}: a class, such as datetime": 1,
         f"{more}: a set": 1,
         f"{more}: bytes": 1,

@@ -79,7 +79,7 @@ def test_what_does_not_wait_for_a_time_is_left_and_counted(
     assert reasons(done) == {
         "waiting for a worker, not for a time; --waiting takes them, too": 3,
         "waiting for the children of a flow": 1,
-        "the next runs of job schedulers; schedule them anew": 1,
+        "the next runs of job schedulers; schedule them again": 1,
         "a child of a flow: here no parent would wait for it": 1,
     }
     assert bridge.count().pending == 0

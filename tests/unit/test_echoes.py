@@ -1,4 +1,4 @@
-"""A claim's own expiry is told from that of a timer that was set since."""
+"""A claim's own expiry is distinguished from that of a timer that was set since."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What happened to a task is told in the order in which it happened, within a millisecond, too."""
+"""A task's history is in the order in which things happened, within a millisecond, too."""
 
 from expirebridge import State
 from expirebridge.store.history import history_of

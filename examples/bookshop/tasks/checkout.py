@@ -19,7 +19,7 @@ def remind(number: int) -> None:
 
 
 def tell_bank(number: int) -> None:
-    """Tell the bank of a payment; it is told again by the default policy, 15 times over a day."""
+    """Report a payment to the bank; the default policy repeats it, 15 times over a day."""
     bookshop.bank.tell(number)
 
 

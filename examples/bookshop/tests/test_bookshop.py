@@ -79,7 +79,7 @@ def test_the_cash_is_counted_each_week(expirebridge: Clock) -> None:
     make_task("tills.count_cash", delay="7d", id="cash")
     expirebridge.travel("29d")
     assert bookshop.mails == ["count the cash"] * 4
-    # It never ends, and a test that waits for that is told so.
+    # It never ends, and a test that waits for that gets an error.
     with pytest.raises(NeverIdle, match=r"tills\.count_cash, 50 times"):
         expirebridge.travel(until="idle", limit=50)
 

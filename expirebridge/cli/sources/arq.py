@@ -81,7 +81,7 @@ class Arq:
             case _:
                 raise Refused("what is pickled is not a job of arq")
         if name.startswith("cron:"):
-            return Left(id, "the next runs of cron jobs; schedule them anew")
+            return Left(id, "the next runs of cron jobs; schedule them again")
         if due <= made and not self._wanted.waiting:
             return Left(id, "waiting for a worker, not for a time; --waiting takes them, too")
         return Job(

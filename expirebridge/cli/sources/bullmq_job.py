@@ -18,7 +18,7 @@ def read_job(queue: str, id: str, due: int, fields: dict[str, bytes]) -> Found:
     if "name" not in fields:
         raise Refused("its hash is missing, or has no name")
     if "rjk" in fields:
-        return Left(f"{queue}:{id}", "the next runs of job schedulers; schedule them anew")
+        return Left(f"{queue}:{id}", "the next runs of job schedulers; schedule them again")
     if "parentKey" in fields:
         raise Refused("a child of a flow: here no parent would wait for it")
     options = reading.json_of(fields.get("opts", b"{}"), "its opts")

@@ -1,4 +1,4 @@
-"""Handlers that do as they are told, and whose runs are written into the history."""
+"""Handlers that do what the task says, and whose runs are written into the history."""
 
 import asyncio
 import time
