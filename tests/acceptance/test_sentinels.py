@@ -108,8 +108,8 @@ async def test_everything_over_tls(tmp_path: Path) -> None:
             sentinels.until_in_step()
             sentinels.fail_over()
             await witness.until(lambda: witness.seen(FailedOver))
-            # What is written to the old primary within a second of that may be lost with it.
-            await asyncio.sleep(1.5)
+            # What is written to the old primary until it learns of that is lost with it.
+            await asyncio.to_thread(sentinels.until_replicating_from, sentinels.servers[1])
             with Bridge(sentinels.url) as waits:
                 waits.make_task("test.note", [], 0)
             await witness.until_ended(2)

@@ -1,11 +1,14 @@
 """A primary that sentinels name: producers and listeners follow it to whichever server it is."""
 
 import asyncio
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 import redis
@@ -18,6 +21,7 @@ from expirebridge.store import calls
 from expirebridge.store.store import Store
 from expirebridge.topology import clients
 from tests.kit.logs import Log
+from tests.kit.processes import PATIENCE
 from tests.kit.sentinels import NAME, URL_LOGIN, URL_SENTINEL_LOGIN, Sentinels
 from tests.kit.servers import FEW, SERVERS
 from tests.kit.witness import Witness, listening
@@ -61,9 +65,9 @@ async def test_an_orderly_failover_is_followed_by_all(sentinels: Sentinels) -> N
         sentinels.fail_over()
         await witness.until(lambda: witness.seen(FailedOver))
         await witness.until(lambda: sum("subsc" in g.reason for g in witness.seen(Gap)) == 2)
-        # Producers of one process share an answer of the sentinels, which may be a second old: what
-        # they write to the old primary until then is lost with it, as docs/guarantees.md says.
-        await asyncio.sleep(1.5)
+        # What is written to the old primary until it learns of that is lost with it, as
+        # docs/guarantees.md says.
+        await asyncio.to_thread(sentinels.until_replicating_from, second)
         async with AsyncBridge(sentinels.url) as awaits:
             await awaits.make_task("test.note", [], 0)
         with Bridge(sentinels.url) as waits:
@@ -201,6 +205,47 @@ def test_threads_that_wait_for_slow_sentinels_share_one_answer(sentinels: Sentin
     assert not primary.is_due
     for sentinel in others:
         sentinel.resume()
+
+
+FORK = """
+import os, sys, threading
+from expirebridge.topology import clients
+
+primary = clients.primary_of(sys.argv[1])
+known = primary.find()
+print("found", flush=True)
+sys.stdin.readline()
+threading.Thread(target=primary.find).start()
+while not primary._lock.locked():
+    pass
+if os.fork() == 0:
+    assert primary.find() == known
+    print("found in the child", flush=True)
+    os._exit(0)
+os._exit(os.wait()[1])
+"""
+
+
+def test_a_fork_while_another_thread_waits_for_the_sentinels(sentinels: Sentinels) -> None:
+    """As web servers with workers do, that load the application first."""
+    words = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORK, sentinels.url]
+    with subprocess.Popen(words, stdin=PIPE, stdout=PIPE, text=True) as program:
+        assert program.stdin is not None
+        assert program.stdout is not None
+        assert program.stdout.readline() == "found\n"
+        _, *others = sentinels.sentinels
+        for sentinel in others:
+            sentinel.stop()
+        try:
+            said, _ = program.communicate("\n", timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            program.kill()
+            raise
+        finally:
+            for sentinel in others:
+                sentinel.resume()
+    assert said == "found in the child\n"
+    assert program.returncode == 0
 
 
 async def test_a_plain_server_is_asked_nothing_more(
