@@ -41,12 +41,41 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+class _Watch:
+    """A process that waits until this one has ended, in whatever way, and then ends a server.
+
+    The server saves its data first, unless that is in a `directory` to be removed.
+    """
+
+    _ENDS = 'read -r _; kill -TERM "$0"'
+    _REMOVES = 'read -r _; kill -KILL "$0"; rm -rf "$1"'
+
+    def __init__(self, pid: int, directory: Path | None) -> None:
+        words = [self._REMOVES, str(pid), str(directory)] if directory else [self._ENDS, str(pid)]
+        # It reads from a pipe to which nobody can write once we are gone.
+        self._process = subprocess.Popen(  # noqa: S603 - our words
+            ["/bin/sh", "-c", *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def stop(self) -> None:
+        """End the watch, and leave the server as it is."""
+        self._process.kill()
+        self._process.wait()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
+
 class Server:
     """One server process with expirebridge's redis.conf, stopped when its `with` block ends.
 
     `binary` is the embedded server unless another is named; `port` a free one unless given;
     `directory` holds the data, and is a new one, removed at the end, unless given. `options` are
-    settings of the server that override the file, such as {"appendonly": "no"}.
+    settings of the server that override the file, such as {"appendonly": "no"}. With `ends_with_us`
+    it also ends if this process is killed, and a directory of its own is removed then, too.
     """
 
     def __init__(
@@ -56,6 +85,7 @@ class Server:
         port: int | None = None,
         directory: Path | None = None,
         options: dict[str, str] | None = None,
+        ends_with_us: bool = False,
     ) -> None:
         self.binary = binary or embedded_binary()
         self.port = port or free_port()
@@ -63,6 +93,8 @@ class Server:
         self._is_temporary = directory is None
         self._options = options or {}
         self._process: subprocess.Popen[bytes] | None = None
+        self._ends_with_us = ends_with_us
+        self._watch: _Watch | None = None
 
     @property
     def url(self) -> str:
@@ -115,6 +147,8 @@ class Server:
                 start_new_session=True,
                 pass_fds=(lock,),
             )
+        if self._ends_with_us:
+            self._watch = _Watch(self._process.pid, self.directory if self._is_temporary else None)
 
     @property
     def _log(self) -> Path:
@@ -134,6 +168,16 @@ class Server:
     def wait(self) -> int:
         """Wait until the process ends by itself, and return its exit code."""
         return self._process.wait() if self._process else 0
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code, if the process has ended by itself."""
+        return self._process.poll() if self._process else None
+
+    def ask_to_stop(self) -> None:
+        """Ask the process to stop in order, and do not wait: `stop` does."""
+        if self._process is not None:
+            self._process.terminate()
 
     def stop(self) -> None:
         """Stop the process in order; its data is on disk then.
@@ -158,13 +202,15 @@ class Server:
     def _end(self, by: signal.Signals, *, patience: float | None) -> bool:
         if self._process is None:
             return True
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self._process.pid, by)
+        self._process.send_signal(by)
         try:
             self._process.wait(patience)
         except subprocess.TimeoutExpired:
             return False
         self._process = None
+        if self._watch is not None:
+            self._watch.stop()
+            self._watch = None
         return True
 
     def _last_words(self) -> str:

@@ -1,16 +1,12 @@
 """The server of tests: an embedded one that ends with the process that started it."""
 
 import os
-import subprocess
 import weakref
 
 from expirebridge.embedded import Server
 
 _OPTIONS = {"appendonly": "no"}
 """Its data is for one run."""
-# Waits until nobody can write to it any more: the process that started it has ended, in whatever
-# way. Then it ends the server, and removes its directory.
-_WATCH = 'cat; kill -KILL "$0"; rm -rf "$1"'
 
 
 class TestServer:
@@ -20,7 +16,6 @@ class TestServer:
 
     def __init__(self) -> None:
         self._server: Server | None = None
-        self._watch: subprocess.Popen[bytes] | None = None
         self._at_exit: weakref.finalize[..., TestServer] | None = None
 
     @property
@@ -32,17 +27,10 @@ class TestServer:
         return self._server.url
 
     def _start(self) -> None:
-        server = Server(options=_OPTIONS)
+        server = Server(options=_OPTIONS, ends_with_us=True)
         server.__enter__()
         self._server = server
-        self._watch = subprocess.Popen(  # noqa: S603 - our words
-            ["/bin/sh", "-c", _WATCH, str(server.pid), str(server.directory)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        self._at_exit = weakref.finalize(self, _end, server, self._watch, os.getpid())
+        self._at_exit = weakref.finalize(self, _end, server, os.getpid())
 
     def stop(self) -> None:
         """Stop it, if it runs."""
@@ -51,14 +39,9 @@ class TestServer:
         self._server = None
 
 
-def _end(server: Server, watch: "subprocess.Popen[bytes]", owner: int) -> None:
-    if os.getpid() != owner:  # a process that a test forked
-        return
-    watch.kill()
-    watch.wait()
-    if watch.stdin is not None:
-        watch.stdin.close()
-    server.__exit__(None, None, None)
+def _end(server: Server, owner: int) -> None:
+    if os.getpid() == owner:  # not in a process that a test forked
+        server.__exit__(None, None, None)
 
 
 SHARED = TestServer()
