@@ -22,6 +22,7 @@ LAYERS = [
     {"series"},
     {"topology"},
     {"store"},
+    {"embedded_cluster"},
     {"embedded", "resources", "cores"},
     {
         "settings",

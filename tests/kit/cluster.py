@@ -1,0 +1,186 @@
+"""Six real nodes, and what happens to them: they die, are promoted, and hand on their slots."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from expirebridge import embedded_cluster
+from expirebridge.embedded import HOST, Server
+from tests.kit.witness import PATIENCE
+
+NODE_TIMEOUT_MS = 2000
+"""For how long a node is silent before the others take it for dead."""
+
+
+class Cluster:
+    """Three primaries, each with a replica; both change places, so ask which is which.
+
+    A server stands for the node that it is. `hanging` in tests/kit/servers.py stops one.
+    """
+
+    def __init__(
+        self, binary: Path, *, replicas: int = 1, options: Mapping[str, str] | None = None
+    ) -> None:
+        all_options = {
+            "cluster-node-timeout": str(NODE_TIMEOUT_MS),
+            "appendonly": "no",
+            **(options or {}),
+        }
+        self._cluster = embedded_cluster.Cluster(
+            replicas=replicas, binary=binary, options=all_options
+        )
+        self.url = self._cluster.url
+
+    @property
+    def nodes(self) -> Sequence[Server]:
+        """All nodes, whether they run or not."""
+        return self._cluster.nodes
+
+    @contextmanager
+    def client(self, node: Server) -> Iterator[redis.Redis]:
+        """A plain client of one node, whatever its role, which follows and repeats nothing."""
+        once = Retry(NoBackoff(), 0)
+        with redis.Redis(host=HOST, port=node.port, socket_timeout=2, retry=once) as client:
+            yield client
+
+    def ask(self, node: Server, *words: Any) -> Any:
+        """What a node answers to a command."""
+        with self.client(node) as client:
+            return client.execute_command(*words)
+
+    # Who is what
+
+    def id_of(self, node: Server) -> str:
+        """What the cluster calls a node."""
+        return str(self.ask(node, "CLUSTER", "MYID").decode())
+
+    def slot_of(self, key: str) -> int:
+        """The slot of a key; any node computes it."""
+        return int(self.ask(self._awake(), "CLUSTER", "KEYSLOT", key))
+
+    def primary_of(self, slot: int, *, asked: Server | None = None) -> Server:
+        """The node that serves a slot, by the word of one node."""
+        for start, end, primary, *_ in self.ask(asked or self._awake(), "CLUSTER", "SLOTS"):
+            if start <= slot <= end:
+                return self._at(primary[1])
+        raise LookupError(f"nobody serves {slot}")
+
+    def replica_of(self, primary: Server) -> Server:
+        """A node that follows this one."""
+        for line in self.ask(primary, "CLUSTER", "REPLICAS", self.id_of(primary)):
+            return self._at(line.split()[1].partition(b"@")[0].rpartition(b":")[2])
+        raise LookupError(f"nobody follows {primary.port}")
+
+    def slot_at(self, node: Server) -> int:
+        """A slot that a node serves."""
+        slots = (each for each in self.ask(node, "CLUSTER", "SLOTS") if each[2][1] == node.port)
+        return int(next(slots)[0])
+
+    def until_served_by(self, slot: int, node: Server) -> None:
+        """Wait until every node that answers says that this one serves the slot."""
+
+        def served() -> bool:
+            named = set()
+            for asked in self.nodes:
+                with suppress(redis.RedisError):
+                    named.add(self.primary_of(slot, asked=asked))
+            return named == {node}
+
+        _until(served, f"slot {slot} is not served by {node.port}")
+
+    def until_well(self) -> None:
+        """Wait until all nodes, all of which run, agree, and replicas follow."""
+        self._cluster.until_agreed()
+
+    # What happens to nodes
+
+    def kill(self, node: Server) -> None:
+        """Kill a node, as a crash would."""
+        node.kill()
+
+    def restart(self, node: Server) -> None:
+        """Start a node again with what it had on disk, and wait until all is well."""
+        node.start()
+        self.until_well()
+
+    def fail_over(self, primary: Server) -> Server:
+        """Let a primary and its replica change places, in order; return the new primary."""
+        replica, slot = self.replica_of(primary), self.slot_at(primary)
+        self.ask(replica, "CLUSTER", "FAILOVER")
+        self.until_served_by(slot, replica)
+        return replica
+
+    # What happens to slots
+
+    def migrate(self, slot: int, target: Server) -> None:
+        """Move a slot at once, with all that is in it (Valkey 9)."""
+        source = self.primary_of(slot)
+        words = ("SLOTSRANGE", slot, slot, "NODE", self.id_of(target))
+        self.ask(source, "CLUSTER", "MIGRATESLOTS", *words)
+        self.until_served_by(slot, target)
+
+    def begin_move(self, slot: int, target: Server, *, keys: int = 0) -> None:
+        """Begin to move a slot key by key, as before Valkey 9, and stop after so many keys."""
+        source = self.primary_of(slot)
+        self.ask(target, "CLUSTER", "SETSLOT", slot, "IMPORTING", self.id_of(source))
+        self.ask(source, "CLUSTER", "SETSLOT", slot, "MIGRATING", self.id_of(target))
+        self._hand_over(slot, source, target, keys)
+
+    def finish_move(self, slot: int, target: Server) -> None:
+        """Move what is left of a slot, and tell all nodes."""
+        source = self.primary_of(slot)
+        self._hand_over(slot, source, target)
+        for node in (target, source):
+            self.ask(node, "CLUSTER", "SETSLOT", slot, "NODE", self.id_of(target))
+        self.until_served_by(slot, target)
+
+    def undo_move(self, slot: int, target: Server) -> None:
+        """End a move by which no key was moved yet; others can only be finished."""
+        assert self.ask(target, "CLUSTER", "COUNTKEYSINSLOT", slot) == 0
+        for node in (target, self.primary_of(slot)):
+            self.ask(node, "CLUSTER", "SETSLOT", slot, "STABLE")
+
+    def _hand_over(
+        self, slot: int, source: Server, target: Server, most: int | None = None
+    ) -> None:
+        count = self.ask(source, "CLUSTER", "COUNTKEYSINSLOT", slot)
+        limit = count if most is None else most
+        if keys := self.ask(source, "CLUSTER", "GETKEYSINSLOT", slot, limit):
+            self.ask(source, "MIGRATE", HOST, target.port, "", 0, 5000, "KEYS", *keys)
+
+    def _at(self, port: bytes | int) -> Server:
+        return next(node for node in self.nodes if node.port == int(port))
+
+    def _awake(self) -> Server:
+        """A node that answers."""
+        for node in self.nodes:
+            with suppress(redis.RedisError):
+                self.ask(node, "PING")
+                return node
+        raise LookupError("no node answers")
+
+    def __enter__(self) -> Self:
+        self._cluster.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._cluster.__exit__(kind, error, trace)
+
+
+def _until(holds: Callable[[], bool], otherwise: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline, otherwise
+        time.sleep(0.02)
