@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from expirebridge.hooks import End, Ended, ProcessEnd, ProcessEnded, Started
 from expirebridge.listener.runner.leases import Leases
 from expirebridge.listener.runner.processes import processes as pool
 from expirebridge.observe.lines import TaskFields
+from expirebridge.retry import UNKNOWN_DELAY
 from tests.kit.handler_processes import processes_below
 from tests.kit.modules import forgotten, put
 from tests.kit.processes import until_ended
@@ -494,16 +496,21 @@ async def test_a_process_that_cannot_start_fails_one_attempt_after_the_other(
     assert processes_below(os.getpid()) == []
 
 
-async def test_code_that_changed_meanwhile_fails_only_what_it_lacks(
+async def test_what_a_process_with_newer_code_lacks_waits_as_an_unknown_function_does(
     settings: Settings, async_bridge: AsyncBridge, tasks: Path
 ) -> None:
+    """A process that is started later loads the code that is there then."""
     witness = Witness()
     registry = Registry.of(settings)
     (tasks / "work.py").write_text(HANDLERS.replace("def add(", "def plus("))
     async with Listener(settings, registry, hooks=[witness]):
-        await async_bridge.make_task("work.add", [1], 0, retry=[])
+        task = await async_bridge.make_task("work.add", [1], 0, retry=[])
         [ended] = await witness.until_ended()
-        assert "there is no handler work.add in its process" in ended.reason
+        assert ended.end is End.RELEASED
+        assert ended.reason.startswith("no handler 'work.add' in the process that was to call it")
+        after = await found(async_bridge, task)
+        assert (after.state, after.attempt) == (State.PENDING, 0)
+        assert UNKNOWN_DELAY - 5 < (after.due - datetime.now(UTC)).total_seconds() <= UNKNOWN_DELAY
         await async_bridge.make_task("work.beside", [], 0)
         await witness.until_ended(1, End.SUCCEEDED)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from expirebridge.current import running_task
 from expirebridge.errors import HandlersError
-from expirebridge.handlers import Registry
+from expirebridge.handlers import Handler, Registry
 from expirebridge.listener.child.channel import Channel
 from expirebridge.listener.child.lifeline import hold_on_to
 from expirebridge.listener.child.log import send_log
@@ -32,6 +32,7 @@ from expirebridge.listener.runner.processes.raised import pack
 from expirebridge.listener.runner.shown import shown_result
 from expirebridge.listener.runner.unbegun import HELD_UP, NotBegun
 from expirebridge.settings import Settings
+from expirebridge.task import Task
 
 logger = logging.getLogger("expirebridge")
 
@@ -130,8 +131,11 @@ class _Beginning:
 
 def _answer(call: Call, registry: Registry, channel: Channel, settings: Settings) -> Reply:
     """Call the handler. Raises nothing that it could raise."""
+    handler = registry.find(call.name)
+    if handler is None:
+        return Reply(is_missing=True)
     running_task.set(call.task)
-    plain = PlainCall(partial(_call, call, registry), _Beginning(call, channel))
+    plain = PlainCall(partial(_call, handler, call.task), _Beginning(call, channel))
     with _limited_memory(settings):
         result, error, took = plain()
     if isinstance(error, NotBegun):
@@ -144,14 +148,8 @@ def _answer(call: Call, registry: Registry, channel: Channel, settings: Settings
     return Reply(raised=pack(error), took=took, lacked_memory=lacked_memory)
 
 
-def _call(call: Call, registry: Registry) -> Any:
-    handler = registry.find(call.name)
-    if handler is None:
-        raise LookupError(
-            f"there is no handler {call.name} in its process: the code was changed after the "
-            "listener was started"
-        )
-    result = handler.call(*call.task.args, **call.task.kwargs)
+def _call(handler: Handler, task: Task) -> Any:
+    result = handler.call(*task.args, **task.kwargs)
     if inspect.isawaitable(result):
         if inspect.iscoroutine(result):
             result.close()

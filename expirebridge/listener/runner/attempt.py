@@ -12,7 +12,7 @@ from expirebridge.handlers import Handler, Kind, check_binding
 from expirebridge.listener.runner.async_call import TimedOut
 from expirebridge.listener.runner.conclusion import Conclusion, Conclusions
 from expirebridge.listener.runner.plain_call import Answer
-from expirebridge.listener.runner.processes.failure import ProcessFailure
+from expirebridge.listener.runner.processes.failure import HandlerMissing, ProcessFailure
 from expirebridge.misfire import decode_misfire
 from expirebridge.retry import DEFAULT_POLICY, Discard, Retry, RetryPolicy, Snooze, decode_policy
 from expirebridge.store.calls import Settlement
@@ -132,7 +132,7 @@ class Attempt:
     def refusal(self) -> Conclusion | None:
         """The conclusion if no handler can be called with what the record holds."""
         if self.handler is None:
-            return self.conclusions.unknown(self._hint)
+            return self.conclusions.unknown(f"in the listener that claimed it{self._hint}")
         if self._unreadable:
             return self.conclusions.failed(f"{self._unreadable} cannot be read")
         try:
@@ -173,6 +173,8 @@ class Attempt:
                 return conclude.snoozed(error, policy, snoozes=self.task.snoozes, now=now)
             case Discard():
                 return conclude.failed(str(error))
+            case HandlerMissing():
+                return conclude.unknown(str(error))
             case ProcessFailure():
                 return conclude.retry_or_fail(policy, str(error))
             case TimedOut():

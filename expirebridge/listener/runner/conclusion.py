@@ -103,11 +103,11 @@ class Conclusions:
         """It does not count: a listener is to run the task after this delay."""
         return self._conclude(End.RELEASED, "released", delay, reason, reason)
 
-    def unknown(self, hint: str) -> Conclusion:
-        """There is no such function here; another listener may know it."""
+    def unknown(self, where: str) -> Conclusion:
+        """There is no such function `where` it was to be called; another listener may know it."""
         reason = (
-            f"no handler {self._claimed.func!r} in the listener that claimed it{hint}; tried "
-            f"again every {UNKNOWN_DELAY:g} s, for a day"
+            f"no handler {self._claimed.func!r} {where}; tried again every {UNKNOWN_DELAY:g} s, "
+            "for a day"
         )
         return self._conclude(End.RELEASED, "unknown", UNKNOWN_DELAY, reason, reason)
 

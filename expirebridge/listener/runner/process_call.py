@@ -9,7 +9,7 @@ import orjson
 from expirebridge.hooks import ProcessEnd
 from expirebridge.listener.runner.async_call import TimedOut
 from expirebridge.listener.runner.deadlines import Deadlines
-from expirebridge.listener.runner.processes.failure import ProcessDied
+from expirebridge.listener.runner.processes.failure import HandlerMissing, ProcessDied
 from expirebridge.listener.runner.processes.frames import Call, Reply
 from expirebridge.listener.runner.processes.process import Process
 from expirebridge.listener.runner.processes.processes import Processes
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from expirebridge.listener.runner.attempt import Attempt
 
 NEVER_BEGAN = "its process ended before it began"
+NEWER_CODE = "in the process that was to call it, which has newer code than its listener"
 
 
 class ProcessCall:
@@ -83,6 +84,8 @@ class ProcessCall:
     def _outcome(self, reply: Reply) -> Any:
         if reply.not_begun:
             raise NotBegun(reply.not_begun)
+        if reply.is_missing:
+            raise HandlerMissing(NEWER_CODE)
         self._attempt.took = reply.took
         if reply.took > self._attempt.limit:
             raise TimedOut

@@ -9,5 +9,9 @@ class NotStarted(ProcessFailure):
     """It could not be started."""
 
 
+class HandlerMissing(ProcessFailure):
+    """It was started later than the listener, with newer code that lacks the handler."""
+
+
 class ProcessDied(ProcessFailure):
     """It ended while a handler was called in it."""

@@ -2,7 +2,8 @@
 
 Each is one of the values below, pickled, after its length in four bytes. A pair of sockets carries
 them that nobody else has. The listener sends Setup, and then a Call after each Reply. The process
-sends Ready or NotReady, then for each Call one Begun and one Reply, and Logged at any time.
+sends Ready or NotReady, then for each Call one Begun, if it calls the handler, and one Reply, and
+Logged at any time.
 """
 
 import pickle
@@ -78,6 +79,8 @@ class Reply:
     raised: Raised | None = None
     not_begun: str = ""
     """Why the handler was not called, if it was not."""
+    is_missing: bool = False
+    """Whether the process has no such handler: the code was changed after the listener started."""
     took: float = 0.0
     """Seconds that the handler took."""
     lacked_memory: bool = False
