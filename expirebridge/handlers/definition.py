@@ -186,7 +186,8 @@ def handler(
     the timeout. A crash there fails that attempt alone. A new process imports the function by its
     name: it must be defined in its module itself, with `def`.
 
-    Raises InvalidTask for values that cannot be.
+    Raises InvalidTask for values that cannot be, and for what is no function, such as a
+    `functools.partial`: no task could name it.
     """
     marks = _Marks(
         retry=policy_of(retry),
@@ -198,6 +199,9 @@ def handler(
     )
 
     def mark(marked: F) -> F:
+        # A class is refused where handlers are chosen, which knows its name there.
+        if not (inspect.isfunction(marked) or inspect.isclass(marked)):
+            raise InvalidTask(f"@handler marks {marked!r}, which is not a function: write a def")
         setattr(marked, _MARKS, marks)
         return marked
 

@@ -160,6 +160,33 @@ def test_what_is_marked_and_cannot_be_a_handler_is_refused(folder: Path) -> None
             Registry.load(folder, only_marked=only_marked)
 
 
+@pytest.mark.parametrize(
+    ("marked", "named"),
+    [
+        ("functools.partial(helper, 1)", r"functools\.partial\(<function helper"),
+        ("Sender()", r"<\w+\.mail\.Sender object"),
+        ("Sender().send", "<bound method Sender.send"),
+        ("functools.cache(helper)", "<functools._lru_cache_wrapper"),
+        ("staticmethod(helper)", "<staticmethod"),
+    ],
+)
+def test_what_is_marked_and_is_no_function_is_refused_with_its_place(
+    folder: Path, marked: str, named: str
+) -> None:
+    """It would be left out silently: only functions are looked for."""
+    path = put(folder, "mail.py", MARKED + f"""
+    class Sender:
+        def send(self): ...
+        def __call__(self): ...
+    fetch = handler(process=True)({marked})
+    """)  # fmt: skip
+    for only_marked in (False, True):
+        with pytest.raises(HandlersError, match=rf"@handler marks {named}.* not a function") as bad:
+            Registry.load(folder, only_marked=only_marked)
+        assert f'File "{path}", line ' in str(bad.value)
+        assert "    fetch = handler(process=True)(" in str(bad.value)
+
+
 # Classes and helpers
 
 
