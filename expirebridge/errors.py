@@ -33,7 +33,14 @@ class InvalidTask(ExpirebridgeError, ValueError):
 
 
 class InvalidSetting(ExpirebridgeError, ValueError):
-    """A setting has an invalid value; the message names it."""
+    """A setting has an invalid value; the message names it.
+
+    With `setting`, the first argument is just what is wrong with its `value`.
+    """
+
+    def __init__(self, fault: str, *, setting: str = "", value: object = None) -> None:
+        super().__init__(f"{setting}={value!r}: {fault}" if setting else fault)
+        self.fault, self.setting, self.value = fault, setting, value
 
 
 class TaskExists(ExpirebridgeError):

@@ -14,6 +14,8 @@ from expirebridge.errors import InvalidSetting
 DEFAULT_URL = "redis://localhost:6379/1"
 LEAST_MEMORY = 64 * 1024 * 1024
 """Bytes: Python with the handlers' modules needs nearly as much."""
+MOST_MEMORY = 2**62
+"""What systems can count."""
 _ENVIRONMENT = {
     "EXPIREBRIDGE_URL": "url",
     "EXPIREBRIDGE_TASKS": "tasks",
@@ -83,9 +85,8 @@ class Settings:
         self._check_number("concurrency", at_least=1, whole=True)
         if self.processes is not None:
             self._check_number("processes", at_least=1, whole=True)
-        memory = self.process_memory
-        if memory is not None and not (isinstance(memory, int) and LEAST_MEMORY <= memory < 2**62):
-            raise InvalidSetting(f"process_memory={memory!r}: it must be bytes, at least 64m")
+        if self.process_memory is not None:
+            self._check_memory(self.process_memory)
         self._check_number("lease", at_least=0.5)
         self._check_number("grace", at_least=0)
         self._check_number("timeout", at_least=0.001)
@@ -94,9 +95,9 @@ class Settings:
         self._check_number("keep_failed", at_least=15)
         self._check_number("keep_succeeded_count", at_least=0, whole=True)
         if not isinstance(self.prefix, str) or not self.prefix or "?" in self.prefix:
-            raise InvalidSetting(f"prefix={self.prefix!r}: it must be text without '?'")
+            raise _invalid("prefix", self.prefix, "it must be text without '?'")
         if self.doorbell not in list(Doorbells):
-            raise InvalidSetting(f"doorbell={self.doorbell!r}: one of {', '.join(Doorbells)}")
+            raise _invalid("doorbell", self.doorbell, f"one of {', '.join(Doorbells)}")
         object.__setattr__(self, "doorbell", Doorbells(self.doorbell))
 
     def _check_number(self, name: str, *, at_least: float, whole: bool = False) -> None:
@@ -104,7 +105,13 @@ class Settings:
         kinds = (int,) if whole else (int, float)
         if not isinstance(value, kinds) or not at_least <= value <= LONGEST:
             kind = "a whole number" if whole else "a number"
-            raise InvalidSetting(f"{name}={value!r}: it must be {kind}, at least {at_least}")
+            raise _invalid(name, value, f"it must be {kind}, at least {at_least}")
+
+    def _check_memory(self, value: object) -> None:
+        if not isinstance(value, int):
+            raise _invalid("process_memory", value, "it must be a number of bytes")
+        if not LEAST_MEMORY <= value < MOST_MEMORY:
+            raise _invalid("process_memory", value, "it must be from 64m to 4194303t")
 
     @classmethod
     def read(cls, **given: Any) -> Self:
@@ -113,8 +120,10 @@ class Settings:
         The environment variables are EXPIREBRIDGE_URL, EXPIREBRIDGE_TASKS, EXPIREBRIDGE_APP_DIR,
         EXPIREBRIDGE_ONLY_MARKED, EXPIREBRIDGE_FUNCTIONS, EXPIREBRIDGE_PROCESSES and
         EXPIREBRIDGE_PROCESS_MEMORY. `functions` may be text with commas, or several such texts;
-        `processes` and `process_memory` may be text, such as "4" and "512m". Raises InvalidSetting
-        for a name that is not a setting, and suggests the nearest one.
+        `processes` and `process_memory` may be text, such as "4" and "512m".
+
+        Raises InvalidSetting for a value that cannot be, by the name of the variable if that holds
+        it, and for a name that is not a setting: then it suggests the nearest one.
         """
         known = {one.name for one in fields(cls)}
         for name in given:
@@ -122,22 +131,40 @@ class Settings:
                 near = difflib.get_close_matches(name, known, n=1)
                 hint = f"; did you mean {near[0]!r}?" if near else ""
                 raise InvalidSetting(f"{name!r} is not a setting{hint}")
-        values: dict[str, Any] = {
-            setting: os.environ[variable]
+        variables = {
+            setting: variable
             for variable, setting in _ENVIRONMENT.items()
-            if os.environ.get(variable)
+            if os.environ.get(variable) and given.get(setting) is None
         }
-        values |= {name: value for name, value in given.items() if value is not None}
-        values |= {name: Path(values[name]) for name in ("tasks", "app_dir") if name in values}
-        if "only_marked" in values:
-            values["only_marked"] = _read_flag("only_marked", values["only_marked"])
-        if "functions" in values:
-            values["functions"] = _read_patterns(values["functions"])
-        if "processes" in values:
-            values["processes"] = _read_count("processes", values["processes"])
-        if "process_memory" in values:
-            values["process_memory"] = _read_size("process_memory", values["process_memory"])
-        return cls(**values)
+        said = {setting: os.environ[variable] for setting, variable in variables.items()}
+        said |= {name: value for name, value in given.items() if value is not None}
+        try:
+            return cls(**{name: _read(name, value) for name, value in said.items()})
+        except InvalidSetting as error:
+            name, fault = error.setting, error.fault
+            if name in variables:
+                raise InvalidSetting(f"{variables[name]}={said[name]}: {fault}") from None
+            raise _invalid(name, said[name], fault) from None
+
+
+def _invalid(name: str, value: object, fault: str) -> InvalidSetting:
+    return InvalidSetting(fault, setting=name, value=value)
+
+
+def _read(name: str, value: Any) -> Any:
+    """The value of a setting, which may be text."""
+    match name:
+        case "tasks" | "app_dir":
+            return Path(value)
+        case "only_marked":
+            return _read_flag(name, value)
+        case "functions":
+            return _read_patterns(value)
+        case "processes":
+            return _read_count(name, value)
+        case "process_memory":
+            return _read_size(name, value)
+    return value
 
 
 def _read_flag(name: str, value: object) -> bool:
@@ -145,7 +172,7 @@ def _read_flag(name: str, value: object) -> bool:
     words = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
     found = words.get(str(value).lower())
     if found is None:
-        raise InvalidSetting(f"{name}={value!r}: one of {', '.join(words)}")
+        raise _invalid(name, value, f"one of {', '.join(words)}")
     return found
 
 
@@ -154,7 +181,7 @@ def _read_count(name: str, value: object) -> object:
     if not isinstance(value, str):
         return value
     if not (value.isascii() and value.isdigit()):
-        raise InvalidSetting(f"{name}={value!r}: it must be a whole number")
+        raise _invalid(name, value, "it must be a whole number")
     return int(value)
 
 
@@ -164,7 +191,7 @@ def _read_size(name: str, value: object) -> object:
         return value
     found = re.fullmatch(r"([0-9]{1,15})([kmgt]?)(?:i?b)?", value.strip().lower())
     if found is None:
-        raise InvalidSetting(f"{name}={value!r}: give a size, such as 512m or 2g")
+        raise _invalid(name, value, "give a size, such as 512m or 2g")
     number, unit = found.groups()
     return int(number) * 1024 ** " kmgt".index(unit or " ")
 
@@ -173,8 +200,8 @@ def _read_patterns(given: object) -> tuple[str, ...]:
     """The patterns in one text or several, each with commas between them."""
     texts = [given] if isinstance(given, str) else given
     if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
-        raise InvalidSetting(f"functions={given!r}: give patterns, such as 'mail.*,orders.rate'")
+        raise _invalid("functions", given, "give patterns, such as 'mail.*,orders.rate'")
     patterns = tuple(part.strip() for text in texts for part in text.split(","))
     if not all(patterns):
-        raise InvalidSetting(f"functions={given!r}: a pattern is empty")
+        raise _invalid("functions", given, "a pattern is empty")
     return patterns

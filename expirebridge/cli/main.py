@@ -26,7 +26,7 @@ from expirebridge.cli import series as series_commands
 from expirebridge.cli import server as server_command
 from expirebridge.cli import tasks as task_commands
 from expirebridge.cli.ending import end, leave
-from expirebridge.cli.options import BAD_INPUT, FAULT, NOT_POSSIBLE, STUCK
+from expirebridge.cli.options import BAD_INPUT, FAULT, NOT_POSSIBLE, STUCK, as_typed
 from expirebridge.errors import (
     ExpirebridgeError,
     InvalidSetting,
@@ -73,8 +73,10 @@ def run() -> None:
         end(error, STUCK)
     except TaskExists as error:
         end(error, NOT_POSSIBLE)
-    except (InvalidTask, InvalidSetting) as error:
+    except InvalidTask as error:
         end(error, BAD_INPUT)
+    except InvalidSetting as error:
+        end(as_typed(error), BAD_INPUT)
     except ExpirebridgeError as error:
         end(error, FAULT)
     except BrokenPipeError:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from expirebridge.durations import seconds_of
-from expirebridge.errors import InvalidTask
+from expirebridge.errors import InvalidSetting, InvalidTask
 from expirebridge.settings import DEFAULT_URL, Doorbells
 
 # Exit codes other than 0, which means done.
@@ -91,6 +91,15 @@ Every = Annotated[
     str, typer.Option(metavar="DURATION", help="How often to refresh: 500ms, 2s, 1m.")
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+def as_typed(error: InvalidSetting) -> InvalidSetting:
+    """The error with the name of the option in place of the setting's, if it is of a setting."""
+    if not error.setting:
+        return error
+    option, value = error.setting.replace("_", "-"), error.value
+    text = ",".join(map(str, value)) if isinstance(value, list | tuple) else value
+    return InvalidSetting(f"--{option} {text}: {error.fault}")
 
 
 def read_moment(text: str | None, *, name: str, ahead: bool) -> datetime | None:

@@ -128,7 +128,7 @@ def test_what_is_not_possible_exits_3(url: str, bridge: Bridge) -> None:
         (("make", "mail.send", "--at", "2099-01-01"), "add a zone"),
         (("make", "mail.send", "--at", "tomorrow"), "ISO 8601"),
         (("make", "mail.send", "--in", "1h", "--id", "a b"), "id='a b'"),
-        (("listen", "--lease", "0.1"), "lease=0.1"),
+        (("listen", "--lease", "0.1"), "--lease 0.1: it must be a number, at least 0.5"),
         (("count", "--url", "http://x"), "url='http://x'"),
         (("count", "--url", "redis://localhost/abc"), "'abc' is not a database's number"),
         (("listen", "--verbose", "--quiet"), "choose one"),

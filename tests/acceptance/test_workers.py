@@ -447,6 +447,27 @@ def test_a_wrong_number_of_workers_is_refused(folder: Path, text: str) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("words", "env", "fault"),
+    [
+        (("--processes", "0"), {}, "--processes 0: it must be a whole number, at least 1"),
+        (("--process-memory", "63m"), {}, "--process-memory 63m: it must be from 64m to 4194303t"),
+        (("--concurrency", "0"), {}, "--concurrency 0: it must be a whole number, at least 1"),
+        (("--functions", "m.*,"), {}, "--functions m.*,: a pattern is empty"),
+        (
+            (),
+            {"EXPIREBRIDGE_PROCESS_MEMORY": "much"},
+            "EXPIREBRIDGE_PROCESS_MEMORY=much: give a size, such as 512m or 2g",
+        ),
+    ],
+)
+def test_what_is_refused_is_named_as_it_was_typed(
+    folder: Path, words: tuple[str, ...], env: dict[str, str], fault: str
+) -> None:
+    result = run("listen", "--tasks", folder, *words, **env)
+    assert (result.returncode, result.stderr) == (2, f"expirebridge: {fault}\n")
+
+
 def test_more_workers_than_ports_are_refused(folder: Path) -> None:
     result = run("listen", "--tasks", folder, "--workers", "3", "--metrics-port", "65534")
     assert result.returncode == 2

@@ -14,7 +14,9 @@ URL = "redis://elsewhere:6380/2"
 
 @pytest.fixture(autouse=True)
 def _empty_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("URL", "TASKS", "APP_DIR", "ONLY_MARKED", "FUNCTIONS"):
+    for name in (
+        "URL", "TASKS", "APP_DIR", "ONLY_MARKED", "FUNCTIONS", "PROCESSES", "PROCESS_MEMORY"
+    ):  # fmt: skip
         monkeypatch.delenv(f"EXPIREBRIDGE_{name}", raising=False)
 
 
@@ -125,8 +127,34 @@ def test_a_variable_switches_a_setting_on_or_off(
 
 def test_a_variable_that_says_neither_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EXPIREBRIDGE_ONLY_MARKED", "perhaps")
-    with pytest.raises(InvalidSetting, match=r"^only_marked='perhaps': one of 1, true, yes, 0"):
+    wrong = r"^EXPIREBRIDGE_ONLY_MARKED=perhaps: one of 1, true, yes, 0"
+    with pytest.raises(InvalidSetting, match=wrong):
         Settings.read()
+    with pytest.raises(InvalidSetting, match=r"^only_marked='perhaps': one of"):
+        Settings.read(only_marked="perhaps")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "fault"),
+    [
+        ("PROCESSES", "two", "it must be a whole number"),
+        ("PROCESSES", "0", "it must be a whole number, at least 1"),
+        ("PROCESS_MEMORY", "much", "give a size, such as 512m or 2g"),
+        ("PROCESS_MEMORY", "63m", "it must be from 64m to 4194303t"),
+        ("FUNCTIONS", "mail.*,", "a pattern is empty"),
+    ],
+)
+def test_a_wrong_variable_is_named_with_what_it_holds(
+    monkeypatch: pytest.MonkeyPatch, name: str, text: str, fault: str
+) -> None:
+    monkeypatch.setenv(f"EXPIREBRIDGE_{name}", text)
+    with pytest.raises(InvalidSetting) as refused:
+        Settings.read()
+    assert str(refused.value) == f"EXPIREBRIDGE_{name}={text}: {fault}"
+    given: dict[str, Any] = {name.lower(): text}
+    with pytest.raises(InvalidSetting) as refused:
+        Settings.read(**given)
+    assert str(refused.value) == f"{name.lower()}={text!r}: {fault}", "what is given goes before it"
 
 
 @pytest.mark.parametrize(
