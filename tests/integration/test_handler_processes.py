@@ -6,20 +6,24 @@ import logging
 import os
 import signal
 import subprocess
+import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from expirebridge import AsyncBridge, Listener, Settings, State
+from expirebridge import AsyncBridge, Listener, ListenerStuck, Settings, State
 from expirebridge.handlers import Registry
 from expirebridge.hooks import End, Ended, ProcessEnd, ProcessEnded, Started
+from expirebridge.listener.runner.heart_settler import HeartSettler
 from expirebridge.listener.runner.leases import Leases
+from expirebridge.listener.runner.origin import Origin
 from expirebridge.listener.runner.processes import processes as pool
 from expirebridge.observe.lines import TaskFields
 from expirebridge.retry import UNKNOWN_DELAY
+from expirebridge.store.calls import Settled, Settlement
 from tests.kit.handler_processes import processes_below
 from tests.kit.modules import forgotten, put
 from tests.kit.processes import until_ended
@@ -150,6 +154,11 @@ def big(text):
 
 def in_thread():
     return os.getpid()
+
+RELEASED = threading.Event()
+
+async def block():
+    RELEASED.wait(20)
 '''
 
 
@@ -386,6 +395,44 @@ async def test_a_listener_that_stops_at_once_kills_it_and_gives_the_task_back(
     assert not any(map(lives, pids))
     after = await found(async_bridge, task)
     assert (after.state, after.error) == (State.PENDING, "its listener stopped")
+
+
+async def test_processes_are_gone_before_a_blocked_listener_gives_their_tasks_back(
+    url: str,
+    tasks: Path,
+    async_bridge: AsyncBridge,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another listener may run them from then on."""
+    path = tmp_path / "held"
+    living: list[list[int]] = []
+    settle = HeartSettler._settle
+
+    def look_and_settle(
+        settler: HeartSettler, origin: Origin, settlements: Sequence[Settlement]
+    ) -> list[Settled]:
+        if settlements:
+            living.append([pid for pid in pids if lives(pid)])
+        return settle(settler, origin, settlements)
+
+    monkeypatch.setattr(HeartSettler, "_settle", look_and_settle)
+    settings = Settings(url=url, tasks=tasks, processes=1, grace=0.05, lease=1)
+    registry = Registry.of(settings)
+    block = registry.find("work.block")
+    assert block is not None
+    released: threading.Event = block.function.__globals__["RELEASED"]
+    listener = Listener(settings, registry, on_blocked=lambda _: released.set())
+    running = asyncio.create_task(listener.run())
+    held = await async_bridge.make_task("work.hold", [str(path)], 0)
+    pids = await written(path)
+    blocks = await async_bridge.make_task("work.block", [], 0, retry=[], timeout=0.05)
+    with until_ended(pids), pytest.raises(ListenerStuck):
+        await running
+    assert living == [[]]
+    after = await found(async_bridge, held)
+    assert (after.state, after.attempt, after.lapses) == (State.PENDING, 0, 0)
+    assert (await found(async_bridge, blocks)).state is State.FAILED
 
 
 async def test_what_it_logs_is_in_the_listener_s_log_with_its_task(
