@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -433,6 +434,48 @@ async def test_processes_are_gone_before_a_blocked_listener_gives_their_tasks_ba
     after = await found(async_bridge, held)
     assert (after.state, after.attempt, after.lapses) == (State.PENDING, 0, 0)
     assert (await found(async_bridge, blocks)).state is State.FAILED
+
+
+async def test_a_listener_of_such_handlers_alone_claims_no_more_than_it_has_processes(
+    url: str, tasks: Path, async_bridge: AsyncBridge, tmp_path: Path
+) -> None:
+    """What it cannot begin another listener may begin at once."""
+    witnesses = Witness(), Witness()
+    settings = Settings(url=url, tasks=tasks, processes=1, functions=("work.hold", "work.add"))
+    async with (
+        listening(settings, witnesses[0]) as first,
+        AsyncExitStack() as stack,
+    ):
+        for name in ("one", "two", "three"):
+            await async_bridge.make_task("work.hold", [str(tmp_path / name)], 0)
+        await witnesses[0].until(lambda: witnesses[0].seen(Started))
+        counted = await async_bridge.count()
+        assert (counted.running, counted.pending) == (1, 2)
+        second = await stack.enter_async_context(Listener(settings, hooks=[witnesses[1]]))
+        await witnesses[1].until(lambda: witnesses[1].seen(Started))
+        assert [len(witness.seen(Started)) for witness in witnesses] == [1, 1]
+        listed = await async_bridge.list(state="pending")
+        await async_bridge.cancel_all([task.id for task in listed.tasks])
+        for listener in (first, second):
+            listener.stop(at_once=True)
+
+
+async def test_beside_other_handlers_it_claims_as_many_as_run_at_once(
+    url: str, tasks: Path, async_bridge: AsyncBridge, tmp_path: Path
+) -> None:
+    settings = Settings(url=url, tasks=tasks, processes=1)
+    witness = Witness()
+    async with listening(settings, witness) as listener:
+        path = tmp_path / "held"
+        await async_bridge.make_task("work.hold", [str(path)], 0)
+        await written(path)
+        waits = await async_bridge.make_task("work.add", [1], 0)
+        await witness.until(lambda: len(witness.seen(Started)) == 2)
+        assert (await found(async_bridge, waits)).state is State.RUNNING
+        await async_bridge.make_task("work.in_thread", [], 0)
+        [ended] = await witness.until_ended()
+        assert ended.task.func == "work.in_thread"
+        listener.stop(at_once=True)
 
 
 async def test_what_it_logs_is_in_the_listener_s_log_with_its_task(

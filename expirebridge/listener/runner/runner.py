@@ -55,14 +55,24 @@ class Runner:
         """What its handlers declare with `@every`."""
         self._settings = settings
         self.unsettled = Unsettled()
-        self.room = Room(settings.concurrency, self.unsettled)
+        self._processes = _processes_for(registry, settings, hooks)
+        self.room = Room(self._places(), self.unsettled)
         self._threads = Threads(settings.concurrency)
         self._unbegun = Unbegun()
-        self._processes = _processes_for(registry, settings, hooks)
         overtime = Overtime(settings.grace, shutdown, self.unsettled)
         self.pipe = Pipe(Caller(self._threads, overtime, self._processes), hooks)
         self._running: dict[LeasedAttempt, asyncio.Task[None]] = {}
         self._hurried = False
+
+    def _places(self) -> int:
+        """How many tasks run here at once: where all handlers want a process, one in each.
+
+        What finds no process free could run in another listener, and holds up what needs none.
+        """
+        most = self._settings.concurrency
+        if self._processes is None or any(h.kind is not Kind.PROCESS for h in self._registry):
+            return most
+        return min(most, self._processes.most)
 
     def open(self) -> None:
         """Start what handlers need, on the event loop, before the first task."""

@@ -41,7 +41,8 @@ class Processes:
             settings, tasks=settings.tasks.absolute(), app_dir=app_dir and app_dir.absolute()
         )
         self._hooks = hooks
-        self._most = settings.processes or usable_cores()
+        self.most = settings.processes or usable_cores()
+        """How many there are at most."""
         self._lives: dict[Process, asyncio.Task[None]] = {}
         """The processes that were started and have not ended."""
         self._starting = self._ready = 0
@@ -120,7 +121,7 @@ class Processes:
         if self._pause is None:
             # After a failure one at a time: it may fail, too.
             useful = min(len(self._waiting), 1) if self._failures else len(self._waiting)
-            for _ in range(min(useful - self._starting, self._most - len(self._lives))):
+            for _ in range(min(useful - self._starting, self.most - len(self._lives))):
                 self._start()
 
     def _start(self) -> None:
