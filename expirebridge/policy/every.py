@@ -92,15 +92,15 @@ class Schedule:
             yield tick
             moment = tick
 
-    def due(self, tick: int, *, id: str) -> int:
-        """Return when a tick of the series with this id is due: its time, and the jitter.
+    def delay(self, id: str) -> int:
+        """Return by how much jitter puts off each tick of the series with this id, in ms.
 
-        The jitter of a series is the same for all its ticks, on every host.
+        It is the same for all its ticks, on every host.
         """
         if not self.jitter:
-            return tick
+            return 0
         digest = sha256(id.encode()).digest()
-        return tick + int.from_bytes(digest[:8]) * self.jitter // 2**64
+        return int.from_bytes(digest[:8]) * self.jitter // 2**64
 
     @property
     def tz(self) -> str:

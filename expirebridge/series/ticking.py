@@ -1,4 +1,4 @@
-"""Makes the next tick of each series whose latest tick stands for a time that has passed."""
+"""Makes the next tick of each series whose latest tick was due."""
 
 import logging
 from typing import NamedTuple
@@ -28,7 +28,7 @@ def make_due_ticks(most: int = MAX_TICKS) -> Steps[Ticked]:
     found = yield from calls.find_due_series(most)
     items = [_following(one, found.now) for one in found.series]
     made = (yield from calls.make_ticks(items)) if items else []
-    coming = [item.times.tick for item in items if item.times is not None]
+    coming = [item.times.due for item in items if item.times is not None]
     if found.following is not None:
         coming.append(found.following)
     return Ticked(found.now, min(coming, default=None), sum(made))

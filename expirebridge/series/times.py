@@ -15,11 +15,13 @@ def first_after(schedule: Schedule, id: str, now: int, *, made: int) -> Times | 
 
 
 def following(schedule: Schedule, id: str, latest: int, now: int, *, made: int) -> Times | None:
-    """The tick that is to be made after the latest one, whose time has passed.
+    """The tick that is to be made after the latest one, which was due.
 
-    If more than one has passed since, because no listener was there, all but one are left out: with
-    `missed="latest"` it is the last that has passed, and else the first that is still to come.
+    If more than one has come due since, because no listener was there, all but one are left out:
+    with `missed="latest"` it is the last that was due, and else the first that is still to come.
     """
+    # All ticks of a series are put off by the same time, so jitter is a clock that is slow.
+    now -= schedule.delay(id)
     tick = schedule.next_after(latest, created=made)
     if tick is not None and tick <= now:
         coming = schedule.next_after(now, created=made)
@@ -33,10 +35,8 @@ def following(schedule: Schedule, id: str, latest: int, now: int, *, made: int) 
 def _times(schedule: Schedule, id: str, tick: int | None, made: int) -> Times | None:
     if tick is None:
         return None
-    after = schedule.next_after(tick, created=made)
-    return Times(
-        tick, schedule.due(tick, id=id), None if after is None else schedule.due(after, id=id)
-    )
+    delay, after = schedule.delay(id), schedule.next_after(tick, created=made)
+    return Times(tick, tick + delay, None if after is None else after + delay)
 
 
 @lru_cache(maxsize=4096)

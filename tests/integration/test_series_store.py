@@ -120,6 +120,18 @@ def test_the_successor_is_made_once(store: Store, client: redis.Redis) -> None:
     assert place_of(client) == tick + HOUR
 
 
+def test_jitter_puts_off_the_making_of_the_successor_too(store: Store, client: redis.Redis) -> None:
+    tick = server_ms(client) + 30
+    put(store, series("late"), tick, jitter=HOUR)
+    put(store, series("soon"), tick, jitter=30)
+    assert place_of(client, "late") == tick + HOUR
+    wait_until(client, tick + 30)
+    found = store.run(calls.find_due_series())
+    assert [(one.id, one.tick) for one in found.series] == [("soon", tick)]
+    assert found.following == tick + HOUR
+    assert follow(store, "soon", tick, tick + 2 * HOUR)
+
+
 def test_the_successor_is_made_whatever_became_of_the_tick(
     store: Store, client: redis.Redis
 ) -> None:

@@ -29,9 +29,10 @@ def put(
     *,
     before: str = "",
     successor: int | None = None,
+    jitter: int = 0,
 ) -> Put:
     """Put one series, whose next tick stands for that ms."""
-    times = Times(tick, tick, successor) if tick is not None else None
+    times = Times(tick, tick + jitter, successor) if tick is not None else None
     [done] = store.run(calls.put_series([Putting(new, before, 0, times)], LEASE))
     return done
 

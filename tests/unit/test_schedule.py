@@ -16,6 +16,7 @@ from expirebridge.durations import Duration
 from expirebridge.errors import InvalidTask
 from expirebridge.policy.every import (
     Interval,
+    Missed,
     Schedule,
     rule_arguments,
     schedule_from_json,
@@ -23,6 +24,7 @@ from expirebridge.policy.every import (
 )
 from expirebridge.policy.series import MAX_ID, SeriesSpec, check_series_id
 from expirebridge.policy.zones import tzdata_version, zone_of
+from expirebridge.series.times import following
 from expirebridge.task import to_ms
 from expirebridge.wire import check_id
 
@@ -168,15 +170,30 @@ def test_start_and_until_may_be_ticks_themselves() -> None:
 
 def test_jitter_is_the_same_for_each_tick_and_shorter_than_asked() -> None:
     schedule = schedule_of(every="1m", jitter="30s")
-    delays = {f"tenant-{n}": schedule.due(CREATED, id=f"tenant-{n}") - CREATED for n in range(1000)}
+    delays = {f"tenant-{n}": schedule.delay(f"tenant-{n}") for n in range(1000)}
     assert all(0 <= delay < 30_000 for delay in delays.values())
     # Spread over the whole of it: a thousand ids in ten parts of three seconds.
     parts = [sum(delay // 3000 == part for delay in delays.values()) for part in range(10)]
     assert min(parts) > 50
     # Literal: every host and every later version must compute the same.
     assert delays["tenant-7"] == 25_139
-    assert schedule.due(CREATED + 60_000, id="tenant-7") == CREATED + 60_000 + delays["tenant-7"]
-    assert schedule_of(every="1m").due(CREATED, id="tenant-7") == CREATED
+    assert schedule_of(every="1m").delay("tenant-7") == 0
+
+
+@pytest.mark.parametrize("missed", ["skip", "latest"])
+def test_a_tick_that_jitter_puts_off_is_not_missed_before_it_is_due(missed: Missed) -> None:
+    schedule = schedule_of(every="1m", jitter="59.9s", start=NEW_YEAR, missed=missed)
+    latest = to_ms(NEW_YEAR)
+    id = max((f"tenant-{n}" for n in range(100)), key=schedule.delay)
+    delay = schedule.delay(id)
+    assert delay > 55_000
+    # The next one stands for a time that has passed, but is not due for long.
+    made = following(schedule, id, latest, latest + 60_000 + 100, made=CREATED)
+    assert made is not None
+    assert (made.tick, made.due) == (latest + 60_000, latest + 60_000 + delay)
+    late = following(schedule, id, latest, latest + 120_000 + delay, made=CREATED)
+    assert late is not None
+    assert late.tick == latest + (120_000 if missed == "latest" else 180_000)
 
 
 def test_the_id_of_a_series_leaves_room_for_its_ticks() -> None:

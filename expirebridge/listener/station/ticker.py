@@ -1,4 +1,4 @@
-"""The ticker: makes the next tick of each series when the time of its latest has passed."""
+"""The ticker: makes the next tick of each series when its latest is due."""
 
 import asyncio
 import time
@@ -13,13 +13,15 @@ BEHIND_A_RANK = 0.1
 """Seconds that a listener waits for each rank above it: the first makes the ticks, as long as it
 lives."""
 MOST_RANKS = 10
-A_MOMENT = 0.002
-"""Seconds of the shortest pause: the server's time is known here only to within a round trip."""
+GATHERING = 0.05
+"""Seconds between passes that leave nothing behind: what comes due meanwhile is made by one pass.
+An interval has a second at least, so its next tick is there in time."""
 RETRY_PAUSE = 0.5
 
 
 class Ticker:
-    """Makes ticks in bounded passes, with a pause after each as long as the pass took.
+    """Makes ticks in bounded passes. While more are to be made, it pauses after each for as long as
+    that took, so that claims are not held up.
 
     Heartbeats say when the first is to be made. Without a series it asks for nothing.
     """
@@ -60,7 +62,8 @@ class Ticker:
         heard = self._next if self._changed.is_set() else None
         known = [ms for ms in (ticked.next, heard) if ms is not None]
         self._next = min(known, default=None)
-        return max(time.monotonic() - began, A_MOMENT)
+        more = ticked.next is not None and ticked.next <= ticked.now
+        return time.monotonic() - began if more else GATHERING
 
     async def _wait(self) -> None:
         """Wait until the next tick is to be made, and this listener's turn has come."""

@@ -17,8 +17,8 @@ from expirebridge.store.calls.call import (
 from expirebridge.store.reading import text
 from expirebridge.store.series_views import StoredSeries, series_from
 
-MAX_TICKS = 50
-"""Ticks that one request makes at most: a tick costs the server more than a task."""
+MAX_TICKS = 20
+"""Ticks that one request makes at most: making one costs the server as much as claiming a task."""
 
 
 class Times(NamedTuple):
@@ -116,7 +116,7 @@ class FoundDue(NamedTuple):
 
 
 def find_due_series(most: int = MAX_TICKS) -> Call[FoundDue]:
-    """Find the series whose latest tick stands for a time that has passed."""
+    """Find the series whose latest tick was due: the next one is to be made."""
     return script("find_due_series", most, read=_read_due)
 
 

@@ -1,5 +1,5 @@
 -- flags: (none: refused whole when memory is full)
--- Finds the series whose next tick is to be made: the time for which their latest stands has passed.
+-- Finds the series whose next tick is to be made: their latest is due.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 most series to return
@@ -21,12 +21,13 @@ for at = 1, #found, 2 do
     reply[2] = score
     break
   end
-  local known = redis.pcall('HMGET', series_key(found[at]), 'spec', 'made')
-  if not known.err and known[1] then
+  local known = redis.pcall('HMGET', series_key(found[at]), 'spec', 'made', 'tick')
+  local tick = not known.err and tonumber(known[3] or nil)
+  if tick and known[1] then
     reply[#reply + 1] = found[at]
-    reply[#reply + 1] = score
+    reply[#reply + 1] = tick
     reply[#reply + 1] = known[1]
-    reply[#reply + 1] = tonumber(known[2] or nil) or score
+    reply[#reply + 1] = tonumber(known[2] or nil) or tick
   else
     redis.call('ZREM', series_set(), found[at])
   end

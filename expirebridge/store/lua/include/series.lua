@@ -18,7 +18,8 @@
 --   paused       since when it makes no ticks, in ms
 -- and what happened: last, began, late, outcome, ended, succeeded, running, missed, overlapped, extra.
 --
--- The place's score is the watermark, when the next tick is to be made; or NEVER if none is.
+-- The place's score is `due`: when the latest tick is, the next one is to be made. So jitter spreads the
+-- making, too. It is NEVER if none is to be made.
 local NEVER = 9007199254740991
 local OF_TICKS = { 'args', 'retry', 'timeout', 'misfire', 'tags' }
 
@@ -49,9 +50,9 @@ local function drop_waiting(series, at)
   forget(id, record.state)
 end
 
--- Makes the next tick of a series, and moves its watermark there.
+-- Makes the next tick of a series, and moves its watermark and its place there.
 local function advance(series, at, due, successor)
   make_tick(series, at, due, successor)
   redis.call('HSET', series_key(series), 'tick', at, 'due', due)
-  redis.call('ZADD', series_set(), at, series)
+  redis.call('ZADD', series_set(), due, series)
 end
