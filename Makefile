@@ -21,6 +21,9 @@ LAB := $(VENV)-bench/lab
 .PHONY: demo test test-servers test-pythons test-lowest servers clients sources machine faults series soak check format bench bench-report screenshots clean
 .DELETE_ON_ERROR:
 
+# CI runs these beside the suite, with fewer.
+test-servers test-pythons test-lowest: WORKERS := $(or $(OTHERS),$(WORKERS))
+
 demo: $(VENV)/.demo  ## A real server, a real listener, a task of each kind
 	@$(BIN)/expirebridge demo
 
@@ -44,7 +47,7 @@ soak: $(VENV)/.dev  ## One fault after another for MINUTES, and each task accoun
 	@$(BIN)/python -m tests.faults.soak --minutes $(MINUTES) --server $(SERVER)
 
 test-pythons:  ## A part of the suite with every other Python that is found
-	@.ci/pythons
+	@WORKERS=$(WORKERS) .ci/pythons
 
 test-lowest: $(VENV)/.dev  ## A part of the suite with the lowest versions that pyproject.toml allows
 	@WORKERS=$(WORKERS) RERUNS=$(RERUNS) .ci/lowest
