@@ -12,9 +12,7 @@ SERVER ?= embedded
 WORKERS ?= 4
 # What is installed for tests.
 EXTRAS ?= dev,browser
-# How often a test that failed is repeated, and listed: CI does so once.
-RERUNS ?= 0
-PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal --reruns $(RERUNS) -r fER
+PYTEST = .ci/pytest $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 # The laboratory's own environment: what it needs is not needed for tests.
 LAB := $(VENV)-bench/lab
 
@@ -50,7 +48,7 @@ test-pythons:  ## A part of the suite with every other Python that is found
 	@WORKERS=$(WORKERS) .ci/pythons
 
 test-lowest: $(VENV)/.dev  ## A part of the suite with the lowest versions that pyproject.toml allows
-	@WORKERS=$(WORKERS) RERUNS=$(RERUNS) .ci/lowest
+	@WORKERS=$(WORKERS) .ci/lowest
 
 servers: $(VENV)/.dev  ## More servers to test against, in .servers/ (on Debian)
 	@PYTHON=$(BIN)/python .ci/servers

@@ -74,11 +74,12 @@ def _unused() -> list[str]:
     return [name for name in ASKED if not PASSED[name]]
 
 
-def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    # What was asked for must not have been skipped in silence.
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    # What was asked for must not have been skipped in silence. A few tests are no such run.
+    options = session.config.option
     lacking = _unused() or (STRICT and LACKS)
-    if exitstatus == pytest.ExitCode.OK and lacking and not session.config.option.collectonly:
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    if lacking and not (options.collectonly or options.lf):
+        session.exitstatus = pytest.ExitCode.USAGE_ERROR
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -86,7 +87,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"server {name}: {PASSED[name]} passed")
     if STRICT and LACKS:
         terminalreporter.write_line(f"skipped: {', '.join(sorted(LACKS))}", red=True)
-    if unused := _unused():
+    if (unused := _unused()) and not terminalreporter.config.option.lf:
         terminalreporter.write_line(
             f"EXPIREBRIDGE_TEST_SERVERS asks for {', '.join(unused)}: no test used it", red=True
         )

@@ -95,6 +95,9 @@ def launched(
     try:
         yield process
     finally:
+        if "--reload" in options:  # what that has started would go on, and disturb other tests
+            for child in children_of(process.pid):
+                os.kill(child, signal.SIGKILL)
         process.kill()
         process.wait()
 
