@@ -43,6 +43,8 @@ _EXAMPLE = "write 'minute hour day month weekday', such as '30 2 * * *'"
 _LOOKED_AT = datetime(2024, 1, 1, tzinfo=UTC)
 """From here on an expression is tried. Any other moment would do."""
 _GAPS = 100
+_LONGEST_GAP = 3 * 3_600_000
+"""Milliseconds in which a tick is looked for that the clock leaves out."""
 _DAY = timedelta(days=1)
 
 
@@ -75,6 +77,14 @@ class Cron:
         """
         return _next(self.expression, self.tz, moment)
 
+    def moved(self, tick: int, offset: int) -> int:
+        """Return the tick that stands for the same local time as one from other data of the zone.
+
+        `offset` is what that zone was ahead of UTC then, in seconds. If these data have no such
+        tick, since the clock leaves that time out, or no longer does, it is the nearest.
+        """
+        return _moved(self.expression, self.tz, tick, offset)
+
     @property
     def shortest(self) -> int:
         """The shortest time between two ticks, in ms, in its first hundred of a year without
@@ -91,6 +101,20 @@ def _next(expression: str, tz: str, moment: int) -> int | None:
     except OverflowError:  # beyond the last year that a datetime can hold
         return None
     return None if found is None else to_ms(found)
+
+
+@functools.lru_cache(maxsize=4096)
+def _moved(expression: str, tz: str, tick: int, offset: int) -> int:
+    local = from_ms(tick + offset * 1000).replace(tzinfo=zone_of(tz))
+    passes = (to_ms(local.replace(fold=fold)) for fold in (0, 1))
+    moment = min(passes, key=lambda one: abs(one - tick))
+    near = [found := _next(expression, tz, moment - 1)]
+    if found != moment:
+        found = _next(expression, tz, moment - _LONGEST_GAP)
+        while found is not None and found < moment:
+            near.append(found)
+            found = _next(expression, tz, found)
+    return min((one for one in near if one is not None), key=lambda one: abs(one - moment))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -10,12 +10,15 @@ import importlib.resources
 import re
 import zoneinfo
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from expirebridge.errors import InvalidTask
+from expirebridge.task import from_ms
 
 _VERSION = re.compile(r"(?:# version )?(\d{4}[a-z]{1,2})", re.ASCII)
+_OFFSET = re.compile(r"-?\d{1,5}", re.ASCII)
 _VERSION_FILES = ("tzdata.zi", "+VERSION")
 """Where Linux distributions, and macOS and the BSDs, keep the version beside the zones."""
 _OF_THE_HOST = frozenset({"localtime", "Factory"})
@@ -46,6 +49,31 @@ def tzdata_version(name: str) -> str:
     the zone does not say its version.
     """
     return next((_version_in(folder) for folder in _folders() if (folder / name).is_file()), "")
+
+
+@functools.lru_cache(maxsize=4096)
+def tzdata_at(name: str, moment: int) -> str:
+    """Return by which data of this host a moment in a zone is computed, in ms since 1970.
+
+    That is their version, or 0 if it is not known, and the offset from UTC then, in seconds. It is
+    empty for UTC, whose data never change.
+    """
+    if name == "UTC":
+        return ""
+    offset = from_ms(moment).astimezone(zone_of(name)).utcoffset()
+    assert offset is not None  # noqa: S101 - for the type checker: a zone has an offset
+    return f"{tzdata_version(name) or 0} {offset // timedelta(seconds=1)}"
+
+
+def offset_in(tzdata: str) -> int | None:
+    """Read the offset that `tzdata_at` gave; None if it is not there."""
+    _, _, offset = tzdata.partition(" ")
+    return int(offset) if _OFFSET.fullmatch(offset) else None
+
+
+def newest_tzdata() -> str:
+    """Return the latest version of the data that this host has; empty if none is known."""
+    return max(map(_version_in, _folders()))
 
 
 def _folders() -> Iterator[Path]:

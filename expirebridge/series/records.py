@@ -27,8 +27,6 @@ def new_series(spec: SeriesSpec, *, declared: bool) -> NewSeries:
         "spec": orjson.dumps(schedule.to_json(), option=orjson.OPT_SORT_KEYS),
         "overlap": schedule.overlap,
     }
-    if schedule.tzdata:
-        fields["tzdata"] = schedule.tzdata
     return NewSeries(id=spec.id, fingerprint=spec.fingerprint, declared=declared, fields=fields)
 
 

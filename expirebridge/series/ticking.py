@@ -43,6 +43,6 @@ def _following(series: DueSeries, now: int) -> Following:
             "series %s makes no more ticks: its schedule cannot be read: %s", series.id, error,
             extra=event("series broken", series=series.id, error=str(error)),
         )  # fmt: skip
-        return Following(series.id, series.tick, None, "")
+        return Following(series.id, series.tick, None)
     times = following(schedule, series.id, series.tick, now, made=series.made)
-    return Following(series.id, series.tick, times, schedule.tzdata)
+    return Following(series.id, series.tick, times)

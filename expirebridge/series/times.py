@@ -2,7 +2,9 @@
 
 from functools import lru_cache
 
+from expirebridge.policy.cron import Cron
 from expirebridge.policy.every import Schedule
+from expirebridge.policy.zones import offset_in, tzdata_at
 from expirebridge.store.calls import Times
 
 
@@ -32,11 +34,24 @@ def following(schedule: Schedule, id: str, latest: int, now: int, *, made: int) 
     return _times(schedule, id, tick, made)
 
 
+def retimed(schedule: Schedule, id: str, tick: int, tzdata: str, *, made: int) -> Times | None:
+    """Where this host's data of its time zone put a waiting tick that was computed by other data.
+
+    It is the tick that stands for the same time of day.
+    """
+    offset = offset_in(tzdata)
+    if isinstance(schedule.rule, Cron) and offset is not None:
+        tick = schedule.rule.moved(tick, offset)
+    return _times(schedule, id, tick, made)
+
+
 def _times(schedule: Schedule, id: str, tick: int | None, made: int) -> Times | None:
     if tick is None:
         return None
     delay, after = schedule.delay(id), schedule.next_after(tick, created=made)
-    return Times(tick, tick + delay, None if after is None else after + delay)
+    return Times(
+        tick, tick + delay, None if after is None else after + delay, tzdata_at(schedule.tz, tick)
+    )
 
 
 @lru_cache(maxsize=4096)

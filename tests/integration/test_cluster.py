@@ -37,6 +37,7 @@ from expirebridge.store.calls import (
     Following,
     Heard,
     Hint,
+    Retimed,
     Settled,
     Settlement,
     Times,
@@ -331,8 +332,11 @@ def have_series(tasks: Tasks) -> None:
     tick = to_ms(before.next)
     tasks.client.zadd(f"{PREFIX}:series", {"s": 1})
     assert [one.id for one in run(calls.find_due_series()).series] == ["s"]
-    following = Following("s", tick, Times(tick + 1000, tick + 1000, None), "")
+    following = Following("s", tick, Times(tick + 1000, tick + 1000, None))
     assert run(calls.make_ticks([following])) == [True]
+    later = Following("s", tick + 1000, Times(tick + 2000, tick + 2000, None, "2026a 0"))
+    assert run(calls.retime_ticks([later])) == [Retimed.MOVED]
+    assert [one.id for one in run(calls.find_outdated("2026b", 0))] == ["s"]
     assert bridge.pause_series("s") is Change.PAUSED
     assert bridge.resume_series("s") is Change.RESUMED
     run(calls.heartbeat("declaring", 10, [], code="aa"))

@@ -51,7 +51,7 @@ from tests.kit.colours import Ask, asking
 from tests.kit.footing import code_without_handlers, footing_on
 from tests.kit.lua import NAMES
 from tests.kit.proxy import Proxy
-from tests.kit.series import follow, put, series
+from tests.kit.series import follow, put, retime, series
 from tests.kit.states import KEY, bring
 from tests.kit.steps import age, claim, server_ms, settle
 from tests.kit.witness import PATIENCE, Witness, listening
@@ -841,6 +841,8 @@ SERIES: dict[str, tuple[Callable[[Store, int], object], int]] = {
     "get_series": (lambda store, _: store.run(calls.get_series("s", 9.0)), 1),
     "list_series": (lambda store, _: store.run(calls.series_page("0", 9.0)), 1),
     "find_due_series": (lambda store, _: store.run(calls.find_due_series()), 1),
+    "find_outdated": (lambda store, _: store.run(calls.find_outdated("2026a", 0)), 1),
+    "retime_ticks": (lambda store, tick: retime(store, "s", tick, tick + HOUR_IN_MS), 1),
 }
 """What is asked of each, and how many ticks wait then."""
 

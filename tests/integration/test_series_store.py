@@ -7,9 +7,9 @@ from expirebridge import State
 from expirebridge.errors import FormatRefused
 from expirebridge.settings import Settings
 from expirebridge.store import calls
-from expirebridge.store.calls import Put, Removal, Settled, Settlement, Standing, Times
+from expirebridge.store.calls import Put, Removal, Retimed, Settled, Settlement, Standing, Times
 from expirebridge.store.store import Store
-from tests.kit.series import LEASE, follow, put, series
+from tests.kit.series import LEASE, follow, put, retime, series
 from tests.kit.steps import beating, claim, new, server_ms, settle, state_of
 
 HOUR = 3_600_000
@@ -177,6 +177,83 @@ def test_a_place_without_a_record_stops_nobody(store: Store, client: redis.Redis
     assert [one.id for one in store.run(calls.find_due_series()).series] == ["s"]
     assert client.zrange(f"{PREFIX}:series", 0, -1) == [b"s"]
     assert tick
+
+
+# Later time zone data
+
+
+def outdated(store: Store, version: str, skip: int = 0) -> list[str]:
+    return [one.id for one in store.run(calls.find_outdated(version, skip))]
+
+
+def test_only_series_whose_data_are_older_are_found(store: Store, client: redis.Redis) -> None:
+    tick = server_ms(client) + HOUR
+    for id, data in (("old", "2025c 0"), ("new", "2026a 0"), ("none", ""), ("unknown", "0 0")):
+        put(store, series(id), tick, tzdata=data)
+    assert outdated(store, "2025a") == ["unknown"]
+    assert outdated(store, "2026a") == ["unknown", "old"]
+    assert outdated(store, "2026b") == ["unknown", "old", "new"]
+    assert outdated(store, "2026b", 2) == ["new"]
+    assert outdated(store, "") == []
+    store.run(calls.remove_series(["old"], LEASE))
+    store.run(calls.pause_series("new"))
+    assert follow(store, "unknown", tick, None)
+    assert outdated(store, "2026z") == []
+    client.zadd(f"{PREFIX}:tzdata", {"gone": 1})
+    assert outdated(store, "2026z") == []
+    assert not client.exists(f"{PREFIX}:tzdata")
+
+
+def test_later_data_move_the_waiting_tick(store: Store, client: redis.Redis) -> None:
+    tick = server_ms(client) + HOUR
+    put(store, series(), tick, successor=tick + 24 * HOUR, tzdata="2026a 3600")
+    for older in ("2025c 0", "2026a 0", "0 0"):
+        assert retime(store, "s", tick, tick - 1000, tzdata=older) is Retimed.NOT_LATER
+    assert retime(store, "s", tick + 1, tick - 1000) is Retimed.STAYS  # computed for another tick
+    assert state_of(store, f"s@{tick}") is State.PENDING
+    assert retime(store, "s", tick, tick - 1000) is Retimed.MOVED
+    assert retime(store, "s", tick, tick - 1000) is Retimed.STAYS
+    assert state_of(store, f"s@{tick}") is None
+    assert not client.exists(f"s@{tick}:?mail.send?[1]")
+    assert state_of(store, f"s@{tick - 1000}") is State.PENDING
+    assert place_of(client) == tick - 1000
+    assert field_of(client, "tzdata") == b"2026b 0"
+    assert outdated(store, "2026b") == []
+
+
+def test_later_data_that_change_nothing_are_noted(store: Store, client: redis.Redis) -> None:
+    tick = server_ms(client) + HOUR
+    put(store, series(), tick, successor=tick + HOUR, tzdata="2026a 0")
+    assert retime(store, "s", tick, tick) is Retimed.STAYS
+    assert field_of(client, "tzdata") == b"2026b 0"
+    assert outdated(store, "2026b") == []
+    # The time of the one after it may be another, which decides whether this one was missed.
+    assert client.hget(f"{PREFIX}:task:s@{tick}", "tick") == str(tick).encode()
+
+
+@pytest.mark.parametrize("what", ["moved", "deleted", "paused", "running", "retried"])
+def test_what_a_client_or_a_listener_did_to_the_tick_stays(
+    store: Store, client: redis.Redis, what: str
+) -> None:
+    began = what in {"running", "retried"}
+    tick = server_ms(client) + (30 if began else HOUR)
+    put(store, series(), tick, tzdata="2026a 0")
+    key = f"s@{tick}:?mail.send?[1]"
+    if began:
+        wait_until(client, tick)
+        [task] = claim(store).tasks
+        if what == "retried":
+            settlement = Settlement(task.id, task.token, "retry", delay=60.0)
+            store.run(calls.settle([settlement], Settings()))
+    else:
+        {"moved": lambda: client.expire(key, 7200), "deleted": lambda: client.delete(key),
+         "paused": lambda: client.persist(key)}[what]()  # fmt: skip
+    left = client.pttl(key)
+    assert retime(store, "s", tick, tick + HOUR) is Retimed.STAYS
+    assert state_of(store, f"s@{tick + HOUR}") is None
+    assert client.pttl(key) == pytest.approx(left, abs=1000)
+    assert place_of(client) == tick
+    assert outdated(store, "2026b") == []
 
 
 # Claims

@@ -1,7 +1,7 @@
 """Series at the level of the store: their definitions, and ticks at chosen times."""
 
 from expirebridge.store import calls
-from expirebridge.store.calls import Argument, Following, NewSeries, Put, Putting, Times
+from expirebridge.store.calls import Argument, Following, NewSeries, Put, Putting, Retimed, Times
 from expirebridge.store.store import Store
 
 LEASE = 10.0
@@ -30,9 +30,10 @@ def put(
     before: str = "",
     successor: int | None = None,
     jitter: int = 0,
+    tzdata: str = "",
 ) -> Put:
     """Put one series, whose next tick stands for that ms."""
-    times = Times(tick, tick + jitter, successor) if tick is not None else None
+    times = Times(tick, tick + jitter, successor, tzdata) if tick is not None else None
     [done] = store.run(calls.put_series([Putting(new, before, 0, times)], LEASE))
     return done
 
@@ -42,5 +43,12 @@ def follow(
 ) -> bool:
     """Make the tick after the latest one."""
     times = Times(tick, tick, successor) if tick is not None else None
-    [made] = store.run(calls.make_ticks([Following(id, latest, times, "")]))
+    [made] = store.run(calls.make_ticks([Following(id, latest, times)]))
     return made
+
+
+def retime(store: Store, id: str, latest: int, tick: int, *, tzdata: str = "2026b 0") -> Retimed:
+    """Move the waiting tick to where later data of its zone put it."""
+    items = [Following(id, latest, Times(tick, tick, None, tzdata))]
+    [done] = store.run(calls.retime_ticks(items))
+    return done

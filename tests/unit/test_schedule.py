@@ -23,8 +23,8 @@ from expirebridge.policy.every import (
     schedule_of,
 )
 from expirebridge.policy.series import MAX_ID, SeriesSpec, check_series_id
-from expirebridge.policy.zones import tzdata_version, zone_of
-from expirebridge.series.times import following
+from expirebridge.policy.zones import tzdata_at, tzdata_version, zone_of
+from expirebridge.series.times import following, retimed
 from expirebridge.task import to_ms
 from expirebridge.wire import check_id
 
@@ -194,6 +194,45 @@ def test_a_tick_that_jitter_puts_off_is_not_missed_before_it_is_due(missed: Miss
     late = following(schedule, id, latest, latest + 120_000 + delay, made=CREATED)
     assert late is not None
     assert late.tick == latest + (120_000 if missed == "latest" else 180_000)
+
+
+@given(
+    expression=st.sampled_from(["30 2 * * *", "*/30 * * * *", "0 */3 * * *", "15 1-3 1 * MON"]),
+    zone=st.sampled_from(["Europe/Berlin", "Australia/Lord_Howe", "America/Sao_Paulo"]),
+    day=st.integers(0, 5000),
+)
+def test_the_same_data_move_no_tick(expression: str, zone: str, day: int) -> None:
+    schedule = schedule_of(cron=expression, tz=zone)
+    tick = next(schedule.ticks(CREATED - 86_400_000 * day, 1, created=CREATED))
+    times = retimed(schedule, "s", tick, tzdata_at(zone, tick), made=CREATED)
+    assert times is not None
+    assert times.tick == tick
+
+
+@pytest.mark.parametrize(
+    ("then", "offset", "now"),
+    [
+        # Before, the zone had no summer time, or another: the time of day stays.
+        ("2026-07-01T01:30:00Z", 3600, "2026-07-01T02:30:00+02:00"),
+        ("2026-06-30T23:30:00Z", 10800, "2026-07-01T02:30:00+02:00"),
+        # The clock leaves 02:30 out by these data, and by those did not.
+        ("2026-03-29T01:30:00Z", 3600, "2026-03-29T03:00:00+02:00"),
+        # By those it left 02:30 out, a day later, and by these does not.
+        ("2026-03-30T01:00:00Z", 7200, "2026-03-30T02:30:00+02:00"),
+        # By those the hour came once, and by these twice: the first time.
+        ("2026-10-25T01:30:00Z", 3600, "2026-10-25T02:30:00+02:00"),
+    ],
+)
+def test_other_data_move_a_tick_to_its_time_of_day(then: str, offset: int, now: str) -> None:
+    schedule = schedule_of(cron="30 2 * * *", tz="Europe/Berlin", jitter="1m")
+    tick = to_ms(datetime.fromisoformat(then))
+    times = retimed(schedule, "s", tick, f"2020a {offset}", made=CREATED)
+    assert times is not None
+    assert schedule.local(times.tick).isoformat() == now
+    assert times.due == times.tick + schedule.delay("s")
+    damaged = retimed(schedule, "s", tick, "2020a x", made=CREATED)
+    assert damaged is not None
+    assert damaged.tick == tick
 
 
 def test_the_id_of_a_series_leaves_room_for_its_ticks() -> None:

@@ -19,6 +19,7 @@ from expirebridge.listener.station.cursor import Cursor
 from expirebridge.listener.station.declarer import Declarer
 from expirebridge.listener.station.fairness import Fairness
 from expirebridge.listener.station.hearing import Hearing
+from expirebridge.listener.station.retimer import Retimer
 from expirebridge.listener.station.standing import Standing
 from expirebridge.listener.station.sweeper import Sweeper
 from expirebridge.listener.station.ticker import Ticker
@@ -53,6 +54,7 @@ class Station:
             footing, self._prefix, doorbell=doorbell, standing=standing, cursor=cursor, hooks=hooks
         )
         self._ticker = Ticker(footing, standing)
+        self._retimer = Retimer(footing, standing)
         self._declarer = Declarer(footing, settings, name=name, specs=runner.series)
         self._sweeper = Sweeper(footing, settings, doorbell=doorbell, hooks=hooks)
         self.adopter = Adopter(footing, settings, doorbell=doorbell, clock=clock)
@@ -108,6 +110,7 @@ class Station:
             "adoption": self.adopter.run(),
             "sweeps": self._sweeper.run(),
             "ticks": self._ticker.run(),
+            "time zones": self._retimer.run(),
         }
         if self._runner.series:
             roles["declared series"] = self._declarer.run()
@@ -137,6 +140,7 @@ class Station:
             self._cursor.start_over()
         self._footing.now.ears.want(self, self.standing.hears)
         self._ticker.hear(beat.next_making)
+        self._retimer.hear(beat.next_making)
         self._notice_birth(beat.born)
         self._report_mended(beat.mended)
         if beat.gap and self._settings.doorbell is Doorbells.CLOCK:

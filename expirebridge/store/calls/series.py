@@ -30,14 +30,17 @@ class Times(NamedTuple):
     """When it is due: later by the jitter."""
     successor: int | None
     """When the tick after it is due; None if there is none."""
+    tzdata: str = ""
+    """By which data of the zone that was computed, as `tzdata_at`; empty without a zone."""
 
     def encode(self) -> tuple[Argument, ...]:
         """As the scripts take it."""
-        return (self.tick, self.due, "" if self.successor is None else self.successor)
+        successor = "" if self.successor is None else self.successor
+        return (self.tick, self.due, successor, self.tzdata)
 
 
 def _encoded(times: Times | None) -> tuple[Argument, ...]:
-    return ("", "", "") if times is None else times.encode()
+    return ("", "", "", "") if times is None else times.encode()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -130,21 +133,60 @@ def _read_due(reply: list[Any]) -> FoundDue:
 
 
 class Following(NamedTuple):
-    """The next tick of a series, after its latest."""
+    """The next tick of a series, after its latest, or in its place."""
 
     id: str
     latest: int
     times: Times | None
-    tzdata: str
-    """The version of the zone's data by which that was computed; empty without a zone."""
 
 
 def make_ticks(items: Iterable[Following]) -> Call[list[bool]]:
     """Make the next tick of each series; returns of each whether it was made here."""
     arguments: list[Argument] = []
     for item in items:
-        arguments += (item.id, item.latest, *_encoded(item.times), item.tzdata)
+        arguments += (item.id, item.latest, *_encoded(item.times))
     return script("make_ticks", *arguments, read=lambda reply: [code == 1 for code in reply])
+
+
+class Outdated(NamedTuple):
+    """A series whose waiting tick was computed by older data of its time zone."""
+
+    id: str
+    tick: int
+    """The ms for which that tick stands."""
+    spec: bytes
+    """Its schedule, as JSON."""
+    made: int
+    """When it was made, in ms."""
+    tzdata: str
+    """By which data, as `tzdata_at`."""
+
+
+def find_outdated(version: str, skip: int, most: int = MAX_TICKS) -> Call[list[Outdated]]:
+    """Find the series whose waiting tick was computed by older data than this version."""
+    return script(
+        "find_outdated", version, skip, most,
+        read=lambda reply: [
+            Outdated(text(id), tick, spec, made, text(tzdata))
+            for id, tick, spec, made, tzdata in rows_of(reply, 5)
+        ],
+    )  # fmt: skip
+
+
+class Retimed(IntEnum):
+    """What became of a waiting tick that other data of its zone may move."""
+
+    MOVED = 1
+    STAYS = 2  # its time is the same, it does not wait as it was made, or the series changed
+    NOT_LATER = 3  # it was computed by data as late
+
+
+def retime_ticks(items: Iterable[Following]) -> Call[list[Retimed]]:
+    """Move the waiting tick of each series to where later data of its zone put it."""
+    arguments: list[Argument] = []
+    for item in items:
+        arguments += (item.id, item.latest, *_encoded(item.times))
+    return script("retime_ticks", *arguments, read=lambda reply: [Retimed(code) for code in reply])
 
 
 class Standing(IntEnum):

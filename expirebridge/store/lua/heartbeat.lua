@@ -90,6 +90,7 @@ local next_making
 if (tonumber(written) or 1) >= 2 then
   mend('series', 'zset')
   mend('carriers', 'hash')
+  mend('tzdata', 'zset')
   next_making = redis.call('ZRANGE', series_set(), 0, 0, 'WITHSCORES')[2]
 end
 local last = last_beat()

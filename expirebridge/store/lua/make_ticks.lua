@@ -4,7 +4,7 @@
 -- KEYS[1]  prefix
 -- ARGV     1 database, then for each series: id, the ms for which its latest tick stands, the ms for
 --          which the next one stands ('' : there is none), when that is due, when the one after it is
---          due ('' : never), the version of the zone's data by which that was computed ('' : no zone)
+--          due ('' : never), by which data of the zone that was computed ('' : no zone)
 -- returns  for each series: 1 made, 2 another was faster, or the series changed
 
 -- include names
@@ -15,14 +15,12 @@
 local MADE, PASSED_OVER = 1, 2
 
 local function follow(series, latest, at, due, successor, tzdata)
-  local key = series_key(series)
-  local known = redis.pcall('HMGET', key, 'tick', 'paused', 'tzdata')
+  local known = redis.pcall('HMGET', series_key(series), 'tick', 'paused')
   if known.err or tonumber(known[1] or nil) ~= latest or known[2] then return PASSED_OVER end
   if at then
-    advance(series, at, due, successor)
-    if (known[3] or '') ~= tzdata then redis.call('HSET', key, 'tzdata', tzdata) end
+    advance(series, at, due, successor, tzdata)
   else
-    redis.call('ZADD', series_set(), NEVER, series)
+    end_making(series)
   end
   return MADE
 end

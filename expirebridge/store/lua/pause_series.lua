@@ -17,7 +17,7 @@ local function pause(id)
   if known.err or not known[1] then return NOT_FOUND end
   if known[3] then return PAUSED end
   redis.call('HSET', series_key(id), 'paused', now)
-  redis.call('ZADD', series_set(), NEVER, id)
+  end_making(id)
   drop_waiting(id, tonumber(known[2] or nil))
   return PAUSED
 end

@@ -6,7 +6,8 @@
 --          id, fingerprint, the fingerprint that it replaces ('' : there is no such series yet), '1' if
 --          handlers declare it (else '0'), when it is made, in ms, if it is new, the next tick's ms
 --          ('' : there is none any more), when that is due, when the tick after it is due ('' : never),
---          n, then n names and values for its record
+--          by which data of the zone that was computed ('' : no zone), n, then n names and values for its
+--          record
 -- returns  for each series: 1 created, 2 changed, 3 unchanged, 4 another was faster, 5 the next tick's
 --          time has passed: compute it again
 --
@@ -26,15 +27,16 @@ local DEFINITION = { 'call', 'spec', 'overlap', 'tzdata', unpack(OF_TICKS) }
 local function next_item(at)
   local item = { id = ARGV[at], fingerprint = ARGV[at + 1], before = ARGV[at + 2],
     declared = ARGV[at + 3] == '1', made = ARGV[at + 4], tick = tonumber(ARGV[at + 5]),
-    due = tonumber(ARGV[at + 6]), successor = tonumber(ARGV[at + 7]) }
-  local stop = at + 8 + 2 * tonumber(ARGV[at + 8])
-  item.fields = { unpack(ARGV, at + 9, stop) }
+    due = tonumber(ARGV[at + 6]), successor = tonumber(ARGV[at + 7]), tzdata = ARGV[at + 8] }
+  local stop = at + 9 + 2 * tonumber(ARGV[at + 9])
+  item.fields = { unpack(ARGV, at + 10, stop) }
   return item, stop + 1
 end
 
 local function write_definition(item, old)
   local key = series_key(item.id)
   redis.call('HDEL', key, 'declared', unpack(DEFINITION))
+  if old.tzdata then redis.call('ZREM', tzdata_set(), item.id) end
   redis.call('HSET', key, 'fingerprint', item.fingerprint, unpack(item.fields))
   if item.declared then
     redis.call('HSET', key, 'declared', 1)
@@ -49,15 +51,17 @@ local function place(item, old)
   if old.tick then drop_waiting(item.id, old.tick) end
   if old.paused or not item.tick then
     redis.call('HDEL', series_key(item.id), 'tick', 'due')
-    redis.call('ZADD', series_set(), NEVER, item.id)
+    end_making(item.id)
   else
-    advance(item.id, item.tick, item.due, item.successor)
+    advance(item.id, item.tick, item.due, item.successor, item.tzdata)
   end
 end
 
 local function put(item)
-  local values = redis.call('HMGET', series_key(item.id), 'call', 'fingerprint', 'tick', 'paused', 'seen')
-  local old = { call = values[1], tick = tonumber(values[3] or nil), paused = values[4], seen = values[5] }
+  local values = redis.call('HMGET', series_key(item.id), 'call', 'fingerprint', 'tick', 'paused', 'seen',
+    'tzdata')
+  local old = { call = values[1], tick = tonumber(values[3] or nil), paused = values[4], seen = values[5],
+    tzdata = values[6] }
   if values[2] == item.fingerprint and redis.call('ZSCORE', series_set(), item.id) then return UNCHANGED end
   if (values[2] or '') ~= item.before then return RACE end
   if item.tick and item.tick <= now then return LATE end

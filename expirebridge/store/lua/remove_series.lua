@@ -22,6 +22,7 @@ local function remove(id)
   if not known.err then drop_waiting(id, tonumber(known[2] or nil)) end
   redis.call('DEL', series_key(id))
   redis.call('ZREM', series_set(), id)
+  redis.call('ZREM', tzdata_set(), id)
   return REMOVED
 end
 

@@ -3,7 +3,8 @@
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 id, 3 fingerprint, 4 the next tick's ms ('' : there is none any more), 5 when it
---          is due, 6 when the tick after it is due ('' : never)
+--          is due, 6 when the tick after it is due ('' : never), 7 by which data of the zone that was
+--          computed ('' : no zone)
 -- returns  1 resumed, or not paused, 4 it changed meanwhile, or its next time has passed, 5 not found
 
 -- include names
@@ -23,7 +24,7 @@ if known[2] ~= ARGV[3] or (at and at <= now) then return RACE end
 return ring_after(function()
   redis.call('HDEL', series_key(id), 'paused')
   if at then
-    advance(id, at, tonumber(ARGV[5]), tonumber(ARGV[6]))
+    advance(id, at, tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7])
     tell_listeners('beat')
   end
   return RESUMED

@@ -14,6 +14,7 @@ local function fleet_key() return prefix .. ':fleet' end
 local function code_key(fingerprint) return prefix .. ':code:' .. fingerprint end
 local function series_set() return prefix .. ':series' end
 local function series_key(id) return prefix .. ':series:' .. id end
+local function tzdata_set() return prefix .. ':tzdata' end
 local function carriers_key() return prefix .. ':carriers' end
 
 -- Where a key of ours is put after another client has overwritten it.

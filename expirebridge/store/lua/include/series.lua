@@ -14,23 +14,42 @@
 --   made         when it was made, in ms: intervals count from there
 --   tick         the ms for which its latest tick stands: the watermark
 --   due          when that tick is due, in ms: later than `tick` by the jitter
---   tzdata       the version of the time zones by which that was computed; absent without a zone
+--   tzdata       by which data of the time zone that was computed: their version (0: not known), and the
+--                offset from UTC, in seconds, that they had then; absent without a zone
 --   paused       since when it makes no ticks, in ms
 -- and what happened: last, began, late, outcome, ended, succeeded, running, missed, overlapped, extra.
 --
 -- The place's score is `due`: when the latest tick is, the next one is to be made. So jitter spreads the
 -- making, too. It is NEVER if none is to be made.
 local NEVER = 9007199254740991
+-- Series with a zone are in the set `tzdata`, too, with the version as a number.
+local function tzdata_number(data)
+  local year, first, second = string.match(data or '', '^(%d+)(%l?)(%l?)')
+  local function place(letter) return letter and string.byte(letter) or 0 end
+  return (tonumber(year) or 0) * 65536 + place(first) * 256 + place(second)
+end
+
+-- Lets a series make no more ticks.
+local function end_making(series)
+  redis.call('ZADD', series_set(), NEVER, series)
+  redis.call('ZREM', tzdata_set(), series)
+end
+
 local OF_TICKS = { 'args', 'retry', 'timeout', 'misfire', 'tags' }
 
 local function tick_id(series, at) return string.format('%s@%.0f', series, at) end
+
+-- What a tick's field `tick` says: for which ms it stands, and when the next one is due.
+local function tick_times(at, successor)
+  return successor and string.format('%.0f %.0f', at, successor) or at
+end
 
 -- Makes one tick, unless there is one of that id: it was made before, and may have ended.
 local function make_tick(series, at, due, successor)
   local id = tick_id(series, at)
   if read(id) then return id end
   local values = redis.call('HMGET', series_key(series), 'call', unpack(OF_TICKS))
-  local fields = { 'tick', successor and string.format('%.0f %.0f', at, successor) or at }
+  local fields = { 'tick', tick_times(at, successor) }
   for i, name in ipairs(OF_TICKS) do
     if values[i + 1] then
       fields[#fields + 1] = name
@@ -51,8 +70,13 @@ local function drop_waiting(series, at)
 end
 
 -- Makes the next tick of a series, and moves its watermark and its place there.
-local function advance(series, at, due, successor)
+local function advance(series, at, due, successor, tzdata)
   make_tick(series, at, due, successor)
-  redis.call('HSET', series_key(series), 'tick', at, 'due', due)
+  if tzdata == '' then
+    redis.call('HSET', series_key(series), 'tick', at, 'due', due)
+  else
+    redis.call('HSET', series_key(series), 'tick', at, 'due', due, 'tzdata', tzdata)
+    redis.call('ZADD', tzdata_set(), tzdata_number(tzdata), series)
+  end
   redis.call('ZADD', series_set(), due, series)
 end

@@ -1,0 +1,63 @@
+"""The retimer: moves waiting ticks when this host has later time zone data than computed them."""
+
+import asyncio
+import time
+
+from expirebridge.errors import ServerError
+from expirebridge.listener.footing import Footing
+from expirebridge.listener.station.standing import Standing
+from expirebridge.policy.zones import newest_tzdata
+from expirebridge.series.retiming import retime
+
+ROLE = "the ticks of zones that changed"
+BEHIND_A_RANK = 0.1
+"""Seconds that a listener waits for each rank above it, before each pass."""
+MOST_RANKS = 10
+AGAIN = 600.0
+"""Seconds until it looks again: a listener with older data may make ticks meanwhile."""
+RETRY_PAUSE = 1.0
+
+
+class Retimer:
+    """Looks when it starts, once there are series, and every ten minutes.
+
+    It takes bounded passes, with a pause after each as long as the pass took. A process reads a
+    zone once: newer data count from the next start.
+    """
+
+    def __init__(self, footing: Footing, standing: Standing) -> None:
+        self._footing = footing
+        self._standing = standing
+        self._version = newest_tzdata()
+        self._series = asyncio.Event()
+        """Whether there are series."""
+
+    def hear(self, next_making: int | None) -> None:
+        """Take note of what a heartbeat said."""
+        if next_making is not None:
+            self._series.set()
+        else:
+            self._series.clear()
+
+    async def run(self) -> None:
+        """Look for ever."""
+        while True:
+            await self._series.wait()
+            ground = self._footing.now
+            try:
+                await self.run_once()
+            except ServerError as error:
+                ground.outage.failed(ROLE, error)
+                await asyncio.sleep(RETRY_PAUSE)
+            else:
+                ground.outage.answered(ROLE)
+                await asyncio.sleep(AGAIN)
+
+    async def run_once(self) -> None:
+        """Move all ticks that are to be moved. Raises a ServerError."""
+        skip: int | None = 0
+        while skip is not None:
+            await asyncio.sleep(min(self._standing.rank, MOST_RANKS) * BEHIND_A_RANK)
+            began = time.monotonic()
+            skip = await self._footing.now.store.run(retime(self._version, skip))
+            await asyncio.sleep(time.monotonic() - began)
