@@ -1,7 +1,9 @@
 """Operations on series: what recurs."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -14,7 +16,7 @@ from expirebridge.policy.every import Missed, Overlap, schedule_of
 from expirebridge.policy.series import SeriesSpec, check_series_id
 from expirebridge.policy.task_policies import policy_fields
 from expirebridge.retry import RetrySpec
-from expirebridge.series.putting import put
+from expirebridge.series.putting import put, put_new
 from expirebridge.series.records import read_schedule
 from expirebridge.series.state import Series, SeriesListing, SeriesOutcome
 from expirebridge.series.times import first_after
@@ -32,6 +34,44 @@ _REMOVALS = {
     Removal.CARRIED: Change.DECLARED,
     Removal.NOT_FOUND: Change.NOT_FOUND,
 }
+
+
+def _spec(
+    folder: Path,
+    id: str,
+    func: Func,
+    args: Sequence[Any] = (),
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    tags: Sequence[str] = (),
+    retry: RetrySpec | None = None,
+    timeout: Duration | None = None,
+    late_after: Duration | None = None,
+    misfire: MisfireSpec | None = None,
+    **when: Any,
+) -> SeriesSpec:
+    """Check the arguments of `schedule`. What says when it has its ticks goes to `schedule_of`."""
+    name, encoded = call_of(folder, func, args, kwargs)
+    return SeriesSpec(
+        id=check_series_id(id),
+        func=name,
+        args=encoded,
+        schedule=schedule_of(**when),
+        fields=policy_fields(
+            tags=tags, retry=retry, timeout=timeout, late_after=late_after, misfire=misfire
+        ),
+    )
+
+
+def _checked(folder: Path, position: int, item: Mapping[str, Any]) -> SeriesSpec:
+    """Check one of many series. An error names its position."""
+    if not isinstance(item, Mapping):
+        raise InvalidTask(f"series {position}: give a mapping of schedule's arguments")
+    try:
+        return _spec(folder, **item)
+    except (InvalidTask, TypeError) as error:
+        reason = re.sub(r"\b(_spec|schedule_of)\(\) ", "", str(error))
+        raise InvalidTask(f"series {position}: {reason}") from error
 
 
 class SchedulingOperations(Subject):
@@ -83,20 +123,37 @@ class SchedulingOperations(Subject):
         beats that does not know series, and a ServerError if the server failed or refused a call.
         After ServerUnreachable it is safe to call again.
         """
-        name, encoded = call_of(self._settings.tasks, func, args, kwargs)
-        spec = SeriesSpec(
-            id=check_series_id(id),
-            func=name,
-            args=encoded,
-            schedule=schedule_of(
-                cron=cron, every=every, tz=tz, jitter=jitter, start=start, until=until,
-                missed=missed, overlap=overlap,
-            ),
-            fields=policy_fields(
-                tags=tags, retry=retry, timeout=timeout, late_after=late_after, misfire=misfire
-            ),
+        spec = _spec(
+            self._settings.tasks, id, func, args, cron=cron, every=every, kwargs=kwargs, tz=tz,
+            jitter=jitter, start=start, until=until, missed=missed, overlap=overlap, tags=tags,
+            retry=retry, timeout=timeout, late_after=late_after, misfire=misfire,
         )  # fmt: skip
         return self._schedule(spec)
+
+    def schedule_many(self, series: Iterable[Mapping[str, Any]]) -> Steps[list[SeriesOutcome]]:
+        """Schedule many series: each is a mapping of `schedule`'s arguments by their names.
+
+        All are checked before the first is sent. They are sent in chunks of up to 20; each chunk is
+        made whole or not at all. Returns for each, in order, what was done.
+
+        Raises InvalidTask, whose message names the position, and what `schedule` raises; the chunks
+        before the one that failed are made then.
+        """
+        specs = [
+            _checked(self._settings.tasks, position, one) for position, one in enumerate(series)
+        ]
+        if self._unknown.is_on:
+            yield from self._unknown.check(list(dict.fromkeys(spec.func for spec in specs)))
+        outcomes: list[SeriesOutcome] = []
+        for chunk in calls.batches(specs, calls.MAX_TICKS):
+            done = yield from put_new(chunk, lease=self._settings.lease)
+            for spec, code in zip(chunk, done, strict=True):
+                outcome = _OUTCOMES.get(code)
+                if outcome is None:  # there is one of its id already
+                    outcome = (yield from self._schedule(spec)).outcome
+                    assert outcome is not None  # noqa: S101 - for the type checker
+                outcomes.append(outcome)
+        return outcomes
 
     def unschedule(self, id: str) -> Steps[Change]:
         """Remove a series and its waiting tick; what runs, or is retried, runs to its end.

@@ -33,6 +33,26 @@ def put(
     return done
 
 
+def put_new(specs: Sequence[SeriesSpec], *, lease: float) -> Steps[list[Put]]:
+    """Put series that are thought to be new, with one request.
+
+    Returns RACE for one whose id has another series, and LATE if its first tick has passed.
+    """
+    now = (yield from calls.get_series(specs[0].id, lease)).now
+    return (
+        yield from calls.put_series(
+            [
+                Putting(
+                    new_series(spec, declared=False), "", now,
+                    first_after(spec.schedule, spec.id, now, made=now),
+                )
+                for spec in specs
+            ],
+            lease,
+        )
+    )  # fmt: skip
+
+
 def restore(spec: SeriesSpec, *, made: int, paused: bool, lease: float) -> Steps[bool]:
     """Make a series as it was elsewhere, unless there is one of its id.
 

@@ -180,6 +180,30 @@ def test_scheduling_again_changes_nothing_unless_it_differs(waiting: Bridge) -> 
     assert task.args == [2]
 
 
+def test_many_are_scheduled_at_once(waiting: Bridge) -> None:
+    def item(id: str, **more: Any) -> dict[str, Any]:
+        return {"id": id, "func": "mail.send", "args": [1], "every": "1h"} | more
+
+    many = [item(f"tenant-{n}") for n in range(50)]
+    outcomes = waiting.schedule_many([*many, item("s"), item("tenant-3", tags=["a"])])
+    assert [one.value for one in outcomes] == ["created"] * 50 + ["unchanged", "changed"]
+    assert waiting.count().pending == 51
+    again = waiting.schedule_many(item(f"tenant-{n}") for n in range(5))
+    assert [one.value for one in again] == ["unchanged"] * 3 + ["changed", "unchanged"]
+    changed = waiting.get_series("tenant-3")
+    assert changed is not None
+    assert changed.tags == ()
+    for wrong, problem in (
+        (item("b", every="0.1s"), "series 1: .*at least a second"),
+        (item("b", interval=3), "series 1: .*unexpected keyword argument 'interval'"),
+        ({"func": "mail.send"}, "series 1: .*'id'"),
+        ("b", "series 1: give a mapping"),
+    ):
+        with pytest.raises(InvalidTask, match=problem):
+            waiting.schedule_many([item("a"), wrong])  # type: ignore[list-item]
+    assert waiting.get_series("a") is None
+
+
 def test_a_series_is_paused_resumed_and_removed(waiting: Bridge) -> None:
     assert waiting.pause_series("s") is Change.PAUSED
     paused = waiting.get_series("s")

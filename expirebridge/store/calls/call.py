@@ -92,10 +92,10 @@ def command(*parts: Argument) -> Call[Any]:
     return Call(str(parts[0]), parts[1:], lambda reply: reply, is_script=False)
 
 
-def batches(items: Iterable[T]) -> Iterator[list[T]]:
+def batches(items: Iterable[T], size: int = BATCH) -> Iterator[list[T]]:
     """The items of each request."""
     rest = iter(items)
-    while batch := list(islice(rest, BATCH)):
+    while batch := list(islice(rest, size)):
         yield batch
 
 
