@@ -8,7 +8,11 @@ from expirebridge.handlers import Registry
 from expirebridge.handlers.comparison import Comparison
 from expirebridge.store import calls
 from expirebridge.store.calls import Steps
+from expirebridge.store.series_views import NEVER
+from expirebridge.store.views import call_of
 from expirebridge.task import State
+
+WAITING = {State.PENDING, State.PAUSED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +61,8 @@ def compare(
 ) -> Steps[Comparison]:
     """Compare the tasks of a scope with a registry, in pages of 100.
 
+    Paused series are compared, too, unless only what is due in a time is: they have no due time.
+
     `progress` is called after each page with the number of tasks in it. A task that stays where it
     is meanwhile is compared once; one that moves may be compared twice, or not at all.
     """
@@ -68,4 +74,17 @@ def compare(
             for call in page.calls:
                 comparison.add(call)
             progress(page.examined)
+    if scope.until is None:
+        yield from _compare_series(comparison)
     return comparison
+
+
+def _compare_series(comparison: Comparison) -> Steps[None]:
+    """Compare the series that go on, or are paused, and of which no tick waits now."""
+    cursor = None
+    while cursor != "0":
+        page = yield from calls.series_page(cursor or "0", 0)
+        for one in page.series:
+            if one.waiting not in WAITING and (one.place < NEVER or "paused" in one.record):
+                comparison.add(calls.StoredCall(one.id, *call_of(one.record), None))
+        cursor = page.cursor

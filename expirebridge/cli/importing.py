@@ -1,8 +1,8 @@
 """The command that makes the tasks which export wrote, or which another library has scheduled."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Protocol
 
@@ -123,7 +123,8 @@ def _import_lines(file: Path, settings: Settings, *, as_json: bool) -> None:
     done = Done()
     try:
         with closing(store_of(settings)) as store, line_file.read(file, place) as intake:
-            _take_in(store, settings, intake, done, dry_run=False)
+            chunks = _with_series(intake.chunks, store, settings, done)
+            _take_in(store, settings, replace(intake, chunks=chunks), done, dry_run=False)
     finally:
         done.print(as_json=as_json)
 
@@ -163,6 +164,8 @@ class Done:
 
     created: int = 0
     kept: int = 0
+    series_created: int = 0
+    series_kept: int = 0
 
     def admit(self, tasks: list[NewTask]) -> list[NewTask]:
         """See `Account.admit`."""
@@ -173,8 +176,11 @@ class Done:
         self.created += len(tasks)
 
     def print(self, *, as_json: bool) -> None:
-        """Print the counts."""
-        print_counts({"created": self.created, "kept": self.kept}, as_json=as_json)
+        """Print the counts, those of series only if there were any."""
+        counts = {"created": self.created, "kept": self.kept}
+        if self.series_created or self.series_kept:
+            counts |= {"series created": self.series_created, "series kept": self.series_kept}
+        print_counts(counts, as_json=as_json)
 
 
 def _take_in(
@@ -189,12 +195,20 @@ def _take_in(
             # Those that were made before a break may not have been paused yet.
             if chunk.paused and not dry_run:
                 store.run(operations.pause_all(chunk.paused))
-            if not dry_run:
-                for line in chunk.series:
-                    store.run(
-                        restore(line.spec, made=line.made, paused=line.paused, lease=settings.lease)
-                    )
             advance(chunk.size)
+
+
+def _with_series(
+    chunks: Iterator[Chunk], store: Store, settings: Settings, done: Done
+) -> Iterator[Chunk]:
+    """The chunks; when the tasks of one are made, so are its series."""
+    for chunk in chunks:
+        yield chunk
+        for line in chunk.series:
+            restoring = restore(line.spec, made=line.made, paused=line.paused, lease=settings.lease)
+            created = store.run(restoring)
+            done.series_created += created
+            done.series_kept += not created
 
 
 def _unknown(store: Store, chunk: Chunk, account: Account) -> list[NewTask]:

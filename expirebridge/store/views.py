@@ -99,6 +99,12 @@ def task_from(row: Sequence[Any]) -> Task:
     )
 
 
+def call_of(record: Mapping[str, bytes]) -> tuple[str, bytes]:
+    """The function and the arguments of a record, wherever these are."""
+    func, inline = split_call(record.get("call", b""))
+    return func, record.get("args", b"") if inline == IN_RECORD else inline
+
+
 def split_call(call: bytes) -> tuple[str, bytes]:
     """Take a record's call apart: the function's name, and the arguments or `@`."""
     func, _, args = call.partition(b"?")

@@ -230,7 +230,9 @@ def test_the_lines_that_the_page_shows_are_tasks(url: str, bridge: Bridge, tmp_p
     shown, series = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
     file = tmp_path / "tasks.ndjson"
     file.write_text(shown + series)
-    assert invoke("import", str(file), url=url) == "created  4\nkept     0\n"
+    assert invoke("import", str(file), url=url).split() == [
+        "created", "4", "kept", "0", "series", "created", "1", "series", "kept", "0"
+    ]  # fmt: skip
     plain, tried, watched, paused = (
         bridge.get(json.loads(line)["id"]) for line in shown.splitlines()
     )
@@ -271,8 +273,13 @@ def test_series_are_moved_with_their_waiting_ticks(
     bridge.pause_series("paused")
     file = tmp_path / "tasks.ndjson"
     assert run("export", str(file), url=url).returncode == 0
-    for _ in range(2):
-        assert run("import", str(file), url=new_url).returncode == 0
+    for created, kept, new_series, kept_series in ((2, 0, 3, 0), (0, 2, 0, 3)):
+        Path(f"{file}.imported").unlink(missing_ok=True)
+        told = run("import", str(file), url=new_url).stdout.split()
+        assert told == [
+            "created", str(created), "kept", str(kept),
+            "series", "created", str(new_series), "series", "kept", str(kept_series),
+        ]  # fmt: skip
     for before in (nightly, hourly):
         after = new.get_series(before.id)
         assert after is not None

@@ -1,6 +1,7 @@
 """Waiting tasks against a registry, on every server: what is read, and what is left out."""
 
 import math
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -60,6 +61,25 @@ def test_every_task_that_waits_is_compared(bridge: Bridge, store: Store) -> None
     assert [group.ids[0] for group in comparison.groups()] == [
         "unknown", "long", "in-record", "paused", "pending",
     ]  # fmt: skip
+
+
+def test_a_series_is_compared_whether_a_tick_of_it_waits_or_not(
+    bridge: Bridge, store: Store
+) -> None:
+    until = datetime.now(UTC) + timedelta(seconds=30)
+    bridge.schedule("goes", "test.sned", [1], every="1h")
+    bridge.schedule("paused", "test.send", ["x" * 2000, 2], every="1h")
+    bridge.schedule("over", "test.gone", every="1h", until=until)
+    bridge.pause_series("paused")
+    comparison, scope = look(store)
+    assert scope.total == 1
+    verdicts = {id.partition("@")[0]: verdict for id, (verdict, _) in found(comparison).items()}
+    assert verdicts == {
+        "goes": Verdict.UNKNOWN_FUNCTION, "paused": Verdict.ARGUMENTS_DO_NOT_FIT
+    }  # fmt: skip
+    assert comparison.compared == comparison.failing == 2
+    within, _ = look(store, due_within=86400)
+    assert within.compared == 1
 
 
 async def test_the_other_colour_compares_alike(

@@ -42,7 +42,7 @@ from expirebridge.listener.station import sweeper
 from expirebridge.new_tasks import CHUNK_TASKS
 from expirebridge.settings import Settings
 from expirebridge.store import calls
-from expirebridge.store.calls import Settlement
+from expirebridge.store.calls import Removal, Settlement
 from expirebridge.store.rights import Role
 from expirebridge.store.store import Store
 from expirebridge.task import to_ms
@@ -821,6 +821,13 @@ def test_a_format_is_raised_and_lowered_once(proxy: Proxy, client: redis.Redis) 
             assert client.hget("expirebridge:meta", "format") == format
 
 
+def remove_one(store: Store, _: int) -> None:
+    assert store.run(calls.remove_series(["s", "gone"], 9.0)) == [
+        Removal.REMOVED, Removal.NOT_FOUND
+    ]  # fmt: skip
+    assert store.run(calls.remove_series(["s"], 9.0)) == [Removal.NOT_FOUND]  # another call
+
+
 HOUR_IN_MS = 3_600_000
 SERIES: dict[str, tuple[Callable[[Store, int], object], int]] = {
     "put_series": (lambda store, tick: put(store, series("t"), tick), 2),
@@ -829,7 +836,7 @@ SERIES: dict[str, tuple[Callable[[Store, int], object], int]] = {
         1,
     ),
     "make_ticks": (lambda store, tick: follow(store, "s", tick, tick + HOUR_IN_MS), 2),
-    "remove_series": (lambda store, _: store.run(calls.remove_series(["s"], 9.0)), 0),
+    "remove_series": (remove_one, 0),
     "pause_series": (lambda store, _: store.run(calls.pause_series("s")), 0),
     "resume_series": (
         lambda store, tick: store.run(

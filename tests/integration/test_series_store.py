@@ -461,6 +461,9 @@ def test_removing_a_series_removes_its_waiting_tick(store: Store, client: redis.
     ]  # fmt: skip
     assert state_of(store, f"s@{tick}") is None
     left = {key for key in client.scan_iter() if b":meta" not in key}
+    answer = left.pop()  # for the same call, should it be sent again
+    assert answer.startswith(f"{PREFIX}:removed:".encode())
+    assert 0 < client.pttl(answer) <= 60_000
     assert left == set()
 
 

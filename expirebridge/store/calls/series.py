@@ -231,7 +231,7 @@ class Removal(IntEnum):
 def remove_series(ids: Sequence[str], lease: float) -> Call[list[Removal]]:
     """Remove series, unless a listener declares them."""
     return script(
-        "remove_series", milliseconds(lease), *ids,
+        "remove_series", milliseconds(lease), new_nonce(), *ids,
         read=lambda reply: [Removal(code) for code in reply],
     )  # fmt: skip
 
