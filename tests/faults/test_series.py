@@ -30,7 +30,7 @@ KILLED = Fault(
 )
 
 
-@pytest.mark.timeout(SECONDS + 120)
+@pytest.mark.timeout(SECONDS + 300)
 def test_listeners_are_killed_while_series_have_their_ticks(
     server: Server, bridge: Bridge, folder: Path, history: Writer
 ) -> None:
