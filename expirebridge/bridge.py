@@ -121,7 +121,7 @@ class Bridge:
         settings = Settings.read(url=url, prefix=prefix, tasks=tasks)
         self._owns_client = client is None
         if client is None:
-            client = clients.producer_client(settings.url)
+            client = clients.producer_client(settings.url, settings.prefix)
         else:
             clients.check_client(client, redis.Redis)
         self._store = Store(client, prefix=settings.prefix)
@@ -199,7 +199,7 @@ class AsyncBridge:
             clients.check_client(client, redis.asyncio.Redis)
 
         def open_store() -> AsyncStore:
-            connecting = client or clients.async_producer_client(settings.url)
+            connecting = client or clients.async_producer_client(settings.url, settings.prefix)
             return AsyncStore(connecting, prefix=settings.prefix)
 
         open_store()  # sends nothing, and refuses a bad URL

@@ -11,6 +11,8 @@ ExpirebridgeError
 ├── ListenerStuck        a handler did not end; the listener gave up
 └── ServerError          the Redis server
     ├── ServerUnreachable    no answer: no connection, or a broken one
+    ├── SlotUnserved         no node of the cluster takes the command: nothing was written
+    ├── SlotMoving           a slot is moved between nodes key by key: nothing was written
     ├── ServerReadOnly       a replica: it accepts no writes
     ├── NotPermitted         the login lacks a right
     ├── ServerOutOfMemory    `maxmemory` is reached: nothing was written
@@ -100,6 +102,17 @@ class ServerError(ExpirebridgeError):
 
 class ServerUnreachable(ServerError):
     """The server did not answer. The call that raised this may or may not have taken effect."""
+
+
+class SlotUnserved(ServerError):
+    """No node of the cluster takes commands for the slot now; nothing was written."""
+
+
+class SlotMoving(ServerError):
+    """The slot is being moved from one node of the cluster to another key by key.
+
+    Nothing was written. It works again when the move is finished, or undone.
+    """
 
 
 class ServerReadOnly(ServerError):

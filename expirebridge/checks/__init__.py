@@ -6,6 +6,7 @@ those of `check_health`, and the doctor runs all of them.
 
 from collections.abc import Iterable
 
+from expirebridge.checks.cluster import check_cluster
 from expirebridge.checks.finding import Finding, Level, error, warning
 from expirebridge.checks.login import check_rights
 from expirebridge.checks.round_trip import check_round_trip
@@ -116,6 +117,8 @@ def examine(store: Store, settings: Settings, role: Role) -> list[Finding]:
         findings = [_not_looked_at("server")]
     if sentinels := clients.sentinels_of(settings.url):
         findings.append(check_sentinels(sentinels))
+    if cluster := clients.cluster_of(settings.url):
+        findings.append(check_cluster(cluster, settings.prefix))
     parts = [
         ("events", _listed(check_events())),
         ("buffers", _listed(check_buffers())),

@@ -16,7 +16,7 @@ def check_rights(database: Database, role: Role) -> Steps[Finding]:
     """
     login = database.login
     wanted = grants(role, prefix=database.prefix, database=database.number,
-                    followed=database.followed)  # fmt: skip
+                    followed=database.followed, clustered=database.clustered)  # fmt: skip
     try:
         refused = yield from calls.find_refused(grant.proof for grant in wanted)
     except NotPermitted as refusal:

@@ -104,7 +104,7 @@ def top(
 
 def store_of(settings: Settings) -> Store:
     """A store for a command that only reads."""
-    return Store(clients.producer_client(settings.url), prefix=settings.prefix)
+    return Store(clients.producer_client(settings.url, settings.prefix), prefix=settings.prefix)
 
 
 # As data

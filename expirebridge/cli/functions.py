@@ -23,7 +23,9 @@ group = typer.Typer(
 def load_into(url: str | None, *, replace: bool = False) -> Loading:
     """Load the functions into the server of the URL. Raises a ServerError."""
     settings = Settings.read(url=url)
-    with closing(Store(clients.probe_client(settings.url), prefix=settings.prefix)) as store:
+    with closing(
+        Store(clients.probe_client(settings.url, settings.prefix), prefix=settings.prefix)
+    ) as store:
         return store.run(library.load(replace=replace))
 
 

@@ -112,22 +112,23 @@ def acl(
     """
     settings = Settings.read(url=url, prefix=prefix)
     with closing(_store(settings)) as store:
-        number, followed = store.database.number, store.database.followed
+        database = store.database
     for one in [role] if role else Role:
         print_line(
             rights.line(
                 one,
                 prefix=settings.prefix,
-                database=number,
+                database=database.number,
                 conf=conf,
                 redis_6=redis_6,
-                followed=followed,
+                followed=database.followed,
+                clustered=database.clustered,
             )
         )
 
 
 def _store(settings: Settings) -> Store:
-    return Store(clients.probe_client(settings.url), prefix=settings.prefix)
+    return Store(clients.probe_client(settings.url, settings.prefix), prefix=settings.prefix)
 
 
 def _as_data(findings: Iterable[Finding], *, fine: set[Level]) -> dict[str, Any]:

@@ -201,7 +201,9 @@ class _OfTheServer(Collector):
 
     def _ask(self) -> Iterator[GaugeMetricFamily]:
         settings = self._settings
-        with closing(Store(clients.probe_client(settings.url), prefix=settings.prefix)) as store:
+        with closing(
+            Store(clients.probe_client(settings.url, settings.prefix), prefix=settings.prefix)
+        ) as store:
             operations = Operations(settings, Hooks())
             counts = store.run(operations.count())
             health = store.run(calls.read_health(settings.lease))

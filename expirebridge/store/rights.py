@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from expirebridge.errors import InvalidSetting
+from expirebridge.wire import slot_of
 
 
 class Role(StrEnum):
@@ -51,12 +52,19 @@ class Grant:
 
 
 def grants(
-    role: Role, *, prefix: str, database: int, redis_6: bool = False, followed: bool = False
+    role: Role,
+    *,
+    prefix: str,
+    database: int,
+    redis_6: bool = False,
+    followed: bool = False,
+    clustered: bool = False,
 ) -> list[Grant]:
     """The rights of a role, in one database under one prefix.
 
     `redis_6` is for Redis 6.2, which lacks functions, and PEXPIRETIME: PTTL is sent in its place.
-    `followed` is for a server that sentinels name: it is asked for its ROLE.
+    `followed` is for a server that may be another one tomorrow: it is asked for its ROLE.
+    `clustered` is for a node of a cluster: it is asked who serves which slot.
     Raises InvalidSetting for a prefix that cannot stand in a rule.
     """
     if re.search(r"""[\s"']""", prefix):
@@ -74,8 +82,12 @@ def grants(
     commands = set(_COMMANDS[role].split())
     if database:
         commands.add("select")
-    if followed:
+    if clustered:
+        commands |= {"cluster|info", "cluster|slots"}
+    if followed and (role is Role.LISTENER or not clustered):
         commands.add("role")
+    if slot_of(prefix):
+        commands.add("exists")  # by which functions see that their slot is being moved
     if redis_6:
         commands = commands - {"pexpiretime", *_FUNCTIONS.split()} | {"pttl"}
     proofs = {
@@ -102,9 +114,13 @@ def line(
     conf: bool,
     redis_6: bool,
     followed: bool = False,
+    clustered: bool = False,
 ) -> str:
     """A role's line: a command for redis-cli, or a line of redis.conf and of an ACL file."""
-    wanted = grants(role, prefix=prefix, database=database, redis_6=redis_6, followed=followed)
+    wanted = grants(
+        role, prefix=prefix, database=database, redis_6=redis_6, followed=followed,
+        clustered=clustered,
+    )  # fmt: skip
     rules = " ".join(grant.rule for grant in wanted)
     user = f"{prefix}-{role}"
     # Redis 6.2 lets a new user into every channel.

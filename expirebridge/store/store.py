@@ -26,7 +26,15 @@ Command = tuple[Any, ...]
 class Database:
     """A database as one login uses it: its names, and how calls become commands for it."""
 
-    def __init__(self, *, prefix: str, number: int, login: str, followed: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        prefix: str,
+        number: int,
+        login: str,
+        followed: bool = False,
+        clustered: bool = False,
+    ) -> None:
         self.prefix = prefix
         """What the name of every key but the trigger keys begins with."""
         self.number = number
@@ -34,7 +42,9 @@ class Database:
         self.login = login
         """The name of the user that is logged in."""
         self.followed = followed
-        """Whether sentinels name its server, so that it may be another one tomorrow."""
+        """Whether its server may be another one tomorrow."""
+        self.clustered = clustered
+        """Whether its server is a node of a cluster, by its URL."""
         self._headers = True
         """Whether the server is believed to know script headers: Redis before 7 does not."""
 
@@ -180,9 +190,11 @@ class StoresByLoop:
 
 def _database_of(client: Any, prefix: str) -> Database:
     options = client.get_connection_kwargs()
+    place = options.get("place")
     return Database(
         prefix=prefix,
         number=int(options.get("db") or 0),
         login=options.get("username") or "default",
-        followed="place" in options,
+        followed=place is not None,
+        clustered=place is not None and place.clustered,
     )

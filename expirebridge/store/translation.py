@@ -4,7 +4,7 @@ from redis import exceptions
 
 from expirebridge import errors
 from expirebridge.store.plain_text import is_plain_text
-from expirebridge.store.unfound import NoPrimary, WrongPlace
+from expirebridge.store.unfound import NoPrimary, SlotIsMoving, SlotUnserved, WrongPlace
 
 _FORMAT = "EXPIREBRIDGE_FORMAT "
 _OLDER_LISTENERS = "EXPIREBRIDGE_OLDER_LISTENERS "
@@ -13,6 +13,8 @@ _SHOWN = 5
 """How many listeners an error names."""
 # What a server with data knows, and a sentinel does not.
 _NEEDED = ("SELECT", "EVALSHA", "EVAL")
+# What one node of a cluster refuses: another database, and names whose slots are other nodes'.
+_OF_A_CLUSTER = ("SELECT is not allowed in cluster mode", "a non local key", "same slot")
 # How Redis and Valkey refuse a command inside of a script.
 _NO_RIGHT = ("The user executing the script can't", "ACL failure in script")
 
@@ -40,6 +42,42 @@ def _of_place(error: exceptions.RedisError, text: str) -> errors.ServerError | N
         return errors.ServerUnreachable(text)
     if isinstance(error, WrongPlace):
         return errors.ServerUnsuitable(text)
+    return _of_cluster(error, text)
+
+
+def _of_cluster(error: exceptions.RedisError, text: str) -> errors.ServerError | None:
+    """The error of ours if a cluster serves the slot elsewhere, or does not serve it now."""
+    if isinstance(error, SlotIsMoving):
+        return errors.SlotMoving(text)
+    if isinstance(error, SlotUnserved | exceptions.ClusterDownError):
+        return errors.SlotUnserved(f"the cluster does not serve the slot now: {text}")
+    if isinstance(error, exceptions.MovedError):
+        return errors.ServerUnsuitable(
+            f"slot {error.slot_id} is served by {error.host}:{error.port}, another node of the "
+            "cluster: a URL that begins with redis+cluster:// leads there, and follows it"
+        )
+    if isinstance(error, exceptions.AskError):
+        return errors.SlotMoving(
+            f"slot {error.slot_id} is being moved to {error.host}:{error.port} key by key, and "
+            "nothing was written; if nobody is doing that any more, finish it: `redis-cli "
+            "--cluster fix HOST:PORT`"
+        )
+    if any(words in text for words in _OF_A_CLUSTER):
+        return errors.ServerUnsuitable(
+            "this is a node of a cluster, and refuses what concerns several slots, or another "
+            f"database than 0: {text}; begin the URL with redis+cluster://, and the prefix with a "
+            "hash tag, such as {eb}"
+        )
+    return None
+
+
+def _of_data(text: str) -> errors.ServerError | None:
+    """The error of ours if the server has no such database, or is none for data."""
+    if "DB index is out of range" in text:
+        return errors.ServerUnsuitable(
+            f"the server has no database of this number: {text}; it says how many it has, by "
+            "`databases`, and by `cluster-databases` in a cluster"
+        )
     if "unknown command" in text and any(word in text for word in _NEEDED):
         return errors.ServerUnsuitable(
             f"this is no server for data: {text}; is it a sentinel? Then begin the URL with "
@@ -52,7 +90,7 @@ def _of_place(error: exceptions.RedisError, text: str) -> errors.ServerError | N
 def _ours(error: exceptions.RedisError, text: str) -> errors.ServerError:
     if isinstance(error, exceptions.AuthenticationError | exceptions.AuthorizationError):
         return errors.ServerError(f"the server refused the login: {text}")
-    if ours := _of_place(error, text):
+    if ours := _of_place(error, text) or _of_data(text):
         return ours
     if is_plain_text(error):
         return errors.ServerUnreachable(

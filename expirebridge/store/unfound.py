@@ -9,3 +9,11 @@ class NoPrimary(exceptions.ConnectionError):
 
 class WrongPlace(exceptions.RedisError):
     """Those that were asked are not what the URL says, or do not know the name in it."""
+
+
+class SlotUnserved(exceptions.ConnectionError):
+    """No node of the cluster takes commands for a slot now; nothing was written."""
+
+
+class SlotIsMoving(exceptions.RedisError):
+    """A slot is on its way from one node to another, key by key; nothing was written."""

@@ -1,8 +1,7 @@
 """Makes redis clients as expirebridge needs them, for every kind of URL."""
 
 import re
-from collections.abc import Awaitable, Callable
-from time import monotonic
+from collections.abc import Callable
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
@@ -13,8 +12,17 @@ from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
 from redis.exceptions import NoPermissionError
 from redis.retry import Retry
 
+from expirebridge import wire
 from expirebridge.errors import InvalidSetting
-from expirebridge.store.plain_text import AsyncTlsConnection, TlsConnection, is_plain_text
+from expirebridge.store.plain_text import AsyncTlsConnection, TlsConnection
+from expirebridge.topology.cluster import Cluster, SlotPrimary, slots_at
+from expirebridge.topology.cluster_clients import (
+    AsyncClusterClient,
+    ClusterClient,
+    Errands,
+    Nodes,
+    slot_of,
+)
 from expirebridge.topology.connections import (
     AsyncFollowing,
     AsyncFollowingTls,
@@ -22,19 +30,20 @@ from expirebridge.topology.connections import (
     FollowingTls,
 )
 from expirebridge.topology.primary import Place, Primary
+from expirebridge.topology.retries import LAST_ATTEMPT, AsyncTimelyRetry, TimelyRetry
 from expirebridge.topology.sentinels import Sentinels
 from expirebridge.topology.urls import (
     Address,
     SentinelUrl,
     check_url,
     plain_url,
+    read_cluster_url,
     read_sentinel_url,
     refused,
     safe_url,
     unknown_option,
 )
 
-T = TypeVar("T")
 C = TypeVar("C", redis.Redis, redis.asyncio.Redis)
 
 # The client does not report its own name: a login with few rights would be refused that at each
@@ -62,6 +71,7 @@ _FOLLOWING: dict[Any, Any] = {
     TlsConnection: FollowingTls,
     AsyncTlsConnection: AsyncFollowingTls,
 }
+_ONCE: dict[Any, Any] = {redis.Redis: Retry, redis.asyncio.Redis: AsyncRetry}
 _UNKNOWN = re.compile(r"unexpected keyword argument '(\w+)'")
 
 # A producer outlasts a short break: every script knows a resend by its nonce. What a server that
@@ -70,66 +80,33 @@ _PRODUCER_RETRIES = 3
 # Where another server may become the primary, all of the time is used: a failover takes seconds.
 _FOLLOWING_RETRIES = 12
 _PRODUCER_TIMES: dict[str, Any] = {"socket_timeout": 3, "socket_connect_timeout": 3}
-_LAST_ATTEMPT = 5.0
-"""Seconds after which a producer begins no other attempt."""
 _PROBE_PATIENCE = 2.0
 _SENTINEL_PATIENCE = 1.0
 """Seconds that one sentinel, or a server that is asked for its role, has to answer."""
+_ASKING: dict[str, Any] = {"socket_timeout": 1.0, "socket_connect_timeout": 1.0}
+"""How long a node of a cluster has to answer who serves what."""
 
 
-class _TimelyRetry(Retry):
-    """Does not repeat what cannot help, nor what would come too late."""
+def producer_client(url: str, prefix: str = "") -> redis.Redis:
+    """A client that sends a command again when the connection breaks.
 
-    def call_with_retry(
-        self, do: Callable[[], T], fail: Callable[..., Any], *options: Any, **named: Any
-    ) -> T:
-        """Call `do` until it succeeds, or there is no more to be hoped for."""
-        helps = _helps_until(monotonic() + _LAST_ATTEMPT)
-
-        def fail_for_good(error: Exception, *count: int) -> None:
-            fail(error, *count)
-            if not helps(error):
-                raise error
-
-        return super().call_with_retry(do, fail_for_good, *options, **named)
-
-
-class _AsyncTimelyRetry(AsyncRetry):
-    """The same, to be awaited."""
-
-    async def call_with_retry(
-        self, do: Callable[[], Awaitable[T]], fail: Callable[..., Any], *options: Any, **named: Any
-    ) -> T:
-        """Await `do` until it succeeds, or there is no more to be hoped for."""
-        helps = _helps_until(monotonic() + _LAST_ATTEMPT)
-
-        async def fail_for_good(error: Exception, *count: int) -> None:
-            await fail(error, *count)
-            if not helps(error):
-                raise error
-
-        return await super().call_with_retry(do, fail_for_good, *options, **named)
-
-
-def _helps_until(end: float) -> Callable[[Exception], bool]:
-    def helps(error: Exception) -> bool:
-        is_refusal = isinstance(error, redis.AuthenticationError) or is_plain_text(error)
-        return monotonic() < end and not is_refusal
-
-    return helps
-
-
-def producer_client(url: str) -> redis.Redis:
-    """A client that sends a command again when the connection breaks."""
+    In a cluster, commands that concern no key go to the node that serves the slot of `prefix`.
+    """
+    if cluster := cluster_of(url):
+        errands = Errands(cluster, home=_home_of(prefix), patience=LAST_ATTEMPT)
+        return _cluster_client(url, errands, _PRODUCER_TIMES)
     retries, errors = _repeats(url)
-    retry = _TimelyRetry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), retries)
+    retry = TimelyRetry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), retries)
     return _checked(url, redis.Redis, retry=retry, retry_on_error=errors, **_PRODUCER_TIMES)
 
 
-def async_producer_client(url: str) -> redis.asyncio.Redis:
+def async_producer_client(url: str, prefix: str = "") -> redis.asyncio.Redis:
     """The same, to be awaited."""
+    if cluster := cluster_of(url):
+        errands = Errands(cluster, home=_home_of(prefix), patience=LAST_ATTEMPT)
+        return _async_cluster_client(url, errands)
     retries, errors = _repeats(url)
-    retry = _AsyncTimelyRetry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), retries)
+    retry = AsyncTimelyRetry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), retries)
     return _checked(url, redis.asyncio.Redis, retry=retry, retry_on_error=errors, **_PRODUCER_TIMES)
 
 
@@ -150,19 +127,42 @@ def heartbeat_client(url: str, *, socket_timeout: float, place: Place | None = N
     return _checked(url, redis.Redis, place, retry=retry, socket_timeout=socket_timeout)
 
 
-def probe_client(url: str) -> redis.Redis:
+def probe_client(url: str, prefix: str = "") -> redis.Redis:
     """The same for a command that must answer soon, whatever the server does."""
-    return _checked(url, redis.Redis, retry=Retry(NoBackoff(), 0), socket_timeout=_PROBE_PATIENCE)
+    times: dict[str, Any] = {"socket_timeout": _PROBE_PATIENCE}
+    if cluster := cluster_of(url):
+        return _cluster_client(url, Errands(cluster, home=_home_of(prefix), patience=0), times)
+    return _checked(url, redis.Redis, retry=Retry(NoBackoff(), 0), **times)
 
 
 def primary_of(url: str) -> Primary | None:
-    """What follows the primary of a URL of sentinels; None if the URL names the server itself.
+    """What follows the primary of a URL of sentinels; None if the URL names no sentinels.
 
     Raises InvalidSetting for a URL that cannot be used.
     """
     check_url(url)
     named = read_sentinel_url(url)
     return None if named is None else _primary(named, url)
+
+
+def to_follow(url: str, prefix: str) -> Primary | SlotPrimary | None:
+    """What follows the server of this prefix; None if the URL names the server itself.
+
+    Raises InvalidSetting for a URL that cannot be used.
+    """
+    if cluster := cluster_of(url):
+        return SlotPrimary(cluster, _home_of(prefix))
+    return primary_of(url)
+
+
+def cluster_of(url: str) -> Cluster | None:
+    """The cluster of a URL; None if it names none. Raises InvalidSetting."""
+    check_url(url)
+    named = read_cluster_url(url)
+    if named is None:
+        return None
+    nodes = Nodes(_node_clients(url, redis.Redis, _ASKING))
+    return Cluster(named.nodes, lambda node: slots_at(nodes.at(node), node))
 
 
 def sentinels_of(url: str) -> Sentinels | None:
@@ -195,7 +195,9 @@ def check_client(client: object, kind: type[redis.Redis] | type[redis.asyncio.Re
     """Raise InvalidSetting for a caller's client that a bridge of this colour cannot use."""
     wanted = "redis.Redis" if kind is redis.Redis else "redis.asyncio.Redis"
     if isinstance(client, redis.RedisCluster | redis.asyncio.RedisCluster):
-        reason = f"it is a cluster's, and a database is one server's; give a {wanted}"
+        hosts = ",".join(_startup_nodes(client))
+        other = "AsyncBridge" if kind is redis.asyncio.Redis else "Bridge"
+        reason = f"it is a cluster's; give the URL instead: {other}('redis+cluster://{hosts}')"
     elif not isinstance(client, redis.Redis | redis.asyncio.Redis):
         reason = f"give a {wanted}, not a {type(client).__name__}"
     elif not isinstance(client, kind):
@@ -208,6 +210,11 @@ def check_client(client: object, kind: type[redis.Redis] | type[redis.asyncio.Re
     else:
         return
     raise InvalidSetting(f"client: {reason}")
+
+
+def _startup_nodes(client: redis.RedisCluster | redis.asyncio.RedisCluster) -> list[str]:
+    nodes: list[Any] = list(client.nodes_manager.startup_nodes.values())
+    return [str(Address(node.host, node.port)) for node in nodes][:3]
 
 
 def _repeats(url: str) -> tuple[int, list[type[Exception]]]:
@@ -256,14 +263,52 @@ def _sentinels(named: SentinelUrl, url: str) -> Sentinels:
 
 def _checked(url: str, kind: type[C], place: Place | None = None, **options: Any) -> C:
     check_url(url)
-    named = read_sentinel_url(url)
-    if named is None:
+    sentinels, cluster = read_sentinel_url(url), read_cluster_url(url)
+    if sentinels is not None:
+        client = _made(sentinels.primary_url, kind, url, **options)
+        place = place or _primary(sentinels, url)
+    elif cluster is not None:
+        client = _made(cluster.node_url, kind, url, **options)
+    else:
         return _made(plain_url(url), kind, url, **options)
-    client = _made(named.primary_url, kind, url, **options)
     pool = client.connection_pool
     pool.connection_class = _FOLLOWING[pool.connection_class]
-    pool.connection_kwargs["place"] = place or _primary(named, url)
+    pool.connection_kwargs["place"] = place
     return client
+
+
+def _home_of(prefix: str) -> int:
+    """The slot of all names of a prefix. Raises InvalidSetting if they have several."""
+    if not wire.slot_of(prefix):
+        raise InvalidSetting(
+            f"prefix={prefix!r}: in a cluster it begins with a hash tag, so that all names are in "
+            f"one slot: '{{eb}}{prefix}'"
+        )
+    return slot_of(prefix)
+
+
+def _cluster_client(url: str, errands: Errands, times: dict[str, Any]) -> redis.Redis:
+    nodes = Nodes(_node_clients(url, redis.Redis, times))
+    return ClusterClient.of(nodes.at(errands.cluster.seeds[0]), nodes, errands)
+
+
+def _async_cluster_client(url: str, errands: Errands) -> redis.asyncio.Redis:
+    nodes = Nodes(_node_clients(url, redis.asyncio.Redis, _PRODUCER_TIMES))
+    return AsyncClusterClient.of(nodes.at(errands.cluster.seeds[0]), nodes, errands)
+
+
+def _node_clients(url: str, kind: type[C], times: dict[str, Any]) -> Callable[[Address], C]:
+    """Makes clients of single nodes of the cluster of a URL, which repeat nothing."""
+    named = read_cluster_url(url)
+
+    def make(node: Address) -> C:
+        assert named is not None  # noqa: S101 - for the type checker
+        client = _made(named.node_url, kind, url, retry=_ONCE[kind](NoBackoff(), 0), **times)
+        client.connection_pool.connection_kwargs |= node._asdict()
+        return client
+
+    make(Address("", 0))  # sends nothing, and refuses a bad URL
+    return make
 
 
 def _made(plain: str, kind: type[C], url: str, **options: Any) -> C:

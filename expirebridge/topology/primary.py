@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from expirebridge.log_fields import event
 from expirebridge.store.unfound import NoPrimary, WrongPlace
+from expirebridge.topology.cluster import SlotPrimary
 from expirebridge.topology.sentinels import Answer, Sentinels, leader_of
 from expirebridge.topology.urls import Address
 
@@ -30,6 +31,9 @@ class Primary:
 
     Safe for threads, and for a process that forks.
     """
+
+    clustered = False
+    """Whether it is a node of a cluster."""
 
     def __init__(self, sentinels: Sentinels, doubt: Callable[[Address], str]) -> None:
         self._sentinels = sentinels
@@ -143,8 +147,9 @@ class Primary:
 class Berth:
     """The place of one generation of connections: the primary as it was first found, for good."""
 
-    def __init__(self, primary: Primary, address: Address | None = None) -> None:
+    def __init__(self, primary: Primary | SlotPrimary, address: Address | None = None) -> None:
         self.primary = primary
+        self.clustered = primary.clustered
         self._address = address
 
     @property

@@ -14,6 +14,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 from expirebridge.errors import InvalidSetting
 
 SENTINEL_PORT = 26379
+PORT = 6379
 _SERVER = {
     "redis": "redis",
     "rediss": "rediss",
@@ -24,7 +25,8 @@ _SERVER = {
 """The schemes of one server, and what redis-py calls them."""
 _SENTINEL = {f"{scheme}+sentinel": plain for scheme, plain in _SERVER.items() if scheme != "unix"}
 """The schemes of a primary that sentinels name, and that of the primary itself."""
-_CLUSTER = {f"{scheme}+cluster" for scheme in _SERVER if scheme != "unix"}
+_CLUSTER = {f"{scheme}+cluster": plain for scheme, plain in _SERVER.items() if scheme != "unix"}
+"""The schemes of a cluster, and that of each of its nodes."""
 _TLS_FILES = {"ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile"}
 _LOGIN_AT_SENTINELS = {"sentinel_username": "username", "sentinel_password": "password"}
 _TLS_OPTIONS = {
@@ -44,6 +46,10 @@ _SECRET = re.compile(r"(?<=[?&])((?:ssl_|sentinel_)?password)=.*", re.DOTALL)
 _SENTINEL_FORM = re.compile(
     r"(?P<login>[^/?#]*@)?(?P<hosts>[^/?#@]*)/(?P<name>[^/?#@]+)(?:/(?P<db>[^/?#@]*))?"
     r"(?:\?(?P<query>[^#]*))?",
+    re.DOTALL,
+)
+_CLUSTER_FORM = re.compile(
+    r"(?P<login>[^/?#]*@)?(?P<hosts>[^/?#@]*)(?:/(?P<db>[^/?#@]*))?(?:\?(?P<query>[^#]*))?",
     re.DOTALL,
 )
 
@@ -77,6 +83,14 @@ class SentinelUrl(NamedTuple):
     """A URL of the primary, with the first sentinel's address in place of its own."""
 
 
+class ClusterUrl(NamedTuple):
+    """What a URL says that names nodes of a cluster."""
+
+    nodes: tuple[Address, ...]
+    node_url: str
+    """A URL of a node, with the first one's address."""
+
+
 def check_url(url: object) -> None:
     """Raise InvalidSetting for a URL that would be misread, or only refused when it is used."""
     if not isinstance(url, str):
@@ -101,7 +115,7 @@ def read_sentinel_url(url: str) -> SentinelUrl | None:
     if scheme not in _SENTINEL or found is None:
         return None
     plain = _SENTINEL[scheme]
-    sentinels = tuple(map(_address, found["hosts"].split(",")))
+    sentinels = tuple(_address(host, SENTINEL_PORT) for host in found["hosts"].split(","))
     options = parse_qsl(found["query"] or "", keep_blank_values=True)
     tls = urlencode([option for option in options if option[0] in _TLS_OPTIONS])
     rest_of_query = urlencode([each for each in options if each[0] not in _LOGIN_AT_SENTINELS])
@@ -117,6 +131,18 @@ def read_sentinel_url(url: str) -> SentinelUrl | None:
         primary_url=f"{plain}://{found['login'] or ''}{sentinels[0]}/{found['db'] or 0}"
         f"?{rest_of_query}",
     )
+
+
+def read_cluster_url(url: str) -> ClusterUrl | None:
+    """What a URL that was checked says of a cluster; None if it names no cluster."""
+    scheme, _, rest = url.partition("://")
+    found = _CLUSTER_FORM.fullmatch(rest)
+    if scheme not in _CLUSTER or found is None:
+        return None
+    nodes = tuple(_address(host, PORT) for host in found["hosts"].split(","))
+    query = f"?{found['query']}" if found["query"] else ""
+    place = f"{found['login'] or ''}{nodes[0]}/{found['db'] or 0}"
+    return ClusterUrl(nodes, f"{_CLUSTER[scheme]}://{place}{query}")
 
 
 def refused(url: str, reason: str) -> InvalidSetting:
@@ -140,7 +166,7 @@ def unknown_option(url: str, name: str) -> str:
     if "@" in rest.partition("?")[2]:
         return ESCAPES  # the name may be a part of the password
     known = set(_OPTIONS)
-    if (_SERVER | _SENTINEL).get(scheme) == "rediss":
+    if (_SERVER | _SENTINEL | _CLUSTER).get(scheme) == "rediss":
         known |= _TLS_OPTIONS
     if scheme in _SENTINEL:
         known |= set(_LOGIN_AT_SENTINELS)
@@ -160,6 +186,8 @@ def _fault(url: str) -> str:
     scheme = url.partition("://")[0]
     if scheme in _SENTINEL and url.startswith(f"{scheme}://"):
         return _fault_of_sentinels(scheme, url.partition("://")[2])
+    if scheme in _CLUSTER and url.startswith(f"{scheme}://"):
+        return _fault_of_cluster(scheme, url.partition("://")[2])
     parts = _split(url)
     if parts is None:
         return ESCAPES
@@ -175,13 +203,10 @@ def _fault(url: str) -> str:
 
 def _fault_of_scheme(url: str) -> str:
     scheme, slashes, _ = url.partition("://")
-    if scheme in _CLUSTER:
-        return (
-            "clusters are not known yet: expirebridge uses one node of a cluster, by the URL of "
-            "that node and a prefix with a hash tag"
-        )
-    begin = ", ".join(f"{each}://" for each in (*_SERVER, *_SENTINEL))
-    near = _nearest(scheme, [*_SERVER, *_SENTINEL]) if slashes and "@" not in scheme else ""
+    begin = ", ".join(f"{each}://" for each in (*_SERVER, *_SENTINEL, *_CLUSTER))
+    near = (
+        _nearest(scheme, [*_SERVER, *_SENTINEL, *_CLUSTER]) if slashes and "@" not in scheme else ""
+    )
     return f"begin it with one of {begin}{near}"
 
 
@@ -195,12 +220,27 @@ def _fault_of_sentinels(scheme: str, rest: str) -> str:
             f"write {scheme}://HOST:{SENTINEL_PORT},HOST:{SENTINEL_PORT}/NAME/1, with the "
             "sentinels, and the name that they have for the primary"
         )
+    return _fault_of_hosts(found, "sentinel", SENTINEL_PORT)
+
+
+def _fault_of_cluster(scheme: str, rest: str) -> str:
+    """What is wrong with the rest of a URL of a cluster."""
+    found = _CLUSTER_FORM.fullmatch(rest)
+    if found is None:
+        if "@" in rest or "#" in rest:
+            return ESCAPES
+        return f"write {scheme}://HOST:{PORT},HOST:{PORT}, with some nodes of the cluster"
+    return _fault_of_hosts(found, "node", PORT)
+
+
+def _fault_of_hosts(found: re.Match[str], what: str, port: int) -> str:
+    """What is wrong with the addresses, the database's number and the options, or nothing."""
     try:
         for host in found["hosts"].split(","):
-            _address(host)
+            _address(host, port)
     except ValueError:
-        return ESCAPES if "@" in rest.partition("?")[2] else (
-            "each sentinel is HOST or HOST:PORT, with a port up to 65535, and commas between them"
+        return ESCAPES if "@" in found.string.partition("?")[2] else (
+            f"each {what} is HOST or HOST:PORT, with a port up to 65535, and commas between them"
         )  # fmt: skip
     number, query = found["db"] or "", found["query"] or ""
     if "@" in query and _fault_of_number(number):
@@ -208,12 +248,12 @@ def _fault_of_sentinels(scheme: str, rest: str) -> str:
     return _fault_of_query(query) or _fault_of_number(number)
 
 
-def _address(host: str) -> Address:
-    """A sentinel's address. Raises ValueError."""
+def _address(host: str, port: int) -> Address:
+    """The address of one of several; `port` if it has none. Raises ValueError."""
     parts = urlsplit(f"//{host}")
     if not parts.hostname:
         raise ValueError(host)
-    return Address(parts.hostname, SENTINEL_PORT if parts.port is None else parts.port)
+    return Address(parts.hostname, port if parts.port is None else parts.port)
 
 
 def _fault_of_number(number: str) -> str:
@@ -222,7 +262,10 @@ def _fault_of_number(number: str) -> str:
 
 def _fault_of_port(parts: SplitResult) -> str:
     if "," in parts.netloc.rpartition("@")[2]:
-        return f"it names one server; several sentinels are {parts.scheme}+sentinel://"
+        return (
+            f"it names one server; several sentinels are {parts.scheme}+sentinel://, and several "
+            f"nodes of a cluster {parts.scheme}+cluster://"
+        )
     return "its port must be a number up to 65535"
 
 

@@ -52,7 +52,7 @@ def app(
     """
     settings = Settings.read(url=url, prefix=prefix)
     own = client is None
-    client = client or clients.async_producer_client(settings.url)
+    client = client or clients.async_producer_client(settings.url, settings.prefix)
     site = Site(
         bridge=AsyncBridge(url, client=client, prefix=prefix),
         operations=Operations(settings, Hooks()),

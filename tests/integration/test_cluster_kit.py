@@ -1,55 +1,13 @@
 """What the tests of clusters do to real nodes, and that it has the effect that they rely on."""
 
-from collections.abc import Iterator
-
 import pytest
 import redis
 from redis import exceptions
 
 from expirebridge.embedded import Server
 from expirebridge.embedded_cluster import SLOTS
-from tests.kit.cluster import Cluster
-from tests.kit.servers import EMBEDDED, FEW, SERVERS, hanging
-
-TAG = "{eb}"
-
-
-@pytest.fixture(scope="module", params=FEW)
-def name(request: pytest.FixtureRequest) -> str:
-    """Which server the nodes are."""
-    return str(request.param)
-
-
-@pytest.fixture(scope="module")
-def nodes(name: str) -> Iterator[Cluster]:
-    with Cluster(SERVERS[name]) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def cluster(nodes: Cluster) -> Cluster:
-    """Six nodes that run, agree and are empty."""
-    nodes.until_well()
-    for slot in (0, SLOTS // 2, SLOTS - 1):
-        nodes.ask(nodes.primary_of(slot), "FLUSHALL")
-    return nodes
-
-
-@pytest.fixture
-def slot(cluster: Cluster) -> int:
-    """A slot with three keys in it."""
-    slot = cluster.slot_of(TAG)
-    with cluster.client(cluster.primary_of(slot)) as client:
-        client.mset({f"{TAG}{number}": "x" for number in range(3)})
-    return slot
-
-
-@pytest.fixture
-def target(cluster: Cluster, slot: int) -> Server:
-    """A primary that does not serve the slot."""
-    serves = cluster.primary_of(slot)
-    others = (cluster.primary_of(each) for each in (0, SLOTS - 1))
-    return next(node for node in others if node is not serves)
+from tests.kit.cluster import TAG, Cluster
+from tests.kit.servers import EMBEDDED, hanging
 
 
 def test_every_slot_has_a_primary_with_a_replica(cluster: Cluster) -> None:
@@ -94,7 +52,7 @@ def test_a_stopped_primary_is_replaced_and_steps_down(cluster: Cluster, slot: in
     assert cluster.replica_of(replica) is primary
 
 
-@pytest.mark.parametrize("name", [EMBEDDED], indirect=True)
+@pytest.mark.parametrize("server_name", [EMBEDDED], indirect=True)
 def test_a_slot_migrates_at_once(cluster: Cluster, slot: int, target: Server) -> None:
     source = cluster.primary_of(slot)
     cluster.migrate(slot, target)

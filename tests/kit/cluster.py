@@ -15,6 +15,8 @@ from expirebridge import embedded_cluster
 from expirebridge.embedded import HOST, Server
 from tests.kit.witness import PATIENCE
 
+TAG = "{eb}"
+PREFIX = f"{TAG}expirebridge"
 NODE_TIMEOUT_MS = 2000
 """For how long a node is silent before the others take it for dead."""
 
@@ -89,7 +91,7 @@ class Cluster:
         def served() -> bool:
             named = set()
             for asked in self.nodes:
-                with suppress(redis.RedisError):
+                with suppress(redis.RedisError, LookupError):
                     named.add(self.primary_of(slot, asked=asked))
             return named == {node}
 

@@ -7,7 +7,7 @@ import pytest
 from expirebridge import AsyncBridge, Bridge, InvalidSetting
 from expirebridge.settings import Settings
 from expirebridge.topology import clients
-from expirebridge.topology.urls import read_sentinel_url, safe_url
+from expirebridge.topology.urls import read_cluster_url, read_sentinel_url, safe_url
 
 SECRET = "s3cr"
 REST = "etpw"
@@ -22,6 +22,12 @@ UNESCAPED = [
     f"redis+sentinel://ann:{SECRET}?a={REST}@h/m/1",
     f"redis+sentinel://ann:{SECRET}#{REST}@h/m/1",
     f"redis+sentinel://:1234/m/{SECRET}?a={REST}@h/m/1",
+    f"redis+cluster://ann:{SECRET}/{REST}@h/0",
+    f"redis+cluster://ann:{SECRET}?{REST}@h/0",
+    f"redis+cluster://ann:{SECRET}?a={REST}@h/0",
+    f"redis+cluster://ann:{SECRET}#{REST}@h/0",
+    f"redis+cluster://:1234/{SECRET}?a={REST}@h/0",
+    f"redis+cluster://h:1234/{SECRET}?a={REST}@h/0",
     f"redis+sentinel://:1234/{SECRET}{REST}@h/m/1",
     f"redis://ann:{SECRET}[{REST}@h/1",
     f"redis://ann:{SECRET}]{REST}@h/1",
@@ -54,6 +60,8 @@ UNUSABLE = [
     f"redis+sentinel://ann:{SECRET}{REST}@h,,/m",
     f"redis+sentinel://h/m?sentinel_password={SECRET}&{REST}",
     f"redis+sentinel://h/m?sentinel_password={SECRET}&ssl_ca={REST}",
+    f"redis+cluster://ann:{SECRET}{REST}@h,,",
+    f"redis+cluster://ann:{SECRET}{REST}@h?ssl_ca=/ca.pem",
     f"http://ann:{SECRET}{REST}@h/1",
     f"ann:{SECRET}{REST}@h/1",
     f"redis:/ann:{SECRET}{REST}@h/1",
@@ -87,9 +95,16 @@ def test_a_login_that_is_not_escaped_is_refused_with_the_escapes(url: str) -> No
         ("http://h/1", "begin it with one of redis://, rediss://, unix://, valkey://, "),
         ("redsi://h/1", "did you mean 'redis'?"),
         ("redis+sentinal://h/m", "did you mean 'redis+sentinel'?"),
-        ("redis+cluster://h/1", "clusters are not known yet"),
-        ("valkeys+cluster://h/1", "clusters are not known yet"),
+        ("redis+clutser://h", "did you mean 'redis+cluster'?"),
+        ("redis+cluster://h1,/0", "each node is HOST or HOST:PORT"),
+        ("redis+cluster://h1:port", "each node is HOST or HOST:PORT"),
+        ("redis+cluster://", "each node is HOST or HOST:PORT"),
+        ("redis+cluster://h1/one", "'one' is not a database's number"),
+        ("redis+cluster://h1/0/1", "write redis+cluster://HOST:6379,HOST:6379"),
+        ("redis+cluster://h1?sentinel_password=x", "is not an option of a redis+cluster:// URL"),
+        ("rediss+cluster://h1?ssl_ca_crts=x", "did you mean 'ssl_ca_certs'?"),
         ("redis://h1:1,h2:2/1", "several sentinels are redis+sentinel://"),
+        ("redis://h1:1,h2:2/1", "several nodes of a cluster redis+cluster://"),
         ("redis+sentinel://h1,h2", "write redis+sentinel://HOST:26379,HOST:26379/NAME/1"),
         ("redis+sentinel://h1,h2/", "write redis+sentinel://HOST:26379,HOST:26379/NAME/1"),
         ("redis+sentinel://h1,/m/1", "each sentinel is HOST or HOST:PORT"),
@@ -198,3 +213,22 @@ def test_a_url_is_shown_without_its_passwords(url: str, shown: str) -> None:
 
 def test_settings_do_not_show_their_url() -> None:
     assert SECRET not in repr(Settings(url=f"redis://:{SECRET}@h/1"))
+
+
+@pytest.mark.parametrize(
+    ("url", "node_url"),
+    [
+        ("redis+cluster://h", "redis://h:6379/0"),
+        ("valkey+cluster://h1:7000,[::1]:7001", "redis://h1:7000/0"),
+        ("rediss+cluster://a:p%40@h1,h2/1?ssl_cert_reqs=none", "rediss://a:p%40@h1:6379/1?ssl_cert_reqs=none"),
+        ("valkeys+cluster://h1,h2", "rediss://h1:6379/0"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("colour", [Bridge, AsyncBridge])
+def test_urls_of_clusters_are_taken(
+    url: str, node_url: str, colour: type[Bridge | AsyncBridge]
+) -> None:
+    named = read_cluster_url(url)
+    assert named is not None
+    assert named.node_url == node_url
+    colour(url, prefix="{eb}expirebridge")

@@ -1,4 +1,4 @@
-"""The follower: leads a node to whichever server its sentinels call the primary."""
+"""The follower: leads a node to whichever server is the primary now."""
 
 import asyncio
 import logging
@@ -15,6 +15,7 @@ from expirebridge.listener.outage import Outage
 from expirebridge.listener.station.station import Station
 from expirebridge.log_fields import event
 from expirebridge.store.translation import translated
+from expirebridge.topology.cluster import SlotPrimary
 from expirebridge.topology.primary import Berth, Primary
 from expirebridge.topology.urls import Address
 
@@ -35,7 +36,7 @@ class Follower:
 
     def __init__(
         self,
-        primary: Primary,
+        primary: Primary | SlotPrimary,
         generation: Generation,
         new_generation: Callable[[Berth], Generation],
         stations: Sequence[Station],

@@ -53,7 +53,7 @@ class Node:
         self._settings = settings
         outage, gaps, ears = Outage(), Gaps(), Ears()
         begin = partial(Generation, settings, outage=outage, gaps=gaps, ears=ears)
-        primary = clients.primary_of(settings.url)
+        primary = clients.to_follow(settings.url, prefixes[0])
         self._generation = begin(Berth(primary) if primary else None)
         self.stations = stations = [
             Station(self.ground_of(prefix), settings, name=name, runner=runner, hooks=hooks)

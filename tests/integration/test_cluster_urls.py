@@ -1,0 +1,485 @@
+"""URLs of a cluster: producers and listeners follow a slot, whichever node serves it."""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing, contextmanager, suppress
+from threading import Timer
+
+import pytest
+import redis
+
+from expirebridge import (
+    AsyncBridge,
+    Bridge,
+    Change,
+    InvalidSetting,
+    ServerUnreachable,
+    ServerUnsuitable,
+    SlotMoving,
+    SlotUnserved,
+    State,
+)
+from expirebridge.checks import Level, examine
+from expirebridge.embedded import HOST, Server, free_port
+from expirebridge.hooks import End, FailedOver
+from expirebridge.settings import Settings
+from expirebridge.store import calls, functions
+from expirebridge.store.calls import command
+from expirebridge.store.rights import Role, grants
+from expirebridge.store.store import Store
+from expirebridge.topology import clients
+from tests.kit.cluster import PREFIX, TAG, Cluster
+from tests.kit.colours import Ask, asking
+from tests.kit.logs import Log
+from tests.kit.servers import EMBEDDED, SERVERS, hanging
+from tests.kit.witness import Witness, listening
+
+QUICK = 1.0
+"""Seconds in which a call ends that waits for nothing."""
+
+
+@pytest.fixture(params=[Bridge, AsyncBridge])
+async def ask(request: pytest.FixtureRequest, cluster: Cluster) -> AsyncIterator[Ask]:
+    """A producer of either colour."""
+    bridge = request.param(cluster.url, prefix=PREFIX)
+    yield asking(bridge)
+    if isinstance(bridge, AsyncBridge):
+        await bridge.aclose()
+    else:
+        bridge.close()
+
+
+@pytest.fixture
+def bridge(cluster: Cluster) -> Iterator[Bridge]:
+    with Bridge(cluster.url, prefix=PREFIX) as bridge:
+        yield bridge
+
+
+@pytest.fixture
+def probe(cluster: Cluster) -> Iterator[Store]:
+    """What sends each call once."""
+    with closing(clients.probe_client(cluster.url, PREFIX)) as client:
+        yield Store(client, prefix=PREFIX)
+
+
+def tasks_at(cluster: Cluster, node: Server) -> int:
+    """How many trigger keys of tasks a node has."""
+    with cluster.client(node) as client:
+        return len(client.keys(f"{TAG}*:[?]*"))
+
+
+# Producers
+
+
+async def test_a_producer_reaches_the_node_of_its_slot(
+    cluster: Cluster, slot: int, ask: Ask
+) -> None:
+    await ask("make_task", "mail.send", [1], "1h", id="a")
+    assert tasks_at(cluster, cluster.primary_of(slot)) == 1
+    assert await ask("pause", "a") is Change.PAUSED
+    assert (await ask("list")).tasks[0].state is State.PAUSED
+    assert (await ask("count")).paused == 1
+
+
+async def test_a_failover_in_order_costs_a_producer_no_time(
+    cluster: Cluster, slot: int, ask: Ask
+) -> None:
+    await ask("make_task", "mail.send", [1], "1h", id="before")
+    cluster.fail_over(cluster.primary_of(slot))
+    began = time.monotonic()
+    await ask("make_task", "mail.send", [1], "1h", id="after")
+    assert time.monotonic() - began < QUICK
+    assert (await ask("count")).pending == 2
+
+
+async def test_a_promoted_replica_is_found_with_the_first_call(
+    cluster: Cluster, slot: int, ask: Ask
+) -> None:
+    await ask("make_task", "mail.send", [1], "1h", id="before")
+    primary = cluster.primary_of(slot)
+    replica = cluster.replica_of(primary)
+    cluster.kill(primary)
+    try:
+        cluster.until_served_by(slot, replica)
+        await ask("make_task", "mail.send", [1], "1h", id="after")
+        assert (await ask("count")).pending == 2
+    finally:
+        cluster.restart(primary)
+
+
+def test_a_dead_primary_without_a_successor_is_named(
+    cluster: Cluster, slot: int, probe: Store
+) -> None:
+    primary = cluster.primary_of(slot)
+    replica = cluster.replica_of(primary)
+    probe.run(command("PING"))
+    cluster.kill(replica)
+    cluster.kill(primary)
+    try:
+        words = rf"no answer from {HOST}:{primary.port}, which the cluster names for slot {slot}"
+        with pytest.raises(ServerUnreachable, match=rf"{words}.*cluster-announce-ip"):
+            probe.run(calls.count(10))
+    finally:
+        replica.start()
+        cluster.restart(primary)
+
+
+async def test_a_node_that_hangs_delays_no_call_to_others(
+    cluster: Cluster, slot: int, target: Server, ask: Ask
+) -> None:
+    with hanging(target):
+        await ask("count")
+        began = time.monotonic()
+        for _ in range(20):
+            await ask("count")
+        assert time.monotonic() - began < QUICK
+    cluster.until_well()
+
+
+@pytest.mark.parametrize("server_name", [EMBEDDED], indirect=True)
+async def test_a_slot_that_migrated_is_followed_at_once(
+    cluster: Cluster, slot: int, target: Server, ask: Ask
+) -> None:
+    source = cluster.primary_of(slot)
+    await ask("make_task", "mail.send", [1], "1h", id="a")
+    cluster.migrate(slot, target)
+    began = time.monotonic()
+    await ask("make_task", "mail.send", [1], "1h", id="b")
+    assert time.monotonic() - began < QUICK
+    assert (tasks_at(cluster, source), tasks_at(cluster, target)) == (0, 2)
+    cluster.migrate(slot, source)
+
+
+def test_nothing_is_written_while_a_slot_is_moved_key_by_key(
+    cluster: Cluster, slot: int, target: Server, bridge: Bridge, probe: Store
+) -> None:
+    source = cluster.primary_of(slot)
+    bridge.make_task("mail.send", [1], "1h", id="a")
+    keys = cluster.ask(source, "CLUSTER", "COUNTKEYSINSLOT", slot)
+    cluster.begin_move(slot, target, keys=keys // 2)
+    for call in (calls.cancel(["a"], keep=60), calls.get("a"), calls.count(10)):
+        with pytest.raises(SlotMoving, match=rf"slot {slot} is being moved from .*:{source.port}"):
+            probe.run(call)
+    assert cluster.ask(source, "CLUSTER", "COUNTKEYSINSLOT", slot) == keys - keys // 2
+    assert cluster.ask(target, "CLUSTER", "COUNTKEYSINSLOT", slot) == keys // 2
+    cluster.finish_move(slot, target)
+    assert bridge.cancel("a") is Change.CANCELLED
+    cluster.begin_move(slot, source)
+    cluster.finish_move(slot, source)
+
+
+def test_a_move_that_is_finished_in_time_is_outlasted(
+    cluster: Cluster, slot: int, target: Server, bridge: Bridge
+) -> None:
+    source = cluster.primary_of(slot)
+    bridge.make_task("mail.send", [1], "1h", id="a")
+    for goal in (target, source):
+        cluster.begin_move(slot, goal, keys=1)
+        with finishing(cluster, slot, goal):
+            bridge.make_task("mail.send", [1], "1h")
+    assert bridge.count().pending == 3
+
+
+@contextmanager
+def finishing(cluster: Cluster, slot: int, goal: Server) -> Iterator[None]:
+    """Finish a move a moment after the block begins."""
+    later = Timer(0.5, cluster.finish_move, (slot, goal))
+    later.start()
+    try:
+        yield
+    finally:
+        later.join()
+
+
+def test_processes_that_were_forked_go_on(cluster: Cluster, bridge: Bridge) -> None:
+    bridge.make_task("mail.send", [1], "1h")
+    children = []
+    for _ in range(3):
+        child = os.fork()
+        if child == 0:
+            code = 1
+            with suppress(BaseException):
+                for _ in range(10):
+                    bridge.make_task("mail.send", [1], "1h")
+                code = 0
+            os._exit(code)
+        children.append(child)
+    for _ in range(10):
+        bridge.make_task("mail.send", [1], "1h")
+    assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
+    assert bridge.count().pending == 41
+
+
+# Listeners
+
+
+async def test_a_listener_follows_its_slot(
+    cluster: Cluster, slot: int, target: Server, log: Log
+) -> None:
+    """A failover in order, then a move key by key that is left half-way for a while."""
+    source = cluster.primary_of(slot)
+    witness = Witness()
+
+    async def send(user: int) -> None: ...
+
+    async with (
+        listening(Settings(url=cluster.url, prefix=PREFIX), witness, send=send),
+        AsyncBridge(cluster.url, prefix=PREFIX) as bridge,
+    ):
+        await witness.until_hearing()
+        for number in range(40):
+            await bridge.make_task("test.send", [number], 1 + number / 20)
+        await asyncio.to_thread(cluster.fail_over, source)
+        await witness.until_ended(40)
+        await witness.until(lambda: witness.seen(FailedOver))
+        for number in range(40):
+            await bridge.make_task("test.send", [number], number / 20)
+        outages = log.events()["outage"]
+        await asyncio.to_thread(cluster.begin_move, slot, target, keys=30)
+        await log.until("outage", outages + 1)
+        await asyncio.to_thread(cluster.finish_move, slot, target)
+        await witness.until_ended(80)
+        foreign = f"{TAG}foreign:?test.send?[1]"
+        with cluster.client(target) as client:
+            client.set(foreign, "", px=50)
+        await witness.until_ended(81)
+        counts = await bridge.count()
+    assert (counts.succeeded, counts.cancelled, counts.failed) == (81, 0, 0)
+    assert all(event.task.attempt == 1 for event in witness.ended(End.SUCCEEDED))
+    home = cluster.primary_of(slot - 1)
+    cluster.begin_move(slot, home)
+    cluster.finish_move(slot, home)
+    assert log.events()["failed over"] >= 2
+
+
+async def test_a_listener_loses_nothing_when_its_primary_dies(cluster: Cluster, slot: int) -> None:
+    primary = cluster.primary_of(slot)
+    witness = Witness()
+
+    async def send(user: int) -> None: ...
+
+    async with (
+        listening(Settings(url=cluster.url, prefix=PREFIX), witness, send=send),
+        AsyncBridge(cluster.url, prefix=PREFIX) as bridge,
+    ):
+        await witness.until_hearing()
+        for number in range(40):
+            await bridge.make_task("test.send", [number], 1 + number / 20)
+        with cluster.client(primary) as client:
+            assert client.wait(1, 5000) == 1
+        cluster.kill(primary)
+        await witness.until_ended(40)
+        counts = await bridge.count()
+    assert (counts.succeeded, counts.cancelled, counts.failed) == (40, 0, 0)
+    cluster.restart(primary)
+
+
+# What operators see
+
+
+def test_the_doctor_names_the_node_of_the_slot(cluster: Cluster, slot: int, probe: Store) -> None:
+    settings = Settings(url=cluster.url, prefix=PREFIX)
+    findings = {each.check: each for each in examine(probe, settings, Role.LISTENER)}
+    node = cluster.primary_of(slot)
+    assert str(findings["cluster"]) == (
+        f"slot {slot} of {PREFIX} is at {HOST}:{node.port}; 3 primaries serve all slots"
+    )
+    assert {each.check for each in findings.values() if each.level is Level.ERROR} == set()
+    assert findings["round trip"].level is Level.OK
+
+
+def test_the_doctor_says_that_a_slot_is_being_moved(
+    cluster: Cluster, slot: int, target: Server, probe: Store
+) -> None:
+    cluster.begin_move(slot, target, keys=1)
+    findings = examine(probe, Settings(url=cluster.url, prefix=PREFIX), Role.PRODUCER)
+    assert any(f"slot {slot} is being moved from" in each.message for each in findings)
+    home = cluster.primary_of(slot)
+    cluster.finish_move(slot, target)
+    cluster.begin_move(slot, home)
+    cluster.finish_move(slot, home)
+
+
+async def test_the_rights_that_are_printed_suffice(cluster: Cluster, slot: int) -> None:
+    """Each node has the logins: the slot may come to any of them."""
+    for role in (Role.PRODUCER, Role.LISTENER):
+        rules = grants(role, prefix=PREFIX, database=0, followed=True, clustered=True)
+        words = ("ACL", "SETUSER", role, "reset", "resetchannels", "on", ">secret")
+        for node in cluster.nodes:
+            cluster.ask(node, *words, *(grant.rule for grant in rules))
+    witness = Witness()
+
+    async def send(user: int) -> None: ...
+
+    url = cluster.url.replace("://", "://{}:secret@")
+    async with (
+        listening(Settings(url=url.format(Role.LISTENER), prefix=PREFIX), witness, send=send),
+        AsyncBridge(url.format(Role.PRODUCER), prefix=PREFIX) as bridge,
+    ):
+        await witness.until_hearing()
+        await bridge.make_task("test.send", [1], 0.1)
+        await asyncio.to_thread(cluster.fail_over, cluster.primary_of(slot))
+        await bridge.make_task("test.send", [1], 0.1)
+        await witness.until_ended(2)
+    for node in cluster.nodes:
+        with cluster.client(node) as client:
+            refused = {str(entry["object"]) for entry in client.acl_log()}
+        assert refused <= {"config|get"}  # which is asked, and may be refused
+        cluster.ask(node, "ACL", "DELUSER", Role.PRODUCER, Role.LISTENER)
+
+
+# Clients of others
+
+
+def test_a_function_that_follows_ask_is_refused(
+    cluster: Cluster, slot: int, target: Server, bridge: Bridge
+) -> None:
+    """Half of a task would be written, or half of its data believed."""
+    source = cluster.primary_of(slot)
+    for node in (source, target):
+        with cluster.client(node) as client:
+            client.function_load(functions.library(), replace=True)
+    bridge.make_task("mail.send", [1], "1h", id="a")
+    words = ("FCALL", "expirebridge_cancel", 1, PREFIX, "a")
+    keys = cluster.ask(source, "CLUSTER", "COUNTKEYSINSLOT", slot)
+    for moved in (0, keys):
+        cluster.begin_move(slot, target, keys=moved)
+        with cluster.client(source) as client, pytest.raises(redis.exceptions.AskError):
+            client.execute_command(*words)
+        with pytest.raises(redis.exceptions.TryAgainError, match="moved to this node key by key"):
+            asking_too(cluster, target, words)
+    cluster.finish_move(slot, target)
+    assert bridge.get("a") is not None
+    with cluster.client(target) as client:
+        assert client.execute_command(*words) == b"cancelled"
+    cluster.begin_move(slot, source)
+    cluster.finish_move(slot, source)
+
+
+def asking_too(cluster: Cluster, node: Server, words: tuple[str | int, ...]) -> object:
+    """What a node answers to a command that follows ASKING on the same connection."""
+    with cluster.client(node) as client, client.pipeline(transaction=False) as both:
+        both.execute_command("ASKING")
+        both.execute_command(*words)
+        return both.execute()[1]
+
+
+# What cannot be
+
+
+def test_a_prefix_without_a_tag_is_refused(cluster: Cluster) -> None:
+    with pytest.raises(InvalidSetting, match=r"^prefix='tasks': in a cluster .*'\{eb\}tasks'"):
+        Bridge(cluster.url, prefix="tasks")
+
+
+def test_a_server_that_is_of_no_cluster_is_named(server: Server) -> None:
+    url = f"redis+cluster://{HOST}:{server.port}"
+    with (
+        Bridge(url, prefix=PREFIX) as bridge,
+        pytest.raises(ServerUnsuitable, match=rf"{HOST}:{server.port} is no node of a cluster"),
+    ):
+        bridge.count()
+
+
+def test_one_node_of_a_cluster_refers_to_the_url_of_all(
+    cluster: Cluster, slot: int, target: Server
+) -> None:
+    words = r"redis\+cluster://"
+    for url, prefix in (
+        (f"redis://{HOST}:{target.port}/0", PREFIX),
+        (f"redis://{HOST}:{target.port}/0", "expirebridge"),
+    ):
+        with Bridge(url, prefix=prefix) as bridge, pytest.raises(ServerUnsuitable, match=words):
+            bridge.make_task("mail.send", [1], "1h")
+
+
+def test_one_node_of_a_cluster_works_for_its_own_slots(cluster: Cluster, slot: int) -> None:
+    url = f"redis://{HOST}:{cluster.primary_of(slot).port}/0"
+    with Bridge(url, prefix=PREFIX) as one, Bridge(cluster.url, prefix=PREFIX) as all_nodes:
+        one.make_task("mail.send", [1], "1h", id="a")
+        assert all_nodes.get("a") is not None
+
+
+def test_a_cluster_whose_nodes_cannot_be_reached_is_no_cluster_yet() -> None:
+    port = free_port()
+    with (
+        Bridge(f"redis+cluster://{HOST}:{port}", prefix=PREFIX) as bridge,
+        pytest.raises(ServerUnreachable, match=rf"no node of the cluster answers: {HOST}:{port}"),
+    ):
+        bridge.count()
+
+
+def test_nodes_of_two_clusters_are_refused(cluster: Cluster) -> None:
+    with Cluster(SERVERS[EMBEDDED], replicas=0) as other:
+        url = f"{cluster.url},{HOST}:{other.nodes[0].port}"
+        with (
+            Bridge(url, prefix=PREFIX) as bridge,
+            pytest.raises(ServerUnsuitable, match=rf"two clusters: {HOST}:{other.nodes[0].port}"),
+        ):
+            bridge.count()
+
+
+def test_a_slot_that_nobody_serves_is_named(cluster: Cluster, slot: int) -> None:
+    primary = cluster.primary_of(slot)
+    for node in cluster.nodes:
+        if not is_replica(cluster, node):
+            cluster.ask(node, "CLUSTER", "DELSLOTS", slot)
+    try:
+        with (
+            Bridge(cluster.url, prefix=PREFIX) as bridge,
+            pytest.raises(SlotUnserved, match="the cluster does not serve the slot now"),
+        ):
+            bridge.count()
+    finally:
+        cluster.ask(primary, "CLUSTER", "ADDSLOTS", slot)
+        cluster.until_served_by(slot, primary)
+
+
+def is_replica(cluster: Cluster, node: Server) -> bool:
+    return bool(cluster.ask(node, "ROLE")[0] == b"slave")
+
+
+def test_an_address_that_cannot_be_reached_is_named_with_the_settings(
+    cluster: Cluster, slot: int, target: Server
+) -> None:
+    primary = cluster.primary_of(slot)
+    port = free_port()
+    cluster.ask(primary, "CONFIG", "SET", "cluster-announce-port", port)
+    try:
+        with (
+            closing(clients.probe_client(f"redis+cluster://{HOST}:{primary.port}", PREFIX)) as one,
+            pytest.raises(ServerUnreachable, match=rf"{HOST}:{port}, which .*cluster-announce-ip"),
+        ):
+            Store(one, prefix=PREFIX).run(command("PING"))
+    finally:
+        cluster.ask(primary, "CONFIG", "SET", "cluster-announce-port", 0)
+        cluster.until_served_by(slot, primary)
+
+
+def test_another_database_than_0_needs_a_server_that_has_it(cluster: Cluster) -> None:
+    with (
+        Bridge(f"{cluster.url}/1", prefix=PREFIX) as bridge,
+        pytest.raises(ServerUnsuitable, match=r"another database than 0|`cluster-databases`"),
+    ):
+        bridge.count()
+
+
+def test_numbered_databases_of_a_cluster_are_taken_apart() -> None:
+    with (
+        Cluster(SERVERS[EMBEDDED], replicas=0, options={"cluster-databases": "2"}) as cluster,
+        Bridge(f"{cluster.url}/1", prefix=PREFIX) as one,
+        Bridge(cluster.url, prefix=PREFIX) as zero,
+    ):
+        one.make_task("mail.send", [1], "1h", id="a")
+        assert (one.count().pending, zero.count().pending) == (1, 0)
+
+
+def test_a_cluster_s_own_client_is_refused_with_the_url(cluster: Cluster) -> None:
+    port = cluster.nodes[0].port
+    with (
+        closing(redis.RedisCluster(host=HOST, port=port)) as client,
+        pytest.raises(InvalidSetting, match=rf"Bridge\('redis\+cluster://.*{HOST}:{port}"),
+    ):
+        Bridge(client=client)  # type: ignore[arg-type]
