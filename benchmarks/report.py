@@ -1,4 +1,4 @@
-"""Writes docs/performance.md and its plots from the results of the laboratory.
+"""Writes docs/performance.md, its plots and docs/designs.md from the results of the laboratory.
 
     python -m benchmarks.report [--results FILE] [--to FOLDER]
 
@@ -23,7 +23,7 @@ _OURS = "expirebridge"
 
 
 def main() -> None:
-    """Write the page."""
+    """Write the pages."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.report")
     parser.add_argument("--results", type=Path, default=HERE / "results" / "run.json")
     parser.add_argument("--to", type=Path, default=REPOSITORY / "docs")
@@ -33,8 +33,11 @@ def main() -> None:
         parser.error(f"{options.results}: measured at the same time, so not alone: {together}")
     folder = options.to / "performance"
     folder.mkdir(parents=True, exist_ok=True)
-    from benchmarks import plots  # noqa: PLC0415 - matplotlib is an extra
+    # matplotlib is an extra; the other page uses what is here.
+    from benchmarks import designs_page, plots  # noqa: PLC0415
 
+    designs_page.write(records, options.to)
+    records = records.of_kinds("ours", "limit", "baseline", "peer")
     plots.draw(records, folder)
     text = _BLANK.sub(lambda blank: fill(blank[1], records), TEMPLATE.read_text("utf-8"))
     (options.to / "performance.md").write_text(text, encoding="utf-8")
@@ -385,8 +388,14 @@ OF_ALL_SERVERS = {"machine", "memory", "contenders"}
 """Where each server is shown; elsewhere it is the first."""
 
 
+OURS_ALONE = {"idle", "keepalive"}
+"""Where the page shows no others."""
+
+
 def fill(name: str, records: Records) -> str:
     """What stands in the page's blank of this name."""
+    if name in OURS_ALONE:
+        records = records.of_kinds("ours")
     return BLANKS[name](records if name in OF_ALL_SERVERS else records.of_first_server())
 
 

@@ -8,6 +8,7 @@
 # worker = ["python -m benchmarks.contenders.bare_subscriber"]
 # handlers = ["async"]
 # settings = "redis-py; a key with a TTL for each task, and one subscriber to `expired` events"
+# keepalive = true
 # redelivery = 0 # none
 # documentation = ["https://redis.io/docs/latest/develop/pubsub/keyspace-notifications/"]
 # ///
@@ -38,6 +39,13 @@ def schedule_many(tasks: Sequence[tuple[int, float]]) -> None:
     pipeline = client.pipeline(transaction=False)
     for number, due in tasks:
         pipeline.set(_key(number), b"", pxat=round(due * 1000))
+    pipeline.execute()
+
+
+def keep(numbers: Sequence[int], seconds: float) -> None:
+    pipeline = client.pipeline(transaction=False)
+    for number in numbers:
+        pipeline.pexpire(_key(number), round(seconds * 1000))
     pipeline.execute()
 
 

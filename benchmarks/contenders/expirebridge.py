@@ -11,6 +11,7 @@
 # handlers = ["async", "plain"]
 # concurrency = "100 by default: coroutines, or threads for plain functions"
 # settings = "defaults, with the extra `fast` (hiredis); no line in the log for each success"
+# keepalive = true
 # redelivery = 10 # the lease
 # documentation = ["docs/usage.md"]
 # ///
@@ -18,6 +19,9 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import cache
+
+import redis
 
 from benchmarks.kit.server import HANDLER, URL, USER
 from expirebridge import Bridge
@@ -37,3 +41,23 @@ def schedule_many(tasks: Sequence[tuple[int, float]]) -> None:
         {"func": FUNC, "args": [number, USER], "at": datetime.fromtimestamp(due, UTC)}
         for number, due in tasks
     )
+
+
+def keep(numbers: Sequence[int], seconds: float) -> None:
+    pipeline = plain_client().pipeline(transaction=False)
+    for number in numbers:
+        pipeline.pexpire(timers()[number], round(seconds * 1000))
+    pipeline.execute()
+
+
+@cache
+def plain_client() -> redis.Redis:
+    """Some other program, which knows nothing of expirebridge."""
+    return redis.Redis.from_url(URL)
+
+
+@cache
+def timers() -> dict[int, bytes]:
+    """The keys of the tasks that are pending, by number."""
+    keys = plain_client().scan_iter(match="*:[?]mail.send[?]*", count=10_000)
+    return {int(key.rpartition(b"?[")[2].partition(b",")[0]): key for key in keys}

@@ -4,7 +4,8 @@
 
 Each line on stdin is one order: {"first": 0, "count": 1000, "due_ms": ..., "spread_ms": 10000,
 "bulk": false}. The tasks are `first`, `first + 1`, ..., due evenly over `spread_ms` from `due_ms`.
-The answer, a line on stdout, is {"seconds": how long the calls took}, or {"error": ...}.
+The answer, a line on stdout, is {"seconds": how long the calls took}, or {"error": ...}. The order
+{"keep": [numbers], "seconds": 60} puts tasks off: then the module has `keep(numbers, seconds)`.
 
 The contender's module has `schedule(number, due)`, and `schedule_many([(number, due), ...])` if it
 makes several in one call; `due` is in seconds since 1970. Both, and `open()`, which comes before
@@ -29,7 +30,11 @@ BATCH = 1000
 
 
 async def obey(module: ModuleType, order: dict[str, Any]) -> float:
-    """Make the tasks, and return how many seconds the calls took."""
+    """Make the tasks, or put them off, and return how many seconds the calls took."""
+    if "keep" in order:
+        began = time.perf_counter()
+        await _done(module.keep(order["keep"], order["seconds"]))
+        return time.perf_counter() - began
     # One after the other: where tasks run in this process, a list of all would count as its memory.
     tasks = _tasks(**{name: order[name] for name in ("first", "count", "due_ms", "spread_ms")})
     began = time.perf_counter()

@@ -24,7 +24,7 @@ class Contender:
     name: str
     title: str
     kind: str
-    """`ours`, `peer`, `baseline`, or `limit`: the server itself, which runs nothing."""
+    """`ours`, `peer`, `baseline`, `design`, or `limit`: the server itself, which runs nothing."""
     worker: tuple[str, ...]
     """The commands of the processes that run what is due. `{url}`, `{port}`, `{module}`, `{file}`,
     `{here}` and `{concurrency}` are filled in."""
@@ -38,6 +38,15 @@ class Contender:
     """`own`, `lab` (the lab's own) or `node`."""
     runs_in_driver: bool
     """Whether tasks run in the process that makes them."""
+    place: str
+    """Where pending tasks are: `server`, `file` or `worker`, through which they are made then."""
+    interval: float
+    """Seconds from one look for due tasks to the next, where this is a setting: waits are longer by
+    that."""
+    keepalive: bool
+    """Whether its tasks can be put off: it has `keep(numbers, seconds)`."""
+    only: tuple[str, ...]
+    """The measurements that it takes part in, if it cannot do all."""
     variables: dict[str, str]
     """Set in its processes."""
     redelivery: float
@@ -80,6 +89,10 @@ class Contender:
             dependencies=tuple(script.get("dependencies", ())),
             environment=lab.get("environment", "own"),
             runs_in_driver=lab.get("runs_in_driver", False),
+            place=lab.get("place", "server"),
+            interval=lab.get("interval", 0),
+            keepalive=lab.get("keepalive", False),
+            only=tuple(lab.get("only", ())),
             variables=lab.get("variables", {}),
             redelivery=lab.get("redelivery", 0),
             concurrency=lab.get("concurrency", "none to set"),
@@ -88,7 +101,7 @@ class Contender:
         )
 
 
-ORDER = ("ours", "limit", "baseline", "peer")
+ORDER = ("ours", "limit", "baseline", "design", "peer")
 """In which kinds are measured and shown."""
 
 

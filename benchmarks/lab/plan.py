@@ -67,6 +67,8 @@ def steps(
         for server, binary in servers.items():
             for round in range(min(rounds, measurement.rounds or rounds)):
                 for contender in contenders:
+                    if contender.only and measurement.name not in contender.only:
+                        continue
                     for variant in measurement.variants(contender, scale):
                         yield Step(
                             measurement=measurement,

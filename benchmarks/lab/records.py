@@ -92,6 +92,16 @@ class Records:
         records = [r for r in self.document["records"] if r["server"] == server]
         return Records(self.document | {"servers": {server: version}, "records": records})
 
+    def of_kinds(self, *kinds: str) -> "Records":
+        """The same without contenders of other kinds."""
+        contenders = {
+            name: about
+            for name, about in self.document["contenders"].items()
+            if about["kind"] in kinds
+        }
+        records = [r for r in self.document["records"] if r["contender"] in contenders]
+        return Records(self.document | {"contenders": contenders, "records": records})
+
     def scaled(self, count: int) -> int:
         """So many tasks at the scale of these results."""
         return max(int(count * self.document["scale"]), 1)

@@ -109,6 +109,17 @@ class Stage:
             self._producer.process.wait()
             self._producer = None
 
+    def add(self) -> None:
+        """Start one more of the worker, without waiting for it."""
+        self._workers += [self._launch(command) for command in self._worker]
+
+    def revive(self) -> int:
+        """Start again what has ended, as a supervisor does, and return how many these are."""
+        ended = [place for place, one in enumerate(self._workers) if one.poll() is not None]
+        for place in ended:
+            self._workers[place] = self._launch(self._worker[place % len(self._worker)])
+        return len(ended)
+
     def restart(self) -> None:
         """Start what was killed, without waiting for it."""
         if self.contender.runs_in_driver:
@@ -158,7 +169,7 @@ class Stage:
 
     def _wait_until_tasks_run(self) -> None:
         """Give tasks that are due at once, one a second, until one of them has run."""
-        deadline = time.monotonic() + READY_LIMIT
+        deadline = time.monotonic() + READY_LIMIT + self.contender.interval
         while not self.ended():
             if time.monotonic() > deadline:
                 raise StageError(f"no task ran within {READY_LIMIT:g} s:\n{self.last_words()}")
@@ -172,12 +183,16 @@ class Stage:
     def producer(self) -> "Producer":
         """The process that makes tasks; it is started on first use."""
         if self._producer is None:
+            if self.contender.place == "worker" and not self._workers:
+                self.restart()
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
             self._producer = Producer(self._launch(self.contender.driver, **pipes), self)
         return self._producer
 
-    def schedule(self, count: int, *, spread: float = 0.0) -> Dues:
+    def schedule(self, count: int, *, spread: float = 0.0, lead: float = LEAD) -> Dues:
         """Make tasks that come due evenly over `spread` seconds, all made before the first is due.
+
+        `lead` is the time from the end of the making to the first due time, of which half is kept.
 
         If the time that is given for it was too short, those are left to themselves, and new ones
         are made with more time.
@@ -185,11 +200,11 @@ class Stage:
         bulk = self.producer.bulk
         seconds = count / (MADE_IN_BULK if bulk else MADE_SINGLY)
         for patience in (1, 3, 9):
-            due = now_ms() + round((LEAD + patience * seconds) * 1000)
+            due = now_ms() + round((lead + patience * seconds) * 1000)
             dues = Dues(self._asked, count, due, round(spread * 1000))
             self._asked += count
             self.producer.order(dues, bulk=bulk)
-            if now_ms() < due - 500 * LEAD:
+            if now_ms() < due - 500 * lead:
                 return dues
             sleep_until(dues.last)
         raise StageError(f"making {count:,} tasks took longer than any time given for it")
@@ -298,11 +313,17 @@ class Producer:
 
     def order(self, dues: Dues, *, bulk: bool = False) -> float:
         """Have the tasks made, and return how many seconds the calls took."""
-        order = vars(dues) | {"bulk": bulk}
+        return float(self._ask(vars(dues) | {"bulk": bulk})["seconds"])
+
+    def keep(self, numbers: Sequence[int], seconds: float) -> None:
+        """Have these tasks put off, so that they are due in `seconds`."""
+        self._ask({"keep": list(numbers), "seconds": seconds})
+
+    def _ask(self, order: dict[str, Any]) -> dict[str, Any]:
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(order).encode() + b"\n")
         self.process.stdin.flush()
-        return float(self._answer()["seconds"])
+        return self._answer()
 
     def _answer(self) -> dict[str, Any]:
         assert self.process.stdout is not None

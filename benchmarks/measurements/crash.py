@@ -8,7 +8,7 @@ later still. `interrupted` were running when the worker was killed. `recovery_se
 after its due time the last one ended that did, with the second that it takes.
 
 The waiting ends a minute after the time in which the contender takes up the tasks of a dead worker,
-which is a default of its own (`redelivery` in its header).
+which is a default of its own (`redelivery` in its header), and the interval in which it looks.
 """
 
 import time
@@ -31,7 +31,8 @@ def variants(contender: Contender, scale: Scale) -> list[Variant]:
             "tasks": scale(2000),
             "seconds": scale.seconds(40),
             "work": WORK,
-            "patience": max(scale.seconds(contender.redelivery + MARGIN), LEAST_PATIENCE),
+            "patience": max(scale.seconds(contender.redelivery + MARGIN), LEAST_PATIENCE)
+            + contender.interval,
         }
     ]
 

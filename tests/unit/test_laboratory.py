@@ -5,13 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import report
+from benchmarks import designs_page, report
+from benchmarks.__main__ import MEASUREMENTS, find_measurement
+from benchmarks.kit.cron import next_run
 from benchmarks.lab.contender import Contender, find_contenders
 from benchmarks.lab.measurement import Scale
+from benchmarks.lab.plan import steps
 from benchmarks.lab.records import Records
 from benchmarks.lab.results import Results
 from benchmarks.lab.verdict import Dues, Runs, Verdict, lateness, percentile
 
+DESIGNS = [found for found in find_contenders().values() if found.kind == "design"]
 DUES = Dues(first=0, count=4, due_ms=100_000, spread_ms=400)
 
 
@@ -79,8 +83,39 @@ def test_each_contender_says_what_it_is(contender: Contender) -> None:
     assert contender.runs_tasks or contender.kind == "limit"
     assert set(contender.handlers) <= {"async", "plain"}
     assert (contender.environment == "lab") == (contender.kind != "peer")
+    assert contender.place in {"server", "file", "worker"}
+    assert set(contender.only) <= set(MEASUREMENTS)
     if contender.kind == "peer":
         assert any("==" in package or "@" in package for package in contender.dependencies)
+
+
+@pytest.mark.parametrize("contender", DESIGNS, ids=lambda found: found.name)
+def test_a_design_is_short_and_has_its_own_libraries_only(contender: Contender) -> None:
+    source = contender.file.read_text(encoding="utf-8")
+    assert len(source.splitlines()) <= 100
+    assert "expirebridge" not in source
+    assert not contender.dependencies
+
+
+def test_a_contender_is_measured_where_it_takes_part() -> None:
+    wheel = find_contenders()["wheel_of_sets"]
+    found = steps(
+        [find_measurement(name) for name in MEASUREMENTS],
+        {"embedded": Path()},
+        [wheel],
+        scale=Scale(0.01),
+        rounds=1,
+    )
+    assert {step.measurement.name for step in found} == set(wheel.only)
+
+
+def test_cron_runs_at_full_intervals() -> None:
+    quarter_past_nine = 1_800_000_900.0 - 1_800_000_900 % 3600 + 9 * 3600 + 900.5
+
+    runs = [next_run(interval, quarter_past_nine) - quarter_past_nine for interval in (3600, 60, 1)]
+
+    assert runs == [2699.5, 59.5, 0.5]
+    assert next_run(60, 120.0) == 180.0
 
 
 def test_a_scale_leaves_at_least_one_task_and_none_of_none() -> None:
@@ -190,3 +225,23 @@ def test_every_blank_of_the_page_is_known() -> None:
     blanks = set(report._BLANK.findall(report.TEMPLATE.read_text(encoding="utf-8")))
 
     assert blanks == report.BLANKS.keys()
+
+
+def test_the_designs_have_a_page_of_their_own(tmp_path: Path) -> None:
+    blanks = set(report._BLANK.findall(designs_page.TEMPLATE.read_text(encoding="utf-8")))
+    assert blanks == designs_page.BLANKS.keys()
+
+    found = records()
+    found.document["contenders"]["peer"]["kind"] = "design"
+    for about in found.document["contenders"].values():
+        about["settings"] = "defaults"
+    found.document |= {
+        "date": "2026-01-01",
+        "machine": dict.fromkeys(("cores", "processor", "memory_gib", "system", "python"), 2),
+    }
+    designs_page.write(found, tmp_path)
+    page = (tmp_path / "designs.md").read_text(encoding="utf-8")
+
+    assert "| expirebridge | 1.5 ms | 3.5 ms | never | 18 of 20 | 0 | 0 | 2 |" in page
+    assert "| a peer | not done within 9 s |" in page
+    assert "a peer" not in report.lateness(found.of_kinds("ours", "peer"))

@@ -1,0 +1,161 @@
+"""Writes docs/designs.md from the results of the laboratory; called by benchmarks.report.
+
+The prose is in designs.template.md. A line `{{name}}` there is replaced by what the function of
+that name returns here.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from benchmarks import report
+from benchmarks.lab.records import Records, Row
+from benchmarks.report import Column, duration, megabytes, number, percent, table
+
+TEMPLATE = Path(__file__).parent / "designs.template.md"
+KINDS = ("ours", "baseline", "design")
+
+
+def write(records: Records, folder: Path) -> None:
+    """Write the page."""
+    records = records.of_kinds(*KINDS).of_first_server()
+    text = report._BLANK.sub(lambda blank: BLANKS[blank[1]](records), TEMPLATE.read_text("utf-8"))
+    (folder / "designs.md").write_text(text, encoding="utf-8")
+
+
+def lateness(records: Records) -> str:
+    """Lateness, by how many others are pending."""
+    parts = [f"Nothing else pending:\n\n{report.lateness(records)}"]
+    for pending in records.variants("lateness_pending", "pending"):
+        rows = records.rows("lateness_pending", pending=pending)
+        parts.append(f"{pending:,} others pending:\n\n{report._rows(rows, _LATENESS)}")
+    return "\n\n".join(parts)
+
+
+_LATENESS: list[Column] = [
+    ("p50", lambda row: duration(row.percentile("50"))),
+    ("p99", lambda row: duration(row.percentile("99"))),
+    ("max", lambda row: duration(row.percentile("100"))),
+    ("lost", report._count("lost")),
+    ("twice", report._count("twice")),
+    ("early", report._count("early")),
+]
+
+
+def rates(records: Records) -> str:
+    """Tasks made and run in a second."""
+    made = {row.title: row for row in records.rows("schedule_rate")}
+    rows = records.rows("burst", tasks=records.scaled(10_000))
+    cells = [
+        [
+            f"{row.title}, {row.variant['handler']} handler",
+            _cell(made.get(row.title), "single_per_second", number),
+            _cell(made.get(row.title), "bulk_per_second", number),
+            _cell(row, "per_second", number),
+            f"{_cpu(row):,.0f} µs",
+        ]
+        for row in rows
+        if row.measured
+    ]
+    return table(["", "made, one call each", "made, in bulk", "run", "CPU"], cells)
+
+
+def _cpu(row: Row) -> float:
+    used = row.median("server_cpu_seconds") + row.median("worker_cpu_seconds")
+    return used / row.median("ran") * 1e6
+
+
+def _cell(row: Row | None, name: str, show: Callable[[float], str]) -> str:
+    return show(row.median(name)) if row and row.has(name) else "-"
+
+
+def size(records: Records) -> str:
+    """Bytes of a pending task, wherever they are."""
+    grown = {row.title: row for row in records.rows("lateness_pending",
+                                                    pending=records.scaled(200_000))}  # fmt: skip
+    stored = {row.title: row for row in records.rows("memory")}
+    titles = dict.fromkeys([*stored, *grown])
+    cells = [
+        [
+            title,
+            _cell(stored.get(title), "bytes_per_task", number),
+            _growth(grown.get(title)),
+            _cell(stored.get(title), "disk_bytes_per_task", number),
+        ]
+        for title in titles
+    ]
+    return table(["", "server", "worker", "disk"], cells)
+
+
+def _growth(row: Row | None) -> str:
+    if row is None or not row.measured:
+        return "-"
+    grown = row.median("worker_bytes") - row.median("worker_bytes_before")
+    return number(max(grown, 0) / row.variant["pending"])
+
+
+def waiting(records: Records) -> str:
+    """What it costs to wait."""
+    columns: list[Column] = [
+        ("pending", lambda row: f"{row.variant['pending']:,}"),
+        ("server, of a core", report._figure("server_cores", percent)),
+        ("worker, of a core", report._figure("listener_cores", percent)),
+        ("commands a second", report._figure("commands_per_second", number)),
+        ("server's memory", report._figure("server_bytes", megabytes)),
+        ("worker's memory", report._figure("listener_bytes", megabytes)),
+    ]
+    return report._rows(records.rows("idle"), columns)
+
+
+def keepalives(records: Records) -> str:
+    """Timers that are put off."""
+    columns: list[Column] = [
+        ("cost", report._figure("microseconds", lambda value: f"{value:,.0f} µs")),
+        ("false", report._count("false_firings")),
+        ("let go", report._count("let_go")),
+        ("lost", report._count("lost")),
+        ("p50", lambda row: duration(row.percentile("50"))),
+        ("max", lambda row: duration(row.percentile("100"))),
+    ]
+    return report._rows(records.rows("keepalive"), columns)
+
+
+def killed(records: Records) -> str:
+    """A worker that is killed."""
+    return report.crash(records)
+
+
+def restart(records: Records) -> str:
+    """A server that is killed."""
+    columns: list[Column] = [
+        ("tasks", report._count("asked")),
+        *_LATENESS,
+        ("worker restarts", report._count("worker_restarts")),
+    ]
+    return report._rows(records.rows("server_restart"), columns)
+
+
+def two_workers(records: Records) -> str:
+    """A second worker."""
+    columns: list[Column] = [
+        ("tasks", report._count("asked")),
+        *_LATENESS,
+        ("workers that ran any", report._figure("workers_that_ran_any", number)),
+    ]
+    return report._rows(records.rows("two_workers"), columns)
+
+
+def settings(records: Records) -> str:
+    """Each program, and how it is set up."""
+    rows: Sequence[Sequence[str]] = [
+        [f"[{about['title']}](../benchmarks/contenders/{name}.py)", about["settings"]]
+        for name, about in records.document["contenders"].items()
+    ]
+    lines = [["", "settings"], ["---", "---"], *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+BLANKS: dict[str, Callable[[Records], str]] = {
+    function.__name__: function
+    for function in (report.machine, lateness, rates, size, waiting, keepalives, killed, restart,
+                     two_workers, settings)
+}  # fmt: skip
