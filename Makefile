@@ -16,7 +16,7 @@ PYTEST = .ci/pytest $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 # The laboratory's own environment: what it needs is not needed for tests.
 LAB := $(VENV)-bench/lab
 
-.PHONY: demo test test-servers test-pythons test-lowest servers clients sources machine faults series soak check format bench bench-report screenshots clean
+.PHONY: demo test test-servers test-pythons test-lowest servers clients sources machine faults series soak check format bench bench-report designs screenshots clean
 .DELETE_ON_ERROR:
 
 # CI runs these beside the suite, with fewer.
@@ -78,6 +78,9 @@ format: $(VENV)/.dev
 
 bench: $(LAB)/.made  ## expirebridge beside its peers: make bench ARGS="--scale 0.01 --measure burst"
 	@$(LAB)/bin/python -m benchmarks $(ARGS)
+
+designs: $(VENV)/.demo  ## The designs that people choose from, live and side by side
+	@$(BIN)/python -m benchmarks.live
 
 bench-report: $(LAB)/.made  ## docs/performance.md and its plots, from the results
 	@$(LAB)/bin/python -m benchmarks.report $(ARGS)

@@ -3,10 +3,14 @@ over its own kind of restart, or does not."""
 
 import importlib
 import math
+import os
+import re
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -17,6 +21,7 @@ from hypothesis import strategies as st
 from benchmarks.lab.contender import find_contenders
 from benchmarks.lab.stage import Stage
 from expirebridge.embedded import Server, embedded_binary
+from tests.kit.processes import ROOT
 
 KEEPS = {
     "cron_scan": True,
@@ -95,6 +100,32 @@ def test_a_ring_of_lists_is_filled_again_after_redis_lost_it() -> None:
         verdict = stage.verdict([dues], stage.wait_for([dues], limit=30))
 
     assert (verdict.lost, verdict.twice, verdict.early) == (0, 0, 0)
+
+
+def test_they_are_shown_live(tmp_path: Path) -> None:
+    """`make designs` needs no server, ends by itself, and leaves nothing behind."""
+    shown = subprocess.run(
+        [sys.executable, "-m", "benchmarks.live"],
+        env=os.environ | {"TMPDIR": str(tmp_path), "PATH": "/nowhere", "COLUMNS": "100"},
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
+
+    assert shown.returncode == 0, shown.stdout + shown.stderr
+    titles = {find_contenders()[name].title for name in KEEPS}
+    for title in {"expirebridge", "bare subscriber", *titles}:
+        assert re.search(rf"{title} .*[▁▂▃▄▅▆▇█]{{20}}.*20 of 20", shown.stdout), title
+    assert list(tmp_path.iterdir()) == []
+    assert [process for process in Path("/proc").glob("[0-9]*") if _is_of(process, tmp_path)] == []
+
+
+def _is_of(process: Path, folder: Path) -> bool:
+    try:
+        return str(folder).encode() in (process / "environ").read_bytes()
+    except OSError:  # it has ended
+        return False
 
 
 # In this process.
