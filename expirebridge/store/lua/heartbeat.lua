@@ -45,11 +45,17 @@ local function clock_went_back()
   renew_all('(' .. (now + lease))
 end
 
--- Notes which code the listeners that beat run. Returns whether that changed, and how many run each if
+-- Notes which code this listener runs, and which those that beat do. Returns whether that changed, and how many run each if
 -- there are several.
 local function note_code(listeners)
-  local words, counts = {}, {}
-  for _, text in ipairs(codes_of(listeners)) do
+  local words, counts, texts = {}, {}, codes_of(listeners)
+  for i, listener in ipairs(listeners) do
+    if listener == me and code ~= '' and texts[i] ~= code then
+      redis.call('HSET', fleet_key(), me, code)
+      texts[i] = code
+    end
+  end
+  for _, text in ipairs(texts) do
     for word in string.gmatch(text or '', '%S+') do
       if not counts[word] and (word == '?' or is_fingerprint(word)) then
         counts[word] = 0
@@ -87,7 +93,7 @@ mend('fleet', 'hash')
 for _, state in ipairs(STATES) do mend(state, 'zset') end
 -- Without a series, which needs format 2, nothing is asked for.
 local next_making
-if (tonumber(written) or 1) >= 2 then
+if written == '2' then
   mend('series', 'zset')
   mend('carriers', 'hash')
   mend('tzdata', 'zset')
@@ -99,9 +105,6 @@ if gap then renew_all('-inf') end
 if last > now then clock_went_back() end
 
 local joined = redis.call('ZADD', listeners_key, now, me) == 1
-if code ~= '' and redis.call('HGET', fleet_key(), me) ~= code then
-  redis.call('HSET', fleet_key(), me, code)
-end
 -- A lease has three beats: after half a lease without one, its listener is not counted.
 local beating = redis.call('ZRANGEBYSCORE', listeners_key, now - lease / 2, '+inf')
 local rank = 0
