@@ -20,7 +20,7 @@ from benchmarks.lab.results import Results
 FOLDER = Path(__file__).parent
 MEASUREMENTS = ("schedule_rate", "memory", "lateness", "lateness_pending", "burst", "crash",
                 "listeners", "shares", "cores", "idle", "keepalive", "scripts",
-                "fleet", "two_workers", "server_restart")  # fmt: skip
+                "fleet", "two_workers", "server_restart", "series", "recurring")  # fmt: skip
 
 
 def read_options(contenders: dict[str, Contender], servers: dict[str, Path]) -> argparse.Namespace:

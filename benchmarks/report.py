@@ -322,6 +322,52 @@ def keepalive(records: Records) -> str:
     return _rows(records.rows("keepalive"), columns)
 
 
+def recurring(records: Records) -> str:
+    """Ticks of each minute, with one scheduler, with two, and when all is killed."""
+    parts = []
+    for schedulers, killed, words in (
+        (1, False, "Once"), (2, False, "Twice"), (1, True, "Killed"),
+    ):  # fmt: skip
+        rows = records.rows("recurring", schedulers=schedulers, killed=killed)
+        columns: list[Column] = [
+            ("ticks", _count("asked")),
+            ("missed", _count("missed")),
+            ("twice", _count("twice")),
+            ("p50", lambda row: duration(row.percentile("50"))),
+            ("p99", lambda row: duration(row.percentile("99"))),
+            ("max", lambda row: duration(row.percentile("100"))),
+        ]
+        if rows:
+            parts.append(f"{words}:\n\n{_rows(rows, columns)}")
+    return "\n\n".join(parts) or "*Not measured.*"
+
+
+def series(records: Records) -> str:
+    """Many series, and the tasks beside them."""
+    lines = []
+    for row in records.rows("series"):
+        count = row.variant["series"] + row.variant["others"]
+        for words, figures in (
+            ("without", [one["alone"] for one in row.rounds]), (f"{count:,} series", row.rounds),
+        ):  # fmt: skip
+            part = Row(row.title, row.kind, row.variant, figures, row.errors)
+            if not part.measured:
+                continue
+            lines.append([
+                words, *(duration(part.percentile(p)) for p in ("50", "99", "100")),
+                number(part.median("server_cpu_seconds")),
+                number(part.median("listener_cpu_seconds")),
+                duration(part.median("loop_lag_ms")),
+                *((f"{part.total('ticks'):,}", f"{part.total('ticks_twice'):,}",
+                   number(part.median("made_per_second")), number(part.median("bytes_per_series")))
+                  if part.has("ticks") else ["-"] * 4),
+            ])  # fmt: skip
+    return table(
+        ["", "p50", "p99", "max", "server, CPU s", "listener, CPU s", "loop late by", "ticks",
+         "twice", "made a second", "bytes each"], lines,
+    )  # fmt: skip
+
+
 def scripts(records: Records) -> str:
     """The scripts' times."""
     rows = []
@@ -382,7 +428,7 @@ def _ahead(words: str, name: str, rows: Sequence[Row]) -> list[str]:
 BLANKS: dict[str, Callable[[Records], str]] = {
     function.__name__: function
     for function in (machine, contenders, lateness, lateness_pending, schedule_rate, burst, memory,
-                     crash, cores, listeners, idle, keepalive, scripts, ahead)
+                     crash, recurring, cores, listeners, idle, keepalive, series, scripts, ahead)
 }  # fmt: skip
 OF_ALL_SERVERS = {"machine", "memory", "contenders"}
 """Where each server is shown; elsewhere it is the first."""

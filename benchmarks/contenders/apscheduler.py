@@ -14,6 +14,8 @@
 #   must not be shared, says the documentation, so the process that makes jobs runs them"""
 # redelivery = 0 # none
 # documentation = ["https://apscheduler.readthedocs.io/en/3.x/userguide.html"]
+# # There must be one scheduler only for a job store, says the documentation.
+# recurring = ["python -m benchmarks.kit.recur {module} --stay"]
 # ///
 """APScheduler 3: one process makes jobs, keeps them in Redis, and sleeps until the next is due."""
 
@@ -24,7 +26,7 @@ from apscheduler.jobstores.redis import RedisJobStore
 from apscheduler.schedulers.background import BackgroundScheduler
 
 from benchmarks.kit import journal
-from benchmarks.kit.server import CONCURRENCY, DATABASE, HOST, PORT, USER
+from benchmarks.kit.server import CONCURRENCY, DATABASE, HOST, PORT, SERIES, USER
 
 scheduler = BackgroundScheduler(
     jobstores={"default": RedisJobStore(db=DATABASE, host=HOST, port=PORT)},
@@ -44,3 +46,11 @@ def open() -> None:
 
 def schedule(number: int, due: float) -> None:
     scheduler.add_job(send, "date", run_date=datetime.fromtimestamp(due, UTC), args=[number, USER])
+
+
+def recur() -> None:
+    for number in range(SERIES):
+        scheduler.add_job(
+            send, "cron", minute="*", args=[number, USER], id=f"series-{number}",
+            replace_existing=True,
+        )  # fmt: skip

@@ -13,7 +13,11 @@
 # settings = "defaults, with the extra `fast` (hiredis); no line in the log for each success"
 # keepalive = true
 # redelivery = 10 # the lease
-# documentation = ["docs/usage.md"]
+# documentation = ["docs/usage.md", "docs/recurring.md"]
+# recurring = [
+#   "python -m expirebridge listen --quiet --url {url} --tasks {here}/expirebridge_tasks",
+# ]
+# recurring_client = "python -m benchmarks.kit.recur {module}"
 # ///
 """Ours, as README and docs/usage.md say."""
 
@@ -23,7 +27,7 @@ from functools import cache
 
 import redis
 
-from benchmarks.kit.server import HANDLER, URL, USER
+from benchmarks.kit.server import HANDLER, SERIES, URL, USER
 from expirebridge import Bridge
 
 FUNC = {
@@ -61,3 +65,10 @@ def timers() -> dict[int, bytes]:
     """The keys of the tasks that are pending, by number."""
     keys = plain_client().scan_iter(match="*:[?]mail.send[?]*", count=10_000)
     return {int(key.rpartition(b"?[")[2].partition(b",")[0]): key for key in keys}
+
+
+def recur() -> None:
+    bridge.schedule_many(
+        {"id": f"series-{number}", "func": FUNC, "args": [number, USER], "cron": "* * * * *"}
+        for number in range(SERIES)
+    )

@@ -11,5 +11,7 @@ HANDLER = os.environ.get("LAB_HANDLER", "async")
 """`async` or `plain`: the kind of handler that the tasks are for."""
 CONCURRENCY = int(os.environ.get("LAB_CONCURRENCY", "100"))
 """How many tasks a worker may run at a time."""
+SERIES = int(os.environ.get("LAB_SERIES", "0"))
+"""How many series have a tick each minute: those with the numbers from 0 on."""
 USER = "user@example.com"
 """The second argument of every task; the first is its number."""

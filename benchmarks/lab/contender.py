@@ -55,6 +55,10 @@ class Contender:
     concurrency: str
     settings: str
     documentation: tuple[str, ...]
+    recurring: tuple[str, ...]
+    """The commands of all that recurring tasks need; none if it takes no part in that."""
+    recurring_client: str
+    """The command that makes the series, if that is not in what those read."""
 
     @property
     def file(self) -> Path:
@@ -98,6 +102,8 @@ class Contender:
             concurrency=lab.get("concurrency", "none to set"),
             settings=lab["settings"],
             documentation=tuple(lab["documentation"]),
+            recurring=tuple(lab.get("recurring", ())),
+            recurring_client=lab.get("recurring_client", ""),
         )
 
 

@@ -56,6 +56,7 @@ class Stage:
         computes: bool = False,
         worker: Sequence[str] | None = None,
         options: dict[str, str] | None = None,
+        series: int = 0,
     ) -> None:
         self.contender = contender
         self.server = Server(binary=binary, options=options)
@@ -64,6 +65,7 @@ class Stage:
         self._handler = handler
         self._work = work
         self._computes = computes
+        self._series = series
         self._stack = ExitStack()
         self._workers: list[subprocess.Popen[bytes]] = []
         self._producer: Producer | None = None
@@ -89,15 +91,20 @@ class Stage:
 
     # Workers
 
-    def start(self, copies: int = 1) -> None:
-        """Start `copies` of the worker, and wait until tasks run."""
-        if self.contender.runs_in_driver:
+    def start(self, copies: int = 1, *, probe: bool = True) -> None:
+        """Start `copies` of the worker, and with `probe` wait until tasks run."""
+        if self.contender.runs_in_driver and probe:
             _ = self.producer
-        for _ in range(copies):
+        for copy in range(copies):
             for command in self._worker:
-                self._workers.append(self._launch(command))
-        if self.contender.runs_tasks:
+                self._workers.append(self._launch(command, copy=copy))
+        if self.contender.runs_tasks and probe:
             self._wait_until_tasks_run()
+
+    def call(self, command: str) -> None:
+        """Run a command to its end."""
+        if self._launch(command).wait():
+            raise StageError(f"{command} failed:\n{self.last_words()}")
 
     def kill(self) -> None:
         """Kill all that runs tasks, as when its machine dies."""
@@ -122,7 +129,7 @@ class Stage:
 
     def restart(self) -> None:
         """Start what was killed, without waiting for it."""
-        if self.contender.runs_in_driver:
+        if self.contender.runs_in_driver and not self._series:
             _ = self.producer
         self._workers = [self._launch(command) for command in self._worker]
 
@@ -130,14 +137,16 @@ class Stage:
     def worker_pids(self) -> list[int]:
         """The processes that were started to run tasks; they may have started more."""
         pids = [process.pid for process in self._workers]
-        return [*pids, self.producer.process.pid] if self.contender.runs_in_driver else pids
+        if self.contender.runs_in_driver and self._producer:
+            pids.append(self._producer.process.pid)
+        return pids
 
     @property
     def server_pids(self) -> list[int]:
         """The server's process."""
         return [self.server.pid] if self.server.pid else []
 
-    def _launch(self, command: str, **pipes: int) -> subprocess.Popen[bytes]:
+    def _launch(self, command: str, *, copy: int = 0, **pipes: int) -> subprocess.Popen[bytes]:
         contender = self.contender
         names = {
             "url": self.server.url,
@@ -146,6 +155,7 @@ class Stage:
             "file": str(contender.file),
             "here": str(FOLDER),
             "concurrency": str(CONCURRENCY),
+            "copy": str(copy),
         }
         words = [word.format_map(names) for word in command.split()]
         variables = {
@@ -155,6 +165,7 @@ class Stage:
             "LAB_COMPUTES": str(int(self._computes)),
             "LAB_HANDLER": self._handler,
             "LAB_CONCURRENCY": str(CONCURRENCY),
+            "LAB_SERIES": str(self._series),
         }
         with (self.folder / "log").open("ab") as log:
             options: dict[str, Any] = {"stdout": log, "stderr": log} | pipes
@@ -208,6 +219,15 @@ class Stage:
                 return dues
             sleep_until(dues.last)
         raise StageError(f"making {count:,} tasks took longer than any time given for it")
+
+    def schedule_from(self, count: int, start: float, *, spread: float) -> Dues:
+        """Make tasks that come due evenly over `spread` seconds from a moment on."""
+        dues = Dues(self._asked, count, round(start * 1000), round(spread * 1000))
+        self._asked += count
+        self.producer.order(dues, bulk=self.producer.bulk)
+        if now_ms() >= dues.due_ms:
+            raise StageError(f"making {count:,} tasks took longer than the time given for it")
+        return dues
 
     def fill(self, count: int) -> float:
         """Make tasks that are due in a day or later, and return how many seconds it took."""
