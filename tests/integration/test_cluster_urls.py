@@ -474,12 +474,3 @@ def test_numbered_databases_of_a_cluster_are_taken_apart() -> None:
     ):
         one.make_task("mail.send", [1], "1h", id="a")
         assert (one.count().pending, zero.count().pending) == (1, 0)
-
-
-def test_a_cluster_s_own_client_is_refused_with_the_url(cluster: Cluster) -> None:
-    port = cluster.nodes[0].port
-    with (
-        closing(redis.RedisCluster(host=HOST, port=port)) as client,
-        pytest.raises(InvalidSetting, match=rf"Bridge\('redis\+cluster://.*{HOST}:{port}"),
-    ):
-        Bridge(client=client)  # type: ignore[arg-type]

@@ -158,7 +158,10 @@ class Cluster:
             self.ask(source, "MIGRATE", HOST, target.port, "", 0, 5000, "KEYS", *keys)
 
     def _at(self, port: bytes | int) -> Server:
-        return next(node for node in self.nodes if node.port == int(port))
+        for node in self.nodes:
+            if node.port == int(port):
+                return node
+        raise LookupError(f"no node of ours is at port {int(port)}")
 
     def _awake(self) -> Server:
         """A node that answers."""
