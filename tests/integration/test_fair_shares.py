@@ -76,6 +76,15 @@ def test_without_a_share_a_claim_takes_what_it_has_room_for(store: Store) -> Non
     assert taken(store, None) == (20, False)
 
 
+def test_without_what_it_holds_a_claim_has_no_limit_and_learns_how_many_run(store: Store) -> None:
+    make(store, 20)
+    assert claim(store, Share(2, 0)).running == 10
+    assert claim(store, Share(2, 10)).running == 10
+    answer = claim(store, Share(2, None), room=5)
+    assert (len(answer.tasks), answer.shared, answer.running) == (5, False, 15)
+    assert claim(store, None).running == -1
+
+
 def test_what_is_left_keeps_its_place_and_is_the_next_due(
     store: Store, client: redis.Redis
 ) -> None:
@@ -145,6 +154,15 @@ def test_what_one_listener_alone_knows_it_takes(store: Store) -> None:
     assert len(claim_known(store, "bb", Share(2, 0, codes)).tasks) == 20
 
 
+def test_a_claim_in_a_fleet_of_several_codes_learns_how_many_run(store: Store) -> None:
+    join(store, "one", "aa", "mail.send")
+    codes = join(store, "two", "bb", "mail.send", "orders.rate")
+    make(store, 20)
+    assert claim_known(store, "aa", Share(2, 0, codes)).running == 10
+    answer = claim_known(store, "bb", Share(2, None, codes))
+    assert (len(answer.tasks), answer.shared, answer.running) == (10, False, 20)
+
+
 def test_older_listeners_are_taken_to_know_all(store: Store) -> None:
     join(store, "one", "aa", "mail.send")
     store.run(calls.heartbeat("older", 10, []))
@@ -190,7 +208,7 @@ def test_whoever_asks_first_all_is_taken_as_far_as_there_is_room(
             return 0
         answer = claim(store, share, room=room)
         assert len(answer.tasks) <= room
-        if share:
+        if share and share.held is not None:
             running = sum(map(len, held))
             assert len(answer.tasks) <= max(-(-(due + running) // len(rooms)) - share.held, 0)
             assert answer.shared == (len(answer.tasks) < min(room, due))

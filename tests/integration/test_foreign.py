@@ -12,10 +12,13 @@ from expirebridge.embedded import free_port
 from expirebridge.hooks import End, Gap, Hooks, Rung, Source, Started
 from expirebridge.listener.doorbell import Doorbell
 from expirebridge.listener.footing import Footing
+from expirebridge.listener.runner.room import Room
+from expirebridge.listener.runner.unsettled import Unsettled
 from expirebridge.listener.station import adopter
 from expirebridge.listener.station.adopter import Adopter
 from expirebridge.listener.station.clock import Clock
 from expirebridge.listener.station.cursor import Cursor
+from expirebridge.listener.station.fairness import Fairness
 from expirebridge.listener.station.standing import Standing
 from expirebridge.settings import Doorbells, Settings
 from expirebridge.store import calls
@@ -244,8 +247,9 @@ async def test_an_id_that_is_used_again_with_other_arguments_runs_once_for_each(
 def adopter_on(footing: Footing, settings: Settings, doorbell: Doorbell) -> Adopter:
     standing = Standing(settings.doorbell)
     clock = Clock(
-        footing, settings.prefix, doorbell=doorbell, standing=standing,
-        cursor=Cursor(code_without_handlers(), standing), hooks=Hooks(),
+        footing, settings.prefix, doorbell=doorbell, hooks=Hooks(),
+        fairness=Fairness(standing, Room(1, Unsettled())),
+        cursor=Cursor(code_without_handlers(), standing),
     )  # fmt: skip
     return Adopter(footing, settings, doorbell=doorbell, clock=clock)
 

@@ -9,11 +9,15 @@ import pytest
 
 from expirebridge.hooks import Hooks
 from expirebridge.listener.doorbell import Doorbell
+from expirebridge.listener.runner.room import Room
+from expirebridge.listener.runner.unsettled import Unsettled
 from expirebridge.listener.station import clock
 from expirebridge.listener.station.clock import Clock
 from expirebridge.listener.station.cursor import Cursor
+from expirebridge.listener.station.fairness import Fairness
 from expirebridge.listener.station.standing import Standing
 from expirebridge.settings import Doorbells
+from expirebridge.store.calls import Claim
 from tests.kit.footing import code_without_handlers, footing_on
 from tests.kit.witness import PATIENCE
 
@@ -33,12 +37,12 @@ def only_when_due(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clock, "LONGEST_SLEEP", 3600.0)
 
 
-def clock_for(doorbell: Doorbell) -> Clock:
+def clock_for(doorbell: Doorbell, fairness: Fairness | None = None) -> Clock:
     standing = Standing(Doorbells.BOTH)
     cursor = Cursor(code_without_handlers(), standing)
     return Clock(
-        footing_on(), "expirebridge", doorbell=doorbell, standing=standing, cursor=cursor,
-        hooks=Hooks(),
+        footing_on(), "expirebridge", doorbell=doorbell, cursor=cursor, hooks=Hooks(),
+        fairness=fairness or Fairness(standing, Room(1, Unsettled())),
     )  # fmt: skip
 
 
@@ -96,3 +100,30 @@ async def test_what_a_claim_finds_while_the_clock_looks_counts(
     alarm = clock_for(doorbell)
     async with ringing(alarm):
         await doorbell.answer()
+
+
+@pytest.mark.parametrize("ends", [False, True])
+async def test_who_runs_as_many_as_others_of_a_lower_rank_waits_until_one_of_its_tasks_ends(
+    monkeypatch: pytest.MonkeyPatch, ends: bool
+) -> None:
+    """Two listeners ran two tasks each when this one, the second, last asked."""
+    monkeypatch.setattr(clock, "TURN", 3600.0)
+    standing, room, doorbell = Standing(Doorbells.BOTH), Room(9, Unsettled()), Doorbell()
+    standing.rank, standing.listeners = 1, 2
+    room.reserve(doorbell, 2)
+    fairness = Fairness(standing, room)
+    fairness.take(
+        Claim(
+            now_us=0, next_due=None, alone=False, shared=False, running=4, broken=[], tasks=[]
+        )
+    )  # fmt: skip
+    alarm = clock_for(doorbell, fairness)
+    alarm.plan(ms_from_now(0.05), now=0, count=0)
+    async with ringing(alarm):
+        await asyncio.sleep(0)
+        if ends:
+            room.leave()
+            await doorbell.answer()
+        else:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(doorbell.answer(), 0.2)

@@ -36,11 +36,24 @@ class Station:
     def share(self) -> Share | None:
         return self.fairness.share(2)
 
-    def answer(self, *due: int, shared: bool = False, wrong_way: bool = False) -> None:
+    def is_limited(self) -> bool:
+        share = self.share()
+        assert share is not None
+        return share.held is not None
+
+    def answer(
+        self,
+        *due: int,
+        shared: bool = False,
+        wrong_way: bool = False,
+        at: int = NOW,
+        first: int | None = None,
+        running: int = -1,
+    ) -> None:
         tasks = [ClaimedTask("a", "t", "f", b"[]", b"", at, 1, 0, None) for at in due]
         claim = Claim(
-            now_us=NOW * 1000, next_due=None, alone=False, shared=shared, broken=[], tasks=tasks,
-            wrong_way=wrong_way,
+            now_us=at * 1000, next_due=first, alone=False, shared=shared, running=running,
+            broken=[], tasks=tasks, wrong_way=wrong_way,
         )  # fmt: skip
         self.fairness.take(claim)
 
@@ -63,12 +76,12 @@ def test_what_was_left_is_asked_for_after_a_moment_without_a_limit(clock: Clock)
     station.answer(shared=True)
     assert station.fairness.pause == pytest.approx(PATIENCE)
     clock.now += PATIENCE / 2
-    assert station.share(), "another ring"
+    assert station.is_limited(), "another ring"
     station.answer(shared=True)
     assert station.fairness.pause == pytest.approx(PATIENCE / 2), "it does not begin again"
     clock.now += PATIENCE
     assert station.fairness.pause == 0
-    assert station.share() is None
+    assert not station.is_limited()
 
 
 def test_a_claim_that_suits_another_fleet_changes_nothing(clock: Clock) -> None:
@@ -88,7 +101,7 @@ def test_if_others_took_the_rest_the_limit_counts_again(clock: Clock) -> None:
     station.share()
     station.answer(NOW + 1)  # it became due after the others were left theirs
     assert station.fairness.pause is None
-    assert station.share()
+    assert station.is_limited()
 
 
 def test_if_nobody_took_the_rest_there_is_no_limit_for_a_while(clock: Clock) -> None:
@@ -96,12 +109,12 @@ def test_if_nobody_took_the_rest_there_is_no_limit_for_a_while(clock: Clock) -> 
     station.share()
     station.answer(shared=True)
     clock.now += PATIENCE
-    assert station.share() is None
+    assert not station.is_limited()
     station.answer(NOW)
     clock.now += DISTRUST - 1
-    assert station.share() is None
+    assert not station.is_limited()
     clock.now += 2
-    assert station.share()
+    assert station.is_limited()
 
 
 def test_a_share_that_grew_in_time_is_no_reason_for_distrust(clock: Clock) -> None:
@@ -111,4 +124,63 @@ def test_a_share_that_grew_in_time_is_no_reason_for_distrust(clock: Clock) -> No
     station.answer(shared=True)
     station.share()
     station.answer(NOW)
-    assert station.share()
+    assert station.is_limited()
+
+
+@pytest.mark.parametrize(("first", "is_asked_for"), [(NOW, True), (NOW + 1, False)])
+def test_if_others_took_what_was_left_first_the_wait_is_for_the_next(
+    clock: Clock, first: int, is_asked_for: bool
+) -> None:
+    station = Station()
+    station.share()
+    station.answer(shared=True, first=NOW)
+    clock.now += PATIENCE / 2
+    station.share()
+    station.answer(shared=True, first=first, at=NOW + 5)
+    clock.now += PATIENCE / 2
+    assert (station.fairness.pause == 0) is is_asked_for
+
+
+# Whose turn it is
+
+
+@pytest.mark.parametrize(
+    ("listeners", "rank", "running", "turn", "first_turn"),
+    [
+        # It runs five.
+        (1, 0, -1, 0, 0),
+        (2, 0, 10, 0, 0),
+        (2, 1, 10, 1, 0),  # as many as the other, which is before it
+        (2, 0, 9, 1, 0),  # more than the other
+        (2, 1, 9, 1, 0),
+        (2, 1, 11, 0, 0),  # fewer than the other
+        (2, 1, 12, 0, 0),  # one of its own has ended
+        (8, 7, 40, 7, 0),
+        (8, 7, 43, 4, 0),  # three run one more
+        (8, 7, 39, 7, 0),  # one runs fewer
+        (8, 7, 3, 7, 4),  # five run none
+        (8, 3, 0, 8, 3),
+    ],
+)
+def test_those_that_run_fewer_ask_first(
+    clock: Clock, listeners: int, rank: int, running: int, turn: int, first_turn: int
+) -> None:
+    del clock
+    station = Station(listeners)
+    station.standing.rank = rank
+    station.share()
+    station.answer(running=running)
+    assert (station.fairness.turn, station.fairness.first_turn) == (turn, first_turn)
+
+
+def test_without_a_limit_the_rank_decides(clock: Clock) -> None:
+    station = Station()
+    station.standing.rank = 1
+    station.share()
+    station.answer(shared=True, running=4)
+    clock.now += PATIENCE
+    station.share()
+    station.answer(NOW, running=4)
+    assert station.fairness.turn == 1
+    clock.now += DISTRUST
+    assert station.fairness.turn == 2

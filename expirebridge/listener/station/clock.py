@@ -7,23 +7,24 @@ from expirebridge.hooks import Hooks, Rung, Source
 from expirebridge.listener.doorbell import Doorbell
 from expirebridge.listener.footing import Footing
 from expirebridge.listener.station.cursor import Cursor
-from expirebridge.listener.station.standing import Standing
+from expirebridge.listener.station.fairness import Fairness
 from expirebridge.store import calls
 
 LONGEST_SLEEP = 1.0
 """Seconds after which it looks in any case: doorbells may be lost, and edits unheard."""
 FIRST_BACKOFF = 0.001
 LONGEST_BACKOFF = 0.020
-MOST_RANKS = 4
+TURN = 0.001
+MOST_TURNS = 4
 RUNG = Rung(source=Source.CLOCK)
 
 
 class Clock:
     """Sleeps until the earliest due time that is known, and rings then.
 
-    Of several listeners the later ranks wait a millisecond more each, up to four, so that they do
-    not all ask for the same task; a claim that came back empty although a task was due waits
-    longer each time, up to 20 ms.
+    Of several listeners each waits a millisecond for each one whose turn is before its own, up to
+    four, so that they do not all ask for the same task; a claim that came back empty although a
+    task was due waits longer each time, up to 20 ms.
     """
 
     def __init__(
@@ -32,7 +33,7 @@ class Clock:
         prefix: str,
         *,
         doorbell: Doorbell,
-        standing: Standing,
+        fairness: Fairness,
         cursor: Cursor,
         hooks: Hooks,
     ) -> None:
@@ -40,7 +41,7 @@ class Clock:
         self._prefix = prefix
         self._cursor = cursor
         self._doorbell = doorbell
-        self._standing = standing
+        self._fairness = fairness
         self._hooks = hooks
         self._next_due: int | None = None
         self._heard: int | None = None
@@ -80,16 +81,28 @@ class Clock:
         """Ring whenever it is time, for ever."""
         while True:
             self._changed.clear()
-            try:
-                async with asyncio.timeout(self._sleep()):
-                    await self._changed.wait()
-            except TimeoutError:
-                if not self._is_due() and not await self._finds_due():
-                    continue
-                # What was known is answered now; the claim's reply says what comes next.
-                self._next_due = None
-                self._hooks.emit(RUNG)
-                self._doorbell.ring()
+            first_turn = _seconds(self._fairness.first_turn)
+            if await self._changes_within(self._sleep() + first_turn):
+                continue
+            if not self._is_due() and not await self._finds_due():
+                continue
+            # By now it is known how many tasks have ended here since the latest claim.
+            wait = _seconds(self._fairness.turn) - first_turn
+            if wait > 0 and await self._changes_within(wait):
+                continue
+            # What was known is answered now; the claim's reply says what comes next.
+            self._next_due = None
+            self._hooks.emit(RUNG)
+            self._doorbell.ring()
+
+    async def _changes_within(self, seconds: float) -> bool:
+        """Wait so long; whether something came up meanwhile."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        except TimeoutError:
+            return False
+        return True
 
     def _is_due(self) -> bool:
         due = self._next_due
@@ -115,5 +128,8 @@ class Clock:
         if self._next_due is None:
             return LONGEST_SLEEP
         left = self._footing.now.server_clock.seconds_until(self._next_due)
-        wait = max(left, self._backoff) + min(self._standing.rank, MOST_RANKS) * 0.001
-        return min(max(wait, 0.0), LONGEST_SLEEP)
+        return min(max(left, self._backoff, 0.0), LONGEST_SLEEP)
+
+
+def _seconds(turn: int) -> float:
+    return min(turn, MOST_TURNS) * TURN

@@ -50,8 +50,9 @@ class Station:
         code = Code(runner.fingerprint)
         self._cursor = cursor = Cursor(code, standing)
         self.leases = Leases(footing, name, lease=settings.lease, code=code)
+        fairness = Fairness(standing, runner.room)
         self._clock = clock = Clock(
-            footing, self._prefix, doorbell=doorbell, standing=standing, cursor=cursor, hooks=hooks
+            footing, self._prefix, doorbell=doorbell, fairness=fairness, cursor=cursor, hooks=hooks
         )
         self._ticker = Ticker(footing, standing)
         self._retimer = Retimer(footing, standing)
@@ -69,7 +70,7 @@ class Station:
         self._claimer = Claimer(
             footing, settings, origin=Origin(footing, self.leases, self._settler),
             doorbell=doorbell, clock=clock, cursor=cursor, hearing=self.hearing, runner=runner,
-            fairness=Fairness(standing, runner.room), hooks=hooks,
+            fairness=fairness, hooks=hooks,
         )  # fmt: skip
 
     @property

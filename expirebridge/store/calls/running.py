@@ -70,6 +70,8 @@ class Claim:
     does."""
     shared: bool
     """Whether it left tasks that are due to other listeners, because it had its share."""
+    running: int
+    """How many tasks run then in all listeners; -1 if no `Share` was given."""
     broken: list[str]
     """Ids whose records were missing, or could not be read; the latter are kept as failed."""
     tasks: list[ClaimedTask]
@@ -83,15 +85,15 @@ class Claim:
 
 
 class Share(NamedTuple):
-    """What the share of a listener is computed from: a claim with it takes no more than that.
+    """What the share of a listener is computed from: a claim takes no more than that.
 
     The share is what is due and running, divided by the listeners.
     """
 
     listeners: int
     """How many divide the tasks."""
-    held: int
-    """How many tasks of its share this listener has already."""
+    held: int | None
+    """How many tasks of its share this listener has already; None: the claim has no limit."""
     codes: Sequence[tuple[str, int]] = ()
     """If the fleet runs several: each fingerprint, and how many listeners run it. Those that do
     not know a function have no share of its tasks."""
@@ -111,7 +113,7 @@ def claim(
     `fingerprint` is that of the listener's code: with another code in its fleet, nothing is taken.
     Without a `share` it takes what there is room for.
     """
-    limit = share[:2] if share else ()
+    limit = _limit(share) if share else ()
     return script(
         "claim", *_common(token, settings, room, idle), fingerprint, *limit,
         read=lambda reply: _read_claim(reply, token),
@@ -135,12 +137,16 @@ def claim_known(
     limit: tuple[Argument, ...] = ("", "", "")
     if share:
         codes = " ".join(f"{code} {count}" for code, count in share.codes)
-        limit = (share.listeners, share.held, codes)
+        limit = (*_limit(share), codes)
     places = [part for walk in walks for part in walk]
     return script(
         "claim_known", *_common(token, settings, room, idle), code, *limit, *places,
         read=lambda reply: _read_claim(reply, token),
     )  # fmt: skip
+
+
+def _limit(share: Share) -> tuple[Argument, ...]:
+    return (share.listeners, "" if share.held is None else share.held)
 
 
 _RESEND = 6
@@ -166,13 +172,14 @@ _ALONE, _SHARE = 1, 2
 
 
 def _read_claim(reply: list[Any], token: str) -> Claim:
-    now_us, next_due, why, broken, way, *columns = reply
+    now_us, next_due, why, broken, way, running, *columns = reply
     fleet, *walked = way if isinstance(way, list) else (b"",)
     return Claim(
         now_us=now_us,
         next_due=next_due if next_due >= 0 else None,
         alone=why == _ALONE,
         shared=why == _SHARE,
+        running=running,
         broken=ids_of(broken),
         tasks=[claimed_from(row, token) for row in rows_of(columns, 3)],
         wrong_way=way == 1,

@@ -5,12 +5,14 @@
 -- ARGV     1 database, 2 token (the nonce of this claim), 3 lease in ms, 4 room (most tasks to
 --          take), 5 most bytes of calls and arguments to take, 6 '1' if the listener runs nothing
 --          at present, 7 ms to keep a failed task, 8 '1' if this is a resend, 9 the listener's
---          fingerprint, or ''; and if it is to take no more than its share: 10 among how many
---          listeners, 11 how many tasks it runs
+--          fingerprint, or ''; if others beat, too: 10 how many listeners, and if it is to take no more
+--          than its share: 11 how many tasks it runs
 -- returns  now in microseconds, the ms at which the next task is due (-1: none),
 --          1 if nothing may be claimed until the listener is idle, because a task waits to be
---          claimed alone, or was, 2 if the listener has its share and leaves the rest; ids whose records are missing or broken, 1 if nothing was claimed
---          because the fleet runs more than one code: then `claim_known` is to be sent; then
+--          claimed alone, or was, 2 if the listener has its share and leaves the rest; ids whose
+--          records are missing or broken, 1 if nothing was claimed because the fleet runs more than
+--          one code: then `claim_known` is to be sent; how many tasks run now if others beat, or -1;
+--          then
 --          for each task:
 --          '<id> <due> <attempt> <lapses> <made>', trigger key, and nil, or what most tasks lack:
 --          {call (if another name than the id's own is the trigger key's), and the first RARE of
@@ -29,15 +31,16 @@ if claimed == 0 and ARGV[9] ~= '' and fleet_code and fleet_code ~= ARGV[9] then
   reply[5] = 1
   return reply
 end
+local running = listeners and redis.call('ZCARD', state_set('running'))
 if claimed == 0 and room > 0 then
   local ids = redis.call('ZRANGEBYSCORE', state_set('pending'), '-inf', now, 'WITHSCORES', 'LIMIT', 0,
     room)
   local most = room
   -- Whoever runs nothing may take one in any case.
-  if listeners and ids[1] and (ids[3] or held > 0) then
+  if held and ids[1] and (ids[3] or held > 0) then
     local due = #ids / 2
     if due == room then due = redis.call('ZCOUNT', state_set('pending'), '-inf', now) end
-    most = share_of(due, redis.call('ZCARD', state_set('running')), listeners)
+    most = share_of(due, running, listeners)
   end
   for i = 1, #ids, 2 do
     if bytes >= max_bytes or alone then break end
@@ -49,6 +52,7 @@ if claimed == 0 and room > 0 then
   end
 end
 
+if listeners then reply[6] = running + claimed end
 local first = redis.call('ZRANGE', state_set('pending'), 0, 0, 'WITHSCORES')
 if first[2] then reply[2] = tonumber(first[2]) end
 return reply

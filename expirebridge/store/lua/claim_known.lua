@@ -64,7 +64,7 @@ end
 
 -- Whether the listener has its share of what is due and running, by those that know this function.
 local function has_its_share(func)
-  if not listeners then return false end
+  if not held then return false end
   if not peers[func] then peers[func] = count_peers(func) end
   return claimed >= share_of(waiting, running, peers[func])
 end
@@ -157,6 +157,7 @@ if claimed == 0 then
   reply[5] = walk_all({ unpack(ARGV, 13) })
 end
 
+if listeners then reply[6] = running + claimed end
 local first = redis.call('ZRANGE', set, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
 if first[2] then reply[2] = tonumber(first[2]) end
 return reply

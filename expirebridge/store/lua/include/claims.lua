@@ -22,7 +22,7 @@ local FIELDS = { 'args', 'retry', 'timeout', 'misfire', 'trace', 'tags', 'snooze
 local TAKEN_FIELDS = { 'token', 'due' }
 local FIRST, LAST = 4, 3 + RARE -- of what `read` gives beside a record
 
-local reply = { now_us, -1, 0, {}, false }
+local reply = { now_us, -1, 0, {}, false, -1 }
 local broken = reply[4]
 local bytes, claimed, alone = 0, 0, false
 local ALONE, SHARE = 1, 2
