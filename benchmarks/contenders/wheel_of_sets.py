@@ -54,7 +54,8 @@ class Wheel:
 
     def keep(self, users: Iterable[int], seconds: float) -> None:
         """These are alive. The timeout is that of all: 29 ticks have passed when a set is taken."""
-        self.tick = seconds / (SLOTS - 1)
+        if self.tick != seconds / (SLOTS - 1):
+            self.tick, self.reached = seconds / (SLOTS - 1), time.time()
         for user in users:
             if user in self.slot_of:
                 self.move(user, SLOTS)
@@ -82,8 +83,9 @@ async def main() -> None:
     wheel.reached = time.time()
     await serve(make=wheel.make, keep=wheel.keep)
     while True:
-        await sleep_until(wheel.reached + wheel.tick)
-        wheel.advance(wheel.reached + wheel.tick)
+        await sleep_until(min(wheel.reached + wheel.tick, time.time() + 1))
+        if time.time() >= wheel.reached + wheel.tick:
+            wheel.advance(wheel.reached + wheel.tick)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.lab.contender import find_contenders
+from benchmarks.lab.measurement import Case, Figures, Measurement
 from benchmarks.lab.stage import Stage
+from benchmarks.measurements import keepalive, server_restart
 from expirebridge.embedded import Server, embedded_binary
 from tests.kit.processes import ROOT
 
@@ -100,6 +102,32 @@ def test_a_ring_of_lists_is_filled_again_after_redis_lost_it() -> None:
         verdict = stage.verdict([dues], stage.wait_for([dues], limit=30))
 
     assert (verdict.lost, verdict.twice, verdict.early) == (0, 0, 0)
+
+
+def measured(measurement: Measurement, name: str, **variant: float) -> Figures:
+    contender = find_contenders()[name]
+    case = Case(contender=contender, binary=embedded_binary(), variant=variant)
+    return measurement.measure(case)
+
+
+@pytest.mark.parametrize("name", ["expirebridge", "wheel_of_sets", "sorted_set"])
+def test_keepalives_put_tasks_off_until_they_end(name: str) -> None:
+    figures = measured(keepalive.MEASUREMENT, name, timers=200, ttl=6, seconds=9, per_second=60)
+
+    assert figures["let_go"] == 2
+    assert figures["lost"] == figures["twice"] == figures["false_firings"] == 0
+    assert figures["lateness_ms"]["50"] > 0
+    assert figures["keepalives"] > 300
+    assert figures["microseconds"] > 0
+
+
+@pytest.mark.parametrize("name", ["sorted_set", "ring_lists"])
+def test_tasks_outlive_a_server_that_is_killed(name: str) -> None:
+    figures = measured(
+        server_restart.MEASUREMENT, name, tasks=40, seconds=8, killed_after=2, away=1
+    )
+
+    assert (figures["lost"], figures["early"]) == (0, 0)
 
 
 def test_they_are_shown_live(tmp_path: Path) -> None:
@@ -299,6 +327,7 @@ def test_who_is_silent_for_the_timeout_is_offline_within_a_tick(
     wheel: Any = load("wheel_of_sets").Wheel(lambda _: ran.append(wheel.reached))
     now = 0.0
     wheel.keep([], ttl)
+    wheel.reached = now
     wheel.make([(1, ttl * 0.9)])
     silent_until = ttl * 0.9
     for pause in beats:
