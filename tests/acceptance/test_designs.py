@@ -234,6 +234,7 @@ def test_a_task_is_found_by_another_name_and_cancelled(queue: Any) -> None:
     queue.schedule_many([(7, time.time()), (8, time.time())])
 
     assert [queue.cancel("task-7"), queue.cancel("task-7")] == [1, 0]
+    assert queue.client.zcard("delay_queue") == 1
     queue.run_due()
 
     assert row(queue, 7) == (queue.CANCELLED, 0)
