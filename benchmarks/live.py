@@ -108,8 +108,8 @@ def draw(lanes: Sequence[Lane]) -> Table:
         table.add_row(
             lane.title,
             Text.assemble(*(bar(one) for one in late)),
-            f"{statistics.median(begun):,.1f} ms" if begun else "",
-            f"{max(begun):,.1f} ms" if begun else "",
+            words(statistics.median(begun)) if begun else "",
+            words(max(begun)) if begun else "",
             f"{len(begun)} of {TASKS}",
         )
     return table
@@ -117,6 +117,11 @@ def draw(lanes: Sequence[Lane]) -> Table:
 
 def _due_so_far(dues: Dues) -> int:
     return sum(1 for number in dues.numbers if dues.due(number) <= time.time())
+
+
+def words(late: float) -> str:
+    """A lateness in ms, in at most seven characters: the table fits a terminal of 80."""
+    return f"{late:.1f} ms" if late < 100 else f"{late / 1000:.2f} s"
 
 
 def bar(late: float | None) -> tuple[str, str]:
