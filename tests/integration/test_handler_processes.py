@@ -110,6 +110,15 @@ def hold(path, seconds=60):
     return "held"
 
 @handler(process=True)
+def hold_until(path):
+    """Say which process it has, and end once there is another file."""
+    Path(path + ".new").write_text(str(os.getpid()))
+    os.rename(path + ".new", path)
+    while not Path(path + ".end").exists():
+        time.sleep(0.01)
+    return "held"
+
+@handler(process=True)
 def hold_the_lock(path):
     Path(path + ".new").write_text(str(os.getpid()))
     os.rename(path + ".new", path)
@@ -293,12 +302,14 @@ async def test_a_crash_fails_that_attempt_alone(
     witness = Witness()
     path = tmp_path / "held"
     async with listening(settings, witness) as listener:
-        other = await async_bridge.make_task("work.hold", [str(path), 2], 0)
-        [held, _] = await written(path)
+        other = await async_bridge.make_task("work.hold_until", [str(path)], 0)
+        [held] = await written(path)
         crashed = await async_bridge.make_task("work.end", [how], 0, retry=["1h"])
-        ends = await witness.until_ended(2)
-        [ended] = [one for one in ends if one.task.id == crashed.id]
+        [ended] = await witness.until_ended()
+        assert ended.task.id == crashed.id
         assert (ended.end, ended.reason[: len(reason)]) == (End.RETRY, reason)
+        path.with_suffix(".end").touch()
+        await witness.until_ended(2)
         assert (await found(async_bridge, other)).result == "held"
         again = await async_bridge.make_task("work.add", [1], 0)
         await witness.until_ended(3)
