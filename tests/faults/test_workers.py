@@ -52,7 +52,7 @@ def test_no_task_is_lost_however_often_a_worker_is_killed(
             # The others are then at their beginning, in their midst or recorded.
             time.sleep(chance.uniform(0, 1.5 * WORK))
             kill_worker(victim, history)
-        until_logged("is ready", folder, times=WORKERS + KILLS, process=parent)
+        until_logged("is ready\n", folder, times=WORKERS + KILLS, process=parent)
         until_finished(bridge)
         assert len(children_of(parent.pid)) == WORKERS
         with until_ended(children_of(parent.pid)):
