@@ -21,7 +21,7 @@ from expirebridge.operations import Operations
 from expirebridge.operations.unknown import UnknownFunction
 from expirebridge.settings import Settings
 from expirebridge.store.calls import Runnable
-from expirebridge.store.store import AsyncStore, Store, StoresByLoop
+from expirebridge.store.partitions import AsyncPartitions, Partitions, PartitionsByLoop
 from expirebridge.topology import clients
 
 logger = logging.getLogger("expirebridge")
@@ -124,7 +124,7 @@ class Bridge:
             client = clients.producer_client(settings.url, settings.prefix)
         else:
             clients.check_client(client, redis.Redis)
-        self._store = Store(client, prefix=settings.prefix)
+        self._store = Partitions(client, prefix=settings.prefix)
         self._operations = Operations(settings, Hooks(hooks), unknown=unknown)
 
     make_task = _waits(Operations.make_task)
@@ -163,6 +163,10 @@ class Bridge:
     read_format = _waits(Operations.read_format)
     raise_format = _waits(Operations.raise_format)
     lower_format = _waits(Operations.lower_format)
+    create_partitions = _waits(Operations.create_partitions)
+    count_partitions = _waits(Operations.count_partitions)
+    list_partitions = _waits(Operations.list_partitions)
+    key_of = _waits(Operations.key_of)
 
     def close(self) -> None:
         """Close the connections, unless the client is the caller's."""
@@ -198,12 +202,12 @@ class AsyncBridge:
         if client is not None:
             clients.check_client(client, redis.asyncio.Redis)
 
-        def open_store() -> AsyncStore:
+        def begin() -> AsyncPartitions:
             connecting = client or clients.async_producer_client(settings.url, settings.prefix)
-            return AsyncStore(connecting, prefix=settings.prefix)
+            return AsyncPartitions(connecting, prefix=settings.prefix)
 
-        open_store()  # sends nothing, and refuses a bad URL
-        self._stores = StoresByLoop(open_store)
+        begin()  # sends nothing, and refuses a bad URL
+        self._stores = PartitionsByLoop(begin)
         self._operations = Operations(settings, Hooks(hooks), unknown=unknown)
 
     make_task = _awaits(Operations.make_task)
@@ -242,6 +246,10 @@ class AsyncBridge:
     read_format = _awaits(Operations.read_format)
     raise_format = _awaits(Operations.raise_format)
     lower_format = _awaits(Operations.lower_format)
+    create_partitions = _awaits(Operations.create_partitions)
+    count_partitions = _awaits(Operations.count_partitions)
+    list_partitions = _awaits(Operations.list_partitions)
+    key_of = _awaits(Operations.key_of)
 
     async def aclose(self) -> None:
         """Close the running event loop's connections, unless the client is the caller's."""

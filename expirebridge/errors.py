@@ -19,7 +19,8 @@ ExpirebridgeError
     ├── ServerUnsuitable     lacks something that expirebridge needs
     ├── ScriptFailed         a script found data that it could not handle
     ├── FormatTooNew         a newer expirebridge wrote this database
-    └── FormatRefused        its format cannot be raised, or lowered, now
+    ├── FormatRefused        its format cannot be raised, or lowered, now
+    └── PartitionsDiffer     the database has another number of partitions
 
 `retry.py` has the exceptions that a handler raises to control its own task: `Retry`, `Snooze`,
 `Discard`.
@@ -141,3 +142,20 @@ class FormatTooNew(ServerError):
 
 class FormatRefused(ServerError):
     """The format cannot be raised, or lowered, now; nothing was written. The message says why."""
+
+
+class PartitionsDiffer(ServerError):
+    """The database has another number of partitions than was asked for; nothing was written."""
+
+    def __init__(self, count: int, asked: int) -> None:
+        super().__init__(
+            f"the database has {_partitions(count)}, and was asked as if it had "
+            f"{_partitions(asked)}: nothing was written"
+        )
+        self.count = count
+        """How many it has."""
+        self.asked = asked
+
+
+def _partitions(count: int) -> str:
+    return "1 partition" if count == 1 else f"{count} partitions"

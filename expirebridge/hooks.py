@@ -135,6 +135,16 @@ class FailedOver:
     """The old one."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Misplaced:
+    """A foreign key is not run: its tag is not that of its partition. Each is reported once."""
+
+    id: str
+    func: str
+    right: str
+    """What its name must begin with: the tag, with braces."""
+
+
 class Source(StrEnum):
     """What rang a listener's doorbell."""
 
@@ -186,6 +196,7 @@ Event = (
     | Gap
     | Scanned
     | FailedOver
+    | Misplaced
     | Rung
     | ProcessStarted
     | ProcessEnded

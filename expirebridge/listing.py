@@ -1,23 +1,36 @@
-"""The walk of `list`: from the place of a cursor until it has found enough tasks."""
+"""The walk of `list`: from the place of a cursor until it has found enough tasks.
+
+Each partition has the tasks of a state in order; the walk takes the first of them in turn.
+"""
 
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Self
 
-from expirebridge.errors import InvalidTask
+from expirebridge.errors import InvalidTask, PartitionsDiffer
 from expirebridge.store import calls
-from expirebridge.store.calls import BEGINNING, Steps
-from expirebridge.task import Listing, State, Task
+from expirebridge.store.calls import PARTITIONS, Steps
+from expirebridge.streams import (
+    SPOTS,
+    Part,
+    Spot,
+    Stream,
+    encode_spots,
+    read_spots,
+    rows_of_each,
+    take,
+)
+from expirebridge.task import Listing, State, Task, to_ms
 
 MAX_EXAMINED = 10_000
 """The most tasks that one `list` examines, even if its limit is small."""
-
 Source = State | None
 """A state's set. None: the set of a tag, whatever the states of its tasks."""
 
-_PLACE = re.compile(r"([a-z]+)\.(0|[1-9][0-9]{0,19})\.(0|[1-9][0-9]{0,8})", re.ASCII)
 _ANY = "any"
+_PLACE = re.compile(rf"([a-z]+)\.({SPOTS})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,60 +38,89 @@ class Place:
     """Where a listing continues."""
 
     source: Source
-    cursor: str = BEGINNING
-    """The cursor of a page of the source."""
-    skip: int = 0
-    """How many matching tasks of that page were already listed."""
+    spots: Sequence[Spot] = ()
+    """Of each partition; none: at the beginning of all."""
 
     def encode(self) -> str:
         """The place as a cursor for users."""
-        return f"{self.source or _ANY}.{self.cursor}.{self.skip}"
+        return f"{self.source or _ANY}.{encode_spots(self.spots)}"
 
     @classmethod
     def read(cls, text: object, sources: Sequence[Source]) -> Self:
         """Read a cursor. Raises InvalidTask unless it belongs to a listing of these sources."""
         named = {source or _ANY: source for source in sources}
         parts = _PLACE.fullmatch(text) if isinstance(text, str) else None
-        if parts is None or parts[1] not in named or int(parts[2]) >= 2**64:
-            raise InvalidTask(
-                f"cursor={text!r}: give the cursor of a listing with the same state and tag"
-            )
-        return cls(named[parts[1]], parts[2], int(parts[3]))
+        spots = read_spots(parts[2]) if parts else None
+        if parts is None or spots is None or parts[1] not in named:
+            raise _foreign(text)
+        return cls(named[parts[1]], spots)
 
 
-def find(
-    sources: Sequence[Source],
-    place: Place,
-    *,
-    func: str | None,
-    tag: str | None,
-    matches: Callable[[Task], bool],
-    limit: int,
-) -> Steps[Listing]:
-    """Look for up to `limit` tasks, starting at `place`, in one source after the other."""
+def _foreign(cursor: object) -> InvalidTask:
+    return InvalidTask(
+        f"cursor={cursor!r}: give the cursor of a listing with the same state and tag"
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wanted:
+    """What is looked for."""
+
+    func: str | None
+    tag: str | None
+    matches: Callable[[Task], bool]
+    limit: int
+
+
+def find(sources: Sequence[Source], place: Place, wanted: Wanted) -> Steps[Listing]:
+    """Look for tasks, starting at `place`, in one source after the other."""
+    while True:
+        count = yield from PARTITIONS
+        if place.spots and len(place.spots) != count:
+            raise _foreign(place.encode())
+        try:
+            return (yield from _find(sources, place, wanted, count))
+        except PartitionsDiffer:
+            if (yield from PARTITIONS) == count:
+                raise
+
+
+def _find(sources: Sequence[Source], place: Place, wanted: Wanted, count: int) -> Steps[Listing]:
     tasks: list[Task] = []
     examined = 0
-    while True:
-        page = yield from calls.list_page(
-            state=place.source, func=func, tag=tag, cursor=place.cursor
+    spots = place.spots or [Spot()] * count
+    for source in sources[sources.index(place.source) :]:
+        streams = [
+            Stream(partial(_read, source, wanted, number, count), partial(_order, source), spot)
+            for number, spot in enumerate(spots)
+        ]
+        taken, looked = yield from take(
+            streams, limit=wanted.limit - len(tasks), examine=MAX_EXAMINED - examined
         )
-        examined += page.examined
-        found = [task for task in page.tasks if matches(task)][place.skip :]
-        room = limit - len(tasks)
-        tasks += found[:room]
-        rest = _after(place, page.cursor, sources)
-        if len(found) > room:
-            rest = Place(place.source, place.cursor, place.skip + room)
-        if rest is None:
-            return Listing(tasks=tasks, examined=examined, complete=True)
-        if len(tasks) == limit or examined >= MAX_EXAMINED:
-            return Listing(tasks=tasks, examined=examined, complete=False, cursor=rest.encode())
-        place = rest
+        tasks += taken
+        examined += looked
+        if not all(stream.is_over for stream in streams):
+            cursor = Place(source, [stream.spot for stream in streams]).encode()
+            return Listing(tasks=tasks, examined=examined, complete=False, cursor=cursor)
+        spots = [Spot()] * count
+    return Listing(tasks=tasks, examined=examined, complete=True)
 
 
-def _after(place: Place, cursor: str, sources: Sequence[Source]) -> Place | None:
-    """Where the next page begins: in the next source, if this one is at its end."""
-    if cursor != BEGINNING:
-        return Place(place.source, cursor)
-    later = sources[sources.index(place.source) + 1 :]
-    return Place(later[0]) if later else None
+def _read(
+    source: Source, wanted: Wanted, number: int, count: int, cursor: str
+) -> Steps[Part[Task]]:
+    call = calls.list_page(
+        state=source, func=wanted.func, tag=wanted.tag, cursor=cursor, count=rows_of_each(count)
+    )
+    page = yield from calls.at(call, number)
+    found = [task for task in page.tasks if wanted.matches(task)]
+    return Part(found, page.cursor, page.examined)
+
+
+def _order(source: Source, task: Task) -> float:
+    """Waiting tasks come soonest first, finished ones latest first; those of a tag as they come."""
+    if source is None:
+        return 0
+    if source.finished:
+        return -to_ms(task.ended) if task.ended is not None else 0
+    return to_ms(task.due)

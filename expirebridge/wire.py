@@ -83,19 +83,22 @@ def slot_of(name: str) -> bytes:
 class InvalidKey(ValueError):
     """A key has the form of a trigger key, but is not a valid one; the message says why."""
 
-    def __init__(self, name: bytes, reason: str) -> None:
+    def __init__(self, name: bytes, reason: str, home: str) -> None:
         super().__init__(reason)
-        self.id = id_for_key(name)
+        self.id = id_for_key(name, home)
         """The id under which the task is kept as failed."""
 
 
-def id_for_key(name: bytes) -> str:
-    """The id of a foreign task whose own id is invalid, or belongs to another task."""
-    return sha1(name, usedforsecurity=False).hexdigest()
+def id_for_key(name: bytes, home: str = "") -> str:
+    """The id of a foreign task whose own id is invalid, or belongs to another task.
+
+    With several partitions it begins with `home`, so that it belongs to the one where the key is.
+    """
+    return home + sha1(name, usedforsecurity=False).hexdigest()
 
 
-def parse_key(name: bytes) -> TriggerKey | None:
-    """Read the name of a key.
+def parse_key(name: bytes, home: str = "") -> TriggerKey | None:
+    """Read the name of a key. `home` is that of its partition, for the id of an invalid one.
 
     Returns None if the key is not ours: its first `?` does not follow a `:`, or there is no second
     `?`. Raises InvalidKey if it is ours, but has an invalid id, function or arguments.
@@ -115,9 +118,10 @@ def parse_key(name: bytes) -> TriggerKey | None:
         if args != IN_RECORD:
             check_args(args)
     except UnicodeDecodeError as error:
-        raise InvalidKey(name, f"the id and the function must be ASCII: {error}") from error
+        reason = f"the id and the function must be ASCII: {error}"
+        raise InvalidKey(name, reason, home) from error
     except InvalidTask as error:
-        raise InvalidKey(name, str(error)) from error
+        raise InvalidKey(name, str(error), home) from error
     return key
 
 

@@ -43,6 +43,7 @@ from expirebridge.errors import (
 from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.calls import Steps
+from expirebridge.store.partitions import Partitions
 from expirebridge.store.rights import Role
 from expirebridge.store.store import Database, Store
 from expirebridge.topology import clients
@@ -103,7 +104,7 @@ def check_health(
     return findings
 
 
-def examine(store: Store, settings: Settings, role: Role) -> list[Finding]:
+def examine(store: Partitions | Store, settings: Settings, role: Role) -> list[Finding]:
     """Run all checks, for the doctor; `role` is what the login is for.
 
     A check that the login may not make, or that the server refuses, is a finding, too. Raises
@@ -146,7 +147,7 @@ def examine(store: Store, settings: Settings, role: Role) -> list[Finding]:
     return findings
 
 
-def _examine(store: Store, name: str, steps: Steps[list[Finding]]) -> list[Finding]:
+def _examine(store: Partitions | Store, name: str, steps: Steps[list[Finding]]) -> list[Finding]:
     """The findings of one part, or a finding that says why there are none."""
     try:
         return store.run(steps)

@@ -15,8 +15,10 @@ def check_rights(database: Database, role: Role) -> Steps[Finding]:
     a key that does not exist.
     """
     login = database.login
-    wanted = grants(role, prefix=database.prefix, database=database.number,
-                    followed=database.followed, clustered=database.clustered)  # fmt: skip
+    wanted = grants(
+        role, prefix=database.layout.prefix, database=database.number,
+        partitions=database.partitions, followed=database.followed, clustered=database.clustered,
+    )  # fmt: skip
     try:
         refused = yield from calls.find_refused(grant.proof for grant in wanted)
     except NotPermitted as refusal:

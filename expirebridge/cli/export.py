@@ -19,8 +19,8 @@ from expirebridge.operations import Operations
 from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.calls import Stored
+from expirebridge.store.partitions import Partitions
 from expirebridge.store.series_views import StoredSeries
-from expirebridge.store.store import Store
 from expirebridge.task import State
 
 WAITING = (State.PENDING, State.PAUSED)
@@ -69,7 +69,7 @@ def export(
         warn(f"{unreadable} tasks that cannot be read are left out")
 
 
-def _waiting(store: Store) -> Iterator[tuple[Stored, State]]:
+def _waiting(store: Partitions) -> Iterator[tuple[Stored, State]]:
     """Every task that waits. A paused one that is resumed meanwhile comes twice, with one id."""
     for state in WAITING:
         pages = calls.Pages(partial(calls.stored_page, state))
@@ -78,7 +78,7 @@ def _waiting(store: Store) -> Iterator[tuple[Stored, State]]:
                 yield task, state
 
 
-def _scheduled(store: Store, settings: Settings) -> Iterator[StoredSeries]:
+def _scheduled(store: Partitions, settings: Settings) -> Iterator[StoredSeries]:
     """Every series that a producer scheduled."""
     pages = calls.Pages(lambda cursor: calls.series_page(cursor, settings.lease))
     while page := store.run(pages.next()):

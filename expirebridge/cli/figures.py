@@ -26,7 +26,7 @@ from expirebridge.recent import Recent, read_recent
 from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.calls import Health
-from expirebridge.store.store import Store
+from expirebridge.store.partitions import Partitions
 from expirebridge.task import Counts, State, Task
 from expirebridge.topology import clients
 
@@ -45,7 +45,7 @@ class Figures:
     recent: Recent
 
 
-def read(store: Store, settings: Settings) -> Figures:
+def read(store: Partitions, settings: Settings) -> Figures:
     """Read the numbers. Raises a ServerError."""
     operations = Operations(settings, Hooks())
     return Figures(
@@ -102,9 +102,11 @@ def top(
         return watch(lambda: _screen(read(store, settings), server()), seconds)
 
 
-def store_of(settings: Settings) -> Store:
+def store_of(settings: Settings) -> Partitions:
     """A store for a command that only reads."""
-    return Store(clients.producer_client(settings.url, settings.prefix), prefix=settings.prefix)
+    return Partitions(
+        clients.producer_client(settings.url, settings.prefix), prefix=settings.prefix
+    )
 
 
 # As data

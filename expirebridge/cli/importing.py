@@ -23,7 +23,7 @@ from expirebridge.series.putting import restore
 from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.calls import NewTask
-from expirebridge.store.store import Store
+from expirebridge.store.partitions import Partitions
 from expirebridge.task import Outcome
 
 
@@ -184,7 +184,7 @@ class Done:
 
 
 def _take_in(
-    store: Store, settings: Settings, intake: Intake, account: Account, *, dry_run: bool
+    store: Partitions, settings: Settings, intake: Intake, account: Account, *, dry_run: bool
 ) -> None:
     operations = Operations(settings, Hooks())
     with progress_bar("importing", intake.size, done=intake.begun) as advance:
@@ -199,7 +199,7 @@ def _take_in(
 
 
 def _with_series(
-    chunks: Iterator[Chunk], store: Store, settings: Settings, done: Done
+    chunks: Iterator[Chunk], store: Partitions, settings: Settings, done: Done
 ) -> Iterator[Chunk]:
     """The chunks; when the tasks of one are made, so are its series."""
     for chunk in chunks:
@@ -211,7 +211,7 @@ def _with_series(
             done.series_kept += not created
 
 
-def _unknown(store: Store, chunk: Chunk, account: Account) -> list[NewTask]:
+def _unknown(store: Partitions, chunk: Chunk, account: Account) -> list[NewTask]:
     """The tasks of which the server has no record, each once."""
     if not chunk.tasks:
         return []
@@ -221,7 +221,7 @@ def _unknown(store: Store, chunk: Chunk, account: Account) -> list[NewTask]:
     return list(by_id.values())
 
 
-def _make(store: Store, tasks: list[NewTask], account: Account) -> list[NewTask]:
+def _make(store: Partitions, tasks: list[NewTask], account: Account) -> list[NewTask]:
     """Make tasks; return those that were not made by somebody else meanwhile."""
     replies = store.run(calls.make(tasks))
     made = [

@@ -22,6 +22,7 @@ from expirebridge.cli import init as init_command
 from expirebridge.cli import listen as listen_command
 from expirebridge.cli import moving as moving_commands
 from expirebridge.cli import operators as operator_commands
+from expirebridge.cli import partitions as partition_commands
 from expirebridge.cli import series as series_commands
 from expirebridge.cli import server as server_command
 from expirebridge.cli import tasks as task_commands
@@ -61,6 +62,8 @@ app.command("handlers")(handlers_command.handlers)
 app.add_typer(function_commands.group, name="functions")
 app.add_typer(failed_commands.group, name="failed")
 app.add_typer(series_commands.group, name="series")
+app.add_typer(partition_commands.group, name="partitions")
+app.command("key")(partition_commands.key)
 
 
 def run() -> None:

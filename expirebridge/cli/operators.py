@@ -14,9 +14,10 @@ from expirebridge.cli.output import print_json, print_line, printable
 from expirebridge.durations import human, seconds_of
 from expirebridge.errors import ServerError
 from expirebridge.settings import Settings
+from expirebridge.slots import MAX_PARTITIONS
 from expirebridge.store import rights
+from expirebridge.store.partitions import Partitions
 from expirebridge.store.rights import Role
-from expirebridge.store.store import Store
 from expirebridge.topology import clients
 from expirebridge.topology.urls import safe_url
 
@@ -100,6 +101,9 @@ def acl(
         bool, typer.Option("--conf", help="Print lines for redis.conf or an ACL file.")
     ] = False,
     redis_6: Annotated[bool, typer.Option("--redis-6", help="For Redis 6.2.")] = False,
+    partitions: Annotated[
+        bool, typer.Option("--partitions", help="For a database with several partitions.")
+    ] = False,
     url: Url = None,
     prefix: Prefix = None,
 ) -> None:
@@ -119,6 +123,7 @@ def acl(
                 one,
                 prefix=settings.prefix,
                 database=database.number,
+                partitions=MAX_PARTITIONS if partitions else 1,
                 conf=conf,
                 redis_6=redis_6,
                 followed=database.followed,
@@ -127,8 +132,8 @@ def acl(
         )
 
 
-def _store(settings: Settings) -> Store:
-    return Store(clients.probe_client(settings.url, settings.prefix), prefix=settings.prefix)
+def _store(settings: Settings) -> Partitions:
+    return Partitions(clients.probe_client(settings.url, settings.prefix), prefix=settings.prefix)
 
 
 def _as_data(findings: Iterable[Finding], *, fine: set[Level]) -> dict[str, Any]:

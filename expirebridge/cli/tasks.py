@@ -87,7 +87,7 @@ def make(
 
     Example: expirebridge make mail.send '[42, "hi"]' --in 15m
     """
-    positional, keywords = _read_arguments(args)
+    positional, keywords = read_arguments(args)
     with Bridge(url, unknown=unknown.value) as bridge:
         task = bridge.make_task(
             func, positional, delay, kwargs=keywords, at=read_time(at, delay=delay), id=id,
@@ -114,7 +114,7 @@ def watch(
 
     Example: expirebridge watch backup alerts.silent '["backup"]' --ttl 25h
     """
-    positional, keywords = _read_arguments(args)
+    positional, keywords = read_arguments(args)
     with Bridge(url, unknown=unknown.value) as bridge:
         task = bridge.watch(id, func, positional, ttl=ttl, kwargs=keywords, tags=tag or ())
     _show(task, as_json=as_json)
@@ -291,7 +291,8 @@ def count(url: Url = None, as_json: AsJson = False) -> None:
     print_counts(counts, as_json=as_json)
 
 
-def _read_arguments(args: str) -> tuple[list[Any], dict[str, Any]]:
+def read_arguments(args: str) -> tuple[list[Any], dict[str, Any]]:
+    """Read what was typed as JSON: positional and keyword arguments. Raises InvalidTask."""
     encoded = args.encode(errors="surrogateescape")  # check_args refuses what is not UTF-8
     wire.check_args(encoded)
     return wire.decode_args(encoded)

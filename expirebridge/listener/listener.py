@@ -77,7 +77,7 @@ class Listener:
         self._running: asyncio.Task[None] | None = None
         self._parent: Parent | None = None
         self._shutdown = Shutdown()
-        report = LateReport()
+        self._report = report = LateReport()
         all_hooks = Hooks([report.hear, *hooks, *self.registry.hooks])
         self._runner = Runner(self.registry, settings, hooks=all_hooks, shutdown=self._shutdown)
         self._watchdog = Watchdog(self._runner, settings, on_stuck=self._end_blocked)
@@ -86,7 +86,6 @@ class Listener:
             watchdog=self._watchdog, hooks=all_hooks,
         )  # fmt: skip
         self._suspension = Suspension(self._node, self._runner, self._shutdown)
-        report.ring_at([station.doorbell for station in self._node.stations])
 
     @property
     def ready(self) -> asyncio.Event:
@@ -158,6 +157,7 @@ class Listener:
         signals = taking_signals(self._take_signal) if take_signals else None
         try:
             await self._node.examine()
+            self._report.ring_at([station.doorbell for station in self._node.stations])
             async with entered(self.registry.lifespans):
                 with signals or contextlib.nullcontext():
                     # It beats before it claims: the first heartbeat finds out whether anybody beat.

@@ -18,6 +18,7 @@ from expirebridge.hooks import (
     Made,
     Making,
     Misfired,
+    Misplaced,
     NotMade,
     ProcessEnded,
     ProcessStarted,
@@ -104,7 +105,7 @@ def log_event(event: Event) -> None:
             pass
         case ProcessStarted() | ProcessEnded():  # logged where they happen, with their numbers
             pass
-        case FailedOver():
+        case FailedOver() | Misplaced():
             pass  # logged where it happens, for listeners that are part of a program, too
 
 

@@ -24,6 +24,7 @@ from expirebridge.hooks import (
     Hooks,
     Lapsed,
     Made,
+    Misplaced,
     ProcessEnd,
     ProcessEnded,
     ProcessStarted,
@@ -35,7 +36,7 @@ from expirebridge.operations import Operations
 from expirebridge.series.state import Series
 from expirebridge.settings import Settings
 from expirebridge.store import calls
-from expirebridge.store.store import Store
+from expirebridge.store.partitions import Partitions
 from expirebridge.task import Outcome, State
 from expirebridge.topology import clients
 
@@ -99,6 +100,11 @@ class Metrics:
             "expirebridge_failovers", "Changes to another primary, as the sentinels named it.",
             registry=of,
         )  # fmt: skip
+        self._misplaced = Counter(
+            "expirebridge_misplaced_keys",
+            "Tasks of other clients that are not run: the tag of their key is wrong.",
+            registry=of,
+        )
         self._lapses = Counter(
             "expirebridge_lapses",
             "Tasks that lapsed: their listener died, or fell silent.",
@@ -141,6 +147,8 @@ class Metrics:
                 self._process_ends.labels(reason).inc()
             case FailedOver():
                 self._failovers.inc()
+            case Misplaced():
+                self._misplaced.inc()
 
     def watch(self, settings: Settings) -> None:
         """At each scrape, also ask the server how many tasks are in each state."""
@@ -202,7 +210,7 @@ class _OfTheServer(Collector):
     def _ask(self) -> Iterator[GaugeMetricFamily]:
         settings = self._settings
         with closing(
-            Store(clients.probe_client(settings.url, settings.prefix), prefix=settings.prefix)
+            Partitions(clients.probe_client(settings.url, settings.prefix), prefix=settings.prefix)
         ) as store:
             operations = Operations(settings, Hooks())
             counts = store.run(operations.count())

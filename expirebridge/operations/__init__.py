@@ -7,12 +7,18 @@ from expirebridge.operations.changing import ChangingOperations
 from expirebridge.operations.formats import FormatOperations
 from expirebridge.operations.looking import LookingOperations
 from expirebridge.operations.making import MakingOperations
+from expirebridge.operations.partitioning import PartitionOperations
 from expirebridge.operations.scheduling import SchedulingOperations
 
 __all__ = ["Operations"]
 
 
 class Operations(
-    MakingOperations, LookingOperations, ChangingOperations, SchedulingOperations, FormatOperations
+    MakingOperations,
+    LookingOperations,
+    ChangingOperations,
+    SchedulingOperations,
+    FormatOperations,
+    PartitionOperations,
 ):
     """The operations of a producer, with the settings and hooks that they need."""

@@ -5,12 +5,12 @@ from datetime import datetime
 
 from expirebridge import wire
 from expirebridge.errors import InvalidTask
-from expirebridge.listing import Place, find
+from expirebridge.listing import Place, Wanted, find
 from expirebridge.moments import check_aware
 from expirebridge.operations.subject import Subject, task_pages
 from expirebridge.store import calls
-from expirebridge.store.calls import Call, Steps
-from expirebridge.task import Counts, Listing, State, Task
+from expirebridge.store.calls import PARTITIONS, Call, Steps
+from expirebridge.task import Counts, Listing, State, Task, to_ms
 
 
 class LookingOperations(Subject):
@@ -69,7 +69,7 @@ class LookingOperations(Subject):
         # One tag's ids stand together, whatever their states; otherwise each state has its own set.
         sources = [wanted] if tag is not None or wanted is not None else list(State)
         place = Place(sources[0]) if cursor is None else Place.read(cursor, sources)
-        return find(sources, place, func=func, tag=tag, matches=matches, limit=limit)
+        return find(sources, place, Wanted(func=func, tag=tag, matches=matches, limit=limit))
 
     def count(self) -> Call[Counts]:
         """Return how many tasks stand in each state, and how many listeners beat."""
@@ -93,16 +93,23 @@ class LookingOperations(Subject):
             wire.check_tags([tag])
         if since is not None:
             check_aware(since, name="since")
-        ids: list[str] = []
+        failed: list[tuple[str, datetime | None]] = []
         pages = task_pages(state=State.FAILED, func=func, tag=tag)
         while page := (yield from pages.next()):
-            ids += [
-                task.id
+            failed += [
+                (task.id, task.ended)
                 for task in page.tasks
                 if since is None or (task.ended is not None and task.ended >= since)
             ]
+        if (yield from PARTITIONS) > 1:
+            failed.sort(key=_latest_first)
         # What failed meanwhile moves the others to later pages.
-        return list(dict.fromkeys(ids))
+        return list(dict.fromkeys(id for id, _ in failed))
+
+
+def _latest_first(failed: tuple[str, datetime | None]) -> int:
+    _, ended = failed
+    return -to_ms(ended) if ended is not None else 0
 
 
 def _check_state(state: State | str | None) -> State | None:

@@ -22,8 +22,9 @@ from expirebridge.new_tasks import (
 )
 from expirebridge.operations.subject import Subject
 from expirebridge.retry import RetrySpec
+from expirebridge.slots import Layout
 from expirebridge.store import calls
-from expirebridge.store.calls import Steps
+from expirebridge.store.calls import PARTITIONS, Steps
 from expirebridge.store.views import args_of, split_call
 from expirebridge.task import Outcome, Task, from_ms
 
@@ -102,7 +103,8 @@ class MakingOperations(Subject):
         """Make many tasks: each is a mapping of `make_task`'s arguments by their names.
 
         All are checked before the first is sent. They are sent in chunks of up to 64; each chunk
-        is made whole or not at all. Returns the tasks in order; one whose id was taken has the
+        is made whole or not at all, but with several partitions, for each of these by itself, one
+        partition after the other. Returns the tasks in order; one whose id was taken has the
         outcome `rejected` (or `kept`, if it asked for that), and does not keep the others from
         being made.
 
@@ -114,11 +116,18 @@ class MakingOperations(Subject):
         refuse_repeated_ids(new)
         if self._unknown.is_on:
             yield from self._check_functions(new)
-        made: list[Task] = []
-        for chunk in chunks(new):
-            outcomes = yield from self._send(chunk)
-            made += [self._made(*pair) for pair in zip(chunk, outcomes, strict=True)]
-        return made
+        made: dict[str, Task] = {}
+        rest: Sequence[calls.NewTask] = new
+        while rest:
+            count = yield from PARTITIONS
+            for chunk in chunks(self._by_partition(rest, count)):
+                outcomes = yield from self._send(chunk)
+                for task, outcome in zip(chunk, outcomes, strict=True):
+                    made[task.id] = self._made(task, outcome)
+                if (yield from PARTITIONS) != count:
+                    break  # the first chunk brought it: one was assumed
+            rest = [task for task in rest if task.id not in made]
+        return [made[task.id] for task in new]
 
     def watch(
         self,
@@ -151,6 +160,13 @@ class MakingOperations(Subject):
         )  # fmt: skip
         new.fields["ttl"] = new.when.ms
         return self._make(new)
+
+    def _by_partition(self, new: Sequence[calls.NewTask], count: int) -> Sequence[calls.NewTask]:
+        """The tasks of each partition together, so that a chunk goes to few of them."""
+        if count == 1:
+            return new
+        layout = Layout(self._settings.prefix, count)
+        return sorted(new, key=lambda task: layout.partition_of(task.id))
 
     def _check_functions(self, new: Sequence[calls.NewTask]) -> Steps[None]:
         yield from self._unknown.check(split_call(task.call)[0] for task in new)

@@ -3,12 +3,13 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from expirebridge.durations import Duration
-from expirebridge.errors import InvalidTask, SeriesDeclared
+from expirebridge.errors import InvalidTask, PartitionsDiffer, SeriesDeclared
 from expirebridge.misfire import MisfireSpec
 from expirebridge.new_tasks import Func, call_of
 from expirebridge.operations.subject import Subject
@@ -21,8 +22,9 @@ from expirebridge.series.records import read_schedule
 from expirebridge.series.state import Series, SeriesListing, SeriesOutcome
 from expirebridge.series.times import first_after
 from expirebridge.store import calls
-from expirebridge.store.calls import Put, Removal, Resumption, Steps
-from expirebridge.task import Change, Task
+from expirebridge.store.calls import PARTITIONS, Put, Removal, Resumption, Steps
+from expirebridge.streams import Part, Spot, Stream, encode_spots, read_spots, rows_of_each, take
+from expirebridge.task import Change, Task, to_ms
 
 _OUTCOMES = {
     Put.CREATED: SeriesOutcome.CREATED,
@@ -181,8 +183,8 @@ class SchedulingOperations(Subject):
         """
         if not isinstance(limit, int) or limit < 1:
             raise InvalidTask(f"limit={limit!r}: it must be a whole number, at least 1")
-        if cursor is not None and not (cursor.isascii() and cursor.isdigit()):
-            raise InvalidTask(f"cursor={cursor!r}: give that of the page before")
+        if cursor is not None and not _is_rank(cursor) and read_spots(cursor) is None:
+            raise _foreign(cursor)
         return self._list(limit, cursor or "0")
 
     def pause_series(self, id: str) -> Steps[Change]:
@@ -260,6 +262,38 @@ class SchedulingOperations(Subject):
                 return Series.of(after.series, after.now, outcome=outcome)
 
     def _list(self, limit: int, cursor: str) -> Steps[SeriesListing]:
+        while True:
+            count = yield from PARTITIONS
+            listed = self._list_one if count == 1 else partial(self._list_several, count)
+            try:
+                return (yield from listed(limit, cursor))
+            except PartitionsDiffer:
+                if (yield from PARTITIONS) == count:
+                    raise
+
+    def _list_several(self, count: int, limit: int, cursor: str) -> Steps[SeriesListing]:
+        """The series of all partitions, those first whose next tick is first."""
+        spots = [Spot()] * count if cursor == "0" else read_spots(cursor)
+        if spots is None or len(spots) != count:
+            raise _foreign(cursor)
+        streams = [
+            Stream(partial(self._read_part, number, count), _order, spot)
+            for number, spot in enumerate(spots)
+        ]
+        found, _ = yield from take(streams, limit=limit)
+        if all(stream.is_over for stream in streams):
+            return SeriesListing(series=found)
+        return SeriesListing(series=found, cursor=encode_spots([each.spot for each in streams]))
+
+    def _read_part(self, number: int, count: int, cursor: str) -> Steps[Part[Series]]:
+        call = calls.series_page(cursor, self._settings.lease, rows_of_each(count))
+        page = yield from calls.at(call, number)
+        series = [Series.of(one, page.now) for one in page.series]
+        return Part(series, page.cursor, len(series))
+
+    def _list_one(self, limit: int, cursor: str) -> Steps[SeriesListing]:
+        if not _is_rank(cursor):
+            raise _foreign(cursor)
         found: list[Series] = []
         while len(found) < limit:
             count = min(limit - len(found), calls.BATCH)
@@ -269,3 +303,15 @@ class SchedulingOperations(Subject):
             if cursor == "0":
                 return SeriesListing(series=found)
         return SeriesListing(series=found, cursor=cursor)
+
+
+def _is_rank(cursor: str) -> bool:
+    return cursor.isascii() and cursor.isdigit()
+
+
+def _foreign(cursor: str) -> InvalidTask:
+    return InvalidTask(f"cursor={cursor!r}: give that of the page before")
+
+
+def _order(series: Series) -> float:
+    return to_ms(series.due) if series.due is not None and series.paused is None else float("inf")

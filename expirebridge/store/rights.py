@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from expirebridge.errors import InvalidSetting
+from expirebridge.slots import Layout
 from expirebridge.wire import slot_of
 
 
@@ -56,11 +57,14 @@ def grants(
     *,
     prefix: str,
     database: int,
+    partitions: int = 1,
     redis_6: bool = False,
     followed: bool = False,
     clustered: bool = False,
 ) -> list[Grant]:
     """The rights of a role, in one database under one prefix.
+
+    With several partitions, their names begin with tags of three characters.
 
     `redis_6` is for Redis 6.2, which lacks functions, and PEXPIRETIME: PTTL is sent in its place.
     `followed` is for a server that may be another one tomorrow: it is asked for its ROLE.
@@ -69,14 +73,20 @@ def grants(
     """
     if re.search(r"""[\s"']""", prefix):
         raise InvalidSetting(f"prefix={prefix!r}: a rule cannot hold spaces or quotes")
-    doorbell, events = f"{prefix}:doorbell:{database}", f"__keyevent@{database}__:"
-    found = [
-        # The prefix alone is the first key of every script.
-        Grant(f"~{_escaped(prefix)}", ("hmget", prefix, "x")),
-        Grant(f"~{_escaped(prefix)}:*", ("hmget", f"{prefix}:meta", "x")),
-        Grant(r"~*:\?*\?*", ("hmget", "id:?module.function?[]", "x")),
-        Grant(f"&{_escaped(doorbell)}", ("publish", doorbell, "0")),
-    ]
+    events = f"__keyevent@{database}__:"
+    # What the names begin with, and the beginning of those that are tried. Without a tag, `meta`
+    # is there in any case.
+    names = [(_escaped(prefix), prefix)]
+    if partitions > 1:
+        layout = Layout(prefix, partitions)
+        names.append((f"{{{'?' * len(layout.tag_of(0))}}}{_escaped(prefix)}", layout.prefix_of(0)))
+    # The prefix alone is the first key of every script.
+    found = [Grant(f"~{begin}", ("hmget", name, "x")) for begin, name in names]
+    found += [Grant(f"~{begin}:*", ("hmget", f"{name}:meta", "x")) for begin, name in names]
+    found.append(Grant(r"~*:\?*\?*", ("hmget", "id:?module.function?[]", "x")))
+    begin, prefix = names[-1]
+    doorbell = f"{prefix}:doorbell:{database}"
+    found.append(Grant(f"&{begin}:doorbell:{database}", ("publish", doorbell, "0")))
     if role is Role.LISTENER:
         found.append(Grant(f"&{events}*", ("publish", f"{events}expired", "0")))
     commands = set(_COMMANDS[role].split())
@@ -111,6 +121,7 @@ def line(
     *,
     prefix: str,
     database: int,
+    partitions: int = 1,
     conf: bool,
     redis_6: bool,
     followed: bool = False,
@@ -118,8 +129,8 @@ def line(
 ) -> str:
     """A role's line: a command for redis-cli, or a line of redis.conf and of an ACL file."""
     wanted = grants(
-        role, prefix=prefix, database=database, redis_6=redis_6, followed=followed,
-        clustered=clustered,
+        role, prefix=prefix, database=database, partitions=partitions, redis_6=redis_6,
+        followed=followed, clustered=clustered,
     )  # fmt: skip
     rules = " ".join(grant.rule for grant in wanted)
     user = f"{prefix}-{role}"

@@ -5,8 +5,7 @@ What is sent, and what is done when the server answers with an error, is decided
 other awaits.
 """
 
-import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from typing import Any, TypeVar
 
 import redis
@@ -14,17 +13,51 @@ import redis.asyncio
 from redis import exceptions
 
 from expirebridge import errors
+from expirebridge.slots import Layout
 from expirebridge.store import scripts
-from expirebridge.store.calls import Call, Runnable
+from expirebridge.store.calls import PARTITIONS, Call, Runnable, Steps
 from expirebridge.store.translation import of_client, translated
+from expirebridge.wire import slot_of
 
 T = TypeVar("T")
 
 Command = tuple[Any, ...]
 
 
+class Rerouted(Exception):
+    """A call was refused, since the database has more partitions than were assumed.
+
+    No fault: it is caught where partitions are chosen, which then runs it.
+    """
+
+    def __init__(
+        self, calls: Steps[Any], call: Call[Any], refusal: errors.PartitionsDiffer
+    ) -> None:
+        super().__init__()
+        self._calls = calls
+        self._call = call
+        self.refusal = refusal
+
+    def __iter__(self) -> Steps[Any]:
+        """What is still to be run: that call, and what follows it."""
+        call = self._call
+        try:
+            while True:
+                try:
+                    reply = yield call
+                except errors.ServerError as error:
+                    call = self._calls.throw(error)
+                else:
+                    call = self._calls.send(reply)
+        except StopIteration as stop:
+            return stop.value
+
+
 class Database:
-    """A database as one login uses it: its names, and how calls become commands for it."""
+    """A database, or one of its partitions, as one login uses it.
+
+    Its names, and how calls become commands for it.
+    """
 
     def __init__(
         self,
@@ -34,9 +67,15 @@ class Database:
         login: str,
         followed: bool = False,
         clustered: bool = False,
+        partitions: int = 1,
+        assumed: bool = False,
     ) -> None:
         self.prefix = prefix
         """What the name of every key but the trigger keys begins with."""
+        self.partitions = partitions
+        """How many partitions the database has."""
+        self._assumed = assumed
+        self._told = number if partitions == 1 else f"{number}/{partitions}"
         self.number = number
         """What SELECT calls it by."""
         self.login = login
@@ -53,6 +92,27 @@ class Database:
         """The channel on which a new earliest task is announced."""
         return f"{self.prefix}:doorbell:{self.number}"
 
+    @property
+    def layout(self) -> Layout:
+        """The partitions of which this is one."""
+        whole = self.prefix if self.partitions == 1 else self.prefix[len(self.tag) :]
+        return Layout(whole, self.partitions)
+
+    @property
+    def tag(self) -> str:
+        """The tag with which its names begin, with braces; empty without one."""
+        return slot_of(self.prefix).decode()
+
+    @property
+    def home(self) -> str:
+        """What ids begin with that are made from a key's name, so that they belong here."""
+        return "" if self.partitions == 1 else f"{self.tag[1:-1]}@"
+
+    def owns(self, id: str) -> bool:
+        """Whether a task of this id belongs to this partition."""
+        layout = self.layout
+        return layout.partition_of(id) == layout.partition_of(self.home)
+
     def events(self, kind: str) -> str:
         """The channel on which the server publishes key events of this kind."""
         return f"__keyevent@{self.number}__:{kind}"
@@ -66,7 +126,10 @@ class Database:
                 try:
                     reply = yield from self._send(call)
                 except exceptions.RedisError as error:
-                    call = calls.throw(translated(error))
+                    ours = translated(error)
+                    if self._assumed and isinstance(ours, errors.PartitionsDiffer):
+                        raise Rerouted(calls, call, ours) from None
+                    call = calls.throw(ours)
                 else:
                     call = calls.send(reply)
         except StopIteration as stop:
@@ -75,8 +138,10 @@ class Database:
 
     def _send(self, call: Call[Any]) -> Generator[Command, Any, Any]:
         if not call.is_script:
+            if call is PARTITIONS:
+                return self.partitions
             return (yield (call.name, *call.arguments))
-        tail = (1, self.prefix, self.number, *call.arguments)
+        tail = (1, self.prefix, self._told, *call.arguments)
         script = scripts.load(call.name)
         headed = self._headers
         source = script.headed if headed else script.plain
@@ -96,9 +161,11 @@ class Database:
 class Store:
     """Runs calls and waits for their replies. Safe for threads, as its redis client is."""
 
-    def __init__(self, client: redis.Redis, *, prefix: str) -> None:
+    def __init__(
+        self, client: redis.Redis, *, prefix: str, partitions: int = 1, assumed: bool = False
+    ) -> None:
         self.client = client
-        self.database = _database_of(client, prefix)
+        self.database = _database_of(client, prefix, partitions, assumed=assumed)
 
     def run(self, runnable: Runnable[T]) -> T:
         """Run a call, or steps. Raises a ServerError if the server fails or refuses a call."""
@@ -128,9 +195,16 @@ class Store:
 class AsyncStore:
     """Runs calls and awaits their replies."""
 
-    def __init__(self, client: redis.asyncio.Redis, *, prefix: str) -> None:
+    def __init__(
+        self,
+        client: redis.asyncio.Redis,
+        *,
+        prefix: str,
+        partitions: int = 1,
+        assumed: bool = False,
+    ) -> None:
         self.client = client
-        self.database = _database_of(client, prefix)
+        self.database = _database_of(client, prefix, partitions, assumed=assumed)
 
     async def run(self, runnable: Runnable[T]) -> T:
         """Run a call, or steps. Raises a ServerError if the server fails or refuses a call."""
@@ -159,36 +233,7 @@ class AsyncStore:
         await self.client.aclose()
 
 
-class StoresByLoop:
-    """A store for each event loop: a connection belongs to the loop in which it was opened."""
-
-    def __init__(self, open_store: Callable[[], AsyncStore]) -> None:
-        self._open_store = open_store
-        self._stores: dict[asyncio.AbstractEventLoop, AsyncStore] = {}
-
-    def here(self) -> AsyncStore:
-        """The store of the running loop."""
-        loop = asyncio.get_running_loop()
-        store = self._stores.get(loop)
-        if store is None:
-            self._drop_closed_loops()
-            store = self._stores[loop] = self._open_store()
-        return store
-
-    async def aclose(self) -> None:
-        """Close the connections of the running loop; only it can."""
-        store = self._stores.pop(asyncio.get_running_loop(), None)
-        if store is not None:
-            await store.aclose()
-
-    def _drop_closed_loops(self) -> None:
-        # A store keeps its loop alive, by its connections. Other threads may be here, too.
-        for loop in list(self._stores):
-            if loop.is_closed():
-                self._stores.pop(loop, None)
-
-
-def _database_of(client: Any, prefix: str) -> Database:
+def _database_of(client: Any, prefix: str, partitions: int, *, assumed: bool) -> Database:
     options = client.get_connection_kwargs()
     place = options.get("place")
     return Database(
@@ -197,4 +242,6 @@ def _database_of(client: Any, prefix: str) -> Database:
         login=options.get("username") or "default",
         followed=place is not None,
         clustered=place is not None and place.clustered,
+        partitions=partitions,
+        assumed=assumed,
     )

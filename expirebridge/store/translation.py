@@ -9,6 +9,7 @@ from expirebridge.store.unfound import NoPrimary, SlotIsMoving, SlotUnserved, Wr
 _FORMAT = "EXPIREBRIDGE_FORMAT "
 _OLDER_LISTENERS = "EXPIREBRIDGE_OLDER_LISTENERS "
 _STILL_USED = "EXPIREBRIDGE_STILL_USED "
+_PARTITIONS = "EXPIREBRIDGE_PARTITIONS "
 _SHOWN = 5
 """How many listeners an error names."""
 # What a server with data knows, and a sentinel does not.
@@ -117,17 +118,27 @@ def _ours(error: exceptions.RedisError, text: str) -> errors.ServerError:
         return errors.ServerOutOfMemory(
             f"the server is out of memory, and nothing was written: {text}"
         )
+    if ours := _of_format(text):
+        return ours
+    if "user_script" in text or "running script" in text:
+        return errors.ScriptFailed(f"a script failed on what it found in the database: {text}")
+    return errors.ServerError(f"the server answered: {text}")
+
+
+def _of_format(text: str) -> errors.ServerError | None:
+    """The error of ours if a script refused what the database is."""
     if _FORMAT in text:
         return errors.FormatTooNew(_too_new(text))
+    if _PARTITIONS in text:
+        count, asked = _words(text, _PARTITIONS)[:2]
+        return errors.PartitionsDiffer(int(count), int(asked.rstrip(":")))
     if _OLDER_LISTENERS in text:
         return errors.FormatRefused(_older_listeners(text))
     if _STILL_USED in text:
         return errors.FormatRefused(
             f"the database needs format 2, for {', '.join(_words(text, _STILL_USED))}"
         )
-    if "user_script" in text or "running script" in text:
-        return errors.ScriptFailed(f"a script failed on what it found in the database: {text}")
-    return errors.ServerError(f"the server answered: {text}")
+    return None
 
 
 def _too_new(text: str) -> str:

@@ -18,7 +18,7 @@ from expirebridge.errors import InvalidTask, ServerError
 from expirebridge.hooks import Hooks
 from expirebridge.operations import Operations
 from expirebridge.settings import Settings
-from expirebridge.store.store import AsyncStore
+from expirebridge.store.partitions import AsyncPartitions
 from expirebridge.task import Task
 from expirebridge.topology import clients
 from expirebridge.web.actions import ActionPages
@@ -56,7 +56,7 @@ def app(
     site = Site(
         bridge=AsyncBridge(url, client=client, prefix=prefix),
         operations=Operations(settings, Hooks()),
-        store=AsyncStore(client, prefix=settings.prefix),
+        store=AsyncPartitions(client, prefix=settings.prefix),
         settings=settings,
         actions=actions,
         redact=redact or _as_it_is,

@@ -19,7 +19,7 @@ from expirebridge.operations import Operations
 from expirebridge.recent import SAMPLE
 from expirebridge.settings import Settings
 from expirebridge.store import calls
-from expirebridge.store.store import AsyncStore
+from expirebridge.store.partitions import AsyncPartitions
 from expirebridge.task import State, Task, from_ms, to_ms
 from expirebridge.topology.clients import shown_server
 
@@ -37,7 +37,7 @@ class Site:
     bridge: AsyncBridge
     operations: Operations
     """What the bridge can do, for readings that combine several calls."""
-    store: AsyncStore
+    store: AsyncPartitions
     settings: Settings
     actions: bool
     """Whether the pages can change anything."""

@@ -21,6 +21,7 @@ from expirebridge import (
     Change,
     InvalidSetting,
     Outcome,
+    PartitionsDiffer,
     SeriesOutcome,
     State,
     TaskExists,
@@ -29,6 +30,7 @@ from expirebridge.checks import Level, examine
 from expirebridge.embedded import HOST, Server, free_port
 from expirebridge.hooks import End, Gap
 from expirebridge.settings import Settings
+from expirebridge.slots import Layout, slot_of_id
 from expirebridge.store import calls, functions, scripts
 from expirebridge.store.calls import (
     Adoption,
@@ -49,6 +51,7 @@ from expirebridge.topology import clients
 from expirebridge.wire import InvalidKey, id_for_key, parse_key
 from tests.kit.lua import NAMES
 from tests.kit.servers import SERVERS
+from tests.kit.steps import new
 from tests.kit.witness import Witness, listening
 
 TAG = "{eb:0}"
@@ -169,6 +172,32 @@ def test_a_key_of_another_slot_is_another_partition_s(cluster: Cluster) -> None:
             assert tasks.adopt(name, heard) is Adoption.NOTHING
     assert tasks.store.run(calls.scan("0", 1000)).found == []
     assert tasks.bridge.list(state="failed").tasks == []
+
+
+def test_a_slot_is_what_the_cluster_says(node: redis.Redis) -> None:
+    ids = ["a", "order-17", "dev:7", "poll@1900000000000", "@", "x" * 128, "0.-_:@z"]
+    for id in ids:
+        assert slot_of_id(id) == cluster_command(node, "KEYSLOT", id.partition("@")[0])
+
+
+def test_partitions_stay_in_their_slots(cluster: Cluster) -> None:
+    """Also when they look for a sister that is not there, and when `meta` is lost."""
+    if not cluster.whole:
+        pytest.skip("the partitions have many slots")
+    layout = Layout("expirebridge", 16)
+    for number, prefix in enumerate(layout.prefixes()):
+        id = f"{layout.tag_of(number)}@a"
+        store = Store(cluster.client, prefix=prefix, partitions=16)
+        [made] = store.run(calls.make([new(id, 60_000)]))
+        for _ in range(2):
+            cluster.client.delete(f"{prefix}:meta")
+            store.run(calls.heartbeat("me", 10.0, []))
+            assert cluster.client.hget(f"{prefix}:meta", "partitions") == b"16"
+            assert made.key.startswith(f"{layout.slot_of(number)}{id}:?".encode())
+        with pytest.raises(PartitionsDiffer):
+            Store(cluster.client, prefix=prefix, partitions=8).run(calls.get(id))
+        assert store.run(calls.look_over([made.key], SETTINGS)).found == []
+    assert cluster.client.keys("expirebridge*") == []
 
 
 def test_functions_stay_in_their_slot(cluster: Cluster) -> None:
@@ -456,6 +485,9 @@ def look_after(cluster: Cluster) -> None:
         store.run(calls.raise_format(10.0))
         assert store.run(calls.read_format(10.0)).written == 2
         store.run(calls.lower_format())
+        store.run(calls.create_partitions(1, 10.0))
+        assert store.run(calls.read_partitions()) == 1
+        assert store.run(calls.look_over([b"elsewhere"], SETTINGS)).found == []
     assert [str(one) for one in found if one.level is Level.ERROR] == []
     assert {"rights", "listeners", "functions", "data", "round trip"} <= {
         one.check for one in found

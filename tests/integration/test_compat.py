@@ -190,7 +190,7 @@ def test_each_task_is_read_once_whatever_their_due_times(
 
 def test_of_ids_with_the_same_beginning_each_is_read(store: Store) -> None:
     ids = ["a" * n for n in range(1, BATCH + 20)]
-    store.run(calls.make(new(id, 2**42, relative=False) for id in ids))
+    store.run(calls.make([new(id, 2**42, relative=False) for id in ids]))
     assert ids_of(pages_of(store)) == ids
 
 
@@ -204,7 +204,10 @@ def test_what_comes_and_goes_meanwhile_does_not_hide_the_others(
     for batch in calls.batches(sorted(kept | others)):
         store.run(
             calls.make(
-                new(id, 2**42 + (0 if at_once else n), relative=False) for n, id in enumerate(batch)
+                [
+                    new(id, 2**42 + (0 if at_once else n), relative=False)
+                    for n, id in enumerate(batch)
+                ]
             )
         )
     walk = calls.Pages(lambda cursor: calls.calls_page(State.PENDING, cursor))

@@ -35,7 +35,7 @@ from expirebridge import (
 )
 from expirebridge.checks import check_health, examine
 from expirebridge.embedded import Server
-from expirebridge.hooks import End, Lapsed, Started
+from expirebridge.hooks import End, Lapsed, Scanned, Started
 from expirebridge.listener.listener import Listener
 from expirebridge.listener.runner.leases import Leases
 from expirebridge.listener.station import sweeper
@@ -597,6 +597,22 @@ async def cut_scans(scene: Scene) -> None:
     assert scene.proxy.cuts == {"scan": 3}
 
 
+async def cut_walks(scene: Scene) -> None:
+    """A walk over several partitions that was cut off is made again from the beginning."""
+    await scene.bridge.create_partitions(2)
+    keys = [await scene.bridge.key_of(id, "test.note") for id in ("a", "b")]
+    for key in keys:
+        scene.client.set(key, "", ex=60)
+    scene.proxy.cut_reply_of("look_over")
+    async with scene.listening():
+        await scene.until_replied(lambda: scene.proxy.cuts["look_over"] == 1)
+        await scene.witness.until(lambda: scene.witness.seen(Scanned))
+        for id in ("a", "b"):
+            assert await scene.bridge.run_now(id) is Change.DUE_NOW
+        await scene.check_each_ran_once("a", "b")
+    assert scene.proxy.cuts == {"look_over": 1}
+
+
 async def cut_sweeps(scene: Scene) -> None:
     """What was taken back from a dead listener is run, although nobody was told of the lapse."""
     await scene.make("orphan")
@@ -655,6 +671,7 @@ LISTENER: dict[str, Callable[[Scene], Awaitable[None]]] = {
     "adopt": cut_adoptions,
     "find_unexplained": cut_siftings,
     "scan": cut_scans,
+    "look_over": cut_walks,
     "sweep": cut_sweeps,
     "leave": cut_goodbyes,
 }
@@ -810,6 +827,16 @@ def test_a_purge_that_is_sent_again_says_the_same(
     assert store.client.zscore("expirebridge:failed", "a") == to_ms(kept.ended) + 15_000
 
 
+def test_partitions_are_created_once(proxy: Proxy, client: redis.Redis) -> None:
+    with Bridge(proxy.url) as through:
+        proxy.cut_reply_of("create_partitions", times=2)
+        assert through.create_partitions(4) == 4
+        proxy.cut_reply_of("read_partitions", times=2)
+        assert through.count_partitions() == 4
+        assert proxy.cuts == {"create_partitions": 2, "read_partitions": 2}
+    assert client.hget("expirebridge:meta", "partitions") == b"4"
+
+
 def test_a_format_is_raised_and_lowered_once(proxy: Proxy, client: redis.Redis) -> None:
     with contextlib.closing(
         Store(clients.producer_client(proxy.url), prefix="expirebridge")
@@ -879,5 +906,7 @@ def test_every_script_is_cut_off_somewhere_above() -> None:
         "note_import",
         "raise_format",
         "lower_format",
+        "create_partitions",
+        "read_partitions",
     }
     assert producers | set(LISTENER) | set(OPERATORS) | set(SERIES) == set(NAMES)

@@ -12,6 +12,7 @@ from expirebridge.embedded import free_port
 from expirebridge.hooks import End, Gap, Hooks, Rung, Source, Started
 from expirebridge.listener.doorbell import Doorbell
 from expirebridge.listener.footing import Footing
+from expirebridge.listener.misplaced import MisplacedKeys
 from expirebridge.listener.runner.room import Room
 from expirebridge.listener.runner.unsettled import Unsettled
 from expirebridge.listener.station import adopter
@@ -251,7 +252,8 @@ def adopter_on(footing: Footing, settings: Settings, doorbell: Doorbell) -> Adop
         fairness=Fairness(standing, Room(1, Unsettled())),
         cursor=Cursor(code_without_handlers(), standing),
     )  # fmt: skip
-    return Adopter(footing, settings, doorbell=doorbell, clock=clock)
+    misplaced = MisplacedKeys(footing.now.store.database.layout, Hooks())
+    return Adopter(footing, settings, doorbell=doorbell, clock=clock, misplaced=misplaced)
 
 
 async def until_stale(store: AsyncStore, settings: Settings) -> None:
@@ -378,7 +380,7 @@ async def test_timers_that_scripts_set_are_not_looked_at(
     looked_at: list[bytes] = []
     hint_for = adopter.hint_for
 
-    def remember(name: bytes, heard: Heard) -> Hint | None:
+    def remember(name: bytes, heard: Heard, home: str) -> Hint | None:
         looked_at.append(name)
         return hint_for(name, heard)
 

@@ -10,6 +10,7 @@ from expirebridge.checks import Level
 from expirebridge.checks.work import check_format
 from expirebridge.handlers.fingerprint import Fingerprint
 from expirebridge.store import calls
+from expirebridge.store.partitions import Partitions
 from expirebridge.store.store import Store
 from tests.kit.colours import asking
 from tests.kit.invoked import invoke, invoke_json
@@ -109,15 +110,19 @@ def test_the_command_shows_and_changes_it(url: str, store: Store) -> None:
     invoke("format", "3", url=url, code=2)
 
 
-def test_the_doctor_reports_it(bridge: Bridge, store: Store, client: redis.Redis) -> None:
+def test_the_doctor_says_that_partitions_need_it(bridge: Bridge, client: redis.Redis) -> None:
+    bridge.create_partitions(4)
+    apart = Partitions(client, prefix="expirebridge")
+    assert apart.run(check_format(LEASE)).message == "format 2, for partitions"
+
+
+def test_the_doctor_reports_it(bridge: Bridge, store: Store) -> None:
     def level() -> Level:
         return store.run(check_format(LEASE)).level
 
     assert store.run(check_format(LEASE)).message == "plain use: format 1"
     bridge.raise_format()
     assert store.run(check_format(LEASE)).message == "format 2, for nothing at present"
-    client.hset("expirebridge:meta", "partitions", 4)
-    assert store.run(check_format(LEASE)).message == "format 2, for partitions"
     assert level() is Level.OK
     join_silently(store, "old:2:b")
     assert level() is Level.ERROR

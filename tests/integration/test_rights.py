@@ -18,6 +18,7 @@ from expirebridge.listener.station.hearing import Hearing
 from expirebridge.settings import Settings
 from expirebridge.store import calls, functions
 from expirebridge.store.calls import Adoption, Heard, Hint, Settled, Settlement
+from expirebridge.store.partitions import Partitions
 from expirebridge.store.rights import Role, grants, line
 from expirebridge.store.store import Store
 from expirebridge.topology import clients
@@ -237,6 +238,7 @@ async def hear(url: str, client: redis.Redis, caplog: pytest.LogCaptureFixture) 
     heard: asyncio.Queue[object] = asyncio.Queue()
     settings = Settings(url=url)
     node = Process(settings, registry_of()).node(settings.prefix)
+    await node.find_stations()
     [station] = node.stations
     station.hearing = Remembering(heard)
     ears, subscriber, store = station.ground.ears, node._subscriber, station.store
@@ -301,7 +303,53 @@ async def test_a_role_s_rights_suffice_and_nothing_is_refused(
         with store_at(url) as store:
             assert store.run(check_rights(store.database, role)).level is Level.OK
     # A listener would like to see settings, and does without: they hold the server's own password.
+    # While nothing is written yet, it is asked whether there are several partitions.
+    assert {entry["object"] for entry in client.acl_log()} <= {
+        "config|get",
+        "config",
+        "{021}expirebridge:meta",
+    }
+
+
+async def test_a_role_s_rights_suffice_in_several_partitions(
+    server: AnyServer, client: redis.Redis
+) -> None:
+    """Those of one partition do not; the doctor says what is missing."""
+    with Bridge(server.url) as bridge:
+        bridge.create_partitions(16)
+    old = client.info("server")["redis_version"].startswith("6.")
+    witness = Witness()
+    for partitions in (1, 16):
+        rules = [
+            grant.rule
+            for role in Role
+            for grant in grants(
+                role, prefix="expirebridge", database=1, partitions=partitions, redis_6=old
+            )
+        ]
+        client.acl_log_reset()
+        with login(server, dict.fromkeys(rules)) as url, Bridge(url) as bridge:
+            if partitions == 1:
+                with pytest.raises((ServerError, redis.RedisError)):
+                    bridge.count()
+                continue
+            steer_in_partitions(bridge)
+            async with listening(Settings(url=url), witness, note=lambda: None):
+                await asyncio.to_thread(bridge.make_task, "test.note", [], 0, id="b")
+                await witness.until_ended(1)
+            with contextlib.closing(
+                Partitions(bridge._store.client, prefix="expirebridge")
+            ) as store:
+                store.run(calls.read_partitions())
+                assert store.run(check_rights(store.database, Role.LISTENER)).level is Level.OK
     assert {entry["object"] for entry in client.acl_log()} <= {"config|get", "config"}
+
+
+def steer_in_partitions(bridge: Bridge) -> None:
+    made = bridge.make_tasks([{"func": "mail.send", "delay": 60, "tags": ["y"]}] * 32)
+    assert bridge.put_off_tag("y", "1h")[Change.MOVED] == len(made)
+    assert len(bridge.list(tag="y").tasks) == len(made)
+    assert bridge.cancel_tag("y")[Change.CANCELLED] == len(made)
 
 
 @pytest.mark.parametrize(("role", "rule"), RULES)

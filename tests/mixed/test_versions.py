@@ -264,6 +264,19 @@ def test_the_first_version_refuses_a_format_that_it_does_not_know(
         until_settled(bridge, {"a": "succeeded"})
 
 
+def test_the_first_version_refuses_several_partitions(
+    url: str, client: redis.Redis, bridge: Bridge, folder: Path, first: Version
+) -> None:
+    """And writes nothing without a tag, where it would run alone."""
+    bridge.create_partitions(4)
+    before = set(client.scan_iter())
+    for words in (["make", "acts.take", "--in", "1h"], ["listen", "--tasks", str(folder)]):
+        result = first.command(*words, url=url)
+        assert result.returncode == 1
+        assert "has format 2, but this expirebridge knows only up to 1" in result.stderr
+    assert set(client.scan_iter()) == before
+
+
 def test_the_format_is_not_raised_while_a_listener_of_the_first_version_beats(
     url: str, client: redis.Redis, bridge: Bridge, folder: Path, first: Version
 ) -> None:

@@ -18,7 +18,7 @@ LAYERS = [
     {"workers"},
     {"testing"},
     {"listener"},
-    {"bridge", "operations", "listing", "new_tasks", "handlers", "recent", "checks"},
+    {"bridge", "operations", "listing", "streams", "new_tasks", "handlers", "recent", "checks"},
     {"series"},
     {"topology"},
     {"store"},
@@ -26,6 +26,7 @@ LAYERS = [
     {"embedded", "resources", "cores"},
     {
         "settings",
+        "slots",
         "wire",
         "task",
         "retry",
@@ -61,7 +62,17 @@ LISTENER_LAYERS = [
     {"station"},
     {"runner"},
     {"footing"},
-    {"cancellation", "doorbell", "ears", "gaps", "outage", "parent", "server_clock", "shutdown"},
+    {
+        "cancellation",
+        "doorbell",
+        "ears",
+        "gaps",
+        "misplaced",
+        "outage",
+        "parent",
+        "server_clock",
+        "shutdown",
+    },
 ]
 LONGEST_FILE, LONGEST_FUNCTION = 300, 40
 """Lines, in the listener."""

@@ -32,7 +32,7 @@ from expirebridge.new_tasks import CHUNK_TASKS
 from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.calls import NewTask
-from expirebridge.store.store import Store
+from expirebridge.store.partitions import Partitions
 from expirebridge.task import from_ms
 from expirebridge.topology import clients
 
@@ -66,7 +66,7 @@ class JobOptions:
 
 @contextmanager
 def read(
-    library: Library, url: str, options: JobOptions, store: Store, settings: Settings
+    library: Library, url: str, options: JobOptions, store: Partitions, settings: Settings
 ) -> Iterator[tuple[Intake, Report]]:
     """The jobs of a database as an intake, and the report that counts them.
 

@@ -9,7 +9,7 @@ from redis import exceptions
 from expirebridge.cli.progress import warn
 from expirebridge.errors import InvalidSetting, NotPermitted
 from expirebridge.store import calls
-from expirebridge.store.store import Store
+from expirebridge.store.partitions import Partitions
 from expirebridge.store.translation import translated
 from expirebridge.topology.urls import safe_url
 
@@ -31,7 +31,7 @@ def place_of(client: redis.Redis) -> str:
     return f"{server}{name}/{options.get('db') or 0}"
 
 
-def refuse_own_database(client: redis.Redis, store: Store, url: str) -> None:
+def refuse_own_database(client: redis.Redis, store: Partitions, url: str) -> None:
     """Raise InvalidSetting if the jobs and the tasks would be in one database."""
     if place_of(client) == place_of(store.client) or _identity(client) == _own_identity(store):
         raise InvalidSetting(
@@ -76,7 +76,7 @@ def _identity(client: redis.Redis) -> tuple[object, object]:
     return _server_info(client).get("run_id"), client.get_connection_kwargs().get("db") or 0
 
 
-def _own_identity(store: Store) -> tuple[object, object]:
+def _own_identity(store: Partitions) -> tuple[object, object]:
     try:
         info = store.run(calls.command("INFO", "server"))
     except NotPermitted:

@@ -84,7 +84,8 @@ class Follower:
         old = self.generation
         self.generation = new = self._new_generation(Berth(self._primary, address))
         for station in self._stations:
-            station.stand_on(new.ground_of(station.store.database.prefix))
+            database = station.store.database
+            station.stand_on(new.ground_of(database.prefix, database.partitions))
         self._heartbeat.hurry()
         self._gaps.notice("another server is the primary")
         before = str(old.berth.known) if old.berth else ""

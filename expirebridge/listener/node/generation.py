@@ -39,11 +39,11 @@ class Generation:
         self._gaps = gaps
         self._ears = ears
 
-    def ground_of(self, prefix: str) -> Ground:
-        """What a station of this prefix stands on."""
+    def ground_of(self, prefix: str, partitions: int = 1) -> Ground:
+        """What a station of this prefix stands on, if its database has so many partitions."""
         return Ground(
-            store=AsyncStore(self._client, prefix=prefix),
-            heart_store=Store(self._heart_client, prefix=prefix),
+            store=AsyncStore(self._client, prefix=prefix, partitions=partitions),
+            heart_store=Store(self._heart_client, prefix=prefix, partitions=partitions),
             server_clock=self._server_clock,
             outage=self._outage,
             gaps=self._gaps,

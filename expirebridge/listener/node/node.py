@@ -14,7 +14,7 @@ from expirebridge.checks import (
     events_are_on,
     refuse_unsuitable,
 )
-from expirebridge.errors import ServerUnsuitable
+from expirebridge.errors import NotPermitted, PartitionsDiffer, ServerUnsuitable
 from expirebridge.hooks import Hooks
 from expirebridge.listener.ears import Ears
 from expirebridge.listener.footing import Ground
@@ -31,6 +31,9 @@ from expirebridge.listener.station.station import Station
 from expirebridge.listener.watchdog import Watchdog
 from expirebridge.log_fields import event
 from expirebridge.settings import Doorbells, Settings
+from expirebridge.slots import Layout
+from expirebridge.store import calls
+from expirebridge.store.partitions import Routing
 from expirebridge.topology import clients
 from expirebridge.topology.primary import Berth
 
@@ -38,7 +41,7 @@ logger = logging.getLogger("expirebridge")
 
 
 class Node:
-    """The roles of one server, with a station for each of these prefixes."""
+    """The roles of one server, with a station for each partition of these prefixes."""
 
     def __init__(
         self,
@@ -55,10 +58,12 @@ class Node:
         begin = partial(Generation, settings, outage=outage, gaps=gaps, ears=ears)
         primary = clients.to_follow(settings.url, prefixes[0])
         self._generation = begin(Berth(primary) if primary else None)
-        self.stations = stations = [
-            Station(self.ground_of(prefix), settings, name=name, runner=runner, hooks=hooks)
-            for prefix in prefixes
-        ]
+        self._prefixes = prefixes
+        self._begin_station = partial(
+            Station, settings=settings, name=name, runner=runner, hooks=hooks
+        )
+        self.stations = stations = list[Station]()
+        """Those of all partitions; none until `examine` finds out how many there are."""
         self.heartbeat = Heartbeat(stations, lease=settings.lease, outage=outage, watchdog=watchdog)
         self._subscriber = Subscriber(
             stations, heartbeat=self.heartbeat, ears=ears, gaps=gaps, outage=outage
@@ -75,12 +80,16 @@ class Node:
         """Is set once doorbells are heard."""
         return self._subscriber.ready
 
-    def ground_of(self, prefix: str) -> Ground:
+    def ground_of(self, prefix: str, partitions: int = 1) -> Ground:
         """What a station of this prefix stands on here."""
-        return self._generation.ground_of(prefix)
+        return self._generation.ground_of(prefix, partitions)
 
     async def examine(self) -> None:
-        """Check whether the server can be used, and report problems. Raises a ServerError."""
+        """Find the stations, check whether the server can be used, and report problems.
+
+        Raises a ServerError, and InvalidSetting for a prefix that is that of one partition.
+        """
+        await self.find_stations()
         store = self.stations[0].store
         findings = await store.run(check_server(store.database))
         _report(findings)
@@ -91,6 +100,26 @@ class Node:
                 f"notify-keyspace-events {EVENT_FLAGS}, or take --doorbell both"
             )
         self._inspector.learn(findings)
+
+    async def find_stations(self) -> None:
+        """Begin a station for each partition. Raises as `examine`."""
+        for prefix in self._prefixes:
+            layout = await self._find_layout(prefix)
+            self.stations += [
+                self._begin_station(self.ground_of(one, layout.count)) for one in layout.prefixes()
+            ]
+        self._subscriber.begin()
+
+    async def _find_layout(self, prefix: str) -> Layout:
+        """How many partitions the database has."""
+        routing = Routing(prefix)
+        try:
+            await self.ground_of(prefix).store.run(calls.read_partitions())
+        except PartitionsDiffer as told:
+            routing.learn(told)
+        except NotPermitted:
+            pass  # the check of the rights says what is missing
+        return routing.layout
 
     def roles(self) -> dict[str, Coroutine[Any, Any, None]]:
         """What it does, each for ever, and what its stations do."""

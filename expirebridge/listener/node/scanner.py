@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from expirebridge.errors import ServerError
 from expirebridge.hooks import Gap, Hooks, Scanned
 from expirebridge.listener.gaps import Gaps
+from expirebridge.listener.node.directory import Directory
 from expirebridge.listener.outage import Outage
 from expirebridge.listener.station.station import Station
 from expirebridge.log_fields import event
@@ -27,7 +28,7 @@ PATIENT_SHARE = 0.02
 
 
 class Scanner:
-    """Scans the partitions of a node, one at a time, after each gap and when asked.
+    """Scans the keys of a node, once for all its partitions, after each gap and when asked.
 
     A scan finds trigger keys without a record, records without a place in a state set, and timers
     that were edited while nobody listened.
@@ -75,24 +76,51 @@ class Scanner:
             )  # fmt: skip
 
     async def _scan_all(self, share: float) -> int:
-        """Walk over each partition once, with this share of a core of the server.
+        """Walk over the server's keys once, with this share of a core of the server.
 
         Returns how many tasks were adopted.
         """
-        return sum([await self._scan(station, share) for station in self._stations])
+        if len(self._stations) == 1:
+            return await self._scan(self._stations[0], share)
+        return await self._walk(share)
+
+    async def _walk(self, share: float) -> int:
+        """One walk for all stations: each looks over its own keys."""
+        directory = Directory(self._stations)
+        store = self._stations[0].store
+        cursor, adopted = "0", 0
+        while True:
+            began = time.monotonic()
+            cursor, names = await store.run(calls.walk(cursor, STEP))
+            own: dict[Station, list[bytes]] = {}
+            for name in names:
+                if station := directory.find(name):
+                    own.setdefault(station, []).append(name)
+                else:
+                    directory.notice_misplaced(name)
+            for station, theirs in own.items():
+                step = await station.store.run(calls.look_over(theirs, self._settings))
+                adopted += await self._take(station, step)
+            if cursor == calls.BEGINNING:
+                return adopted
+            await asyncio.sleep((time.monotonic() - began) * (1 / share - 1))
 
     async def _scan(self, station: Station, share: float) -> int:
         pages = calls.Pages(lambda cursor: calls.scan(cursor, STEP, self._settings))
         adopted = 0
         began = time.monotonic()
         while scanned := await station.store.run(pages.next()):
-            for id in scanned.strays:
-                logger.error(
-                    "task %s was in no state set; it has a place again", id,
-                    extra=event("stray", task=id),
-                )  # fmt: skip
-            adopted += await station.adopter.look_at(scanned.found)
+            adopted += await self._take(station, scanned)
             if not pages.over:
                 await asyncio.sleep((time.monotonic() - began) * (1 / share - 1))
             began = time.monotonic()
         return adopted
+
+    async def _take(self, station: Station, step: calls.ScanStep) -> int:
+        """Take what a step found; returns how many tasks were adopted."""
+        for id in step.strays:
+            logger.error(
+                "task %s was in no state set; it has a place again", id,
+                extra=event("stray", task=id),
+            )  # fmt: skip
+        return await station.adopter.look_at(step.found)

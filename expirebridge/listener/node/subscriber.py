@@ -18,10 +18,12 @@ from redis.exceptions import RedisError
 from expirebridge.errors import ServerError, ServerUnreachable
 from expirebridge.listener.ears import Ears
 from expirebridge.listener.gaps import Gaps
+from expirebridge.listener.node.directory import Directory
 from expirebridge.listener.node.heartbeat import Heartbeat
 from expirebridge.listener.outage import Outage
 from expirebridge.listener.station.hearing import HEARD
 from expirebridge.listener.station.station import Station
+from expirebridge.store.calls import Heard
 from expirebridge.store.translation import translated
 
 ROLE = "the subscription"
@@ -48,9 +50,9 @@ class Subscriber:
         outage: Outage,
     ) -> None:
         self._stations = stations
-        database = stations[0].store.database
-        self._by_channel = {station.doorbell_channel: station for station in stations}
-        self._events = {database.events(event).encode(): event for event in HEARD}
+        self._directory = Directory([])
+        self._by_channel: dict[bytes, Station] = {}
+        self._events: dict[bytes, str] = {}
         self._heartbeat = heartbeat
         self._ears = ears
         self._gaps = gaps
@@ -63,6 +65,13 @@ class Subscriber:
     def fresh(self) -> bool:
         """Whether what was heard can be trusted to be all there was."""
         return time.monotonic() - self._answered < FRESH
+
+    def begin(self) -> None:
+        """Take note of the stations, which are known now."""
+        database = self._stations[0].store.database
+        self._directory = Directory(self._stations)
+        self._by_channel = {station.doorbell_channel: station for station in self._stations}
+        self._events = {database.events(event).encode(): event for event in HEARD}
 
     async def run_changes(self) -> None:
         """Hear key events from now on, or no longer, whenever that changes, for ever."""
@@ -133,10 +142,11 @@ class Subscriber:
 
     def _hear_message(self, channel: bytes, data: bytes) -> None:
         if event := self._events.get(channel):
-            fresh = self.fresh
-            for station in self._stations:
-                if station.owns(data):
-                    station.hearing.hear_event(event, data, fresh=fresh)
+            station = self._directory.find(data)
+            if station is not None:
+                station.hearing.hear_event(event, data, fresh=self.fresh)
+            elif HEARD[event] is not Heard.DELETED:
+                self._directory.notice_misplaced(data)
         elif data == b"beat":
             self._heartbeat.hurry()
         else:

@@ -12,6 +12,7 @@ from itertools import islice, takewhile
 from expirebridge.errors import ScriptFailed, ServerError
 from expirebridge.listener.doorbell import Doorbell
 from expirebridge.listener.footing import Footing, Ground
+from expirebridge.listener.misplaced import MisplacedKeys
 from expirebridge.listener.station.clock import Clock
 from expirebridge.log_fields import event
 from expirebridge.settings import Settings
@@ -46,12 +47,19 @@ class Adopter:
     """Looks at every key of our form that an event or a scan named."""
 
     def __init__(
-        self, footing: Footing, settings: Settings, *, doorbell: Doorbell, clock: Clock
+        self,
+        footing: Footing,
+        settings: Settings,
+        *,
+        doorbell: Doorbell,
+        clock: Clock,
+        misplaced: MisplacedKeys,
     ) -> None:
         self._footing = footing
         self._settings = settings
         self._doorbell = doorbell
         self._clock = clock
+        self._misplaced = misplaced
         self._waiting: dict[News, float] = {}
         """What was heard of, in order and once each, and since when it waits; names only, since
         very many may wait."""
@@ -148,9 +156,10 @@ class Adopter:
 
     async def look_at(self, names: list[bytes]) -> int:
         """Look at keys that a scan found, now; return how many were adopted."""
-        hints = [hint for name in names if (hint := hint_for(name, Heard.LIVE))]
+        home = self._footing.now.store.database.home
+        hints = [hint for name in names if (hint := hint_for(name, Heard.LIVE, home))]
         codes: list[Adoption] = []
-        for batch in calls.batches(hints):
+        for batch in calls.batches(self._in_place(hints)):
             codes += await self._adopt(batch, self._footing.now)
         return codes.count(Adoption.ADOPTED)
 
@@ -158,7 +167,8 @@ class Adopter:
         """Look at these; they wait again, for as long as they are believed, if nobody answered."""
         ground = self._footing.now
         try:
-            hints = await ground.store.run(sift(news))
+            found = await ground.store.run(sift(news, ground.store.database.home))
+            hints = self._in_place(found)
             if await self._are_deletions_true(hints, ground):
                 await self._adopt_all(hints, ground)
             else:
@@ -175,6 +185,19 @@ class Adopter:
             self._has_news.set()
         else:
             ground.outage.answered(ROLE)
+
+    def _in_place(self, hints: list[Hint]) -> list[Hint]:
+        """Those that belong to this partition; the others are named, and not run."""
+        database = self._footing.now.store.database
+        if database.partitions == 1:
+            return hints
+        owned = []
+        for hint in hints:
+            if database.owns(hint.id):
+                owned.append(hint)
+            else:
+                self._misplaced.hear(hint.name)
+        return owned
 
     async def _are_deletions_true(self, hints: list[Hint], ground: Ground) -> bool:
         """Whether keys that were reported as deleted were: a demoted primary reports as deleted
@@ -225,27 +248,30 @@ class Adopter:
                     "from its name, %s, belongs to another task; set the key with another id",
                     hint.id,
                     f" ({hint.invalid})" if hint.invalid else "",
-                    id_for_key(hint.name),
+                    id_for_key(hint.name, ground.store.database.home),
                     extra=event("id taken", task=hint.id, reason=hint.invalid),
                 )
         return codes
 
 
-def sift(news: Collection[News]) -> Steps[list[Hint]]:
+def sift(news: Collection[News], home: str = "") -> Steps[list[Hint]]:
     """Leave out what records explain, by far the most, before names are read."""
     unexplained: set[News] = set()
     for heard in Heard:
         if names := [name for name, what in news if what is heard]:
             found = yield from calls.find_unexplained(names, heard)
             unexplained.update((name, heard) for name in found)
-    hints = [hint_for(name, heard) for name, heard in news if (name, heard) in unexplained]
+    hints = [hint_for(name, heard, home) for name, heard in news if (name, heard) in unexplained]
     return [hint for hint in hints if hint]
 
 
-def hint_for(name: bytes, heard: Heard) -> Hint | None:
-    """The hint for a key's name; None if the key is not of our form."""
+def hint_for(name: bytes, heard: Heard, home: str = "") -> Hint | None:
+    """The hint for a key's name; None if the key is not of our form.
+
+    `home` is that of its partition, for the id of a key that cannot be a task.
+    """
     try:
-        key = parse_key(name)
+        key = parse_key(name, home)
         if key is not None and key.args == IN_RECORD:
             # Arguments in a record: of our own tasks only. Without a record, nobody knows them.
             return Hint(name, key.id, key.call, heard, "its arguments, '@', are in no record")

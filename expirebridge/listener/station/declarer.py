@@ -14,7 +14,7 @@ RETRY_PAUSE = 1.0
 
 
 class Declarer:
-    """Declares the series at the start, again once a lease, and after the database was emptied.
+    """Declares the series of its partition: at the start, once a lease, and if that was emptied.
 
     So a listener takes over when those that carried another declaration are gone.
     """
@@ -25,7 +25,7 @@ class Declarer:
         self._footing = footing
         self._settings = settings
         self._name = name
-        self._specs = specs
+        self._specs = [spec for spec in specs if footing.now.store.database.owns(spec.id)]
         self._asked = asyncio.Event()
 
     def hurry(self) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from expirebridge.hooks import Hooks
 from expirebridge.listener.doorbell import Doorbell
 from expirebridge.listener.footing import Footing, Ground
+from expirebridge.listener.misplaced import MisplacedKeys
 from expirebridge.listener.runner.code import Code
 from expirebridge.listener.runner.leases import Leases
 from expirebridge.listener.runner.origin import Origin
@@ -27,7 +28,6 @@ from expirebridge.log_fields import event
 from expirebridge.settings import Doorbells, Settings
 from expirebridge.store import calls
 from expirebridge.store.store import AsyncStore
-from expirebridge.wire import slot_of
 
 logger = logging.getLogger("expirebridge")
 
@@ -42,7 +42,7 @@ class Station:
         self._runner = runner
         self._footing = footing = Footing(ground)
         self._prefix = ground.store.database.prefix
-        self._slot = slot_of(self._prefix)
+        self.misplaced = MisplacedKeys(ground.store.database.layout, hooks)
         self._born: bytes | None = None
         """When its database was first written to, as far as that is known."""
         self.doorbell = doorbell = Doorbell()
@@ -58,7 +58,9 @@ class Station:
         self._retimer = Retimer(footing, standing)
         self._declarer = Declarer(footing, settings, name=name, specs=runner.series)
         self._sweeper = Sweeper(footing, settings, doorbell=doorbell, hooks=hooks)
-        self.adopter = Adopter(footing, settings, doorbell=doorbell, clock=clock)
+        self.adopter = Adopter(
+            footing, settings, doorbell=doorbell, clock=clock, misplaced=self.misplaced
+        )
         self.hearing = Hearing(
             footing, settings.doorbell, doorbell=doorbell, clock=clock, cursor=cursor,
             adopter=self.adopter, standing=standing, hooks=hooks,
@@ -84,13 +86,14 @@ class Station:
         return self._footing.now.store
 
     @property
+    def tag(self) -> bytes:
+        """What the names of its trigger keys begin with; empty without a tag."""
+        return self.store.database.tag.encode()
+
+    @property
     def doorbell_channel(self) -> bytes:
         """The channel on which producers announce tasks of this partition."""
         return self.store.database.doorbell_channel.encode()
-
-    def owns(self, key: bytes) -> bool:
-        """Whether a key of this name can be of this partition."""
-        return key.startswith(self._slot)
 
     def stand_on(self, ground: Ground) -> None:
         """Go on with the same partition on another node, or another connection to it.

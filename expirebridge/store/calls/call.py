@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
+from expirebridge.store.calls.routes import At, Ready, Route
 from expirebridge.store.reading import text
 
 T = TypeVar("T")
@@ -36,15 +37,25 @@ class Call(Generic[T]):
     arguments: tuple[Argument, ...]
     read: Callable[[Any], T]
     is_script: bool = True
+    route: Route | None = None
+    """Which partitions are asked, if there are several; None: the first, since each would do."""
 
     def __iter__(self) -> "Steps[T]":
         """Let `yield from call` send the call and give back what was read from the reply."""
         reply = yield self
+        if type(reply) is Ready:
+            result: T = reply.result
+            return result
         return self.read(reply)
 
 
 Steps = Generator[Call[Any], Any, T]
 """Calls, one after the other; each is answered with its raw reply."""
+
+
+def at(call: Call[T], number: int) -> Call[T]:
+    """The call to the partition of this number."""
+    return Call(call.name, call.arguments, call.read, call.is_script, At(number))
 
 
 class Runnable(Protocol[T_co]):
@@ -60,9 +71,16 @@ def new_nonce() -> str:
     return secrets.token_hex(8)
 
 
-def script(name: str, *arguments: Argument, read: Callable[[Any], T]) -> Call[T]:
+def script(
+    name: str, *arguments: Argument, read: Callable[[Any], T], route: Route | None = None
+) -> Call[T]:
     """A call of the operation `name`, whose file is `lua/<name>.lua`."""
-    return Call(name, arguments, read)
+    return Call(name, arguments, read, route=route)
+
+
+PARTITIONS = Call("", (), int, is_script=False)
+"""How many partitions there are, as far as is known here: the server is not asked. The first call
+to one of them may raise PartitionsDiffer, and then this has another answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +102,7 @@ def only(call: Call[list[T]]) -> Call[T]:
         [result] = call.read(reply)
         return result
 
-    return Call(call.name, call.arguments, read, call.is_script)
+    return Call(call.name, call.arguments, read, call.is_script, call.route)
 
 
 def command(*parts: Argument) -> Call[Any]:

@@ -15,6 +15,7 @@ from expirebridge.store.calls.call import (
     rows_of,
     script,
 )
+from expirebridge.store.calls.routes import Everywhere
 from expirebridge.store.reading import text
 from expirebridge.task import State
 
@@ -36,7 +37,16 @@ def read_health(lease: float) -> Call[Health]:
     return script(
         "read_health", milliseconds(lease),
         read=lambda reply: Health(reply[0], reply[1] / 1000, ids_of(reply[2:])),
+        route=Everywhere(_joined_health),
     )  # fmt: skip
+
+
+def _joined_health(each: Sequence[Health]) -> Health:
+    """A listener is at work if it beats in every partition."""
+    beating = [
+        name for name in each[0].listeners if all(name in other.listeners for other in each[1:])
+    ]
+    return Health(sum(one.overdue for one in each), max(one.waited for one in each), beating)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +66,13 @@ def count_before(state: State, times: Iterable[int]) -> Call[CountsBefore]:
         state,
         *times,
         read=lambda reply: CountsBefore(reply[0], reply[1], list(reply[2:])),
+        route=Everywhere(_joined_counts),
     )
+
+
+def _joined_counts(each: Sequence[CountsBefore]) -> CountsBefore:
+    before = [sum(counts) for counts in zip(*(one.before for one in each), strict=True)]
+    return CountsBefore(each[0].now, sum(one.total for one in each), before)
 
 
 STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000, 600_000)
@@ -102,7 +118,7 @@ def read_tally(*, spans: int, minutes: int) -> Steps[list[Span]]:
     for skipped in range(0, spans, at_once):
         part = yield from script(
             "read_tally", min(at_once, spans - skipped), minutes, skipped,
-            read=lambda reply: _spans(reply, minutes),
+            read=lambda reply: _spans(reply, minutes), route=Everywhere(_joined_spans),
         )  # fmt: skip
         found |= {span.at: span for span in part}
     # A span that ended meanwhile moves the others: one is read twice then, and the earliest is not.
@@ -114,6 +130,22 @@ def _spans(reply: Sequence[Any], minutes: int) -> list[Span]:
     return [
         _span((last - place * minutes) * 60_000, rows_of(row, 2)) for place, row in enumerate(rows)
     ][::-1]
+
+
+def _joined_spans(each: Sequence[list[Span]]) -> list[Span]:
+    """The spans of all partitions; one may have ended between two of them."""
+    at: dict[int, list[Span]] = {}
+    for span in (span for spans in each for span in spans):
+        at.setdefault(span.at, []).append(span)
+    return [_sum(at[when]) for when in sorted(at)]
+
+
+def _sum(spans: Sequence[Span]) -> Span:
+    late = tuple(sum(counts) for counts in zip(*(span.late for span in spans), strict=True))
+    return Span(
+        spans[0].at, sum(span.succeeded for span in spans), sum(span.retried for span in spans),
+        sum(span.failed for span in spans), late,
+    )  # fmt: skip
 
 
 def _span(at: int, fields: Iterable[Sequence[Any]]) -> Span:
@@ -163,7 +195,13 @@ def find_unhandled(retried_every: float, *, limit: int) -> Call[Unhandled]:
     return script(
         "find_unhandled", milliseconds(retried_every), limit,
         read=lambda reply: Unhandled(reply[0], [text(func) for func in reply[1:]]),
+        route=Everywhere(_joined_unhandled),
     )  # fmt: skip
+
+
+def _joined_unhandled(each: Sequence[Unhandled]) -> Unhandled:
+    functions = [func for one in each for func in one.functions]
+    return Unhandled(sum(one.examined for one in each), functions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +241,14 @@ def survey(limit: int) -> Call[Survey]:
     return script(
         "survey", limit,
         read=lambda reply: Survey(reply[0], reply[1], [text(func) for func in reply[2:]]),
+        route=Everywhere(_joined_surveys),
     )  # fmt: skip
+
+
+def _joined_surveys(each: Sequence[Survey]) -> Survey:
+    functions = dict.fromkeys(func for one in each for func in one.functions)
+    examined, retries = sum(one.examined for one in each), sum(one.retries for one in each)
+    return Survey(examined, retries, list(functions))
 
 
 def find_refused(commands: Iterable[Sequence[Argument]]) -> Call[list[int] | None]:

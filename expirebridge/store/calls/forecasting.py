@@ -1,10 +1,12 @@
 """The call that counts what comes due, and when."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from expirebridge.store.calls.call import Call, milliseconds, rows_of, script
+from expirebridge.store.calls.routes import Everywhere
 from expirebridge.store.reading import text
 
 
@@ -49,4 +51,25 @@ def forecast(width: float, spans: int, *, sample: int) -> Call[Forecast]:
             ],
         )  # fmt: skip
 
-    return script("forecast", milliseconds(width), spans, sample, read=read)
+    return script(
+        "forecast", milliseconds(width), spans, sample, read=read, route=Everywhere(_joined)
+    )
+
+
+def _joined(each: Sequence[Forecast]) -> Forecast:
+    """One forecast of all partitions, from when the first was asked."""
+    spans = [
+        ComingSpan(
+            parts[0].start,
+            sum(part.count for part in parts),
+            sum((part.sample for part in parts), Counter()),
+        )
+        for parts in zip(*(one.spans for one in each), strict=True)
+    ]
+    return Forecast(
+        each[0].now,
+        sum(one.overdue for one in each),
+        sum(one.later for one in each),
+        sum(one.series for one in each),
+        spans,
+    )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from expirebridge.store.calls.call import BATCH, Call, new_nonce, script
+from expirebridge.store.calls.routes import by_id
 from expirebridge.store.reading import text
 from expirebridge.task import State
 
@@ -47,7 +48,10 @@ def _stored(row: Sequence[Any]) -> Stored:
 
 def find_known(ids: Sequence[str]) -> Call[list[bool]]:
     """Ask which ids have a record, whatever their state."""
-    return script("find_known", *ids, read=lambda reply: [bool(one) for one in reply])
+    return script(
+        "find_known", *ids, read=lambda reply: [bool(one) for one in reply],
+        route=by_id(ids, find_known),
+    )  # fmt: skip
 
 
 def note_import(source: str, *, look_only: bool) -> Call[tuple[int, int]]:

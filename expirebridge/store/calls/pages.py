@@ -1,9 +1,13 @@
-"""The one rule of cursors: "0" is where a walk begins, and where it is over."""
+"""The one rule of cursors: "0" is where a walk begins, and where it is over.
+
+With several partitions, one is walked over after the other.
+"""
 
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
-from expirebridge.store.calls.call import Call, Steps
+from expirebridge.errors import PartitionsDiffer
+from expirebridge.store.calls.call import PARTITIONS, Call, Steps, at
 
 BEGINNING = "0"
 
@@ -32,12 +36,31 @@ class Pages(Generic[P]):
         """Where the next page begins, as long as there is one."""
         self.over = False
         """Whether the last page was read."""
+        self._partition = 0
+        self._count = 0
+        """How many partitions there are; 0: that was not asked yet."""
 
     def next(self) -> Steps[P | None]:
         """Read the next page; None if there is none."""
         if self.over:
             return None
-        page = yield from self._read(self.cursor)
+        page = yield from self._page()
         self.cursor = page.cursor
-        self.over = page.cursor == BEGINNING
+        if page.cursor == BEGINNING:
+            self._partition += 1
+            self.over = self._partition == self._count
         return page
+
+    def _page(self) -> Steps[P]:
+        while not self._count:
+            self._count = yield from PARTITIONS
+            try:
+                return (yield from self._here())
+            except PartitionsDiffer:
+                if (yield from PARTITIONS) == self._count:
+                    raise
+                self._count = 0  # it was assumed, and is known now
+        return (yield from self._here())
+
+    def _here(self) -> Call[P]:
+        return at(self._read(self.cursor), self._partition)

@@ -1,7 +1,9 @@
 """The calls of producers: make tasks, steer them, look at them."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from expirebridge.store.calls.call import (
@@ -14,6 +16,7 @@ from expirebridge.store.calls.call import (
     rows_of,
     script,
 )
+from expirebridge.store.calls.routes import ByItem, Everywhere, OfId, by_id
 from expirebridge.store.views import split_call, task_from
 from expirebridge.task import Change, Counts, Outcome, State, Task
 
@@ -70,10 +73,17 @@ _MAKE_CODES = {
 }
 
 
-def make(tasks: Iterable[NewTask]) -> Call[list[MakeReply]]:
-    """Make tasks, all or nothing; those whose ids are taken are kept or rejected as they ask."""
+def make(tasks: Sequence[NewTask]) -> Call[list[MakeReply]]:
+    """Make tasks; those whose ids are taken are kept or rejected as they ask.
+
+    Those of one partition are made all or nothing.
+    """
     items = [argument for task in tasks for argument in task.encode()]
-    return script("make", new_nonce(), *items, read=_read_replies)
+    route = ByItem(tasks, _ID_OF_NEW, make)
+    return script("make", new_nonce(), *items, read=_read_replies, route=route)
+
+
+_ID_OF_NEW = attrgetter("id")
 
 
 def _read_replies(reply: list[Any]) -> list[MakeReply]:
@@ -99,47 +109,59 @@ def _reply(now: int, due: int, key: bytes, rest: list[Any] | None) -> MakeReply:
 # Steering
 
 
-def cancel(ids: Iterable[str], *, keep: float) -> Call[list[Change]]:
+def cancel(ids: Sequence[str], *, keep: float) -> Call[list[Change]]:
     """Cancel tasks; they can be looked up for `keep` seconds."""
     return script(
-        "cancel", new_nonce(), milliseconds(keep), *ids, read=_all_changed(Change.CANCELLED)
-    )
+        "cancel", new_nonce(), milliseconds(keep), *ids, read=_all_changed(Change.CANCELLED),
+        route=by_id(ids, partial(cancel, keep=keep)),
+    )  # fmt: skip
 
 
-def put_off(ids: Iterable[str], by: float) -> Call[list[Change]]:
+def put_off(ids: Sequence[str], by: float) -> Call[list[Change]]:
     """Put tasks off by so many seconds, each from when it is due."""
-    return script("put_off", new_nonce(), milliseconds(by), *ids, read=_all_changed(Change.MOVED))
+    return script(
+        "put_off", new_nonce(), milliseconds(by), *ids, read=_all_changed(Change.MOVED),
+        route=by_id(ids, partial(put_off, by=by)),
+    )  # fmt: skip
 
 
 def reschedule(id: str, when: When) -> Call[Change]:
     """Move a task's due time."""
-    return script("reschedule", new_nonce(), id, *when.encode(), read=_changed(Change.MOVED))
+    return script(
+        "reschedule", new_nonce(), id, *when.encode(), read=_changed(Change.MOVED), route=OfId(id)
+    )
 
 
 def beat(id: str) -> Call[Change]:
     """Put a watched task off by its time to live."""
-    return script("beat", id, read=_changed(Change.MOVED))
+    return script("beat", id, read=_changed(Change.MOVED), route=OfId(id))
 
 
-def pause(ids: Iterable[str]) -> Call[list[Change]]:
+def pause(ids: Sequence[str]) -> Call[list[Change]]:
     """Pause tasks that wait."""
-    return script("pause", new_nonce(), *ids, read=_all_changed(Change.PAUSED))
+    return script(
+        "pause", new_nonce(), *ids, read=_all_changed(Change.PAUSED), route=by_id(ids, pause)
+    )
 
 
-def resume(ids: Iterable[str]) -> Call[list[Change]]:
+def resume(ids: Sequence[str]) -> Call[list[Change]]:
     """Let paused tasks go on."""
-    return script("resume", new_nonce(), *ids, read=_all_changed(Change.RESUMED))
+    return script(
+        "resume", new_nonce(), *ids, read=_all_changed(Change.RESUMED), route=by_id(ids, resume)
+    )
 
 
 def run_now(id: str) -> Call[Change]:
     """Make a task due now; a finished one starts over."""
-    return script("run_now", new_nonce(), id, read=_changed(Change.DUE_NOW))
+    return script("run_now", new_nonce(), id, read=_changed(Change.DUE_NOW), route=OfId(id))
 
 
-def purge(ids: Iterable[str]) -> Call[list[Change]]:
+def purge(ids: Sequence[str]) -> Call[list[Change]]:
     """End the time for which failed tasks are kept."""
     codes = {1: Change.FORGOTTEN, 4: Change.NOT_FAILED, 5: Change.NOT_FOUND}
-    return script("purge", *ids, read=lambda reply: [codes[code] for code in reply])
+    return script(
+        "purge", *ids, read=lambda reply: [codes[code] for code in reply], route=by_id(ids, purge)
+    )
 
 
 _DONE = 1
@@ -169,7 +191,7 @@ def _all_changed(done: Change) -> Callable[[list[int]], list[Change]]:
 
 def get(id: str) -> Call[Task | None]:
     """Read one task; None if there is none of that id."""
-    return script("get", id, read=lambda row: task_from(row) if row else None)
+    return script("get", id, read=lambda row: task_from(row) if row else None, route=OfId(id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,4 +230,12 @@ def count(lease: float) -> Call[Counts]:
         "count",
         milliseconds(lease),
         read=lambda reply: Counts(**dict(zip(names, reply, strict=True))),
+        route=Everywhere(_joined),
     )
+
+
+def _joined(counts: Sequence[Counts]) -> Counts:
+    """The tasks of all partitions; each listener beats in all of them."""
+    names = [each.name for each in fields(Counts)]
+    sums = {name: sum(getattr(each, name) for each in counts) for name in names}
+    return Counts(**sums | {"listeners": max(each.listeners for each in counts)})

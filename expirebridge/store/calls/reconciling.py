@@ -88,10 +88,27 @@ def scan(cursor: str, count: int, settings: Settings | None = None) -> Call[Scan
     With a listener's settings it also gives strays a place; who only looks leaves them alone.
     """
     times = (settings.lease, settings.keep_failed) if settings else ()
-    return script(
-        "scan", cursor, count, *map(milliseconds, times),
-        read=lambda reply: ScanStep(reply[0].decode(), reply[1], ids_of(reply[2]), reply[3:]),
-    )  # fmt: skip
+    return script("scan", cursor, count, *map(milliseconds, times), read=_read_step)
+
+
+def look_over(names: Iterable[bytes], settings: Settings) -> Call[ScanStep]:
+    """Do with these keys of one partition what a scan does with those that it walks over."""
+    times = (settings.lease, settings.keep_failed)
+    return script("look_over", *map(milliseconds, times), *names, read=_read_step)
+
+
+def _read_step(reply: list[Any]) -> ScanStep:
+    return ScanStep(reply[0].decode(), reply[1], ids_of(reply[2]), reply[3:])
+
+
+def walk(cursor: str, count: int) -> Call[tuple[str, list[bytes]]]:
+    """Walk over about `count` keys of a server: where to go on, "0" at the end, and their names."""
+    return Call("SCAN", (cursor, "COUNT", count), _read_walk, is_script=False)
+
+
+def _read_walk(reply: Any) -> tuple[str, list[bytes]]:
+    cursor, names = reply
+    return str(int(cursor)), names
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import partial
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from expirebridge.store.calls.call import (
@@ -14,6 +16,7 @@ from expirebridge.store.calls.call import (
     rows_of,
     script,
 )
+from expirebridge.store.calls.routes import ByItem, OfId, by_id
 from expirebridge.store.reading import text
 from expirebridge.store.series_views import StoredSeries, series_from
 
@@ -87,12 +90,13 @@ class Putting(NamedTuple):
         )  # fmt: skip
 
 
-def put_series(items: Iterable[Putting], lease: float) -> Call[list[Put]]:
+def put_series(items: Sequence[Putting], lease: float) -> Call[list[Put]]:
     """Make series, or change them, each with its next tick."""
     arguments = [argument for item in items for argument in item.encode()]
     return script(
         "put_series", milliseconds(lease), *arguments,
         read=lambda reply: [Put(code) for code in reply],
+        route=ByItem(items, attrgetter("series.id"), partial(put_series, lease=lease)),
     )  # fmt: skip
 
 
@@ -233,12 +237,13 @@ def remove_series(ids: Sequence[str], lease: float) -> Call[list[Removal]]:
     return script(
         "remove_series", milliseconds(lease), new_nonce(), *ids,
         read=lambda reply: [Removal(code) for code in reply],
+        route=by_id(ids, partial(remove_series, lease=lease)),
     )  # fmt: skip
 
 
 def pause_series(id: str) -> Call[bool]:
     """Pause a series; returns whether there is one."""
-    return script("pause_series", id, read=lambda reply: reply == [1])
+    return script("pause_series", id, read=lambda reply: reply == [1], route=OfId(id))
 
 
 class Resumption(IntEnum):
@@ -251,14 +256,17 @@ class Resumption(IntEnum):
 
 def resume_series(id: str, fingerprint: str, times: Times | None) -> Call[Resumption]:
     """Let a paused series go on with this tick."""
-    return script("resume_series", id, fingerprint, *_encoded(times), read=Resumption)
+    return script(
+        "resume_series", id, fingerprint, *_encoded(times), read=Resumption, route=OfId(id)
+    )
 
 
 def run_series(id: str) -> Call[str | None]:
     """Make one more tick, due now; returns its id, or None if there is no such series."""
     return script(
-        "run_series", new_nonce(), id, read=lambda tick: text(tick) if tick is not None else None
-    )
+        "run_series", new_nonce(), id, read=lambda tick: text(tick) if tick is not None else None,
+        route=OfId(id),
+    )  # fmt: skip
 
 
 class Read(NamedTuple):
@@ -271,7 +279,7 @@ class Read(NamedTuple):
 
 def get_series(id: str, lease: float) -> Call[Read]:
     """Read one series."""
-    return script("get_series", milliseconds(lease), id, read=_read_one)
+    return script("get_series", milliseconds(lease), id, read=_read_one, route=OfId(id))
 
 
 def _read_one(reply: list[Any]) -> Read:

@@ -15,6 +15,7 @@
 -- that had the id before, with other arguments: to act on it would run that task once more.
 
 -- include names
+-- include format
 -- include clock
 -- include mark_format
 -- include records
@@ -110,7 +111,7 @@ local function look_at(name, id, call, hint, invalid)
   if named and trigger_key(id, named) == name then
     return look_at_known(id, named, hint, invalid), id
   end
-  local own_id = redis.sha1hex(name)
+  local own_id = home .. redis.sha1hex(name)
   local own = read(own_id, FIELDS)
   if own and trigger_key(own_id, own) == name then
     return look_at_known(own_id, own, hint, invalid), own_id

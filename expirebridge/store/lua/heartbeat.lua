@@ -24,6 +24,7 @@
 -- include format
 -- include mark_format
 -- include mend
+-- include plain_meta
 -- include records
 -- include beats
 -- include doorbell
@@ -87,13 +88,15 @@ end
 mend('meta', 'hash')
 mark_format()
 local birth = redis.call('HMGET', meta_key, 'database', 'born')
-if birth[1] ~= ARGV[1] then redis.call('HSET', meta_key, 'database', ARGV[1]) end
+local database = string.match(ARGV[1], '^%d+')
+if birth[1] ~= database then redis.call('HSET', meta_key, 'database', database) end
 mend('listeners', 'zset')
 mend('fleet', 'hash')
 for _, state in ipairs(STATES) do mend(state, 'zset') end
 -- Without a series, which needs format 2, nothing is asked for.
 local next_making
 if written == '2' then
+  guard_plain_meta()
   mend('series', 'zset')
   mend('carriers', 'hash')
   mend('tzdata', 'zset')

@@ -5,6 +5,8 @@
 local function tell_listeners(message)
   local database = ARGV[1]
   if database == '' then database = redis.pcall('HGET', meta_key, 'database') end
+  -- With several partitions, their number follows.
+  if slot ~= '' and type(database) == 'string' then database = string.match(database, '^%d*') end
   if type(database) == 'string' then
     redis.call('PUBLISH', prefix .. ':doorbell:' .. database, message)
   end

@@ -7,12 +7,36 @@
 -- Beside it, which code the fleet runs: the fingerprints of the listeners that beat, separated by
 -- spaces. One word means that all run the same.
 local KNOWN_FORMAT = 2
+local FIRST_TAG = '{021}' -- of partition 0, whatever their number
 local meta = redis.pcall('HMGET', meta_key, 'format', 'code')
 if meta.err then
   if not string.find(meta.err, 'WRONGTYPE', 1, true) then return meta end
   meta = {}
 end
 local written, fleet_code = meta[1], meta[2]
-if written and (tonumber(written) or 0) > KNOWN_FORMAT then
-  return redis.error_reply('EXPIREBRIDGE_FORMAT ' .. written .. ' ' .. KNOWN_FORMAT)
+
+-- How many partitions the database has, and what ids begin with that are made here, so that they belong
+-- to this one. More than 1 needs format 2, and stands behind the database's number in ARGV[1]. A caller
+-- who assumes another number is refused. If `meta` is lost, its sisters say the number: the one without
+-- a tag, or that of the first partition (in a cluster, no script may ask them).
+local partitions, home = 1, ''
+if written ~= '1' or slot ~= '' then
+  if written and (tonumber(written) or 0) > KNOWN_FORMAT then
+    return redis.error_reply('EXPIREBRIDGE_FORMAT ' .. written .. ' ' .. KNOWN_FORMAT)
+  end
+  partitions = tonumber(string.match(ARGV[1], '/(%d+)$') or 1)
+  local keeper = written and meta_key or slot == '' and FIRST_TAG .. meta_key
+    or partitions > 1 and string.sub(meta_key, #slot + 1)
+  local stored = keeper and redis.pcall('HGET', keeper, 'partitions')
+  stored = type(stored) == 'string' and tonumber(stored)
+  -- Who calls a function names only the partition.
+  if ARGV[1] == '' and slot ~= '' then
+    partitions = stored or 1
+    written = written or ''
+  end
+  if stored and stored ~= partitions then
+    return redis.error_reply('EXPIREBRIDGE_PARTITIONS ' .. stored .. ' ' .. partitions
+      .. ': the database has another number of partitions; nothing was written')
+  end
+  if partitions > 1 then home = string.sub(slot, 2, -2) .. '@' end
 end

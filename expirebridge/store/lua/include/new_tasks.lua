@@ -1,4 +1,5 @@
 -- include names
+-- include format
 -- include clock
 -- include records
 -- include timers
@@ -7,7 +8,7 @@
 -- A foreign task whose id was taken when its key was first seen may have the key that a new task needs.
 -- It is removed then; if it runs, it only gives the key up.
 local function take_over(name)
-  local other = redis.sha1hex(name)
+  local other = home .. redis.sha1hex(name)
   local record = read(other)
   if not record or record.key ~= name then return end
   if record.state == 'running' then

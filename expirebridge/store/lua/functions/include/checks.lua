@@ -14,9 +14,37 @@ local function check_count(given, least, most, usage)
   if #given < least or #given > most then refuse('write: ' .. usage) end
 end
 
+-- The tag of the prefix that is called with, and how many partitions its database has.
+local tag, partitions = '', 1
+
+local function find_partition(prefix)
+  tag, partitions = string.match(prefix, '^{([^{}]*)}') or '', 1
+  if tag == '' then return end
+  local stored = redis.pcall('HGET', prefix .. ':meta', 'partitions')
+  partitions = type(stored) == 'string' and tonumber(stored) or 1
+end
+
+-- What CLUSTER KEYSLOT says of an id up to its first `@`, as a partition.
+local function partition_of(id)
+  local crc = 0
+  for at = 1, #(string.match(id, '^[^@]*')) do
+    crc = bit.bxor(crc, bit.lshift(string.byte(id, at), 8))
+    for _ = 1, 8 do
+      local bits = bit.lshift(crc, 1)
+      crc = bit.band(crc, 32768) == 0 and bits or bit.bxor(bits, 4129)
+    end
+    crc = bit.band(crc, 65535)
+  end
+  return math.floor(crc % 16384 * partitions / 16384)
+end
+
 local function check_id(id)
   if #id > 128 or not string.find(id, '^[%w_.:@-]+$') then
     refuse('id=' .. short(id) .. ': an id has 1 to 128 characters from A-Z a-z 0-9 and _ . : @ -')
+  end
+  if partitions > 1 and partition_of(id) ~= partition_of(tag) then
+    refuse('id=' .. short(id) .. ': it belongs to another partition than the prefix; `expirebridge key '
+      .. 'ID FUNC ARGS` shows the tag')
   end
   return id
 end
@@ -143,11 +171,12 @@ end
 
 local drawn = 0
 
--- A unique id. The time stands still during a transaction.
+-- A unique id, of this partition. The time stands still during a transaction.
 local function draw_id()
   local time = redis.call('TIME')
   drawn = drawn + 1
-  return string.sub(redis.sha1hex(time[1] .. '.' .. time[2] .. ':' .. drawn), 1, 32)
+  local id = string.sub(redis.sha1hex(time[1] .. '.' .. time[2] .. ':' .. drawn), 1, 32)
+  return partitions > 1 and tag .. '@' .. id or id
 end
 
 -- Words for the codes of changes.
@@ -172,6 +201,7 @@ local function serve(usage, read, operate, tell, keys, given)
     if #keys ~= 1 or keys[1] == '' or string.find(keys[1], '?', 1, true) then
       refuse('give one key, the prefix: ' .. usage)
     end
+    find_partition(keys[1])
     return read(given, usage)
   end)
   if not well then

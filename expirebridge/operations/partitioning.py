@@ -1,0 +1,87 @@
+"""Operations on the partitions of a database: how many there are, where an id belongs."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from expirebridge import wire
+from expirebridge.errors import InvalidSetting, InvalidTask, PartitionsDiffer
+from expirebridge.new_tasks import Func, call_of
+from expirebridge.operations.subject import Subject
+from expirebridge.slots import MAX_PARTITIONS, Layout, is_count
+from expirebridge.store import calls
+from expirebridge.store.calls import Call, Steps
+from expirebridge.task import Counts
+from expirebridge.wire import TriggerKey, slot_of
+
+
+class PartitionOperations(Subject):
+    """Create partitions, count them, and name trigger keys."""
+
+    def create_partitions(self, count: int) -> Steps[int]:
+        """Divide a database into so many partitions, before anything else is written to it.
+
+        `count` is a power of two, up to 256, and cannot be changed later. More than one needs
+        format 2. On one server they serve to prepare for a cluster: each has names in a hash slot
+        of its own. Idempotent. Returns the count.
+
+        Raises InvalidSetting if there cannot be so many, or the prefix has a tag of its own;
+        PartitionsDiffer if the database has another number: whatever is written to a new database
+        first, by a producer or a listener, gives it one partition; and FormatRefused while a
+        listener beats that knows only format 1. Nothing is written then.
+        """
+        if not isinstance(count, int) or isinstance(count, bool) or not is_count(count):
+            raise InvalidSetting(f"partitions={count!r}: a power of two, up to {MAX_PARTITIONS}")
+        prefix = self._settings.prefix
+        if count > 1 and slot_of(prefix):
+            raise InvalidSetting(
+                f"prefix={prefix!r}: with a tag of its own there is one partition; leave it out"
+            )
+        yield from calls.create_partitions(count, self._settings.lease)
+        # Whoever comes from now on is told the number; each partition keeps it, too.
+        try:
+            yield from calls.read_partitions()
+        except PartitionsDiffer as told:
+            if told.count != count:
+                raise
+        if count > 1:
+            yield from calls.raise_format(self._settings.lease)
+        return count
+
+    def count_partitions(self) -> Call[int]:
+        """Return how many partitions the database has.
+
+        Raises PartitionsDiffer if one of them has another number.
+        """
+        return calls.read_partitions()
+
+    def list_partitions(self) -> Steps[list[Counts]]:
+        """Return what each partition holds, as `count` does for all of them together."""
+        count = yield from calls.read_partitions()
+        found = []
+        for number in range(count):
+            found.append((yield from calls.at(calls.count(self._settings.lease), number)))
+        return found
+
+    def key_of(
+        self,
+        id: str,
+        func: Func,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Steps[bytes]:
+        """Return the name of the trigger key with which another client makes this task.
+
+        Such as `dev:7:?devices.offline?["dev-7"]`; with several partitions it begins with the tag
+        of the one to which the id belongs. `args` and `kwargs` are those of `make_task`; they must
+        fit into the name. Raises InvalidTask for what cannot be.
+        """
+        name, encoded = call_of(self._settings.tasks, func, args, kwargs)
+        if len(encoded) > wire.MAX_ARGS_IN_KEY:
+            raise InvalidTask(
+                f"args: {len(encoded):,} bytes; at most {wire.MAX_ARGS_IN_KEY} in the name of a key"
+            )
+        wire.check_id(id)
+        count = yield from calls.read_partitions()
+        layout = Layout(self._settings.prefix, count)
+        tag = layout.slot_of(layout.partition_of(id)) or slot_of(self._settings.prefix).decode()
+        return TriggerKey(id=id, func=name, args=encoded, slot=tag).encode()

@@ -1,0 +1,50 @@
+"""Which partitions a call concerns, if the database has several."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+
+class OfId(NamedTuple):
+    """The partition of this id."""
+
+    id: str
+
+
+class ByItem(NamedTuple):
+    """The partition of each item: the call is divided, and its results are put in order again."""
+
+    items: Sequence[Any]
+    id_of: Callable[[Any], str]
+    call_of: Callable[[list[Any]], Any]
+    """The call for some of the items, whose result is a list with one place for each."""
+
+
+class Everywhere(NamedTuple):
+    """Every partition, one after the other."""
+
+    join: Callable[[list[Any]], Any]
+    """Makes one result of those of all partitions, which are in order."""
+
+
+class At(NamedTuple):
+    """The partition of this number."""
+
+    number: int
+
+
+Route = OfId | ByItem | Everywhere | At
+
+
+class Ready(NamedTuple):
+    """An answer that was read already, and joined, where several partitions were asked."""
+
+    result: Any
+
+
+def by_id(ids: Sequence[str], call_of: Callable[[list[str]], Any]) -> ByItem:
+    """The route of a call for ids."""
+    return ByItem(ids, _same, call_of)
+
+
+def _same(id: str) -> str:
+    return id

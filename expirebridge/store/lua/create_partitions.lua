@@ -1,0 +1,26 @@
+-- flags: (none: refused whole when memory is full)
+-- Fixes the number of partitions of a database on one server, in which nothing was written yet: writes
+-- `meta` without a tag, which is there before anything of a partition. What knows one partition only is
+-- kept out from then on.
+--
+-- KEYS[1]  prefix, without a tag
+-- ARGV     1 database, 2 number of partitions, 3 lease in ms
+-- returns  1, or the error EXPIREBRIDGE_PARTITIONS with the number that is written already, or
+--          EXPIREBRIDGE_OLDER_LISTENERS: nothing is written then
+
+-- include names
+-- include format
+-- include silent
+
+local count = tonumber(ARGV[2])
+if count == partitions and written then return 1 end
+if written then
+  return redis.error_reply('EXPIREBRIDGE_PARTITIONS ' .. partitions .. ' ' .. count
+    .. ': the database has another number of partitions; nothing was written')
+end
+local silent = silent_listeners(tonumber(ARGV[3]))
+if silent[1] then
+  return redis.error_reply('EXPIREBRIDGE_OLDER_LISTENERS ' .. table.concat(silent, ' '))
+end
+redis.call('HSET', meta_key, 'format', count > 1 and 2 or 1, 'partitions', count)
+return 1

@@ -1,0 +1,75 @@
+-- include names
+-- include clock
+-- include records
+-- include timers
+-- include places
+-- include strays
+-- include timer_edits
+
+-- The id in a trigger key's name, or nil for any other key. Python reads the name in full; here
+-- only enough of it is read to look for the record.
+local function id_of(name)
+  local rest = string.gsub(name, '^{[^{}]*}', '')
+  local first = string.find(rest, '?', 1, true)
+  if not first or string.sub(rest, first - 1, first - 1) ~= ':' then return nil end
+  if not string.find(rest, '?', first + 1, true) then return nil end
+  return string.sub(rest, 1, first - 2)
+end
+
+local function follow(id, record)
+  if record.state == 'paused' then return follow_timer(id, record) end
+  local timer = read_timer(id, record)
+  local score = tonumber(redis.call('ZSCORE', state_set('pending'), id))
+  if timer == 'none' or (timer and score and timer < score - 1) then
+    return follow_timer(id, record)
+  end
+end
+
+-- When a listener must look at a task of each state, if nothing else is known. A waiting task whose
+-- timer is gone is due, as everywhere.
+local LOOK_AT = {
+  pending = function(id, record)
+    local timer = read_timer(id, record)
+    return type(timer) == 'number' and timer or now
+  end,
+  paused = function() return now + PAUSED_LOOK end,
+  running = function(_, _, lease) return now + lease end,
+}
+
+local function place_again(id, strays, lease, keep_failed)
+  if not lease or not is_id(id) then return end
+  local record = read(id)
+  if record and redis.call('ZSCORE', state_set(record.state), id) then return end
+  strays[#strays + 1] = id
+  if not record then
+    set_aside(id, 'pending', keep_failed)
+  elseif LOOK_AT[record.state] then
+    move(id, record, record.state, LOOK_AT[record.state](id, record, lease))
+  elseif FINISHED[record.state] then
+    move(id, record, record.state, now + keep_failed)
+  else
+    finish(id, { state = 'pending' }, 'failed', keep_failed, 'error',
+      'its record named the state ' .. record.state)
+  end
+end
+
+-- Looks at a key. `found` gets its name if it needs a look; the first three places are where the walk
+-- goes on, how many keys are not ours, and ids that had no place. They get one if `lease` is given, in
+-- ms, and `keep_failed`.
+local function look_at_key(name, found, lease, keep_failed)
+  local id = id_of(name)
+  if id then
+    local record = read(id)
+    if not record or trigger_key(id, record) ~= name then
+      found[#found + 1] = name
+    elseif record.state == 'pending' or record.state == 'paused' then
+      follow(id, record)
+    elseif FINISHED[record.state] then
+      found[#found + 1] = name
+    end
+  elseif string.sub(name, 1, #record_key('')) == record_key('') then
+    place_again(string.sub(name, #record_key('') + 1), found[3], lease, keep_failed)
+  elseif not is_ours(name) then
+    found[2] = found[2] + 1
+  end
+end

@@ -1,0 +1,21 @@
+-- flags: allow-oom
+-- Does with keys of this partition what `scan` does with those that it walks over: the walk is made
+-- once for all partitions of a server.
+--
+-- KEYS[1]  prefix
+-- ARGV     1 database, 2 lease in ms, 3 ms to keep a failed task, then names
+-- returns  '0', keys that are not ours, ids that had no place, then the names found
+
+-- include names
+-- include waits
+-- include walks
+
+local lease, keep_failed = tonumber(ARGV[2]), tonumber(ARGV[3])
+local reply = { '0', 0, {} }
+
+return ring_after(function()
+  for at = 4, #ARGV do
+    if in_slot(ARGV[at]) then look_at_key(ARGV[at], reply, lease, keep_failed) end
+  end
+  return reply
+end)
