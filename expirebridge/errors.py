@@ -9,6 +9,10 @@ ExpirebridgeError
 ├── HandlersError        the handlers' folder cannot be used
 ├── EmbeddedServerError  the embedded server did not start
 ├── ListenerStuck        a handler did not end; the listener gave up
+├── LedgerError          the SQL database that holds the ledger refused a call
+│   ├── LedgerUnreachable    no answer: no connection, or a broken one
+│   ├── LedgerUnsuitable     its tables are missing, older or newer, or are another database's
+│   └── CompletionRefused    the task is no longer this attempt's to complete
 └── ServerError          the Redis server
     ├── ServerUnreachable    no answer: no connection, or a broken one
     ├── SlotUnserved         no node of the cluster takes the command: nothing was written
@@ -95,6 +99,25 @@ class ListenerStuck(ExpirebridgeError):
         super().__init__(
             f"{func} did not return {grace:g} s after its timeout; the process must be replaced"
         )
+
+
+class LedgerError(ExpirebridgeError):
+    """The ledger's database refused a call for a reason that has no class of its own."""
+
+
+class LedgerUnreachable(LedgerError):
+    """The ledger's database did not answer. A change may or may not have been committed."""
+
+
+class LedgerUnsuitable(LedgerError):
+    """The ledger's tables cannot be used as they are; the message says what to do."""
+
+
+class CompletionRefused(LedgerError):
+    """`complete_in`: the task is no longer this attempt's to complete. Roll the transaction back.
+
+    It was cancelled, rescheduled or replaced meanwhile, or another attempt has completed it.
+    """
 
 
 class ServerError(ExpirebridgeError):

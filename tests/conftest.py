@@ -9,6 +9,7 @@ from expirebridge import AsyncBridge, Bridge
 from expirebridge.settings import Settings
 from expirebridge.store.store import AsyncStore, Store
 from expirebridge.topology import clients
+from tests.kit.databases import SQLITE, Database, binary_of, database_of
 from tests.kit.logs import Log
 from tests.kit.processes import Reports
 from tests.kit.servers import AnyServer, server_of
@@ -22,6 +23,18 @@ def shared_server(request: pytest.FixtureRequest) -> Iterator[AnyServer]:
     """One server of each kind for the whole session."""
     with server_of(request.param) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def shared_database(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Database]:
+    """One SQL database server of each kind for the whole session."""
+    name = request.param
+    if name != SQLITE and binary_of(name) is None:
+        pytest.skip(f"needs {name}")
+    with database_of(name, tmp_path_factory.mktemp("databases")) as database:
+        yield database
 
 
 @pytest.fixture

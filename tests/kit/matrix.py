@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.stage import ROUNDS
+from tests.kit import databases
 from tests.kit.servers import ASKED, DOCKER, EMBEDDED, FEW, NAMES, version_of
 
 PASSED: Counter[str] = Counter()
@@ -23,7 +24,8 @@ STRICT = bool(ASKED or os.environ.get("CI"))
 
 
 def pytest_report_header() -> list[str]:
-    return [f"server {name}: {version_of(name)}" for name in NAMES]
+    servers = [f"server {name}: {version_of(name)}" for name in NAMES]
+    return servers + [f"database {name}: {databases.version_of(name)}" for name in databases.NAMES]
 
 
 def pytest_sessionstart() -> None:
@@ -54,6 +56,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "shared_server" in metafunc.fixturenames:
         names = _servers_for(metafunc.definition.path)
         metafunc.parametrize("shared_server", names, indirect=True, scope="session")
+    if "shared_database" in metafunc.fixturenames:
+        metafunc.parametrize("shared_database", databases.NAMES, indirect=True, scope="session")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -18,6 +18,7 @@ LAYERS = [
     {"workers"},
     {"testing"},
     {"listener"},
+    {"ledger"},
     {"bridge", "operations", "listing", "streams", "new_tasks", "handlers", "recent", "checks"},
     {"series"},
     {"topology"},

@@ -1,0 +1,159 @@
+"""Creates the ledger's tables, prints their DDL, and checks which version of them is there."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import (
+    ClauseElement,
+    Connection,
+    Insert,
+    MetaData,
+    create_mock_engine,
+    inspect,
+    select,
+)
+from sqlalchemy.engine import Dialect
+from sqlalchemy.exc import DBAPIError
+
+from expirebridge.errors import LedgerUnsuitable
+from expirebridge.ledger.tables import VERSION, Tables, extras, tables
+from expirebridge.ledger.view import NAME as VIEW
+
+_URLS: Final = {
+    "postgresql": "postgresql+psycopg://",
+    "sqlite": "sqlite://",
+    "mysql": "mysql+pymysql://",
+    "mariadb": "mariadb+pymysql://",
+}
+DIALECTS: Final = tuple(_URLS)
+"""The databases that can hold a ledger, as SQLAlchemy calls them."""
+
+_MISSING: Final = {"42P01", "42703", "3F000", 1146, 1054}
+"""No such table, column or schema: SQLSTATE of PostgreSQL, numbers of MySQL."""
+_MISSING_SQLITE: Final = ("no such table", "no such column", "table expirebridge_")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Schema:
+    """Which tables a database holds."""
+
+    version: int
+    identity: str
+    """Drawn when they were created: tells this database from another."""
+
+
+def ddl(dialect: str) -> str:
+    """The statements that create tables, view and version, as a script for `psql` and its like.
+
+    Raises LedgerUnsuitable for a dialect that cannot hold a ledger.
+    """
+    if dialect not in _URLS:
+        raise LedgerUnsuitable(f"{dialect!r} cannot hold a ledger: one of {', '.join(DIALECTS)}")
+    written: list[str] = []
+
+    def write(statement: Any, *_: Any, **__: Any) -> None:
+        written.append(_text(statement, engine.dialect))
+
+    engine = create_mock_engine(_URLS[dialect], write)
+    metadata = MetaData()
+    tables(metadata)
+    metadata.create_all(engine, checkfirst=False)
+    written.sort(key=_place)
+    header = f"-- The ledger of expirebridge for {dialect}, version {VERSION}.\n\n"
+    return header + "\n\n".join(f"{statement};" for statement in written) + "\n"
+
+
+def _place(statement: str) -> tuple[int, str]:
+    """Indices, which are a set, in an order of their own, and the version when all else is done."""
+    if statement.startswith("INSERT"):
+        return 2, ""
+    return (1, statement) if statement.startswith("CREATE INDEX") else (0, "")
+
+
+def _text(statement: ClauseElement, dialect: Dialect) -> str:
+    options = {"literal_binds": True} if isinstance(statement, Insert) else {}
+    return str(statement.compile(dialect=dialect, compile_kwargs=options)).strip()
+
+
+def create(connection: Connection, made: Tables) -> bool:
+    """Create tables, view and version; False if they are there already.
+
+    What an interrupted `create` left out is added: some databases cannot roll DDL back. Raises
+    LedgerUnsuitable for older and newer tables, and for others of these names.
+    """
+    present = inspect(connection)
+    schema = made.task.schema
+    known = present.has_table(made.schema.name, schema=schema)
+    if known and (found := _read(connection, made)) is not None:
+        check_version(found)
+        return False
+    if present.has_table(made.task.name, schema=schema):
+        _check_columns(connection, made)
+    made.task.metadata.create_all(connection, [made.task, made.passes, made.schema])
+    view, version = extras(made)
+    present.clear_cache()
+    if VIEW not in present.get_view_names(schema=schema):
+        connection.execute(view)
+    if _read(connection, made) is None:
+        connection.execute(version)
+    return True
+
+
+def find(connection: Connection, made: Tables) -> Schema:
+    """Read which tables there are. Raises LedgerUnsuitable if it cannot be these.
+
+    In PostgreSQL the transaction is aborted if the table is missing.
+    """
+    try:
+        found = _read(connection, made)
+    except DBAPIError as error:
+        if not is_missing(error):
+            raise
+        raise LedgerUnsuitable(
+            f"there is no table {made.schema.fullname} in this database: is it the ledger's? "
+            "`expirebridge ledger create` creates the tables"
+        ) from error
+    if found is None:
+        raise LedgerUnsuitable(
+            f"the table {made.schema.fullname} is empty: `expirebridge ledger create` completes it"
+        )
+    check_version(found)
+    return found
+
+
+def is_missing(error: DBAPIError) -> bool:
+    """Whether a statement failed for want of a table, or of a column."""
+    code = getattr(error.orig, "sqlstate", None) or next(iter(getattr(error.orig, "args", ())), "")
+    return code in _MISSING or str(code).startswith(_MISSING_SQLITE)
+
+
+def check_version(found: Schema) -> None:
+    """Raise LedgerUnsuitable unless these are the tables that this expirebridge knows."""
+    if found.version > VERSION:
+        raise LedgerUnsuitable(
+            f"the ledger's tables are of version {found.version}, and this expirebridge knows "
+            f"{VERSION}: upgrade it"
+        )
+    if found.version < VERSION:
+        raise LedgerUnsuitable(
+            f"the ledger's tables are of version {found.version}, and this expirebridge needs "
+            f"{VERSION}: `expirebridge ledger ddl` prints what it needs"
+        )
+
+
+def _read(connection: Connection, made: Tables) -> Schema | None:
+    row = connection.execute(
+        select(made.schema.c.version, made.schema.c.identity).order_by(made.schema.c.version.desc())
+    ).first()
+    return None if row is None else Schema(version=row.version, identity=row.identity)
+
+
+def _check_columns(connection: Connection, made: Tables) -> None:
+    """Raise LedgerUnsuitable unless the table has the columns of this version."""
+    columns = inspect(connection).get_columns(made.task.name, schema=made.task.schema)
+    missing = {column.name for column in made.task.columns} - {one["name"] for one in columns}
+    if missing:
+        raise LedgerUnsuitable(
+            f"there is a table {made.task.fullname} that is not the ledger's: it lacks "
+            + ", ".join(sorted(missing))
+        )
