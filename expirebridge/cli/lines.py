@@ -11,16 +11,13 @@ import orjson
 
 from expirebridge import wire
 from expirebridge.errors import InvalidTask
-from expirebridge.misfire import decode_misfire
+from expirebridge.foreign_fields import HINTS, record_fields, text_of, whole_of
 from expirebridge.moments import check_aware
 from expirebridge.policy.every import schedule_from_json
 from expirebridge.policy.series import SeriesSpec, check_series_id
-from expirebridge.policy.timeout import check_timeout
-from expirebridge.retry import decode_policy
 from expirebridge.series.records import spec_of
-from expirebridge.store import calls
 from expirebridge.store.calls import NewTask, Stored, When
-from expirebridge.store.fields import EXPORTED, EXPORTED_TEXTS, exported
+from expirebridge.store.fields import EXPORTED, exported
 from expirebridge.store.series_views import StoredSeries
 from expirebridge.store.views import split_call
 from expirebridge.task import State, from_ms, to_ms
@@ -29,18 +26,6 @@ FIELDS = sorted({"args", "due", "func", "id", "key", "left", *EXPORTED})
 FIELDS_OF_SERIES = sorted(
     {"args", "func", "made", "misfire", "paused", "retry", "schedule", "series", "tags", "timeout"}
 )
-_JSON = 'write JSON as text, such as "[{}]"'
-_HINTS = {
-    "id": 'write text, such as "order-17"',
-    "series": 'write text, such as "nightly"',
-    "func": 'write text, such as "mail.send"',
-    "args": _JSON.format('42,\\"hi\\"'),
-    "due": 'write a time with its zone, such as "2031-01-01T08:00:00+00:00"',
-    "retry": _JSON.format("15,60"),
-    "misfire": _JSON.format('\\"skip\\",300'),
-}
-_LARGEST = 2**53 - 1
-"""Lua reads larger numbers inexactly."""
 _SOONEST_PAUSED = 1000
 
 
@@ -107,7 +92,7 @@ def decode(line: bytes) -> Line | SeriesLine:
 
 
 def _series_of(values: dict[str, Any]) -> SeriesLine:
-    args, schedule = _text(values, "args").encode(), values.get("schedule")
+    args, schedule = text_of(values, "args").encode(), values.get("schedule")
     wire.check_args(args)
     if not isinstance(schedule, dict):
         raise InvalidTask('schedule: write an object, such as {"cron":"30 2 * * *","tz":"UTC"}')
@@ -115,34 +100,34 @@ def _series_of(values: dict[str, Any]) -> SeriesLine:
     if not isinstance(paused, bool):
         raise InvalidTask("paused: write true or false")
     fields = {
-        name: value for name, value in _fields(values).items() if not isinstance(value, bytes)
+        name: value for name, value in record_fields(values).items() if not isinstance(value, bytes)
     }
     spec = SeriesSpec(
-        id=check_series_id(_text(values, "series")),
-        func=wire.check_func(_text(values, "func")),
+        id=check_series_id(text_of(values, "series")),
+        func=wire.check_func(text_of(values, "func")),
         args=args,
         schedule=schedule_from_json(schedule),
         fields=fields,
     )
-    return SeriesLine(spec, _whole(values, "made", least=0) if "made" in values else 0, paused)
+    return SeriesLine(spec, whole_of(values, "made", least=0) if "made" in values else 0, paused)
 
 
 def task_of(values: dict[str, Any]) -> Line:
     """Check the fields of a line. Raises InvalidTask, as `decode` does."""
-    func, args = wire.check_func(_text(values, "func")), _text(values, "args").encode()
+    func, args = wire.check_func(text_of(values, "func")), text_of(values, "args").encode()
     wire.check_args(args)
-    fields = _fields(values)
+    fields = record_fields(values)
     if "key" in values:
-        fields["key"] = _key(_text(values, "key"), func, args)
+        fields["key"] = _key(text_of(values, "key"), func, args)
     elif len(args) > wire.MAX_ARGS_IN_KEY:
         fields["args"], args = args, wire.IN_RECORD
     if "left" in values:
         # It is paused a moment after it was made, and must not be due before.
-        when = When(max(_whole(values, "left", least=0), _SOONEST_PAUSED), relative=True)
+        when = When(max(whole_of(values, "left", least=0), _SOONEST_PAUSED), relative=True)
     else:
-        when = When(max(to_ms(_moment(_text(values, "due"))), 0), relative=False)
+        when = When(max(to_ms(_moment(text_of(values, "due"))), 0), relative=False)
     task = NewTask(
-        id=wire.check_id(_text(values, "id")),
+        id=wire.check_id(text_of(values, "id")),
         drawn=False,
         if_exists="keep",
         call=func.encode() + b"?" + args,
@@ -166,58 +151,11 @@ def _values(line: bytes) -> dict[str, Any]:
     return values
 
 
-def _fields(values: dict[str, Any]) -> dict[str, calls.Argument]:
-    """What the record holds beside the call, checked as make_task would."""
-    fields: dict[str, calls.Argument] = {}
-    if tags := wire.check_tags(values.get("tags", ())):
-        fields["tags"] = " ".join(tags)
-    fields |= {name: _text(values, name) for name in EXPORTED_TEXTS if name in values}
-    for name, read in (("retry", decode_policy), ("misfire", decode_misfire)):
-        if name in fields:
-            try:
-                read(str(fields[name]).encode())
-            except ValueError as error:
-                raise InvalidTask(f"{name}: {error}") from None
-    if "timeout" in values:
-        fields["timeout"] = _timeout(values["timeout"])
-    if "ttl" in values:
-        fields["ttl"] = _whole(values, "ttl", least=1, unit=" of milliseconds")
-    for name in ("attempt", "snoozes"):
-        if name in values:
-            fields[name] = _whole(values, name, least=0)
-    return fields
-
-
-def _text(values: dict[str, Any], name: str) -> str:
-    hint = _HINTS.get(name, "write text")
-    if name not in values:
-        raise InvalidTask(f"{name}: it is missing; {hint}")
-    value = values[name]
-    if not isinstance(value, str):
-        raise InvalidTask(f"{name}: {hint}")
-    return value
-
-
 def _moment(text: str) -> datetime:
     try:
         return check_aware(datetime.fromisoformat(text), name="due")
     except ValueError:
-        raise InvalidTask(f"due={text!r}: {_HINTS['due']}") from None
-
-
-def _timeout(value: object) -> str:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidTask("timeout: write a number of seconds, such as 30 or 1.5")
-    check_timeout(value)
-    return str(int(value)) if value == int(value) else repr(value)
-
-
-def _whole(values: dict[str, Any], name: str, *, least: int, unit: str = "") -> int:
-    value = values[name]
-    whole = isinstance(value, int | float) and not isinstance(value, bool) and value == value // 1
-    if not whole or not least <= value <= _LARGEST:
-        raise InvalidTask(f"{name}: write a whole number{unit}, {least} or more")
-    return int(value)
+        raise InvalidTask(f"due={text!r}: {HINTS['due']}") from None
 
 
 def _key(name: str, func: str, args: bytes) -> str:
