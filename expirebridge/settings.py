@@ -16,8 +16,11 @@ LEAST_MEMORY = 64 * 1024 * 1024
 """Bytes: Python with the handlers' modules needs nearly as much."""
 MOST_MEMORY = 2**62
 """What systems can count."""
+_LEDGER_NAME = re.compile(r"[A-Za-z0-9_.:@-]{1,64}", re.ASCII)
 _ENVIRONMENT = {
     "EXPIREBRIDGE_URL": "url",
+    "EXPIREBRIDGE_LEDGER": "ledger",
+    "EXPIREBRIDGE_LEDGER_NAME": "ledger_name",
     "EXPIREBRIDGE_TASKS": "tasks",
     "EXPIREBRIDGE_APP_DIR": "app_dir",
     "EXPIREBRIDGE_ONLY_MARKED": "only_marked",
@@ -47,6 +50,10 @@ class Settings:
     prefix: str = "expirebridge"
     """The prefix of every key except the trigger keys. Use one per database: listeners with another
     prefix would take its trigger keys for tasks of their own, and run them, too."""
+    ledger: str | None = field(default=None, repr=False)  # it may hold a password
+    """The SQL database that holds the ledger, as a URL of SQLAlchemy. None: there is no ledger."""
+    ledger_name: str = "default"
+    """Which ledger: several applications can share its table."""
     tasks: Path = Path("tasks")
     """The folder of the handlers' modules."""
     app_dir: Path | None = None
@@ -96,6 +103,9 @@ class Settings:
         self._check_number("keep_succeeded_count", at_least=0, whole=True)
         if not isinstance(self.prefix, str) or not self.prefix or "?" in self.prefix:
             raise _invalid("prefix", self.prefix, "it must be text without '?'")
+        if not isinstance(self.ledger_name, str) or not _LEDGER_NAME.fullmatch(self.ledger_name):
+            advice = "1 to 64 characters from A-Z a-z 0-9 and _ . : @ -"
+            raise _invalid("ledger_name", self.ledger_name, advice)
         if self.doorbell not in list(Doorbells):
             raise _invalid("doorbell", self.doorbell, f"one of {', '.join(Doorbells)}")
         object.__setattr__(self, "doorbell", Doorbells(self.doorbell))
@@ -117,7 +127,8 @@ class Settings:
     def read(cls, **given: Any) -> Self:
         """Take each setting from the arguments that are not None, the environment, or its default.
 
-        The environment variables are EXPIREBRIDGE_URL, EXPIREBRIDGE_TASKS, EXPIREBRIDGE_APP_DIR,
+        The environment variables are EXPIREBRIDGE_URL, EXPIREBRIDGE_LEDGER,
+        EXPIREBRIDGE_LEDGER_NAME, EXPIREBRIDGE_TASKS, EXPIREBRIDGE_APP_DIR,
         EXPIREBRIDGE_ONLY_MARKED, EXPIREBRIDGE_FUNCTIONS, EXPIREBRIDGE_PROCESSES and
         EXPIREBRIDGE_PROCESS_MEMORY. `functions` may be text with commas, or several such texts;
         `processes` and `process_memory` may be text, such as "4" and "512m".

@@ -15,7 +15,8 @@ URL = "redis://elsewhere:6380/2"
 @pytest.fixture(autouse=True)
 def _empty_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (
-        "URL", "TASKS", "APP_DIR", "ONLY_MARKED", "FUNCTIONS", "PROCESSES", "PROCESS_MEMORY"
+        "URL", "LEDGER", "LEDGER_NAME", "TASKS", "APP_DIR", "ONLY_MARKED", "FUNCTIONS",
+        "PROCESSES", "PROCESS_MEMORY",
     ):  # fmt: skip
         monkeypatch.delenv(f"EXPIREBRIDGE_{name}", raising=False)
 
@@ -32,6 +33,22 @@ def test_the_environment_goes_before_the_defaults(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("EXPIREBRIDGE_TASKS", "/srv/jobs")
     monkeypatch.setenv("EXPIREBRIDGE_APP_DIR", "/srv")
     assert Settings.read() == Settings(url=URL, tasks=Path("/srv/jobs"), app_dir=Path("/srv"))
+
+
+def test_the_ledger_and_its_name_are_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (Settings().ledger, Settings().ledger_name) == (None, "default")
+    monkeypatch.setenv("EXPIREBRIDGE_LEDGER", "postgresql://shop:hunter2@db/shop")
+    monkeypatch.setenv("EXPIREBRIDGE_LEDGER_NAME", "shop")
+    settings = Settings.read()
+    assert settings.ledger == "postgresql://shop:hunter2@db/shop"
+    assert settings.ledger_name == "shop"
+    assert "hunter2" not in repr(settings)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a" * 65, "Ä", 7])
+def test_a_ledger_has_a_plain_name(name: Any) -> None:
+    with pytest.raises(InvalidSetting, match="ledger_name"):
+        Settings(ledger_name=name)
 
 
 def test_what_is_given_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
