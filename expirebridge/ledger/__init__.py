@@ -2,3 +2,34 @@
 
 Needs the extra `sql`. Nothing else of expirebridge imports SQLAlchemy.
 """
+
+from expirebridge.errors import CompletionRefused, LedgerError, LedgerUnreachable, LedgerUnsuitable
+
+try:
+    import sqlalchemy as _  # noqa: F401
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "the ledger needs SQLAlchemy: pip install 'expirebridge[sql]'", name=error.name
+    ) from None
+
+from expirebridge.ledger.completing import complete
+from expirebridge.ledger.ledger import Ledger
+from expirebridge.ledger.rows import LedgerTask
+from expirebridge.ledger.schema import ddl
+from expirebridge.ledger.tables import Status, Tables, Wanted, extras, tables
+
+__all__ = [
+    "CompletionRefused",
+    "Ledger",
+    "LedgerError",
+    "LedgerTask",
+    "LedgerUnreachable",
+    "LedgerUnsuitable",
+    "Status",
+    "Tables",
+    "Wanted",
+    "complete",
+    "ddl",
+    "extras",
+    "tables",
+]

@@ -16,6 +16,7 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import DBAPIError
 
 from expirebridge.errors import LedgerUnsuitable
+from expirebridge.ledger.faults import is_missing
 from expirebridge.ledger.tables import VERSION, Tables, extras, tables
 from expirebridge.ledger.view import NAME as VIEW
 
@@ -27,10 +28,6 @@ _URLS: Final = {
 }
 DIALECTS: Final = tuple(_URLS)
 """The databases that can hold a ledger, as SQLAlchemy calls them."""
-
-_MISSING: Final = {"42P01", "42703", "3F000", 1146, 1054}
-"""No such table, column or schema: SQLSTATE of PostgreSQL, numbers of MySQL."""
-_MISSING_SQLITE: Final = ("no such table", "no such column", "table expirebridge_")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,31 +97,35 @@ def create(connection: Connection, made: Tables) -> bool:
 
 
 def find(connection: Connection, made: Tables) -> Schema:
-    """Read which tables there are. Raises LedgerUnsuitable if it cannot be these.
+    """Read which tables there are. Raises LedgerUnsuitable unless they can be used.
 
-    In PostgreSQL the transaction is aborted if the table is missing.
+    In PostgreSQL the transaction is aborted if they are missing.
     """
     try:
         found = _read(connection, made)
     except DBAPIError as error:
-        if not is_missing(error):
-            raise
-        raise LedgerUnsuitable(
-            f"there is no table {made.schema.fullname} in this database: is it the ledger's? "
-            "`expirebridge ledger create` creates the tables"
-        ) from error
+        if is_missing(error):
+            raise missing(made) from error
+        raise
+    return checked(found, made)
+
+
+def missing(made: Tables) -> LedgerUnsuitable:
+    """There are no tables."""
+    return LedgerUnsuitable(
+        f"there is no table {made.schema.fullname} in this database: is it the ledger's? "
+        "`expirebridge ledger create` creates the tables"
+    )
+
+
+def checked(found: Schema | None, made: Tables) -> Schema:
+    """Return what was read of the tables. Raises LedgerUnsuitable unless they can be used."""
     if found is None:
         raise LedgerUnsuitable(
             f"the table {made.schema.fullname} is empty: `expirebridge ledger create` completes it"
         )
     check_version(found)
     return found
-
-
-def is_missing(error: DBAPIError) -> bool:
-    """Whether a statement failed for want of a table, or of a column."""
-    code = getattr(error.orig, "sqlstate", None) or next(iter(getattr(error.orig, "args", ())), "")
-    return code in _MISSING or str(code).startswith(_MISSING_SQLITE)
 
 
 def check_version(found: Schema) -> None:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import URL, Engine, MetaData, create_engine
 
+from expirebridge.ledger import Ledger, Tables, tables
 from expirebridge.ledger.schema import create
-from expirebridge.ledger.tables import Tables, tables
 from tests.kit.databases import Database
 
 
@@ -16,16 +16,30 @@ def database_url(shared_database: Database) -> URL:
     return shared_database.new_database()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def made() -> Tables:
     return tables(MetaData())
 
 
-@pytest.fixture
-def engine(database_url: URL, made: Tables) -> Iterator[Engine]:
-    """The engine of an application, in whose database the ledger's tables are."""
-    engine = create_engine(database_url)
+@pytest.fixture(scope="session")
+def shared_engine(shared_database: Database, made: Tables) -> Iterator[Engine]:
+    """A database in which the ledger's tables are, for the whole session."""
+    engine = create_engine(shared_database.new_database())
     with engine.begin() as connection:
         create(connection, made)
     yield engine
     engine.dispose()
+
+
+@pytest.fixture
+def engine(shared_engine: Engine, made: Tables) -> Engine:
+    """The engine of an application; the ledger's tables are there, and empty."""
+    with shared_engine.begin() as connection:
+        connection.execute(made.task.delete())
+        connection.execute(made.passes.delete())
+    return shared_engine
+
+
+@pytest.fixture
+def ledger(engine: Engine) -> Ledger:
+    return Ledger(engine.url)

@@ -1,0 +1,63 @@
+"""What a driver's error means, whoever wrapped it: SQLAlchemy, Django or nobody."""
+
+import re
+from typing import Any, Final
+
+_NO_TABLE: Final = {"42P01", "42703", "3F000", 1146, 1054}
+"""No such table, column or schema: SQLSTATE of PostgreSQL, numbers of MySQL."""
+_NO_TABLE_SQLITE: Final = ("no such table", "no such column", "has no column named")
+_DUPLICATE_MYSQL: Final = 1062
+_AWAY_MYSQL: Final = {2002, 2003, 2006, 2013, 2055, 1040, 1053}
+"""No connection, a lost one, too many of them, a server that stops."""
+_AWAY_SQLSTATES: Final = {"08", "53"}
+"""Classes of PostgreSQL: connections, and too many of them."""
+_SQLSTATE: Final = re.compile(r"[0-9A-Z]{5}")
+
+
+def driver_error(error: BaseException) -> BaseException:
+    """The error of the driver itself."""
+    wrapped = getattr(error, "orig", None)
+    if wrapped is None and type(error).__module__ == "django.db.utils":
+        wrapped = error.__cause__
+    return wrapped if isinstance(wrapped, BaseException) else error
+
+
+def reason_of(error: BaseException) -> str:
+    """The first line of what the driver says: no statement, no parameters."""
+    said = driver_error(error)
+    text = str(said.args[-1]) if said.args else str(said)
+    return text.strip().partition("\n")[0] or type(said).__name__
+
+
+def _code_of(error: BaseException) -> Any:
+    """A number of MySQL, or an SQLSTATE; the message of a driver that has neither."""
+    said = driver_error(error)
+    first = said.args[0] if said.args else None
+    if isinstance(first, int):
+        return first
+    return getattr(said, "sqlstate", None) or getattr(said, "pgcode", None) or first
+
+
+def is_missing(error: BaseException) -> bool:
+    """Whether a statement failed for want of a table, or of a column."""
+    code = _code_of(error)
+    if isinstance(code, str) and any(text in code for text in _NO_TABLE_SQLITE):
+        return True
+    return code in _NO_TABLE
+
+
+def is_duplicate(error: BaseException) -> bool:
+    """Whether MySQL refused a row since there is one with this key."""
+    return bool(_code_of(error) == _DUPLICATE_MYSQL)
+
+
+def is_unreachable(error: BaseException) -> bool:
+    """Whether the database did not answer: no connection, a broken one, or none allowed."""
+    said = driver_error(error)
+    code = _code_of(error)
+    if isinstance(code, int):
+        return code in _AWAY_MYSQL
+    if isinstance(code, str) and _SQLSTATE.fullmatch(code):
+        return code[:2] in _AWAY_SQLSTATES or code in {"57P01", "57P02", "57P03"}
+    # Without a code it is what a client says by itself; SQLite has none, and its files are here.
+    return type(said).__name__ == "OperationalError" and type(said).__module__ != "sqlite3"

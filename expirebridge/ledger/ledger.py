@@ -1,0 +1,314 @@
+"""The producer's side of the ledger: tasks in the caller's own transaction."""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal
+from weakref import WeakSet
+
+from sqlalchemy import URL, MetaData
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool
+
+from expirebridge import wire
+from expirebridge.durations import Duration
+from expirebridge.errors import InvalidTask, LedgerUnsuitable, TaskExists
+from expirebridge.ledger.channel import Channel, channel_of
+from expirebridge.ledger.engines import engine_of, read_url
+from expirebridge.ledger.faults import is_duplicate, is_missing, reason_of
+from expirebridge.ledger.rows import LedgerTask, check_ext, ledger_task, times_of, values_of
+from expirebridge.ledger.schema import Schema, checked, find, missing
+from expirebridge.ledger.statements import Statements, statements
+from expirebridge.ledger.tables import Tables, tables
+from expirebridge.log_fields import event
+from expirebridge.misfire import MisfireSpec
+from expirebridge.new_tasks import Func, advice_on, new_task, refuse_repeated_ids, when_of
+from expirebridge.retry import RetrySpec
+from expirebridge.settings import Settings
+from expirebridge.store.calls import NewTask
+from expirebridge.task import Outcome
+
+logger = logging.getLogger("expirebridge")
+
+IfExists = Literal["reject", "replace"]
+
+
+class Ledger:
+    """Makes, changes and finds tasks in a table of your own SQL database.
+
+    Each call is given your transaction, and is part of it: a Session or Connection of SQLAlchemy, a
+    connection of a driver (psycopg, psycopg2, sqlite3, PyMySQL, mysqlclient), or a connection of
+    Django or its alias. Of an AsyncSession or an AsyncConnection, use `run_sync`. Nothing is sent
+    to Redis: a listener's relay does that once you have committed.
+
+    `url` is the database that holds the ledger, as a URL of SQLAlchemy; without it
+    EXPIREBRIDGE_LEDGER is. If there is one, a session of another database is refused. `name` is
+    that of the ledger: applications that share its table use one each. `tables` are those that
+    `expirebridge.ledger.tables(metadata)` put into your own MetaData. `tasks` is the handlers'
+    folder, needed only to name a handler that is given as a function.
+
+    Safe to share between threads. Raises InvalidSetting for a URL or a name that cannot be used.
+    """
+
+    def __init__(
+        self,
+        url: str | URL | None = None,
+        *,
+        name: str | None = None,
+        tables: Tables | None = None,
+        tasks: str | None = None,
+    ) -> None:
+        given = url.render_as_string(hide_password=False) if isinstance(url, URL) else url
+        settings = Settings.read(ledger=given, ledger_name=name, tasks=tasks)
+        self.name = settings.ledger_name
+        """The name of the ledger in each row."""
+        self.tables = _own_tables() if tables is None else tables
+        """The tables that it uses."""
+        self._folder = settings.tasks
+        self._url = None if settings.ledger is None else read_url(settings.ledger)
+        self._known: WeakSet[object] = WeakSet()
+        self._own: Schema | None = None
+
+    def make_task(
+        self,
+        session: object,
+        func: Func,
+        args: Sequence[Any] = (),
+        delay: Duration | None = None,
+        *,
+        kwargs: Mapping[str, Any] | None = None,
+        at: datetime | None = None,
+        id: str | None = None,
+        if_exists: IfExists = "reject",
+        ext: str | None = None,
+        tags: Sequence[str] = (),
+        retry: RetrySpec | None = None,
+        timeout: Duration | None = None,
+        late_after: Duration | None = None,
+        misfire: MisfireSpec | None = None,
+    ) -> LedgerTask:
+        """Make a task that runs `func` after `delay`, or at `at`: one INSERT in your transaction.
+
+        A delay counts from the INSERT, on the database's clock, until the task is relayed; from
+        then on Redis's clock decides, as it does for `at`. `ext` is what you call the task, such as
+        "order-17": `find`, `cancel` and `reschedule` take it, and several tasks may have the same.
+
+        A finished task of the same `id` makes way. If an unfinished one has it,
+        `if_exists="reject"` raises TaskExists, and `"replace"` puts the new one in its place (a
+        running one runs to its end first). All else is as in `Bridge.make_task`.
+
+        Returns the task, of which only the database knows `created` and `modified`. Raises
+        InvalidTask if it cannot be, TaskExists, and LedgerUnsuitable if this is not the ledger's
+        database, or if its tables are of another version. What your database or its driver raises
+        is passed on. After TaskExists and InvalidTask your transaction can go on.
+        """
+        new = self._new_task(
+            func=func, args=args, delay=delay, kwargs=kwargs, at=at, id=id, if_exists=if_exists,
+            tags=tags, retry=retry, timeout=timeout, late_after=late_after, misfire=misfire,
+        )  # fmt: skip
+        values = values_of(new, ledger=self.name, ext=ext)
+        channel = self._channel(session)
+        if not self._insert(channel, new, values):
+            raise _exists(new.id)
+        return _made(new, values, Outcome.CREATED)
+
+    def make_tasks(self, session: object, tasks: Iterable[Mapping[str, Any]]) -> list[LedgerTask]:
+        """Make many tasks: each is a mapping of `make_task`'s arguments by their names.
+
+        All are checked before the first is inserted. Tasks without an `id` are inserted together,
+        the others one by one. Returns them in order; one whose id was taken has the outcome
+        `rejected`, and does not keep the others from being made.
+
+        Raises InvalidTask, whose message names the position, and what `make_task` raises.
+        """
+        new, values = self._checked(tasks)
+        channel = self._channel(session)
+        drawn = [row for one, row in zip(new, values, strict=True) if one.drawn]
+        if drawn:
+            channel.execute_many(self._statements(channel).insert, drawn)
+        made: list[LedgerTask] = []
+        for one, row in zip(new, values, strict=True):
+            done = one.drawn or self._insert(channel, one, row)
+            made.append(_made(one, row, Outcome.CREATED if done else Outcome.REJECTED))
+        return made
+
+    def cancel(self, session: object, id: str | None = None, *, ext: str | None = None) -> int:
+        """Cancel the task of this `id`, or all tasks of this `ext`, once you have committed.
+
+        A task whose handler runs by then is not stopped, but no further attempt follows, and its
+        `complete_in` is refused. Returns how many unfinished tasks are cancelled that were not
+        before. Raises InvalidTask, and LedgerUnsuitable as `make_task`.
+        """
+        by_id, values = self._which(id, ext)
+        channel = self._channel(session)
+        ours = self._statements(channel)
+        return channel.execute(ours.cancel if by_id else ours.cancel_ext, values)
+
+    def reschedule(
+        self,
+        session: object,
+        id: str | None = None,
+        delay: Duration | None = None,
+        *,
+        at: datetime | None = None,
+        ext: str | None = None,
+    ) -> int:
+        """Move the task of this `id`, or all tasks of this `ext`, to `delay` from now, or to `at`.
+
+        A task whose handler runs by then runs once more. Returns how many unfinished tasks are
+        moved: none that is cancelled. Raises InvalidTask, and LedgerUnsuitable as `make_task`.
+        """
+        by_id, values = self._which(id, ext)
+        values |= times_of(when_of(delay, at))
+        channel = self._channel(session)
+        ours = self._statements(channel)
+        return channel.execute(ours.move if by_id else ours.move_ext, values)
+
+    def get(self, session: object, id: str) -> LedgerTask | None:
+        """Return a task as its row is in your transaction; None if there is none.
+
+        Raises InvalidTask for an illegal id, and LedgerUnsuitable as `make_task`.
+        """
+        channel = self._channel(session)
+        values = {"b_ledger": self.name, "b_id": wire.check_id(id)}
+        rows = channel.rows(self._statements(channel).get, values)
+        return ledger_task(rows[0]) if rows else None
+
+    def find(self, session: object, *, ext: str, limit: int = 100) -> list[LedgerTask]:
+        """Return the tasks that you call so, the oldest first, at most `limit`.
+
+        Raises InvalidTask for an illegal `ext`, and LedgerUnsuitable as `make_task`.
+        """
+        channel = self._channel(session)
+        values = {"b_ledger": self.name, "b_ext": check_ext(ext), "b_limit": limit}
+        return [ledger_task(row) for row in channel.rows(self._statements(channel).find, values)]
+
+    def _new_task(self, **given: Any) -> NewTask:
+        if given.get("if_exists", "reject") not in {"reject", "replace"}:
+            raise InvalidTask(f"if_exists={given['if_exists']!r}: in a ledger, reject or replace")
+        return new_task(self._folder, **given)
+
+    def _checked(
+        self, tasks: Iterable[Mapping[str, Any]]
+    ) -> tuple[list[NewTask], list[dict[str, Any]]]:
+        """Check and encode many tasks. An error names the position."""
+        new: list[NewTask] = []
+        values: list[dict[str, Any]] = []
+        for position, item in enumerate(tasks):
+            if not isinstance(item, Mapping):
+                raise InvalidTask(f"task {position}: give a mapping of make_task's arguments")
+            given = dict(item)
+            ext = given.pop("ext", None)
+            try:
+                new.append(self._new_task(**given))
+                values.append(values_of(new[-1], ledger=self.name, ext=ext))
+            except (InvalidTask, TypeError) as error:
+                reason = str(error).replace("new_task() ", "")
+                raise InvalidTask(
+                    f"task {position}: {reason}{advice_on(error, new_task)}"
+                ) from error
+        refuse_repeated_ids(new)
+        return new, values
+
+    def _which(self, id: str | None, ext: str | None) -> tuple[bool, dict[str, Any]]:
+        """Whether a task is named by its id, and the parameters that name it."""
+        if (id is None) == (ext is None):
+            raise InvalidTask("give either id or ext")
+        if id is not None:
+            return True, {"b_ledger": self.name, "b_id": wire.check_id(id)}
+        return False, {"b_ledger": self.name, "b_ext": check_ext(ext)}
+
+    def _insert(self, channel: Channel, new: NewTask, values: Mapping[str, Any]) -> bool:
+        """Insert one task; False if an unfinished one has its id."""
+        ours = self._statements(channel)
+        if new.drawn:
+            channel.execute(ours.insert, values)
+            return True
+        replace = new.if_exists == "replace"
+        try:
+            return channel.execute(ours.replace if replace else ours.make, values) > 0
+        except Exception as error:
+            # MySQL only. A duplicate key does not end its transaction.
+            if not is_duplicate(error):
+                raise
+        return channel.execute(ours.take_any if replace else ours.take, values) > 0
+
+    def _statements(self, channel: Channel) -> Statements:
+        return statements(self.tables, channel.dialect.name)
+
+    def _channel(self, session: object) -> Channel:
+        """The way to the caller's database, which is looked at when it is first seen."""
+        channel = channel_of(session, self.tables.task)
+        if channel.database not in self._known:
+            self._check(channel)
+        return channel
+
+    def _check(self, channel: Channel) -> None:
+        try:
+            rows = channel.rows(self._statements(channel).schema, {})
+        except Exception as error:
+            if is_missing(error):
+                raise missing(self.tables) from error
+            raise
+        found = checked(Schema(**rows[0]) if rows else None, self.tables)
+        own = self._own_schema()
+        if own is not None and own.identity != found.identity:
+            raise LedgerUnsuitable(
+                "the session is of another database than the ledger's, "
+                f"{_place(self._url)}: a task in it would never be relayed"
+            )
+        try:
+            self._known.add(channel.database)
+        except TypeError:  # None, or a connection of sqlite3: it is looked at each time
+            return
+
+    def _own_schema(self) -> Schema | None:
+        """Which tables the ledger's URL leads to; None if that cannot be seen from here."""
+        if self._own is None and self._url is not None and not _in_memory(self._url):
+            engine = engine_of(self._url, reads_only=True, poolclass=NullPool)
+            try:
+                with engine.connect() as connection:
+                    self._own = find(connection, self.tables)
+            except DBAPIError as error:
+                logger.warning(
+                    "the ledger's database %s cannot be reached from here, so a session of another "
+                    "database would not be noticed: %s", _place(self._url), reason_of(error),
+                    extra=event("ledger unseen"),
+                )  # fmt: skip
+                self._url = None
+        return self._own
+
+
+def _own_tables() -> Tables:
+    return tables(_METADATA)
+
+
+_METADATA = MetaData()
+
+
+def _in_memory(url: URL) -> bool:
+    return url.get_backend_name() == "sqlite" and (url.database or ":memory:") == ":memory:"
+
+
+def _place(url: URL | None) -> str:
+    return "" if url is None else url.render_as_string(hide_password=True)
+
+
+def _exists(id: str) -> TaskExists:
+    error = TaskExists(id, "unfinished")
+    error.args = (
+        f"task {id!r} exists and is not finished: pass if_exists='replace', or choose another id",
+    )
+    return error
+
+
+def _made(new: NewTask, values: Mapping[str, Any], outcome: Outcome) -> LedgerTask:
+    args, kwargs = wire.decode_args(values["b_params"].encode())
+    return LedgerTask(
+        id=new.id,
+        func=values["b_func"],
+        args=args,
+        kwargs=kwargs,
+        ext=values["b_ext_string"],
+        outcome=outcome,
+    )

@@ -1,0 +1,209 @@
+"""A row of the ledger: written from a new task, shown to people, and checked before it is relayed.
+
+Rows may be written by programs in any language, so nothing about them is taken for granted.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+import orjson
+
+from expirebridge import wire
+from expirebridge.durations import LONGEST
+from expirebridge.errors import InvalidTask
+from expirebridge.foreign_fields import record_fields
+from expirebridge.ledger.tables import LONGEST_EXT, Status, Wanted
+from expirebridge.store import calls
+from expirebridge.store.calls import NewTask, When
+from expirebridge.store.fields import EXPORTED
+from expirebridge.store.views import split_call
+from expirebridge.task import Outcome, from_ms
+
+_LONGEST_MS: Final = round(LONGEST * 1000)
+_LAST_MS: Final = 2**53 - 1
+"""Lua reads larger numbers inexactly."""
+_OPTIONS: Final = sorted({*EXPORTED, "trace"})
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LedgerTask:
+    """A task of the ledger, as its row was when it was read.
+
+    Redis knows more: `Bridge.get` tells who runs it, and its history.
+    """
+
+    id: str
+    func: str
+    args: Sequence[Any] = ()
+    """The handler's positional arguments; none if a row holds what are no arguments."""
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    ext: str | None = None
+    """What the application calls it."""
+    status: Status = Status.WAITING
+    wanted: Wanted = Wanted.NONE
+    """Whether its cancel is wanted."""
+    due: datetime | None = None
+    """When it is due on Redis's clock, as last relayed or written back; None if it is not relayed
+    yet."""
+    retry_times: int = 0
+    """How many attempts were made before the last one."""
+    message: str | None = None
+    """Why the last attempt failed, or why the row was refused."""
+    generation: int = 1
+    """The number of this life of the id."""
+    revision: int = 1
+    """Raised with each change of what is wanted."""
+    created: datetime | None = None
+    """When the row was inserted, on the database's clock; None from `make_task`."""
+    modified: datetime | None = None
+    """When the row was last changed, on the database's clock; None from `make_task`."""
+    outcome: Outcome | None = None
+    """From `make_task` and `make_tasks` only: `created`, also when it took another's place; or
+    `rejected`, from `make_tasks`."""
+
+
+def values_of(new: NewTask, *, ledger: str, ext: str | None) -> dict[str, Any]:
+    """The columns that a new task gives, as parameters of its statement. Raises InvalidTask."""
+    func, inline = split_call(new.call)
+    fields = dict(new.fields)
+    params = fields.pop("args", inline)
+    return {
+        "b_ledger": ledger,
+        "b_id": new.id,
+        "b_func": func,
+        "b_params": params.decode() if isinstance(params, bytes) else params,
+        "b_options": _options(fields),
+        "b_ext_string": check_ext(ext),
+        **times_of(new.when),
+    }
+
+
+def times_of(when: When) -> dict[str, Any]:
+    """The columns of a time, as parameters."""
+    return {
+        "b_at_ms": None if when.relative else when.ms,
+        "b_delay_ms": when.ms if when.relative else None,
+    }
+
+
+def check_ext(ext: object) -> str | None:
+    """Return a legal `ext_string` unchanged, or None; raise InvalidTask for any other."""
+    if ext is None:
+        return None
+    if not isinstance(ext, str) or not 1 <= len(ext) <= LONGEST_EXT or "\0" in ext:
+        raise InvalidTask(f"ext={str(ext)[:60]!r}: give text of 1 to {LONGEST_EXT} characters")
+    try:
+        ext.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidTask(f"ext={ext[:60]!r}: {error}") from None
+    return ext
+
+
+def _options(fields: Mapping[str, Any]) -> str | None:
+    if not fields:
+        return None
+    options = dict(fields)
+    if "tags" in options:
+        options["tags"] = str(options["tags"]).split()
+    return orjson.dumps(options).decode()
+
+
+def ledger_task(row: Row) -> LedgerTask:
+    """A row as people see it, whatever is in it."""
+    try:
+        args, kwargs = wire.decode_args(str(row["params"]).encode())
+    except ValueError:
+        args, kwargs = [], {}
+    return LedgerTask(
+        id=row["id"],
+        func=row["func"],
+        args=args,
+        kwargs=kwargs,
+        ext=row["ext_string"],
+        status=Status(row["status"]),
+        wanted=Wanted(row["wanted"]),
+        due=None if row["due"] is None else from_ms(row["due"]),
+        retry_times=row["retry_times"],
+        message=row["message"],
+        generation=row["generation"],
+        revision=row["revision"],
+        created=from_ms(row["created"]),
+        modified=from_ms(row["modified"]),
+    )
+
+
+def new_task_of(row: Row, now: int) -> NewTask:
+    """What a row asks for, checked as `make_task` would.
+
+    `now` is the database's clock, in ms, when the row was read: what has passed of a delay since
+    the row was written is taken off. A row that was relayed before is due when it was last. Raises
+    InvalidTask, which says what is wrong and never quotes arguments.
+    """
+    func, params = wire.check_func(_text(row, "func")), _text(row, "params").encode()
+    wire.check_args(params)
+    _check_numbers(row)
+    fields = _fields(row)
+    if len(params) > wire.MAX_ARGS_IN_KEY:
+        fields["args"], params = params, wire.IN_RECORD
+    return NewTask(
+        id=wire.check_id(row["id"]),
+        drawn=False,
+        if_exists="reject",
+        call=func.encode() + b"?" + params,
+        when=_when(row, now),
+        fields=fields,
+    )
+
+
+def _check_numbers(row: Row) -> None:
+    """What CHECK constraints allow, and what only our own statements keep."""
+    if row["status"] not in list(Status) or row["wanted"] not in list(Wanted):
+        raise InvalidTask("status, wanted: there are no such values")
+    for name in ("generation", "revision"):
+        _whole(row, name, 1, 2**31 - 1, "a whole number, 1 or more")
+
+
+def _whole(row: Row, name: str, least: int, last: int, advice: str) -> int:
+    value = row[name]
+    if not isinstance(value, int) or not least <= value <= last:  # SQLite keeps what it is given
+        raise InvalidTask(f"{name}: write {advice}")
+    return value
+
+
+def _text(row: Row, name: str) -> str:
+    value = row[name]
+    if not isinstance(value, str):  # SQLite keeps what it is given
+        raise InvalidTask(f"{name}: write text")
+    return value
+
+
+def _fields(row: Row) -> dict[str, calls.Argument]:
+    if row["options"] is None:
+        return {}
+    try:
+        options = orjson.loads(_text(row, "options"))
+    except orjson.JSONDecodeError as error:
+        raise InvalidTask(f"options: not JSON: {error.msg}") from None
+    if not isinstance(options, dict):
+        raise InvalidTask("options: write one JSON object")
+    for name in options:
+        if name not in _OPTIONS:
+            raise InvalidTask(
+                f"options: there is no {name[:60]!r}; there are {', '.join(_OPTIONS)}"
+            )
+    return record_fields(options)
+
+
+def _when(row: Row, now: int) -> When:
+    if (row["at_ms"] is None) == (row["delay_ms"] is None):
+        raise InvalidTask("at_ms, delay_ms: write one of the two")
+    for name in ("due", "at_ms"):
+        if row[name] is not None:
+            return When(_whole(row, name, 0, _LAST_MS, "ms since 1970"), relative=False)
+    delay = _whole(row, "delay_ms", 0, _LONGEST_MS, "ms, 0 or more, and at most 100 years")
+    passed = now - _whole(row, "written", 0, _LAST_MS, "ms since 1970")
+    return When(max(delay - max(passed, 0), 0), relative=True)

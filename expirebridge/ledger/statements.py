@@ -1,0 +1,177 @@
+"""The statements of the producer's side, built once for each dialect."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from sqlalchemy import (
+    ClauseElement,
+    ColumnElement,
+    Table,
+    Update,
+    bindparam,
+    case,
+    insert,
+    null,
+    select,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+
+from expirebridge.ledger.clock import NowMs
+from expirebridge.ledger.tables import Status, Tables, Todo, Wanted
+
+GIVEN: Final = (
+    "ledger", "id", "func", "params", "options", "ext_string", "at_ms", "delay_ms",
+)  # fmt: skip
+"""The columns that a new task gives; the others have their defaults."""
+_WAITING: Final = Status.WAITING.value  # drivers may not know enums
+_RELAY, _REBUILD = Todo.RELAY.value, Todo.REBUILD.value
+_UPSERTS: Final = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statements:
+    """What a producer sends, for one dialect."""
+
+    insert: ClauseElement
+    """A task whose id was drawn."""
+    make: ClauseElement
+    """A task with an id that a finished one may have. It changes no row if an unfinished one has
+    it; in MySQL it fails with a duplicate key then, and `take` follows."""
+    replace: ClauseElement
+    """The same, whatever has the id."""
+    take: ClauseElement
+    """Put the new task in the place of a finished one (MySQL)."""
+    take_any: ClauseElement
+    """Put the new task in the place of another one (MySQL)."""
+    cancel: ClauseElement
+    cancel_ext: ClauseElement
+    move: ClauseElement
+    move_ext: ClauseElement
+    get: ClauseElement
+    find: ClauseElement
+    complete: ClauseElement
+    schema: ClauseElement
+
+
+@lru_cache
+def statements(tables: Tables, dialect: str) -> Statements:
+    """The statements for a dialect, by its name."""
+    task = tables.task
+    cancel, move = _cancel(task), _move(task)
+    by_id = task.c.id == bindparam("b_id")
+    by_ext = task.c.ext_string == bindparam("b_ext")
+    plain = insert(task).values(_given())
+    every = select(*task.c, NowMs().label("now")).where(_this_ledger(task))
+    upsert = _UPSERTS.get(dialect)
+    return Statements(
+        insert=plain,
+        make=plain if upsert is None else _upsert(upsert, task, only=_finished(task)),
+        replace=plain if upsert is None else _upsert(upsert, task, only=None),
+        take=_take(task).where(_finished(task)),
+        take_any=_take(task),
+        cancel=cancel.where(by_id),
+        cancel_ext=cancel.where(by_ext),
+        move=move.where(by_id),
+        move_ext=move.where(by_ext),
+        get=every.where(by_id),
+        find=every.where(by_ext).order_by(task.c.created, task.c.id).limit(bindparam("b_limit")),
+        complete=_complete(task),
+        schema=select(tables.schema.c.version, tables.schema.c.identity)
+        .order_by(tables.schema.c.version.desc())
+        .limit(1),
+    )
+
+
+def _given() -> dict[str, Any]:
+    return {name: bindparam(f"b_{name}") for name in GIVEN}
+
+
+def _this_ledger(task: Table) -> ColumnElement[bool]:
+    return task.c.ledger == bindparam("b_ledger")
+
+
+def _finished(task: Table) -> ColumnElement[bool]:
+    return task.c.status != _WAITING
+
+
+def _relayed_again(task: Table) -> dict[str, Any]:
+    """What each change of a row's wishes sets. A row to be rebuilt stays one: see `Todo`."""
+    return {
+        "revision": task.c.revision + 1,
+        "todo": case((task.c.todo == _REBUILD, _REBUILD), else_=_RELAY),
+        "modified": NowMs(),
+    }
+
+
+def _new_life(task: Table) -> dict[str, Any]:
+    """What is set beside the given columns when a new task takes an id. Its stamp stays: what Redis
+    holds of the older one may have to be rebuilt."""
+    return _relayed_again(task) | {
+        "generation": task.c.generation + 1,
+        "wanted": Wanted.NONE.value,
+        "status": _WAITING,
+        "written": NowMs(),
+        "created": NowMs(),
+        "due": null(),
+        "retry_times": 0,
+        "message": null(),
+    }
+
+
+def _upsert(upsert: Any, task: Table, *, only: ColumnElement[bool] | None) -> ClauseElement:
+    statement = upsert(task).values(_given())
+    taken = {name: statement.excluded[name] for name in GIVEN if name not in {"ledger", "id"}}
+    made: ClauseElement = statement.on_conflict_do_update(
+        index_elements=[task.c.ledger, task.c.id], set_=taken | _new_life(task), where=only
+    )
+    return made
+
+
+def _take(task: Table) -> Update:
+    given = {name: value for name, value in _given().items() if name not in {"ledger", "id"}}
+    return (
+        update(task)
+        .values(given | _new_life(task))
+        .where(_this_ledger(task), task.c.id == bindparam("b_id"))
+    )
+
+
+def _unfinished(task: Table) -> Update:
+    return update(task).where(
+        _this_ledger(task), task.c.status == _WAITING, task.c.wanted == Wanted.NONE.value
+    )
+
+
+def _cancel(task: Table) -> Update:
+    return _unfinished(task).values(_relayed_again(task) | {"wanted": Wanted.CANCELLED.value})
+
+
+def _move(task: Table) -> Update:
+    return _unfinished(task).values(
+        _relayed_again(task)
+        | {
+            "at_ms": bindparam("b_at_ms"),
+            "delay_ms": bindparam("b_delay_ms"),
+            "written": NowMs(),
+            "due": null(),
+        }
+    )
+
+
+def _complete(task: Table) -> Update:
+    return (
+        update(task)
+        .values(
+            status=Status.SUCCEEDED.value, retry_times=bindparam("b_retry_times"), modified=NowMs()
+        )
+        .where(
+            _this_ledger(task),
+            task.c.id == bindparam("b_id"),
+            task.c.status == _WAITING,
+            task.c.wanted == Wanted.NONE.value,
+            task.c.generation == bindparam("b_generation"),
+            task.c.revision == bindparam("b_revision"),
+        )
+    )
