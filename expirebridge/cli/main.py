@@ -19,6 +19,7 @@ from expirebridge.cli import formats as format_command
 from expirebridge.cli import functions as function_commands
 from expirebridge.cli import handlers as handlers_command
 from expirebridge.cli import init as init_command
+from expirebridge.cli import ledger as ledger_commands
 from expirebridge.cli import listen as listen_command
 from expirebridge.cli import moving as moving_commands
 from expirebridge.cli import operators as operator_commands
@@ -61,6 +62,7 @@ app.command("server")(server_command.server)
 app.command("handlers")(handlers_command.handlers)
 app.add_typer(function_commands.group, name="functions")
 app.add_typer(failed_commands.group, name="failed")
+app.add_typer(ledger_commands.group, name="ledger")
 app.add_typer(series_commands.group, name="series")
 app.add_typer(partition_commands.group, name="partitions")
 app.command("key")(partition_commands.key)

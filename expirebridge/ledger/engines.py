@@ -47,7 +47,7 @@ def read_url(url: str | URL) -> URL:
     """
     try:
         read = make_url(url)
-    except ArgumentError:
+    except (ArgumentError, ValueError):
         raise InvalidSetting(
             "the ledger's URL cannot be read: write it like postgresql+psycopg://user@host/database"
         ) from None

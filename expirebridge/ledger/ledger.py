@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Literal
 from weakref import WeakSet
 
-from sqlalchemy import URL, MetaData
+from sqlalchemy import URL
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
@@ -19,7 +19,7 @@ from expirebridge.ledger.faults import is_duplicate, is_missing, reason_of
 from expirebridge.ledger.rows import LedgerTask, check_ext, ledger_task, times_of, values_of
 from expirebridge.ledger.schema import Schema, checked, find, missing
 from expirebridge.ledger.statements import Statements, statements
-from expirebridge.ledger.tables import Tables, tables
+from expirebridge.ledger.tables import Tables, own_tables
 from expirebridge.log_fields import event
 from expirebridge.misfire import MisfireSpec
 from expirebridge.new_tasks import Func, advice_on, new_task, refuse_repeated_ids, when_of
@@ -62,7 +62,7 @@ class Ledger:
         settings = Settings.read(ledger=given, ledger_name=name, tasks=tasks)
         self.name = settings.ledger_name
         """The name of the ledger in each row."""
-        self.tables = _own_tables() if tables is None else tables
+        self.tables = own_tables() if tables is None else tables
         """The tables that it uses."""
         self._folder = settings.tasks
         self._url = None if settings.ledger is None else read_url(settings.ledger)
@@ -277,13 +277,6 @@ class Ledger:
                 )  # fmt: skip
                 self._url = None
         return self._own
-
-
-def _own_tables() -> Tables:
-    return tables(_METADATA)
-
-
-_METADATA = MetaData()
 
 
 def _in_memory(url: URL) -> bool:

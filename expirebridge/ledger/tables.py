@@ -7,6 +7,7 @@ its arguments, what the application wants of it, and its final status.
 
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
+from functools import cache
 from typing import Any, Final, cast
 
 from sqlalchemy import (
@@ -119,6 +120,12 @@ def tables(metadata: MetaData) -> Tables:
     made = Tables(task_table(metadata), pass_table(metadata), schema_table(metadata))
     _with_extras(made)
     return made
+
+
+@cache
+def own_tables() -> Tables:
+    """The tables in a MetaData of their own, for who has none."""
+    return tables(MetaData())
 
 
 def extras(made: Tables) -> list[Executable]:

@@ -21,6 +21,7 @@ NO_JSON = {
     "functions load",
     "functions show",
     "init",
+    "ledger ddl",
     "listen",
     "server",
 }

@@ -14,7 +14,7 @@ from tests.kit import databases
 from tests.kit.servers import ASKED, DOCKER, EMBEDDED, FEW, NAMES, version_of
 
 PASSED: Counter[str] = Counter()
-"""Tests that passed against each server."""
+"""Tests that passed against each server, and with each SQL database."""
 
 LACKS: set[str] = set()
 """What tests were skipped for want of."""
@@ -61,10 +61,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Write down which server each test runs against, if any: its parameter says so."""
+    """Write down which server each test runs against, and which database: its parameters say so."""
     for item in items:
         parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
-        item.user_properties += [("server", value) for value in parameters if value in NAMES]
+        known = [*NAMES, *databases.NAMES]
+        item.user_properties += [("server", value) for value in parameters if value in known]
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -89,6 +90,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for name in NAMES:
         terminalreporter.write_line(f"server {name}: {PASSED[name]} passed")
+    for name in databases.NAMES:
+        if PASSED[name]:
+            terminalreporter.write_line(f"database {name}: {PASSED[name]} passed")
     if STRICT and LACKS:
         terminalreporter.write_line(f"skipped: {', '.join(sorted(LACKS))}", red=True)
     if (unused := _unused()) and not getattr(terminalreporter.config.option, "lf", False):

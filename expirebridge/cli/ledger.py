@@ -1,0 +1,195 @@
+"""The commands of the ledger: its tables in your SQL database, and how it stands."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from expirebridge.cli.options import ILL, AsJson
+from expirebridge.cli.output import print_fields, print_json, print_line, printable
+from expirebridge.durations import human
+from expirebridge.errors import InvalidSetting
+from expirebridge.settings import Settings
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from expirebridge.ledger.status import LedgerStatus
+
+group = typer.Typer(
+    help="The ledger: tasks in a table of your own SQL database.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+LedgerUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--ledger",
+        metavar="URL",
+        help="The SQL database, without a password: that belongs into EXPIREBRIDGE_LEDGER.  "
+        "[env var: EXPIREBRIDGE_LEDGER]",
+        show_default=False,
+    ),
+]
+LedgerName = Annotated[
+    str | None,
+    typer.Option(
+        "--ledger-name",
+        help="Which ledger.  [env var: EXPIREBRIDGE_LEDGER_NAME; default: default]",
+        show_default=False,
+    ),
+]
+
+
+@group.command("ddl")
+def ddl_(
+    dialect: Annotated[
+        str | None,
+        typer.Option(
+            help="postgresql, sqlite, mysql or mariadb.  [default: that of EXPIREBRIDGE_LEDGER]",
+            show_default=False,
+        ),
+    ] = None,
+    ledger: LedgerUrl = None,
+) -> None:
+    """Print the statements that create the ledger's tables.
+
+    Example: expirebridge ledger ddl --dialect postgresql | psql shop
+    """
+    with _extra_is_there():
+        from expirebridge.ledger.engines import read_url  # noqa: PLC0415
+        from expirebridge.ledger.schema import DIALECTS, ddl  # noqa: PLC0415
+    if dialect is None:
+        dialect = read_url(_settings(ledger, None).ledger or "").get_backend_name()
+    if dialect not in DIALECTS:
+        raise InvalidSetting(f"dialect={dialect!r}: one of {', '.join(DIALECTS)}")
+    print_line(ddl(dialect).rstrip("\n"))
+
+
+@group.command("create")
+def create_(ledger: LedgerUrl = None, as_json: AsJson = False) -> None:
+    """Create the ledger's tables, unless they are there.
+
+    What an interrupted call left out is added. Tables of another version are left alone, and the
+    exit code is 1.
+
+    Example: expirebridge ledger create
+    """
+    with _extra_is_there():
+        from expirebridge.ledger.schema import create  # noqa: PLC0415
+        from expirebridge.ledger.tables import VERSION, own_tables  # noqa: PLC0415
+    with _connected(_settings(ledger, None)) as connection:
+        created = create(connection, own_tables())
+    if as_json:
+        return print_json({"created": created, "version": VERSION})
+    return print_line(f"{'created' if created else 'there already'}: version {VERSION}")
+
+
+@group.command("status")
+def status_(
+    ledger: LedgerUrl = None, ledger_name: LedgerName = None, as_json: AsJson = False
+) -> None:
+    """Show how many tasks the ledger holds, and how many rows wait for the relay.
+
+    Counts the whole table.
+
+    Example: expirebridge ledger status
+    """
+    with _extra_is_there():
+        from expirebridge.ledger.status import status_of  # noqa: PLC0415
+        from expirebridge.ledger.tables import own_tables  # noqa: PLC0415
+    settings = _settings(ledger, ledger_name)
+    with _connected(settings) as connection:
+        found = status_of(connection, own_tables(), settings.ledger_name)
+    if as_json:
+        return print_json(asdict(found))
+    return print_fields(_as_fields(found).items())
+
+
+@group.command("check")
+def check_(
+    ledger: LedgerUrl = None, ledger_name: LedgerName = None, as_json: AsJson = False
+) -> None:
+    """Check the tables, and the rows that wait for the relay.
+
+    Names each row that the relay would refuse, but not its arguments; the exit code is 5 then. It
+    is 1 if the database cannot be reached, or if its tables cannot be used.
+
+    Example: expirebridge ledger check
+    """
+    with _extra_is_there():
+        from expirebridge.ledger.schema import find  # noqa: PLC0415
+        from expirebridge.ledger.status import unfit_rows  # noqa: PLC0415
+        from expirebridge.ledger.tables import own_tables  # noqa: PLC0415
+    settings = _settings(ledger, ledger_name)
+    with _connected(settings) as connection:
+        version = find(connection, own_tables()).version
+        unfit = list(unfit_rows(connection, own_tables(), settings.ledger_name))
+    if as_json:
+        print_json({"version": version, "unfit": [asdict(row) for row in unfit]})
+    else:
+        for row in unfit:
+            print_line(f"{printable(row.id)}  {printable(row.reason)}")
+        print_line(f"version {version}, {len(unfit)} rows that cannot be relayed")
+    if unfit:
+        raise typer.Exit(ILL)
+
+
+@contextmanager
+def _extra_is_there() -> Iterator[None]:
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        raise InvalidSetting(str(missing)) from None
+
+
+def _settings(url: str | None, name: str | None) -> Settings:
+    """The settings; a password must not stand where every user of the machine can read it."""
+    from expirebridge.ledger.engines import read_url  # noqa: PLC0415
+
+    if url is not None and read_url(url).password is not None:
+        raise InvalidSetting(
+            "--ledger: others on this machine can read a command's arguments; put a URL with a "
+            "password into EXPIREBRIDGE_LEDGER"
+        )
+    settings = Settings.read(ledger=url, ledger_name=name)
+    if settings.ledger is None:
+        raise InvalidSetting("which database? Give --ledger, or set EXPIREBRIDGE_LEDGER")
+    return settings
+
+
+@contextmanager
+def _connected(settings: Settings) -> "Iterator[Connection]":
+    """A transaction in the ledger's database; what goes wrong there becomes a LedgerError."""
+    from sqlalchemy.exc import DBAPIError  # noqa: PLC0415
+
+    from expirebridge.ledger.engines import engine_of, ledger_error  # noqa: PLC0415
+
+    engine = engine_of(settings.ledger or "")
+    try:
+        with engine.begin() as connection:
+            yield connection
+    except DBAPIError as error:
+        raise ledger_error(error, engine.url) from None
+    finally:
+        engine.dispose()
+
+
+def _as_fields(found: "LedgerStatus") -> dict[str, str]:
+    oldest = "" if found.oldest is None else f", the oldest for {human(found.oldest)}"
+    fields = {
+        "ledger": found.ledger,
+        "version": str(found.version),
+        "waiting": str(found.waiting),
+        "succeeded": str(found.succeeded),
+        "failed": str(found.failed),
+        "cancelled": str(found.cancelled),
+        "to relay": f"{found.to_relay}{oldest}",
+        "to rebuild": str(found.to_rebuild),
+    }
+    for one in found.passes:
+        fields[f"partition {one.partition}"] = f"pass {one.number}, stamp {one.stamp}"
+    return fields
