@@ -78,9 +78,19 @@ def channel_of(transaction: object, table: Table) -> Channel:
             "session: of an async one, call `await session.run_sync(lambda session: "
             "ledger.make_task(session, ...))`"
         )
+    if isinstance(transaction, str):
+        return _django_channel(_of_alias(transaction))
     if hasattr(transaction, "vendor") and hasattr(transaction, "alias"):
         return _django_channel(transaction)
     return _driver_channel(transaction)
+
+
+def _of_alias(alias: str) -> Any:
+    try:
+        from django.db import connections  # noqa: PLC0415 - only programs with Django name aliases
+    except ImportError:
+        raise InvalidTask(f"session={alias!r}: {_ACCEPTED}") from None
+    return connections[alias]
 
 
 def _django_channel(wrapper: Any) -> "DriverChannel":

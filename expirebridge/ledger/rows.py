@@ -26,7 +26,8 @@ _LAST_MS: Final = 2**53 - 1
 """Lua reads larger numbers inexactly."""
 _OPTIONS: Final = sorted({*EXPORTED, "trace"})
 
-Row = Mapping[str, Any]
+Row = Mapping[Any, Any]
+"""A row by the names of its columns."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
