@@ -61,10 +61,15 @@ def _free_port() -> int:
 
 
 class DatabaseServer:
-    """A running PostgreSQL or MariaDB with its data in a folder of its own."""
+    """A running PostgreSQL or MariaDB with its data in a folder of its own.
 
-    def __init__(self, name: str) -> None:
+    Unless it is durable, a commit does not wait for the disk: it survives the server's end, but
+    not the machine's.
+    """
+
+    def __init__(self, name: str, *, durable: bool = False) -> None:
         self.name = name
+        self._durable = durable
         self.port = _free_port()
         self._binary = Path(binary_of(name) or "")
         user = {POSTGRESQL: "postgres", MARIADB: "mysql"}[name]
@@ -103,7 +108,8 @@ class DatabaseServer:
     def _command(self) -> list[str]:
         data = str(self._folder / "data")
         if self.name == POSTGRESQL:
-            settings = ["listen_addresses=127.0.0.1", "fsync=off", "max_connections=50"]
+            settings = ["listen_addresses=127.0.0.1", "max_connections=50"]
+            settings += [] if self._durable else ["fsync=off"]
             return [
                 str(self._binary), "-D", data, "-p", str(self.port), "-k", str(self._folder),
                 *(word for setting in settings for word in ("-c", setting)),
@@ -111,7 +117,8 @@ class DatabaseServer:
         return [
             str(self._binary), "--no-defaults", f"--datadir={data}", f"--port={self.port}",
             "--bind-address=127.0.0.1", f"--socket={self._folder}/socket", "--skip-name-resolve",
-            f"--pid-file={self._folder}/pid", "--innodb-flush-log-at-trx-commit=0",
+            f"--pid-file={self._folder}/pid",
+            f"--innodb-flush-log-at-trx-commit={1 if self._durable else 0}",
             "--innodb-buffer-pool-size=32M", "--skip-log-bin",
         ]  # fmt: skip
 
@@ -198,12 +205,12 @@ class SqliteFiles:
 
 
 @contextmanager
-def database_of(name: str, folder: Path) -> Iterator[Database]:
+def database_of(name: str, folder: Path, *, durable: bool = False) -> Iterator[Database]:
     """A database server of that name, which runs during the `with` block."""
     if name == SQLITE:
         yield SqliteFiles(folder)
         return
-    server = DatabaseServer(name)
+    server = DatabaseServer(name, durable=durable)
     try:
         yield server
     finally:
