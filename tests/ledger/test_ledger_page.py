@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, Engine, create_engine, text
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from expirebridge.errors import TaskExists
 from expirebridge.ledger import Ledger, Tables, complete
@@ -41,6 +42,30 @@ def typed(engine: Engine, statement: str) -> None:
         "mariadb": f"--no-defaults -h {url.host} -P {url.port} -u {url.username} {url.database} -e",
     }[name]
     subprocess.run([client, *shlex.split(words), statement], check=True, capture_output=True)
+
+
+def test_its_first_example_is_one_transaction(engine: Engine, made: Tables) -> None:
+    class Base(DeclarativeBase):
+        pass
+
+    class Order(Base):
+        __tablename__ = "orders"
+        id: Mapped[int] = mapped_column(primary_key=True)
+
+    [example, *_] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    shown = engine.url.render_as_string(hide_password=False)
+    example = example.replace("postgresql+psycopg://shop@localhost/shop", shown)
+    Base.metadata.create_all(engine)
+    names: dict[str, Any] = {"order": Order()}
+    try:
+        exec(example, names)  # noqa: S102 - the page's own text
+        with engine.connect() as connection:
+            [row] = connection.execute(made.task.select())
+            assert connection.execute(text("SELECT count(*) FROM orders")).scalar() == 1
+        assert (row.func, row.params, row.ext_string) == ("orders.rate", "[17]", "order-17")
+    finally:
+        names["engine"].dispose()
+        Base.metadata.drop_all(engine)
 
 
 def test_a_plain_insert_is_a_task(engine: Engine, ledger: Ledger, made: Tables) -> None:
