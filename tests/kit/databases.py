@@ -53,7 +53,8 @@ def client_of(name: str) -> str | None:
     return shutil.which(command, path=_PATH)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port on which nothing listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -70,7 +71,7 @@ class DatabaseServer:
     def __init__(self, name: str, *, durable: bool = False) -> None:
         self.name = name
         self._durable = durable
-        self.port = _free_port()
+        self.port = free_port()
         self._binary = Path(binary_of(name) or "")
         user = {POSTGRESQL: "postgres", MARIADB: "mysql"}[name]
         self._user = user if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
