@@ -1,6 +1,6 @@
 """A task, as the people see it who make, run and inspect it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -128,6 +128,23 @@ class Task:
     """Of a task of a series: the scheduled time for which it stands, whenever it runs."""
     trace: str | None = None
     """Its producer's place in a trace, if there was one: a W3C `traceparent`."""
+    completer: Callable[[Any], None] | None = field(default=None, repr=False, compare=False)
+    """For `complete_in`: what a listener with a ledger gives the handler of one of its tasks."""
+
+    def complete_in(self, session: Any) -> None:
+        """Record that this task succeeded, in the handler's own transaction, as its last statement.
+
+        `session` is what `Ledger.make_task` takes: a Session or Connection of SQLAlchemy, or a
+        connection of a driver or of Django, to the ledger's database. Once it is committed no other
+        attempt is made, whatever happens to Redis or to the listener. For `current_task()` only.
+
+        Raises CompletionRefused if the task is not this attempt's to complete any more; let that
+        pass, so that the transaction is rolled back. Raises LookupError for a task that is not of a
+        ledger.
+        """
+        if self.completer is None:
+            raise LookupError(f"task {self.id!r} is not of a ledger that this listener has")
+        self.completer(session)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

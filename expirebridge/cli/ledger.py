@@ -1,17 +1,20 @@
 """The commands of the ledger: its tables in your SQL database, and how it stands."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict
+from contextlib import closing, contextmanager
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from expirebridge.cli.options import ILL, AsJson
+from expirebridge.cli.options import ILL, AsJson, Url
 from expirebridge.cli.output import print_fields, print_json, print_line, printable
 from expirebridge.durations import human
 from expirebridge.errors import InvalidSetting
 from expirebridge.settings import Settings
+from expirebridge.store.store import Store
+from expirebridge.topology import clients
+from expirebridge.topology.urls import safe_url
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -138,6 +141,39 @@ def check_(
         raise typer.Exit(ILL)
 
 
+@group.command("rebuild")
+def rebuild_(
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do it: tasks of this ledger will run from this Redis.")
+    ] = False,
+    url: Url = None,
+    ledger: LedgerUrl = None,
+    ledger_name: LedgerName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Bind the ledger to this Redis database, and have every row carried there again.
+
+    Needed only when the relay says that the two are not each other's: after one was restored from a
+    backup, or when Redis has a new address. What Redis has lost is otherwise rebuilt without it.
+
+    Example: expirebridge ledger rebuild --yes
+    """
+    with _extra_is_there():
+        from expirebridge.ledger.books import Books  # noqa: PLC0415
+    settings = replace(_settings(ledger, ledger_name), url=Settings.read(url=url).url)
+    if not yes:
+        raise InvalidSetting(
+            f"every unfinished task of the ledger {settings.ledger_name!r} would run from "
+            f"{safe_url(settings.url)}: pass --yes if that is meant"
+        )
+    store = Store(clients.producer_client(settings.url), prefix=settings.prefix)
+    with closing(store), closing(Books(settings, lambda: store)) as books:
+        books.rebuild()
+    if as_json:
+        return print_json({"bound": settings.ledger_name})
+    return print_line("bound; a listener with this ledger carries every row again")
+
+
 @contextmanager
 def _extra_is_there() -> Iterator[None]:
     try:
@@ -148,17 +184,24 @@ def _extra_is_there() -> Iterator[None]:
 
 def _settings(url: str | None, name: str | None) -> Settings:
     """The settings; a password must not stand where every user of the machine can read it."""
-    from expirebridge.ledger.engines import read_url  # noqa: PLC0415
-
-    if url is not None and read_url(url).password is not None:
-        raise InvalidSetting(
-            "--ledger: others on this machine can read a command's arguments; put a URL with a "
-            "password into EXPIREBRIDGE_LEDGER"
-        )
+    refuse_password(url)
     settings = Settings.read(ledger=url, ledger_name=name)
     if settings.ledger is None:
         raise InvalidSetting("which database? Give --ledger, or set EXPIREBRIDGE_LEDGER")
     return settings
+
+
+def refuse_password(url: str | None) -> None:
+    """Raise InvalidSetting for a URL of the command line that holds a password."""
+    if url is None:
+        return
+    with _extra_is_there():
+        from expirebridge.ledger.engines import read_url  # noqa: PLC0415
+    if read_url(url).password is not None:
+        raise InvalidSetting(
+            "--ledger: others on this machine can read a command's arguments; put a URL with a "
+            "password into EXPIREBRIDGE_LEDGER"
+        )
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import typer
 
 from expirebridge.cli import functions as function_commands
 from expirebridge.cli.ending import end
+from expirebridge.cli.ledger import LedgerName, LedgerUrl, refuse_password
 from expirebridge.cli.options import (
     STUCK,
     AppDir,
@@ -82,6 +83,8 @@ def listen(
         typer.Option(help="Seconds for running handlers to finish when it stops.  [default: 30]"),
     ] = None,
     lease: Lease = None,
+    ledger: LedgerUrl = None,
+    ledger_name: LedgerName = None,
     load_functions: Annotated[
         bool,
         typer.Option("--load-functions", help="Load the functions for other languages first."),
@@ -132,10 +135,12 @@ def listen(
 
     Example: expirebridge listen --tasks shop/tasks --functions 'mail.*,orders.rate'
     """
+    refuse_password(ledger)
     settings = Settings.read(
-        url=url, tasks=tasks, app_dir=app_dir, only_marked=only_marked or None,
-        functions=functions or None, concurrency=concurrency, processes=processes,
-        process_memory=process_memory, doorbell=doorbell, grace=grace, lease=lease,
+        url=url, ledger=ledger, ledger_name=ledger_name, tasks=tasks, app_dir=app_dir,
+        only_marked=only_marked or None, functions=functions or None, concurrency=concurrency,
+        processes=processes, process_memory=process_memory, doorbell=doorbell, grace=grace,
+        lease=lease,
     )  # fmt: skip
     count = count_of(workers)
     if settings.processes is None and count > 1:

@@ -1,6 +1,7 @@
 """The producer's side of the ledger: tasks in the caller's own transaction."""
 
 import logging
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
@@ -16,6 +17,7 @@ from expirebridge.errors import InvalidTask, LedgerUnsuitable, TaskExists
 from expirebridge.ledger.channel import Channel, channel_of
 from expirebridge.ledger.engines import engine_of, read_url
 from expirebridge.ledger.faults import is_duplicate, is_missing, reason_of
+from expirebridge.ledger.poker import Poker, poke_after_commit
 from expirebridge.ledger.rows import LedgerTask, check_ext, ledger_task, times_of, values_of
 from expirebridge.ledger.schema import Schema, checked, find, missing
 from expirebridge.ledger.statements import Statements, statements
@@ -47,6 +49,9 @@ class Ledger:
     `expirebridge.ledger.tables(metadata)` put into your own MetaData. `tasks` is the handlers'
     folder, needed only to name a handler that is given as a function.
 
+    `redis` is the URL of the Redis database whose listeners relay; without it EXPIREBRIDGE_URL is.
+    If there is one, `poke` tells them of a commit.
+
     Safe to share between threads. Raises InvalidSetting for a URL or a name that cannot be used.
     """
 
@@ -57,6 +62,7 @@ class Ledger:
         name: str | None = None,
         tables: Tables | None = None,
         tasks: str | None = None,
+        redis: str | None = None,
     ) -> None:
         given = url.render_as_string(hide_password=False) if isinstance(url, URL) else url
         settings = Settings.read(ledger=given, ledger_name=name, tasks=tasks)
@@ -68,6 +74,8 @@ class Ledger:
         self._url = None if settings.ledger is None else read_url(settings.ledger)
         self._known: WeakSet[object] = WeakSet()
         self._own: Schema | None = None
+        there = redis is not None or "EXPIREBRIDGE_URL" in os.environ
+        self._poker = Poker(Settings.read(url=redis)) if there else None
 
     def make_task(
         self,
@@ -107,7 +115,7 @@ class Ledger:
             tags=tags, retry=retry, timeout=timeout, late_after=late_after, misfire=misfire,
         )  # fmt: skip
         values = values_of(new, ledger=self.name, ext=ext)
-        channel = self._channel(session)
+        channel = self._changing(session)
         if not self._insert(channel, new, values):
             raise _exists(new.id)
         return _made(new, values, Outcome.CREATED)
@@ -122,7 +130,7 @@ class Ledger:
         Raises InvalidTask, whose message names the position, and what `make_task` raises.
         """
         new, values = self._checked(tasks)
-        channel = self._channel(session)
+        channel = self._changing(session)
         drawn = [row for one, row in zip(new, values, strict=True) if one.drawn]
         if drawn:
             channel.execute_many(self._statements(channel).insert, drawn)
@@ -140,7 +148,7 @@ class Ledger:
         before. Raises InvalidTask, and LedgerUnsuitable as `make_task`.
         """
         by_id, values = self._which(id, ext)
-        channel = self._channel(session)
+        channel = self._changing(session)
         ours = self._statements(channel)
         return channel.execute(ours.cancel if by_id else ours.cancel_ext, values)
 
@@ -160,7 +168,7 @@ class Ledger:
         """
         by_id, values = self._which(id, ext)
         values |= times_of(when_of(delay, at))
-        channel = self._channel(session)
+        channel = self._changing(session)
         ours = self._statements(channel)
         return channel.execute(ours.move if by_id else ours.move_ext, values)
 
@@ -235,6 +243,23 @@ class Ledger:
 
     def _statements(self, channel: Channel) -> Statements:
         return statements(self.tables, channel.dialect.name)
+
+    def poke(self) -> None:
+        """Have a listener look for committed rows at once, and not within a second.
+
+        Call it after a commit; after that of a Session of SQLAlchemy or of Django it is called for
+        you. It returns at once, raises nothing, and does nothing without a Redis: `redis`, or
+        EXPIREBRIDGE_URL.
+        """
+        if self._poker is not None:
+            self._poker.poke()
+
+    def _changing(self, session: object) -> Channel:
+        """The same as `_channel`, for what is to be relayed after the commit."""
+        channel = self._channel(session)
+        if self._poker is not None:
+            poke_after_commit(session, self._poker)
+        return channel
 
     def _channel(self, session: object) -> Channel:
         """The way to the caller's database, which is looked at when it is first seen."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from expirebridge.listener.ears import Ears
 from expirebridge.listener.gaps import Gaps
+from expirebridge.listener.links import Links
 from expirebridge.listener.outage import Outage
 from expirebridge.listener.server_clock import ServerClock
 from expirebridge.store.store import AsyncStore, Store
@@ -20,6 +21,8 @@ class Ground:
     outage: Outage
     gaps: Gaps
     ears: Ears
+    links: Links
+    """How many connections `store` has made; not counted without a ledger."""
     may_be_demoted: bool = False
     """Whether another server may become the primary while this one goes on as its replica."""
 

@@ -10,7 +10,7 @@ from expirebridge.store.reading import number, text, whole
 from expirebridge.task import State, Task, from_ms
 from expirebridge.wire import IN_RECORD, decode_args
 
-_NO_RARE = (None,) * 5
+_NO_RARE = (None,) * 6
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -33,13 +33,15 @@ class ClaimedTask(NamedTuple):
     """What else its handler's `Task` shows; see fields.py."""
     unreadable: str = ""
     """What in its record cannot be read, if anything: it cannot run then."""
+    ledger: bytes | None = None
+    """Of a task of a ledger: generation and revision of its row, as the record has them."""
 
 
 def claimed_from(row: Sequence[Any], token: str) -> ClaimedTask:
     """Read one row of a claim's reply. Bad data in it makes a task that cannot run, no error."""
     head, key, rare = row
     id, due, attempt, lapses, made = head.split()
-    call, args, retry, timeout, misfire, *others = rare or _NO_RARE
+    call, ledger, args, retry, timeout, misfire, *others = rare or _NO_RARE
     # The first `?` of its own name ends the id.
     func, _, inline = (call if call is not None else key.partition(b"?")[2]).partition(b"?")
     made_at = whole(made)
@@ -63,6 +65,7 @@ def claimed_from(row: Sequence[Any], token: str) -> ClaimedTask:
         misfire,
         shown,
         "its timeout" if timeout is not None and not (seconds and seconds > 0) else "",
+        ledger,
     )
 
 

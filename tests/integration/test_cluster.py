@@ -44,6 +44,7 @@ from expirebridge.store.calls import (
     Settlement,
     Times,
 )
+from expirebridge.store.calls import ledger as ledger_calls
 from expirebridge.store.rights import Role
 from expirebridge.store.store import Store
 from expirebridge.task import to_ms
@@ -488,10 +489,25 @@ def look_after(cluster: Cluster) -> None:
         store.run(calls.create_partitions(1, 10.0))
         assert store.run(calls.read_partitions()) == 1
         assert store.run(calls.look_over([b"elsewhere"], SETTINGS)).found == []
+        relay(store)
     assert [str(one) for one in found if one.level is Level.ERROR] == []
     assert {"rights", "listeners", "functions", "data", "round trip"} <= {
         one.check for one in found
     }
+
+
+def relay(store: Store) -> None:
+    """What the relay of a ledger sends."""
+    store.run(ledger_calls.bind_ledger("nonce", 10.0))
+    known = store.run(ledger_calls.read_ledger())
+    row = ledger_calls.CarriedRow(
+        id="ledgered", life=ledger_calls.Life(1, 1), what="cancel", hint="", call=b"mail.send?[1]",
+        when="in", ms=60_000,
+    )  # fmt: skip
+    sent = ledger_calls.relay([row], found=known, nonce="nonce", number=1, settings=Settings())
+    assert store.run(sent) is not None
+    dirty = store.run(ledger_calls.read_dirty(100))
+    assert store.run(ledger_calls.forget_dirty(dirty, number=2))
 
 
 def scripts_known_to(client: redis.Redis) -> set[str]:

@@ -13,11 +13,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
 from redis.backoff import NoBackoff
+from sqlalchemy import MetaData, create_engine
 
 from expirebridge import (
     AsyncBridge,
@@ -36,6 +38,9 @@ from expirebridge import (
 from expirebridge.checks import check_health, examine
 from expirebridge.embedded import Server
 from expirebridge.hooks import End, Lapsed, Scanned, Started
+from expirebridge.ledger import tables
+from expirebridge.ledger.schema import create
+from expirebridge.ledger.tables import Status
 from expirebridge.listener.listener import Listener
 from expirebridge.listener.runner.leases import Leases
 from expirebridge.listener.station import sweeper
@@ -49,6 +54,7 @@ from expirebridge.task import to_ms
 from expirebridge.topology import clients
 from tests.kit.colours import Ask, asking
 from tests.kit.footing import code_without_handlers, footing_on
+from tests.kit.ledgers import Books
 from tests.kit.lua import NAMES
 from tests.kit.proxy import Proxy
 from tests.kit.series import follow, put, retime, series
@@ -899,6 +905,40 @@ def test_what_is_asked_of_series_is_done_once(
     assert client.zcard("expirebridge:pending") == ticks
 
 
+# The ledger's relay
+
+
+LEDGER = ("read_ledger", "relay", "read_dirty", "forget_dirty", "bind_ledger")
+
+
+@pytest.mark.parametrize("script", LEDGER)
+def test_a_pass_whose_reply_is_lost_is_made_again(
+    proxy: Proxy, store: Store, script: str, tmp_path: Path
+) -> None:
+    engine, made = create_engine(f"sqlite:///{tmp_path}/ledger.db"), tables(MetaData())
+    with engine.begin() as connection:
+        create(connection, made)
+    through = Store(clients.producer_client(proxy.url), prefix="expirebridge")
+    books = Books(engine, made, through)
+    books.insert("a")
+    if script in {"read_ledger", "relay"}:
+        proxy.cut_reply_of(script)
+    books.settle_down()
+    [task] = store.run(calls.claim("t", Settings(), room=1, idle=True, gate=0)).tasks
+    settle(store, Settlement(task.id, "t", "succeeded"))
+    if script not in proxy.cuts:
+        proxy.cut_reply_of(script)
+    if script == "bind_ledger":
+        books.relay().rebind()
+    books.settle_down()
+    books.settle_down()
+    assert proxy.cuts == {script: 1}
+    assert books.status("a") is Status.SUCCEEDED
+    assert store.run(calls.claim("u", Settings(), room=1, idle=True, gate=0)).tasks == []
+    through.close()
+    engine.dispose()
+
+
 def test_every_script_is_cut_off_somewhere_above() -> None:
     producers = {call.script for call in (CHANGES | READS).values()} | {
         "purge",
@@ -909,4 +949,5 @@ def test_every_script_is_cut_off_somewhere_above() -> None:
         "create_partitions",
         "read_partitions",
     }
-    assert producers | set(LISTENER) | set(OPERATORS) | set(SERIES) == set(NAMES)
+    every = producers | set(LISTENER) | set(OPERATORS) | set(SERIES) | set(LEDGER)
+    assert every == set(NAMES)

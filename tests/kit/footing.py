@@ -8,6 +8,7 @@ from expirebridge.handlers.fingerprint import Fingerprint
 from expirebridge.listener.ears import Ears
 from expirebridge.listener.footing import Footing, Ground
 from expirebridge.listener.gaps import Gaps
+from expirebridge.listener.links import Links
 from expirebridge.listener.outage import Outage
 from expirebridge.listener.runner.code import Code
 from expirebridge.listener.server_clock import ServerClock
@@ -23,6 +24,7 @@ def ground_of(store: AsyncStore | None = None, heart_store: Store | None = None)
         outage=Outage(),
         gaps=Gaps(),
         ears=Ears(),
+        links=Links(),
     )
 
 

@@ -37,7 +37,7 @@ def cursor_of(code: Code | None = None, listeners: int = 1) -> Cursor:
 def asked(cursor: Cursor) -> tuple[str, list[Walk]]:
     """The script of the next claim, and its walks."""
     call = cursor.call("t", Settings(), room=9, alone=False, share=None)
-    places: list[Any] = list(call.arguments[11:])
+    places: list[Any] = list(call.arguments[12:])
     return call.name, [Walk(*places[at : at + 3]) for at in range(0, len(places), 3)]
 
 

@@ -17,7 +17,18 @@ def test_a_task_has_what_is_shown() -> None:
     shown = {field.name for field in FIELDS if field.shown}
     assert shown <= {field.name for field in fields(Task)}
     # The others come from what every task has, and from `make_task`.
-    rest = {"id", "func", "args", "kwargs", "key", "state", "due", "created", "outcome", "history"}
+    rest = {
+        "id",
+        "func",
+        "args",
+        "kwargs",
+        "key",
+        "state",
+        "due",
+        "created",
+        "outcome",
+        "history",
+    } | {"completer"}
     assert {field.name for field in fields(Task)} - shown == rest
 
 

@@ -77,6 +77,7 @@ LISTENER_LAYERS = [
         "doorbell",
         "ears",
         "gaps",
+        "links",
         "misplaced",
         "outage",
         "parent",

@@ -11,6 +11,7 @@ import socket
 from expirebridge.listener.ears import Ears
 from expirebridge.listener.footing import Ground
 from expirebridge.listener.gaps import Gaps
+from expirebridge.listener.links import Links
 from expirebridge.listener.outage import Outage
 from expirebridge.listener.server_clock import ServerClock
 from expirebridge.settings import Settings
@@ -34,6 +35,9 @@ class Generation:
         self.berth = berth
         self._client = clients.listener_client(url, socket_timeout=patience, place=berth)
         self._heart_client = clients.heartbeat_client(url, socket_timeout=patience, place=berth)
+        self._links = Links()
+        if settings.ledger is not None:
+            self._links.watch(self._client)
         self._server_clock = ServerClock()
         self._outage = outage
         self._gaps = gaps
@@ -48,6 +52,7 @@ class Generation:
             outage=self._outage,
             gaps=self._gaps,
             ears=self._ears,
+            links=self._links,
             may_be_demoted=self.berth is not None,
         )
 

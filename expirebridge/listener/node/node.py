@@ -159,6 +159,8 @@ class Node:
             self._follower.close()
             generation = self._follower.generation
         await generation.close()
+        for station in self.stations:
+            await station.close()
 
 
 def _report(findings: list[Finding]) -> None:

@@ -149,6 +149,8 @@ class Subscriber:
                 self._directory.notice_misplaced(data)
         elif data == b"beat":
             self._heartbeat.hurry()
+        elif data == b"ledger":
+            self._by_channel[channel].poke()
         else:
             # Anyone may publish; what is no number says no more than "look now".
             due = int(data) if data.isdigit() and len(data) < 16 else 0

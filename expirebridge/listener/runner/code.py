@@ -15,12 +15,14 @@ class Code:
         self.fingerprint = fingerprint
         self.stranded = False
         """Whether it passes over many tasks that no listener knows."""
+        self.withholds = False
+        """Whether it passes over tasks of a ledger, which it has not, or which is behind."""
 
     @property
     def text(self) -> str:
         """As scripts take it: the fingerprint, and a word that says so if tasks are stranded."""
         digest = self.fingerprint.digest
-        return f"{digest} {STRANDED}" if self.stranded else digest
+        return f"{digest} {STRANDED}" if self.stranded or self.withholds else digest
 
     def knows(self, func: str) -> bool:
         """Whether a handler here has this name."""

@@ -6,6 +6,7 @@ from expirebridge.listener.footing import Footing
 from expirebridge.listener.runner.leases import Leases
 
 if TYPE_CHECKING:
+    from expirebridge.listener.runner.clerk import Clerk
     from expirebridge.listener.runner.settler import Settler
 
 
@@ -15,3 +16,5 @@ class Origin(NamedTuple):
     footing: Footing
     leases: Leases
     settler: "Settler"
+    clerk: "Clerk | None" = None
+    """Who asks the ledger; None without one."""

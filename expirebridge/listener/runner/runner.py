@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from expirebridge.handlers import Kind, Registry
@@ -106,7 +107,7 @@ class Runner:
         """Check it, send it through the pipe, and end it."""
         try:
             self._check(attempt)
-            conclusion = await self.pipe.conclude(attempt)
+            conclusion = await self._look_up(attempt) or await self.pipe.conclude(attempt)
         except NotBegun as reason:
             self._give_back(attempt, reason)
         else:
@@ -119,6 +120,18 @@ class Runner:
         self._unbegun.check(attempt)
         now = attempt.origin.footing.now.server_clock.now()
         attempt.lateness = now - attempt.claimed.due / 1000
+
+    async def _look_up(self, attempt: LeasedAttempt) -> Conclusion | None:
+        """The conclusion if the ledger says that it is not to run now. Raises NotBegun."""
+        clerk = attempt.origin.clerk
+        if attempt.claimed.ledger is None or clerk is None:
+            return None
+        conclusion = await clerk.look_up(attempt)
+        if conclusion is not None:
+            attempt.begin()
+        else:
+            attempt.task = replace(attempt.task, completer=clerk.completer_for(attempt))
+        return conclusion
 
     def _settle(self, attempt: LeasedAttempt, conclusion: Conclusion) -> None:
         """Have this recorded, unless the listener has given the attempt up before."""

@@ -4,6 +4,7 @@ import time
 from enum import Enum, auto
 
 from expirebridge.listener.runner.code import Code
+from expirebridge.listener.runner.gate import Gate
 from expirebridge.listener.station.standing import Standing
 from expirebridge.retry import UNKNOWN_DELAY
 from expirebridge.settings import Settings
@@ -46,8 +47,10 @@ class Cursor:
     While claims find nothing they pause for as long as they take, and so do all listeners together.
     """
 
-    def __init__(self, code: Code, standing: Standing) -> None:
+    def __init__(self, code: Code, standing: Standing, gate: Gate | None = None) -> None:
         self._code = code
+        self._gate = gate
+        self._openings = 0
         self._standing = standing
         self._walks: dict[Way, Walk] = {}
         self._sent: list[Way] = []
@@ -98,18 +101,29 @@ class Cursor:
         self, nonce: str, settings: Settings, *, room: int, alone: bool, share: Share | None
     ) -> Call[Claim]:
         """The claim that suits the fleet, as far as it is known."""
+        gate = self._gate_number()
         if not self._walks:
-            fingerprint = self._code.fingerprint.digest
             return calls.claim(
-                nonce, settings, room=room, idle=alone, fingerprint=fingerprint, share=share
-            )
+                nonce, settings, room=room, idle=alone, fingerprint=self._code.fingerprint.digest,
+                share=share, gate=gate,
+            )  # fmt: skip
         self._go_back()
         self._begin_pass()
         self._sent = self._in_turn()
         walks = [self._walks[way] for way in self._sent]
         return calls.claim_known(
-            nonce, settings, room=room, idle=alone, code=self._code.text, walks=walks, share=share
-        )
+            nonce, settings, room=room, idle=alone, code=self._code.text, walks=walks, share=share,
+            gate=gate,
+        )  # fmt: skip
+
+    def _gate_number(self) -> int | None:
+        """What a claim needs for tasks of the ledger; None: it takes none."""
+        if self._gate is None:
+            return None
+        if self._openings != self._gate.openings:
+            self._openings = self._gate.openings
+            self.start_over()
+        return self._gate.number
 
     def _go_back(self) -> None:
         heard, self._heard = self._heard, {}
@@ -137,6 +151,8 @@ class Cursor:
     def take(self, claim: Claim, took: float) -> None:
         """Take note of what a claim found, which took so many seconds."""
         now = claim.now_us // 1000
+        if claim.withheld:
+            self._code.withholds = True
         if claim.wrong_way:
             self._switch(now)
         elif not self._walks:
@@ -208,3 +224,5 @@ class Cursor:
         if self._left < FEW:
             self._code.stranded = False
             self._strangers = 0
+        if not self._left:
+            self._code.withholds = False

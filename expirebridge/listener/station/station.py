@@ -18,6 +18,7 @@ from expirebridge.listener.station.claimer import Claimer
 from expirebridge.listener.station.clock import Clock
 from expirebridge.listener.station.cursor import Cursor
 from expirebridge.listener.station.declarer import Declarer
+from expirebridge.listener.station.desk import desk_of
 from expirebridge.listener.station.fairness import Fairness
 from expirebridge.listener.station.hearing import Hearing
 from expirebridge.listener.station.retimer import Retimer
@@ -48,7 +49,8 @@ class Station:
         self.doorbell = doorbell = Doorbell()
         self.standing = standing = Standing(settings.doorbell)
         code = Code(runner.fingerprint)
-        self._cursor = cursor = Cursor(code, standing)
+        self._desk = desk = desk_of(settings, footing, doorbell=doorbell, standing=standing)
+        self._cursor = cursor = Cursor(code, standing, desk.gate if desk else None)
         self.leases = Leases(footing, name, lease=settings.lease, code=code)
         fairness = Fairness(standing, runner.room)
         self._clock = clock = Clock(
@@ -70,7 +72,8 @@ class Station:
             doorbell=doorbell, hooks=hooks,
         )  # fmt: skip
         self._claimer = Claimer(
-            footing, settings, origin=Origin(footing, self.leases, self._settler),
+            footing, settings,
+            origin=Origin(footing, self.leases, self._settler, desk.clerk if desk else None),
             doorbell=doorbell, clock=clock, cursor=cursor, hearing=self.hearing, runner=runner,
             fairness=fairness, hooks=hooks,
         )  # fmt: skip
@@ -118,9 +121,21 @@ class Station:
         }
         if self._runner.series:
             roles["declared series"] = self._declarer.run()
+        if self._desk is not None:
+            roles |= self._desk.roles()
         if self._settings.doorbell is not Doorbells.EVENTS:
             roles["clock"] = self._clock.run()
         return roles
+
+    def poke(self) -> None:
+        """Take note that a row of the ledger was committed."""
+        if self._desk is not None:
+            self._desk.relayer.poke()
+
+    async def close(self) -> None:
+        """Close what it opened beside its ground."""
+        if self._desk is not None:
+            await self._desk.close()
 
     async def stop(self) -> None:
         """Claim no more; what runs goes on."""

@@ -78,6 +78,8 @@ class Claim:
     wrong_way: bool = False
     """Whether nothing was claimed because it is the other of `claim` and `claim_known` that suits
     the fleet now."""
+    withheld: bool = False
+    """Whether that is because tasks of a ledger are due that it may not take."""
     fleet: bytes = b""
     """For `claim_known`: what code the fleet runs."""
     walked: Sequence[Walked] = ()
@@ -107,13 +109,17 @@ def claim(
     idle: bool,
     fingerprint: str = "",
     share: Share | None = None,
+    gate: int | None = None,
 ) -> Call[Claim]:
     """Take up to `room` due tasks for a lease, fenced by `token`, a new nonce.
 
     `fingerprint` is that of the listener's code: with another code in its fleet, nothing is taken.
-    Without a `share` it takes what there is room for.
+    Without a `share` it takes what there is room for; without a `gate`, no task of a ledger: it is
+    the number of the pass that the server must have seen.
     """
     limit = _limit(share) if share else ()
+    if gate is not None:
+        limit = (*(limit or ("", "")), gate)
     return script(
         "claim", *_common(token, settings, room, idle), fingerprint, *limit,
         read=lambda reply: _read_claim(reply, token),
@@ -129,15 +135,17 @@ def claim_known(
     code: str,
     walks: Iterable[Walk],
     share: Share | None = None,
+    gate: int | None = None,
 ) -> Call[Claim]:
     """The same in a fleet that runs more than one code: what only others know is left to them.
 
     `code` is the listener's, as it goes into heartbeats; `walks` are where it looks, in order.
     """
-    limit: tuple[Argument, ...] = ("", "", "")
+    number = "" if gate is None else gate
+    limit: tuple[Argument, ...] = ("", "", number, "")
     if share:
         codes = " ".join(f"{code} {count}" for code, count in share.codes)
-        limit = (*_limit(share), codes)
+        limit = (*_limit(share), number, codes)
     places = [part for walk in walks for part in walk]
     return script(
         "claim_known", *_common(token, settings, room, idle), code, *limit, *places,
@@ -169,6 +177,8 @@ def resent(claim: Call[Claim]) -> Call[Claim]:
 
 _ALONE, _SHARE = 1, 2
 """Why a claim left what is due, as claim.lua says it."""
+_WITHHELD = 2
+"""Why it took nothing at all: 1 for a fleet of several codes, or this."""
 
 
 def _read_claim(reply: list[Any], token: str) -> Claim:
@@ -182,7 +192,8 @@ def _read_claim(reply: list[Any], token: str) -> Claim:
         running=running,
         broken=ids_of(broken),
         tasks=[claimed_from(row, token) for row in rows_of(columns, 3)],
-        wrong_way=way == 1,
+        wrong_way=isinstance(way, int),
+        withheld=way == _WITHHELD,
         fleet=fleet,
         walked=[Walked(score, id, bool(end), left) for score, id, end, left in rows_of(walked, 4)],
     )

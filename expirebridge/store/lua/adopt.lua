@@ -24,6 +24,7 @@
 -- include waits
 -- include history
 -- include timer_edits
+-- include ledger
 
 local keep_failed, keep_cancelled = tonumber(ARGV[2]), tonumber(ARGV[3])
 local ADOPTED, KNOWN, INVALID, NOTHING, TAKEN = 1, 2, 3, 4, 5
@@ -66,6 +67,7 @@ local function revive(id, record, invalid)
   note(id, 'edit', nil, due)
   redis.call('HDEL', record_key(id), unpack(RUN_FIELDS))
   redis.call('HSET', record_key(id), 'made', math.floor(now / 1000))
+  raise_generation(id, record)
   move(id, record, 'pending', due)
   return ADOPTED
 end

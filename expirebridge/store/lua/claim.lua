@@ -6,13 +6,14 @@
 --          take), 5 most bytes of calls and arguments to take, 6 '1' if the listener runs nothing
 --          at present, 7 ms to keep a failed task, 8 '1' if this is a resend, 9 the listener's
 --          fingerprint, or ''; if others beat, too: 10 how many listeners, and if it is to take no more
---          than its share: 11 how many tasks it runs
+--          than its share: 11 how many tasks it runs (else ''); and if it has a ledger: 12 the number of
+--          the pass that must have been seen here, or '' while nothing of it is to be claimed
 -- returns  now in microseconds, the ms at which the next task is due (-1: none),
 --          1 if nothing may be claimed until the listener is idle, because a task waits to be
 --          claimed alone, or was, 2 if the listener has its share and leaves the rest; ids whose
 --          records are missing or broken, 1 if nothing was claimed because the fleet runs more than
---          one code: then `claim_known` is to be sent; how many tasks run now if others beat, or -1;
---          then
+--          one code, 2 if because what is due first is of a ledger, and withheld: then `claim_known` is
+--          to be sent; how many tasks run now if others beat, or -1; then
 --          for each task:
 --          '<id> <due> <attempt> <lapses> <made>', trigger key, and nil, or what most tasks lack:
 --          {call (if another name than the id's own is the trigger key's), and the first RARE of
@@ -49,9 +50,12 @@ if claimed == 0 and room > 0 then
       break
     end
     take_if_due(ids[i], tonumber(ids[i + 1]))
+    -- It stays in front: from now on `claim_known` passes over it.
+    if meets_withheld then break end
   end
 end
 
+if meets_withheld and claimed == 0 then reply[5] = 2 end
 if listeners then reply[6] = running + claimed end
 local first = redis.call('ZRANGE', state_set('pending'), 0, 0, 'WITHSCORES')
 if first[2] then reply[2] = tonumber(first[2]) end

@@ -4,8 +4,8 @@
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 to 8 as for `claim`, 9 the listener's code: its fingerprint, and ` ?` if it passes over
---          many tasks that nobody knows, 10 and 11 as for `claim`, or '', 12 fingerprints of the fleet, each
---          with how many listeners run it; then for each walk over the pending tasks:
+--          many tasks that nobody knows, or that are withheld, 10 to 12 as for `claim`, or '', 13
+--          fingerprints of the fleet, each with how many listeners run it; then for each walk over the pending tasks:
 --          score and id behind which it goes on ('' : before all of that score), its last score
 -- returns  as `claim`, but: the ms at which the next task is due that is not due yet; in the fifth
 --          place 1 if nothing was claimed because `claim` would do, or else
@@ -25,6 +25,7 @@
 -- include timer_edits
 -- include doorbell
 -- include claims
+-- include withheld
 -- include knowledge
 -- include ranks
 
@@ -54,7 +55,7 @@ end
 -- How many listeners know a function; older ones, which do not say what they know, are taken to.
 local function count_peers(func)
   local count = listeners
-  for fingerprint, run_it in string.gmatch(ARGV[12], '(%x+) (%d+)') do
+  for fingerprint, run_it in string.gmatch(ARGV[13], '(%x+) (%d+)') do
     if type(redis.pcall('HGET', code_key(fingerprint), func)) ~= 'string' then
       count = count - tonumber(run_it)
     end
@@ -86,7 +87,12 @@ local function note_stranded(id, func, record)
 end
 
 local function take_or_leave(id, due)
-  local values = redis.pcall('HMGET', record_key(id), 'call', 'unknown', 'unfit', 'state', 'key')
+  local values = redis.pcall('HMGET', record_key(id), 'call', 'unknown', 'unfit', 'state', 'key',
+    'ledger')
+  if values[6] and is_withheld() then
+    left = left + 1
+    return
+  end
   local func = string.match(values[1] or '', '^[^?]*')
   if func == '' then return take_if_due(id, due) end
   local owner, unknown, refused = owner_of(func), tonumber(values[2] or nil), values[3]
@@ -154,7 +160,7 @@ if claimed == 0 then
     redis.pcall('HSET', meta_key, 'code', (fleet_code or mine) .. ' ?')
     tell_listeners('beat')
   end
-  reply[5] = walk_all({ unpack(ARGV, 13) })
+  reply[5] = walk_all({ unpack(ARGV, 14) })
 end
 
 if listeners then reply[6] = running + claimed end

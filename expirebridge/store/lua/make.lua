@@ -129,6 +129,10 @@ local function make(id, item)
     'started' })
   local before = answered(old, nonce) or (old and item.drawn and CREATED)
   if before then return answer_again(id, before, old) end
+  if old and old.ledger and (FINISHED[old.state] or item.if_exists == 'replace') then
+    -- Its row outlives the record, and knows nothing of this call.
+    return item.if_exists == 'keep' and KEPT or EXISTS, due_of(id, old), old.state, old
+  end
   if not old or (FINISHED[old.state] and not ran_within(item.window, old)) then
     limit(item)
     local due, state, task = create(id, item, old)

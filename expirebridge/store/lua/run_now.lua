@@ -12,6 +12,7 @@
 -- include history
 -- include resends
 -- include changes
+-- include ledger
 
 -- The settlement that ended it may be sent again: its token is kept.
 local function start_anew(id, record)
@@ -28,6 +29,7 @@ return ring_after(function()
   if FINISHED[record.state] then
     note_end(id, record.state)
     start_anew(id, record)
+    raise_generation(id, record)
   end
   remember(id, record, nonce, DONE)
   note_move(id, record, 'run_now', now)

@@ -27,6 +27,8 @@ local keep_succeeded, keep_failed = tonumber(ARGV[5]), tonumber(ARGV[6])
 -- Doorbells of a run may arrive after it: its record is kept for them for so many ms.
 local ECHO = 15000
 local MAX_LAPSES = 3
+-- How long a task is kept on whose row was not written when its time was over, in ms.
+local DIRTY_LOOK = 60000
 
 local left, forgotten, lapsed, failed = limit, 0, {}, {}
 
@@ -85,8 +87,12 @@ end
 local function forget_all(state, until_ms)
   for _, id in ipairs(due_in(state, until_ms)) do
     local record = read(id)
-    if not record or not strayed(id, record, state, keep_failed) then forget(id, state) end
-    forgotten = forgotten + 1
+    if record and record.ledger and redis.call('ZSCORE', state_set('dirty'), id) then
+      redis.call('ZADD', state_set(state), now + DIRTY_LOOK, id) -- its row has not been written yet
+    else
+      if not record or not strayed(id, record, state, keep_failed) then forget(id, state) end
+      forgotten = forgotten + 1
+    end
   end
 end
 

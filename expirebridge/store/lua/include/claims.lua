@@ -6,6 +6,7 @@
 -- include strays
 -- include timer_edits
 -- include tick_claims
+-- include withheld
 
 -- What the scripts that claim have in common, most of their arguments among it; see claim.lua.
 local token, lease, room, max_bytes = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -14,7 +15,8 @@ local listeners, held = tonumber(ARGV[10]), tonumber(ARGV[11])
 
 -- After so many lapses a task may be what kills its listeners: nothing else may die with it.
 local LAPSES_UNTIL_ALONE = 2
--- The rare ones first, as they stand in the reply: after the policies those of store/fields.py.
+-- The rare ones first, as they stand in the reply, behind `ledger`: after the policies those of
+-- store/fields.py.
 local RARE = 8
 local FIELDS = { 'args', 'retry', 'timeout', 'misfire', 'trace', 'tags', 'snoozes', 'tick',
   'attempt', 'lapses', 'made' }
@@ -24,14 +26,16 @@ local FIRST, LAST = 4, 3 + RARE -- of what `read` gives beside a record
 
 local reply = { now_us, -1, 0, {}, false, -1 }
 local broken = reply[4]
-local bytes, claimed, alone = 0, 0, false
+local bytes, claimed, alone, meets_withheld = 0, 0, false, false
 local ALONE, SHARE = 1, 2
 
 local function add_to_reply(id, record, values, due, attempt)
   -- By their places, not by their names, which costs a claim more.
-  local rare = record.key or false
+  local rare = record.key or record.ledger or false
   for i = FIRST, LAST do rare = rare or values[i] end
-  if rare then rare = { record.key and record.call or false, unpack(values, FIRST, LAST) } end
+  if rare then
+    rare = { record.key and record.call or false, record.ledger or false, unpack(values, FIRST, LAST) }
+  end
   reply[#reply + 1] = string.format('%s %.0f %.0f %.0f %.0f', id, due, attempt,
     tonumber(record.lapses) or 0, tonumber(record.made) or -1)
   reply[#reply + 1] = trigger_key(id, record)
@@ -71,6 +75,8 @@ local function take_if_due(id, due)
   local timer = read_timer(id, record)
   if timer then
     follow_timer(id, record)
+  elseif record.ledger and is_withheld() then
+    meets_withheld = true
   elseif not record.tick or begin_tick(id, record, due, keep_failed) then
     take_task(id, record, values, due)
     alone = poison

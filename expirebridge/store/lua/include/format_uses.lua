@@ -7,5 +7,6 @@ local function uses_of_format_2()
   if partitions > 1 then uses[#uses + 1] = 'partitions' end
   local series = redis.pcall('ZCARD', series_set())
   if type(series) == 'number' and series > 0 then uses[#uses + 1] = 'series' end
+  if type(redis.pcall('HGET', ledger_key(), 'nonce')) == 'string' then uses[#uses + 1] = 'a ledger' end
   return uses
 end

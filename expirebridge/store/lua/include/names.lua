@@ -5,6 +5,7 @@ local slot = string.match(prefix, '^{[^{}]*}') or ''
 local listeners_key = prefix .. ':listeners'
 local meta_key = prefix .. ':meta'
 
+-- Beside the sets of the states stands `dirty`, see ledger.lua.
 local function state_set(state) return prefix .. ':' .. state end
 local function record_key(id) return prefix .. ':task:' .. id end
 local function tag_set(tag) return prefix .. ':tag:' .. tag end
@@ -12,6 +13,7 @@ local function minute_key(minute) return string.format('%s:minute:%.0f', prefix,
 local function actions_key() return prefix .. ':actions' end
 local function fleet_key() return prefix .. ':fleet' end
 local function code_key(fingerprint) return prefix .. ':code:' .. fingerprint end
+local function ledger_key() return prefix .. ':ledger' end
 local function series_set() return prefix .. ':series' end
 local function series_key(id) return prefix .. ':series:' .. id end
 local function tzdata_set() return prefix .. ':tzdata' end

@@ -8,7 +8,13 @@ local soonest = math.huge
 -- Moves an id from the set of its state to that of another, and sets `fields`, names and values, which
 -- are for states other than `pending`. Lua does not roll back, so the destination is written first and
 -- the source last: no id is ever without a set.
+--
+-- A task of a ledger is `dirty` then: its row is to be written. That it runs, or is alive, is not.
 local function move(id, record, state, look_at, fields)
+  if record.ledger and state ~= 'running' and not record.is_alive
+    and not (state == 'paused' and record.state == state) then
+    redis.call('ZADD', state_set('dirty'), string.format('%.0f', now_us), id)
+  end
   redis.call('ZADD', state_set(state), look_at, id)
   if state == 'pending' then
     redis.call('HDEL', record_key(id), 'state', 'left')

@@ -7,6 +7,7 @@
 -- include new_tasks
 -- include history
 -- include timer_edits
+-- include ledger
 
 -- Since when a task has been put off with a limit; nil if it ran since, or was not.
 local function put_off_since(first, started)
@@ -38,6 +39,7 @@ local function rearm(id, record)
     local timer = read_timer(id, record)
     if not timer and not record.rearm then return false end
     note_attempt(id, 'rearmed')
+    raise_generation(id, record)
     local since = redis.call('HMGET', record_key(id), 'first', 'started')
     redis.call('HDEL', record_key(id), unpack(RUN_FIELDS))
     if put_off_since(since[1], since[2]) then redis.call('HSET', record_key(id), 'first', since[1]) end

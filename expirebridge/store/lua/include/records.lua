@@ -25,6 +25,7 @@
 --   next     what it becomes after this run, if it was replaced while it ran (see rearm.lua)
 --   snoozes  how often its handler put it off by Snooze since it was made
 --   cancel   1 if it was cancelled while it ran: no further attempt
+--   ledger   of a task of a ledger: the generation and the revision of its row, see ledger.lua
 --   history  what came before, see history.lua
 --   left     while paused: the ms that were left until it was due
 local STATES = { 'pending', 'paused', 'running', 'succeeded', 'failed', 'cancelled' }
@@ -54,9 +55,17 @@ end
 -- overwrote it. Beside it, the values of `call`, `state`, `key` and those fields by their places, false
 -- where there is none.
 local function read(id, names)
-  local values = redis.pcall('HMGET', record_key(id), 'call', 'state', 'key', unpack(names or {}))
+  -- Only where the format was raised can there be a ledger: elsewhere it is not asked for.
+  local values, ledger
+  if written == '1' then
+    values = redis.pcall('HMGET', record_key(id), 'call', 'state', 'key', unpack(names or {}))
+  else
+    values = redis.pcall('HMGET', record_key(id), 'ledger', 'call', 'state', 'key', unpack(names or {}))
+    if not values.err then ledger = table.remove(values, 1) end
+  end
   if values.err or not values[1] then return nil end
   local record = { call = values[1], state = values[2] or 'pending', key = values[3] }
+  if ledger then record.ledger = ledger end
   for i, name in ipairs(names or {}) do record[name] = values[i + 3] or nil end
   if record.next then record.next = read_next(record.next) end
   return record, values

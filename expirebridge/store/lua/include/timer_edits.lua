@@ -29,7 +29,11 @@ local function follow_timer(id, record)
     return nil
   end
   if timer then
-    if timer ~= due then note(id, kind_of_edit(id, due, timer), due, timer) end
+    if timer ~= due then
+      local kind = kind_of_edit(id, due, timer)
+      note(id, kind, due, timer)
+      record.is_alive = kind == 'beat'
+    end
     move(id, record, 'pending', timer)
   end
   return timer

@@ -1,0 +1,47 @@
+"""Turns rows into what is carried to the server."""
+
+from typing import Any
+
+from sqlalchemy import Row
+
+from expirebridge.ledger.rows import new_task_of
+from expirebridge.ledger.tables import Status, Todo, Wanted
+from expirebridge.store.calls.ledger import CarriedRow, Life
+
+NEVER = 2**53 - 1
+"""When a paused task is due."""
+_ENDED = {
+    Status.SUCCEEDED: "succeeded",
+    Status.FAILED: "failed",
+    Status.CANCELLED: "cancelled",
+}
+
+
+def carried(row: Row[Any], now: int) -> CarriedRow:
+    """What is carried of a row; `now` is the time of its database, in ms.
+
+    Raises InvalidTask for values that another program wrote and that no task can have.
+    """
+    is_paused = row.due == NEVER
+    values = dict(row._mapping) | ({"due": 0} if is_paused else {})
+    task = new_task_of(values, now)
+    fields = dict(task.fields)
+    if row.retry_times:
+        fields["attempt"] = row.retry_times
+    when, ms = task.when.encode()
+    return CarriedRow(
+        id=task.id,
+        life=Life(row.generation, row.revision),
+        what=_what(row),
+        hint="moved" if row.due is None else "rebuilt" if row.todo == Todo.REBUILD else "",
+        call=task.call,
+        when="never" if is_paused else str(when),
+        ms=int(ms),
+        fields=fields,
+    )
+
+
+def _what(row: Row[Any]) -> str:
+    if row.status != Status.WAITING:
+        return _ENDED[Status(row.status)]
+    return "cancel" if row.wanted == Wanted.CANCELLED else "waits"

@@ -1,0 +1,302 @@
+"""The relay's half of the tables: each method is one transaction."""
+
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import (
+    BigInteger,
+    BindParameter,
+    Connection,
+    Engine,
+    Integer,
+    Row,
+    Text,
+    bindparam,
+    case,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
+
+from expirebridge.ledger.clock import NowMs
+from expirebridge.ledger.tables import Status, Tables, Todo, Wanted
+from expirebridge.store.calls.ledger import MAX_ROWS, Known, Life
+
+_due: BindParameter[int | None] = bindparam("b_due", type_=BigInteger)
+_message: BindParameter[str | None] = bindparam("b_message", type_=Text)
+
+
+class Numbers(NamedTuple):
+    """What the ledger knows of its passes."""
+
+    number: int
+    """The last one taken."""
+    stamp: int
+    """The highest that was ever given to a row."""
+    nonce: str
+    """By which ledger and server know each other."""
+    waiting: bool
+    """Whether a row waits to be carried."""
+    rebuilding: bool
+    """Whether one of them is to be rebuilt."""
+
+    def agrees_with(self, known: Known) -> bool:
+        """Whether the server has lost nothing of what was carried there, or has it again."""
+        return self.nonce == known.nonce and known.number >= self.stamp and not self.rebuilding
+
+
+class Page(NamedTuple):
+    """Passbook to be carried."""
+
+    rows: Sequence[Row[Any]]
+    now: int
+    """The database's time, in ms."""
+
+
+class Carried(NamedTuple):
+    """What became of a row that was carried."""
+
+    row: Row[Any]
+    due: int | None
+    """When its task is due, in ms; None: as it was."""
+    refusal: str | None = None
+    """Why it was refused, if it was."""
+
+
+class Lesson(NamedTuple):
+    """What a row learns."""
+
+    id: str
+    life: Life
+    status: Status
+    due: int | None
+    retry_times: int
+    message: str | None
+
+
+class Fate(NamedTuple):
+    """What the ledger says of a task that was claimed."""
+
+    life: Life
+    status: Status
+    wanted: Wanted
+    message: str | None
+
+
+class Passbook:
+    """The rows of one ledger and partition, as the relay reads and writes them.
+
+    What follows a number is done only while that number is the last one taken: whoever stalls is
+    fenced out. Each method may raise SQLAlchemy's errors; nothing was written then.
+    """
+
+    def __init__(self, engine: Engine, made: Tables, *, name: str, partition: int = 0) -> None:
+        self.engine = engine
+        self.name = name
+        self.partition = partition
+        self._task, self._passes = made.task, made.passes
+        task, passes = made.task.c, made.passes.c
+        self._our_pass = (passes.ledger == name, passes.partition == partition)
+        self._ours = (task.ledger == name, or_(task.slot == partition, task.slot.is_(None)))
+
+    def read(self) -> Numbers | None:
+        """What is known of passes; None before the first one."""
+        passes, task = self._passes.c, self._task.c
+        first = select(task.todo).where(*self._ours, task.todo > 0).order_by(task.todo.desc())
+        query = select(
+            passes.number, passes.stamp, passes.nonce, first.limit(1).scalar_subquery()
+        ).where(*self._our_pass)
+        with self.engine.connect() as connection:
+            found = connection.execute(query).first()
+        if found is None:
+            return None
+        number, stamp, nonce, todo = found
+        return Numbers(number, stamp, nonce, todo is not None, todo == Todo.REBUILD)
+
+    def begin(self, nonce: str) -> None:
+        """Write that there are passes, from the number 0. It fails if another process did it."""
+        with self.engine.begin() as connection:
+            connection.execute(
+                insert(self._passes).values(
+                    ledger=self.name, partition=self.partition, number=0, stamp=0, nonce=nonce
+                )
+            )
+
+    def take(self, expected: Numbers, *, seen: int) -> int | None:
+        """Take the next number; None if another was taken since `expected` was read.
+
+        `seen` is the number of the last pass that the server has seen: what it lost is marked.
+        """
+        passes, task = self._passes.c, self._task.c
+        with self.engine.begin() as connection:
+            taken = connection.execute(
+                update(self._passes)
+                .where(*self._our_pass, passes.number == expected.number)
+                .values(number=expected.number + 1)
+            )
+            if not taken.rowcount:
+                return None
+            stamp = connection.scalar(select(passes.stamp).where(*self._our_pass)) or 0
+            if seen < stamp:
+                connection.execute(
+                    update(self._task)
+                    .where(*self._ours, task.stamp > seen)
+                    .values(todo=Todo.REBUILD)
+                )
+        return expected.number + 1
+
+    def fence(self) -> None:
+        """Take a number, whichever is the next: passes that stalled are fenced out."""
+        passes = self._passes
+        with self.engine.begin() as connection:
+            connection.execute(
+                update(passes).where(*self._our_pass).values(number=passes.c.number + 1)
+            )
+
+    def page(self, most: int = MAX_ROWS) -> Page:
+        """Passbook to be carried: new ones first, then of what is rebuilt those that ended."""
+        task = self._task
+        query = (
+            select(task)
+            .where(*self._ours, task.c.todo > 0)
+            .order_by(task.c.todo, task.c.status.desc())
+            .limit(most)
+        )
+        with self.engine.connect() as connection:
+            rows = connection.execute(query).all()
+            return Page(rows, connection.scalar(select(NowMs())) or 0)
+
+    def conclude(self, number: int, carried: Iterable[Carried]) -> bool:
+        """Stamp what was carried, unless it changed; False if another number was taken since."""
+        task, values = self._task, [self._stamped(each) for each in carried]
+        same = (
+            task.c.ledger == self.name,
+            task.c.id == bindparam("b_id"),
+            task.c.generation == bindparam("b_generation"),
+            task.c.revision == bindparam("b_revision"),
+            task.c.status == bindparam("b_status"),
+        )
+        planned = func.coalesce(task.c.at_ms, task.c.written + task.c.delay_ms)
+        statement = update(task).where(*same).values(
+            todo=Todo.NOTHING, stamp=number, slot=self.partition,
+            due=func.coalesce(_due, task.c.due, planned),
+            status=bindparam("b_becomes"),
+            message=func.coalesce(_message, task.c.message),
+        )  # fmt: skip
+        with self.engine.begin() as connection:
+            if not self._is_last(connection, number, stamps=bool(values)):
+                return False
+            if values:
+                connection.execute(statement, values)
+        return True
+
+    def _stamped(self, carried: Carried) -> dict[str, Any]:
+        row, due, refusal = carried
+        return {
+            "b_id": row.id,
+            "b_generation": row.generation,
+            "b_revision": row.revision,
+            "b_status": row.status,
+            "b_due": due,
+            "b_becomes": row.status if refusal is None else Status.FAILED,
+            "b_message": refusal,
+        }
+
+    def learn(self, number: int, lessons: Iterable[Lesson], lost: Sequence[str] = ()) -> bool:
+        """Write what happened to tasks; False if another number was taken since.
+
+        Of the ids in `lost` the server has no record any more: those rows are carried again.
+        """
+        task = self._task
+        values = [self._lesson(each) for each in lessons]
+        generation: BindParameter[int] = bindparam("b_generation", type_=Integer)
+        is_later = task.c.generation < generation
+        same = (task.c.generation == generation) & (task.c.revision == bindparam("b_revision"))
+        statement = (
+            update(task)
+            .where(
+                task.c.ledger == self.name,
+                task.c.id == bindparam("b_id"),
+                or_(is_later, same & (task.c.status == Status.WAITING)),
+            )
+            .values(
+                generation=generation,
+                wanted=case((is_later, Wanted.NONE.value), else_=task.c.wanted),
+                status=bindparam("b_status"),
+                due=func.coalesce(_due, task.c.due),
+                retry_times=bindparam("b_retry_times"),
+                message=_message,
+                stamp=number,
+                modified=NowMs(),
+            )
+        )
+        with self.engine.begin() as connection:
+            if not self._is_last(connection, number, stamps=bool(values)):
+                return False
+            if values:
+                connection.execute(statement, values)
+            if lost:
+                connection.execute(
+                    update(task)
+                    .where(
+                        task.c.ledger == self.name, task.c.id.in_(lost), task.c.todo == Todo.NOTHING
+                    )
+                    .values(todo=Todo.RELAY)
+                )
+        return True
+
+    def _lesson(self, lesson: Lesson) -> dict[str, Any]:
+        return {
+            "b_id": lesson.id,
+            "b_generation": lesson.life.generation,
+            "b_revision": lesson.life.revision,
+            "b_status": lesson.status,
+            "b_due": lesson.due,
+            "b_retry_times": lesson.retry_times,
+            "b_message": lesson.message,
+        }
+
+    def _is_last(self, connection: Connection, number: int, *, stamps: bool) -> bool:
+        """Whether this number is the last one taken; none is until this transaction ends."""
+        values: Mapping[str, Any] = {"stamp": number} if stamps else {"number": number}
+        held = connection.execute(
+            update(self._passes)
+            .where(*self._our_pass, self._passes.c.number == number)
+            .values(values)
+        )
+        return bool(held.rowcount)
+
+    def ask(self, ids: Iterable[str]) -> dict[str, Fate]:
+        """What the ledger says of these tasks; those without a row are left out."""
+        task = self._task.c
+        query = select(
+            task.id, task.generation, task.revision, task.status, task.wanted, task.message
+        ).where(task.ledger == self.name, task.id.in_(list(ids)))
+        with self.engine.connect() as connection:
+            return {
+                id: Fate(Life(generation, revision), Status(status), Wanted(wanted), message)
+                for id, generation, revision, status, wanted, message in connection.execute(query)
+            }
+
+    def rebind(self, nonce: str, *, above: int) -> None:
+        """Bind this ledger to another server, which has seen nothing of it.
+
+        Numbers go on above `above`, and every row is to be rebuilt.
+        """
+        passes = self._passes.c
+        with self.engine.begin() as connection:
+            number = connection.scalar(select(passes.number).where(*self._our_pass)) or 0
+            connection.execute(
+                update(self._passes)
+                .where(*self._our_pass)
+                .values(number=max(number, above) + 1, nonce=nonce)
+            )
+            connection.execute(update(self._task).where(*self._ours).values(todo=Todo.REBUILD))
+
+
+def new_nonce(place: str) -> str:
+    """A nonce for a ledger that belongs to the server at this place."""
+    return f"{secrets.token_hex(12)}-{place}"

@@ -1,0 +1,205 @@
+"""The relay: carries rows to the server, and back what happened there, in numbered passes.
+
+Each pass is a generator that stops between any two of its steps: a test can leave it there for
+ever, as a process does that dies. See docs/ledger.md for why each step is there.
+"""
+
+import logging
+from collections.abc import Callable, Generator
+from typing import TypeVar
+
+from expirebridge.errors import InvalidTask, LedgerUnsuitable
+from expirebridge.ledger.carrying import NEVER, carried
+from expirebridge.ledger.passbook import Carried, Lesson, Numbers, Page, Passbook, new_nonce
+from expirebridge.ledger.tables import Status
+from expirebridge.log_fields import event
+from expirebridge.settings import Settings
+from expirebridge.store.calls import ledger as calls
+from expirebridge.store.calls.ledger import CarriedRow, Known, Landing, Learnt
+from expirebridge.store.store import Store
+
+logger = logging.getLogger("expirebridge")
+
+T = TypeVar("T")
+Pass = Generator[str, None, T]
+"""A pass: it yields the name of each step that is done, and returns how many rows it carried."""
+INTERRUPTED = -1
+"""What a pass returns that another came before: it is to be made again."""
+
+TAKEN = "its id belongs to a task that is not of the ledger"
+_STATUS = {
+    "succeeded": Status.SUCCEEDED,
+    "failed": Status.FAILED,
+    "cancelled": Status.CANCELLED,
+}
+
+
+class Relay:
+    """Makes passes between one ledger and one partition of one server.
+
+    Several can: of two that make a pass at once, one finds that the other did. `place` says which
+    server it is, as a short hash: a copy of the ledger elsewhere sends nothing there.
+    """
+
+    def __init__(
+        self, passbook: Passbook, store: Callable[[], Store], settings: Settings, *, place: str
+    ) -> None:
+        self._passbook = passbook
+        self._store = store
+        self._settings = settings
+        self._place = place
+
+    def bind(self) -> tuple[Numbers, Known]:
+        """What both sides know of passes. Raises LedgerUnsuitable if they are not each other's.
+
+        The ledger's side is read first: a pass that ends meanwhile must not seem to be of another.
+        """
+        numbers = self._passbook.read()
+        known = self._store().run(calls.read_ledger())
+        if numbers is None:
+            self._begin(known)
+            return self.bind()
+        self._check(numbers, known)
+        return numbers, known
+
+    def _begin(self, known: Known) -> None:
+        if known.nonce:
+            raise LedgerUnsuitable(
+                "Redis belongs to another ledger, or this one was restored to before "
+                "its first pass; nothing is sent. `expirebridge ledger rebuild --yes` binds them"
+            )
+        self._passbook.begin(new_nonce(self._place))
+
+    def _check(self, numbers: Numbers, known: Known) -> None:
+        if numbers.nonce.rpartition("-")[2] != self._place:
+            raise LedgerUnsuitable(
+                "the ledger belongs to a Redis at another address: is it a copy? Nothing is "
+                "sent. `expirebridge ledger rebuild --yes` binds it to this one"
+            )
+        if known.nonce not in {"", numbers.nonce}:
+            raise LedgerUnsuitable(
+                "Redis belongs to another ledger; nothing is sent. `expirebridge ledger "
+                "rebuild --yes` binds it to this one"
+            )
+        if known.number > numbers.number:
+            latest = self._passbook.read()
+            if latest is not None and known.number > latest.number:
+                raise LedgerUnsuitable(
+                    f"Redis has seen pass {known.number}, the ledger only {latest.number}: was it "
+                    "restored from a backup? Nothing is sent. `expirebridge ledger rebuild --yes` "
+                    "carries every row again"
+                )
+
+    def rebind(self) -> None:
+        """Bind ledger and server to each other anew: all is carried again."""
+        known = self._store().run(calls.read_ledger())
+        numbers = self._passbook.read()
+        nonce = new_nonce(self._place)
+        if numbers is None:
+            self._passbook.begin(nonce)
+        self._passbook.rebind(nonce, above=known.number)
+        self._store().run(calls.bind_ledger(nonce, self._settings.lease))
+
+    # From rows to the server
+
+    def carry(self) -> Pass[int]:
+        """Carry one page of rows, if some wait, or if the server has lost any.
+
+        Raises LedgerUnsuitable, a ServerError, or SQLAlchemy's errors.
+        """
+        numbers, known = self.bind()
+        yield "read"
+        if not numbers.waiting and known.number >= numbers.stamp:
+            return 0
+        number = self._passbook.take(numbers, seen=known.number)
+        yield "number taken"
+        if number is None:
+            return INTERRUPTED
+        page = self._passbook.page(calls.MAX_ROWS)
+        yield "page read"
+        sent, refused = self._read(page)
+        landed = self._store().run(
+            calls.relay(
+                [row for _, row in sent], found=known, nonce=numbers.nonce, number=number,
+                settings=self._settings,
+            )
+        )  # fmt: skip
+        yield "carried"
+        if landed is None:
+            return INTERRUPTED
+        done = [
+            Carried(page.rows[at], landing.due, TAKEN if landing.landing is Landing.TAKEN else None)
+            for (at, _), landing in zip(sent, landed, strict=True)
+        ]
+        self._report(refused + [each for each in done if each.refusal])
+        is_last = self._passbook.conclude(number, done + refused)
+        yield "stamped"
+        return len(page.rows) if is_last else INTERRUPTED
+
+    def _read(self, page: Page) -> tuple[list[tuple[int, CarriedRow]], list[Carried]]:
+        """What can be carried, each with its place in the page; and what is refused."""
+        sent, refused = [], []
+        for at, row in enumerate(page.rows):
+            try:
+                sent.append((at, carried(row, page.now)))
+            except InvalidTask as error:
+                refused.append(Carried(row, None, str(error)))
+        return sent, refused
+
+    def _report(self, refused: list[Carried]) -> None:
+        for row, _, reason in refused:
+            logger.error(
+                "row %r of the ledger is refused: %s", row.id, reason,
+                extra=event("row refused", task=row.id, reason=reason),
+            )  # fmt: skip
+
+    # From the server to rows
+
+    def bring_back(self) -> Pass[int]:
+        """Write to rows what happened to their tasks, one page of it. Raises as `carry`."""
+        numbers, known = self.bind()
+        yield "read"
+        if known.number < numbers.stamp or not known.dirty:
+            return 0
+        number = self._passbook.take(numbers, seen=known.number)
+        yield "number taken"
+        if number is None:
+            return INTERRUPTED
+        dirty = self._store().run(calls.read_dirty(calls.MAX_ROWS))
+        yield "dirty read"
+        if dirty.known[:2] != (numbers.nonce, known.number):
+            return INTERRUPTED
+        lessons = [lesson for each in dirty.entries if (lesson := _lesson(each))]
+        lost = [each.id for each in dirty.entries if each.life is None]
+        is_last = self._passbook.learn(number, lessons, lost)
+        yield "written"
+        if not is_last:
+            return INTERRUPTED
+        done = self._store().run(calls.forget_dirty(dirty, number=number))
+        yield "forgotten"
+        return len(dirty.entries) if done else INTERRUPTED
+
+
+def _lesson(learnt: Learnt) -> Lesson | None:
+    if learnt.life is None:
+        return None
+    status = _STATUS.get(learnt.state, Status.WAITING)
+    ran = status in {Status.SUCCEEDED, Status.FAILED}
+    return Lesson(
+        learnt.id,
+        learnt.life,
+        status,
+        NEVER if learnt.state == "paused" else learnt.due,
+        max(learnt.attempt - ran, 0),
+        learnt.error or None,
+    )
+
+
+def finish(steps: Pass[T]) -> T:
+    """Make a pass to its end."""
+    try:
+        while True:
+            next(steps)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result

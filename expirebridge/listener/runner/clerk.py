@@ -1,0 +1,98 @@
+"""The clerk: asks the ledger about claimed tasks before their handlers are called."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from expirebridge.errors import LedgerError
+from expirebridge.hooks import End
+from expirebridge.listener.runner.conclusion import Conclusion
+from expirebridge.listener.runner.gate import Gate
+from expirebridge.listener.runner.unbegun import NotBegun
+from expirebridge.store.calls import Settlement
+from expirebridge.store.calls.ledger import Life
+
+if TYPE_CHECKING:
+    from expirebridge.ledger.books import Books
+    from expirebridge.ledger.completer import Completer
+    from expirebridge.ledger.passbook import Fate
+    from expirebridge.listener.runner.attempt import Attempt
+
+AWAY = 1.0
+"""Seconds for which a task is put off when the ledger's database does not answer."""
+BEHIND = 0.5
+"""Seconds for which it is put off when its row is of another life: a pass will tell."""
+_OUTCOMES = {10: (End.SUCCEEDED, "succeeded"), 20: (End.FAILED, "failed")}
+_CANCELLED = (End.FAILED, "cancelled")
+_CLOSED = "the connection to the server is new: the ledger is compared with it first"
+
+
+class Clerk:
+    """Knows from its row what became of a task: a server that lost something may not.
+
+    A task without a row never runs. What is asked for at the same moment is one query.
+    """
+
+    def __init__(self, books: "Books", gate: Gate) -> None:
+        self._books = books
+        self._gate = gate
+        self._asked: dict[str, asyncio.Future[Fate | None]] = {}
+
+    async def look_up(self, attempt: "Attempt") -> Conclusion | None:
+        """The conclusion if the task is not to run now; None if it is. Raises NotBegun."""
+        try:
+            fate = await self._fate(attempt.claimed.id)
+        except LedgerError as error:
+            self._gate.close()
+            return attempt.conclusions.spread(AWAY, f"{error}; it waits for the ledger")
+        if self._gate.number is None:
+            raise NotBegun(_CLOSED)
+        return self._conclude(attempt, fate)
+
+    def completer_for(self, attempt: "Attempt") -> "Completer":
+        """What completes the task in a transaction of its handler."""
+        life = Life.read(attempt.claimed.ledger) or Life(0, 0)
+        return self._books.completer(attempt.claimed.id, life, attempt.claimed.attempt)
+
+    def _conclude(self, attempt: "Attempt", fate: "Fate | None") -> Conclusion | None:
+        if fate is None:
+            return self._ended(attempt, *_CANCELLED, "its row is gone from the ledger")
+        life = Life.read(attempt.claimed.ledger)
+        if life is None or life.generation != fate.life.generation:
+            return attempt.conclusions.spread(BEHIND, "the ledger has another life of it")
+        if fate.status != 1:
+            end, outcome = _OUTCOMES.get(fate.status, _CANCELLED)
+            return self._ended(attempt, end, outcome, fate.message or "")
+        if fate.wanted == "cancelled":
+            return self._ended(attempt, *_CANCELLED, "it was cancelled in the ledger")
+        return None
+
+    def _ended(self, attempt: "Attempt", end: End, outcome: str, reason: str) -> Conclusion:
+        claimed = attempt.claimed
+        text = "" if end is End.SUCCEEDED else reason
+        return Conclusion(
+            end, Settlement(claimed.id, claimed.token, outcome, 0.0, text), reason, reason
+        )
+
+    async def _fate(self, id: str) -> "Fate | None":
+        if not self._asked:
+            asyncio.get_running_loop().call_soon(self._send)
+        if id not in self._asked:
+            self._asked[id] = asyncio.get_running_loop().create_future()
+        return await asyncio.shield(self._asked[id])
+
+    def _send(self) -> None:
+        asked, self._asked = self._asked, {}
+        self._sending = asyncio.create_task(self._answer(asked))
+
+    async def _answer(self, asked: "dict[str, asyncio.Future[Fate | None]]") -> None:
+        try:
+            fates = await self._books.run(self._books.ask, list(asked))
+        except BaseException as error:
+            for future in asked.values():
+                future.set_exception(error)
+                future.exception()  # whoever asked may be gone
+            if not isinstance(error, LedgerError):
+                raise
+        else:
+            for id, future in asked.items():
+                future.set_result(fates.get(id))

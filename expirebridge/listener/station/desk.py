@@ -1,0 +1,64 @@
+"""The desk: what a station does for its ledger."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from expirebridge.errors import InvalidSetting
+from expirebridge.listener.doorbell import Doorbell
+from expirebridge.listener.footing import Footing
+from expirebridge.listener.runner.clerk import Clerk
+from expirebridge.listener.runner.gate import Gate
+from expirebridge.listener.station.gatekeeper import Gatekeeper
+from expirebridge.listener.station.relayer import Relayer
+from expirebridge.listener.station.standing import Standing
+from expirebridge.settings import Settings
+from expirebridge.store import calls
+
+if TYPE_CHECKING:
+    from expirebridge.ledger.books import Books
+
+
+class Desk:
+    """The roles of a station that has a ledger, and what they share."""
+
+    def __init__(
+        self, books: "Books", settings: Settings, footing: Footing, *, doorbell: Doorbell,
+        standing: Standing,
+    ) -> None:  # fmt: skip
+        self._books = books
+        self.gate = gate = Gate(footing)
+        self.clerk = Clerk(books, gate)
+        self._gatekeeper = Gatekeeper(
+            footing, books, gate, doorbell=doorbell, pause=settings.lease / calls.BEATS_PER_LEASE
+        )
+        self.relayer = Relayer(footing, books, standing)
+
+    def roles(self) -> dict[str, Coroutine[Any, Any, None]]:
+        """What it does, each for ever."""
+        return {
+            "relay of the ledger": self.relayer.run(),
+            "gate": self._gatekeeper.run(),
+        }
+
+    async def close(self) -> None:
+        """Close the connections to the ledger's database."""
+        await asyncio.to_thread(self._books.close)
+
+
+def desk_of(
+    settings: Settings, footing: Footing, *, doorbell: Doorbell, standing: Standing
+) -> Desk | None:
+    """The desk for the ledger that the settings name; None if they name none.
+
+    Raises InvalidSetting for a URL that cannot be used.
+    """
+    if settings.ledger is None:
+        return None
+    # Here, so that SQLAlchemy is imported only where there is a ledger.
+    try:
+        from expirebridge.ledger.books import Books  # noqa: PLC0415
+    except ModuleNotFoundError as missing:
+        raise InvalidSetting(f"the ledger: {missing}") from None
+    books = Books(settings, lambda: footing.now.heart_store)
+    return Desk(books, settings, footing, doorbell=doorbell, standing=standing)

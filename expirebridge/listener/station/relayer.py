@@ -1,0 +1,79 @@
+"""The relayer: carries rows of the ledger to the server, and back what happened there."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from expirebridge.errors import LedgerError, ServerError
+from expirebridge.listener.footing import Footing
+from expirebridge.listener.station.standing import Standing
+from expirebridge.log_fields import event
+
+if TYPE_CHECKING:
+    from expirebridge.ledger.books import Books
+
+logger = logging.getLogger("expirebridge")
+
+ROLE = "the relay of the ledger"
+INTERVAL = 1.0
+"""Seconds after which it looks in any case: a poke may be lost."""
+FULL = 100
+"""Rows of a pass from which on another follows at once, after as long as it took."""
+RETRY_PAUSE = 1.0
+
+
+class Relayer:
+    """Makes passes while its listener has the lowest rank. If two do, one finds that out."""
+
+    def __init__(self, footing: Footing, books: "Books", standing: Standing) -> None:
+        self._footing = footing
+        self._books = books
+        self._standing = standing
+        self._poked = asyncio.Event()
+        self._error = ""
+
+    def poke(self) -> None:
+        """Look at once: a row was committed."""
+        self._poked.set()
+
+    async def run(self) -> None:
+        """Make passes, for ever."""
+        while True:
+            pause = await self.run_once()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._poked.wait()
+
+    async def run_once(self) -> float:
+        """Make a pass in each direction, if it is its turn; returns the seconds to pause."""
+        self._poked.clear()
+        if self._standing.rank > 0:
+            return INTERVAL
+        began = time.monotonic()
+        outage = self._footing.now.outage
+        try:
+            carried = await self._books.run(self._books.pass_once)
+        except ServerError as error:
+            outage.failed(ROLE, error)
+            return RETRY_PAUSE
+        except LedgerError as error:
+            self._report(str(error))
+            return RETRY_PAUSE
+        outage.answered(ROLE)
+        self._report("")
+        if carried >= FULL:
+            await asyncio.sleep(time.monotonic() - began)
+            return 0.0
+        return INTERVAL
+
+    def _report(self, error: str) -> None:
+        if error and error != self._error:
+            logger.error(
+                "the relay of the ledger stands still: %s (reported once)", error,
+                extra=event("relay stopped", error=error),
+            )  # fmt: skip
+        if self._error and not error:
+            logger.warning("the relay of the ledger goes on", extra=event("relay goes on"))
+        self._error = error

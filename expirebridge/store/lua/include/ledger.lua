@@ -1,0 +1,37 @@
+-- include names
+-- include clock
+
+-- The ledger: an SQL table with a row for each of its tasks. In the record of such a task the field
+-- `ledger` holds '<generation> <revision>', those of the row that it has followed so far: the row's
+-- revision counts what the application asked for, its generation how often the id began anew.
+--
+-- `dirty`, a sorted set, holds the ids whose rows are behind, with the time in microseconds at which
+-- they changed last. The hash `ledger` holds the nonce by which the ledger and this database know each
+-- other, and the number of the last pass that was seen here.
+local function mark_dirty(id)
+  redis.call('ZADD', state_set('dirty'), string.format('%.0f', now_us), id)
+end
+
+local function generation_of(ledger)
+  local generation, revision = string.match(ledger or '', '^(%d+) (%d+)$')
+  return tonumber(generation) or 0, tonumber(revision) or 0
+end
+
+local function put_generation(id, record, generation, revision)
+  record.ledger = string.format('%.0f %.0f', generation, revision)
+  redis.call('HSET', record_key(id), 'ledger', record.ledger)
+end
+
+-- A finished task of a ledger begins anew here, not in its row.
+local function raise_generation(id, record)
+  if not record.ledger then return end
+  local generation, revision = generation_of(record.ledger)
+  put_generation(id, record, generation + 1, revision)
+  mark_dirty(id)
+end
+
+-- What this database knows of its ledger: the nonce ('': none) and the number of the last pass.
+local function read_binding()
+  local known = redis.call('HMGET', ledger_key(), 'nonce', 'number')
+  return known[1] or '', tonumber(known[2] or nil) or 0
+end

@@ -1,0 +1,26 @@
+-- flags: no-writes
+-- What rows of the ledger are to learn: the first of those that are dirty.
+--
+-- KEYS[1]  prefix
+-- ARGV     1 database, 2 how many at most
+-- returns  the nonce of the ledger, the number of the last pass, then for each id: id, since when it is
+--          dirty, '<generation> <revision>' ('': there is no such record), state, when it is due in ms (-1: not
+--          known, or paused), attempts, why the last one failed
+
+-- include names
+-- include records
+-- include timers
+-- include ledger
+
+local nonce, number = read_binding()
+local reply = { nonce, number }
+local ids = redis.call('ZRANGE', state_set('dirty'), 0, tonumber(ARGV[2]) - 1, 'WITHSCORES')
+for i = 1, #ids, 2 do
+  local record = read(ids[i], { 'due', 'left', 'attempt', 'error' }) or { state = '' }
+  local waits = record.state == 'pending' or record.state == 'running'
+  for _, value in ipairs({ ids[i], ids[i + 1], record.ledger or '', record.state,
+    waits and due_of(ids[i], record) or -1, tonumber(record.attempt) or 0, record.error or '' }) do
+    reply[#reply + 1] = value
+  end
+end
+return reply

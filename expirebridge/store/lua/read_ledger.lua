@@ -1,0 +1,16 @@
+-- flags: no-writes
+-- What this database knows of its ledger.
+--
+-- KEYS[1]  prefix
+-- ARGV     1 database
+-- returns  the nonce of the ledger ('': none), the number of the last pass, now in ms, how many ids are
+--          dirty, since when the first of them is, in microseconds (-1: none is)
+
+-- include names
+-- include clock
+-- include format
+-- include ledger
+
+local nonce, number = read_binding()
+local first = redis.call('ZRANGE', state_set('dirty'), 0, 0, 'WITHSCORES')
+return { nonce, number, now, redis.call('ZCARD', state_set('dirty')), first[2] and tonumber(first[2]) or -1 }

@@ -1,0 +1,204 @@
+-- flags: (none: refused whole when memory is full)
+-- Carries rows of the ledger here: makes their tasks, cancels them, moves them; what ended there ends
+-- here. It is one pass, all or nothing.
+--
+-- KEYS[1]  prefix
+-- ARGV     1 database, 2 the nonce that is to be found here ('': none), 3 the nonce of the ledger, 4 the
+--          number of the pass that is to be the last one here, 5 the number of this pass, 6 lease in ms,
+--          7 ms to keep what ends here, then for each row:
+--          id, '<generation> <revision>', what ('waits', 'cancel', 'succeeded', 'failed', 'cancelled'),
+--          'moved' if its time is new, 'rebuilt' if this database may have lost it, else '', call,
+--          'in', 'at' or 'never' (it was paused), ms, n, then n names and values for the record
+-- returns  1, or 0 if another pass or another ledger was here: then nothing was written; now; then for
+--          each row: 1 done, 2 kept, 3 taken: a task that is not of the ledger has the id; and when it is
+--          due in ms, -1 if that is not known
+--
+-- A row can be carried more than once: the record names the generation and the revision that it has
+-- followed. A row that this changes nothing for, since its task has ended, is dirty: so it learns that.
+
+-- include names
+-- include clock
+-- include raise_format
+-- include fields
+-- include records
+-- include timers
+-- include timer_edits
+-- include places
+-- include waits
+-- include doorbell
+-- include new_tasks
+-- include history
+-- include rearm
+-- include ledger
+
+local lease, keep = tonumber(ARGV[6]), tonumber(ARGV[7])
+local DONE, KEPT, TAKEN = 1, 2, 3
+local to_be_cancelled = false
+
+local function next_row(at)
+  local row = { ledger = ARGV[at + 1], what = ARGV[at + 2], hint = ARGV[at + 3], call = ARGV[at + 4],
+    when = ARGV[at + 5], fields = {} }
+  row.generation, row.revision = generation_of(row.ledger)
+  local ms, count = tonumber(ARGV[at + 6]), tonumber(ARGV[at + 7])
+  row.due = row.when == 'in' and now + ms or ms
+  for i = at + 8, at + 7 + 2 * count, 2 do put_value(row.fields, ARGV[i], ARGV[i + 1]) end
+  row.args = value_of(row.fields, 'args')
+  put_value(row.fields, 'ledger', row.ledger)
+  return ARGV[at], row, at + 8 + 2 * count
+end
+
+-- What ended according to its row ends here, too, and the row has nothing to learn.
+local function bury(id, record, state)
+  record.ledger = nil
+  redis.call('DEL', trigger_key(id, record))
+  redis.call('HDEL', record_key(id), 'token', 'rearm', 'next', 'cancel')
+  finish(id, record, state, keep)
+end
+
+-- A listener may hold what this database lost while it ran: it gets a lease to end. What is watched may
+-- have been alive.
+local function spare(row)
+  if row.hint ~= 'rebuilt' or row.what ~= 'waits' then return end
+  local ttl = tonumber(value_of(row.fields, 'ttl'))
+  row.due = math.max(row.due, now + (ttl or row.due <= now and lease or 0))
+end
+
+local function create(id, row, old)
+  spare(row)
+  if old then
+    redis.call('DEL', trigger_key(id, old))
+    forget(id, old.state)
+  end
+  if row.what == 'waits' and row.when ~= 'never' then
+    write(id, row, row.due, row.fields)
+    return DONE
+  end
+  local made = { call = row.call, state = 'pending', ledger = row.ledger }
+  redis.call('HSET', record_key(id), 'call', row.call, 'made', math.floor(now / 1000), unpack(row.fields))
+  if row.what == 'waits' then
+    redis.call('HSET', record_key(id), 'left', 0)
+    redis.call('SET', trigger_key(id, made), 0)
+    move(id, made, 'paused', now + PAUSED_LOOK)
+  elseif row.what == 'cancel' then
+    finish(id, made, 'cancelled', keep)
+  else
+    bury(id, made, row.what)
+  end
+  return DONE
+end
+
+local function cancel(id, old)
+  if old.state == 'running' then
+    redis.call('HSET', record_key(id), 'cancel', 1)
+    redis.call('HDEL', record_key(id), 'rearm', 'next')
+    redis.call('DEL', trigger_key(id, old))
+    to_be_cancelled = true
+    return
+  end
+  redis.call('HSET', record_key(id), 'due', due_of(id, old))
+  finish(id, old, 'cancelled', keep)
+  redis.call('DEL', trigger_key(id, old))
+end
+
+-- A later life of the same id: it takes the place of one that waits or has ended, and follows one that
+-- runs.
+local function succeed(id, row, old)
+  if old.state ~= 'running' then return create(id, row, old) end
+  if row.what ~= 'waits' then
+    bury(id, old, row.what == 'cancel' and 'cancelled' or row.what)
+    put_generation(id, old, row.generation, row.revision)
+    if row.what == 'cancel' then mark_dirty(id) end
+    return DONE
+  end
+  redis.call('DEL', trigger_key(id, old))
+  note_next(id, old, { call = row.call, args = row.args, due = row.due, fields = row.fields })
+  return DONE
+end
+
+-- The time that a row gives a task that may have followed an older copy of it. A timer that differs
+-- from its place was moved by a client, and not heard of: it counts.
+local function restore_time(id, row, old)
+  local timer = read_timer(id, old)
+  local score = tonumber(redis.call('ZSCORE', state_set('pending'), id))
+  if timer == 'none' or timer and timer ~= score then return end
+  old.is_alive = true -- the row knows this time
+  wait_until(id, old, row.due)
+end
+
+local function follow(id, row, old, revision)
+  if row.what == 'cancel' then
+    cancel(id, old)
+  elseif row.hint == 'moved' and revision < row.revision then
+    note_move(id, old, 'reschedule', row.due)
+    if old.state == 'running' then
+      note_rearm(id, old, row.due)
+    else
+      wait_until(id, old, row.due)
+    end
+  elseif row.hint == 'rebuilt' and old.state == 'pending' and row.when == 'at' then
+    restore_time(id, row, old)
+  end
+end
+
+-- Whether the task of this id is of the ledger, or can be from now on.
+local function belongs(id, row, old)
+  if old.ledger then return true end
+  if FINISHED[old.state] then return true end
+  if old.call ~= row.call or old.args ~= row.args then return false end
+  put_generation(id, old, row.generation, row.revision)
+  mark_dirty(id)
+  return true
+end
+
+local function carry(id, row)
+  local old = read(id, { 'args', 'due', 'left', 'next', 'rearm', 'token', 'attempt', 'started' })
+  if not old then return create(id, row) end
+  if not belongs(id, row, old) then return TAKEN end
+  if not old.ledger then return create(id, row, old) end
+  local generation, revision = generation_of(old.next and value_of(old.next.fields, 'ledger') or old.ledger)
+  if generation > row.generation then
+    mark_dirty(id)
+    return KEPT
+  end
+  -- Of one generation and with another call: revived here, while its row got a new life.
+  local last = old.next or old
+  local is_other = last.call ~= row.call or last.args ~= row.args
+  if generation < row.generation or is_other then return succeed(id, row, old) end
+  if FINISHED[row.what] then
+    if old.state == row.what then return KEPT end
+    bury(id, old, row.what)
+    put_generation(id, old, row.generation, row.revision)
+    return DONE
+  end
+  local is_new = revision < row.revision
+  if is_new then put_generation(id, old, row.generation, row.revision) end
+  if FINISHED[old.state] then
+    mark_dirty(id)
+    return KEPT
+  end
+  follow(id, row, old, revision)
+  return is_new and DONE or KEPT
+end
+
+local function due_now(id)
+  local record = read(id, { 'due', 'left' })
+  return record and not FINISHED[record.state] and record.state ~= 'paused' and due_of(id, record) or -1
+end
+
+local nonce, number = read_binding()
+if nonce ~= ARGV[2] or number ~= tonumber(ARGV[4]) then return { 0, now } end
+local refused = raise_format(lease)
+if refused then return refused end
+local result = ring_after(function()
+  local reply, at = { 1, now }, 8
+  while at <= #ARGV do
+    local id, row, after = next_row(at)
+    reply[#reply + 1] = carry(id, row)
+    reply[#reply + 1] = due_now(id)
+    at = after
+  end
+  redis.call('HSET', ledger_key(), 'nonce', ARGV[3], 'number', ARGV[5])
+  return reply
+end)
+if to_be_cancelled then tell_listeners('beat') end
+return result

@@ -1,0 +1,85 @@
+"""A ledger and a server beside each other, and what an application would do with its rows."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Engine, delete, insert, select, update
+
+from expirebridge.ledger.passbook import Passbook
+from expirebridge.ledger.relay import Relay, finish
+from expirebridge.ledger.tables import Status, Tables, Todo, Wanted
+from expirebridge.settings import Settings
+from expirebridge.store.calls import ledger as ledger_calls
+from expirebridge.store.store import Store
+
+
+@dataclass
+class Books:
+    """One ledger, with a relay between it and one server."""
+
+    engine: Engine
+    made: Tables
+    store: Store
+    name: str = "default"
+    place: str = "here"
+
+    def __post_init__(self) -> None:
+        self.rows = Passbook(self.engine, self.made, name=self.name)
+
+    def relay(self, place: str = "", store: Store | None = None) -> Relay:
+        return Relay(self.rows, lambda: store or self.store, Settings(), place=place or self.place)
+
+    def settle_down(self) -> None:
+        """Make passes until nothing is left to do in either direction."""
+        relay = self.relay()
+        while finish(relay.carry()) or finish(relay.bring_back()):  # -1: interrupted
+            pass
+
+    # What an application does, in plain SQL
+
+    def insert(self, id: str, delay_ms: int = 0, **more: Any) -> None:
+        values: dict[str, Any] = {"func": "mail.send", "params": json.dumps([1])} | more
+        if "at_ms" not in values:
+            values["delay_ms"] = delay_ms
+        with self.engine.begin() as connection:
+            connection.execute(insert(self.made.task).values(id=id, ledger=self.name, **values))
+
+    def change(self, id: str, **values: Any) -> None:
+        task = self.made.task
+        with self.engine.begin() as connection:
+            connection.execute(
+                update(task)
+                .where(task.c.ledger == self.name, task.c.id == id)
+                .values(revision=task.c.revision + 1, todo=Todo.RELAY, **values)
+            )
+
+    def cancel(self, id: str) -> None:
+        self.change(id, wanted=Wanted.CANCELLED.value)
+
+    def row(self, id: str) -> Any:
+        task = self.made.task
+        with self.engine.connect() as connection:
+            return connection.execute(
+                select(task).where(task.c.ledger == self.name, task.c.id == id)
+            ).first()
+
+    def all_rows(self) -> list[Any]:
+        task = self.made.task
+        query = select(task).where(task.c.ledger == self.name).order_by(task.c.id)
+        with self.engine.connect() as connection:
+            return list(connection.execute(query))
+
+    def status(self, id: str) -> Status:
+        return Status(self.row(id).status)
+
+    def prune(self, id: str) -> None:
+        task = self.made.task
+        with self.engine.begin() as connection:
+            connection.execute(delete(task).where(task.c.ledger == self.name, task.c.id == id))
+
+    def numbers(self) -> tuple[int, int, int]:
+        """The last number taken, the highest stamp, and what Redis has seen."""
+        found = self.rows.read()
+        assert found is not None
+        return found.number, found.stamp, self.store.run(ledger_calls.read_ledger()).number

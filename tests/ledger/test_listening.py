@@ -1,0 +1,240 @@
+"""A listener with a ledger: it relays, keeps the gate, and asks the rows."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+from sqlalchemy import Engine, text
+from sqlalchemy.orm import Session
+
+from expirebridge import Bridge, State, current_task
+from expirebridge.errors import CompletionRefused
+from expirebridge.hooks import End
+from expirebridge.ledger import Ledger
+from expirebridge.ledger.books import place_of
+from expirebridge.ledger.poker import Poker
+from expirebridge.ledger.tables import Status, Tables
+from expirebridge.settings import Settings
+from expirebridge.store.store import Store
+from tests.kit.ledgers import Books
+from tests.kit.steps import state_of
+from tests.kit.witness import Witness, listening, until_logged
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.fixture
+def books(engine: Engine, made: Tables, store: Store, with_ledger: Settings) -> Books:
+    return Books(engine, made, store, place=place_of(with_ledger, engine.url))
+
+
+@pytest.fixture
+def with_ledger(url: str, engine: Engine) -> Settings:
+    return Settings(url=url, ledger=engine.url.render_as_string(hide_password=False))
+
+
+def into(ran: list[int]) -> Callable[[int], None]:
+    """A handler that notes its argument."""
+
+    def run(number: int) -> None:
+        ran.append(number)
+
+    return run
+
+
+async def until(holds: Any) -> None:
+    """Until rows say so: there is no signal for that but to look."""
+    import asyncio
+
+    async with asyncio.timeout(20):
+        while not await asyncio.to_thread(holds):  # noqa: ASYNC110 - a row has no event
+            await asyncio.sleep(0.02)
+
+
+async def test_a_row_runs_and_is_written_back(books: Books, with_ledger: Settings) -> None:
+    ran: list[int] = []
+    witness = Witness()
+    books.insert("a", func="test.run", params="[1]")
+    async with listening(with_ledger, witness, run=into(ran)):
+        await witness.until_ended(1, End.SUCCEEDED)
+        await until(lambda: books.status("a") is Status.SUCCEEDED)
+    assert ran == [1]
+
+
+async def test_a_listener_without_a_ledger_passes_over_its_tasks(
+    books: Books, settings: Settings, with_ledger: Settings, bridge: Bridge
+) -> None:
+    ran: list[int] = []
+    for id in "abc":
+        books.insert(id, func="test.run", params="[1]")
+    books.settle_down()
+    witness = Witness()
+    async with listening(settings, witness, run=into(ran)):
+        bridge.make_task("test.run", [2], 0)
+        bridge.make_task("test.run", [2], 0.3)
+        await witness.until_ended(2, End.SUCCEEDED)
+        assert ran == [2, 2]
+        other = Witness()
+        async with listening(with_ledger, other, run=into(ran)):
+            await other.until_ended(3, End.SUCCEEDED)
+    assert sorted(ran) == [1, 1, 1, 2, 2]
+
+
+async def test_a_task_without_a_row_is_cancelled(
+    books: Books, with_ledger: Settings, store: Store
+) -> None:
+    ran: list[int] = []
+    books.insert("a", func="test.run", params="[1]")
+    books.settle_down()
+    books.prune("a")
+    witness = Witness()
+    async with listening(with_ledger, witness, run=into(ran)):
+        await witness.until_ended(1)
+    assert ran == []
+    assert state_of(store, "a") is State.CANCELLED
+
+
+async def test_a_task_whose_row_is_done_is_not_run_again(
+    books: Books, with_ledger: Settings, store: Store
+) -> None:
+    ran: list[int] = []
+    books.insert("a", func="test.run", params="[1]")
+    books.settle_down()
+    with books.engine.begin() as connection:
+        connection.execute(text("UPDATE expirebridge_task SET status = 10 WHERE id = 'a'"))
+    witness = Witness()
+    async with listening(with_ledger, witness, run=into(ran)):
+        await witness.until_ended(1, End.SUCCEEDED)
+    assert ran == []
+    assert state_of(store, "a") is State.SUCCEEDED
+
+
+@pytest.fixture
+def effects(engine: Engine) -> Engine:
+    with engine.begin() as connection:
+        connection.execute(text("DROP TABLE IF EXISTS effect"))
+        connection.execute(text("CREATE TABLE effect (id varchar(20))"))
+    return engine
+
+
+def count_effects(engine: Engine) -> int:
+    with engine.connect() as connection:
+        return int(connection.scalar(text("SELECT count(*) FROM effect")) or 0)
+
+
+async def test_what_completes_in_its_transaction_has_its_effect_once(
+    books: Books, with_ledger: Settings, effects: Engine
+) -> None:
+    def work() -> None:
+        with effects.begin() as connection:
+            connection.execute(text("INSERT INTO effect VALUES ('a')"))
+            current_task().complete_in(connection)
+        raise ValueError("after the commit")
+
+    books.insert("a", func="test.work", params="[]", options='{"retry":"[0]"}')
+    witness = Witness()
+    async with listening(with_ledger, witness, work=work):
+        await witness.until_ended(1, End.SUCCEEDED)
+    assert count_effects(effects) == 1
+    assert books.status("a") is Status.SUCCEEDED
+
+
+async def test_what_was_cancelled_meanwhile_is_not_completed(
+    books: Books, with_ledger: Settings, effects: Engine
+) -> None:
+    refused: list[str] = []
+
+    def work() -> None:
+        books.cancel("a")
+        try:
+            with effects.begin() as connection:
+                connection.execute(text("INSERT INTO effect VALUES ('a')"))
+                current_task().complete_in(connection)
+        except CompletionRefused as error:
+            refused.append(str(error))
+            raise
+
+    books.insert("a", func="test.work", params="[]", options='{"retry":"[0,0,0]"}')
+    witness = Witness()
+    async with listening(with_ledger, witness, work=work):
+        await until(lambda: books.status("a") is Status.CANCELLED)
+    assert count_effects(effects) == 0
+    assert len(refused) == 1
+
+
+async def test_an_emptied_server_is_rebuilt_while_a_handler_runs(
+    books: Books, url: str, engine: Engine, effects: Engine, client: redis.Redis
+) -> None:
+    began, go_on = threading.Event(), threading.Event()
+    settings = Settings(url=url, ledger=engine.url.render_as_string(hide_password=False), lease=1.0)
+
+    def slow() -> None:
+        began.set()
+        go_on.wait(20)
+        with effects.begin() as connection:
+            connection.execute(text("INSERT INTO effect VALUES ('slow')"))
+            current_task().complete_in(connection)
+
+    def quick(id: str) -> None:
+        with effects.begin() as connection:
+            connection.execute(text("INSERT INTO effect VALUES ('quick')"))
+            current_task().complete_in(connection)
+
+    books.insert("slow", func="test.slow", params="[]")
+    for number in range(20):
+        books.insert(f"q{number}", 1500 + 10 * number, func="test.quick", params="[1]")
+    witness = Witness()
+    async with listening(settings, witness, slow=slow, quick=quick):
+        await until(began.is_set)
+        client.flushall()
+        go_on.set()
+        await until(
+            lambda: all(
+                books.status(id) is Status.SUCCEEDED
+                for id in ["slow", *(f"q{number}" for number in range(20))]
+            )
+        )
+    assert count_effects(effects) == 21
+
+
+async def test_a_copy_of_the_ledger_stops_with_one_error(
+    books: Books, with_ledger: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    books.insert("a", func="test.run", params="[1]")
+    books.settle_down()  # by a relay at another place
+    with books.engine.begin() as connection:
+        connection.execute(text("UPDATE expirebridge_pass SET nonce = 'x-elsewhere'"))
+    ran: list[int] = []
+    async with listening(with_ledger, run=into(ran)):
+        await until_logged(lambda: "another address" in caplog.text)
+    assert ran == []
+
+
+async def test_a_poke_makes_the_relay_look_at_once(
+    books: Books, engine: Engine, with_ledger: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("expirebridge.listener.station.relayer.INTERVAL", 3600.0)
+    ran: list[int] = []
+    witness, poker = Witness(), Poker(with_ledger)
+    books.insert("a", func="test.run", params="[1]")
+    async with listening(with_ledger, witness, run=into(ran)):
+        await witness.until_ended(1)
+        books.insert("b", func="test.run", params="[2]")
+        poker.poke()
+        await witness.until_ended(2)
+        ledger = Ledger(engine.url, redis=with_ledger.url)
+        with Session(engine) as session, session.begin():
+            ledger.make_task(session, "test.run", [3], 0)
+        await witness.until_ended(3)
+    assert ran == [1, 2, 3]
+
+
+def test_a_poke_of_a_server_that_is_away_raises_nothing() -> None:
+    poker = Poker(Settings(url="redis://127.0.0.1:1/1"))
+    began = time.monotonic()
+    for _ in range(100):
+        poker.poke()
+    assert time.monotonic() - began < 1

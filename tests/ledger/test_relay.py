@@ -1,0 +1,319 @@
+"""Passes: rows go to the server, and what happens there comes back."""
+
+import pytest
+import redis
+from sqlalchemy import Engine
+
+from expirebridge import Bridge, State, TaskExists
+from expirebridge.errors import LedgerUnsuitable
+from expirebridge.ledger.relay import finish
+from expirebridge.ledger.tables import Status, Tables, Todo
+from expirebridge.settings import Settings
+from expirebridge.store import calls
+from expirebridge.store.calls import Settlement
+from expirebridge.store.calls import ledger as ledger_calls
+from expirebridge.store.store import Store
+from tests.kit.ledgers import Books
+from tests.kit.steps import server_ms, settle, state_of
+
+HOUR = 3_600_000
+
+
+@pytest.fixture
+def books(engine: Engine, made: Tables, store: Store) -> Books:
+    return Books(engine, made, store)
+
+
+def claim(store: Store, token: str = "t", gate: int | None = 0) -> list[str]:
+    call = calls.claim(token, Settings(), room=100, idle=True, gate=gate)
+    return [task.id for task in store.run(call).tasks]
+
+
+def test_a_row_becomes_a_task_and_its_end_comes_back(books: Books, store: Store) -> None:
+    books.insert("a")
+    books.settle_down()
+    assert books.row("a").todo == Todo.NOTHING
+    assert claim(store) == ["a"]
+    settle(store, Settlement("a", "t", "succeeded"))
+    assert books.status("a") is Status.WAITING
+    books.settle_down()
+    assert books.status("a") is Status.SUCCEEDED
+    number, stamp, seen = books.numbers()
+    assert number == stamp == seen == books.row("a").stamp
+
+
+def test_without_a_gate_no_task_of_a_ledger_is_claimed(books: Books, store: Store) -> None:
+    books.insert("a")
+    books.settle_down()
+    assert claim(store, gate=None) == []
+    assert claim(store, gate=books.numbers()[2] + 1) == []
+    assert claim(store, gate=books.numbers()[2]) == ["a"]
+
+
+def test_a_delay_counts_from_its_statement(books: Books, client: redis.Redis) -> None:
+    books.insert("a", HOUR)
+    books.change("a", written=books.row("a").written - 600_000)
+    books.settle_down()
+    left = books.row("a").due - server_ms(client)
+    assert HOUR - 605_000 < left <= HOUR - 600_000
+
+
+def test_a_wanted_cancel_cancels_what_waits(books: Books, store: Store) -> None:
+    books.insert("a", HOUR)
+    books.settle_down()
+    books.cancel("a")
+    books.settle_down()
+    assert state_of(store, "a") is State.CANCELLED
+    assert books.status("a") is Status.CANCELLED
+
+
+def test_a_cancel_before_the_first_pass_is_never_run(books: Books, store: Store) -> None:
+    books.insert("a")
+    books.cancel("a")
+    books.settle_down()
+    assert claim(store) == []
+    assert books.status("a") is Status.CANCELLED
+
+
+def test_a_cancel_of_what_runs_ends_its_attempts(books: Books, store: Store) -> None:
+    books.insert("a")
+    books.settle_down()
+    claim(store)
+    books.cancel("a")
+    books.settle_down()
+    settle(store, Settlement("a", "t", "retry", 60))
+    books.settle_down()
+    assert books.status("a") is Status.CANCELLED
+
+
+def test_a_reschedule_moves_and_does_not_undo_an_unheard_expire(
+    books: Books, store: Store, client: redis.Redis
+) -> None:
+    books.insert("a", HOUR)
+    books.settle_down()
+    books.change("a", delay_ms=2 * HOUR, due=None, written=books.row("a").written)
+    books.settle_down()
+    task = store.run(calls.get("a"))
+    assert task is not None
+    assert client.pttl(task.key) > 1.9 * HOUR
+    client.pexpire(task.key, 5 * HOUR)
+    books.change("a", ext_string="x")
+    books.settle_down()
+    assert client.pttl(task.key) > 4.9 * HOUR
+
+
+def test_what_failed_and_waits_again_is_written_back(books: Books, store: Store) -> None:
+    books.insert("a")
+    books.settle_down()
+    claim(store)
+    settle(store, Settlement("a", "t", "retry", 60, "ValueError: no"))
+    books.settle_down()
+    row = books.row("a")
+    assert (row.status, row.retry_times, row.message) == (1, 1, "ValueError: no")
+    assert row.due > row.created + 50_000
+
+
+def test_a_row_whose_id_is_taken_is_refused_and_the_rest_go_on(
+    books: Books, bridge: Bridge, store: Store
+) -> None:
+    bridge.make_task("mail.send", [2], 3600, id="a")
+    books.insert("a")
+    books.insert("b", params="no JSON")
+    books.insert("c", func="neither")
+    books.insert("d", options="[]")
+    books.insert("e")
+    books.settle_down()
+    for id in "abcd":
+        assert books.status(id) is Status.FAILED, id
+        assert books.row(id).message
+    assert claim(store) == ["e"]
+
+
+def test_an_id_of_the_ledger_is_not_for_others(books: Books, bridge: Bridge, store: Store) -> None:
+    books.insert("a")
+    books.settle_down()
+    with pytest.raises(TaskExists):
+        bridge.make_task("mail.send", [2], 3600, id="a", if_exists="replace")
+    claim(store)
+    settle(store, Settlement("a", "t", "succeeded"))
+    with pytest.raises(TaskExists):
+        bridge.make_task("mail.send", [2], 3600, id="a")
+    books.settle_down()
+    assert books.status("a") is Status.SUCCEEDED
+
+
+def test_what_is_run_again_by_request_lives_again_in_its_row(
+    books: Books, bridge: Bridge, store: Store
+) -> None:
+    books.insert("a")
+    books.settle_down()
+    claim(store)
+    settle(store, Settlement("a", "t", "succeeded"))
+    books.settle_down()
+    bridge.run_now("a")
+    books.settle_down()
+    row = books.row("a")
+    assert (row.status, row.generation) == (Status.WAITING, 2)
+    assert claim(store, "u") == ["a"]
+    settle(store, Settlement("a", "u", "failed", 0, "no"))
+    books.settle_down()
+    assert books.status("a") is Status.FAILED
+
+
+def test_the_sweep_keeps_what_its_row_does_not_know(
+    books: Books, store: Store, client: redis.Redis
+) -> None:
+    books.insert("a")
+    books.settle_down()
+    claim(store)
+    settle(store, Settlement("a", "t", "succeeded"))
+    client.zadd("expirebridge:succeeded", {"a": 1})
+    store.run(calls.sweep(Settings()))
+    assert state_of(store, "a") is State.SUCCEEDED
+    books.settle_down()
+    client.zadd("expirebridge:succeeded", {"a": 1})
+    store.run(calls.sweep(Settings()))
+    assert state_of(store, "a") is None
+    assert books.status("a") is Status.SUCCEEDED
+
+
+def test_an_emptied_server_gets_everything_back(
+    books: Books, store: Store, client: redis.Redis
+) -> None:
+    books.insert("done")
+    books.settle_down()
+    claim(store)
+    settle(store, Settlement("done", "t", "succeeded"))
+    books.insert("later", HOUR)
+    books.insert("cancelled", HOUR)
+    books.cancel("cancelled")
+    books.settle_down()
+    due = books.row("later").due
+    client.flushall()
+    finish(books.relay().carry())
+    books.settle_down()
+    task = store.run(calls.get("later"))
+    assert task is not None
+    assert round(task.due.timestamp() * 1000) == due
+    assert state_of(store, "done") is State.SUCCEEDED
+    assert state_of(store, "cancelled") is State.CANCELLED
+    assert claim(store) == []
+
+
+def test_what_may_still_run_comes_back_a_lease_later(
+    books: Books, store: Store, client: redis.Redis
+) -> None:
+    books.insert("a")
+    books.settle_down()
+    claim(store)
+    client.flushall()
+    books.settle_down()
+    task = store.run(calls.get("a"))
+    assert task is not None
+    assert task.due.timestamp() * 1000 > server_ms(client) + 9000
+
+
+def test_an_intact_server_costs_no_pass(books: Books) -> None:
+    books.insert("a", HOUR)
+    books.settle_down()
+    before = books.numbers()
+    books.settle_down()
+    assert books.numbers() == before
+
+
+def test_another_place_sends_nothing(books: Books, client: redis.Redis) -> None:
+    books.insert("a")
+    books.settle_down()
+    client.flushall()
+    with pytest.raises(LedgerUnsuitable, match="another address"):
+        finish(books.relay("elsewhere").carry())
+    assert client.dbsize() == 0
+
+
+def test_another_ledger_sends_nothing(books: Books, client: redis.Redis) -> None:
+    books.insert("a")
+    books.settle_down()
+    client.hset("expirebridge:ledger", "nonce", "x-here")
+    with pytest.raises(LedgerUnsuitable, match="another ledger"):
+        finish(books.relay().carry())
+
+
+def test_a_server_that_is_ahead_stops_the_relay(books: Books, client: redis.Redis) -> None:
+    books.insert("a")
+    books.settle_down()
+    client.hset("expirebridge:ledger", "number", 99)
+    with pytest.raises(LedgerUnsuitable, match="has seen pass 99"):
+        finish(books.relay().carry())
+
+
+def test_the_first_pass_raises_the_format(books: Books, client: redis.Redis) -> None:
+    books.insert("a")
+    books.settle_down()
+    assert client.hget("expirebridge:meta", "format") == b"2"
+    client.delete("expirebridge:meta")
+    books.insert("b")
+    books.settle_down()
+    assert client.hget("expirebridge:meta", "format") == b"2"
+
+
+def test_a_paused_task_comes_back_paused(
+    books: Books, bridge: Bridge, store: Store, client: redis.Redis
+) -> None:
+    books.insert("a", HOUR)
+    books.settle_down()
+    bridge.pause("a")
+    books.settle_down()
+    client.flushall()
+    books.settle_down()
+    assert state_of(store, "a") is State.PAUSED
+
+
+def test_what_redis_forgot_of_a_waiting_row_is_carried_again(
+    books: Books, store: Store, client: redis.Redis
+) -> None:
+    books.insert("a", HOUR)
+    books.settle_down()
+    client.zadd("expirebridge:dirty", {"a": 5})
+    client.delete("expirebridge:task:a")
+    books.settle_down()
+    assert state_of(store, "a") is State.PENDING
+
+
+def test_known_numbers_are_read(store: Store) -> None:
+    assert store.run(ledger_calls.read_ledger())[:2] == ("", 0)
+
+
+def test_a_rebuild_binds_the_ledger_to_another_server(
+    books: Books, store: Store, client: redis.Redis
+) -> None:
+    books.insert("a")
+    books.insert("later", HOUR)
+    books.settle_down()
+    claim(store)
+    settle(store, Settlement("a", "t", "succeeded"))
+    books.settle_down()
+    client.flushall()
+    moved = Books(books.engine, books.made, store, place="elsewhere")
+    with pytest.raises(LedgerUnsuitable):
+        finish(moved.relay().carry())
+    moved.relay().rebind()
+    moved.settle_down()
+    assert state_of(store, "later") is State.PENDING
+    assert claim(store) == []
+
+
+def test_a_new_life_of_an_id_takes_the_place_of_one_that_was_run_again(
+    books: Books, bridge: Bridge, store: Store
+) -> None:
+    books.insert("a")
+    books.settle_down()
+    claim(store)
+    settle(store, Settlement("a", "t", "succeeded"))
+    books.settle_down()
+    bridge.run_now("a")  # generation 2 in Redis; and in its row, before that learns of it:
+    books.change("a", generation=2, status=1, params="[2]", due=None, delay_ms=HOUR)
+    books.settle_down()
+    task = store.run(calls.get("a"))
+    assert task is not None
+    assert list(task.args) == [2]
+    assert claim(store) == []
