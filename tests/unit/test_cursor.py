@@ -51,8 +51,8 @@ def answer(
 ) -> None:
     claimed = [ClaimedTask(func, "t", func, b"[]", b"", 0, 1, 0, None) for func in tasks]
     claim = Claim(
-        now_us=now * 1000, next_due=None, alone=False, shared=False, broken=[], tasks=claimed,
-        walked=walked, **options,
+        now_us=now * 1000, next_due=None, alone=False, shared=False, running=-1, broken=[],
+        tasks=claimed, walked=walked, **options,
     )  # fmt: skip
     cursor.take(claim, took)
 
