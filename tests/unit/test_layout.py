@@ -23,6 +23,7 @@ LAYERS = [
         "bridge",
         "operations",
         "listing",
+        "streams",
         "new_tasks",
         "foreign_fields",
         "handlers",

@@ -56,8 +56,7 @@ class Station:
         self._clock = clock = Clock(
             footing, self._prefix, doorbell=doorbell, fairness=fairness, cursor=cursor, hooks=hooks
         )
-        self._ticker = Ticker(footing, standing)
-        self._retimer = Retimer(footing, standing)
+        self._ticker, self._retimer = Ticker(footing, standing), Retimer(footing, standing)
         self._declarer = Declarer(footing, settings, name=name, specs=runner.series)
         self._sweeper = Sweeper(footing, settings, doorbell=doorbell, hooks=hooks)
         self.adopter = Adopter(
