@@ -29,6 +29,7 @@ def create(
     count: Annotated[int, typer.Argument(help="How many: a power of two, up to 256.")],
     url: Url = None,
     prefix: Prefix = None,
+    as_json: AsJson = False,
 ) -> None:
     """Divide a new database into partitions, before anything else is written to it.
 
@@ -43,7 +44,9 @@ def create(
         except (FormatRefused, PartitionsDiffer) as refusal:
             typer.echo(f"expirebridge: {refusal}", err=True)
             raise typer.Exit(NOT_POSSIBLE) from None
-    print_line("1 partition" if count == 1 else f"{count} partitions")
+    if as_json:
+        return print_json({"partitions": count})
+    return print_line("1 partition" if count == 1 else f"{count} partitions")
 
 
 @group.command("show")

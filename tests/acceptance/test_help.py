@@ -21,6 +21,7 @@ NO_JSON = {
     "functions load",
     "functions show",
     "init",
+    "key",
     "ledger ddl",
     "listen",
     "server",

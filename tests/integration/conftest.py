@@ -7,7 +7,10 @@ import pytest
 from expirebridge.embedded import Server
 from expirebridge.embedded_cluster import SLOTS
 from tests.kit.cluster import TAG, Cluster
-from tests.kit.servers import FEW, SERVERS
+from tests.kit.servers import EMBEDDED, FEW, SERVERS
+
+# Six nodes take their time: they are Valkey 9.1 and Redis 7.0, in the suite that has both.
+collect_ignore = [] if EMBEDDED in SERVERS else ["test_cluster_kit.py", "test_cluster_urls.py"]
 
 
 @pytest.fixture(scope="module", params=FEW)

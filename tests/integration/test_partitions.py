@@ -186,8 +186,9 @@ def test_many_are_made_in_few_requests(apart: Bridge, url: str, client: redis.Re
     requests = sum(
         sent.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("eval", "evalsha")
     )
-    # The first chunk of 64 is divided; of the others each partition has about 36.
-    assert requests <= 3 + 2 * COUNT + 2 * COUNT
+    # The first chunk of 64 is divided; of the others each partition has about 36. On Redis 6.2 the
+    # first request of each partition takes three.
+    assert requests <= 5 * COUNT
 
 
 def test_a_listing_is_in_order_and_goes_on_where_it_ended(apart: Bridge) -> None:

@@ -51,10 +51,17 @@ def desk_of(
 ) -> Desk | None:
     """The desk for the ledger that the settings name; None if they name none.
 
-    Raises InvalidSetting for a URL that cannot be used.
+    Raises InvalidSetting for a URL that cannot be used, and for a database of several partitions:
+    the passes of a ledger are those of one.
     """
     if settings.ledger is None:
         return None
+    partitions = footing.now.store.database.layout.count
+    if partitions > 1:
+        raise InvalidSetting(
+            f"ledger: this database has {partitions} partitions, and a ledger works with one only; "
+            "use another database, or a prefix of its own"
+        )
     # Here, so that SQLAlchemy is imported only where there is a ledger.
     try:
         from expirebridge.ledger.books import Books  # noqa: PLC0415
