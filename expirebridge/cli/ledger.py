@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from expirebridge.cli.options import ILL, AsJson, Url
+from expirebridge.cli.options import ILL, AsJson, Prefix, Url
 from expirebridge.cli.output import print_fields, print_json, print_line, printable
 from expirebridge.durations import human
 from expirebridge.errors import InvalidSetting
@@ -147,6 +147,7 @@ def rebuild_(
         bool, typer.Option("--yes", help="Do it: tasks of this ledger will run from this Redis.")
     ] = False,
     url: Url = None,
+    prefix: Prefix = None,
     ledger: LedgerUrl = None,
     ledger_name: LedgerName = None,
     as_json: AsJson = False,
@@ -160,15 +161,16 @@ def rebuild_(
     """
     with _extra_is_there():
         from expirebridge.ledger.books import Books  # noqa: PLC0415
-    settings = replace(_settings(ledger, ledger_name), url=Settings.read(url=url).url)
-    if not yes:
-        raise InvalidSetting(
-            f"every unfinished task of the ledger {settings.ledger_name!r} would run from "
-            f"{safe_url(settings.url)}: pass --yes if that is meant"
-        )
-    store = Store(clients.producer_client(settings.url), prefix=settings.prefix)
-    with closing(store), closing(Books(settings, lambda: store)) as books:
-        books.rebuild()
+    redis = Settings.read(url=url, prefix=prefix)
+    with closing(Store(clients.producer_client(redis.url), prefix=redis.prefix)) as store:
+        settings = replace(_settings(ledger, ledger_name), url=redis.url, prefix=redis.prefix)
+        if not yes:
+            raise InvalidSetting(
+                f"every unfinished task of the ledger {settings.ledger_name!r} would run from "
+                f"{safe_url(settings.url)}: pass --yes if that is meant"
+            )
+        with closing(Books(settings, lambda: store)) as books:
+            books.rebuild()
     if as_json:
         return print_json({"bound": settings.ledger_name})
     return print_line("bound; a listener with this ledger carries every row again")
