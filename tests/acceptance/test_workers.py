@@ -5,6 +5,7 @@ import os
 import pty
 import re
 import signal
+import socket
 import time
 import urllib.request
 from collections import Counter
@@ -403,10 +404,21 @@ def test_what_no_worker_can_start_with_is_said_once(url: str, folder: Path) -> N
     assert result.stderr.count("does not import") == 1
 
 
+def taken_port() -> socket.socket:
+    """A socket that has a port, while the one below it is free: connections take many of those."""
+    while True:
+        taken = socket.create_server(("127.0.0.1", 0))
+        try:
+            socket.create_server(("127.0.0.1", taken.getsockname()[1] - 1)).close()
+        except OSError:
+            taken.close()
+        else:
+            return taken
+
+
 def test_a_worker_whose_port_is_taken_ends_them_all(url: str, folder: Path) -> None:
-    with launched(url, folder, "--metrics-port", "0"):
-        until_logged("metrics on", folder)
-        [taken] = map(int, re.findall(r"metrics on http://127.0.0.1:(\d+)", log_of(folder)))
+    with taken_port() as other:
+        taken = other.getsockname()[1]
         words = ("--workers", "2", "--metrics-port", str(taken - 1))
         result = run("listen", "--tasks", folder, *words, url=url)
     assert result.returncode == 2
