@@ -1,5 +1,6 @@
 """A listener with a ledger: it relays, keeps the gate, and asks the rows."""
 
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -62,6 +63,22 @@ async def test_a_row_runs_and_is_written_back(books: Books, with_ledger: Setting
     async with listening(with_ledger, witness, run=into(ran)):
         await witness.until_ended(1, End.SUCCEEDED)
         await until(lambda: books.status("a") is Status.SUCCEEDED)
+    assert ran == [1]
+
+
+async def test_the_relay_does_not_wait_for_a_listener_without_the_ledger(
+    books: Books, settings: Settings, with_ledger: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[int] = []
+    without, has_it = Witness(), Witness()
+    monkeypatch.setattr(socket, "gethostname", lambda: "a")  # of the lower rank
+    async with listening(settings, without, run=into(ran)):
+        await without.until_hearing()
+        monkeypatch.setattr(socket, "gethostname", lambda: "b")
+        async with listening(with_ledger, has_it, run=into(ran)):
+            await has_it.until_hearing()
+            books.insert("a", func="test.run", params="[1]")
+            await until(lambda: books.status("a") is Status.SUCCEEDED)
     assert ran == [1]
 
 

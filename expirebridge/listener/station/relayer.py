@@ -22,16 +22,21 @@ INTERVAL = 1.0
 FULL = 100
 """Rows of a pass from which on another follows at once, after as long as it took."""
 RETRY_PAUSE = 1.0
+MOST_RANKS = 10
 
 
 class Relayer:
-    """Makes passes while its listener has the lowest rank. If two do, one finds that out."""
+    """Makes passes: at each look with the lowest rank, and the less often the higher its rank is.
+
+    Those of a lower rank may lack the ledger. If two make a pass at once, one finds that out.
+    """
 
     def __init__(self, footing: Footing, books: "Books", standing: Standing) -> None:
         self._footing = footing
         self._books = books
         self._standing = standing
         self._poked = asyncio.Event()
+        self._looked = time.monotonic()
         self._error = ""
 
     def poke(self) -> None:
@@ -49,9 +54,10 @@ class Relayer:
     async def run_once(self) -> float:
         """Make a pass in each direction, if it is its turn; returns the seconds to pause."""
         self._poked.clear()
-        if self._standing.rank > 0:
-            return INTERVAL
         began = time.monotonic()
+        if began < self._looked + min(self._standing.rank, MOST_RANKS) * INTERVAL:
+            return INTERVAL
+        self._looked = began
         outage = self._footing.now.outage
         try:
             carried = await self._books.run(self._books.pass_once)
