@@ -9,8 +9,24 @@ from expirebridge.embedded_cluster import SLOTS
 from tests.kit.cluster import TAG, Cluster
 from tests.kit.servers import EMBEDDED, FEW, SERVERS
 
-# Six nodes take their time: they are Valkey 9.1 and Redis 7.0, in the suite that has both.
-collect_ignore = [] if EMBEDDED in SERVERS else ["test_cluster_kit.py", "test_cluster_urls.py"]
+# Clusters and sentinels take their time, and handlers do not differ from server to server: these
+# are for the suite that has Valkey 9.1 and Redis 7.0.
+collect_ignore = (
+    []
+    if EMBEDDED in SERVERS
+    else [
+        f"test_{name}.py"
+        for name in (
+            "cluster_kit",
+            "cluster_urls",
+            "embedding",
+            "handler_processes",
+            "handlers_log",
+            "killed_processes",
+            "sentinels",
+        )
+    ]
+)
 
 
 @pytest.fixture(scope="module", params=FEW)
