@@ -54,8 +54,9 @@ async def test_an_orderly_failover_is_followed_by_all(sentinels: Sentinels) -> N
     async def hold() -> None:
         await ended.wait()
 
-    async with listening(Settings(url=sentinels.url), witness, note=note, hold=hold):
+    async with listening(Settings(url=sentinels.url), witness, note=note, hold=hold) as listener:
         await witness.until_hearing()
+        old_store = listener._node.stations[0].store
         async with AsyncBridge(sentinels.url) as awaits:
             held = await awaits.make_task("test.hold", [], 0)
             before = await awaits.make_task("test.note", [], 0)
@@ -68,6 +69,8 @@ async def test_an_orderly_failover_is_followed_by_all(sentinels: Sentinels) -> N
         # What is written to the old primary until it learns of that is lost with it, as
         # docs/guarantees.md says.
         await asyncio.to_thread(sentinels.until_replicating_from, second)
+        # A role that was about to send opens a connection to the old primary once more.
+        await old_store.run(calls.command("PING"))
         async with AsyncBridge(sentinels.url) as awaits:
             await awaits.make_task("test.note", [], 0)
         with Bridge(sentinels.url) as waits:
@@ -79,6 +82,9 @@ async def test_an_orderly_failover_is_followed_by_all(sentinels: Sentinels) -> N
             await witness.until_ended(6)
             tasks = [waits.get(task.id) for task in (held, before, later, after)]
             assert waits.count().listeners == 1
+    opened = old_store.client.connection_pool._available_connections
+    assert opened
+    assert not any(one.is_connected for one in opened)
     [followed] = witness.seen(FailedOver)
     assert followed == FailedOver(server=f"{HOST}:{second.port}", before=f"{HOST}:{first.port}")
     assert any("another server is the primary" in gap.reason for gap in witness.seen(Gap))

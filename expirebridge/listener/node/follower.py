@@ -49,6 +49,8 @@ class Follower:
         self._primary = primary
         self.generation = generation
         """The present one."""
+        self._left: Generation | None = None
+        """The one before it: somebody may still send there, and so connect once more."""
         self._new_generation = new_generation
         self._stations = stations
         self._heartbeat = heartbeat
@@ -95,7 +97,14 @@ class Follower:
         )  # fmt: skip
         self._hooks.emit(FailedOver(server=str(address), before=before))
         await old.cut()
+        await self._close_left()
+        self._left = old
 
-    def close(self) -> None:
-        """Ask no more."""
+    async def close(self) -> None:
+        """Ask no more, and close the connections to the former primary."""
         self._thread.shutdown(wait=False, cancel_futures=True)
+        await self._close_left()
+
+    async def _close_left(self) -> None:
+        if self._left is not None:
+            await self._left.close()

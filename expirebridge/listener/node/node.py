@@ -156,7 +156,7 @@ class Node:
         await asyncio.to_thread(self.heartbeat.stop)
         generation = self._generation
         if self._follower is not None:
-            self._follower.close()
+            await self._follower.close()
             generation = self._follower.generation
         await generation.close()
         for station in self.stations:
