@@ -19,6 +19,7 @@ MOST_MEMORY = 2**62
 _LEDGER_NAME = re.compile(r"[A-Za-z0-9_.:@-]{1,64}", re.ASCII)
 _ENVIRONMENT = {
     "EXPIREBRIDGE_URL": "url",
+    "EXPIREBRIDGE_PREFIX": "prefix",
     "EXPIREBRIDGE_LEDGER": "ledger",
     "EXPIREBRIDGE_LEDGER_NAME": "ledger_name",
     "EXPIREBRIDGE_TASKS": "tasks",
@@ -127,7 +128,7 @@ class Settings:
     def read(cls, **given: Any) -> Self:
         """Take each setting from the arguments that are not None, the environment, or its default.
 
-        The environment variables are EXPIREBRIDGE_URL, EXPIREBRIDGE_LEDGER,
+        The environment variables are EXPIREBRIDGE_URL, EXPIREBRIDGE_PREFIX, EXPIREBRIDGE_LEDGER,
         EXPIREBRIDGE_LEDGER_NAME, EXPIREBRIDGE_TASKS, EXPIREBRIDGE_APP_DIR,
         EXPIREBRIDGE_ONLY_MARKED, EXPIREBRIDGE_FUNCTIONS, EXPIREBRIDGE_PROCESSES and
         EXPIREBRIDGE_PROCESS_MEMORY. `functions` may be text with commas, or several such texts;

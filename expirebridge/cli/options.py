@@ -65,7 +65,8 @@ Functions = Annotated[
 Prefix = Annotated[
     str | None,
     typer.Option(
-        help="The prefix of expirebridge's own keys.  [default: expirebridge]",
+        help="The prefix of expirebridge's own keys.  [env var: EXPIREBRIDGE_PREFIX; "
+        "default: expirebridge]",
         show_default=False,
     ),
 ]

@@ -30,9 +30,12 @@ def test_without_anything_the_defaults_hold() -> None:
 
 def test_the_environment_goes_before_the_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EXPIREBRIDGE_URL", URL)
+    monkeypatch.setenv("EXPIREBRIDGE_PREFIX", "{shop}tasks")
     monkeypatch.setenv("EXPIREBRIDGE_TASKS", "/srv/jobs")
     monkeypatch.setenv("EXPIREBRIDGE_APP_DIR", "/srv")
-    assert Settings.read() == Settings(url=URL, tasks=Path("/srv/jobs"), app_dir=Path("/srv"))
+    assert Settings.read() == Settings(
+        url=URL, prefix="{shop}tasks", tasks=Path("/srv/jobs"), app_dir=Path("/srv")
+    )
 
 
 def test_the_ledger_and_its_name_are_settings(monkeypatch: pytest.MonkeyPatch) -> None:
