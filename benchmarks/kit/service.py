@@ -93,7 +93,7 @@ def keep(numbers: Sequence[int], seconds: float) -> None:
 
 def _call(verb: str, arguments: Sequence[object]) -> None:
     line = json.dumps([verb, arguments]).encode() + b"\n"
-    for _ in range(2):  # the worker may have been started anew
+    for _ in range(2):  # the worker may have been restarted
         try:
             _link().write(line)
             _link().flush()

@@ -1,7 +1,7 @@
 """A table in SQLite, in the folder in which producer and worker run, and Redis's policy of fsync.
 
 What is committed is in the file at once, so it survives the death of any process, and it is on disk
-within a second, as with Redis's `appendfsync everysec`. SQLite itself is told not to wait for the
+within a second, as with Redis's `appendfsync everysec`. SQLite itself does not wait for the
 disk (`synchronous = OFF`); a process of the worker calls fsync each second:
 
     python -m benchmarks.kit.table

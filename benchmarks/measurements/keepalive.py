@@ -6,7 +6,7 @@ are measured; of the others none may run (`false_firings`). Ours: a keepalive is
 plain client, which knows nothing of expirebridge.
 
 A timer counts from when its keepalive arrives, which is after it was asked for: so the lateness
-that is told is at most too high, by the time on the way. `microseconds` is what a keepalive costs
+is at most too high, by the time on the way. `microseconds` is what a keepalive costs
 of the processor's time, in the server, the worker and the producer together.
 """
 

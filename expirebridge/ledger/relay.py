@@ -91,7 +91,7 @@ class Relay:
                 )
 
     def rebind(self) -> None:
-        """Bind ledger and server to each other anew: all is carried again."""
+        """Bind ledger and server to each other again; all rows are carried again."""
         known = self._store().run(calls.read_ledger())
         numbers = self._passbook.read()
         nonce = new_nonce(self._place)
