@@ -1,9 +1,10 @@
 """Writes docs/performance.md, its plots and docs/designs.md from the results of the laboratory.
 
-    python -m benchmarks.report [--results FILE] [--to FOLDER]
+    python -m benchmarks.report [--results FILE ...] [--to FOLDER]
 
-The prose is in performance.template.md; every figure in it comes from the file of results. A line
-`{{name}}` there is replaced by what the function of that name returns here.
+The prose is in performance.template.md; every figure in it comes from the files of results. A line
+`{{name}}` there is replaced by what the function of that name returns here, from the last file that
+holds such a measurement; if that is not the first file, the page says where it was measured.
 """
 
 import argparse
@@ -25,22 +26,49 @@ _OURS = "expirebridge"
 def main() -> None:
     """Write the pages."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.report")
-    parser.add_argument("--results", type=Path, default=HERE / "results" / "run.json")
+    parser.add_argument("--results", type=Path, nargs="+", default=_kept())
     parser.add_argument("--to", type=Path, default=REPOSITORY / "docs")
     options = parser.parse_args()
-    records = Records(json.loads(options.results.read_text(encoding="utf-8")))
-    if together := records.measured_together():
-        parser.error(f"{options.results}: measured at the same time, so not alone: {together}")
+    files = [Records(json.loads(path.read_text(encoding="utf-8"))) for path in options.results]
+    for path, records in zip(options.results, files, strict=True):
+        if together := records.measured_together():
+            parser.error(f"{path}: measured at the same time, so not alone: {together}")
     folder = options.to / "performance"
     folder.mkdir(parents=True, exist_ok=True)
     # matplotlib is an extra; the other page uses what is here.
     from benchmarks import designs_page, plots  # noqa: PLC0415
 
-    designs_page.write(records, options.to)
-    records = records.of_kinds("ours", "limit", "baseline", "peer")
-    plots.draw(records, folder)
-    text = _BLANK.sub(lambda blank: fill(blank[1], records), TEMPLATE.read_text("utf-8"))
+    designs_page.write(last_with(files, lambda one: one.has_kind("design")), options.to)
+    files = [one.of_kinds("ours", "limit", "baseline", "peer") for one in files]
+    plots.draw(files[0], folder)
+    text = _BLANK.sub(lambda blank: section(blank[1], files), TEMPLATE.read_text("utf-8"))
     (options.to / "performance.md").write_text(text, encoding="utf-8")
+
+
+def _kept() -> list[Path]:
+    """The files of results in this repository; that of the whole page is the first."""
+    full = [path for path in (HERE / "results").glob("*.json") if "scale-" not in path.name]
+    return sorted(full, key=lambda path: (path.stem != "run", path.name))
+
+
+def last_with(files: Sequence[Records], holds: Callable[[Records], bool]) -> Records:
+    """The last file of which this is true, or else the first."""
+    return next(filter(holds, reversed(files)), files[0])
+
+
+def section(name: str, files: Sequence[Records]) -> str:
+    """What stands in a blank, and where it was measured unless that is where most was."""
+    records = last_with(files, lambda one: one.has_measurement(name))
+    text = fill(name, records)
+    if records is files[0]:
+        return text
+    about = records.document["machine"]
+    beside = records.document.get("beside", "")
+    return (
+        f"{text}\n\nMeasured by itself until {records.document['date']}, on {about['cores']} cores "
+        f"({about['processor']}), {about['system']}, Python {about['python']}"
+        f"{beside and f', while {beside}'}."
+    )
 
 
 # What is shown of a figure.

@@ -86,6 +86,14 @@ class Records:
                 return ", ".join(f"{one['measurement']} of {one['contender']}" for one in pair)
         return ""
 
+    def has_measurement(self, name: str) -> bool:
+        """Whether anything was measured by this name."""
+        return bool(self._of(name))
+
+    def has_kind(self, kind: str) -> bool:
+        """Whether a contender of this kind was measured."""
+        return bool(self.of_kinds(kind).document["records"])
+
     def of_first_server(self) -> "Records":
         """The same without the other servers."""
         [(server, version), *_] = self.document["servers"].items()

@@ -187,6 +187,24 @@ def test_the_page_says_where_tasks_ran() -> None:
     assert "| expirebridge, on the event loop, one worker | 20 | 0 | 0 | 0.5 | 30 | 1 |" in waiting
 
 
+def test_a_section_is_of_the_last_file_that_has_it_and_says_where_that_was() -> None:
+    first, later = records(), records()
+    for record in later.document["records"]:
+        record["measurement"] = "idle"
+    later.document |= {
+        "date": "2026-01-02",
+        "machine": dict.fromkeys(("cores", "processor", "memory_gib", "system", "python"), 4),
+        "beside": "it rained",
+    }
+
+    assert report.section("lateness", [first, later]) == report.lateness(first)
+    ours = report.section("idle", [first, later])
+    assert ours.endswith(
+        "Measured by itself until 2026-01-02, on 4 cores (4), 4, Python 4, while it rained."
+    )
+    assert report.section("idle", [first]) == "*Not measured.*"
+
+
 def test_the_page_names_who_is_ahead() -> None:
     found = records()
     for record in found.document["records"]:
