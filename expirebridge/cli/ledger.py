@@ -1,12 +1,18 @@
 """The commands of the ledger: its tables in your SQL database, and how it stands."""
 
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from expirebridge.cli.ledger_options import (
+    LedgerName,
+    LedgerUrl,
+    connected,
+    extra_is_there,
+    settings_of,
+)
 from expirebridge.cli.options import ILL, AsJson, Prefix, Url
 from expirebridge.cli.output import print_fields, print_json, print_line, printable
 from expirebridge.durations import human
@@ -17,8 +23,6 @@ from expirebridge.topology import clients
 from expirebridge.topology.urls import safe_url
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
     from expirebridge.ledger.status import LedgerStatus
 
 group = typer.Typer(
@@ -26,25 +30,6 @@ group = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-
-LedgerUrl = Annotated[
-    str | None,
-    typer.Option(
-        "--ledger",
-        metavar="URL",
-        help="The SQL database, without a password: that belongs into EXPIREBRIDGE_LEDGER.  "
-        "[env var: EXPIREBRIDGE_LEDGER]",
-        show_default=False,
-    ),
-]
-LedgerName = Annotated[
-    str | None,
-    typer.Option(
-        "--ledger-name",
-        help="Which ledger.  [env var: EXPIREBRIDGE_LEDGER_NAME; default: default]",
-        show_default=False,
-    ),
-]
 
 
 @group.command("ddl")
@@ -62,11 +47,11 @@ def ddl_(
 
     Example: expirebridge ledger ddl --dialect postgresql | psql shop
     """
-    with _extra_is_there():
+    with extra_is_there():
         from expirebridge.ledger.engines import read_url  # noqa: PLC0415
         from expirebridge.ledger.schema import DIALECTS, ddl  # noqa: PLC0415
     if dialect is None:
-        dialect = read_url(_settings(ledger, None).ledger or "").get_backend_name()
+        dialect = read_url(settings_of(ledger, None).ledger or "").get_backend_name()
     if dialect not in DIALECTS:
         raise InvalidSetting(f"dialect={dialect!r}: one of {', '.join(DIALECTS)}")
     print_line(ddl(dialect).rstrip("\n"))
@@ -81,10 +66,10 @@ def create_(ledger: LedgerUrl = None, as_json: AsJson = False) -> None:
 
     Example: expirebridge ledger create
     """
-    with _extra_is_there():
+    with extra_is_there():
         from expirebridge.ledger.schema import create  # noqa: PLC0415
         from expirebridge.ledger.tables import VERSION, own_tables  # noqa: PLC0415
-    with _connected(_settings(ledger, None)) as connection:
+    with connected(settings_of(ledger, None)) as connection:
         created = create(connection, own_tables())
     if as_json:
         return print_json({"created": created, "version": VERSION})
@@ -101,11 +86,11 @@ def status_(
 
     Example: expirebridge ledger status
     """
-    with _extra_is_there():
+    with extra_is_there():
         from expirebridge.ledger.status import status_of  # noqa: PLC0415
         from expirebridge.ledger.tables import own_tables  # noqa: PLC0415
-    settings = _settings(ledger, ledger_name)
-    with _connected(settings) as connection:
+    settings = settings_of(ledger, ledger_name)
+    with connected(settings) as connection:
         found = status_of(connection, own_tables(), settings.ledger_name)
     if as_json:
         return print_json(asdict(found))
@@ -123,12 +108,12 @@ def check_(
 
     Example: expirebridge ledger check
     """
-    with _extra_is_there():
+    with extra_is_there():
         from expirebridge.ledger.schema import find  # noqa: PLC0415
         from expirebridge.ledger.status import unfit_rows  # noqa: PLC0415
         from expirebridge.ledger.tables import own_tables  # noqa: PLC0415
-    settings = _settings(ledger, ledger_name)
-    with _connected(settings) as connection:
+    settings = settings_of(ledger, ledger_name)
+    with connected(settings) as connection:
         version = find(connection, own_tables()).version
         unfit = list(unfit_rows(connection, own_tables(), settings.ledger_name))
     if as_json:
@@ -159,11 +144,11 @@ def rebuild_(
 
     Example: expirebridge ledger rebuild --yes
     """
-    with _extra_is_there():
+    with extra_is_there():
         from expirebridge.ledger.books import Books  # noqa: PLC0415
     redis = Settings.read(url=url, prefix=prefix)
     with closing(Store(clients.producer_client(redis.url), prefix=redis.prefix)) as store:
-        settings = replace(_settings(ledger, ledger_name), url=redis.url, prefix=redis.prefix)
+        settings = replace(settings_of(ledger, ledger_name), url=redis.url, prefix=redis.prefix)
         if not yes:
             raise InvalidSetting(
                 f"every unfinished task of the ledger {settings.ledger_name!r} would run from "
@@ -174,53 +159,6 @@ def rebuild_(
     if as_json:
         return print_json({"bound": settings.ledger_name})
     return print_line("bound; a listener with this ledger carries every row again")
-
-
-@contextmanager
-def _extra_is_there() -> Iterator[None]:
-    try:
-        yield
-    except ModuleNotFoundError as missing:
-        raise InvalidSetting(str(missing)) from None
-
-
-def _settings(url: str | None, name: str | None) -> Settings:
-    """The settings; a password must not stand where every user of the machine can read it."""
-    refuse_password(url)
-    settings = Settings.read(ledger=url, ledger_name=name)
-    if settings.ledger is None:
-        raise InvalidSetting("which database? Give --ledger, or set EXPIREBRIDGE_LEDGER")
-    return settings
-
-
-def refuse_password(url: str | None) -> None:
-    """Raise InvalidSetting for a URL of the command line that holds a password."""
-    if url is None:
-        return
-    with _extra_is_there():
-        from expirebridge.ledger.engines import read_url  # noqa: PLC0415
-    if read_url(url).password is not None:
-        raise InvalidSetting(
-            "--ledger: others on this machine can read a command's arguments; put a URL with a "
-            "password into EXPIREBRIDGE_LEDGER"
-        )
-
-
-@contextmanager
-def _connected(settings: Settings) -> "Iterator[Connection]":
-    """A transaction in the ledger's database; what goes wrong there becomes a LedgerError."""
-    from sqlalchemy.exc import DBAPIError  # noqa: PLC0415
-
-    from expirebridge.ledger.engines import engine_of, ledger_error  # noqa: PLC0415
-
-    engine = engine_of(settings.ledger or "")
-    try:
-        with engine.begin() as connection:
-            yield connection
-    except DBAPIError as error:
-        raise ledger_error(error, engine.url) from None
-    finally:
-        engine.dispose()
 
 
 def _as_fields(found: "LedgerStatus") -> dict[str, str]:

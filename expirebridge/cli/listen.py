@@ -11,7 +11,7 @@ import typer
 
 from expirebridge.cli import functions as function_commands
 from expirebridge.cli.ending import end
-from expirebridge.cli.ledger import LedgerName, LedgerUrl, refuse_password
+from expirebridge.cli.ledger_options import LedgerName, LedgerUrl, refuse_password
 from expirebridge.cli.options import (
     STUCK,
     AppDir,

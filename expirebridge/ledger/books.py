@@ -16,7 +16,8 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from expirebridge.errors import LedgerError
 from expirebridge.ledger.completer import Completer
 from expirebridge.ledger.engines import engine_of, ledger_error, read_url
-from expirebridge.ledger.passbook import Fate, Numbers, Passbook
+from expirebridge.ledger.entries import Fate, Numbers
+from expirebridge.ledger.passbook import Passbook
 from expirebridge.ledger.relay import INTERRUPTED, Pass, Relay, finish
 from expirebridge.ledger.schema import find
 from expirebridge.ledger.tables import tables

@@ -1,36 +1,29 @@
 """The producer's side of the ledger: tasks in the caller's own transaction."""
 
-import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
-from weakref import WeakSet
 
 from sqlalchemy import URL
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.pool import NullPool
 
 from expirebridge import wire
 from expirebridge.durations import Duration
-from expirebridge.errors import InvalidTask, LedgerUnsuitable, TaskExists
+from expirebridge.errors import InvalidTask, TaskExists
+from expirebridge.ledger.acquaintance import Acquaintance
 from expirebridge.ledger.channel import Channel, channel_of
-from expirebridge.ledger.engines import engine_of, read_url
-from expirebridge.ledger.faults import is_duplicate, is_missing, reason_of
+from expirebridge.ledger.engines import read_url
+from expirebridge.ledger.faults import is_duplicate
 from expirebridge.ledger.poker import Poker, poke_after_commit
 from expirebridge.ledger.rows import LedgerTask, check_ext, ledger_task, times_of, values_of
-from expirebridge.ledger.schema import Schema, checked, find, missing
 from expirebridge.ledger.statements import Statements, statements
 from expirebridge.ledger.tables import Tables, own_tables
-from expirebridge.log_fields import event
 from expirebridge.misfire import MisfireSpec
 from expirebridge.new_tasks import Func, advice_on, new_task, refuse_repeated_ids, when_of
 from expirebridge.retry import RetrySpec
 from expirebridge.settings import Settings
 from expirebridge.store.calls import NewTask
 from expirebridge.task import Outcome
-
-logger = logging.getLogger("expirebridge")
 
 IfExists = Literal["reject", "replace"]
 
@@ -71,9 +64,8 @@ class Ledger:
         self.tables = own_tables() if tables is None else tables
         """The tables that it uses."""
         self._folder = settings.tasks
-        self._url = None if settings.ledger is None else read_url(settings.ledger)
-        self._known: WeakSet[object] = WeakSet()
-        self._own: Schema | None = None
+        own = None if settings.ledger is None else read_url(settings.ledger)
+        self._acquaintance = Acquaintance(self.tables, own)
         there = redis is not None or "EXPIREBRIDGE_URL" in os.environ
         self._poker = Poker(Settings.read(url=redis)) if there else None
 
@@ -264,52 +256,8 @@ class Ledger:
     def _channel(self, session: object) -> Channel:
         """The way to the caller's database, which is looked at when it is first seen."""
         channel = channel_of(session, self.tables.task)
-        if channel.database not in self._known:
-            self._check(channel)
+        self._acquaintance.check(channel)
         return channel
-
-    def _check(self, channel: Channel) -> None:
-        try:
-            rows = channel.rows(self._statements(channel).schema, {})
-        except Exception as error:
-            if is_missing(error):
-                raise missing(self.tables) from error
-            raise
-        found = checked(Schema(**rows[0]) if rows else None, self.tables)
-        own = self._own_schema()
-        if own is not None and own.identity != found.identity:
-            raise LedgerUnsuitable(
-                "the session is of another database than the ledger's, "
-                f"{_place(self._url)}: a task in it would never be relayed"
-            )
-        try:
-            self._known.add(channel.database)
-        except TypeError:  # None, or a connection of sqlite3: it is looked at each time
-            return
-
-    def _own_schema(self) -> Schema | None:
-        """Which tables the ledger's URL leads to; None if that cannot be seen from here."""
-        if self._own is None and self._url is not None and not _in_memory(self._url):
-            engine = engine_of(self._url, reads_only=True, poolclass=NullPool)
-            try:
-                with engine.connect() as connection:
-                    self._own = find(connection, self.tables)
-            except DBAPIError as error:
-                logger.warning(
-                    "the ledger's database %s cannot be reached from here, so a session of another "
-                    "database would not be noticed: %s", _place(self._url), reason_of(error),
-                    extra=event("ledger unseen"),
-                )  # fmt: skip
-                self._url = None
-        return self._own
-
-
-def _in_memory(url: URL) -> bool:
-    return url.get_backend_name() == "sqlite" and (url.database or ":memory:") == ":memory:"
-
-
-def _place(url: URL | None) -> str:
-    return "" if url is None else url.render_as_string(hide_password=True)
 
 
 def _exists(id: str) -> TaskExists:

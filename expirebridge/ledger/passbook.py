@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -10,7 +10,6 @@ from sqlalchemy import (
     Connection,
     Engine,
     Integer,
-    Row,
     Text,
     bindparam,
     case,
@@ -22,68 +21,12 @@ from sqlalchemy import (
 )
 
 from expirebridge.ledger.clock import NowMs
+from expirebridge.ledger.entries import Carried, Fate, Lesson, Numbers, Page
 from expirebridge.ledger.tables import Status, Tables, Todo, Wanted
-from expirebridge.store.calls.ledger import MAX_ROWS, Known, Life
+from expirebridge.store.calls.ledger import MAX_ROWS, Life
 
 _due: BindParameter[int | None] = bindparam("b_due", type_=BigInteger)
 _message: BindParameter[str | None] = bindparam("b_message", type_=Text)
-
-
-class Numbers(NamedTuple):
-    """What the ledger knows of its passes."""
-
-    number: int
-    """The last one taken."""
-    stamp: int
-    """The highest that was ever given to a row."""
-    nonce: str
-    """By which ledger and server know each other."""
-    waiting: bool
-    """Whether a row waits to be carried."""
-    rebuilding: bool
-    """Whether one of them is to be rebuilt."""
-
-    def agrees_with(self, known: Known) -> bool:
-        """Whether the server has lost nothing of what was carried there, or has it again."""
-        return self.nonce == known.nonce and known.number >= self.stamp and not self.rebuilding
-
-
-class Page(NamedTuple):
-    """Passbook to be carried."""
-
-    rows: Sequence[Row[Any]]
-    now: int
-    """The database's time, in ms."""
-
-
-class Carried(NamedTuple):
-    """What became of a row that was carried."""
-
-    row: Row[Any]
-    due: int | None
-    """When its task is due, in ms; None: as it was."""
-    refusal: str | None = None
-    """Why it was refused, if it was."""
-
-
-class Lesson(NamedTuple):
-    """What a row learns."""
-
-    id: str
-    life: Life
-    status: Status
-    due: int | None
-    retry_times: int
-    message: str | None
-
-
-class Fate(NamedTuple):
-    """What the ledger says of a task that was claimed."""
-
-    life: Life
-    status: Status
-    wanted: Wanted
-    message: str | None
 
 
 class Passbook:
@@ -157,7 +100,7 @@ class Passbook:
             )
 
     def page(self, most: int = MAX_ROWS) -> Page:
-        """Passbook to be carried: new ones first, then of what is rebuilt those that ended."""
+        """Rows to be carried: new ones first, then of what is rebuilt those that ended."""
         task = self._task
         query = (
             select(task)

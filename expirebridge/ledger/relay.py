@@ -10,7 +10,8 @@ from typing import TypeVar
 
 from expirebridge.errors import InvalidTask, LedgerUnsuitable
 from expirebridge.ledger.carrying import NEVER, carried
-from expirebridge.ledger.passbook import Carried, Lesson, Numbers, Page, Passbook, new_nonce
+from expirebridge.ledger.entries import Carried, Lesson, Numbers, Page
+from expirebridge.ledger.passbook import Passbook, new_nonce
 from expirebridge.ledger.tables import Status
 from expirebridge.log_fields import event
 from expirebridge.settings import Settings

@@ -13,24 +13,20 @@ from typing import Any, Final, cast
 from sqlalchemy import (
     BigInteger,
     CheckConstraint,
-    Column,
     Connection,
     Executable,
     Index,
     Integer,
     MetaData,
     SmallInteger,
-    String,
     Table,
-    Text,
     event,
     insert,
     text,
 )
-from sqlalchemy.dialects import mysql, postgresql
-from sqlalchemy.types import TypeEngine
 
 from expirebridge.ledger.clock import NowMs, RandomId
+from expirebridge.ledger.columns import INNODB, ascii_, column, long_text, unicode_
 from expirebridge.ledger.view import CreateView, DropView
 
 VERSION: Final = 1
@@ -64,34 +60,6 @@ class Todo(IntEnum):
     NOTHING = 0
     RELAY = 1  # it is new, or what is wanted of it changed
     REBUILD = 2  # Redis lost what was carried there; no ledgered task is claimed meanwhile
-
-
-def _ascii(length: int) -> TypeEngine[str]:
-    """Text whose bytes are compared: `A` is not `a`, and no collation decides."""
-    return (
-        String(length)
-        .with_variant(String(length, collation="C"), "postgresql")
-        .with_variant(mysql.VARCHAR(length, charset="ascii", collation="ascii_bin"), *_MYSQL)
-    )
-
-
-def _unicode(length: int) -> TypeEngine[str]:
-    return (
-        String(length)
-        .with_variant(postgresql.VARCHAR(length, collation="C"), "postgresql")
-        .with_variant(mysql.VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin"), *_MYSQL)
-    )
-
-
-def _long() -> TypeEngine[str]:
-    """Text of up to 64 KiB and more: what MySQL calls TEXT ends one byte before that."""
-    return Text().with_variant(
-        mysql.MEDIUMTEXT(charset="utf8mb4", collation="utf8mb4_bin"), *_MYSQL
-    )
-
-
-_MYSQL = ("mysql", "mariadb")
-_INNODB: dict[str, Any] = {"mysql_engine": "InnoDB", "mariadb_engine": "InnoDB"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,76 +126,76 @@ def task_table(metadata: MetaData) -> Table:
     return Table(
         NAMES[0],
         metadata,
-        _column(
-            "ledger", _ascii(LONGEST_NAME), DEFAULT_NAME, primary_key=True,
+        column(
+            "ledger", ascii_(LONGEST_NAME), DEFAULT_NAME, primary_key=True,
             comment="the name of the ledger: several applications can share the table",
         ),
-        _column(
-            "id", _ascii(LONGEST_ID), RandomId(), primary_key=True,
+        column(
+            "id", ascii_(LONGEST_ID), RandomId(), primary_key=True,
             comment="1 to 128 characters from A-Z a-z 0-9 and _ . : @ -",
         ),
-        _column(
+        column(
             "generation", Integer(), 1,
             comment="the number of this life of the id: raised when a new task takes the id, and "
             "when Redis revives a finished one",
         ),
-        _column(
+        column(
             "revision", Integer(), 1,
             comment="raised by each statement that changes what is wanted; never goes back",
         ),
-        _column("func", _ascii(LONGEST_FUNC), comment="the handler: module.function"),
-        _column(
-            "params", _long(), comment="its arguments: a JSON array, or an object of keywords"
+        column("func", ascii_(LONGEST_FUNC), comment="the handler: module.function"),
+        column(
+            "params", long_text(), comment="its arguments: a JSON array, or an object of keywords"
         ),
-        _column(
-            "options", _long(),
+        column(
+            "options", long_text(),
             comment="tags, retry, timeout, misfire: a JSON object as `expirebridge export` writes "
             "it; NULL for none", nullable=True,
         ),
-        _column(
-            "ext_string", _unicode(LONGEST_EXT), nullable=True,
+        column(
+            "ext_string", unicode_(LONGEST_EXT), nullable=True,
             comment="what the application calls the task: for lookup and cancel, not unique",
         ),
-        _column("wanted", _ascii(16), Wanted.NONE, comment="none, or cancelled"),
-        _column(
+        column("wanted", ascii_(16), Wanted.NONE, comment="none, or cancelled"),
+        column(
             "status", SmallInteger(), Status.WAITING,
             comment="1 waiting or running, 10 succeeded, 20 failed, 30 cancelled",
         ),
-        _column(
+        column(
             "at_ms", BigInteger(), nullable=True,
             comment="when it is to run, ms since 1970; Redis's clock decides",
         ),
-        _column(
+        column(
             "delay_ms", BigInteger(), nullable=True,
             comment="or how long after `written` it is to run, in ms",
         ),
-        _column(
+        column(
             "written", BigInteger(), NowMs(),
             comment="when the statement ran that set at_ms or delay_ms",
         ),
-        _column(
+        column(
             "due", BigInteger(), nullable=True,
             comment="when it is due on Redis's clock, as last relayed or written back; NULL: at_ms "
             "or delay_ms are not relayed yet",
         ),
-        _column("retry_times", Integer(), 0, comment="how many attempts were made before"),
-        _column(
-            "message", _long(), nullable=True,
+        column("retry_times", Integer(), 0, comment="how many attempts were made before"),
+        column(
+            "message", long_text(), nullable=True,
             comment="why the last attempt failed, or why the row was refused",
         ),
-        _column(
+        column(
             "todo", SmallInteger(), Todo.RELAY,
             comment="1 to be relayed, 2 to be rebuilt, 0 nothing to do",
         ),
-        _column(
+        column(
             "stamp", BigInteger(), 0, comment="the number of the pass that last carried this row"
         ),
-        _column(
+        column(
             "slot", SmallInteger(), nullable=True,
             comment="the partition of the id; filled by the relay",
         ),
-        _column("created", BigInteger(), NowMs(), comment="when this life of the id was inserted"),
-        _column("modified", BigInteger(), NowMs(), comment="when the row was last changed"),
+        column("created", BigInteger(), NowMs(), comment="when this life of the id was inserted"),
+        column("modified", BigInteger(), NowMs(), comment="when the row was last changed"),
         CheckConstraint("wanted IN ('none', 'cancelled')", name="expirebridge_task_wanted"),
         CheckConstraint("status IN (1, 10, 20, 30)", name="expirebridge_task_status"),
         CheckConstraint("todo IN (0, 1, 2)", name="expirebridge_task_todo_known"),
@@ -235,7 +203,7 @@ def task_table(metadata: MetaData) -> Table:
             "(at_ms IS NULL) <> (delay_ms IS NULL)", name="expirebridge_task_one_time"
         ),
         *_indices(),
-        **_INNODB,
+        **INNODB,
     )  # fmt: skip
 
 
@@ -262,21 +230,21 @@ def pass_table(metadata: MetaData) -> Table:
     return Table(
         NAMES[1],
         metadata,
-        _column("ledger", _ascii(LONGEST_NAME), primary_key=True, comment="its name"),
-        _column(
+        column("ledger", ascii_(LONGEST_NAME), primary_key=True, comment="its name"),
+        column(
             "partition", SmallInteger(), primary_key=True, autoincrement=False,
             comment="the partition whose passes are counted",
         ),
-        _column("number", BigInteger(), 0, comment="the last number taken"),
-        _column(
+        column("number", BigInteger(), 0, comment="the last number taken"),
+        column(
             "stamp", BigInteger(), 0,
             comment="the highest stamp ever given to a row: rows are pruned, this is kept",
         ),
-        _column(
-            "nonce", _ascii(64),
+        column(
+            "nonce", ascii_(64),
             comment="binds ledger and Redis: Redis holds the same, or the relay stops",
         ),
-        **_INNODB,
+        **INNODB,
     )  # fmt: skip
 
 
@@ -285,21 +253,13 @@ def schema_table(metadata: MetaData) -> Table:
     return Table(
         NAMES[2],
         metadata,
-        _column(
+        column(
             "version", Integer(), primary_key=True, autoincrement=False,
             comment="the version of these tables",
         ),
-        _column(
-            "identity", _ascii(32), RandomId(),
+        column(
+            "identity", ascii_(32), RandomId(),
             comment="drawn when they were created: tells this database from another",
         ),
-        **_INNODB,
+        **INNODB,
     )  # fmt: skip
-
-
-def _column(
-    name: str, type: TypeEngine[Any], default: Any = None, *, nullable: bool = False, **more: Any
-) -> Column[Any]:
-    if isinstance(default, int):
-        default = text(str(int(default)))
-    return Column(name, type, server_default=default, nullable=nullable, **more)

@@ -5,7 +5,8 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from expirebridge.ledger.passbook import Numbers, Passbook
+from expirebridge.ledger.entries import Numbers
+from expirebridge.ledger.passbook import Passbook
 from expirebridge.store import scripts
 
 RULES = ("reserve", "cas", "fence", "still", "gate", "mark", "tombstone", "row", "revision")

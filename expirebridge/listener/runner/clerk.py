@@ -14,7 +14,7 @@ from expirebridge.store.calls.ledger import Life
 if TYPE_CHECKING:
     from expirebridge.ledger.books import Books
     from expirebridge.ledger.completer import Completer
-    from expirebridge.ledger.passbook import Fate
+    from expirebridge.ledger.entries import Fate
     from expirebridge.listener.runner.attempt import Attempt
 
 AWAY = 1.0

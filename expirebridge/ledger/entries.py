@@ -1,0 +1,66 @@
+"""What the relay reads from the tables, and what it writes there."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import Row
+
+from expirebridge.ledger.tables import Status, Wanted
+from expirebridge.store.calls.ledger import Known, Life
+
+
+class Numbers(NamedTuple):
+    """What the ledger knows of its passes."""
+
+    number: int
+    """The last one taken."""
+    stamp: int
+    """The highest that was ever given to a row."""
+    nonce: str
+    """By which ledger and server know each other."""
+    waiting: bool
+    """Whether a row waits to be carried."""
+    rebuilding: bool
+    """Whether one of them is to be rebuilt."""
+
+    def agrees_with(self, known: Known) -> bool:
+        """Whether the server has lost nothing of what was carried there, or has it again."""
+        return self.nonce == known.nonce and known.number >= self.stamp and not self.rebuilding
+
+
+class Page(NamedTuple):
+    """Rows to be carried."""
+
+    rows: Sequence[Row[Any]]
+    now: int
+    """The database's time, in ms."""
+
+
+class Carried(NamedTuple):
+    """What became of a row that was carried."""
+
+    row: Row[Any]
+    due: int | None
+    """When its task is due, in ms; None: as it was."""
+    refusal: str | None = None
+    """Why it was refused, if it was."""
+
+
+class Lesson(NamedTuple):
+    """What a row learns."""
+
+    id: str
+    life: Life
+    status: Status
+    due: int | None
+    retry_times: int
+    message: str | None
+
+
+class Fate(NamedTuple):
+    """What the ledger says of a task that was claimed."""
+
+    life: Life
+    status: Status
+    wanted: Wanted
+    message: str | None
