@@ -260,7 +260,7 @@ def cores(records: Records) -> str:
 
 
 WORK = {
-    "computing": "50 ms of the processor's time in each task, in pure Python",
+    "computing": "50 ms of computing in each task, in pure Python",
     "blocking": "50 ms of `time.sleep` in each task",
     "waiting": "50 ms of `asyncio.sleep` in each task",
 }

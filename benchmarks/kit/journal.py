@@ -10,11 +10,13 @@ import asyncio
 import os
 import time
 
+from benchmarks.kit.computing import compute
+
 JOURNAL = os.open(os.environ["LAB_JOURNAL"], os.O_WRONLY | os.O_APPEND)
 WORK = float(os.environ.get("LAB_WORK", "0"))
 """Seconds that each task takes; 0 for a task that does nothing."""
-COMPUTES = os.environ.get("LAB_COMPUTES") == "1"
-"""Whether a plain handler computes for that long; otherwise it sleeps."""
+LOOPS = int(os.environ.get("LAB_LOOPS", "0"))
+"""How often a plain handler goes round a loop instead; 0: it sleeps."""
 
 
 async def handle(number: int) -> None:
@@ -28,19 +30,11 @@ async def handle(number: int) -> None:
 def handle_plain(number: int) -> None:
     """The body of a plain handler."""
     _note("began", number)
-    if COMPUTES:
-        _compute(WORK)
+    if LOOPS:
+        compute(LOOPS)
     elif WORK:
         time.sleep(WORK)
     _note("ended", number)
-
-
-def _compute(seconds: float) -> None:
-    """Use so much of the processor's time, however long that takes beside others."""
-    end = time.thread_time() + seconds
-    while time.thread_time() < end:
-        for _ in range(1000):
-            pass
 
 
 def _note(what: str, number: int) -> None:

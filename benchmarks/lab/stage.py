@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import redis
 
+from benchmarks.kit.computing import loops_of
 from benchmarks.lab import processes
 from benchmarks.lab.contender import FOLDER, Contender
 from benchmarks.lab.environments import Environment
@@ -43,7 +44,7 @@ class Stage:
     """A server of its own for one contender, its producer, and its workers once they are started.
 
     `handler` is the kind of handler, `work` the seconds that each task takes: plain handlers
-    use that much of the processor's time with `computes`, and otherwise all sleep.
+    compute for as long as that takes alone with `computes`, and otherwise all sleep.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Stage:
         self._worker = contender.worker if worker is None else tuple(worker)
         self._handler = handler
         self._work = work
-        self._computes = computes
+        self._loops = loops_of(work) if computes else 0
         self._series = series
         self._stack = ExitStack()
         self._workers: list[subprocess.Popen[bytes]] = []
@@ -162,7 +163,7 @@ class Stage:
             "LAB_PORT": str(self.server.port),
             "LAB_JOURNAL": str(self.journal),
             "LAB_WORK": str(self._work),
-            "LAB_COMPUTES": str(int(self._computes)),
+            "LAB_LOOPS": str(self._loops),
             "LAB_HANDLER": self._handler,
             "LAB_CONCURRENCY": str(CONCURRENCY),
             "LAB_SERIES": str(self._series),

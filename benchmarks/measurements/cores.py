@@ -1,10 +1,9 @@
 """How many tasks of 50 ms a worker gets through, which compute, block or wait.
 
 All are due at one instant, and the rate is that of burst.py: tasks / (the last handler's end - the
-due time). `computing` takes 50 ms of the processor's time in pure Python, however long that is
-beside others; `blocking` is `time.sleep` in a plain function; `waiting` is `asyncio.sleep` in an
-async one. On two cores, a worker that runs two tasks at a time needs 15 s for those that compute,
-and 50 s for the others.
+due time). `computing` is a loop in pure Python that takes 50 ms when nothing else runs; `blocking`
+is `time.sleep` in a plain function; `waiting` is `asyncio.sleep` in an async one. On two cores, a
+worker that runs two tasks at a time needs 15 s for those that compute, and 50 s for the others.
 
 Ours runs with one and with two workers (`--workers`), in threads and in processes, of which there
 are as many as cores, divided by the workers. The peers run with their defaults, which use

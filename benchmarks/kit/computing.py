@@ -1,0 +1,27 @@
+"""A task that computes: so many rounds of a loop, which are the same work for every contender.
+
+A time would not be: threads that wait for the interpreter's lock use the processor meanwhile.
+"""
+
+import functools
+import time
+
+_PROBE = 200_000
+
+
+def compute(loops: int) -> None:
+    """Go round a loop, in pure Python."""
+    for _ in range(loops):
+        pass
+
+
+@functools.cache
+def loops_of(seconds: float) -> int:
+    """How many rounds take so long when nothing else runs: the fastest of 20 trials counts."""
+    return round(_PROBE * seconds / min(_trial() for _ in range(20)))
+
+
+def _trial() -> float:
+    began = time.perf_counter()
+    compute(_PROBE)
+    return time.perf_counter() - began
