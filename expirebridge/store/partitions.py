@@ -1,129 +1,34 @@
-"""Decides which partitions a call concerns, and sends it there.
+"""Sends what is run to the partitions that it concerns, in two colours.
 
-A database is assumed to have one partition, and no call asks for that. The first call to one that
-has several is refused, with their number, before anything is written; it is sent again to the
-partitions that it concerns, and so are all others from then on.
+Which these are is decided once, in `Routing`.
 """
 
 import asyncio
-from collections.abc import Callable, Generator
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
 
 import redis
 import redis.asyncio
 
 from expirebridge import errors
 from expirebridge.slots import Layout
-from expirebridge.store.calls import PARTITIONS, Call, Runnable, Steps
-from expirebridge.store.calls.routes import At, ByItem, Everywhere, OfId, Ready, Route
+from expirebridge.store.calls import Runnable
+from expirebridge.store.routing import Routing
 from expirebridge.store.store import AsyncStore, Database, Rerouted, Store
-from expirebridge.wire import slot_of
 
 T = TypeVar("T")
-
-Request = tuple[Layout, int, Runnable[Any]]
-"""The layout and the number of a partition, and what it is asked."""
+S = TypeVar("S", Store, AsyncStore)
 
 
-@dataclass(frozen=True, slots=True)
-class _Raw:
-    """A call whose reply is not read: that is left to whoever made it."""
+class _Stores(Generic[S]):
+    """What both colours know: how many partitions there are, and a store for each."""
 
-    call: Call[Any]
-
-    def __iter__(self) -> Steps[Any]:
-        return (yield self.call)
-
-
-class Routing:
-    """Turns what is run into what each partition is asked."""
-
-    def __init__(self, prefix: str) -> None:
-        self._prefix = prefix
-        self.layout = Layout(prefix)
-        """As far as is known."""
-
-    def learn(self, refusal: errors.PartitionsDiffer) -> None:
-        """Take note of how many partitions there are. Raises InvalidSetting if that cannot be."""
-        if refusal.count > 1 and slot_of(self._prefix):
-            raise errors.InvalidSetting(
-                f"prefix={self._prefix!r}: that of one partition, of {refusal.count}; give it "
-                "without the tag"
-            )
-        self.layout = Layout(self._prefix, refusal.count)
-
-    def requests(self, runnable: Runnable[T]) -> Generator[Request, Any, T]:
-        """What each partition is asked; each is answered with its result, or with a ServerError."""
-        calls = iter(runnable)
-        try:
-            call = next(calls)
-            while True:
-                try:
-                    answer = yield from self._answer(call)
-                except errors.ServerError as error:
-                    call = calls.throw(error)
-                else:
-                    call = calls.send(answer)
-        except StopIteration as stop:
-            result: T = stop.value
-            return result
-
-    def _answer(self, call: Call[Any]) -> Generator[Request, Any, Any]:
-        if call is PARTITIONS:
-            return self.layout.count
-        while True:
-            layout = self.layout
-            try:
-                return (yield from _asked(layout, call, call.route))
-            except errors.PartitionsDiffer as refusal:
-                if refusal.asked != layout.count or refusal.count == layout.count:
-                    raise
-                self.learn(refusal)  # it was assumed, or the database was emptied and written again
-                if isinstance(call.route, At):
-                    raise
-
-
-def _asked(layout: Layout, call: Call[Any], route: Route | None) -> Generator[Request, Any, Any]:
-    match route:
-        case None:
-            return (yield layout, 0, _Raw(call))
-        case At(number):
-            return (yield layout, number, _Raw(call))
-        case OfId(id):
-            return (yield layout, layout.partition_of(id), _Raw(call))
-        case Everywhere(join):
-            results = []
-            for number in range(layout.count):
-                results.append((yield layout, number, call))
-            return Ready(join(results))
-        case ByItem():
-            return (yield from _divided(layout, call, route))
-
-
-def _divided(layout: Layout, call: Call[Any], route: ByItem) -> Generator[Request, Any, Any]:
-    """Ask each partition for its own items, in the order in which they first appear."""
-    places: dict[int, list[int]] = {}
-    for place, item in enumerate(route.items):
-        places.setdefault(layout.partition_of(route.id_of(item)), []).append(place)
-    if len(places) <= 1:
-        return (yield layout, next(iter(places), 0), _Raw(call))
-    results: list[Any] = [None] * len(route.items)
-    for number, own in places.items():
-        part = route.call_of([route.items[place] for place in own])
-        for place, result in zip(own, (yield layout, number, part), strict=True):
-            results[place] = result
-    return Ready(results)
-
-
-class Partitions:
-    """Runs calls in the partitions that they concern, and waits. Safe for threads."""
-
-    def __init__(self, client: redis.Redis, *, prefix: str) -> None:
-        self.client = client
-        self._whole = Store(client, prefix=prefix, assumed=True)
+    def __init__(self, kind: type[S], client: Any, prefix: str) -> None:
+        self._kind: type[S] = kind
+        self._client = client
+        self._whole: S = kind(client, prefix=prefix, assumed=True)
         self._routing = Routing(prefix)
-        self._stores: dict[tuple[Layout, int], Store] = {}
+        self._stores: dict[tuple[Layout, int], S] = {}
 
     @property
     def database(self) -> Database:
@@ -135,6 +40,22 @@ class Partitions:
     def layout(self) -> Layout:
         """How many partitions there are, as far as that is known by now."""
         return self._routing.layout
+
+    def _store_of(self, layout: Layout, number: int) -> S:
+        store = self._stores.get((layout, number))
+        if store is None:
+            prefix = layout.prefix_of(number)
+            store = self._kind(self._client, prefix=prefix, partitions=layout.count)
+            self._stores[layout, number] = store
+        return store
+
+
+class Partitions(_Stores[Store]):
+    """Runs calls in the partitions that they concern, and waits. Safe for threads."""
+
+    def __init__(self, client: redis.Redis, *, prefix: str) -> None:
+        super().__init__(Store, client, prefix)
+        self.client = client
 
     def run(self, runnable: Runnable[T]) -> T:
         """Run a call, or steps. Raises a ServerError if the server fails or refuses a call."""
@@ -159,37 +80,17 @@ class Partitions:
             answer: T = stop.value
             return answer
 
-    def _store_of(self, layout: Layout, number: int) -> Store:
-        store = self._stores.get((layout, number))
-        if store is None:
-            store = Store(self.client, prefix=layout.prefix_of(number), partitions=layout.count)
-            self._stores[layout, number] = store
-        return store
-
     def close(self) -> None:
         """Close the connections."""
         self.client.close()
 
 
-class AsyncPartitions:
+class AsyncPartitions(_Stores[AsyncStore]):
     """The same, awaited."""
 
     def __init__(self, client: redis.asyncio.Redis, *, prefix: str) -> None:
+        super().__init__(AsyncStore, client, prefix)
         self.client = client
-        self._whole = AsyncStore(client, prefix=prefix, assumed=True)
-        self._routing = Routing(prefix)
-        self._stores: dict[tuple[Layout, int], AsyncStore] = {}
-
-    @property
-    def database(self) -> Database:
-        """The database as it is known by now; of several partitions, the first."""
-        layout = self._routing.layout
-        return self._whole.database if layout.count == 1 else self._store_of(layout, 0).database
-
-    @property
-    def layout(self) -> Layout:
-        """How many partitions there are, as far as that is known by now."""
-        return self._routing.layout
 
     async def run(self, runnable: Runnable[T]) -> T:
         """Run a call, or steps. Raises a ServerError if the server fails or refuses a call."""
@@ -213,14 +114,6 @@ class AsyncPartitions:
         except StopIteration as stop:
             answer: T = stop.value
             return answer
-
-    def _store_of(self, layout: Layout, number: int) -> AsyncStore:
-        store = self._stores.get((layout, number))
-        if store is None:
-            prefix = layout.prefix_of(number)
-            store = AsyncStore(self.client, prefix=prefix, partitions=layout.count)
-            self._stores[layout, number] = store
-        return store
 
     async def aclose(self) -> None:
         """Close the connections."""

@@ -33,7 +33,7 @@ from expirebridge.log_fields import event
 from expirebridge.settings import Doorbells, Settings
 from expirebridge.slots import Layout
 from expirebridge.store import calls
-from expirebridge.store.partitions import Routing
+from expirebridge.store.routing import Routing
 from expirebridge.topology import clients
 from expirebridge.topology.primary import Berth
 
