@@ -15,6 +15,8 @@ from dataclasses import dataclass
 
 SLOTS = 16384
 MAX_PARTITIONS = 256
+PARTITIONS_OF_CLUSTER = 16
+"""How many partitions a new database has in a cluster, unless others were created."""
 
 _TAGS = (
     "02105x0250ov02905p04n05t04s05i04w05m0ap0320at03606q01806u07o06y0100cv01400307z0070bu06h07r"

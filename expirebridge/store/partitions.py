@@ -24,11 +24,12 @@ class _Stores(Generic[S]):
     """What both colours know: how many partitions there are, and a store for each."""
 
     def __init__(self, kind: type[S], client: Any, prefix: str) -> None:
+        place = client.get_connection_kwargs().get("place")
         self._kind: type[S] = kind
         self._client = client
         self._whole: S = kind(client, prefix=prefix, assumed=True)
-        self._routing = Routing(prefix)
-        self._stores: dict[tuple[Layout, int], S] = {}
+        self._routing = Routing(prefix, clustered=place is not None and place.clustered)
+        self._stores: dict[tuple[Layout, int, bool], S] = {}
 
     @property
     def database(self) -> Database:
@@ -41,12 +42,15 @@ class _Stores(Generic[S]):
         """How many partitions there are, as far as that is known by now."""
         return self._routing.layout
 
-    def _store_of(self, layout: Layout, number: int) -> S:
-        store = self._stores.get((layout, number))
+    def _store_of(self, layout: Layout, number: int, *, sure: bool = False) -> S:
+        store = self._stores.get((layout, number, sure))
         if store is None:
-            prefix = layout.prefix_of(number)
-            store = self._kind(self._client, prefix=prefix, partitions=layout.count)
-            self._stores[layout, number] = store
+            store = self._stores[layout, number, sure] = self._kind(
+                self._client,
+                prefix=layout.prefix_of(number),
+                partitions=layout.count,
+                assumed=not sure and layout.count > 1,
+            )
         return store
 
 
@@ -69,9 +73,9 @@ class Partitions(_Stores[Store]):
         try:
             request = next(requests)
             while True:
-                layout, number, asked = request
+                layout, number, asked, sure = request
                 try:
-                    result = self._store_of(layout, number).run(asked)
+                    result = self._store_of(layout, number, sure=sure).run(asked)
                 except errors.ServerError as error:
                     request = requests.throw(error)
                 else:
@@ -104,9 +108,9 @@ class AsyncPartitions(_Stores[AsyncStore]):
         try:
             request = next(requests)
             while True:
-                layout, number, asked = request
+                layout, number, asked, sure = request
                 try:
-                    result = await self._store_of(layout, number).run(asked)
+                    result = await self._store_of(layout, number, sure=sure).run(asked)
                 except errors.ServerError as error:
                     request = requests.throw(error)
                 else:

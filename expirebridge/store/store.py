@@ -74,8 +74,9 @@ class Database:
         """What the name of every key but the trigger keys begins with."""
         self.partitions = partitions
         """How many partitions the database has."""
-        self._assumed = assumed
-        self._told = number if partitions == 1 else f"{number}/{partitions}"
+        self._guessed = assumed and partitions == 1
+        """Whether a refusal says how many there are."""
+        self._told = number if partitions == 1 else f"{number}/{partitions}{'?' * assumed}"
         self.number = number
         """What SELECT calls it by."""
         self.login = login
@@ -127,7 +128,7 @@ class Database:
                     reply = yield from self._send(call)
                 except exceptions.RedisError as error:
                     ours = translated(error)
-                    if self._assumed and isinstance(ours, errors.PartitionsDiffer):
+                    if self._guessed and isinstance(ours, errors.PartitionsDiffer):
                         raise Rerouted(calls, call, ours) from None
                     call = calls.throw(ours)
                 else:

@@ -10,6 +10,7 @@ _FORMAT = "EXPIREBRIDGE_FORMAT "
 _OLDER_LISTENERS = "EXPIREBRIDGE_OLDER_LISTENERS "
 _STILL_USED = "EXPIREBRIDGE_STILL_USED "
 _PARTITIONS = "EXPIREBRIDGE_PARTITIONS "
+_UNMARKED = "EXPIREBRIDGE_UNMARKED "
 _SHOWN = 5
 """How many listeners an error names."""
 # What a server with data knows, and a sentinel does not.
@@ -18,6 +19,13 @@ _NEEDED = ("SELECT", "EVALSHA", "EVAL")
 _OF_A_CLUSTER = ("SELECT is not allowed in cluster mode", "a non local key", "same slot")
 # How Redis and Valkey refuse a command inside of a script.
 _NO_RIGHT = ("The user executing the script can't", "ACL failure in script")
+
+
+class Unmarked(errors.ServerError):
+    """A partition does not know how many there are: nothing was read or written there.
+
+    No fault: it is caught where partitions are chosen, which then asks the others.
+    """
 
 
 def of_client(error: exceptions.RedisError | MemoryError) -> exceptions.RedisError:
@@ -132,6 +140,8 @@ def _of_format(text: str) -> errors.ServerError | None:
     if _PARTITIONS in text:
         count, asked = _words(text, _PARTITIONS)[:2]
         return errors.PartitionsDiffer(int(count), int(asked.rstrip(":")))
+    if _UNMARKED in text:
+        return Unmarked(f"the partition does not know how many there are: {text}")
     if _OLDER_LISTENERS in text:
         return errors.FormatRefused(_older_listeners(text))
     if _STILL_USED in text:

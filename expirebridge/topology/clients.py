@@ -14,6 +14,7 @@ from redis.retry import Retry
 
 from expirebridge import wire
 from expirebridge.errors import InvalidSetting
+from expirebridge.slots import PARTITIONS_OF_CLUSTER, Layout
 from expirebridge.store.plain_text import AsyncTlsConnection, TlsConnection
 from expirebridge.topology.cluster import Cluster, SlotPrimary, slots_at
 from expirebridge.topology.cluster_clients import (
@@ -90,7 +91,8 @@ _ASKING: dict[str, Any] = {"socket_timeout": 1.0, "socket_connect_timeout": 1.0}
 def producer_client(url: str, prefix: str = "") -> redis.Redis:
     """A client that sends a command again when the connection breaks.
 
-    In a cluster, commands that concern no key go to the node that serves the slot of `prefix`.
+    In a cluster, commands that concern no key go to the node that serves the slot of `prefix`, or
+    its first partition.
     """
     if cluster := cluster_of(url):
         errands = Errands(cluster, home=_home_of(prefix), patience=LAST_ATTEMPT)
@@ -151,6 +153,11 @@ def to_follow(url: str, prefix: str) -> Primary | SlotPrimary | None:
     Raises InvalidSetting for a URL that cannot be used.
     """
     if cluster := cluster_of(url):
+        if not wire.slot_of(prefix):
+            raise InvalidSetting(
+                f"prefix={prefix!r}: a listener in a cluster needs one that begins with a hash "
+                f"tag, so that all names are in one slot: '{{eb}}{prefix}'"
+            )
         return SlotPrimary(cluster, _home_of(prefix))
     return primary_of(url)
 
@@ -278,13 +285,10 @@ def _checked(url: str, kind: type[C], place: Place | None = None, **options: Any
 
 
 def _home_of(prefix: str) -> int:
-    """The slot of all names of a prefix. Raises InvalidSetting if they have several."""
-    if not wire.slot_of(prefix):
-        raise InvalidSetting(
-            f"prefix={prefix!r}: in a cluster it begins with a hash tag, so that all names are in "
-            f"one slot: '{{eb}}{prefix}'"
-        )
-    return slot_of(prefix)
+    """The slot of all names of a prefix, or of those of its first partition."""
+    if wire.slot_of(prefix):
+        return slot_of(prefix)
+    return slot_of(Layout(prefix, PARTITIONS_OF_CLUSTER).prefix_of(0))
 
 
 def _cluster_client(url: str, errands: Errands, times: dict[str, Any]) -> redis.Redis:

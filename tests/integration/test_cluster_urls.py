@@ -369,9 +369,9 @@ def asking_too(cluster: Cluster, node: Server, words: tuple[str | int, ...]) -> 
 # What cannot be
 
 
-def test_a_prefix_without_a_tag_is_refused(cluster: Cluster) -> None:
-    with pytest.raises(InvalidSetting, match=r"^prefix='tasks': in a cluster .*'\{eb\}tasks'"):
-        Bridge(cluster.url, prefix="tasks")
+def test_a_listener_s_prefix_without_a_tag_is_refused(cluster: Cluster) -> None:
+    with pytest.raises(InvalidSetting, match=r"^prefix='tasks': .* cluster .*'\{eb\}tasks'"):
+        clients.to_follow(cluster.url, "tasks")
 
 
 def test_a_server_that_is_of_no_cluster_is_named(server: Server) -> None:

@@ -1,7 +1,7 @@
 """The calls about the number of partitions of a database: read it, and fix it."""
 
 from expirebridge.store.calls.call import Call, milliseconds, script
-from expirebridge.store.calls.routes import Everywhere
+from expirebridge.store.calls.routes import Creation, Everywhere
 
 
 def read_partitions() -> Call[int]:
@@ -18,4 +18,7 @@ def create_partitions(count: int, lease: float) -> Call[None]:
     Raises PartitionsDiffer if it has another number, and FormatRefused while a listener beats that
     knows only format 1.
     """
-    return script("create_partitions", count, milliseconds(lease), read=lambda _: None)
+    return script(
+        "create_partitions", count, milliseconds(lease),
+        read=lambda _: None, route=Creation(count, lease),
+    )  # fmt: skip

@@ -32,7 +32,14 @@ class At(NamedTuple):
     number: int
 
 
-Route = OfId | ByItem | Everywhere | At
+class Creation(NamedTuple):
+    """The partitions themselves, which are created."""
+
+    partitions: int
+    lease: float
+
+
+Route = OfId | ByItem | Everywhere | At | Creation
 
 
 class Ready(NamedTuple):

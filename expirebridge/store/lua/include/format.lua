@@ -18,13 +18,14 @@ local written, fleet_code = meta[1], meta[2]
 -- How many partitions the database has, and what ids begin with that are made here, so that they belong
 -- to this one. More than 1 needs format 2, and stands behind the database's number in ARGV[1]. A caller
 -- who assumes another number is refused. If `meta` is lost, its sisters say the number: the one without
--- a tag, or that of the first partition (in a cluster, no script may ask them).
+-- a tag, or that of the first partition. In a cluster, no script may ask them: a caller who writes `?`
+-- behind the number is refused, asks them itself, and calls again without.
 local partitions, home = 1, ''
 if written ~= '1' or slot ~= '' then
   if written and (tonumber(written) or 0) > KNOWN_FORMAT then
     return redis.error_reply('EXPIREBRIDGE_FORMAT ' .. written .. ' ' .. KNOWN_FORMAT)
   end
-  partitions = tonumber(string.match(ARGV[1], '/(%d+)$') or 1)
+  partitions = tonumber(string.match(ARGV[1], '/(%d+)') or 1)
   local keeper = written and meta_key or slot == '' and FIRST_TAG .. meta_key
     or partitions > 1 and string.sub(meta_key, #slot + 1)
   local stored = keeper and redis.pcall('HGET', keeper, 'partitions')
@@ -37,6 +38,9 @@ if written ~= '1' or slot ~= '' then
   if stored and stored ~= partitions then
     return redis.error_reply('EXPIREBRIDGE_PARTITIONS ' .. stored .. ' ' .. partitions
       .. ': the database has another number of partitions; nothing was written')
+  end
+  if not stored and partitions > 1 and string.sub(ARGV[1], -1) == '?' then
+    return redis.error_reply('EXPIREBRIDGE_UNMARKED ' .. partitions .. ': ask the others')
   end
   if partitions > 1 then home = string.sub(slot, 2, -2) .. '@' end
 end
