@@ -8,8 +8,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self
 
-from expirebridge.durations import LONGEST
-from expirebridge.errors import InvalidSetting
+from expirebridge.durations import LONGEST, seconds_of
+from expirebridge.errors import InvalidSetting, InvalidTask
 
 DEFAULT_URL = "redis://localhost:6379/1"
 LEAST_MEMORY = 64 * 1024 * 1024
@@ -22,6 +22,7 @@ _ENVIRONMENT = {
     "EXPIREBRIDGE_PREFIX": "prefix",
     "EXPIREBRIDGE_LEDGER": "ledger",
     "EXPIREBRIDGE_LEDGER_NAME": "ledger_name",
+    "EXPIREBRIDGE_LEDGER_KEEP": "ledger_keep",
     "EXPIREBRIDGE_TASKS": "tasks",
     "EXPIREBRIDGE_APP_DIR": "app_dir",
     "EXPIREBRIDGE_ONLY_MARKED": "only_marked",
@@ -55,6 +56,8 @@ class Settings:
     """The SQL database that holds the ledger, as a URL of SQLAlchemy. None: there is no ledger."""
     ledger_name: str = "default"
     """Which ledger: several applications can share its table."""
+    ledger_keep: float = 30 * 86400.0
+    """How long a row of the ledger is kept after its task has finished."""
     tasks: Path = Path("tasks")
     """The folder of the handlers' modules."""
     app_dir: Path | None = None
@@ -101,6 +104,7 @@ class Settings:
         # Doorbells of a run may arrive after it, and must find its record.
         self._check_number("keep_succeeded", at_least=15)
         self._check_number("keep_failed", at_least=15)
+        self._check_number("ledger_keep", at_least=15)
         self._check_number("keep_succeeded_count", at_least=0, whole=True)
         if not isinstance(self.prefix, str) or not self.prefix or "?" in self.prefix:
             raise _invalid("prefix", self.prefix, "it must be text without '?'")
@@ -129,10 +133,11 @@ class Settings:
         """Take each setting from the arguments that are not None, the environment, or its default.
 
         The environment variables are EXPIREBRIDGE_URL, EXPIREBRIDGE_PREFIX, EXPIREBRIDGE_LEDGER,
-        EXPIREBRIDGE_LEDGER_NAME, EXPIREBRIDGE_TASKS, EXPIREBRIDGE_APP_DIR,
-        EXPIREBRIDGE_ONLY_MARKED, EXPIREBRIDGE_FUNCTIONS, EXPIREBRIDGE_PROCESSES and
-        EXPIREBRIDGE_PROCESS_MEMORY. `functions` may be text with commas, or several such texts;
-        `processes` and `process_memory` may be text, such as "4" and "512m".
+        EXPIREBRIDGE_LEDGER_NAME, EXPIREBRIDGE_LEDGER_KEEP, EXPIREBRIDGE_TASKS,
+        EXPIREBRIDGE_APP_DIR, EXPIREBRIDGE_ONLY_MARKED, EXPIREBRIDGE_FUNCTIONS,
+        EXPIREBRIDGE_PROCESSES and EXPIREBRIDGE_PROCESS_MEMORY. `functions` may be text with commas,
+        or several such texts; `ledger_keep`, `processes` and `process_memory` may be text, such as
+        "30d", "4" and "512m".
 
         Raises InvalidSetting for a value that cannot be, by the name of the variable if that holds
         it, and for a name that is not a setting: then it suggests the nearest one.
@@ -172,6 +177,8 @@ def _read(name: str, value: Any) -> Any:
             return _read_flag(name, value)
         case "functions":
             return _read_patterns(value)
+        case "ledger_keep":
+            return _read_duration(name, value)
         case "processes":
             return _read_count(name, value)
         case "process_memory":
@@ -186,6 +193,16 @@ def _read_flag(name: str, value: object) -> bool:
     if found is None:
         raise _invalid(name, value, f"one of {', '.join(words)}")
     return found
+
+
+def _read_duration(name: str, value: object) -> object:
+    """Seconds, as text with a unit says them: 30d."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return seconds_of(value, name=name)
+    except InvalidTask:
+        raise _invalid(name, value, "write it like 90s, 15m, 12h or 30d") from None
 
 
 def _read_count(name: str, value: object) -> object:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from expirebridge.cli import ledger_keeping
 from expirebridge.cli.ledger_options import (
     LedgerName,
     LedgerUrl,
@@ -30,6 +31,7 @@ group = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
+ledger_keeping.add_to(group)
 
 
 @group.command("ddl")

@@ -30,6 +30,15 @@ LedgerName = Annotated[
         show_default=False,
     ),
 ]
+LedgerKeep = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DURATION",
+        help="How long rows of finished tasks are kept.  [env var: EXPIREBRIDGE_LEDGER_KEEP; "
+        "default: 30d]",
+        show_default=False,
+    ),
+]
 
 
 @contextmanager

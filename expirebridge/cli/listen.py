@@ -11,7 +11,7 @@ import typer
 
 from expirebridge.cli import functions as function_commands
 from expirebridge.cli.ending import end
-from expirebridge.cli.ledger_options import LedgerName, LedgerUrl, refuse_password
+from expirebridge.cli.ledger_options import LedgerKeep, LedgerName, LedgerUrl, refuse_password
 from expirebridge.cli.options import (
     STUCK,
     AppDir,
@@ -85,6 +85,7 @@ def listen(
     lease: Lease = None,
     ledger: LedgerUrl = None,
     ledger_name: LedgerName = None,
+    ledger_keep: LedgerKeep = None,
     load_functions: Annotated[
         bool,
         typer.Option("--load-functions", help="Load the functions for other languages first."),
@@ -137,10 +138,10 @@ def listen(
     """
     refuse_password(ledger)
     settings = Settings.read(
-        url=url, ledger=ledger, ledger_name=ledger_name, tasks=tasks, app_dir=app_dir,
-        only_marked=only_marked or None, functions=functions or None, concurrency=concurrency,
-        processes=processes, process_memory=process_memory, doorbell=doorbell, grace=grace,
-        lease=lease,
+        url=url, ledger=ledger, ledger_name=ledger_name, ledger_keep=ledger_keep, tasks=tasks,
+        app_dir=app_dir, only_marked=only_marked or None, functions=functions or None,
+        concurrency=concurrency, processes=processes, process_memory=process_memory,
+        doorbell=doorbell, grace=grace, lease=lease,
     )  # fmt: skip
     count = count_of(workers)
     if settings.processes is None and count > 1:

@@ -14,6 +14,7 @@ from sqlalchemy import URL, MetaData
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from expirebridge.errors import LedgerError
+from expirebridge.ledger.archive import Archive, Place, Pruned
 from expirebridge.ledger.completer import Completer
 from expirebridge.ledger.engines import engine_of, ledger_error, read_url
 from expirebridge.ledger.entries import Fate, Numbers
@@ -49,6 +50,9 @@ class Books:
         )
         self.name = settings.ledger_name
         self.relay = Relay(self._passbook, store, settings, place=place_of(settings, self._url))
+        self._archive = Archive(
+            self._engine, self._made, self.relay, store, name=self.name, partition=partition
+        )
         self._store = store
         self._one_pass = threading.Lock()
         self._threads = ThreadPoolExecutor(THREADS, "expirebridge-ledger")
@@ -86,6 +90,14 @@ class Books:
     def completer(self, id: str, life: calls.Life, attempt: int) -> Completer:
         """What lets the handler of this attempt complete its task."""
         return Completer(self.name, id, life.generation, life.revision, attempt)
+
+    def prune(self, keep: float, place: Place | None = None) -> Pruned:
+        """Delete one batch of the rows that ended more than `keep` seconds ago.
+
+        `place` is where the batch before said to go on.
+        """
+        with self._translated():
+            return self._archive.prune(keep, place or Place())
 
     def rebuild(self) -> None:
         """Bind ledger and server to each other, and have every row carried again."""

@@ -164,6 +164,18 @@ class Ledger:
         ours = self._statements(channel)
         return channel.execute(ours.move if by_id else ours.move_ext, values)
 
+    def erase(self, session: object, id: str | None = None, *, ext: str | None = None) -> int:
+        """Erase what finished tasks were given, and why they failed: of this `id`, or this `ext`.
+
+        The rows stay, without arguments, tags and `message`; the relay has Redis forget them as
+        well. Of an unfinished task nothing is erased: cancel it first. Returns how many tasks were
+        erased that were not before. Raises InvalidTask, and LedgerUnsuitable as `make_task`.
+        """
+        by_id, values = self._which(id, ext)
+        channel = self._changing(session)
+        ours = self._statements(channel)
+        return channel.execute(ours.erase if by_id else ours.erase_ext, values)
+
     def get(self, session: object, id: str) -> LedgerTask | None:
         """Return a task as its row is in your transaction; None if there is none.
 

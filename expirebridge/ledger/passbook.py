@@ -128,6 +128,7 @@ class Passbook:
             due=func.coalesce(_due, task.c.due, planned),
             status=bindparam("b_becomes"),
             message=func.coalesce(_message, task.c.message),
+            modified=case((_message.is_not(None), NowMs()), else_=task.c.modified),  # refused
         )  # fmt: skip
         with self.engine.begin() as connection:
             if not self._is_last(connection, number, stamps=bool(values)):

@@ -27,6 +27,8 @@ GIVEN: Final = (
 """The columns that a new task gives; the others have their defaults."""
 _WAITING: Final = Status.WAITING.value  # drivers may not know enums
 _RELAY, _REBUILD = Todo.RELAY.value, Todo.REBUILD.value
+ERASED: Final = '{"erased":true}'
+"""What stands in the place of arguments that were erased: no task has it by chance."""
 _UPSERTS: Final = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}
 
 
@@ -49,6 +51,8 @@ class Statements:
     cancel_ext: ClauseElement
     move: ClauseElement
     move_ext: ClauseElement
+    erase: ClauseElement
+    erase_ext: ClauseElement
     get: ClauseElement
     find: ClauseElement
     complete: ClauseElement
@@ -75,6 +79,8 @@ def statements(tables: Tables, dialect: str) -> Statements:
         cancel_ext=cancel.where(by_ext),
         move=move.where(by_id),
         move_ext=move.where(by_ext),
+        erase=_erase(task).where(by_id),
+        erase_ext=_erase(task).where(by_ext),
         get=every.where(by_id),
         find=every.where(by_ext).order_by(task.c.created, task.c.id).limit(bindparam("b_limit")),
         complete=_complete(task),
@@ -157,6 +163,15 @@ def _move(task: Table) -> Update:
             "written": NowMs(),
             "due": null(),
         }
+    )
+
+
+def _erase(task: Table) -> Update:
+    """The relay then carries the row as another one, which takes the place of what Redis holds."""
+    return (
+        update(task)
+        .values(_relayed_again(task) | {"params": ERASED, "options": null(), "message": null()})
+        .where(_this_ledger(task), _finished(task), task.c.params != ERASED)
     )
 
 

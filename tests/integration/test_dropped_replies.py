@@ -908,7 +908,7 @@ def test_what_is_asked_of_series_is_done_once(
 # The ledger's relay
 
 
-LEDGER = ("read_ledger", "relay", "read_dirty", "forget_dirty", "bind_ledger")
+LEDGER = ("read_ledger", "relay", "read_dirty", "forget_dirty", "bind_ledger", "forget_ended")
 
 
 @pytest.mark.parametrize("script", LEDGER)
@@ -930,6 +930,10 @@ def test_a_pass_whose_reply_is_lost_is_made_again(
         proxy.cut_reply_of(script)
     if script == "bind_ledger":
         books.relay().rebind()
+    if script == "forget_ended":
+        books.settle_down()
+        books.insert("old", status=30, todo=0, modified=1)
+        assert books.prune_old() == 1
     books.settle_down()
     books.settle_down()
     assert proxy.cuts == {script: 1}

@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import Engine, delete, insert, select, update
 
+from expirebridge.ledger.archive import Archive, Place
 from expirebridge.ledger.passbook import Passbook
 from expirebridge.ledger.relay import Relay, finish
 from expirebridge.ledger.tables import Status, Tables, Todo, Wanted
@@ -72,6 +73,27 @@ class Books:
 
     def status(self, id: str) -> Status:
         return Status(self.row(id).status)
+
+    def prune_old(self, keep: float = 60.0) -> int:
+        """Make one round through the finished rows, as a listener does."""
+        archive = Archive(self.engine, self.made, self.relay(), lambda: self.store, name=self.name)
+        count, place = 0, Place()
+        while True:
+            pruned = archive.prune(keep, place)
+            count += pruned.deleted
+            if pruned.place is None:
+                return count
+            place = pruned.place
+
+    def age(self, *ids: str) -> None:
+        """Have these rows, and what Redis holds of them, finished long ago."""
+        task = self.made.task
+        with self.engine.begin() as connection:
+            connection.execute(update(task).where(task.c.id.in_(ids)).values(modified=1))
+        for id in ids:
+            record = f"expirebridge:task:{id}"
+            if self.store.client.hget(record, "ended"):
+                self.store.client.hset(record, "ended", 1)
 
     def prune(self, id: str) -> None:
         task = self.made.task

@@ -48,6 +48,15 @@ def test_the_ledger_and_its_name_are_settings(monkeypatch: pytest.MonkeyPatch) -
     assert "hunter2" not in repr(settings)
 
 
+def test_how_long_rows_are_kept_is_a_duration(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Settings().ledger_keep == 30 * 86400
+    monkeypatch.setenv("EXPIREBRIDGE_LEDGER_KEEP", "36h")
+    assert Settings.read().ledger_keep == 36 * 3600
+    monkeypatch.setenv("EXPIREBRIDGE_LEDGER_KEEP", "long")
+    with pytest.raises(InvalidSetting, match="EXPIREBRIDGE_LEDGER_KEEP=long: write it like"):
+        Settings.read()
+
+
 @pytest.mark.parametrize("name", ["", "a b", "a" * 65, "Ä", 7])
 def test_a_ledger_has_a_plain_name(name: Any) -> None:
     with pytest.raises(InvalidSetting, match="ledger_name"):

@@ -10,6 +10,7 @@ from expirebridge.listener.footing import Footing
 from expirebridge.listener.runner.clerk import Clerk
 from expirebridge.listener.runner.gate import Gate
 from expirebridge.listener.station.gatekeeper import Gatekeeper
+from expirebridge.listener.station.pruner import Pruner
 from expirebridge.listener.station.relayer import Relayer
 from expirebridge.listener.station.standing import Standing
 from expirebridge.settings import Settings
@@ -33,12 +34,14 @@ class Desk:
             footing, books, gate, doorbell=doorbell, pause=settings.lease / calls.BEATS_PER_LEASE
         )
         self.relayer = Relayer(footing, books, standing)
+        self._pruner = Pruner(books, standing, keep=settings.ledger_keep)
 
     def roles(self) -> dict[str, Coroutine[Any, Any, None]]:
         """What it does, each for ever."""
         return {
             "relay of the ledger": self.relayer.run(),
             "gate": self._gatekeeper.run(),
+            "old rows of the ledger": self._pruner.run(),
         }
 
     async def close(self) -> None:

@@ -171,3 +171,16 @@ def forget_dirty(dirty: Dirty, *, number: int) -> Call[bool]:
 def bind_ledger(nonce: str, lease: float) -> Call[None]:
     """Bind the server to a ledger, as one of which it has seen nothing."""
     return script("bind_ledger", nonce, milliseconds(lease), read=lambda _: None)
+
+
+def forget_ended(ids: Sequence[str], *, nonce: str, least: int) -> Call[list[str]]:
+    """Forget tasks that have ended; returns the ids of which nothing is left here.
+
+    `least` is the number of the pass that the server must have seen: of one that has lost something
+    nothing is forgotten.
+    """
+
+    def read(reply: list[int]) -> list[str]:
+        return [id for id, left in zip(ids, reply, strict=True) if left]
+
+    return script("forget_ended", nonce, least, *ids, read=read)
