@@ -7,7 +7,6 @@ import os
 import secrets
 import signal
 import socket
-import sys
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
@@ -32,9 +31,6 @@ from expirebridge.settings import Settings
 from expirebridge.topology.urls import safe_url
 
 logger = logging.getLogger("expirebridge")
-
-GIVE_WAY = 0.0002
-"""Seconds for which a thread that computes holds up the event loop (see docs/adr/0016)."""
 
 
 class Listener:
@@ -287,9 +283,9 @@ def run(
 
     async def main() -> None:
         listener = Listener(settings, registry, hooks, on_blocked=on_blocked)
+        listener._runner.share_processor()
         await listener.run(take_signals=True, parent=parent)
 
-    sys.setswitchinterval(GIVE_WAY)
     # Not asyncio.run: it would wait without end for what handlers left behind, such as a thread
     # that sleeps, or a coroutine that ignores its cancellation.
     loop = new_event_loop()

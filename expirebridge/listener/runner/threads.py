@@ -13,6 +13,8 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
 
+from expirebridge.listener.runner.switching import Switching
+
 Call = tuple[Callable[[], Any], asyncio.Future[Any]]
 
 
@@ -25,6 +27,7 @@ class Threads:
 
     def __init__(self, most: int) -> None:
         self._most = most
+        self.switching = Switching()
         self._count = 0
         self._idle = 0
         self._roused = False
@@ -38,11 +41,17 @@ class Threads:
 
     def call(self, function: Callable[[], Any]) -> asyncio.Future[Any]:
         """Call a function that raises nothing; the future has what it returns."""
-        future = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
         with self._lock:
             self._waiting.append((function, future))
             self._rouse()
+        self.switching.look(loop, self.is_busy)
         return future
+
+    def is_busy(self) -> bool:
+        """Whether a call is under way."""
+        return self._idle < self._count
 
     def close(self) -> None:
         """Make no more calls. Threads that are in one end after it, or with the process."""
@@ -75,6 +84,7 @@ class Threads:
         return True
 
     def _run(self) -> None:
+        self.switching.include(threading.get_ident())
         while True:
             with self._lock:
                 self._roused = False
