@@ -167,6 +167,10 @@ class FormatRefused(ServerError):
     """The format cannot be raised, or lowered, now; nothing was written. The message says why."""
 
 
+class MoveRefused(ServerError):
+    """The tasks of this database cannot be moved there now. The message says why."""
+
+
 class PartitionsDiffer(ServerError):
     """The database has another number of partitions than was asked for; nothing was written."""
 

@@ -52,6 +52,7 @@ class Change(StrEnum):
     RUNNING = "running"  # its handler is running; after `cancel`, no further attempt follows
     FINISHED = "finished"
     NOT_FOUND = "not found"
+    ELSEWHERE = "elsewhere"  # it is not here, but the database is being moved: ask the other one
     NOT_WATCHED = "not watched"  # a beat for a task that was not made by `watch`
     FORGOTTEN = "forgotten"  # it is no longer kept: a listener removes it in its next pass
     NOT_FAILED = "not failed"

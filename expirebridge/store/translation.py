@@ -11,6 +11,7 @@ _OLDER_LISTENERS = "EXPIREBRIDGE_OLDER_LISTENERS "
 _STILL_USED = "EXPIREBRIDGE_STILL_USED "
 _PARTITIONS = "EXPIREBRIDGE_PARTITIONS "
 _UNMARKED = "EXPIREBRIDGE_UNMARKED "
+_MOVE = "EXPIREBRIDGE_MOVE "
 _SHOWN = 5
 """How many listeners an error names."""
 # What a server with data knows, and a sentinel does not.
@@ -144,6 +145,8 @@ def _of_format(text: str) -> errors.ServerError | None:
         return Unmarked(f"the partition does not know how many there are: {text}")
     if _OLDER_LISTENERS in text:
         return errors.FormatRefused(_older_listeners(text))
+    if _MOVE in text:
+        return errors.MoveRefused(_reason(text))
     if _STILL_USED in text:
         return errors.FormatRefused(
             f"the database needs format 2, for {', '.join(_words(text, _STILL_USED))}"
@@ -157,6 +160,11 @@ def _too_new(text: str) -> str:
         f"the database has format {written}, but this expirebridge knows only up to {known}: "
         "upgrade it, or use another database"
     )
+
+
+def _reason(text: str) -> str:
+    # A server adds to a script's own error where that was raised.
+    return text.split(_MOVE, 1)[1].partition(" script: ")[0].rstrip(", ")
 
 
 def _older_listeners(text: str) -> str:

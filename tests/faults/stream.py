@@ -17,7 +17,7 @@ from tests.kit.witness import PATIENCE
 PAUSE = 0.003
 """Seconds between two tasks."""
 FURTHEST = 1.0
-"""Seconds from now in which tasks are due; the nearest are due at once."""
+"""Seconds from now in which tasks are due, by default; the nearest are due at once."""
 WORK = 0.02
 """Seconds that a handler takes at most."""
 RAISES_EVERY = 20
@@ -40,7 +40,13 @@ class Stream(Background):
     """
 
     def __init__(
-        self, url: str, history: Writer, *, chance: random.Random, puts_off: bool = False
+        self,
+        url: str,
+        history: Writer,
+        *,
+        chance: random.Random,
+        puts_off: bool = False,
+        furthest: float = FURTHEST,
     ) -> None:
         super().__init__()
         self.put_off = 0
@@ -50,6 +56,7 @@ class Stream(Background):
         self._history = history
         self._chance = chance
         self._puts_off = puts_off
+        self._furthest = furthest
         self._acknowledged = 0
         self._counted = threading.Condition()
 
@@ -96,7 +103,7 @@ class Stream(Background):
         chance = self._chance
         args = [chance.uniform(0, WORK), raises]
         try:
-            delay = chance.uniform(0, FURTHEST)
+            delay = chance.uniform(0, self._furthest)
             task = bridge.make_task("recorded.work", args, delay, retry=RETRY)
         except ServerError as error:
             with self._counted:

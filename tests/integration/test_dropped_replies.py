@@ -36,6 +36,7 @@ from expirebridge import (
     current_task,
 )
 from expirebridge.checks import check_health, examine
+from expirebridge.cli.figures import store_of
 from expirebridge.embedded import Server
 from expirebridge.hooks import End, Lapsed, Scanned, Started
 from expirebridge.ledger import tables
@@ -44,6 +45,7 @@ from expirebridge.ledger.tables import Status
 from expirebridge.listener.listener import Listener
 from expirebridge.listener.runner.leases import Leases
 from expirebridge.listener.station import sweeper
+from expirebridge.mover import Mover
 from expirebridge.new_tasks import CHUNK_TASKS
 from expirebridge.settings import Settings
 from expirebridge.store import calls
@@ -943,6 +945,31 @@ def test_a_pass_whose_reply_is_lost_is_made_again(
     engine.dispose()
 
 
+# A move
+
+
+MOVE = (
+    "begin_arrival", "begin_move", "read_arrivals", "pack_parcel", "receive_parcel", "drop_parcel",
+    "end_arrival",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("script", MOVE)
+def test_what_a_mover_asks_is_done_once(proxy: Proxy, bridge: Bridge, script: str) -> None:
+    for id in ("a", "b"):
+        bridge.make_task("mail.send", [1], HOUR, id=id)
+    old, new = Settings(url=proxy.url), Settings(url=f"{proxy.url[:-1]}3")
+    with contextlib.closing(store_of(old)) as source, contextlib.closing(store_of(new)) as target:
+        mover = Mover(source, target, old, new)
+        proxy.cut_reply_of(script, times=2)
+        mover.begin()
+        assert mover.run()
+        assert mover.moved.tasks == 2 or script == "receive_parcel"
+        assert target.run(calls.count(10)).pending == 2
+        assert source.run(calls.count(10)).pending == 0
+    assert proxy.cuts == {script: 2}
+
+
 def test_every_script_is_cut_off_somewhere_above() -> None:
     producers = {call.script for call in (CHANGES | READS).values()} | {
         "purge",
@@ -953,5 +980,5 @@ def test_every_script_is_cut_off_somewhere_above() -> None:
         "create_partitions",
         "read_partitions",
     }
-    every = producers | set(LISTENER) | set(OPERATORS) | set(SERIES) | set(LEDGER)
+    every = producers | set(LISTENER) | set(OPERATORS) | set(SERIES) | set(LEDGER) | set(MOVE)
     assert every == set(NAMES)

@@ -165,7 +165,10 @@ def until_ended(pids: Iterable[int]) -> Iterator[None]:
 
 def _beats(client: redis.Redis, pid: int) -> bool:
     """Whether this process's listener has beaten; dead ones are in the list for a while, too."""
-    names: Any = client.zrange("expirebridge:listeners", 0, -1)
+    names: list[bytes] = []
+    for tag in ("", "{021}"):  # with several partitions, in the first
+        found: Any = client.zrange(f"{tag}expirebridge:listeners", 0, -1)
+        names += found
     return any(name.split(b":")[-2] == b"%d" % pid for name in names)
 
 

@@ -19,6 +19,7 @@ LAYERS = [
     {"testing"},
     {"listener"},
     {"ledger"},
+    {"mover"},
     {
         "bridge",
         "operations",

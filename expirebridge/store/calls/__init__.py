@@ -43,6 +43,20 @@ from expirebridge.store.calls.forecasting import ComingSpan, Forecast, forecast
 from expirebridge.store.calls.formats import lower_format, raise_format, read_format
 from expirebridge.store.calls.moving import Stored, StoredPage, find_known, note_import, stored_page
 from expirebridge.store.calls.pages import BEGINNING, Pages
+from expirebridge.store.calls.parcels import (
+    PARCEL,
+    SERIES,
+    Arrival,
+    Item,
+    Parcel,
+    begin_arrival,
+    begin_move,
+    drop_parcel,
+    end_arrival,
+    pack_parcel,
+    read_arrivals,
+    receive_parcel,
+)
 from expirebridge.store.calls.partitions import create_partitions, read_partitions
 from expirebridge.store.calls.producing import (
     MakeReply,
@@ -125,21 +139,24 @@ from expirebridge.store.calls.series import (
 )
 
 __all__ = [
-    "BATCH", "BEATS_PER_LEASE", "BEGINNING", "MAX_CLAIM", "MAX_TICKS", "PARTITIONS", "STEPS",
-    "Action", "Adoption", "Argument", "Call", "CallsPage", "Claim", "ComingSpan", "CountsBefore",
-    "Declared", "DueSeries", "Fleet", "FleetListener", "Following", "Forecast", "FoundDue",
-    "Health", "Heard", "HeartbeatReply", "Hint", "LastBeat", "MakeReply", "NewSeries", "NewTask",
-    "Outdated", "Page", "Pages", "Put", "Putting", "Read", "Removal", "Resumption", "Retimed",
-    "Runnable", "ScanStep", "SeriesPage", "Settled", "Settlement", "Share", "Sought", "Span",
-    "Standing", "Steps", "Stored", "StoredCall", "StoredPage", "Survey", "Sweep", "Times",
-    "Unhandled", "Walk", "Walked", "When", "adopt", "at", "batches", "beat", "calls_page", "cancel",
-    "claim", "claim_known", "command", "count", "count_before", "create_partitions", "declare",
-    "declare_series", "earliest", "find_due_series", "find_known", "find_outdated", "find_refused",
-    "find_unexplained", "find_unhandled", "forecast", "get", "get_series", "heartbeat",
-    "is_primary", "leave", "list_listeners", "list_page", "look_over", "lower_format", "make",
-    "make_ticks", "new_nonce", "note_action", "note_import", "only", "pause", "pause_series",
-    "purge", "put_off", "put_series", "raise_format", "read_actions", "read_fleet", "read_format",
-    "read_health", "read_partitions", "read_tally", "remove_series", "reschedule", "resent",
-    "resume", "resume_series", "retime_ticks", "run_now", "run_series", "scan", "seek",
-    "series_page", "settle", "stored_page", "survey", "sweep", "walk",
+    "BATCH", "BEATS_PER_LEASE", "BEGINNING", "MAX_CLAIM", "MAX_TICKS", "PARCEL", "PARTITIONS",
+    "SERIES", "STEPS", "Action", "Adoption", "Argument", "Arrival", "Call", "CallsPage",
+    "Claim", "ComingSpan", "CountsBefore", "Declared", "DueSeries", "Fleet", "FleetListener",
+    "Following", "Forecast", "FoundDue", "Health", "Heard", "HeartbeatReply", "Hint", "Item",
+    "LastBeat", "MakeReply", "NewSeries", "NewTask", "Outdated", "Page", "Pages", "Parcel",
+    "Put", "Putting", "Read", "Removal", "Resumption", "Retimed", "Runnable", "ScanStep",
+    "SeriesPage", "Settled", "Settlement", "Share", "Sought", "Span", "Standing", "Steps",
+    "Stored", "StoredCall", "StoredPage", "Survey", "Sweep", "Times", "Unhandled", "Walk",
+    "Walked", "When", "adopt", "at", "batches", "beat", "begin_arrival", "begin_move",
+    "calls_page", "cancel", "claim", "claim_known", "command", "count", "count_before",
+    "create_partitions", "declare", "declare_series", "drop_parcel", "earliest", "end_arrival",
+    "find_due_series", "find_known", "find_outdated", "find_refused", "find_unexplained",
+    "find_unhandled", "forecast", "get", "get_series", "heartbeat", "is_primary", "leave",
+    "list_listeners", "list_page", "look_over", "lower_format", "make", "make_ticks",
+    "new_nonce", "note_action", "note_import", "only", "pack_parcel", "pause", "pause_series",
+    "purge", "put_off", "put_series", "raise_format", "read_actions", "read_arrivals",
+    "read_fleet", "read_format", "read_health", "read_partitions", "read_tally",
+    "receive_parcel", "remove_series", "reschedule", "resent", "resume", "resume_series",
+    "retime_ticks", "run_now", "run_series", "scan", "seek", "series_page", "settle",
+    "stored_page", "survey", "sweep", "walk",
 ]  # fmt: skip

@@ -171,6 +171,7 @@ _CHANGE_CODES = {
     4: Change.FINISHED,
     5: Change.NOT_FOUND,
     6: Change.NOT_WATCHED,
+    7: Change.ELSEWHERE,
 }
 
 

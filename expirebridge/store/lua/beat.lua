@@ -3,7 +3,7 @@
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 id
--- returns  1 done, 2 rearmed, 4 finished, 5 not found, 6 not watched
+-- returns  1 done, 2 rearmed, 4 finished, 5 not found, 6 not watched, 7 elsewhere
 --
 -- It does what a plain `PEXPIRE <trigger key> <ttl>` does, and sets the key again if that would
 -- answer 0. The score follows when a listener looks, as after any put-off. There is no nonce: a resend
@@ -17,10 +17,13 @@
 -- include waits
 -- include history
 -- include rearm
+-- include format
+-- include carried
 -- include changes
 
 local id = ARGV[2]
 local record = read(id, { 'ttl', 'next' })
+if moving and is_elsewhere(id, record) then return ELSEWHERE end
 if not record then return NOT_FOUND end
 if FINISHED[record.state] then return FINISHED_BEFORE end
 if record.next then record.ttl = value_of(record.next.fields, 'ttl') end

@@ -4,7 +4,8 @@
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 listener, 3 lease in ms, then id and fingerprint of each declaration
 -- returns  now, then for each: 1 it stands so, 2 it is to be put, 3 another declaration of it counts,
---          4 a producer has scheduled a series of that id; and the fingerprint that stands, or ''
+--          4 a producer has scheduled a series of that id; and the fingerprint that stands, or ''.
+--          While the database is moved, 3 for a series that is not here: it stands in the other one
 --
 -- Of the declarations of a series that listeners carry, the one that was first seen last counts.
 
@@ -48,7 +49,7 @@ local function look_at(id, mine)
   local key = series_key(id)
   local known = redis.pcall('HMGET', key, 'call', 'fingerprint', 'declared', 'seen')
   if known.err then redis.call('RENAME', key, broken_key('series:' .. id)) end
-  if known.err or not known[1] then return PUT, '' end
+  if known.err or not known[1] then return moving and OTHERS or PUT, '' end
   if not known[3] then return SCHEDULED, known[2] or '' end
   local counts, seen = latest_seen(known[4], carried(texts, id), mine)
   if seen ~= known[4] then redis.call('HSET', key, 'seen', seen) end

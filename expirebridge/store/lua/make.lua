@@ -21,6 +21,7 @@
 
 -- include names
 -- include clock
+-- include format
 -- include mark_format
 -- include fields
 -- include records
@@ -137,6 +138,8 @@ local function make(id, item)
     limit(item)
     local due, state, task = create(id, item, old)
     if not item.drawn then remember(id, old, nonce, CREATED) end
+    -- There may be a task of this id where it is moved to.
+    if moving and not item.drawn then redis.call('HSET', record_key(id), 'asked', item.if_exists) end
     return CREATED, due, state, task
   end
   local code, due, state, task = IF_EXISTS[item.if_exists](id, item, old)

@@ -3,7 +3,7 @@
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 nonce of this call, 3 id, 4 'in' or 'at', 5 ms (from now, or since 1970)
--- returns  1 done, 2 rearmed, 4 finished, 5 not found
+-- returns  1 done, 2 rearmed, 4 finished, 5 not found, 7 elsewhere
 --
 -- A paused task becomes pending. While a handler runs, the new time is only noted, and the task waits
 -- for it once the run is settled.

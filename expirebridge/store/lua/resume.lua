@@ -3,7 +3,7 @@
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 nonce of this call, then ids
--- returns  for each id: 1 done, 3 running, 4 finished, 5 not found
+-- returns  for each id: 1 done, 3 running, 4 finished, 5 not found, 7 elsewhere
 --
 -- If another client gave a timer an end meanwhile, that is its task's due time.
 

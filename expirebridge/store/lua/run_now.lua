@@ -3,7 +3,7 @@
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 nonce of this call, 3 id
--- returns  1 done, 3 running, 5 not found
+-- returns  1 done, 3 running, 5 not found, 7 elsewhere
 
 -- include names
 -- include clock

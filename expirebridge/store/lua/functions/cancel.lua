@@ -2,7 +2,7 @@
 --
 -- Cancels a task. A running one is not attempted again.
 --
--- returns  'cancelled', 'running', 'finished' or 'not found'
+-- returns  'cancelled', 'running', 'finished', 'not found' or 'elsewhere'
 
 -- How long it can be looked up, in ms: the default of the setting keep_succeeded.
 local KEEP = 3600000

@@ -2,7 +2,7 @@
 --
 -- Pauses a waiting task, and keeps the remaining time.
 --
--- returns  'paused', 'running', 'finished' or 'not found'
+-- returns  'paused', 'running', 'finished', 'not found' or 'elsewhere'
 
 local function read_arguments(given, usage)
   check_count(given, 1, 1, usage)

@@ -2,7 +2,7 @@
 --
 -- Moves the due time of a task, and its timer with it.
 --
--- returns  'moved', 'rearmed' (it runs: once more at that time), 'finished' or 'not found'
+-- returns  'moved', 'rearmed' (it runs: once more at that time), 'finished', 'not found' or 'elsewhere'
 
 local function read_arguments(given, usage)
   check_count(given, 2, 2, usage)

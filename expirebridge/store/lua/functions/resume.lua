@@ -2,7 +2,7 @@
 --
 -- Resumes a paused task.
 --
--- returns  'resumed', 'running', 'finished' or 'not found'
+-- returns  'resumed', 'running', 'finished', 'not found' or 'elsewhere'
 
 local function read_arguments(given, usage)
   check_count(given, 1, 1, usage)

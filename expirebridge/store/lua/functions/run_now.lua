@@ -2,7 +2,7 @@
 --
 -- Makes a task due now; a finished one runs again.
 --
--- returns  'due now', 'running' or 'not found'
+-- returns  'due now', 'running', 'not found' or 'elsewhere'
 
 local function read_arguments(given, usage)
   check_count(given, 1, 1, usage)

@@ -1,12 +1,16 @@
+-- include format
 -- include records
 -- include resends
+-- include carried
 
 -- The result of a change that a producer asked for.
 local DONE, REARMED, RUNNING, FINISHED_BEFORE, NOT_FOUND, NOT_WATCHED = 1, 2, 3, 4, 5, 6
+local ELSEWHERE = 7
 
 -- The record of a task to change; or nil and the answer. A resend gets the first answer.
 local function read_for_change(id, nonce, fields)
   local record = read(id, fields)
+  if moving and is_elsewhere(id, record) then return nil, ELSEWHERE end
   if not record then return nil, NOT_FOUND end
   local done_before = answered(record, nonce)
   if done_before then return nil, done_before end

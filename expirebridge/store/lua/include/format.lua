@@ -20,7 +20,9 @@ local written, fleet_code = meta[1], meta[2]
 -- who assumes another number is refused. If `meta` is lost, its sisters say the number: the one without
 -- a tag, or that of the first partition. In a cluster, no script may ask them: a caller who writes `?`
 -- behind the number is refused, asks them itself, and calls again without.
-local partitions, home = 1, ''
+--
+-- `moving` is set while the tasks are moved to another database ('to <where>'), or from there ('from ...').
+local partitions, home, moving = 1, '', nil
 if written ~= '1' or slot ~= '' then
   if written and (tonumber(written) or 0) > KNOWN_FORMAT then
     return redis.error_reply('EXPIREBRIDGE_FORMAT ' .. written .. ' ' .. KNOWN_FORMAT)
@@ -28,8 +30,9 @@ if written ~= '1' or slot ~= '' then
   partitions = tonumber(string.match(ARGV[1], '/(%d+)') or 1)
   local keeper = written and meta_key or slot == '' and FIRST_TAG .. meta_key
     or partitions > 1 and string.sub(meta_key, #slot + 1)
-  local stored = keeper and redis.pcall('HGET', keeper, 'partitions')
-  stored = type(stored) == 'string' and tonumber(stored)
+  local known = keeper and redis.pcall('HMGET', keeper, 'partitions', 'moving') or {}
+  local stored = known[1] and tonumber(known[1])
+  moving = known[2] or nil
   -- Who calls a function names only the partition.
   if ARGV[1] == '' and slot ~= '' then
     partitions = stored or 1

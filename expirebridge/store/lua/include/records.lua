@@ -25,6 +25,7 @@
 --   next     what it becomes after this run, if it was replaced while it ran (see rearm.lua)
 --   snoozes  how often its handler put it off by Snooze since it was made
 --   cancel   1 if it was cancelled while it ran: no further attempt
+--   asked    while the database is moved: what its producer asked for if the id is known where it goes
 --   ledger   of a task of a ledger: the generation and the revision of its row, see ledger.lua
 --   history  what came before, see history.lua
 --   left     while paused: the ms that were left until it was due

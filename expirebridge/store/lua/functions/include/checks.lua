@@ -181,7 +181,7 @@ end
 
 -- Words for the codes of changes.
 local function changed(code, done)
-  return ({ done, 'rearmed', 'running', 'finished', 'not found' })[code]
+  return ({ done, 'rearmed', 'running', 'finished', 'not found', [7] = 'elsewhere' })[code]
 end
 
 -- Why nothing may be written now, if so. A slot of a cluster that is moved key by key is on two nodes,

@@ -1,0 +1,104 @@
+"""The command that moves the tasks of one database to another while both are in use."""
+
+import signal
+from contextlib import closing
+from typing import Annotated
+
+import typer
+
+from expirebridge.cli.figures import store_of
+from expirebridge.cli.options import NOT_POSSIBLE, AsJson, Lease, Prefix, Url
+from expirebridge.cli.output import print_counts
+from expirebridge.cli.progress import warn
+from expirebridge.errors import FormatRefused, MoveRefused
+from expirebridge.mover import Mover
+from expirebridge.settings import Settings
+from expirebridge.task import Counts
+
+
+def move(
+    to: Annotated[str, typer.Option("--to", help="The database to move the tasks to.")],
+    to_prefix: Annotated[
+        str | None,
+        typer.Option(
+            help="The prefix there.  [default: the same]", show_default=False, metavar="TEXT"
+        ),
+    ] = None,
+    lease: Lease = None,
+    url: Url = None,
+    prefix: Prefix = None,
+    as_json: AsJson = False,
+) -> None:
+    """Move all tasks to another database, while producers and listeners go on.
+
+    It carries over what waits, and then what producers with the old URL still make. Listeners of
+    the old database go on: they run what is due within seconds, and the ticks of series. When they
+    are stopped, it carries the rest over, and ends.
+
+    If it is stopped, or killed, the same command goes on where it was. With the two URLs exchanged
+    it moves all back. The exit code is 3 if this cannot be done now.
+
+    Example: expirebridge move --url redis://old:6379/1 --to redis+cluster://new1:7000,new2:7000
+    """
+    old = Settings.read(url=url, prefix=prefix, lease=lease)
+    new = Settings.read(url=to, prefix=to_prefix or old.prefix)
+    with closing(store_of(old)) as source, closing(store_of(new)) as target:
+        mover = Mover(source, target, old, new)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: mover.stop())
+        report = Report(mover)
+        try:
+            mover.begin()
+            is_over = mover.run(report.tell)
+        except (FormatRefused, MoveRefused) as refusal:
+            warn(str(refusal))
+            raise typer.Exit(NOT_POSSIBLE) from None
+        finally:
+            report.print(as_json=as_json)
+    if not is_over:
+        warn("stopped; the same command goes on")
+
+
+class Report:
+    """What the command prints, while it runs and in the end."""
+
+    def __init__(self, mover: Mover) -> None:
+        self._mover = mover
+        self._said = ""
+
+    def tell(self, counts: Counts) -> None:
+        """Say what the move waits for, once each."""
+        if self._mover.attended:
+            self._say(
+                "carried over what can go; what producers still make here follows. When none uses "
+                "this URL any more, stop the listeners here"
+            )
+        elif counts.running:
+            self._say(
+                f"{counts.running} tasks are marked as running, and no listener beats: if theirs "
+                "were killed, start one here for a moment"
+            )
+        elif keys := self._mover.plain_keys():
+            self._say(
+                f"{keys} keys of other clients are here that no listener has heard of: start one "
+                "here for a moment"
+            )
+
+    def _say(self, message: str) -> None:
+        if message != self._said:
+            warn(message)
+        self._said = message
+
+    def print(self, *, as_json: bool) -> None:
+        """Print the counts."""
+        moved = self._mover.moved
+        counts = {"moved": moved.tasks}
+        if moved.series:
+            counts["series"] = moved.series
+        if moved.stayed:
+            counts["stayed"] = moved.stayed
+            warn(
+                f"{moved.stayed} tasks were left out: the new database has others with their ids: "
+                f"{', '.join(moved.stayed_ids)}"
+            )
+        print_counts(counts, as_json=as_json)

@@ -1,0 +1,22 @@
+-- flags: (none: refused whole when memory is full)
+-- Lets tasks of another database arrive here.
+--
+-- KEYS[1]  prefix
+-- ARGV     1 database, 2 lease in ms, 3 where they come from
+-- returns  1, or the error EXPIREBRIDGE_MOVE, or EXPIREBRIDGE_OLDER_LISTENERS: nothing is written then
+--
+-- If the tasks of this database were moved before, that is over: a mover that is still at it is refused
+-- from now on.
+
+-- include names
+-- include format
+-- include raise_format
+
+if redis.call('HEXISTS', own_key('move'), 'parcel') == 1 then
+  return redis.error_reply('EXPIREBRIDGE_MOVE the tasks of this database are being moved '
+    .. (moving or 'elsewhere') .. ', and some are on their way: finish that first, with the same command')
+end
+local refused = raise_format(tonumber(ARGV[2]))
+if refused then return refused end
+redis.call('HSET', meta_key, 'moving', 'from ' .. ARGV[3])
+return 1

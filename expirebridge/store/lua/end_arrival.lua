@@ -1,0 +1,12 @@
+-- flags: allow-oom
+-- Notes that all has arrived: what is not here is nowhere.
+--
+-- KEYS[1]  prefix
+-- ARGV     1 database
+-- returns  1
+
+-- include names
+-- include format
+
+if string.sub(moving or '', 1, 5) == 'from ' then redis.call('HDEL', meta_key, 'moving') end
+return 1

@@ -1,0 +1,125 @@
+-- flags: allow-oom
+-- Packs tasks, or series, into a parcel: from then on they are only there, until it has arrived. If there
+-- is a parcel on its way, it is that one.
+--
+-- KEYS[1]  prefix
+-- ARGV     1 database, 2 nonce of the move, 3 number of the last parcel that arrived, 4 lease in ms,
+--          5 what to pack: a state, or 'series', 6 how many to pass over, 7 most to look at
+-- returns  number of the parcel (0: nothing was packed), 1 if listeners beat here, how many to pass over
+--          next time (-1: there are no more), 1 if this database has forgotten parcels that arrived, then
+--          id, 1 if it is a series, and content of each; or the error EXPIREBRIDGE_MOVE
+--
+-- Whatever is due soon, and the ticks of series, are left to the listeners here while any beat: so no
+-- task is late because the mover stopped. So is a task whose key is gone before its time: if a client
+-- deleted it, a listener is about to hear of that.
+
+-- include names
+-- include clock
+-- include format
+-- include records
+-- include timers
+-- include timer_edits
+-- include beats
+-- include carried
+
+local nonce, arrived, lease, what = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
+local skip, count = tonumber(ARGV[6]), tonumber(ARGV[7])
+local SOON, MOST_BYTES, ECHO = 5000, 262144, 15000
+
+local move_key = own_key('move')
+local known = redis.call('HMGET', move_key, 'nonce', 'number', 'to', 'parcel')
+if known[1] ~= nonce or moving ~= 'to ' .. (known[3] or '') then
+  return redis.error_reply('EXPIREBRIDGE_MOVE this move was ended, or turned round, by another one')
+end
+local number = tonumber(known[2])
+local attended = now - last_beat() < lease
+local reply = { 0, attended and 1 or 0, -1, arrived > number and 1 or 0 }
+
+local function add_all(items)
+  for _, item in ipairs(items) do
+    reply[#reply + 1] = item[1]
+    reply[#reply + 1] = item[2] == 'series' and 1 or 0
+    reply[#reply + 1] = cmsgpack.pack(item)
+  end
+  return reply
+end
+
+if known[4] then
+  reply[1], reply[3] = number, skip
+  return add_all(cmsgpack.unpack(known[4]))
+end
+
+-- In which state a task goes, and when it is then due; nil if it stays for now.
+local function way_of(id, record, score)
+  if FINISHED[record.state] then return record.state, score end
+  local timer = read_timer(id, record)
+  if timer == 'none' then
+    if record.state == 'paused' then return 'paused', score end
+    follow_timer(id, record)
+    return nil
+  end
+  if attended and (not timer or timer < now + SOON) then return nil end
+  return 'pending', timer or record.state == 'pending' and score or now
+end
+
+local function pack_task(id, score)
+  if not is_id(id) then return nil end
+  local values = redis.pcall('HGETALL', record_key(id))
+  if values.err then return nil end
+  local record, fields = { state = 'pending' }, {}
+  for i = 1, #values, 2 do
+    record[values[i]] = values[i + 1]
+    if values[i] ~= 'state' then
+      fields[#fields + 1] = values[i]
+      fields[#fields + 1] = values[i + 1]
+    end
+  end
+  if not record.call or record.state ~= what or attended and record.tick then return nil end
+  local state, due = way_of(id, record, score)
+  return state and { id, state, due, fields }, record
+end
+
+-- The record that stays behind for a while.
+local function leave(id, record)
+  redis.call('DEL', trigger_key(id, record))
+  for tag in string.gmatch(record.tags or '', '%S+') do redis.pcall('SREM', tag_set(tag), id) end
+  redis.call('DEL', record_key(id))
+  redis.call('HSET', record_key(id), 'call', record.call, 'made', record.made or 0, 'state', 'cancelled',
+    'due', now, 'ended', now, 'error', CARRIED .. moving)
+  if record.key then redis.call('HSET', record_key(id), 'key', record.key) end
+  redis.call('ZADD', state_set('cancelled'), now + ECHO, id)
+  redis.call('ZREM', state_set(record.state), id)
+end
+
+local function pack_series(id, score)
+  local fields = redis.pcall('HGETALL', series_key(id))
+  return not fields.err and fields[1] and { id, 'series', score, fields } or nil
+end
+
+local function leave_series(id)
+  redis.call('DEL', series_key(id))
+  redis.call('ZREM', series_set(), id)
+  redis.call('ZREM', tzdata_set(), id)
+end
+
+local pack, go, set = pack_task, leave, state_set(what)
+if what == 'series' then pack, go, set = pack_series, leave_series, series_set() end
+local from = attended and what == 'pending' and now + SOON or '-inf'
+local ids = redis.call('ZRANGEBYSCORE', set, from, '+inf', 'WITHSCORES', 'LIMIT', skip, count)
+local items, records, bytes = {}, {}, 0
+if #ids > 0 then reply[3] = skip end
+for i = 1, #ids, 2 do
+  if bytes > MOST_BYTES then break end
+  local item, record = pack(ids[i], tonumber(ids[i + 1]))
+  if item then
+    items[#items + 1], records[#records + 1] = item, record or false
+    for _, value in ipairs(item[4]) do bytes = bytes + #value end
+  else
+    reply[3] = reply[3] + 1
+  end
+end
+if not items[1] then return reply end
+reply[1] = math.max(number, arrived) + 1
+redis.call('HSET', move_key, 'number', reply[1], 'parcel', cmsgpack.pack(items))
+for i, item in ipairs(items) do go(item[1], records[i]) end
+return add_all(items)

@@ -1,0 +1,125 @@
+-- flags: (none: refused whole when memory is full)
+-- Receives what a parcel holds for this partition, once: its number is noted.
+--
+-- KEYS[1]  prefix
+-- ARGV     1 database, 2 nonce of the move, 3 number of the parcel, then content of each task, or series
+-- returns  for each: 1 it is here now, 2 the database has another one of that id, which stays, 3 the parcel
+--          arrived before; or the error EXPIREBRIDGE_MOVE
+--
+-- An id that is here already was used by a producer that knows only one of the two databases. What it
+-- asked for, had it known both, happens now: see ADR 50.
+
+-- include names
+-- include clock
+-- include format
+-- include fields
+-- include records
+-- include places
+-- include timer_edits
+-- include waits
+-- include new_tasks
+-- include history
+-- include rearm
+-- include series
+-- include carried
+
+local HERE, STAYS, BEFORE = 1, 2, 3
+local GONE = { 'asked', 'unknown', 'unfit' } -- of the other database only
+local nonce, number = ARGV[2], tonumber(ARGV[3])
+local arrivals = own_key('arrivals')
+
+if string.sub(moving or '', 1, 5) ~= 'from ' then
+  return redis.error_reply('EXPIREBRIDGE_MOVE this move was ended, or turned round, by another one')
+end
+
+local function put(id, item, state, at)
+  write(id, item, at, item.fields)
+  if state == 'pending' then return end
+  if state == 'paused' then
+    redis.call('SET', trigger_key(id, item), 0)
+    at = now + PAUSED_LOOK
+  else
+    redis.call('DEL', trigger_key(id, item))
+  end
+  move(id, { state = 'pending' }, state, at)
+end
+
+-- Another client set the key again, or a producer put its task off: the task that is here is due then.
+local function put_off(id, old, at)
+  if old.state == 'running' then return note_rearm(id, old, at) end
+  if FINISHED[old.state] then
+    note_end(id, old.state)
+    redis.call('HDEL', record_key(id), unpack(RUN_FIELDS))
+  end
+  note(id, 'edit', nil, at)
+  wait_until(id, old, at)
+end
+
+local function replace(id, old, item, state, at)
+  if old.state == 'running' then
+    note_next(id, old, { call = item.call, args = item.args, due = at, fields = item.fields })
+  else
+    redis.call('DEL', trigger_key(id, old))
+    forget(id, old.state)
+    put(id, item, state, at)
+  end
+end
+
+local function receive_task(id, state, at, fields)
+  local item = { call = value_of(fields, 'call'), args = value_of(fields, 'args'),
+    key = value_of(fields, 'key'), fields = fields }
+  local asked, made = value_of(fields, 'asked'), tonumber(value_of(fields, 'made')) or 0
+  local is_plain = not asked and not value_of(fields, 'nonce')
+  for _, name in ipairs(GONE) do take_value(fields, name) end
+  -- In its slot a key of another name would not be this partition's.
+  if item.key and not in_slot(item.key) then
+    take_value(fields, 'key')
+    item.key = nil
+  end
+  if state == 'pending' then take_value(fields, 'left') end
+  local old = read(id, { 'made', 'args', 'left', 'next', 'due', 'started' })
+  if is_elsewhere(id, old) then
+    if old then forget(id, old.state) end -- it comes back
+    put(id, item, state, at)
+    return HERE
+  end
+  local over = FINISHED[old.state]
+  if FINISHED[state] then return STAYS end
+  if not over and (asked == 'keep' or asked == 'reject' or (tonumber(old.made) or 0) > made) then
+    return STAYS
+  end
+  if old.call == item.call and old.args == item.args
+    and (is_plain or not over and asked == 'extend') then
+    put_off(id, old, at)
+  else
+    replace(id, old, item, state, at)
+  end
+  return HERE
+end
+
+local function receive_series(id, at, fields)
+  if redis.call('EXISTS', series_key(id)) == 1 then return STAYS end
+  redis.call('HSET', series_key(id), unpack(fields))
+  local tzdata = value_of(fields, 'tzdata')
+  if tzdata then redis.call('ZADD', tzdata_set(), tzdata_number(tzdata), id) end
+  redis.call('ZADD', series_set(), at, id)
+  return HERE
+end
+
+local reply = {}
+if number <= (tonumber(redis.call('HGET', arrivals, nonce) or nil) or 0) then
+  for at = 4, #ARGV do reply[at - 3] = BEFORE end
+  return reply
+end
+return ring_after(function()
+  for at = 4, #ARGV do
+    local id, state, when, fields = unpack(cmsgpack.unpack(ARGV[at]))
+    if state == 'series' then
+      reply[#reply + 1] = receive_series(id, when, fields)
+    else
+      reply[#reply + 1] = receive_task(id, state, when, fields)
+    end
+  end
+  redis.call('HSET', arrivals, nonce, number)
+  return reply
+end)

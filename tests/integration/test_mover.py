@@ -1,0 +1,472 @@
+"""Tasks carried over to another database while both are in use: each is in one place."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+import redis
+
+from expirebridge import Bridge, Change, Outcome, ServerUnreachable, State
+from expirebridge.cli.figures import store_of
+from expirebridge.errors import FormatRefused, InvalidSetting, MoveRefused
+from expirebridge.mover import Mover
+from expirebridge.settings import Settings
+from expirebridge.slots import Layout
+from expirebridge.store import calls
+from expirebridge.store.partitions import Partitions
+from expirebridge.store.store import Store
+from tests.kit.invoked import end_due_tasks
+from tests.kit.servers import AnyServer
+
+HOUR = 3600.0
+MANY = 230  # more than a parcel
+
+
+class Side:
+    """One of the two databases."""
+
+    def __init__(self, url: str, count: int) -> None:
+        self.url = url
+        self.settings = Settings(url=url)
+        self.client = redis.Redis.from_url(url)
+        self.bridge = Bridge(url)
+        self.bridge.create_partitions(count)
+        self.store = store_of(self.settings)
+        self.layout = Layout("expirebridge", count)
+        self.parts = [
+            Store(self.client, prefix=prefix, partitions=count) for prefix in self.layout.prefixes()
+        ]
+
+    def beat(self, name: str = "someone") -> None:
+        """Let a listener beat in each partition."""
+        for part in self.parts:
+            part.run(calls.heartbeat(name, self.settings.lease, [], code="abc"))
+
+    def leave(self, name: str = "someone") -> None:
+        """Let it stop."""
+        for part in self.parts:
+            part.run(calls.leave(name))
+
+    def run_due(self, outcome: str = "succeeded", **more: Any) -> list[str]:
+        """Claim all that is due in every partition, and settle it."""
+        return [id for part in self.parts for id in end_due_tasks(part, outcome, "x", **more)]
+
+    def close(self) -> None:
+        self.bridge.close()
+        self.store.close()
+        self.client.close()
+
+    def record(self, id: str) -> dict[Any, Any]:
+        prefix = self.layout.prefix_of(self.layout.partition_of(id))
+        return self.client.hgetall(f"{prefix}:task:{id}")
+
+    def ids(self, state: State) -> set[str]:
+        return {task.id for task in self.bridge.list(state=state, limit=10_000).tasks}
+
+
+Sides = tuple[Side, Side]
+
+
+@pytest.fixture(params=[(1, 1), (1, 16), (4, 16), (16, 1)], ids=lambda p: f"{p[0]} to {p[1]}")
+def sides(request: pytest.FixtureRequest, server: AnyServer) -> Iterator[Sides]:
+    counts = request.param
+    both = [
+        Side(f"redis://127.0.0.1:{server.port}/{number}", count)
+        for number, count in zip((1, 3), counts, strict=True)
+    ]
+    yield both[0], both[1]
+    for side in both:
+        side.close()
+
+
+only_one = pytest.mark.parametrize("sides", [(1, 16)], indirect=True, ids=["1 to 16"])
+
+
+def mover_of(old: Side, new: Side) -> Mover:
+    return Mover(old.store, new.store, old.settings, new.settings)
+
+
+def move(old: Side, new: Side) -> Mover:
+    """Move all that can go."""
+    mover = mover_of(old, new)
+    mover.begin()
+    mover.run_pass()
+    return mover
+
+
+def fill(old: Side) -> None:
+    """Tasks in all states but running."""
+    bridge = old.bridge
+    bridge.make_tasks(
+        [{"func": "mail.send", "args": [n], "delay": HOUR, "id": f"t{n}"} for n in range(MANY)]
+    )
+    bridge.make_task("mail.send", ["x" * 2000], "1d", id="long", timeout=1.5, retry=[5, 60])
+    bridge.make_task("mail.send", [1], "2h", id="tagged", tags=["a", "b"])
+    bridge.watch("watched", "alerts.silent", ["w"], ttl="30d")
+    bridge.make_task("mail.send", [], "2h", id="paused")
+    bridge.pause("paused")
+    for id, outcome in (("done", "succeeded"), ("broken", "failed"), ("tried", "retry")):
+        bridge.make_task("mail.send", [id], 0, id=id)
+        old.run_due(outcome, delay=HOUR)
+
+
+def test_all_is_carried_over_as_it_is(sides: Sides) -> None:
+    old, new = sides
+    fill(old)
+    before = {state: old.ids(state) for state in State}
+    records = {id: old.record(id) for ids in before.values() for id in ids}
+    dues = {id: old.bridge.get(id) for id in records}
+    mover = mover_of(old, new)
+    mover.begin()
+    assert mover.run()
+    assert mover.moved.tasks == len(records)
+    assert mover.moved.stayed == 0
+    assert {state: new.ids(state) for state in State} == before
+    for id, record in records.items():
+        assert new.record(id) == record
+        task, was = new.bridge.get(id), dues[id]
+        assert task is not None
+        assert was is not None
+        assert (task.state, task.tags) == (was.state, was.tags)
+        if was.state is State.PENDING:
+            assert task.due == was.due
+            assert new.client.pexpiretime(task.key.decode()) == round(was.due.timestamp() * 1000)
+        if was.state is State.PAUSED:
+            assert new.client.ttl(task.key) == -1
+    assert {task.id for task in new.bridge.list(tag="a").tasks} == {"tagged"}
+    assert not any(old.ids(state) for state in State if state is not State.CANCELLED)
+    assert new.bridge.cancel("t1") is Change.CANCELLED
+    assert new.bridge.cancel("nobody") is Change.NOT_FOUND
+    assert old.bridge.cancel("t1") is Change.ELSEWHERE
+
+
+def test_and_back(sides: Sides) -> None:
+    old, new = sides
+    fill(old)
+    before = {state: old.ids(state) for state in State if state is not State.CANCELLED}
+    for source, target in ((old, new), (new, old), (old, new)):
+        mover = mover_of(source, target)
+        mover.begin()
+        assert mover.run()
+        found = {state: target.ids(state) for state in before}
+        assert found == before
+        assert not any(source.ids(state) for state in before)
+
+
+@only_one
+def test_while_listeners_beat_they_keep_what_is_due_soon(sides: Sides) -> None:
+    old, new = sides
+    old.bridge.make_task("mail.send", [1], 3, id="soon")
+    old.bridge.make_task("mail.send", [1], HOUR, id="later")
+    old.bridge.make_task("mail.send", [1], 0, id="failed")
+    old.run_due("failed")
+    old.beat()
+    mover = move(old, new)
+    attended = [mover.attended]
+    assert old.ids(State.PENDING) == {"soon"}
+    assert new.ids(State.PENDING) == {"later"}
+    assert old.ids(State.FAILED) == {"failed"}
+    old.leave()
+    mover.run_pass()
+    assert [*attended, mover.attended] == [True, False]
+    assert new.ids(State.PENDING) == {"soon", "later"}
+    assert new.ids(State.FAILED) == {"failed"}
+
+
+@only_one
+def test_what_a_plain_client_did_is_followed(sides: Sides) -> None:
+    old, new = sides
+    keys = {
+        id: old.bridge.make_task("mail.send", [1], HOUR, id=id).key
+        for id in ("put off", "persisted", "deleted")
+        for id in (id.replace(" ", "-"),)
+    }
+    old.client.expire(keys["put-off"], 7200)
+    old.client.persist(keys["persisted"])
+    old.client.delete(keys["deleted"])
+    old.beat()
+    mover = move(old, new)
+    mover.run_pass()
+    task = new.bridge.get("put-off")
+    assert task is not None
+    assert task.due.timestamp() == pytest.approx(old.client.time()[0] + 7200, abs=5)
+    assert new.ids(State.PAUSED) == {"persisted"}
+    # A listener may be about to hear of it; unheard, a deletion changes nothing.
+    assert old.ids(State.PENDING) == {"deleted"}
+    old.leave()
+    mover.run_pass()
+    assert new.ids(State.PENDING) == {"put-off", "deleted"}
+
+
+@only_one
+def test_a_late_event_of_a_task_that_is_elsewhere_makes_nothing(sides: Sides) -> None:
+    old, new = sides
+    task = old.bridge.make_task("mail.send", [1], HOUR, id="a")
+    move(old, new)
+    for heard in calls.Heard:
+        hint = calls.Hint(task.key, "a", b"mail.send?[1]", heard)
+        old.store.run(calls.adopt([hint], old.settings))
+    assert old.ids(State.PENDING) == set()
+
+
+# Killed
+
+
+KILLED_AFTER = ("pack_parcel", "receive_parcel", "drop_parcel", "begin_arrival", "begin_move")
+
+
+class Killed(BaseException):
+    """The mover is killed here."""
+
+
+def dying(store: Partitions, script: str, *, before: bool) -> Callable[[Any], Any]:
+    """`store.run` of a mover that is killed around the first call of a script."""
+    run = store.run
+
+    def run_or_die(call: Any) -> Any:
+        if getattr(call, "name", "") != script:
+            return run(call)
+        if not before:
+            run(call)
+        raise Killed
+
+    return run_or_die
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+@pytest.mark.parametrize("script", KILLED_AFTER)
+@pytest.mark.parametrize("sides", [(1, 16), (4, 1)], indirect=True, ids=["1 to 16", "4 to 1"])
+def test_a_killed_mover_is_started_again(
+    sides: Sides, script: str, before: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = sides
+    made = {f"t{n}" for n in range(30)}
+    for id in made:
+        old.bridge.make_task("mail.send", [1], HOUR, id=id)
+    with monkeypatch.context() as patch:
+        for side in sides:
+            patch.setattr(side.store, "run", dying(side.store, script, before=before))
+        with pytest.raises(Killed):
+            move(old, new)
+    # Nowhere can a task be run by both.
+    assert not old.ids(State.PENDING) & new.ids(State.PENDING)
+    # What has arrived runs, and is forgotten: it must not come again.
+    ran = set[str]()
+    for id in new.ids(State.PENDING):
+        new.bridge.run_now(id)
+    ran |= set(new.run_due())
+    for part in new.parts:
+        part.client.delete(*part.client.keys(f"{part.database.prefix}:task:*") or ["-"])
+        part.client.delete(f"{part.database.prefix}:succeeded")
+    mover = mover_of(old, new)
+    mover.begin()
+    assert mover.run()
+    assert new.ids(State.PENDING) == made - ran
+
+
+@only_one
+def test_two_movers_do_no_harm(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One stands still with a parcel in its hands, while the other goes on."""
+    old, new = sides
+    for id in ("a", "b"):
+        old.bridge.make_task("mail.send", [1], HOUR, id=id)
+    first, second = mover_of(old, new), mover_of(old, new)
+    first.begin()
+    late: list[Any] = []
+    run = first._target.run
+    with monkeypatch.context() as patch:
+
+        def noted(call: Any) -> Any:
+            late.append(call)
+            return run(call)
+
+        patch.setattr(first._target, "run", noted)
+        patch.setattr(first._source, "run", dying(first._source, "drop_parcel", before=True))
+        with pytest.raises(Killed):
+            first.run_pass()
+    second.begin()
+    second.run_pass()
+    assert new.bridge.cancel("a") is Change.CANCELLED
+    old.bridge.make_task("mail.send", [1], HOUR, id="c")
+    second.run_pass()
+    for call in late:
+        new.store.run(call)
+    old.store.run(calls.drop_parcel(0, first._nonces[0], 1))
+    assert new.ids(State.PENDING) == {"b", "c"}
+
+
+@only_one
+def test_a_source_that_forgot_its_parcels_goes_on(sides: Sides) -> None:
+    """As after a failover: what it forgot is in both, what it makes from then on is carried."""
+    old, new = sides
+    old.bridge.make_task("mail.send", [1], HOUR, id="a")
+    mover = move(old, new)
+    [nonce] = mover._nonces
+    old.client.hset("expirebridge:move", "number", 0)
+    old.bridge.make_task("mail.send", [1], HOUR, id="b")
+    mover.run_pass()
+    assert new.ids(State.PENDING) == {"a", "b"}
+    assert old.client.hget("expirebridge:move", "number") == b"2"
+    assert new.store.run(calls.read_arrivals(nonce)) == 2
+
+
+# Producers on both sides
+
+
+@pytest.mark.parametrize(
+    ("if_exists", "args", "wins"),
+    [("reject", [2], "new"), ("keep", [2], "new"), ("replace", [2], "old"),
+     ("extend", [1], "moved"), ("extend", [2], "old")],
+)  # fmt: skip
+@only_one
+def test_an_id_that_is_known_there(
+    sides: Sides, if_exists: Any, args: list[int], wins: str
+) -> None:
+    """The old database does not know it any longer: what was asked for happens where it is."""
+    old, new = sides
+    old.bridge.make_task("mail.send", [1], HOUR, id="a", tags=["first"])
+    mover = move(old, new)
+    made = old.bridge.make_task("mail.send", args, 2 * HOUR, id="a", if_exists=if_exists)
+    assert made.outcome is Outcome.CREATED
+    mover.run_pass()
+    task = new.bridge.get("a")
+    assert task is not None
+    kept, later = list(task.tags) == ["first"], task.due == made.due
+    assert (kept, later) == {
+        "new": (True, False), "old": (False, True), "moved": (True, True)
+    }[wins]  # fmt: skip
+    assert mover.moved.stayed == (wins == "new")
+    assert b"asked" not in new.record("a")
+    assert old.ids(State.PENDING) == set()
+
+
+@only_one
+def test_a_plain_key_puts_off_what_is_there(sides: Sides) -> None:
+    old, new = sides
+    task = old.bridge.make_task("mail.send", [1], HOUR, id="a", tags=["first"], retry=[1])
+    mover = move(old, new)
+    old.client.set(task.key, "", px=7_200_000)
+    hint = calls.Hint(task.key, "a", b"mail.send?[1]", calls.Heard.LIVE)
+    old.store.run(calls.adopt([hint], old.settings))
+    mover.run_pass()
+    moved = new.bridge.get("a")
+    assert moved is not None
+    assert moved.due.timestamp() == pytest.approx(old.client.time()[0] + 7200, abs=5)
+    assert new.record("a")[b"retry"] == b"[1.0]"
+
+
+@only_one
+def test_an_id_that_runs_there_runs_once_more(sides: Sides) -> None:
+    old, new = sides
+    old.bridge.make_task("mail.send", [1], HOUR, id="a")
+    mover = move(old, new)
+    new.bridge.run_now("a")
+    part = new.parts[new.layout.partition_of("a")]
+    claim = part.run(calls.claim("t", new.settings, room=1, idle=True))
+    assert [one.id for one in claim.tasks] == ["a"]
+    old.bridge.make_task("mail.send", [2], HOUR, id="a", if_exists="replace")
+    mover.run_pass()
+    part.run(calls.settle([calls.Settlement("a", "t", "succeeded")], new.settings))
+    task = new.bridge.get("a")
+    assert task is not None
+    assert (task.state, list(task.args)) == (State.PENDING, [2])
+
+
+# Series
+
+
+@only_one
+def test_series_go_with_the_last_listener(sides: Sides) -> None:
+    old, new = sides
+    old.bridge.schedule("s", "mail.send", [1], every="1h")
+    old.beat()
+    mover = move(old, new)
+    assert new.ids(State.PENDING) == set()
+    [tick] = old.ids(State.PENDING)
+    before = old.client.hgetall("expirebridge:series:s")
+    old.leave()
+    mover.run_pass()
+    assert new.ids(State.PENDING) == {tick}
+    assert mover.moved.series == 1
+    prefix = new.layout.prefix_of(new.layout.partition_of("s"))
+    assert new.client.hgetall(f"{prefix}:series:s") == before
+    assert new.client.zscore(f"{prefix}:series", "s") == int(before[b"due"])
+    assert old.client.zcard("expirebridge:series") == 0
+
+
+# Refused
+
+
+@only_one
+def test_what_cannot_be_moved(sides: Sides) -> None:
+    old, new = sides
+    with pytest.raises(InvalidSetting, match="the database to move from"):
+        mover_of(old, old).begin()
+    alias = Side(old.url.replace("127.0.0.1", "localhost"), 1)
+    with closing(alias), pytest.raises(MoveRefused, match="that is this very database"):
+        mover_of(old, alias).begin()
+    move(old, new)
+    old.client.hset("expirebridge:ledger", "nonce", "n")
+    with pytest.raises(MoveRefused, match="has a ledger"):
+        mover_of(old, new).begin()
+
+
+@only_one
+def test_a_move_that_was_turned_round_ends(sides: Sides) -> None:
+    old, new = sides
+    old.bridge.make_task("mail.send", [1], HOUR, id="a")
+    mover = move(old, new)
+    back = mover_of(new, old)
+    back.begin()
+    with pytest.raises(MoveRefused, match="turned round"):
+        mover.run_pass()
+    assert back.run()
+    assert old.ids(State.PENDING) == {"a"}
+
+
+@only_one
+def test_it_is_not_turned_round_while_a_parcel_is_on_its_way(
+    sides: Sides, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = sides
+    old.bridge.make_task("mail.send", [1], HOUR, id="a")
+    with monkeypatch.context() as patch:
+        patch.setattr(new.store, "run", dying(new.store, "receive_parcel", before=True))
+        with pytest.raises(Killed):
+            move(old, new)
+    with pytest.raises(MoveRefused, match="some are on their way"):
+        mover_of(new, old).begin()
+    mover_of(old, new).begin()
+    third = Side(old.url[:-1] + "5", 1)
+    with closing(third), pytest.raises(MoveRefused, match="on their way to"):
+        mover_of(old, third).begin()
+
+
+@only_one
+def test_the_format_says_so(sides: Sides) -> None:
+    old, new = sides
+    move(old, new)
+    assert old.bridge.read_format().uses == ["moving"]
+    with pytest.raises(FormatRefused, match="moving"):
+        old.bridge.lower_format()
+
+
+@only_one
+def test_a_server_that_is_away_is_waited_for(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
+    old, new = sides
+    old.bridge.make_task("mail.send", [1], HOUR, id="a")
+    mover = mover_of(old, new)
+    mover.begin()
+    monkeypatch.setattr("expirebridge.mover.RETRY_PAUSE", 0.01)
+    run, left = new.store.run, [2]
+
+    def sometimes(call: Any) -> Any:
+        if left[0]:
+            left[0] -= 1
+            raise ServerUnreachable("away")
+        return run(call)
+
+    monkeypatch.setattr(new.store, "run", sometimes)
+    assert mover.run()
+    assert new.ids(State.PENDING) == {"a"}
