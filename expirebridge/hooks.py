@@ -145,6 +145,26 @@ class Misplaced:
     """What its name must begin with: the tag, with braces."""
 
 
+class Direction(StrEnum):
+    """Which way a pass of the ledger's relay went."""
+
+    OUT = "out"  # from rows to the server
+    BACK = "back"  # from the server to rows
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Passed:
+    """A listener's relay made a pass between its ledger and the server."""
+
+    direction: Direction
+    rows: int
+    """How many rows it carried."""
+    rebuilt: int = 0
+    """How many of them the server had lost."""
+    refused: int = 0
+    """How many cannot be tasks."""
+
+
 class Source(StrEnum):
     """What rang a listener's doorbell."""
 
@@ -197,6 +217,7 @@ Event = (
     | Scanned
     | FailedOver
     | Misplaced
+    | Passed
     | Rung
     | ProcessStarted
     | ProcessEnded

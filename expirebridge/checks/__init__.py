@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from expirebridge.checks.cluster import check_cluster
 from expirebridge.checks.finding import Finding, Level, error, warning
+from expirebridge.checks.ledger import check_dirty
 from expirebridge.checks.login import check_rights
 from expirebridge.checks.round_trip import check_round_trip
 from expirebridge.checks.sentinels import check_failover, check_sentinels
@@ -101,6 +102,7 @@ def check_health(
     if health.listeners:
         subscriptions = check_subscriptions(database, settings.doorbell, health, here=here)
         findings.append((yield from subscriptions))
+    findings += yield from check_dirty(limit)
     return findings
 
 

@@ -9,6 +9,7 @@ import typer
 
 from expirebridge.checks import OVERDUE_LIMIT, Finding, Level, check_health, examine
 from expirebridge.checks.finding import error
+from expirebridge.cli.ledger_options import LedgerName, LedgerUrl, extra_is_there, refuse_password
 from expirebridge.cli.options import FAULT, ILL, AsJson, Doorbell, Lease, Prefix, Url
 from expirebridge.cli.output import print_json, print_line, printable
 from expirebridge.durations import human, seconds_of
@@ -16,6 +17,7 @@ from expirebridge.errors import ServerError
 from expirebridge.settings import Settings
 from expirebridge.slots import MAX_PARTITIONS
 from expirebridge.store import rights
+from expirebridge.store.calls.ledger import read_ledger
 from expirebridge.store.partitions import Partitions
 from expirebridge.store.rights import Role
 from expirebridge.topology import clients
@@ -34,6 +36,8 @@ def doctor(
     prefix: Prefix = None,
     doorbell: Doorbell = None,
     lease: Lease = None,
+    ledger: LedgerUrl = None,
+    ledger_name: LedgerName = None,
     as_json: AsJson = False,
 ) -> None:
     """Find problems, and show how to fix them.
@@ -43,9 +47,14 @@ def doctor(
 
     Example: expirebridge doctor --url redis://admin:secret@db.example/1
     """
-    settings = Settings.read(url=url, prefix=prefix, doorbell=doorbell, lease=lease)
+    refuse_password(ledger)
+    settings = Settings.read(
+        url=url, prefix=prefix, doorbell=doorbell, lease=lease, ledger=ledger,
+        ledger_name=ledger_name,
+    )  # fmt: skip
     with closing(_store(settings)) as store:
         findings = examine(store, settings, role)
+        findings += _of_ledger(store, settings, writes=True)
     if as_json:
         print_json(_as_data(findings, fine={Level.OK, Level.LIMIT, Level.WARNING}))
     else:
@@ -66,21 +75,30 @@ def check(
     prefix: Prefix = None,
     doorbell: Doorbell = None,
     lease: Lease = None,
+    ledger: LedgerUrl = None,
+    ledger_name: LedgerName = None,
     as_json: AsJson = False,
 ) -> None:
     """Exit with 0 if listeners are healthy, and with 1 if not.
 
     Healthy listeners beat, are subscribed, and let no due task wait for long. If something is
     wrong, the one line of output says what. For Docker's HEALTHCHECK and Kubernetes' exec probes.
-    Give it the same --doorbell and --lease as the listeners.
+    Give it the same --doorbell and --lease as the listeners. With EXPIREBRIDGE_LEDGER, and without
+    --here, the ledger's database is asked as well.
 
     Example: expirebridge check --here --max-overdue 1m
     """
-    settings = Settings.read(url=url, prefix=prefix, doorbell=doorbell, lease=lease)
+    refuse_password(ledger)
+    settings = Settings.read(
+        url=url, prefix=prefix, doorbell=doorbell, lease=lease, ledger=ledger,
+        ledger_name=ledger_name,
+    )  # fmt: skip
     limit = seconds_of(max_overdue, name="max-overdue")
     with closing(_store(settings)) as store:
         try:
             findings = store.run(check_health(store.database, settings, limit=limit, here=here))
+            if not here:
+                findings += _of_ledger(store, settings, limit=limit)
         except ServerError as failure:
             findings = [error("server", str(failure), "")]
     faults = [finding for finding in findings if finding.level is not Level.OK]
@@ -130,6 +148,15 @@ def acl(
                 clustered=database.clustered,
             )
         )
+
+
+def _of_ledger(store: Partitions, settings: Settings, **options: Any) -> list[Finding]:
+    """What is found of the ledger, if the settings name one."""
+    if settings.ledger is None:
+        return []
+    with extra_is_there():
+        from expirebridge.ledger.findings import check_ledger  # noqa: PLC0415
+    return check_ledger(settings, lambda: store.run(read_ledger()), **options)
 
 
 def _store(settings: Settings) -> Partitions:

@@ -14,6 +14,7 @@ from sqlalchemy import URL, MetaData
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from expirebridge.errors import LedgerError
+from expirebridge.hooks import Passed
 from expirebridge.ledger.archive import Archive, Place, Pruned
 from expirebridge.ledger.completer import Completer
 from expirebridge.ledger.engines import engine_of, ledger_error, read_url
@@ -71,6 +72,11 @@ class Books:
         """Make a pass in each direction; returns how many rows were carried by the fuller one."""
         with self._translated(), self._one_pass:
             return max(_repeated(self.relay.carry), _repeated(self.relay.bring_back))
+
+    def take_passed(self) -> list[Passed]:
+        """The passes that were made since this was called last, for hooks."""
+        passed = self.relay.passed
+        return [passed.popleft() for _ in range(len(passed))]
 
     def fence(self) -> None:
         """Take a number, so that passes which stalled are fenced out."""

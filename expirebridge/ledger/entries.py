@@ -1,12 +1,15 @@
 """What the relay reads from the tables, and what it writes there."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Row
 
 from expirebridge.ledger.tables import Status, Wanted
 from expirebridge.store.calls.ledger import Known, Life
+
+REFUSED: Final = "refused: "
+"""What the message of a row that was refused begins with."""
 
 
 class Numbers(NamedTuple):

@@ -10,7 +10,9 @@ from sqlalchemy import URL
 from expirebridge import wire
 from expirebridge.durations import Duration
 from expirebridge.errors import InvalidTask, TaskExists
+from expirebridge.hooks import Hook, Hooks
 from expirebridge.ledger.acquaintance import Acquaintance
+from expirebridge.ledger.announcing import announce, emit_made, not_made
 from expirebridge.ledger.channel import Channel, channel_of
 from expirebridge.ledger.engines import read_url
 from expirebridge.ledger.faults import is_duplicate
@@ -43,7 +45,8 @@ class Ledger:
     folder, needed only to name a handler that is given as a function.
 
     `redis` is the URL of the Redis database whose listeners relay; without it EXPIREBRIDGE_URL is.
-    If there is one, `poke` tells them of a commit.
+    If there is one, `poke` tells them of a commit. `hooks` receive what happens, as those of a
+    Bridge: that a task was made they are told before your commit.
 
     Safe to share between threads. Raises InvalidSetting for a URL or a name that cannot be used.
     """
@@ -56,6 +59,7 @@ class Ledger:
         tables: Tables | None = None,
         tasks: str | None = None,
         redis: str | None = None,
+        hooks: Sequence[Hook] = (),
     ) -> None:
         given = url.render_as_string(hide_password=False) if isinstance(url, URL) else url
         settings = Settings.read(ledger=given, ledger_name=name, tasks=tasks)
@@ -64,6 +68,7 @@ class Ledger:
         self.tables = own_tables() if tables is None else tables
         """The tables that it uses."""
         self._folder = settings.tasks
+        self._hooks = Hooks(hooks)
         own = None if settings.ledger is None else read_url(settings.ledger)
         self._acquaintance = Acquaintance(self.tables, own)
         there = redis is not None or "EXPIREBRIDGE_URL" in os.environ
@@ -106,11 +111,14 @@ class Ledger:
             func=func, args=args, delay=delay, kwargs=kwargs, at=at, id=id, if_exists=if_exists,
             tags=tags, retry=retry, timeout=timeout, late_after=late_after, misfire=misfire,
         )  # fmt: skip
-        values = values_of(new, ledger=self.name, ext=ext)
+        check_ext(ext)
         channel = self._changing(session)
-        if not self._insert(channel, new, values):
-            raise _exists(new.id)
-        return _made(new, values, Outcome.CREATED)
+        announce(self._hooks, [new])
+        with not_made(self._hooks, [new]):
+            values = values_of(new, ledger=self.name, ext=ext)
+            if not self._insert(channel, new, values):
+                raise _exists(new.id)
+        return self._made(new, values, Outcome.CREATED)
 
     def make_tasks(self, session: object, tasks: Iterable[Mapping[str, Any]]) -> list[LedgerTask]:
         """Make many tasks: each is a mapping of `make_task`'s arguments by their names.
@@ -121,16 +129,25 @@ class Ledger:
 
         Raises InvalidTask, whose message names the position, and what `make_task` raises.
         """
-        new, values = self._checked(tasks)
+        new, exts = self._checked(tasks)
         channel = self._changing(session)
-        drawn = [row for one, row in zip(new, values, strict=True) if one.drawn]
-        if drawn:
-            channel.execute_many(self._statements(channel).insert, drawn)
-        made: list[LedgerTask] = []
-        for one, row in zip(new, values, strict=True):
-            done = one.drawn or self._insert(channel, one, row)
-            made.append(_made(one, row, Outcome.CREATED if done else Outcome.REJECTED))
-        return made
+        announce(self._hooks, new)
+        with not_made(self._hooks, new):
+            values = [
+                values_of(one, ledger=self.name, ext=ext)
+                for one, ext in zip(new, exts, strict=True)
+            ]
+            drawn = [row for one, row in zip(new, values, strict=True) if one.drawn]
+            if drawn:
+                channel.execute_many(self._statements(channel).insert, drawn)
+            done = [
+                one.drawn or self._insert(channel, one, row)
+                for one, row in zip(new, values, strict=True)
+            ]
+        return [
+            self._made(one, row, Outcome.CREATED if made else Outcome.REJECTED)
+            for one, row, made in zip(new, values, done, strict=True)
+        ]
 
     def cancel(self, session: object, id: str | None = None, *, ext: str | None = None) -> int:
         """Cancel the task of this `id`, or all tasks of this `ext`, once you have committed.
@@ -202,10 +219,10 @@ class Ledger:
 
     def _checked(
         self, tasks: Iterable[Mapping[str, Any]]
-    ) -> tuple[list[NewTask], list[dict[str, Any]]]:
-        """Check and encode many tasks. An error names the position."""
+    ) -> tuple[list[NewTask], list[str | None]]:
+        """Check and encode many tasks, each with its `ext`. An error names the position."""
         new: list[NewTask] = []
-        values: list[dict[str, Any]] = []
+        exts: list[str | None] = []
         for position, item in enumerate(tasks):
             if not isinstance(item, Mapping):
                 raise InvalidTask(f"task {position}: give a mapping of make_task's arguments")
@@ -213,14 +230,14 @@ class Ledger:
             ext = given.pop("ext", None)
             try:
                 new.append(self._new_task(**given))
-                values.append(values_of(new[-1], ledger=self.name, ext=ext))
+                exts.append(check_ext(ext))
             except (InvalidTask, TypeError) as error:
                 reason = str(error).replace("new_task() ", "")
                 raise InvalidTask(
                     f"task {position}: {reason}{advice_on(error, new_task)}"
                 ) from error
         refuse_repeated_ids(new)
-        return new, values
+        return new, exts
 
     def _which(self, id: str | None, ext: str | None) -> tuple[bool, dict[str, Any]]:
         """Whether a task is named by its id, and the parameters that name it."""
@@ -244,6 +261,11 @@ class Ledger:
             if not is_duplicate(error):
                 raise
         return channel.execute(ours.take_any if replace else ours.take, values) > 0
+
+    def _made(self, new: NewTask, values: Mapping[str, Any], outcome: Outcome) -> LedgerTask:
+        made = _made(new, values, outcome)
+        emit_made(self._hooks, new, made)
+        return made
 
     def _statements(self, channel: Channel) -> Statements:
         return statements(self.tables, channel.dialect.name)

@@ -21,7 +21,7 @@ from sqlalchemy import (
 )
 
 from expirebridge.ledger.clock import NowMs
-from expirebridge.ledger.entries import Carried, Fate, Lesson, Numbers, Page
+from expirebridge.ledger.entries import REFUSED, Carried, Fate, Lesson, Numbers, Page
 from expirebridge.ledger.tables import Status, Tables, Todo, Wanted
 from expirebridge.store.calls.ledger import MAX_ROWS, Life
 
@@ -146,7 +146,7 @@ class Passbook:
             "b_status": row.status,
             "b_due": due,
             "b_becomes": row.status if refusal is None else Status.FAILED,
-            "b_message": refusal,
+            "b_message": None if refusal is None else f"{REFUSED}{refusal}",
         }
 
     def learn(self, number: int, lessons: Iterable[Lesson], lost: Sequence[str] = ()) -> bool:

@@ -5,14 +5,16 @@ ever, as a process does that dies. See docs/ledger.md for why each step is there
 """
 
 import logging
+from collections import deque
 from collections.abc import Callable, Generator
 from typing import TypeVar
 
 from expirebridge.errors import InvalidTask, LedgerUnsuitable
+from expirebridge.hooks import Direction, Passed
 from expirebridge.ledger.carrying import NEVER, carried
 from expirebridge.ledger.entries import Carried, Lesson, Numbers, Page
 from expirebridge.ledger.passbook import Passbook, new_nonce
-from expirebridge.ledger.tables import Status
+from expirebridge.ledger.tables import Status, Todo
 from expirebridge.log_fields import event
 from expirebridge.settings import Settings
 from expirebridge.store.calls import ledger as calls
@@ -49,6 +51,8 @@ class Relay:
         self._store = store
         self._settings = settings
         self._place = place
+        self.passed: deque[Passed] = deque(maxlen=1000)
+        """The passes that were made, for hooks: whoever tells them takes them from here."""
 
     def bind(self) -> tuple[Numbers, Known]:
         """What both sides know of passes. Raises LedgerUnsuitable if they are not each other's.
@@ -72,24 +76,9 @@ class Relay:
         self._passbook.begin(new_nonce(self._place))
 
     def _check(self, numbers: Numbers, known: Known) -> None:
-        if numbers.nonce.rpartition("-")[2] != self._place:
-            raise LedgerUnsuitable(
-                "the ledger belongs to a Redis at another address: is it a copy? Nothing is "
-                "sent. `expirebridge ledger rebuild --yes` binds it to this one"
-            )
-        if known.nonce not in {"", numbers.nonce}:
-            raise LedgerUnsuitable(
-                "Redis belongs to another ledger; nothing is sent. `expirebridge ledger "
-                "rebuild --yes` binds it to this one"
-            )
         if known.number > numbers.number:
-            latest = self._passbook.read()
-            if latest is not None and known.number > latest.number:
-                raise LedgerUnsuitable(
-                    f"Redis has seen pass {known.number}, the ledger only {latest.number}: was it "
-                    "restored from a backup? Nothing is sent. `expirebridge ledger rebuild --yes` "
-                    "carries every row again"
-                )
+            numbers = self._passbook.read() or numbers
+        check_binding(numbers, known, self._place)
 
     def rebind(self) -> None:
         """Bind ledger and server to each other again; all rows are carried again."""
@@ -132,10 +121,13 @@ class Relay:
             Carried(page.rows[at], landing.due, TAKEN if landing.landing is Landing.TAKEN else None)
             for (at, _), landing in zip(sent, landed, strict=True)
         ]
-        self._report(refused + [each for each in done if each.refusal])
+        self._report([each for each in refused + done if each.refusal])
         is_last = self._passbook.conclude(number, done + refused)
         yield "stamped"
-        return len(page.rows) if is_last else INTERRUPTED
+        if not is_last:
+            return INTERRUPTED
+        self.passed.append(_passed(page, sum(each.refusal is not None for each in done + refused)))
+        return len(page.rows)
 
     def _read(self, page: Page) -> tuple[list[tuple[int, CarriedRow]], list[Carried]]:
         """What can be carried, each with its place in the page; and what is refused."""
@@ -144,7 +136,9 @@ class Relay:
             try:
                 sent.append((at, carried(row, page.now)))
             except InvalidTask as error:
-                refused.append(Carried(row, None, str(error)))
+                # One that has ended was refused before; nothing of it is there to be carried.
+                reason = str(error) if row.status == Status.WAITING else None
+                refused.append(Carried(row, None, reason))
         return sent, refused
 
     def _report(self, refused: list[Carried]) -> None:
@@ -178,7 +172,35 @@ class Relay:
             return INTERRUPTED
         done = self._store().run(calls.forget_dirty(dirty, number=number))
         yield "forgotten"
-        return len(dirty.entries) if done else INTERRUPTED
+        if not done:
+            return INTERRUPTED
+        self.passed.append(Passed(direction=Direction.BACK, rows=len(dirty.entries)))
+        return len(dirty.entries)
+
+
+def _passed(page: Page, refused: int) -> Passed:
+    rebuilt = sum(row.todo == Todo.REBUILD for row in page.rows)
+    return Passed(direction=Direction.OUT, rows=len(page.rows), rebuilt=rebuilt, refused=refused)
+
+
+def check_binding(numbers: Numbers, known: Known, place: str) -> None:
+    """Raise LedgerUnsuitable unless a ledger and the server at this place are each other's."""
+    if numbers.nonce.rpartition("-")[2] != place:
+        raise LedgerUnsuitable(
+            "the ledger belongs to a Redis at another address: is it a copy? Nothing is "
+            "sent. `expirebridge ledger rebuild --yes` binds it to this one"
+        )
+    if known.nonce not in {"", numbers.nonce}:
+        raise LedgerUnsuitable(
+            "Redis belongs to another ledger; nothing is sent. `expirebridge ledger "
+            "rebuild --yes` binds it to this one"
+        )
+    if known.number > numbers.number:
+        raise LedgerUnsuitable(
+            f"Redis has seen pass {known.number}, the ledger only {numbers.number}: was it "
+            "restored from a backup? Nothing is sent. `expirebridge ledger rebuild --yes` "
+            "carries every row again"
+        )
 
 
 def _lesson(learnt: Learnt) -> Lesson | None:

@@ -20,6 +20,7 @@ from expirebridge.hooks import (
     Misfired,
     Misplaced,
     NotMade,
+    Passed,
     ProcessEnded,
     ProcessStarted,
     Rung,
@@ -105,7 +106,7 @@ def log_event(event: Event) -> None:
             pass
         case ProcessStarted() | ProcessEnded():  # logged where they happen, with their numbers
             pass
-        case FailedOver() | Misplaced():
+        case FailedOver() | Misplaced() | Passed():
             pass  # logged where it happens, for listeners that are part of a program, too
 
 

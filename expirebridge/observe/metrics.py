@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 from expirebridge.errors import InvalidSetting, ServerError
 from expirebridge.hooks import (
     Claimed,
+    Direction,
     End,
     Ended,
     Event,
@@ -25,6 +26,7 @@ from expirebridge.hooks import (
     Lapsed,
     Made,
     Misplaced,
+    Passed,
     ProcessEnd,
     ProcessEnded,
     ProcessStarted,
@@ -117,6 +119,23 @@ class Metrics:
             "expirebridge_process_ends", "Processes for handlers that ended, by reason.",
             ["reason"], registry=of,
         )  # fmt: skip
+        self._passes = Counter(
+            "expirebridge_ledger_passes",
+            "Passes of the ledger's relay, by direction.",
+            ["direction"], registry=of,
+        )  # fmt: skip
+        self._carried = Counter(
+            "expirebridge_ledger_carried_rows", "Rows that passes carried, by direction.",
+            ["direction"], registry=of,
+        )  # fmt: skip
+        self._rebuilt = Counter(
+            "expirebridge_ledger_rebuilt_rows",
+            "Rows that were carried again, since the server had lost them.",
+            registry=of,
+        )
+        self._refused = Counter(
+            "expirebridge_ledger_refused_rows", "Rows that cannot be tasks.", registry=of
+        )
         self._begin_at_zero()
 
     def __call__(self, event: Event) -> None:
@@ -145,14 +164,29 @@ class Metrics:
             case ProcessEnded(end=reason):
                 self._processes.dec()
                 self._process_ends.labels(reason).inc()
+            case _:
+                self._count_other(event)
+
+    def _count_other(self, event: Event) -> None:
+        match event:
             case FailedOver():
                 self._failovers.inc()
             case Misplaced():
                 self._misplaced.inc()
+            case Passed(direction=direction, rows=rows, rebuilt=rebuilt, refused=refused):
+                self._passes.labels(direction).inc()
+                self._carried.labels(direction).inc(rows)
+                self._rebuilt.inc(rebuilt)
+                self._refused.inc(refused)
 
     def watch(self, settings: Settings) -> None:
         """At each scrape, also ask the server how many tasks are in each state."""
         self.registry.register(_OfTheServer(settings, self._series))
+        if settings.ledger is not None:
+            # Here, so that SQLAlchemy is imported only where there is a ledger.
+            from expirebridge.observe.ledger_metrics import OfTheLedger  # noqa: PLC0415
+
+            self.registry.register(OfTheLedger(settings))
 
     def serve(self, host: str, port: int) -> str:
         """Serve the metrics by HTTP, from a thread, and return the URL. Port 0 is any free port.
@@ -180,6 +214,9 @@ class Metrics:
             self._process_ends.labels(reason)
         for result in (EMPTY, FULL):
             self._claims.labels(result)
+        for direction in Direction:
+            self._passes.labels(direction)
+            self._carried.labels(direction)
 
 
 class _OfTheServer(Collector):

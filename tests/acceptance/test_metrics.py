@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
+from sqlalchemy import create_engine
 
 from expirebridge import Bridge
+from expirebridge.ledger.tables import own_tables
 from expirebridge.observe.metrics import Metrics
 from expirebridge.settings import Settings
 from tests.kit.processes import Reports, listener, run, until_logged
@@ -113,11 +115,13 @@ def test_a_port_that_is_taken_is_said_to_be(folder: Path) -> None:
 
 
 @pytest.fixture
-def families(url: str, bridge: Bridge) -> set[str]:
+def families(url: str, bridge: Bridge, tmp_path: Path) -> set[str]:
     """The names under which Prometheus keeps what is scraped, by family."""
     bridge.schedule("s", "mail.send", every="1h")
     counting = Metrics()
-    counting.watch(Settings(url=url))
+    ledger = f"sqlite:///{tmp_path}/ledger.db"
+    own_tables().task.metadata.create_all(create_engine(ledger))
+    counting.watch(Settings(url=url, ledger=ledger))
     samples = {
         "counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")
     }  # fmt: skip

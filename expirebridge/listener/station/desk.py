@@ -5,6 +5,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from expirebridge.errors import InvalidSetting
+from expirebridge.hooks import Hooks
 from expirebridge.listener.doorbell import Doorbell
 from expirebridge.listener.footing import Footing
 from expirebridge.listener.runner.clerk import Clerk
@@ -25,7 +26,7 @@ class Desk:
 
     def __init__(
         self, books: "Books", settings: Settings, footing: Footing, *, doorbell: Doorbell,
-        standing: Standing,
+        standing: Standing, hooks: Hooks,
     ) -> None:  # fmt: skip
         self._books = books
         self.gate = gate = Gate(footing)
@@ -33,7 +34,7 @@ class Desk:
         self._gatekeeper = Gatekeeper(
             footing, books, gate, doorbell=doorbell, pause=settings.lease / calls.BEATS_PER_LEASE
         )
-        self.relayer = Relayer(footing, books, standing)
+        self.relayer = Relayer(footing, books, standing, hooks=hooks)
         self._pruner = Pruner(books, standing, keep=settings.ledger_keep)
 
     def roles(self) -> dict[str, Coroutine[Any, Any, None]]:
@@ -50,7 +51,7 @@ class Desk:
 
 
 def desk_of(
-    settings: Settings, footing: Footing, *, doorbell: Doorbell, standing: Standing
+    settings: Settings, footing: Footing, *, doorbell: Doorbell, standing: Standing, hooks: Hooks
 ) -> Desk | None:
     """The desk for the ledger that the settings name; None if they name none.
 
@@ -71,4 +72,4 @@ def desk_of(
     except ModuleNotFoundError as missing:
         raise InvalidSetting(f"the ledger: {missing}") from None
     books = Books(settings, lambda: footing.now.heart_store)
-    return Desk(books, settings, footing, doorbell=doorbell, standing=standing)
+    return Desk(books, settings, footing, doorbell=doorbell, standing=standing, hooks=hooks)

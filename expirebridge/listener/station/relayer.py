@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from expirebridge.errors import LedgerError, ServerError
+from expirebridge.hooks import Hooks
 from expirebridge.listener.footing import Footing
 from expirebridge.listener.station.standing import Standing
 from expirebridge.log_fields import event
@@ -31,10 +32,13 @@ class Relayer:
     Those of a lower rank may lack the ledger. If two make a pass at once, one finds that out.
     """
 
-    def __init__(self, footing: Footing, books: "Books", standing: Standing) -> None:
+    def __init__(
+        self, footing: Footing, books: "Books", standing: Standing, *, hooks: Hooks
+    ) -> None:
         self._footing = footing
         self._books = books
         self._standing = standing
+        self._hooks = hooks
         self._poked = asyncio.Event()
         self._looked = time.monotonic()
         self._error = ""
@@ -67,6 +71,9 @@ class Relayer:
         except LedgerError as error:
             self._report(str(error))
             return RETRY_PAUSE
+        finally:
+            for passed in self._books.take_passed():
+                self._hooks.emit(passed)
         outage.answered(ROLE)
         self._report("")
         if carried >= FULL:

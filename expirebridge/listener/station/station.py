@@ -49,7 +49,9 @@ class Station:
         self.doorbell = doorbell = Doorbell()
         self.standing = standing = Standing(settings.doorbell)
         code = Code(runner.fingerprint)
-        self._desk = desk = desk_of(settings, footing, doorbell=doorbell, standing=standing)
+        self._desk = desk = desk_of(
+            settings, footing, doorbell=doorbell, standing=standing, hooks=hooks
+        )
         self._cursor = cursor = Cursor(code, standing, desk.gate if desk else None)
         self.leases = Leases(footing, name, lease=settings.lease, code=code)
         fairness = Fairness(standing, runner.room)

@@ -11,6 +11,8 @@ from expirebridge.store.reading import text
 
 MAX_ROWS = 100
 """Rows that one pass carries at most, in either direction."""
+MOST_DIRTY = 100_000
+"""Beyond so many rows that are behind, no task of a ledger begins: see include/withheld.lua."""
 
 
 class Life(NamedTuple):

@@ -1,0 +1,158 @@
+"""The auditor: looks at ledger and server from outside, for metrics, checks and the dashboard."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import Executable, MetaData, Select, and_, case, func, literal, select, update
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool
+
+from expirebridge.errors import LedgerError
+from expirebridge.ledger.clock import NowMs
+from expirebridge.ledger.engines import engine_of, ledger_error, read_url
+from expirebridge.ledger.entries import REFUSED, Numbers
+from expirebridge.ledger.passbook import Passbook
+from expirebridge.ledger.patience import in_time
+from expirebridge.ledger.rows import LedgerTask, ledger_task
+from expirebridge.ledger.schema import find
+from expirebridge.ledger.tables import Status, Todo, tables
+from expirebridge.settings import Settings
+from expirebridge.store.calls.ledger import Known
+
+MOST: Final = 10_000
+"""Rows of a kind that are counted at most: a look must not become a load."""
+RECENT_MS: Final = 86_400_000
+"""For how long a refused row is news."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Figures:
+    """How a ledger and its server stand to each other, in numbers that cost little to ask."""
+
+    to_relay: int
+    """Rows that are new, or changed, and not yet carried to Redis; counted up to 10,000."""
+    to_rebuild: int
+    """Rows that Redis lost, and does not have again yet; counted up to 10,000."""
+    oldest: float
+    """For how many seconds the oldest new row has waited to be carried; 0 if none waits."""
+    refused: int
+    """Rows that were refused within the last day; counted up to 10,000."""
+    dirty: int
+    """Tasks of which something is not written back yet."""
+    oldest_dirty: float
+    """For how many seconds the first of them has waited; 0 if none waits."""
+    numbers: Numbers | None
+    """What the ledger knows of its passes; None before the first one."""
+    seen: int
+    """The number of the last pass that Redis has seen."""
+
+    @property
+    def lost(self) -> bool:
+        """Whether Redis lacks what was carried there: no task of the ledger is claimed then."""
+        stamp = 0 if self.numbers is None else self.numbers.stamp
+        return self.to_rebuild > 0 or self.seen < stamp
+
+
+class Auditor:
+    """Reads one ledger's tables. Each method makes a connection, and waits 5 s for an answer.
+
+    Each raises LedgerUnreachable after that, LedgerUnsuitable for tables that are missing, older or
+    newer, and LedgerError for whatever else the database says.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        assert settings.ledger is not None  # noqa: S101 - the caller's to see
+        self._url = read_url(settings.ledger)
+        self._engine = engine_of(self._url, reads_only=True, poolclass=NullPool)
+        self._made = tables(MetaData())
+        self._passbook = Passbook(self._engine, self._made, name=settings.ledger_name)
+        self._ours = self._made.task.c.ledger == settings.ledger_name
+
+    def figures(self, known: Known) -> Figures:
+        """The numbers; `known` is what the server knows of its ledger."""
+        return in_time(lambda: self._figures(known))
+
+    def refused(self, limit: int = 100) -> list[LedgerTask]:
+        """The rows that were refused within the last day, the latest first."""
+        row = self._made.task.c
+        query = select(self._made.task).where(*self._refused()).order_by(row.modified.desc())
+        return in_time(lambda: self._tasks(query.limit(limit)))
+
+    def find(self, ext: str, limit: int = 100) -> list[LedgerTask]:
+        """The tasks that the application calls so, the latest first."""
+        row = self._made.task.c
+        query = select(self._made.task).where(self._ours, row.ext_string == ext)
+        return in_time(lambda: self._tasks(query.order_by(row.created.desc()).limit(limit)))
+
+    def try_to_write(self) -> None:
+        """See whether the relay could write: change nothing in its numbers, and roll that back."""
+        in_time(self._try_to_write)
+
+    def _figures(self, known: Known) -> Figures:
+        try:
+            with self._engine.connect() as connection:
+                find(connection, self._made)
+                to_relay, oldest = connection.execute(self._waiting(Todo.RELAY)).one()
+                to_rebuild, _ = connection.execute(self._waiting(Todo.REBUILD)).one()
+                refused = connection.scalar(self._count_refused()) or 0
+            numbers = self._passbook.read()
+        except DBAPIError as error:
+            raise self._error(error) from None
+        waited = (known.now * 1000 - known.dirty_since) / 1e6 if known.dirty_since else 0.0
+        return Figures(
+            to_relay=to_relay,
+            to_rebuild=to_rebuild,
+            oldest=max(oldest or 0, 0) / 1000,
+            refused=refused,
+            dirty=known.dirty,
+            oldest_dirty=max(waited, 0.0),
+            numbers=numbers,
+            seen=known.number,
+        )
+
+    def _waiting(self, todo: Todo) -> Executable:
+        """How many, and the age of the oldest that was never carried: a changed row may say when it
+        was made, since an UPDATE by hand need not set `modified`."""
+        row = self._made.task.c
+        some = (
+            select(row.modified, row.stamp)
+            .where(self._ours, row.todo == todo.value)
+            .limit(MOST)
+            .subquery()
+        )
+        oldest = func.min(case((some.c.stamp == 0, some.c.modified)))
+        return select(func.count(), NowMs() - oldest).select_from(some)
+
+    def _refused(self) -> tuple[Any, ...]:
+        row = self._made.task.c
+        return (
+            self._ours, row.status == Status.FAILED.value, row.modified > NowMs() - RECENT_MS,
+            row.message.like(f"{REFUSED}%"),
+        )  # fmt: skip
+
+    def _count_refused(self) -> Executable:
+        some = select(literal(1)).select_from(self._made.task).where(*self._refused()).limit(MOST)
+        return select(func.count()).select_from(some.subquery())
+
+    def _tasks(self, query: Select[Any]) -> list[LedgerTask]:
+        try:
+            with self._engine.connect() as connection:
+                find(connection, self._made)
+                rows: Sequence[Any] = connection.execute(query).mappings().all()
+        except DBAPIError as error:
+            raise self._error(error) from None
+        return [ledger_task(row) for row in rows]
+
+    def _try_to_write(self) -> None:
+        passes = self._made.passes
+        same = update(passes).values(stamp=passes.c.stamp)
+        try:
+            with self._engine.connect() as connection:
+                connection.execute(same.where(and_(passes.c.ledger == self._passbook.name)))
+                connection.rollback()
+        except DBAPIError as error:
+            raise self._error(error) from None
+
+    def _error(self, error: DBAPIError) -> LedgerError:
+        return ledger_error(error, self._url)

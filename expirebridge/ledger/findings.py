@@ -1,0 +1,99 @@
+"""The checks of a ledger, beside those of the server: what is wrong, and how to fix it."""
+
+import time
+from collections.abc import Callable
+
+from expirebridge.checks import OVERDUE_LIMIT, Finding
+from expirebridge.checks.finding import error, ok, warning
+from expirebridge.durations import human
+from expirebridge.errors import LedgerError, LedgerUnreachable, LedgerUnsuitable
+from expirebridge.ledger.auditor import MOST, Auditor, Figures
+from expirebridge.ledger.books import place_of
+from expirebridge.ledger.engines import read_url
+from expirebridge.ledger.relay import check_binding
+from expirebridge.settings import Settings
+from expirebridge.store.calls.ledger import Known
+
+TRIES, PAUSE = 3, 0.1
+_LISTEN = "start a listener with this ledger, or read the log of those that have it"
+_REFUSED = "SELECT id, message FROM delay_queue WHERE message LIKE 'refused: %'"
+
+
+def check_ledger(
+    settings: Settings,
+    ask: Callable[[], Known],
+    *,
+    writes: bool = False,
+    limit: float = OVERDUE_LIMIT,
+) -> list[Finding]:
+    """Whether the ledger of these settings can be used, and is kept up with.
+
+    `ask` asks the server what it knows of its ledger. A row may wait `limit` seconds. With `writes`
+    it is tried whether the database takes writes.
+    """
+    auditor = Auditor(settings)
+    try:
+        known, figures = _look(auditor, ask)
+        if figures.numbers is not None:
+            place = place_of(settings, read_url(settings.ledger or ""))
+            check_binding(figures.numbers, known, place)
+        if writes:
+            auditor.try_to_write()
+    except LedgerUnreachable as failure:
+        return [error("ledger", str(failure), "tasks of the ledger wait until it answers")]
+    except LedgerUnsuitable as failure:
+        return [error("ledger", str(failure), "")]
+    except LedgerError as failure:
+        return [error("ledger", str(failure), "the relay reads and writes its tables")]
+    return _findings(figures, limit)
+
+
+def _look(auditor: Auditor, ask: Callable[[], Known]) -> tuple[Known, Figures]:
+    """What both sides know; asked again if a pass may have ended between the two."""
+    left = TRIES
+    while True:
+        left -= 1
+        known = ask()
+        figures = auditor.figures(known)
+        if not left or not figures.lost or figures.to_rebuild:
+            return known, figures
+        time.sleep(PAUSE)
+
+
+def _findings(figures: Figures, limit: float) -> list[Finding]:
+    found = []
+    if figures.oldest > limit:
+        found.append(
+            warning(
+                "ledger",
+                f"{_count(figures.to_relay)} to be carried to Redis, the first for "
+                f"{human(round(figures.oldest))}",
+                _LISTEN,
+            )
+        )
+    if figures.lost:
+        found.append(
+            warning(
+                "ledger",
+                f"Redis has lost something: {_count(figures.to_rebuild)} to be carried again, and "
+                "no task of the ledger is claimed meanwhile",
+                _LISTEN,
+            )
+        )
+    if figures.refused:
+        found.append(
+            warning(
+                "ledger rows",
+                f"{_count(figures.refused, 'was refused', 'were refused')} within a day",
+                _REFUSED,
+            )
+        )
+    if not found:
+        stamp = 0 if figures.numbers is None else figures.numbers.stamp
+        found.append(ok("ledger", f"rows are carried; pass {stamp}"))
+    return found
+
+
+def _count(rows: int, one: str = "waits", more: str = "wait") -> str:
+    many = f"{rows:,}{' or more' if rows >= MOST else ''}"
+    return f"{many} {'row ' + one if rows == 1 else 'rows ' + more}"

@@ -1,0 +1,80 @@
+"""Threads in which a database is waited for: one that hangs holds up nobody else.
+
+They are daemons, so a call that never returns does not keep the process from its end, as a thread
+of `concurrent.futures` would.
+"""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any, Final, TypeVar
+
+from expirebridge.errors import LedgerUnreachable
+
+T = TypeVar("T")
+
+PATIENCE: Final = 5.0
+"""Seconds for which an answer of the database is waited for where something else waits for it."""
+
+
+class Waiters:
+    """Makes calls in up to `most` threads, which are started when they are needed."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._count = 0
+        self._idle = 0
+        self._calls: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = SimpleQueue()
+        self._lock = threading.Lock()
+
+    def submit(self, call: Callable[[], T]) -> Future[T]:
+        """Make a call; one whose future is cancelled before its turn is left out."""
+        future: Future[T] = Future()
+        with self._lock:
+            self._calls.put((call, future))
+            if self._idle:
+                self._idle -= 1
+            elif self._count < self._most:
+                self._count += 1
+                threading.Thread(target=self._run, name="expirebridge-ledger", daemon=True).start()
+        return future
+
+    def close(self) -> None:
+        """Let the threads end; one whose call never returns ends with the process."""
+        with self._lock:
+            for _ in range(self._count):
+                self._calls.put(None)
+
+    def _run(self) -> None:
+        while (taken := self._calls.get()) is not None:
+            call, future = taken
+            if future.set_running_or_notify_cancel():
+                _make(call, future)
+            del taken, call, future
+            with self._lock:
+                self._idle += self._calls.empty()
+
+
+def _make(call: Callable[[], T], future: Future[T]) -> None:
+    try:
+        result = call()
+    except BaseException as error:
+        future.set_exception(error)
+    else:
+        future.set_result(result)
+
+
+def in_time(call: Callable[[], T], seconds: float = PATIENCE) -> T:
+    """Make a call in a thread of its own. Raises LedgerUnreachable if it takes longer."""
+    future: Future[T] = Future()
+    threading.Thread(target=_make, args=(call, future), daemon=True).start()
+    with suppress(TimeoutError):
+        return future.result(seconds)
+    raise too_slow(seconds)
+
+
+def too_slow(seconds: float) -> LedgerUnreachable:
+    """The database has not answered for so long."""
+    return LedgerUnreachable(f"the ledger's database has not answered for {seconds:g} s")

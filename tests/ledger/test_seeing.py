@@ -1,0 +1,316 @@
+"""What is said of a ledger: findings, figures for Prometheus, and hooks."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from sqlalchemy import Engine, update
+from sqlalchemy.orm import Session
+from typer.testing import CliRunner
+
+from expirebridge import TaskExists
+from expirebridge.checks.finding import Finding, Level
+from expirebridge.checks.ledger import check_dirty
+from expirebridge.cli.main import app
+from expirebridge.errors import InvalidTask
+from expirebridge.hooks import Direction, Event, Made, Making, NotMade, Passed
+from expirebridge.ledger import Ledger
+from expirebridge.ledger.auditor import Auditor
+from expirebridge.ledger.books import place_of
+from expirebridge.ledger.findings import check_ledger
+from expirebridge.ledger.tables import VERSION, Tables
+from expirebridge.observe.metrics import Metrics
+from expirebridge.observe.tracing import Tracing
+from expirebridge.settings import Settings
+from expirebridge.store.calls import ledger as ledger_calls
+from expirebridge.store.calls.ledger import MOST_DIRTY
+from expirebridge.store.store import Store
+from expirebridge.task import Outcome
+from tests.kit.ledgers import Books
+from tests.kit.lua import LUA
+
+pytestmark = pytest.mark.timeout(60)
+HOUR = 3_600_000
+Look = Callable[[], list[Finding]]
+
+
+@pytest.fixture
+def with_ledger(url: str, engine: Engine) -> Settings:
+    return Settings(url=url, ledger=engine.url.render_as_string(hide_password=False))
+
+
+@pytest.fixture
+def books(engine: Engine, made: Tables, store: Store, with_ledger: Settings) -> Books:
+    return Books(engine, made, store, place=place_of(with_ledger, engine.url))
+
+
+@pytest.fixture
+def look(with_ledger: Settings, store: Store) -> Look:
+    return lambda: check_ledger(
+        with_ledger, lambda: store.run(ledger_calls.read_ledger()), writes=True
+    )
+
+
+def said(findings: list[Finding]) -> str:
+    return "\n".join(f"{one.level} {one}" for one in findings)
+
+
+# Findings
+
+
+def test_a_ledger_that_is_kept_up_with_is_fine(books: Books, look: Look) -> None:
+    assert said(look()) == "ok rows are carried; pass 0"
+    books.insert("a", HOUR)
+    books.settle_down()
+    assert said(look()) == "ok rows are carried; pass 1"
+
+
+def test_rows_that_nobody_carries_are_found(books: Books, look: Look) -> None:
+    books.insert("young", HOUR)
+    assert look()[0].level is Level.OK
+    for id in "ab":
+        books.insert(id, HOUR, modified=1)
+    found = said(look())
+    assert found.startswith("warning 3 rows wait to be carried to Redis, the first for ")
+    assert "start a listener with this ledger" in found
+
+
+def test_a_changed_row_is_not_taken_for_an_old_one(books: Books, look: Look) -> None:
+    books.insert("a", HOUR, modified=1)
+    books.settle_down()
+    books.cancel("a")  # an UPDATE by hand leaves `modified` alone
+    assert look()[0].level is Level.OK
+
+
+def test_what_redis_lost_is_found(books: Books, look: Look, client: redis.Redis) -> None:
+    books.insert("a", HOUR)
+    books.settle_down()
+    client.flushall()
+    assert "Redis has lost something: 0 rows wait" in said(look())
+    with books.engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE expirebridge_task SET todo = 2")
+    assert "Redis has lost something: 1 row waits" in said(look())
+    books.settle_down()
+    assert look()[0].level is Level.OK
+
+
+def test_refused_rows_are_found_for_a_day(books: Books, look: Look) -> None:
+    for id in "ab":
+        books.insert(id, params="no JSON", modified=1)
+    books.settle_down()
+    assert books.row("a").message.startswith("refused: args")
+    assert "warning 2 rows were refused within a day; SELECT id" in said(look())
+    books.age("a", "b")
+    assert look()[0].level is Level.OK
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("UPDATE expirebridge_schema SET version = 99", "are of version 99"),
+        ("UPDATE expirebridge_schema SET version = 0", "are of version 0"),
+        ("UPDATE expirebridge_pass SET nonce = 'x-elsewhere'", "another address"),
+    ],
+)
+def test_what_cannot_be_used_is_an_error(
+    books: Books, look: Look, statement: str, message: str
+) -> None:
+    books.insert("a", HOUR)
+    books.settle_down()
+    try:
+        with books.engine.begin() as connection:
+            connection.exec_driver_sql(statement)
+        assert said(look()).startswith("error ")
+        assert message in said(look())
+    finally:
+        with books.engine.begin() as connection:
+            connection.execute(update(books.made.schema).values(version=VERSION))
+
+
+def test_another_ledgers_redis_is_an_error(books: Books, look: Look, client: redis.Redis) -> None:
+    books.insert("a", HOUR)
+    books.settle_down()
+    client.hset("expirebridge:ledger", "number", 99)
+    assert "error Redis has seen pass 99" in said(look())
+    client.hset("expirebridge:ledger", "nonce", "x-here")
+    assert "error Redis belongs to another ledger" in said(look())
+
+
+def test_rows_that_do_not_learn_are_found(
+    books: Books, store: Store, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look() -> str:
+        return said(store.run(check_dirty(30)))
+
+    assert look() == ""  # there is no ledger
+    books.insert("a", HOUR)
+    books.settle_down()
+    assert look().startswith("ok rows of the ledger know")
+    client.zadd("expirebridge:dirty", {"a": 1})
+    assert look().startswith("warning 1 rows of the ledger do not know yet")
+    client.zadd("expirebridge:dirty", {"a": 2e18, "b": 2e18, "c": 2e18})
+    assert look().startswith("ok")
+    monkeypatch.setattr("expirebridge.checks.ledger.MANY_DIRTY", 2)
+    assert look().startswith("warning 3 rows")
+    monkeypatch.setattr("expirebridge.checks.ledger.MOST_DIRTY", 2)
+    assert look().startswith("error 3 rows")
+
+
+def test_the_bound_is_that_of_the_script() -> None:
+    text = (LUA / "include" / "withheld.lua").read_text()
+    assert f"local MOST_DIRTY = {MOST_DIRTY}\n" in text
+
+
+def run(*words: str, settings: Settings, code: int) -> str:
+    env = {"EXPIREBRIDGE_LEDGER": settings.ledger, "EXPIREBRIDGE_URL": settings.url}
+    result = CliRunner().invoke(app, words, env=env, catch_exceptions=False)
+    assert result.exit_code == code, result.output
+    return result.stdout
+
+
+def test_doctor_and_check_look_at_the_ledger(books: Books, with_ledger: Settings) -> None:
+    books.insert("a", HOUR)
+    books.settle_down()
+    report = json.loads(run("doctor", "--role", "producer", "--json", settings=with_ledger, code=0))
+    found = {one["check"]: one["message"] for one in report["findings"]}
+    assert found["ledger"] == "rows are carried; pass 1"
+    assert found["write-back"].startswith("rows of the ledger know")
+    books.insert("b", HOUR, modified=1)
+    assert "1 row waits to be carried to Redis" in run("check", settings=with_ledger, code=1)
+    assert "carried" not in run("check", "--here", settings=with_ledger, code=1)
+    away = Settings(url=with_ledger.url, ledger="postgresql+psycopg://a:s3cret@127.0.0.1:1/d")
+    shown = run("doctor", "--role", "producer", settings=away, code=5)
+    assert "error    ledger" in shown
+    assert "s3cret" not in shown
+
+
+# Metrics
+
+
+def samples_of(counting: Metrics) -> dict[str, float]:
+    return {
+        " ".join([sample.name, *sample.labels.values()]): sample.value
+        for family in counting.registry.collect()
+        for sample in family.samples
+        if sample.name.startswith("expirebridge_ledger_") and not sample.name.endswith("_created")
+    }
+
+
+def test_the_ledger_is_measured(books: Books, with_ledger: Settings, client: redis.Redis) -> None:
+    counting = Metrics()
+    counting.watch(with_ledger)
+    books.insert("old", HOUR, modified=1)
+    books.insert("lost", HOUR, todo=2)
+    client.zadd("expirebridge:dirty", {"a": 1})
+    found = samples_of(counting)
+    assert found["expirebridge_ledger_up"] == 1
+    assert found["expirebridge_ledger_rows relay"] == 1
+    assert found["expirebridge_ledger_rows rebuild"] == 1
+    assert found["expirebridge_ledger_oldest_row_seconds"] > 1e9
+    assert found["expirebridge_ledger_dirty_tasks"] == 1
+    assert found["expirebridge_ledger_oldest_dirty_seconds"] > 1e9
+
+
+def test_a_database_that_is_away_is_measured_as_such(with_ledger: Settings) -> None:
+    counting = Metrics()
+    counting.watch(Settings(url=with_ledger.url, ledger="postgresql+psycopg://a@127.0.0.1:1/d"))
+    assert samples_of(counting)["expirebridge_ledger_up"] == 0
+
+
+def test_passes_are_told(books: Books, client: redis.Redis) -> None:
+    relay, counting = books.relay(), Metrics()
+    books.insert("a", HOUR)
+    books.insert("b", params="no")
+    for _ in relay.carry():
+        pass
+    client.flushall()
+    for _ in relay.carry():
+        pass
+    first, second = relay.passed
+    assert first == Passed(direction=Direction.OUT, rows=2, refused=1)
+    assert (second.rows, second.rebuilt) == (2, 2)
+    for passed in relay.passed:
+        counting(passed)
+    found = samples_of(counting)
+    assert found["expirebridge_ledger_passes_total out"] == 2
+    assert found["expirebridge_ledger_rebuilt_rows_total"] == 2
+    assert found["expirebridge_ledger_refused_rows_total"] == 1
+
+
+# Hooks
+
+
+@pytest.fixture
+def told() -> list[Event]:
+    return []
+
+
+@pytest.fixture
+def ledger(engine: Engine, told: list[Event]) -> Ledger:
+    return Ledger(engine.url, hooks=[told.append])
+
+
+def test_hooks_hear_of_each_task(engine: Engine, ledger: Ledger, told: list[Event]) -> None:
+    with Session(engine) as session, session.begin():
+        ledger.make_task(session, "mail.send", [1], 60, id="a", tags=["x"])
+        making, made = told
+        assert isinstance(making, Making)
+        assert isinstance(made, Made)
+        assert (making.id, making.func) == ("a", "mail.send")
+        assert (made.task.id, made.task.args, made.task.tags) == ("a", [1], ("x",))
+        assert made.task.outcome is Outcome.CREATED
+        told.clear()
+        with pytest.raises(TaskExists):
+            ledger.make_task(session, "mail.send", [1], 60, id="a")
+        assert [type(one) for one in told] == [Making, NotMade]
+        told.clear()
+        with pytest.raises(InvalidTask):
+            ledger.make_task(session, "mail.send", [1], 60, ext="")
+        assert told == []
+        tasks: list[dict[str, Any]] = [
+            {"func": "mail.send", "delay": 60}, {"func": "mail.send", "delay": 60, "id": "a"}
+        ]  # fmt: skip
+        ledger.make_tasks(session, tasks)
+        outcomes = [one.task.outcome for one in told if isinstance(one, Made)]
+        assert outcomes == [Outcome.CREATED, Outcome.REJECTED]
+
+
+def test_a_task_of_the_ledger_has_its_place_in_a_trace(
+    engine: Engine, books: Books, client: redis.Redis
+) -> None:
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    ledger = Ledger(engine.url, hooks=[Tracing(provider)])
+    with Session(engine) as session, session.begin():
+        ledger.make_task(session, "mail.send", [1], 60, id="one")
+        ledger.make_tasks(
+            session, [{"func": "mail.send", "delay": 60, "id": "many", "tags": ["x"]}]
+        )
+    books.settle_down()
+    spans = {str((span.attributes or {})["messaging.message.id"]): span for span in
+             exporter.get_finished_spans()}  # fmt: skip
+    for id in ("one", "many"):
+        context = spans[id].context
+        assert context is not None
+        expected = f"00-{context.trace_id:032x}-{context.span_id:016x}-"
+        found: Any = client.hget(f"expirebridge:task:{id}", "trace")
+        assert found.decode().startswith(expected)
+    assert client.hget("expirebridge:task:many", "tags") == b"x"
+
+
+def test_rows_are_found_by_what_the_application_calls_them(
+    books: Books, with_ledger: Settings
+) -> None:
+    books.insert("a", HOUR, ext_string="ann")
+    books.insert("b", params="no", ext_string="ann")
+    books.insert("c", HOUR)
+    books.settle_down()
+    auditor = Auditor(with_ledger)
+    assert sorted(task.id for task in auditor.find("ann")) == ["a", "b"]
+    [refused] = auditor.refused()
+    assert refused.id == "b"
