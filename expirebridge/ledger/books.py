@@ -4,7 +4,6 @@ import asyncio
 import hashlib
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from typing import ParamSpec, TypeVar
@@ -15,11 +14,13 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from expirebridge.errors import LedgerError
 from expirebridge.hooks import Passed
+from expirebridge.ledger import patience
 from expirebridge.ledger.archive import Archive, Place, Pruned
 from expirebridge.ledger.completer import Completer
 from expirebridge.ledger.engines import engine_of, ledger_error, read_url
 from expirebridge.ledger.entries import Fate, Numbers
 from expirebridge.ledger.passbook import Passbook
+from expirebridge.ledger.patience import Waiters, too_slow
 from expirebridge.ledger.relay import INTERRUPTED, Pass, Relay, finish
 from expirebridge.ledger.schema import find
 from expirebridge.ledger.tables import tables
@@ -34,7 +35,9 @@ TRIES = 5
 
 
 class Books:
-    """What a listener does with its ledger. Each method waits; `run` calls one in a thread.
+    """What a listener does with its ledger.
+
+    Each method waits; `run` calls one in a thread, and does not wait for long.
 
     Each raises a LedgerError if the ledger's database fails, and a ServerError if the server does.
     """
@@ -56,12 +59,25 @@ class Books:
         )
         self._store = store
         self._one_pass = threading.Lock()
-        self._threads = ThreadPoolExecutor(THREADS, "expirebridge-ledger")
+        self._waiters = Waiters(THREADS)
 
     async def run(self, method: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
-        """Call one of the other methods in a thread, and await it."""
-        call = partial(method, *args, **options)
-        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+        """Call one of the other methods in a thread, and await it.
+
+        Raises LedgerUnreachable if that takes longer than 5 s. A call that has begun goes on.
+        """
+        waited = patience.PATIENCE
+        try:
+            async with asyncio.timeout(waited):
+                return await self.begin(method, *args, **options)
+        except TimeoutError:
+            raise too_slow(waited) from None
+
+    def begin(
+        self, method: Callable[P, T], *args: P.args, **options: P.kwargs
+    ) -> asyncio.Future[T]:
+        """Call one of the other methods in a thread, however long it takes."""
+        return asyncio.wrap_future(self._waiters.submit(partial(method, *args, **options)))
 
     def check(self) -> None:
         """See that the tables are there and of this version. Raises LedgerUnsuitable if not."""
@@ -115,8 +131,8 @@ class Books:
         return self._store().run(calls.read_ledger())
 
     def close(self) -> None:
-        """Close the connections to the database, once nobody uses them any more."""
-        self._threads.shutdown()
+        """Close the connections to the database; one in use ends with its call, or the process."""
+        self._waiters.close()
         self._engine.dispose()
 
     @contextmanager

@@ -13,6 +13,8 @@ from expirebridge.ledger.schema import DIALECTS
 
 CONNECT_SECONDS: Final = 5
 """How long a connection may take to be made; for SQLite, how long another writer is waited for."""
+SILENT_SECONDS: Final = 120
+"""How long MySQL may take for an answer: drivers cannot ask whether the other end is there."""
 _WAITING_DRIVERS: Final = {
     "sqlite+aiosqlite": "sqlite",
     "postgresql+asyncpg": "postgresql+psycopg",
@@ -30,12 +32,19 @@ _PREFERRED: Final = {
     "mariadb": ("pymysql", "mariadb+pymysql"),
 }
 """For a URL that names no driver: one that is used if it is installed."""
+_KEEPALIVES: Final = {
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 25_000,
+}
+"""A connection whose other end is gone without a word is given up after 25 s."""
 _CONNECT: Final[dict[str, dict[str, Any]]] = {
     # Prepared statements do not survive PgBouncer's transaction mode.
-    "psycopg": {"connect_timeout": CONNECT_SECONDS, "prepare_threshold": None},
-    "psycopg2": {"connect_timeout": CONNECT_SECONDS},
-    "pymysql": {"connect_timeout": CONNECT_SECONDS},
-    "mysqldb": {"connect_timeout": CONNECT_SECONDS},
+    "psycopg": {"connect_timeout": CONNECT_SECONDS, "prepare_threshold": None, **_KEEPALIVES},
+    "psycopg2": {"connect_timeout": CONNECT_SECONDS, **_KEEPALIVES},
+    "pymysql": {"connect_timeout": CONNECT_SECONDS, "read_timeout": SILENT_SECONDS},
+    "mysqldb": {"connect_timeout": CONNECT_SECONDS, "read_timeout": SILENT_SECONDS},
     "pysqlite": {"timeout": CONNECT_SECONDS},
 }
 

@@ -9,8 +9,8 @@ _NO_TABLE_SQLITE: Final = ("no such table", "no such column", "has no column nam
 _DUPLICATE_MYSQL: Final = 1062
 _AWAY_MYSQL: Final = {2002, 2003, 2006, 2013, 2055, 1040, 1053}
 """No connection, a lost one, too many of them, a server that stops."""
-_AWAY_SQLSTATES: Final = {"08", "53"}
-"""Classes of PostgreSQL: connections, and too many of them."""
+_AWAY_SQLSTATES: Final = {"53300", "57P01", "57P02", "57P03"}
+"""Of PostgreSQL: too many connections, a server that stops, one that starts or recovers."""
 _SQLSTATE: Final = re.compile(r"[0-9A-Z]{5}")
 
 
@@ -58,6 +58,6 @@ def is_unreachable(error: BaseException) -> bool:
     if isinstance(code, int):
         return code in _AWAY_MYSQL
     if isinstance(code, str) and _SQLSTATE.fullmatch(code):
-        return code[:2] in _AWAY_SQLSTATES or code in {"57P01", "57P02", "57P03"}
+        return code[:2] == "08" or code in _AWAY_SQLSTATES
     # Without a code it is what a client says by itself; SQLite has none, and its files are here.
     return type(said).__name__ == "OperationalError" and type(said).__module__ != "sqlite3"

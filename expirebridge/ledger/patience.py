@@ -66,8 +66,9 @@ def _make(call: Callable[[], T], future: Future[T]) -> None:
         future.set_result(result)
 
 
-def in_time(call: Callable[[], T], seconds: float = PATIENCE) -> T:
-    """Make a call in a thread of its own. Raises LedgerUnreachable if it takes longer."""
+def in_time(call: Callable[[], T]) -> T:
+    """Make a call in a thread of its own. Raises LedgerUnreachable if it takes longer than 5 s."""
+    seconds = PATIENCE
     future: Future[T] = Future()
     threading.Thread(target=_make, args=(call, future), daemon=True).start()
     with suppress(TimeoutError):

@@ -1,6 +1,5 @@
 """The desk: what a station does for its ledger."""
 
-import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +46,7 @@ class Desk:
 
     async def close(self) -> None:
         """Close the connections to the ledger's database."""
-        await asyncio.to_thread(self._books.close)
+        self._books.close()
 
 
 def desk_of(

@@ -54,7 +54,7 @@ class Pruner:
         count, place = 0, None
         while True:
             began = time.monotonic()
-            pruned = await self._books.run(self._books.prune, self._keep, place)
+            pruned = await self._books.begin(self._books.prune, self._keep, place)
             count, place = count + pruned.deleted, pruned.place
             if place is None:
                 return count

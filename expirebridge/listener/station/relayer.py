@@ -6,7 +6,7 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from expirebridge.errors import LedgerError, ServerError
+from expirebridge.errors import LedgerError, LedgerUnreachable, ServerError
 from expirebridge.hooks import Hooks
 from expirebridge.listener.footing import Footing
 from expirebridge.listener.station.standing import Standing
@@ -23,6 +23,8 @@ INTERVAL = 1.0
 FULL = 100
 """Rows of a pass from which on another follows at once, after as long as it took."""
 RETRY_PAUSE = 1.0
+LONG = 15.0
+"""Seconds after which a pass that has not ended is reported. A large rebuild may take as long."""
 MOST_RANKS = 10
 
 
@@ -41,7 +43,7 @@ class Relayer:
         self._hooks = hooks
         self._poked = asyncio.Event()
         self._looked = time.monotonic()
-        self._error = ""
+        self._error: LedgerError | None = None
 
     def poke(self) -> None:
         """Look at once: a row was committed."""
@@ -64,29 +66,37 @@ class Relayer:
         self._looked = began
         outage = self._footing.now.outage
         try:
-            carried = await self._books.run(self._books.pass_once)
+            carried = await self._make_passes()
         except ServerError as error:
             outage.failed(ROLE, error)
             return RETRY_PAUSE
         except LedgerError as error:
-            self._report(str(error))
+            self._report(error)
             return RETRY_PAUSE
         finally:
             for passed in self._books.take_passed():
                 self._hooks.emit(passed)
         outage.answered(ROLE)
-        self._report("")
+        self._report(None)
         if carried >= FULL:
             await asyncio.sleep(time.monotonic() - began)
             return 0.0
         return INTERVAL
 
-    def _report(self, error: str) -> None:
-        if error and error != self._error:
+    async def _make_passes(self) -> int:
+        """Make them however long it takes; what takes long is reported, and goes on."""
+        passes = self._books.begin(self._books.pass_once)
+        done, _ = await asyncio.wait([passes], timeout=LONG)
+        if not done:
+            self._report(LedgerUnreachable(f"its database has not answered for {LONG:g} s"))
+        return await passes
+
+    def _report(self, error: LedgerError | None) -> None:
+        if error is not None and type(error) is not type(self._error):
             logger.error(
                 "the relay of the ledger stands still: %s (reported once)", error,
-                extra=event("relay stopped", error=error),
+                extra=event("relay stopped", error=str(error)),
             )  # fmt: skip
-        if self._error and not error:
+        if self._error is not None and error is None:
             logger.warning("the relay of the ledger goes on", extra=event("relay goes on"))
         self._error = error

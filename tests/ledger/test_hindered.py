@@ -1,0 +1,266 @@
+"""A database that hangs, is away, takes no writes or is full: other tasks run, and it recovers."""
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from tempfile import mkdtemp
+
+import pytest
+from sqlalchemy import Engine, create_engine, text
+
+from expirebridge import Bridge
+from expirebridge.checks.finding import Level
+from expirebridge.errors import LedgerUnreachable
+from expirebridge.ledger.auditor import Auditor
+from expirebridge.ledger.books import place_of
+from expirebridge.ledger.engines import read_url
+from expirebridge.ledger.findings import check_ledger
+from expirebridge.ledger.schema import create
+from expirebridge.ledger.tables import Status, Tables
+from expirebridge.settings import Settings
+from expirebridge.store.calls.ledger import Known
+from expirebridge.store.store import Store
+from tests.faults.link import Link
+from tests.kit.databases import free_port
+from tests.kit.ledgers import Books
+from tests.kit.witness import Witness, listening, until_logged
+
+pytestmark = pytest.mark.timeout(60)
+HOUR = 3_600_000
+WAIT = "tasks of the ledger wait: "
+STANDS = "the relay of the ledger stands still: "
+Hindrance = Callable[[], AbstractContextManager[None]]
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("expirebridge.ledger.patience.PATIENCE", 1.0)
+
+
+@pytest.fixture
+def link(engine: Engine) -> Iterator[Link | None]:
+    """What stands between the listener and its database; None for a file."""
+    if engine.url.port is None:
+        yield None
+        return
+    with Link(engine.url.port) as link:
+        yield link
+
+
+@pytest.fixture
+def with_ledger(url: str, engine: Engine, link: Link | None) -> Settings:
+    there = engine.url if link is None else engine.url.set(port=link.port)
+    return Settings(url=url, ledger=there.render_as_string(hide_password=False), lease=1.0)
+
+
+@pytest.fixture
+def books(engine: Engine, made: Tables, store: Store, with_ledger: Settings) -> Books:
+    place = place_of(with_ledger, read_url(with_ledger.ledger or ""))
+    return Books(engine, made, store, place=place)
+
+
+@pytest.fixture
+def hanging(engine: Engine, link: Link | None) -> Hindrance:
+    """Makes the database hang: nothing comes from it any more; a file is locked."""
+
+    @contextmanager
+    def locked() -> Iterator[None]:
+        with create_engine(engine.url).connect() as connection:
+            connection.exec_driver_sql("BEGIN EXCLUSIVE")
+            yield
+
+    return locked if link is None else link.partitioned
+
+
+def note(number: int) -> None:
+    """A handler."""
+
+
+async def others_run(bridge: Bridge, witness: Witness) -> None:
+    """Tasks without a row are made, and run."""
+    before = len(witness.ended())
+    for number in range(3):
+        bridge.make_task("test.note", [number], 0)
+    await witness.until_ended(before + 3)
+
+
+async def test_a_database_that_hangs_holds_up_no_other_task(
+    books: Books, with_ledger: Settings, bridge: Bridge, hanging: Hindrance,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    witness = Witness()
+    books.insert("a", func="test.note", params="[1]")
+    async with listening(with_ledger, witness, note=note):
+        await witness.until_ended(1)
+        with hanging():
+            await until_logged(lambda: WAIT in caplog.text)
+            await others_run(bridge, witness)
+        books.insert("b", func="test.note", params="[1]")
+        await witness.until_ended(5)
+        await until_logged(lambda: "the ledger works again" in caplog.text)
+    assert caplog.text.count(WAIT) == 1
+    assert caplog.text.count(STANDS) <= 1
+
+
+async def test_a_database_that_hangs_does_not_hold_up_a_stop(
+    books: Books, with_ledger: Settings, hanging: Hindrance, caplog: pytest.LogCaptureFixture
+) -> None:
+    witness = Witness()
+    books.insert("a", func="test.note", params="[1]")
+    hung = hanging()
+    async with listening(with_ledger, witness, note=note):
+        await witness.until_ended(1)
+        hung.__enter__()
+        await until_logged(lambda: WAIT in caplog.text)
+        began = time.monotonic()
+    took = time.monotonic() - began
+    hung.__exit__(None, None, None)
+    assert took < 3
+
+
+def test_a_call_that_never_returns_does_not_keep_a_process_from_its_end() -> None:
+    program = (
+        "import threading\n"
+        "from expirebridge.ledger.patience import Waiters\n"
+        "began = threading.Event()\n"
+        "waiters = Waiters(1)\n"
+        "waiters.submit(lambda: (began.set(), threading.Event().wait()))\n"
+        "waiters.submit(print)\n"
+        "began.wait(20)\n"
+        "waiters.close()\n"
+    )
+    subprocess.run([sys.executable, "-c", program], timeout=50, check=True)
+
+
+async def test_a_database_that_is_away_is_waited_for(
+    books: Books, with_ledger: Settings, bridge: Bridge, link: Link | None,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    if link is None:
+        pytest.skip("a file is not away")
+    witness = Witness()
+    books.insert("a", func="test.note", params="[1]")
+    async with listening(with_ledger, witness, note=note):
+        await witness.until_ended(1)
+        link.lead_to(free_port())
+        await until_logged(lambda: WAIT in caplog.text and STANDS in caplog.text)
+        await others_run(bridge, witness)
+        link.lead_to(books.engine.url.port or 0)
+        books.insert("b", func="test.note", params="[1]")
+        await witness.until_ended(5)
+    assert caplog.text.count(WAIT) == 1
+    assert caplog.text.count(STANDS) == 1
+    assert "cannot be reached" in caplog.text
+
+
+@contextmanager
+def read_only(engine: Engine) -> Iterator[None]:
+    """A PostgreSQL whose new transactions may only read."""
+
+    def set_to(value: str) -> None:
+        admin = create_engine(engine.url, isolation_level="AUTOCOMMIT")
+        with admin.connect() as connection:
+            connection.execute(text("SET default_transaction_read_only = off"))
+            name = engine.url.database
+            connection.execute(
+                text(f"ALTER DATABASE {name} SET default_transaction_read_only = {value}")
+            )
+            connection.execute(
+                text(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                    "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                )
+            )
+        admin.dispose()
+        engine.dispose()
+
+    set_to("on")
+    try:
+        yield
+    finally:
+        set_to("off")
+
+
+async def test_a_database_that_takes_no_writes(
+    books: Books, with_ledger: Settings, bridge: Bridge, caplog: pytest.LogCaptureFixture
+) -> None:
+    if books.engine.dialect.name != "postgresql":
+        pytest.skip("the tests' login may always write there")
+    witness = Witness()
+    books.insert("a", func="test.note", params="[1]")
+    async with listening(with_ledger, witness, note=note):
+        await witness.until_ended(1)
+        books.insert("b", func="test.note", params="[1]")
+        with read_only(books.engine):
+            await until_logged(lambda: "read-only transaction" in caplog.text)
+            await others_run(bridge, witness)
+            [found] = await asyncio.to_thread(
+                check_ledger, with_ledger, lambda: Known("", 0), writes=True
+            )
+            assert found.level is Level.ERROR
+            assert "read-only transaction" in str(found)
+        await witness.until_ended(5)
+        async with asyncio.timeout(20):
+            while books.status("a") is not Status.SUCCEEDED:  # noqa: ASYNC110 - no signal
+                await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+def small_disk() -> Iterator[Path]:
+    """A file system with room for little; not among pytest's folders, which others tidy up."""
+    at = Path(mkdtemp(prefix="expirebridge-disk-"))
+    mount = ["mount", "-t", "tmpfs", "-o", "size=512k", "expirebridge-test", str(at)]
+    mounted = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if mounted.returncode:
+        pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.strip()}")
+    yield at
+    subprocess.run(["umount", "--lazy", str(at)], check=True)
+    at.rmdir()
+
+
+def fill(ballast: Path) -> None:
+    """Write until there is no more room."""
+    with suppress(OSError), ballast.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+
+
+async def test_a_full_disk_is_reported_and_got_over(
+    url: str, store: Store, made: Tables, bridge: Bridge, small_disk: Path, engine: Engine,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    if engine.dialect.name != "sqlite":
+        pytest.skip("one kind of database is enough")
+    settings = Settings(url=url, ledger=f"sqlite:///{small_disk}/ledger.db")
+    own = create_engine(settings.ledger or "")
+    with own.begin() as connection:
+        create(connection, made)
+    books = Books(own, made, store, place=place_of(settings, own.url))
+    witness, ballast = Witness(), small_disk / "ballast"
+    books.insert("a", func="test.note", params="[1]")
+    async with listening(settings, witness, note=note):
+        await witness.until_ended(1)
+        books.insert("b", HOUR, func="test.note", params="[1]")
+        fill(ballast)
+        books.store.client.zadd("expirebridge:dirty", {"b": 1})
+        await until_logged(lambda: "is full" in caplog.text)
+        await others_run(bridge, witness)
+        ballast.unlink()
+        books.insert("c", func="test.note", params="[1]")
+        await witness.until_ended(5)
+    assert caplog.text.count(STANDS) == 1
+    own.dispose()
+
+
+def test_whoever_looks_waits_for_a_moment_only(with_ledger: Settings, link: Link | None) -> None:
+    if link is None:
+        pytest.skip("a file answers")
+    with link.partitioned():
+        began = time.monotonic()
+        with pytest.raises(LedgerUnreachable, match="has not answered for 1 s"):
+            Auditor(with_ledger).figures(Known("", 0))
+        assert time.monotonic() - began < 3
