@@ -132,8 +132,7 @@ class Books:
 
     def close(self) -> None:
         """Close the connections to the database; one in use ends with its call, or the process."""
-        self._waiters.close()
-        self._engine.dispose()
+        self._waiters.close(self._engine.dispose)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

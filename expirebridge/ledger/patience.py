@@ -17,6 +17,7 @@ T = TypeVar("T")
 
 PATIENCE: Final = 5.0
 """Seconds for which an answer of the database is waited for where something else waits for it."""
+CLOSING: Final = 1.0
 
 
 class Waiters:
@@ -28,6 +29,8 @@ class Waiters:
         self._idle = 0
         self._calls: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = SimpleQueue()
         self._lock = threading.Lock()
+        self._then: Callable[[], None]
+        self._over = threading.Event()
 
     def submit(self, call: Callable[[], T]) -> Future[T]:
         """Make a call; one whose future is cancelled before its turn is left out."""
@@ -41,13 +44,31 @@ class Waiters:
                 threading.Thread(target=self._run, name="expirebridge-ledger", daemon=True).start()
         return future
 
-    def close(self) -> None:
-        """Let the threads end; one whose call never returns ends with the process."""
+    def close(self, then: Callable[[], None]) -> None:
+        """Let the threads end, and call `then` after the last one: what they use can go.
+
+        That is waited for only for a second; a call that never returns ends with the process.
+        """
         with self._lock:
-            for _ in range(self._count):
+            self._then = then
+            count = self._count
+            for _ in range(count):
                 self._calls.put(None)
+        if not count:
+            then()
+            return
+        self._over.wait(CLOSING)
 
     def _run(self) -> None:
+        self._make_calls()
+        with self._lock:
+            self._count -= 1
+            is_last = not self._count
+        if is_last:
+            self._then()
+            self._over.set()
+
+    def _make_calls(self) -> None:
         while (taken := self._calls.get()) is not None:
             call, future = taken
             if future.set_running_or_notify_cancel():

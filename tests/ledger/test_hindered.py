@@ -36,9 +36,9 @@ STANDS = "the relay of the ledger stands still: "
 Hindrance = Callable[[], AbstractContextManager[None]]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("expirebridge.ledger.patience.PATIENCE", 1.0)
+    monkeypatch.setattr("expirebridge.ledger.patience.PATIENCE", 2.0)
 
 
 @pytest.fixture
@@ -88,6 +88,7 @@ async def others_run(bridge: Bridge, witness: Witness) -> None:
     await witness.until_ended(before + 3)
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_a_database_that_hangs_holds_up_no_other_task(
     books: Books, with_ledger: Settings, bridge: Bridge, hanging: Hindrance,
     caplog: pytest.LogCaptureFixture,
@@ -106,6 +107,7 @@ async def test_a_database_that_hangs_holds_up_no_other_task(
     assert caplog.text.count(STANDS) <= 1
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_a_database_that_hangs_does_not_hold_up_a_stop(
     books: Books, with_ledger: Settings, hanging: Hindrance, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -119,7 +121,7 @@ async def test_a_database_that_hangs_does_not_hold_up_a_stop(
         began = time.monotonic()
     took = time.monotonic() - began
     hung.__exit__(None, None, None)
-    assert took < 3
+    assert took < 5
 
 
 def test_a_call_that_never_returns_does_not_keep_a_process_from_its_end() -> None:
@@ -131,7 +133,7 @@ def test_a_call_that_never_returns_does_not_keep_a_process_from_its_end() -> Non
         "waiters.submit(lambda: (began.set(), threading.Event().wait()))\n"
         "waiters.submit(print)\n"
         "began.wait(20)\n"
-        "waiters.close()\n"
+        "waiters.close(print)\n"
     )
     subprocess.run([sys.executable, "-c", program], timeout=50, check=True)
 
@@ -256,11 +258,12 @@ async def test_a_full_disk_is_reported_and_got_over(
     own.dispose()
 
 
+@pytest.mark.usefixtures("impatient")
 def test_whoever_looks_waits_for_a_moment_only(with_ledger: Settings, link: Link | None) -> None:
     if link is None:
         pytest.skip("a file answers")
     with link.partitioned():
         began = time.monotonic()
-        with pytest.raises(LedgerUnreachable, match="has not answered for 1 s"):
+        with pytest.raises(LedgerUnreachable, match="has not answered for 2 s"):
             Auditor(with_ledger).figures(Known("", 0))
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 5

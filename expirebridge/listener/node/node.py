@@ -154,13 +154,12 @@ class Node:
     async def close(self) -> None:
         """Say goodbye, if the server answers, and close the connections."""
         await asyncio.to_thread(self.heartbeat.stop)
+        await asyncio.gather(*(station.close() for station in self.stations))
         generation = self._generation
         if self._follower is not None:
             await self._follower.close()
             generation = self._follower.generation
         await generation.close()
-        for station in self.stations:
-            await station.close()
 
 
 def _report(findings: list[Finding]) -> None:

@@ -1,5 +1,6 @@
 """The desk: what a station does for its ledger."""
 
+import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +47,7 @@ class Desk:
 
     async def close(self) -> None:
         """Close the connections to the ledger's database."""
-        self._books.close()
+        await asyncio.to_thread(self._books.close)
 
 
 def desk_of(

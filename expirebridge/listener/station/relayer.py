@@ -86,10 +86,13 @@ class Relayer:
     async def _make_passes(self) -> int:
         """Make them however long it takes; what takes long is reported, and goes on."""
         passes = self._books.begin(self._books.pass_once)
-        done, _ = await asyncio.wait([passes], timeout=LONG)
-        if not done:
-            self._report(LedgerUnreachable(f"its database has not answered for {LONG:g} s"))
-        return await passes
+        try:
+            done, _ = await asyncio.wait([passes], timeout=LONG)
+            if not done:
+                self._report(LedgerUnreachable(f"its database has not answered for {LONG:g} s"))
+            return await passes
+        finally:
+            passes.cancel()  # nobody asks for their end when the listener stops
 
     def _report(self, error: LedgerError | None) -> None:
         if error is not None and type(error) is not type(self._error):
