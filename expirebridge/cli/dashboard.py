@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from expirebridge.cli.ledger_options import LedgerName, LedgerUrl, refuse_password
 from expirebridge.cli.options import Prefix, Url
 from expirebridge.cli.output import print_line
 from expirebridge.errors import InvalidSetting
@@ -28,6 +29,8 @@ def dashboard(
     ] = "",
     url: Url = None,
     prefix: Prefix = None,
+    ledger: LedgerUrl = None,
+    ledger_name: LedgerName = None,
 ) -> None:
     """Show tasks and listeners in the browser.
 
@@ -46,6 +49,7 @@ def dashboard(
         raise InvalidSetting(
             f"the dashboard needs {missing.name}: pip install 'expirebridge[web]'"
         ) from missing
+    refuse_password(ledger)
     users = dict(_user(word) for word in os.environ.get(USERS, "").split())
     token = os.environ.get(TOKEN) or None
     credentials = web.Credentials(token=token, users=users) if token or users else None
@@ -55,8 +59,8 @@ def dashboard(
             f"host={host!r}: anyone could use it; set {TOKEN} to a secret first, or {USERS}"
         )
     application = web.app(
-        url, prefix=prefix, actions=not read_only, credentials=credentials,
-        redact=web.without_arguments if no_arguments else None,
+        url, prefix=prefix, ledger=ledger, ledger_name=ledger_name, actions=not read_only,
+        credentials=credentials, redact=web.without_arguments if no_arguments else None,
         loopback_only=loopback and credentials is None,
     )  # fmt: skip
     shown = f"[{host}]" if ":" in host else host

@@ -14,7 +14,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from expirebridge.bridge import AsyncBridge
-from expirebridge.errors import InvalidTask, ServerError
+from expirebridge.errors import InvalidSetting, InvalidTask, ServerError
 from expirebridge.hooks import Hooks
 from expirebridge.operations import Operations
 from expirebridge.settings import Settings
@@ -37,6 +37,8 @@ def app(
     *,
     client: redis.asyncio.Redis | None = None,
     prefix: str | None = None,
+    ledger: str | None = None,
+    ledger_name: str | None = None,
     actions: bool = False,
     credentials: Credentials | None = None,
     redact: Redact | None = None,
@@ -44,13 +46,16 @@ def app(
 ) -> Starlette:
     """Return the dashboard as an ASGI application, to run or to mount anywhere.
 
-    `url`, `client` and `prefix` are those of `AsyncBridge`. Without `actions` it is read only.
+    `url`, `client` and `prefix` are those of `AsyncBridge`. `ledger` is the URL of a ledger's
+    database, and `ledger_name` its name; without them EXPIREBRIDGE_LEDGER and
+    EXPIREBRIDGE_LEDGER_NAME are. If there is one, the dashboard has a page of it. Without `actions`
+    it is read only.
     `credentials` say who may sign in; without them everybody who can reach it may use it, so leave
     them out only if something else checks users. `redact` receives each task before it is shown,
     and returns it without what must not be shown. With `loopback_only` it answers only requests to
     this machine's loopback names.
     """
-    settings = Settings.read(url=url, prefix=prefix)
+    settings = Settings.read(url=url, prefix=prefix, ledger=ledger, ledger_name=ledger_name)
     own = client is None
     client = client or clients.async_producer_client(settings.url, settings.prefix)
     site = Site(
@@ -84,6 +89,7 @@ def app(
             Route("/bulk", acting.preview),
             Route("/bulk", acting.act_on_all, methods=["POST"]),
             Route("/actions", acting.log, name="actions"),
+            *_of_ledger(site),
             Mount("/static", _Assets(directory=STATIC), name="static"),
         ],
         middleware=[Middleware(Guard, credentials=credentials, loopback_only=loopback_only)],
@@ -94,6 +100,18 @@ def app(
         },
         lifespan=lifespan,
     )
+
+
+def _of_ledger(site: Site) -> list[Route]:
+    """The page of the ledger, if there is one."""
+    if site.settings.ledger is None:
+        return []
+    # Here, so that SQLAlchemy is imported only where there is a ledger.
+    try:
+        from expirebridge.web.ledger import LedgerPages  # noqa: PLC0415
+    except ModuleNotFoundError as missing:
+        raise InvalidSetting(str(missing)) from None
+    return [Route("/ledger", LedgerPages(site).ledger, name="ledger")]
 
 
 def without_arguments(task: Task) -> Task:

@@ -62,6 +62,7 @@ class Site:
             actions=self.actions,
             server=shown_server(self.settings.url, self.store.client),
             states=list(State),
+            has_ledger=self.settings.ledger is not None,
             **values,
         )
 

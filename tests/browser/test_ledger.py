@@ -1,0 +1,128 @@
+"""The dashboard's page of the ledger: asked without a browser, and looked at in one."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+from playwright.sync_api import expect, sync_playwright
+from sqlalchemy import Engine, create_engine
+
+from expirebridge import web
+from expirebridge.ledger.books import place_of
+from expirebridge.ledger.schema import create
+from expirebridge.ledger.tables import own_tables
+from expirebridge.settings import Settings
+from expirebridge.store.store import Store
+from tests.browser.serving import CHROMIUM, OPTIONS, PATIENCE_MS, Asking, served
+from tests.kit.ledgers import Books
+
+HOUR = 3_600_000
+EVIL = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/ledger.db"
+
+
+@pytest.fixture
+def engine(ledger: str) -> Iterator[Engine]:
+    engine = create_engine(ledger)
+    with engine.begin() as connection:
+        create(connection, own_tables())
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def books(engine: Engine, store: Store, url: str, ledger: str) -> Books:
+    place = place_of(Settings(url=url, ledger=ledger), engine.url)
+    return Books(engine, own_tables(), store, place=place)
+
+
+def counts_in(page: str) -> dict[str, str]:
+    pairs = re.findall(r"<b>([^<]*)</b><span>([^<]*)</span>", page)
+    return {label: value for value, label in pairs}
+
+
+async def test_it_shows_what_waits_and_what_was_refused(
+    asking: Asking, books: Books, ledger: str, client: redis.Redis
+) -> None:
+    books.insert("a", HOUR, ext_string="ann")
+    books.insert("bad", params="no JSON", ext_string=EVIL)
+    books.settle_down()
+    async with asking(ledger=ledger) as pages:
+        page = (await pages.get("/ledger")).text
+        assert counts_in(page)["refused in a day"] == "1"
+        assert "refused: args" in page
+        assert "1 row was refused" in page
+        assert EVIL not in page
+        found = (await pages.get("/ledger", params={"ext": "ann"})).text
+        assert 'href="/task?id=a"' in found
+        assert "No task is called so." in (await pages.get("/ledger?ext=bob")).text
+        assert (await pages.get("/ledger", params={"ext": "x" * 300})).status_code == 400
+    books.insert("old", HOUR, modified=1)
+    client.zadd("expirebridge:dirty", {"a": 1})
+    async with asking(ledger=ledger) as pages:
+        page = (await pages.get("/ledger")).text
+    assert counts_in(page)["rows to be carried"] == "1"
+    assert counts_in(page)["to be written back"] == "1"
+    assert "1 row waits to be carried to Redis, the first for" in page
+
+
+async def test_without_arguments_it_shows_no_messages(
+    asking: Asking, books: Books, ledger: str
+) -> None:
+    books.insert("a", status=20, todo=0, message="ValueError: a secret", ext_string="ann")
+    async with asking(ledger=ledger) as pages:
+        assert "a secret" in (await pages.get("/ledger?ext=ann")).text
+    async with asking(ledger=ledger, redact=web.without_arguments) as pages:
+        assert "a secret" not in (await pages.get("/ledger?ext=ann")).text
+
+
+async def test_a_database_that_is_away_is_an_alarm(asking: Asking) -> None:
+    away = "postgresql+psycopg://a:s3cret@127.0.0.1:1/d"
+    async with asking(ledger=away) as pages:
+        answer = await pages.get("/ledger?ext=ann")
+    assert answer.status_code == 200
+    assert "cannot be reached" in answer.text
+    assert "s3cret" not in answer.text
+
+
+async def test_without_a_ledger_there_is_no_page(asking: Asking) -> None:
+    async with asking() as pages:
+        assert (await pages.get("/ledger")).status_code == 404
+        assert "Ledger" not in (await pages.get("/")).text
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
+@pytest.mark.parametrize("width", [375, 1600])
+def test_it_is_used_in_a_browser(books: Books, ledger: str, url: str, width: int) -> None:
+    books.insert("a", HOUR, ext_string="ann")
+    books.insert("bad", params="no JSON", ext_string=EVIL)
+    books.settle_down()
+    complaints: list[str] = []
+    with (
+        served(web.app(url, ledger=ledger, loopback_only=True)) as address,
+        sync_playwright() as playwright,
+        playwright.chromium.launch(executable_path=CHROMIUM, args=OPTIONS) as browser,
+    ):
+        page = browser.new_page(viewport={"width": width, "height": 900})
+        page.set_default_timeout(PATIENCE_MS)
+        page.on(
+            "console",
+            lambda said: complaints.append(said.text) if said.type == "error" else None,
+        )
+        page.on("dialog", lambda dialog: complaints.append(dialog.message))
+        page.goto(address, wait_until="domcontentloaded")
+        page.get_by_role("link", name="Ledger").click()
+        expect(page.get_by_role("heading", name="Refused rows")).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.get_by_label("Called").fill("ann")
+        page.get_by_role("button", name="Find").last.click()
+        expect(page.get_by_role("heading", name="Called ann")).to_be_visible()
+        page.get_by_role("link", name="a", exact=True).first.click()
+        expect(page).to_have_url(f"{address}/task?id=a")
+    assert complaints == []
