@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from expirebridge import AsyncBridge, Bridge, ListenerStuck, State, Task, current_task, handler
-from expirebridge.hooks import End, Started
+from expirebridge.hooks import Claimed, End, Started
 from expirebridge.listener.listener import Listener
 from expirebridge.listener.runner.leases import Leases
 from expirebridge.settings import Settings
@@ -114,7 +114,11 @@ class Stuck:
         self.end.wait(PATIENCE)
 
     async def block(self) -> None:
-        """Let the others go on, as far as they can while the event loop is blocked."""
+        """Let the others go on, as far as they can while the event loop is blocked.
+
+        What the claimer does next, if the loop goes on after all, is claim.
+        """
+        self.listener._node.stations[0].doorbell.ring()
         self.go_on.set()
         self.end.wait(PATIENCE)
 
@@ -287,6 +291,8 @@ async def test_a_listener_whose_event_loop_is_blocked_for_good_records_what_it_c
     block_read = await found(async_bridge, tasks["block"])
     assert block_read.error == "timed out after 0.05 s and could not be stopped"
     assert stuck.blocked == [(str(ListenerStuck("test.block", 0.05)), 0)]
+    # What it gave back it did not claim again, although it could look before it ended.
+    assert sum(claimed.count for claimed in stuck.witness.seen(Claimed)) == len(tasks)
 
 
 async def test_if_nobody_knows_what_blocks_the_loop_async_handlers_are_left_to_their_leases(

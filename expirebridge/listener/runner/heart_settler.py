@@ -56,6 +56,8 @@ class HeartSettler:
         attempts = list(self._runner.unsettled)
         if any(attempt.may_end_in_thread(grace) for attempt in attempts):
             return False
+        # The loop may go on in a moment, before the process ends: it must claim nothing of this.
+        self._runner.room.close()
         self._runner.kill_processes()
         by_origin: defaultdict[Origin, list[LeasedAttempt]] = defaultdict(list)
         for attempt in attempts:

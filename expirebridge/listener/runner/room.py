@@ -23,6 +23,7 @@ class Room:
         self._line: dict[Doorbell, None] = {}
         self._alone: dict[Doorbell, None] = {}
         """Who wants the whole room, in order."""
+        self._is_closed = False
 
     @property
     def free(self) -> int:
@@ -65,6 +66,10 @@ class Room:
         self._alone.pop(who, None)
         self.look()
 
+    def close(self) -> None:
+        """Give nobody a place any more. Safe for the heartbeat's thread."""
+        self._is_closed = True
+
     def has_whole(self, who: Doorbell) -> bool:
         """Whether the places just reserved are the only reserved ones."""
         return who in self._alone
@@ -90,6 +95,8 @@ class Room:
             next(iter(self._line)).ring()
 
     def _admits(self, who: Doorbell) -> bool:
+        if self._is_closed:
+            return False
         if self._alone:
             return self.idle and who is next(iter(self._alone))
         return self._free > 0 and who is next(iter(self._line), who)
