@@ -93,7 +93,8 @@ def test_a_canary_sings_again_and_again(url: str, bridge: Bridge, tmp_path: Path
     with listener(url, folder, EXPIREBRIDGE_URL=url):
         bridge.run_now("canary")
         next_song(first)
-    assert bridge.count().pending == 1
+    # On a busy machine it may sing, or be about to, at this moment.
+    assert [task.id for task in bridge.list().tasks] == ["canary"]
 
 
 @contextmanager

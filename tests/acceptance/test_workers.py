@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import random
 import re
 import signal
 import socket
@@ -10,7 +11,7 @@ import time
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -134,12 +135,20 @@ def test_each_line_of_the_log_has_the_number_of_its_worker(
     assert {(n, event) for n in (1, 2) for event in ("listening", "stopped")} <= said
 
 
+def two_ports() -> int:
+    """The first of two free ports in a row, below those that connections and other tests take."""
+    while True:
+        first = random.randrange(20_000, 32_000)  # noqa: S311 - no secret
+        with suppress(OSError), ExitStack() as stack:
+            for port in (first, first + 1):
+                stack.enter_context(socket.create_server(("127.0.0.1", port)))
+            return first
+
+
 def test_the_metrics_of_each_worker_have_a_port_in_a_row(
     url: str, bridge: Bridge, folder: Path, reports: Reports
 ) -> None:
-    with launched(url, folder, "--metrics-port", "0"):  # finds out a port that is free
-        until_logged("metrics on", folder)
-        [first] = map(int, re.findall(r"metrics on http://127.0.0.1:(\d+)", log_of(folder)))
+    first = two_ports()
     with workers(url, folder, 2, "--metrics-port", str(first), "--concurrency", "1") as parent:
         for _ in range(2):
             bridge.make_task("acts.hold", [0.2], 0)

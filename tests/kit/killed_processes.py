@@ -1,6 +1,7 @@
 """Kills processes for handlers, many times, in each way in which they can end."""
 
 import asyncio
+import contextlib
 import os
 import signal
 from pathlib import Path
@@ -63,12 +64,10 @@ class Killing:
         while process.pid is None:  # noqa: ASYNC110 - a thread starts it
             await asyncio.sleep(0.001)
         process.kill(ProcessEnd.DIED)
-        try:
+        # On a busy machine it may have been ready before.
+        with contextlib.suppress(NotStarted):
             await starting
-        except NotStarted:
-            await process.ended
-        else:
-            raise AssertionError("it has started")
+        await process.ended
         self.killed_at_start += 1
 
     async def _kill(self, way: str) -> None:
