@@ -13,7 +13,9 @@ BEHIND_A_RANK = 0.1
 """Seconds that a listener waits for each rank above it: the first makes the ticks, as long as it
 lives."""
 MOST_RANKS = 10
-GATHERING = 0.05
+TOGETHER = 10
+"""Ticks of one pass: for as long as the server makes them, claims wait."""
+GATHERING = 0.01
 """Seconds between passes that leave nothing behind: what comes due meanwhile is made by one pass.
 An interval has a second at least, so its next tick is there in time."""
 RETRY_PAUSE = 0.5
@@ -57,7 +59,7 @@ class Ticker:
         """Make one pass; returns for how many seconds to pause. Raises a ServerError."""
         began = time.monotonic()
         self._changed.clear()
-        ticked = await self._footing.now.store.run(make_due_ticks())
+        ticked = await self._footing.now.store.run(make_due_ticks(TOGETHER))
         # What a heartbeat said meanwhile may be newer than this answer; if not, one look too many.
         heard = self._next if self._changed.is_set() else None
         known = [ms for ms in (ticked.next, heard) if ms is not None]
