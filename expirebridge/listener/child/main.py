@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any
 
 from expirebridge.current import running_task
-from expirebridge.errors import HandlersError
-from expirebridge.handlers import Handler, Registry
+from expirebridge.errors import HandlersError, InvalidTask
+from expirebridge.handlers import Handler, Registry, check_binding
 from expirebridge.listener.child.channel import Channel
 from expirebridge.listener.child.lifeline import hold_on_to
 from expirebridge.listener.child.log import send_log
@@ -140,6 +140,8 @@ def _answer(call: Call, registry: Registry, channel: Channel, settings: Settings
         result, error, took = plain()
     if isinstance(error, NotBegun):
         return Reply(not_begun=str(error))
+    if isinstance(error, TypeError) and (misfit := _misfit(handler, call.task)):
+        return Reply(misfit=misfit)
     if error is None:
         return Reply(result=shown_result(result), took=took)
     lacked_memory = isinstance(error, MemoryError)
@@ -157,6 +159,15 @@ def _call(handler: Handler, task: Task) -> Any:
             "it returned what must be awaited: with process=True, let asyncio.run await it"
         )
     return result
+
+
+def _misfit(handler: Handler, task: Task) -> str:
+    """Why the arguments do not fit the handler; nothing if they do, and the error is its own."""
+    try:
+        check_binding(handler.function, task.args, task.kwargs)
+    except InvalidTask as error:
+        return str(error)
+    return ""
 
 
 def _limit_words(settings: Settings) -> str:

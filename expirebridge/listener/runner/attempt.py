@@ -12,7 +12,11 @@ from expirebridge.handlers import Handler, Kind, check_binding
 from expirebridge.listener.runner.async_call import TimedOut
 from expirebridge.listener.runner.conclusion import Conclusion, Conclusions
 from expirebridge.listener.runner.plain_call import Answer
-from expirebridge.listener.runner.processes.failure import HandlerMissing, ProcessFailure
+from expirebridge.listener.runner.processes.failure import (
+    HandlerDiffers,
+    HandlerMissing,
+    ProcessFailure,
+)
 from expirebridge.misfire import decode_misfire
 from expirebridge.retry import DEFAULT_POLICY, Discard, Retry, RetryPolicy, Snooze, decode_policy
 from expirebridge.store.calls import Settlement
@@ -175,6 +179,8 @@ class Attempt:
                 return conclude.failed(str(error))
             case HandlerMissing():
                 return conclude.unknown(str(error))
+            case HandlerDiffers():
+                return self._wrong_arguments() or conclude.misfit(str(error))
             case ProcessFailure():
                 return conclude.retry_or_fail(policy, str(error))
             case TimedOut():
@@ -185,9 +191,7 @@ class Attempt:
                 return conclude.raised(policy, error)
 
     def _wrong_arguments(self) -> Conclusion | None:
-        """The conclusion if a TypeError came of arguments that do not fit; None if it was the
-        handler's own.
-        """
+        """The conclusion if the arguments do not fit the handler that this listener knows."""
         if self.handler is None:
             return None
         try:

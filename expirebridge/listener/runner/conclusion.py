@@ -105,10 +105,14 @@ class Conclusions:
 
     def unknown(self, where: str) -> Conclusion:
         """There is no such function `where` it was to be called; another listener may know it."""
-        reason = (
-            f"no handler {self._claimed.func!r} {where}; tried again every {UNKNOWN_DELAY:g} s, "
-            "for a day"
-        )
+        return self._wait_for_another(f"no handler {self._claimed.func!r} {where}")
+
+    def misfit(self, reason: str) -> Conclusion:
+        """Its arguments fit what its listener knows, but not the function that was to be called."""
+        return self._wait_for_another(f"its arguments do not fit: {reason}")
+
+    def _wait_for_another(self, reason: str) -> Conclusion:
+        reason = f"{reason}; tried again every {UNKNOWN_DELAY:g} s, for a day"
         return self._conclude(End.RELEASED, "unknown", UNKNOWN_DELAY, reason, reason)
 
     def unfit(self, reason: str) -> Conclusion:

@@ -9,7 +9,11 @@ import orjson
 from expirebridge.hooks import ProcessEnd
 from expirebridge.listener.runner.async_call import TimedOut
 from expirebridge.listener.runner.deadlines import Deadlines
-from expirebridge.listener.runner.processes.failure import HandlerMissing, ProcessDied
+from expirebridge.listener.runner.processes.failure import (
+    HandlerDiffers,
+    HandlerMissing,
+    ProcessDied,
+)
 from expirebridge.listener.runner.processes.frames import Call, Reply
 from expirebridge.listener.runner.processes.process import Process
 from expirebridge.listener.runner.processes.processes import Processes
@@ -86,6 +90,8 @@ class ProcessCall:
             raise NotBegun(reply.not_begun)
         if reply.is_missing:
             raise HandlerMissing(NEWER_CODE)
+        if reply.misfit:
+            raise HandlerDiffers(f"{reply.misfit}, {NEWER_CODE}")
         self._attempt.took = reply.took
         if reply.took > self._attempt.limit:
             raise TimedOut

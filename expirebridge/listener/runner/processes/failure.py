@@ -13,5 +13,11 @@ class HandlerMissing(ProcessFailure):
     """It was started later than the listener, with newer code that lacks the handler."""
 
 
+class HandlerDiffers(ProcessFailure):
+    """It was started later than the listener, with newer code that other arguments fit; the message
+    is why these do not.
+    """
+
+
 class ProcessDied(ProcessFailure):
     """It ended while a handler was called in it."""

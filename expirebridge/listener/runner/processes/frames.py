@@ -81,6 +81,8 @@ class Reply:
     """Why the handler was not called, if it was not."""
     is_missing: bool = False
     """Whether the process has no such handler: the code was changed after the listener started."""
+    misfit: str = ""
+    """Why the arguments do not fit the handler of this process, if they do not."""
     took: float = 0.0
     """Seconds that the handler took."""
     lacked_memory: bool = False
