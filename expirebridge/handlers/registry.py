@@ -119,7 +119,7 @@ class Registry:
         """
         for pattern in patterns:
             if not any(fnmatchcase(name, pattern) for name in self._handlers):
-                raise InvalidSetting(f"functions: {self._mismatch(pattern)}")
+                raise InvalidSetting(self._mismatch(pattern), setting="functions", value=pattern)
         matching = {
             name: handler
             for name, handler in self._handlers.items()
@@ -154,11 +154,11 @@ class Registry:
         former = {one.name for name, one in self._names.items() if fnmatchcase(name, pattern)}
         if former:
             present = ", ".join(sorted(former))
-            return f"{pattern!r} matches only former names: give the present ones: {present}"
+            return f"it matches only former names: give the present ones: {present}"
         modules = sorted({f"{name.rpartition('.')[0]}.*" for name in self._handlers})
         near = difflib.get_close_matches(pattern, [*modules, *self._handlers], n=3)
         hint = f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
-        return f"no handler matches {pattern!r}{hint}"
+        return f"no handler matches{hint}"
 
 
 def _modules_of(package: str) -> Iterator[ModuleType]:

@@ -69,12 +69,12 @@ def test_it_can_be_restricted_further(registry: Registry) -> None:
 @pytest.mark.parametrize(
     ("pattern", "why"),
     [
-        ("mial.*", "no handler matches 'mial.*' (did you mean 'mail.*'"),
-        ("orders.rtae", "no handler matches 'orders.rtae' (did you mean 'orders.rate'"),
-        ("MAIL.*", "no handler matches 'MAIL.*'"),
-        ("xyz", "no handler matches 'xyz'"),
-        ("mail", "no handler matches 'mail' (did you mean 'mail.*'"),
-        ("letters.*", "'letters.*' matches only former names: give the present ones: mail.send"),
+        ("mial.*", "no handler matches (did you mean 'mail.*'"),
+        ("orders.rtae", "no handler matches (did you mean 'orders.rate'"),
+        ("MAIL.*", "no handler matches"),
+        ("xyz", "no handler matches"),
+        ("mail", "no handler matches (did you mean 'mail.*'"),
+        ("letters.*", "it matches only former names: give the present ones: mail.send"),
     ],
 )
 def test_a_pattern_that_matches_nothing_is_refused(
@@ -82,4 +82,4 @@ def test_a_pattern_that_matches_nothing_is_refused(
 ) -> None:
     with pytest.raises(InvalidSetting) as caught:
         registry.only(["mail.*", pattern])
-    assert str(caught.value).startswith(f"functions: {why}")
+    assert str(caught.value).startswith(f"functions={pattern!r}: {why}")
