@@ -2,6 +2,7 @@
 
 import logging
 import math
+import os
 import shlex
 import sys
 from dataclasses import replace
@@ -27,7 +28,7 @@ from expirebridge.errors import InvalidSetting
 from expirebridge.handlers import HandlersFolder, Registry
 from expirebridge.hooks import Hook
 from expirebridge.listener import listener
-from expirebridge.listener.parent import Parent
+from expirebridge.listener.parent import RELOADER, Parent, watch_reloader
 from expirebridge.log_fields import event
 from expirebridge.observe.logs import LogFormat, LogLevel, log_event, set_up
 from expirebridge.settings import Settings
@@ -148,6 +149,7 @@ def listen(
         settings = replace(settings, processes=max(usable_cores() // count, 1))
     if reload:
         return _listen_and_reload(settings)
+    watch_reloader(grace=settings.grace)
     parent = Parent.of_this_process()
     if parent is not None:
         parent.watch(grace=settings.grace)
@@ -216,6 +218,7 @@ def _listen_and_reload(settings: Settings) -> None:
             "--reload needs watchfiles: pip install 'expirebridge[reload]'"
         ) from None
     words = [word for word in sys.argv[1:] if word != "--reload"]
+    os.environ[RELOADER] = str(os.getpid())
     watchfiles.run_process(
         HandlersFolder.at(settings.tasks, settings.app_dir).outermost,
         target=shlex.join([sys.executable, "-m", "expirebridge", *words]),

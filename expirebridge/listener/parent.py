@@ -1,8 +1,12 @@
-"""The parent of a worker: the process that started this listener, with others beside it.
+"""The parent of this process, if it is to end with it.
 
-A socket connects the two. A worker reports on it that it is ready, and sees on it that its parent
-is gone, however that ended: the system closes the other end. (Linux could send a signal instead,
+The parent of a worker is the process that started this listener, with others beside it. A socket
+connects the two. A worker reports on it that it is ready, and sees on it that its parent is gone,
+however that ended: the system closes the other end. (Linux could send a signal instead,
 PR_SET_PDEATHSIG, but it does so when the thread ends that started the child, and can be too late.)
+
+`listen --reload` starts its process through a library, which passes no socket on. Such a process
+looks whether its parent is still there.
 """
 
 import contextlib
@@ -16,6 +20,11 @@ from typing import Self
 VARIABLE = "EXPIREBRIDGE_WORKER"
 """The environment variable by which a new process learns that it is a worker: its number, a colon,
 and the file descriptor of its socket."""
+RELOADER = "EXPIREBRIDGE_RELOADER"
+"""The environment variable by which a new process learns that `listen --reload` has started it: the
+number of that process."""
+LOOKS_EVERY = 0.5
+"""Seconds between looks whether that process is still there: it shares no socket with this one."""
 READY = b"r"
 ENDS_WITHIN = 15.0
 """Seconds after the grace time in which a worker that was asked to stop must have ended: what was
@@ -63,6 +72,29 @@ class Parent:
         with contextlib.suppress(OSError):
             while self._channel.recv(1):
                 pass
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(grace + ENDS_WITHIN)
-        os.kill(os.getpid(), signal.SIGKILL)
+        _end_this_process(grace)
+
+
+def watch_reloader(*, grace: float) -> None:
+    """If `listen --reload` started this process, stop it, as a worker, when that is gone.
+
+    Call it once, before anything else is started.
+    """
+    told = os.environ.pop(RELOADER, None)
+    if told is not None:
+        threading.Thread(
+            target=_watch_reloader, args=(int(told), grace), name="expirebridge-reloader",
+            daemon=True,
+        ).start()  # fmt: skip
+
+
+def _watch_reloader(number: int, grace: float) -> None:
+    while os.getppid() == number:
+        time.sleep(LOOKS_EVERY)
+    _end_this_process(grace)
+
+
+def _end_this_process(grace: float) -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(grace + ENDS_WITHIN)
+    os.kill(os.getpid(), signal.SIGKILL)

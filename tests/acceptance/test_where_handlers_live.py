@@ -22,8 +22,10 @@ from tests.kit.processes import (
     COMMAND,
     ROOT,
     Reports,
+    launched,
     listener,
     run,
+    until_ended,
     until_logged,
     until_subscribed,
 )
@@ -220,6 +222,23 @@ def test_a_listener_of_some_functions_leaves_the_others(
     log = (folder.parent / "listeners.log").read_text()
     assert "with 1 handlers (of 5)" in log
     assert "with 2 handlers (of 5)" in log
+
+
+def test_a_listener_ends_with_the_process_that_restarts_it(
+    url: str, bridge: Bridge, folder: Path, reports: Reports
+) -> None:
+    """However that ends: a listener that nobody knows of would run tasks with older code."""
+    with launched(url, folder, "--reload", "--grace", "0.2") as reloader:
+        bridge.make_task("acts.hold", [], 0)
+        held = reports.next()
+        assert held.pid != reloader.pid
+        with until_ended([held.pid]):
+            reloader.kill()
+    # It stopped in order.
+    found = bridge.get(held.id)
+    assert found is not None
+    assert found.state is State.PENDING
+    assert bridge.count().listeners == 0
 
 
 def test_a_listener_restarts_when_a_module_beside_its_handlers_changes(

@@ -95,7 +95,7 @@ def launched(
     try:
         yield process
     finally:
-        if "--reload" in options:  # what that has started would go on, and disturb other tests
+        if "--reload" in options:  # what that has started would go on for a while
             for child in children_of(process.pid):
                 os.kill(child, signal.SIGKILL)
         process.kill()
