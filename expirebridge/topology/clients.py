@@ -80,7 +80,17 @@ _UNKNOWN = re.compile(r"unexpected keyword argument '(\w+)'")
 _PRODUCER_RETRIES = 3
 # Where another server may become the primary, all of the time is used: a failover takes seconds.
 _FOLLOWING_RETRIES = 12
-_PRODUCER_TIMES: dict[str, Any] = {"socket_timeout": 3, "socket_connect_timeout": 3}
+# So many of its calls are on their way at once, each on a connection, and others wait for one of
+# these, up to `timeout` seconds.
+_PRODUCER: dict[str, Any] = {
+    "socket_timeout": 3, "socket_connect_timeout": 3, "max_connections": 100, "timeout": 20,
+}  # fmt: skip
+_WAITING_POOLS: dict[Any, Any] = {
+    redis.Redis: redis.BlockingConnectionPool,
+    redis.asyncio.Redis: redis.asyncio.BlockingConnectionPool,
+}
+# A listener has as many as its stations need: since version 8, redis-py refuses more than 100.
+_LISTENER: dict[str, Any] = {"max_connections": 2**31}
 _PROBE_PATIENCE = 2.0
 _SENTINEL_PATIENCE = 1.0
 """Seconds that one sentinel, or a server that is asked for its role, has to answer."""
@@ -96,10 +106,10 @@ def producer_client(url: str, prefix: str = "") -> redis.Redis:
     """
     if cluster := cluster_of(url):
         errands = Errands(cluster, home=_home_of(prefix), patience=LAST_ATTEMPT)
-        return _cluster_client(url, errands, _PRODUCER_TIMES)
+        return _cluster_client(url, errands, _PRODUCER)
     retries, errors = _repeats(url)
     retry = TimelyRetry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), retries)
-    return _checked(url, redis.Redis, retry=retry, retry_on_error=errors, **_PRODUCER_TIMES)
+    return _checked(url, redis.Redis, retry=retry, retry_on_error=errors, **_PRODUCER)
 
 
 def async_producer_client(url: str, prefix: str = "") -> redis.asyncio.Redis:
@@ -109,7 +119,7 @@ def async_producer_client(url: str, prefix: str = "") -> redis.asyncio.Redis:
         return _async_cluster_client(url, errands)
     retries, errors = _repeats(url)
     retry = AsyncTimelyRetry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), retries)
-    return _checked(url, redis.asyncio.Redis, retry=retry, retry_on_error=errors, **_PRODUCER_TIMES)
+    return _checked(url, redis.asyncio.Redis, retry=retry, retry_on_error=errors, **_PRODUCER)
 
 
 def listener_client(
@@ -120,13 +130,17 @@ def listener_client(
     `place` is where its connections lead, if the URL names sentinels.
     """
     retry = AsyncRetry(NoBackoff(), 0)
-    return _checked(url, redis.asyncio.Redis, place, retry=retry, socket_timeout=socket_timeout)
+    return _checked(
+        url, redis.asyncio.Redis, place, retry=retry, socket_timeout=socket_timeout, **_LISTENER
+    )
 
 
 def heartbeat_client(url: str, *, socket_timeout: float, place: Place | None = None) -> redis.Redis:
     """The same for the thread that beats."""
     retry = Retry(NoBackoff(), 0)
-    return _checked(url, redis.Redis, place, retry=retry, socket_timeout=socket_timeout)
+    return _checked(
+        url, redis.Redis, place, retry=retry, socket_timeout=socket_timeout, **_LISTENER
+    )
 
 
 def probe_client(url: str, prefix: str = "") -> redis.Redis:
@@ -297,7 +311,7 @@ def _cluster_client(url: str, errands: Errands, times: dict[str, Any]) -> redis.
 
 
 def _async_cluster_client(url: str, errands: Errands) -> redis.asyncio.Redis:
-    nodes = Nodes(_node_clients(url, redis.asyncio.Redis, _PRODUCER_TIMES))
+    nodes = Nodes(_node_clients(url, redis.asyncio.Redis, _PRODUCER))
     return AsyncClusterClient.of(nodes.at(errands.cluster.seeds[0]), nodes, errands)
 
 
@@ -322,7 +336,7 @@ def _made(plain: str, kind: type[C], url: str, **options: Any) -> C:
         # redis-py 5 would take the certificate of any host.
         options["ssl_check_hostname"] = ("ssl_cert_reqs", "none") not in parse_qsl(parts.query)
     try:
-        client = kind.from_url(plain, **_COMMON | options)
+        client = _with_pool(plain, kind, _COMMON | options)
         pool = client.connection_pool
         pool.connection_class = _SPEAKING_TLS.get(pool.connection_class, pool.connection_class)
         pool.connection_class(**pool.connection_kwargs)  # looks at its options, and sends nothing
@@ -331,6 +345,13 @@ def _made(plain: str, kind: type[C], url: str, **options: Any) -> C:
     else:
         return client
     raise refused(url, reason)
+
+
+def _with_pool(plain: str, kind: type[C], options: dict[str, Any]) -> C:
+    """A client whose calls wait for a connection if that has a `timeout`."""
+    if "timeout" in options:
+        return kind.from_pool(_WAITING_POOLS[kind].from_url(plain, **options))
+    return kind.from_url(plain, **options)
 
 
 def _reason(url: str, text: str) -> str:

@@ -5,6 +5,7 @@ import inspect
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import Any
@@ -299,10 +300,22 @@ def test_a_read_only_server_is_said_to_be_so(server: AnyServer) -> None:
             bridge.make_task("mail.send", [], 60)
 
 
-async def test_calls_side_by_side_are_answered_each_with_its_own(url: str) -> None:
-    async with AsyncBridge(url) as bridge:
-        made = await asyncio.gather(*(bridge.make_task("a.b", [n], 60) for n in range(50)))
-    assert [task.args for task in made] == [[n] for n in range(50)]
+async def test_calls_side_by_side_are_answered_each_with_its_own(
+    url: str, client: redis.Redis
+) -> None:
+    """More of them than there are connections wait for one."""
+    async with AsyncBridge(f"{url}?client_name=many") as bridge:
+        made = await asyncio.gather(*(bridge.make_task("a.b", [n], 60) for n in range(300)))
+        connected = [one for one in client.client_list() if one["name"] == "many"]
+    assert [task.args for task in made] == [[n] for n in range(300)]
+    assert len(connected) <= 100
+
+
+def test_calls_of_many_threads_wait_for_a_connection(url: str, client: redis.Redis) -> None:
+    client.client_pause(500)  # until all threads have sent theirs, or wait
+    with Bridge(url) as bridge, ThreadPoolExecutor(120) as threads:
+        made = list(threads.map(lambda n: bridge.make_task("a.b", [n], 60), range(120)))
+    assert [task.args for task in made] == [[n] for n in range(120)]
 
 
 LOOPS_LEFT_OPEN = """
