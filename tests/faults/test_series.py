@@ -4,6 +4,7 @@ import os
 import time
 from itertools import count, pairwise
 from pathlib import Path
+from subprocess import Popen
 
 import pytest
 
@@ -12,7 +13,7 @@ from expirebridge.embedded import Server
 from expirebridge.task import to_ms
 from tests.faults.stage import ROUNDS, Listeners, judge, kill, until_finished
 from tests.faults.table import Fault
-from tests.kit.history import Killed, Made, Started, Writer, read
+from tests.kit.history import Ended, Killed, Made, Started, Writer, read
 
 LEASE = 1.0
 SECONDS = float(os.environ.get("SERIES_SECONDS", "8" if ROUNDS == 1 else "60"))
@@ -23,8 +24,9 @@ TAKES = 0.2
 
 KILLED = Fault(
     name="listeners are killed while series have a tick each second",
-    injected=f"`kill -9` of one of the listeners every {KILL_EVERY:g} s, which is started again, "
-    'while two series have a tick each second, one with `overlap="allow"` and one with `"skip"`',
+    injected=f"`kill -9` of a listener in which a tick runs, every {KILL_EVERY:g} s, and another "
+    'in its place; two series have a tick each second, one with `overlap="allow"`, one with '
+    '`"skip"`',
     promise="each tick is made once, at a whole number of seconds after the first; each that runs "
     "twice was killed, and each that does not run has its reason",
 )
@@ -44,7 +46,9 @@ def test_listeners_are_killed_while_series_have_their_ticks(
         kills = 0
         while time.monotonic() + KILL_EVERY < deadline:
             time.sleep(KILL_EVERY)
-            kill(living.pop(0), history)
+            victim = at_work(living, history)
+            living.remove(victim)
+            kill(victim, history)
             living.append(listeners.start())
             kills += 1
         for overlap in ("allow", "skip"):
@@ -60,6 +64,18 @@ def test_listeners_are_killed_while_series_have_their_ticks(
     assert len(ran) > SECONDS / 2
     verdict = judge(KILLED, server, bridge, history, lease=LEASE, times=kills)
     assert verdict.sound, str(verdict)
+
+
+def at_work(living: list[Popen[bytes]], history: Writer) -> Popen[bytes]:
+    """The first of these listeners in which a tick runs."""
+    while True:
+        events = read(history.folder)
+        ended = {event.run for event in events if isinstance(event, Ended)}
+        begun = [event for event in events if isinstance(event, Started)]
+        running = {event.pid for event in begun if event.run not in ended}
+        for process in living:
+            if process.pid in running:
+                return process
 
 
 def tasks_of(bridge: Bridge) -> list[Task]:
