@@ -155,9 +155,11 @@ def test_the_successor_is_made_whatever_became_of_the_tick(
 def test_pages_of_due_series_say_that_there_are_more(store: Store, client: redis.Redis) -> None:
     soon = server_ms(client) + 50
     for id in ("a", "b", "c"):
-        put(store, series(id), soon)
-    put(store, series("later"), soon + HOUR)
-    assert store.run(calls.find_due_series()).following == soon
+        put(store, series(id), soon + HOUR)
+    put(store, series("later"), soon + 2 * HOUR)
+    assert store.run(calls.find_due_series()).following == soon + HOUR
+    client.zadd(f"{PREFIX}:series", dict.fromkeys(("a", "b", "c"), soon))
+    client.zadd(f"{PREFIX}:series", {"later": soon + HOUR})
     wait_until(client, soon)
     found = store.run(calls.find_due_series(2))
     assert ([one.id for one in found.series], found.following) == (["a", "b"], soon)
