@@ -23,6 +23,10 @@ from expirebridge.series.state import Series
 from expirebridge.task import Change
 
 MOST_NEXT = 1000
+DECLARED = (
+    "handlers declare it: remove its @every, and once no listener has it any more, `expirebridge "
+    "series prune`"
+)
 Id = Annotated[str, typer.Argument(help="The id of the series.")]
 
 group = typer.Typer(
@@ -256,5 +260,6 @@ def _report(id: str, change: Change, *, as_json: bool) -> None:
 
 
 def _refuse(id: str, change: Change) -> NoReturn:
-    typer.echo(printable(f"expirebridge: series {id!r}: {change}"), err=True)
+    reason = DECLARED if change is Change.DECLARED else change
+    typer.echo(printable(f"expirebridge: series {id!r}: {reason}"), err=True)
     raise typer.Exit(NOT_POSSIBLE)

@@ -5,7 +5,11 @@ import json
 import redis
 
 from expirebridge import Bridge
+from expirebridge.store import calls
+from expirebridge.store.store import Store
+from tests.kit.history import now
 from tests.kit.processes import run
+from tests.kit.series import LEASE, put, series
 
 NIGHTLY, BERLIN = "30 2 * * *", "Europe/Berlin"
 
@@ -51,6 +55,18 @@ def test_a_series_is_steered(bridge: Bridge, url: str) -> None:
         assert (result.returncode, result.stderr) == (
             3, "expirebridge: series 's': not found\n"
         )  # fmt: skip
+
+
+def test_what_handlers_declare_is_left(client: redis.Redis, url: str) -> None:
+    store = Store(client, prefix="expirebridge")
+    store.run(calls.heartbeat("listener", LEASE, [], code="c0de"))
+    store.run(calls.declare_series("listener", LEASE, [("s", "f1")]))
+    put(store, series(declared=True), now() + 3_600_000)
+    result = run("series", "remove", "s", url=url)
+    assert result.returncode == 3
+    assert result.stderr.startswith(
+        "expirebridge: series 's': handlers declare it: remove its @eve"
+    )
 
 
 def test_prune_asks_and_reports(bridge: Bridge, url: str) -> None:
