@@ -1,5 +1,6 @@
 """The commands of the ledger: its tables in your SQL database, and how it stands."""
 
+import os
 from contextlib import closing
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated
@@ -19,12 +20,16 @@ from expirebridge.cli.output import print_fields, print_json, print_line, printa
 from expirebridge.durations import human
 from expirebridge.errors import InvalidSetting
 from expirebridge.settings import Settings
+from expirebridge.store.calls.ledger import Known, read_ledger
+from expirebridge.store.partitions import Partitions
 from expirebridge.store.store import Store
 from expirebridge.topology import clients
 from expirebridge.topology.urls import safe_url
 
 if TYPE_CHECKING:
     from expirebridge.ledger.status import LedgerStatus
+
+_URL = "EXPIREBRIDGE_URL"
 
 group = typer.Typer(
     help="The ledger: tasks in a table of your own SQL database.",
@@ -80,11 +85,16 @@ def create_(ledger: LedgerUrl = None, as_json: AsJson = False) -> None:
 
 @group.command("status")
 def status_(
-    ledger: LedgerUrl = None, ledger_name: LedgerName = None, as_json: AsJson = False
+    url: Url = None,
+    prefix: Prefix = None,
+    ledger: LedgerUrl = None,
+    ledger_name: LedgerName = None,
+    as_json: AsJson = False,
 ) -> None:
     """Show how many tasks the ledger holds, and how many rows wait for the relay.
 
-    Counts the whole table.
+    Counts the whole table. With --url, or EXPIREBRIDGE_URL, it shows as well how far rows are
+    behind Redis.
 
     Example: expirebridge ledger status
     """
@@ -94,9 +104,10 @@ def status_(
     settings = settings_of(ledger, ledger_name)
     with connected(settings) as connection:
         found = status_of(connection, own_tables(), settings.ledger_name)
+    known = _known(Settings.read(url=url, prefix=prefix)) if url or _URL in os.environ else None
     if as_json:
-        return print_json(asdict(found))
-    return print_fields(_as_fields(found).items())
+        return print_json(asdict(found) | ({} if known is None else {"redis": _as_data(known)}))
+    return print_fields((_as_fields(found) | ({} if known is None else _of_redis(known))).items())
 
 
 @group.command("check")
@@ -163,6 +174,28 @@ def rebuild_(
     return print_line("bound; a listener with this ledger carries every row again")
 
 
+def _known(settings: Settings) -> Known:
+    """What Redis knows of its ledger."""
+    client = clients.producer_client(settings.url, settings.prefix)
+    with closing(Partitions(client, prefix=settings.prefix)) as store:
+        return store.run(read_ledger())
+
+
+def _as_data(known: Known) -> dict[str, float | None]:
+    waited = (known.now * 1000 - known.dirty_since) / 1e6 if known.dirty_since else None
+    return {
+        "number": known.number,
+        "dirty": known.dirty,
+        "oldest_dirty": None if waited is None else max(waited, 0.0),
+    }
+
+
+def _of_redis(known: Known) -> dict[str, str]:
+    waited = _as_data(known)["oldest_dirty"]
+    oldest = "" if waited is None else f", the first for {human(waited)}"
+    return {"in redis": f"pass {known.number}", "to write back": f"{known.dirty}{oldest}"}
+
+
 def _as_fields(found: "LedgerStatus") -> dict[str, str]:
     oldest = "" if found.oldest is None else f", the oldest for {human(found.oldest)}"
     fields = {
@@ -172,6 +205,7 @@ def _as_fields(found: "LedgerStatus") -> dict[str, str]:
         "succeeded": str(found.succeeded),
         "failed": str(found.failed),
         "cancelled": str(found.cancelled),
+        "refused": f"{found.refused} of the failed" if found.refused else "0",
         "to relay": f"{found.to_relay}{oldest}",
         "to rebuild": str(found.to_rebuild),
     }

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, Select, func, select
+from sqlalchemy import ColumnElement, Connection, Select, func, select
 
 from expirebridge.errors import InvalidTask
 from expirebridge.ledger.clock import NowMs
+from expirebridge.ledger.entries import REFUSED
 from expirebridge.ledger.rows import new_task_of
 from expirebridge.ledger.schema import find
 from expirebridge.ledger.tables import Status, Tables, Todo
@@ -43,6 +44,8 @@ class LedgerStatus:
     """Rows that are new, or changed, and not yet carried to Redis."""
     to_rebuild: int
     """Rows that Redis lost, and does not have again yet."""
+    refused: int
+    """Rows that cannot be tasks, as long as they are kept."""
     oldest: float | None
     """How many seconds the oldest row to be relayed waits, on the database's clock."""
     passes: list[Pass] = field(default_factory=list)
@@ -79,9 +82,16 @@ def status_of(connection: Connection, tables: Tables, ledger: str) -> LedgerStat
         cancelled=by_status.get(Status.CANCELLED, 0),
         to_relay=by_todo.get(Todo.RELAY, 0),
         to_rebuild=by_todo.get(Todo.REBUILD, 0),
+        refused=_refused(connection, row, ours),
         oldest=None if oldest is None else max(oldest, 0) / 1000,
         passes=_passes(connection, tables, ledger),
     )
+
+
+def _refused(connection: Connection, row: Any, ours: ColumnElement[bool]) -> int:
+    said = row.message.like(f"{REFUSED}%")
+    query = select(func.count()).where(ours, row.status == Status.FAILED.value, said)
+    return connection.scalar(query) or 0
 
 
 def _counts(connection: Connection, query: Select[Any]) -> dict[int, int]:

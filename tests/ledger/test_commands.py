@@ -1,9 +1,11 @@
 """`expirebridge ledger`: tables are created and checked, and a password is never shown."""
 
 import json
+import re
 from typing import Any
 
 import pytest
+import redis
 from sqlalchemy import URL, Engine
 from typer.testing import CliRunner
 
@@ -55,13 +57,31 @@ def test_status_counts(engine: Engine, ledger: Ledger, made: Tables) -> None:
     assert 0 <= found.pop("oldest") < 100
     assert found == {
         "ledger": "default", "version": 1, "waiting": 3, "succeeded": 1, "failed": 2,
-        "cancelled": 1, "to_relay": 3, "to_rebuild": 1,
+        "cancelled": 1, "to_relay": 3, "to_rebuild": 1, "refused": 0,
         "passes": [{"partition": 0, "number": 0, "stamp": 0}],
     }  # fmt: skip
     lines = run("status", url=engine.url)
     assert "to relay     3, the oldest for" in lines
     assert "partition 0  pass 0, stamp 0" in lines
     assert "waiting     1" in run("status", "--ledger-name", "other", url=engine.url)
+
+
+def test_status_shows_how_far_rows_are_behind_redis(
+    engine: Engine, made: Tables, url: str, client: redis.Redis
+) -> None:
+    with engine.begin() as connection:
+        connection.execute(
+            made.task.insert().values(
+                func="a.b", params="[", at_ms=1, status=20, todo=0, message="refused: args"
+            )
+        )
+    client.zadd("expirebridge:dirty", {"a": 1})
+    found = json.loads(run("status", "--json", "--url", url, url=engine.url))
+    assert (found["refused"], found["redis"]["number"], found["redis"]["dirty"]) == (1, 0, 1)
+    assert found["redis"]["oldest_dirty"] > 1e9
+    lines = run("status", "--url", url, url=engine.url)
+    assert re.search(r"^refused +1 of the failed$", lines, re.MULTILINE)
+    assert re.search(r"^to write back +1, the first for ", lines, re.MULTILINE)
 
 
 def test_check_names_rows_that_cannot_be_relayed(
