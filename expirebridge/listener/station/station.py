@@ -39,8 +39,7 @@ class Station:
     def __init__(
         self, ground: Ground, settings: Settings, *, name: str, runner: Runner, hooks: Hooks
     ) -> None:
-        self._settings = settings
-        self._runner = runner
+        self._settings, self._runner = settings, runner
         self._footing = footing = Footing(ground)
         self._prefix = ground.store.database.prefix
         self.misplaced = MisplacedKeys(ground.store.database.layout, hooks)
@@ -48,13 +47,12 @@ class Station:
         """When its database was first written to, as far as that is known."""
         self.doorbell = doorbell = Doorbell()
         self.standing = standing = Standing(settings.doorbell)
-        code = Code(runner.fingerprint)
+        code, fairness = Code(runner.fingerprint), Fairness(standing, runner.room)
         self._desk = desk = desk_of(
             settings, footing, doorbell=doorbell, standing=standing, hooks=hooks
         )
         self._cursor = cursor = Cursor(code, standing, desk.gate if desk else None)
         self.leases = Leases(footing, name, lease=settings.lease, code=code)
-        fairness = Fairness(standing, runner.room)
         self._clock = clock = Clock(
             footing, self._prefix, doorbell=doorbell, fairness=fairness, cursor=cursor, hooks=hooks
         )
