@@ -115,6 +115,8 @@ class Gap:
     """Events may have been missed; a scan of the keys follows."""
 
     reason: str
+    node: str = ""
+    """The node of a cluster, as `host:port`, if the listener works with several."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -123,11 +125,13 @@ class Scanned:
 
     adopted: int
     """How many tasks it found that other clients had set."""
+    node: str = ""
+    """As in `Gap`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FailedOver:
-    """A listener follows its sentinels to another primary."""
+    """A listener goes on at another primary, which its sentinels or a cluster's nodes name."""
 
     server: str
     """The new primary, as `host:port`."""

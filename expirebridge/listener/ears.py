@@ -22,7 +22,11 @@ class Ears:
         if self.open != before:
             self._changed.set()
 
+    def look_again(self) -> None:
+        """Take note that other stations stand on the node."""
+        self._changed.set()
+
     async def change(self) -> None:
-        """Wait until they are opened or closed."""
+        """Wait until they are opened or closed, or others stand on the node."""
         await self._changed.wait()
         self._changed.clear()

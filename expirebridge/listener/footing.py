@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from expirebridge.listener.ears import Ears
 from expirebridge.listener.gaps import Gaps
 from expirebridge.listener.links import Links
+from expirebridge.listener.lot import Lot
 from expirebridge.listener.outage import Outage
+from expirebridge.listener.pulse import Pulse
 from expirebridge.listener.server_clock import ServerClock
 from expirebridge.store.store import AsyncStore, Store
 
@@ -25,6 +27,15 @@ class Ground:
     """How many connections `store` has made; not counted without a ledger."""
     may_be_demoted: bool = False
     """Whether another server may become the primary while this one goes on as its replica."""
+    lot: Lot | None = None
+    """Who hears its key events, among several nodes; None: the rank says that."""
+    pulse: Pulse | None = None
+    """Whether it answers at once; None: there is no other node that could lack room."""
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the node does not answer this station now."""
+        return self.outage.lasts or (self.pulse is not None and self.pulse.weak)
 
 
 class Footing:

@@ -30,7 +30,8 @@ class LateReport:
     def __init__(self) -> None:
         self._doorbells: Sequence[Doorbell] = ()
         self._reasons: list[str] = []
-        self._scanned = False
+        self._unscanned = set[str]()
+        """The nodes whose scan is still to come."""
         self._adopted = 0
         self._clear()
 
@@ -48,11 +49,11 @@ class LateReport:
     def hear(self, event: Event) -> None:
         """Take note of an event; it is a hook."""
         match event:
-            case Gap(reason=reason):
+            case Gap(reason=reason, node=node):
                 self._reasons.append(reason)
-                self._scanned = False
-            case Scanned(adopted=adopted):
-                self._scanned = True
+                self._unscanned.add(node)
+            case Scanned(adopted=adopted, node=node):
+                self._unscanned.discard(node)
                 self._adopted += adopted
                 self._ask_for_a_look()
             case Started(task=task, lateness=lateness) if lateness > LATE:
@@ -71,12 +72,12 @@ class LateReport:
         self._ask_for_a_look()
 
     def _ask_for_a_look(self) -> None:
-        if self._reasons and self._scanned:
+        if self._reasons and not self._unscanned:
             for doorbell in self._doorbells:
                 doorbell.ring()
 
     def _notice_caught_up(self) -> None:
-        if self._reasons and self._scanned:
+        if self._reasons and not self._unscanned:
             self._tell()
             self._reasons.clear()
             self._adopted = 0

@@ -19,7 +19,7 @@ from expirebridge.listener.event_loop import new_event_loop
 from expirebridge.listener.late_report import LateReport
 from expirebridge.listener.lifespans import entered
 from expirebridge.listener.log_guard import guard_log
-from expirebridge.listener.node.node import Node
+from expirebridge.listener.node.sites import site_of
 from expirebridge.listener.parent import Parent
 from expirebridge.listener.runner.runner import Runner
 from expirebridge.listener.shutdown import Shutdown
@@ -77,16 +77,15 @@ class Listener:
         all_hooks = Hooks([report.hear, *hooks, *self.registry.hooks])
         self._runner = Runner(self.registry, settings, hooks=all_hooks, shutdown=self._shutdown)
         self._watchdog = Watchdog(self._runner, settings, on_stuck=self._end_blocked)
-        self._node = Node(
-            settings, [settings.prefix], name=self.name, runner=self._runner,
-            watchdog=self._watchdog, hooks=all_hooks,
-        )  # fmt: skip
-        self._suspension = Suspension(self._node, self._runner, self._shutdown)
+        self._site = site_of(
+            settings, name=self.name, runner=self._runner, watchdog=self._watchdog, hooks=all_hooks
+        )
+        self._suspension = Suspension(self._site, self._runner, self._shutdown)
 
     @property
     def ready(self) -> asyncio.Event:
         """Is set once the listener hears doorbells."""
-        return self._node.ready
+        return self._site.ready
 
     async def __aenter__(self) -> Self:
         """Start it, and wait until it hears doorbells. Raises what `run` raises at the start."""
@@ -152,17 +151,17 @@ class Listener:
         self._loop, self._parent = asyncio.get_running_loop(), parent
         signals = taking_signals(self._take_signal) if take_signals else None
         try:
-            await self._node.examine()
-            self._report.ring_at([station.doorbell for station in self._node.stations])
+            await self._site.examine()
+            self._report.ring_at([station.doorbell for station in self._site.stations])
             async with entered(self.registry.lifespans):
                 with signals or contextlib.nullcontext():
                     # It beats before it claims: the first heartbeat finds out whether anybody beat.
-                    await self._node.heartbeat.begin()
+                    await self._site.begin()
                     self._greet()
                     await self._run_roles()
         finally:
             self._runner.close()
-            await self._node.close()
+            await self._site.close()
         if self._shutdown.stuck is not None:
             raise ListenerStuck(self._shutdown.stuck, self.settings.grace)
 
@@ -201,9 +200,9 @@ class Listener:
             logger.warning("there is no handler in %s", self.settings.tasks.resolve())
 
     async def _run_roles(self) -> None:
-        self._node.heartbeat.start()
+        self._site.start()
         self._runner.open()
-        roles = [asyncio.create_task(run, name=role) for role, run in self._node.roles().items()]
+        roles = [asyncio.create_task(run, name=role) for role, run in self._site.roles().items()]
         stopping = asyncio.create_task(self._until_end(), name="end")
         report = asyncio.create_task(self._report_ready(), name="ready")
         grace = 0.0
@@ -215,7 +214,7 @@ class Listener:
         finally:
             self._suspension.close()
             try:
-                await self._node.stop()
+                await self._site.stop()
                 logger.info("stopping: claiming no more", extra=event("stopping"))
                 await self._runner.drain(grace)
             finally:
@@ -226,7 +225,7 @@ class Listener:
         """Wait until it is asked to stop, or until nothing else runs beside a stuck handler."""
         await self._shutdown.wait()
         if not self._shutdown.asked:
-            await self._node.stop()
+            await self._site.stop()
             await self._runner.finish_others(self._shutdown)
 
     async def _report_ready(self) -> None:
@@ -252,7 +251,7 @@ class Listener:
 
     def _end_blocked(self, func: str) -> None:
         """In the heartbeat's thread: the loop is blocked, and may never do anything again."""
-        self._node.heartbeat.fall_silent()
+        self._site.fall_silent()
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._shutdown.give_up, func)
             self._loop.call_soon_threadsafe(lambda: self.stop(at_once=True))

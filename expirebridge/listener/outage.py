@@ -62,3 +62,42 @@ class Outage:
                 lasted,
                 extra=event("recovered", seconds=lasted),
             )
+
+    def end(self) -> None:
+        """Take note that the station that has it stands elsewhere; others may stand here."""
+
+
+class StationOutage(Outage):
+    """The same for one station of a node whose other stations may work: its slot may move alone.
+
+    The node's outage reports it.
+    """
+
+    def __init__(self, node: Outage, station: str) -> None:
+        super().__init__()
+        self._node = node
+        self._station = station
+        self._ended = False
+
+    def failed(self, role: str, error: ServerError) -> None:
+        """Take note that the server failed or refused a call of this role, which will ask again."""
+        with self._lock:
+            if self._ended:
+                return
+            self._failing.add(role)
+        self._node.failed(f"{role} of {self._station}", error)
+
+    def answered(self, role: str) -> None:
+        """Take note that the server answered this role."""
+        if role not in self._failing:
+            return
+        with self._lock:
+            self._failing.discard(role)
+        self._node.answered(f"{role} of {self._station}")
+
+    def end(self) -> None:
+        """Forget it: the station stands on another node."""
+        with self._lock:
+            self._ended = True
+        for role in list(self._failing):
+            self.answered(role)

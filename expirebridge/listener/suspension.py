@@ -3,7 +3,7 @@
 import asyncio
 import logging
 
-from expirebridge.listener.node.node import Node
+from expirebridge.listener.node.site import Site
 from expirebridge.listener.runner.runner import Runner
 from expirebridge.listener.shutdown import Shutdown
 from expirebridge.log_fields import event
@@ -18,8 +18,8 @@ class Suspension:
     it. The log says when nothing runs in it any longer.
     """
 
-    def __init__(self, node: Node, runner: Runner, shutdown: Shutdown) -> None:
-        self._node = node
+    def __init__(self, site: Site, runner: Runner, shutdown: Shutdown) -> None:
+        self._site = site
         self._unsettled = runner.unsettled
         self._shutdown = shutdown
         self._draining: asyncio.Task[None] | None = None
@@ -36,7 +36,7 @@ class Suspension:
         if self._draining is None or self._shutdown.begun:
             return
         self.close()
-        self._node.resume()
+        self._site.resume()
         logger.info("resumed: claiming again", extra=event("resumed"))
 
     def close(self) -> None:
@@ -46,7 +46,7 @@ class Suspension:
             self._draining = None
 
     async def _drain(self) -> None:
-        await self._node.suspend()
+        await self._site.suspend()
         logger.info(
             "suspended: claiming no more until SIGCONT or resume()", extra=event("suspended")
         )

@@ -7,6 +7,7 @@ its own, and so it is there that the watchdog looks.
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import Callable
 
@@ -48,9 +49,20 @@ class Watchdog:
         self._asked: float | None = None
         """When the loop was asked for the sign that it still owes; None if it owes none."""
         self._warned = False
+        self._looking = threading.Lock()
 
     def look(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Ask for a sign, or see for how long it is owed. Raises RuntimeError if the loop ended."""
+        """Ask for a sign, or see for how long it is owed. Raises RuntimeError if the loop ended.
+
+        Where several nodes have a thread that beats, one of them looks at a time.
+        """
+        if self._looking.acquire(blocking=False):
+            try:
+                self._look(loop)
+            finally:
+                self._looking.release()
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         asked = self._asked
         if asked is None:
             self._warned = False

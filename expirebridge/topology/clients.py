@@ -164,14 +164,11 @@ def primary_of(url: str) -> Primary | None:
 def to_follow(url: str, prefix: str) -> Primary | SlotPrimary | None:
     """What follows the server of this prefix; None if the URL names the server itself.
 
+    In a cluster the prefix begins with a hash tag.
+
     Raises InvalidSetting for a URL that cannot be used.
     """
     if cluster := cluster_of(url):
-        if not wire.slot_of(prefix):
-            raise InvalidSetting(
-                f"prefix={prefix!r}: a listener in a cluster needs one that begins with a hash "
-                f"tag, so that all names are in one slot: '{{eb}}{prefix}'"
-            )
         return SlotPrimary(cluster, _home_of(prefix))
     return primary_of(url)
 

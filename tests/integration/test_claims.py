@@ -70,7 +70,7 @@ async def test_what_ended_takes_no_room_while_it_is_recorded_up_to_a_limit(
     async with listening(replace(settings, concurrency=1), witness, send=send) as listener:
         await async_bridge.make_tasks([{"func": "test.send", "delay": 0}] * 3)
         await witness.until(lambda: len(witness.seen(Started)) == 2)
-        [station] = listener._node.stations
+        [station] = listener._site.stations
         assert (station._settler.capacity(), witness.ended()) == (0, [])
         may_record.set()
         await witness.until_ended(3)

@@ -14,7 +14,6 @@ from expirebridge import (
     AsyncBridge,
     Bridge,
     Change,
-    InvalidSetting,
     ServerUnreachable,
     ServerUnsuitable,
     SlotMoving,
@@ -367,11 +366,6 @@ def asking_too(cluster: Cluster, node: Server, words: tuple[str | int, ...]) -> 
 
 
 # What cannot be
-
-
-def test_a_listener_s_prefix_without_a_tag_is_refused(cluster: Cluster) -> None:
-    with pytest.raises(InvalidSetting, match=r"^prefix='tasks': .* cluster .*'\{eb\}tasks'"):
-        clients.to_follow(cluster.url, "tasks")
 
 
 def test_a_server_that_is_of_no_cluster_is_named(server: Server) -> None:

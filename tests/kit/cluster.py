@@ -101,6 +101,16 @@ class Cluster:
         """Wait until all nodes, all of which run, agree, and replicas follow."""
         self._cluster.until_agreed()
 
+    def until_in_step(self, primary: Server) -> None:
+        """Wait until the replica of this node has all that was written there before."""
+        wanted = int(self.ask(primary, "INFO", "replication")["master_repl_offset"])
+        replica = self.replica_of(primary)
+
+        def in_step() -> bool:
+            return int(self.ask(replica, "INFO", "replication")["slave_repl_offset"]) >= wanted
+
+        _until(in_step, f"{replica.port} is behind {primary.port}")
+
     # What happens to nodes
 
     def kill(self, node: Server) -> None:

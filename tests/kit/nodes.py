@@ -8,7 +8,7 @@ from dataclasses import replace
 from expirebridge.handlers import Registry
 from expirebridge.hooks import Hooks
 from expirebridge.listener.cancellation import cancel_roles
-from expirebridge.listener.node.node import Node
+from expirebridge.listener.node.one_server import OneServer
 from expirebridge.listener.runner.runner import Runner
 from expirebridge.listener.shutdown import Shutdown
 from expirebridge.listener.watchdog import Watchdog
@@ -29,9 +29,9 @@ class Process:
         self.room = self.runner.room
         self._watchdog = Watchdog(self.runner, settings, on_stuck=self.shutdown.give_up)
 
-    def node(self, *prefixes: str, url: str | None = None) -> Node:
+    def node(self, *prefixes: str, url: str | None = None) -> OneServer:
         """A node of this server, or the one of the settings, with a station for each prefix."""
-        return Node(
+        return OneServer(
             replace(self._settings, url=url or self._settings.url),
             prefixes,
             name="one",
@@ -41,12 +41,12 @@ class Process:
         )
 
     @asynccontextmanager
-    async def listening(self, *nodes: Node) -> AsyncIterator[None]:
+    async def listening(self, *nodes: OneServer) -> AsyncIterator[None]:
         """Run the nodes' roles while the block runs; it begins when they hear doorbells."""
         for node in nodes:
             await node.examine()
-            await node.heartbeat.begin()
-            node.heartbeat.start()
+            await node.begin()
+            node.start()
         roles = [asyncio.create_task(run) for node in nodes for run in node.roles().values()]
         try:
             async with asyncio.timeout(PATIENCE):

@@ -111,7 +111,8 @@ def listener(
     from expirebridge.topology.clients import probe_client
 
     with probe_client(url) as client, launched(url, folder, *options, **env) as process:
-        while not _beats(client, process.pid):
+        tags = ("{021}",) if "+cluster" in url else ("", "{021}")
+        while not _beats(client, process.pid, tags):
             assert process.poll() is None, log_of(folder)
             time.sleep(0.01)
         yield process
@@ -163,10 +164,13 @@ def until_ended(pids: Iterable[int]) -> Iterator[None]:
             os.close(end)
 
 
-def _beats(client: redis.Redis, pid: int) -> bool:
-    """Whether this process's listener has beaten; dead ones are in the list for a while, too."""
+def _beats(client: redis.Redis, pid: int, tags: Iterable[str]) -> bool:
+    """Whether this process's listener has beaten; dead ones are in the list for a while, too.
+
+    With several partitions, it beats in the first as well.
+    """
     names: list[bytes] = []
-    for tag in ("", "{021}"):  # with several partitions, in the first
+    for tag in tags:
         found: Any = client.zrange(f"{tag}expirebridge:listeners", 0, -1)
         names += found
     return any(name.split(b":")[-2] == b"%d" % pid for name in names)

@@ -2,17 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from redis.exceptions import RedisError
 
 from expirebridge.hooks import FailedOver, Hooks
-from expirebridge.listener.gaps import Gaps
 from expirebridge.listener.node.generation import Generation
-from expirebridge.listener.node.heartbeat import Heartbeat
-from expirebridge.listener.outage import Outage
-from expirebridge.listener.station.station import Station
+from expirebridge.listener.node.node import Node
 from expirebridge.log_fields import event
 from expirebridge.store.translation import translated
 from expirebridge.topology.cluster import SlotPrimary
@@ -34,28 +30,11 @@ class Follower:
     the old primary is ignored, and sent again to the new one.
     """
 
-    def __init__(
-        self,
-        primary: Primary | SlotPrimary,
-        generation: Generation,
-        new_generation: Callable[[Berth], Generation],
-        stations: Sequence[Station],
-        *,
-        heartbeat: Heartbeat,
-        gaps: Gaps,
-        outage: Outage,
-        hooks: Hooks,
-    ) -> None:
+    def __init__(self, primary: Primary | SlotPrimary, node: Node, *, hooks: Hooks) -> None:
         self._primary = primary
-        self.generation = generation
-        """The present one."""
+        self._node = node
         self._left: Generation | None = None
-        """The one before it: somebody may still send there, and so connect once more."""
-        self._new_generation = new_generation
-        self._stations = stations
-        self._heartbeat = heartbeat
-        self._gaps = gaps
-        self._outage = outage
+        """The one before the present: somebody may still send there, and so connect once more."""
         self._hooks = hooks
         # Of its own: handlers may have taken all threads of the event loop's.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="expirebridge-sentinels")
@@ -63,13 +42,13 @@ class Follower:
     async def run(self) -> None:
         """Ask, and follow, for ever."""
         while True:
-            await asyncio.sleep(ASK_SOON if self._outage.lasts else ASK_EVERY)
+            await asyncio.sleep(ASK_SOON if self._node.outage.lasts else ASK_EVERY)
             try:
                 address = await self._ask()
             except RedisError as error:
-                self._outage.failed(ROLE, translated(error))
+                self._node.outage.failed(ROLE, translated(error))
             else:
-                self._outage.answered(ROLE)
+                self._node.outage.answered(ROLE)
                 if self._is_news(address):
                     await self.follow(address)
 
@@ -78,18 +57,13 @@ class Follower:
         return await loop.run_in_executor(self._thread, self._primary.find)
 
     def _is_news(self, address: Address) -> bool:
-        berth = self.generation.berth
+        berth = self._node.generation.berth
         return berth is not None and berth.known != address
 
     async def follow(self, address: Address) -> None:
         """Change to the primary at this address."""
-        old = self.generation
-        self.generation = new = self._new_generation(Berth(self._primary, address))
-        for station in self._stations:
-            database = station.store.database
-            station.stand_on(new.ground_of(database.prefix, database.partitions))
-        self._heartbeat.hurry()
-        self._gaps.notice("another server is the primary")
+        old = self._node.renew(Berth(self._primary, address))
+        self._node.gaps.notice("another server is the primary")
         before = str(old.berth.known) if old.berth else ""
         logger.warning(
             "the primary is now %s; it was %s", address, before,

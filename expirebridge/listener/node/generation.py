@@ -12,7 +12,9 @@ from expirebridge.listener.ears import Ears
 from expirebridge.listener.footing import Ground
 from expirebridge.listener.gaps import Gaps
 from expirebridge.listener.links import Links
-from expirebridge.listener.outage import Outage
+from expirebridge.listener.lot import Lot
+from expirebridge.listener.outage import Outage, StationOutage
+from expirebridge.listener.pulse import Pulse
 from expirebridge.listener.server_clock import ServerClock
 from expirebridge.settings import Settings
 from expirebridge.store.store import AsyncStore, Store
@@ -23,11 +25,19 @@ from expirebridge.topology.primary import Berth
 class Generation:
     """The clients of one primary, and the estimate of its clock.
 
-    `berth` is where the primary is; None if the URL says that.
+    `berth` is where the primary is; None if the URL says that. `lot` is for a node that is one of
+    several.
     """
 
     def __init__(
-        self, settings: Settings, berth: Berth | None, *, outage: Outage, gaps: Gaps, ears: Ears
+        self,
+        settings: Settings,
+        berth: Berth | None,
+        *,
+        outage: Outage,
+        gaps: Gaps,
+        ears: Ears,
+        lot: Lot | None = None,
     ) -> None:
         # An answer that takes longer than this is no answer: the lease would be in danger.
         patience = max(settings.lease / 2, 1.0)
@@ -42,6 +52,8 @@ class Generation:
         self._outage = outage
         self._gaps = gaps
         self._ears = ears
+        self._lot = lot
+        self._pulse = Pulse() if lot else None
 
     def ground_of(self, prefix: str, partitions: int = 1) -> Ground:
         """What a station of this prefix stands on, if its database has so many partitions."""
@@ -49,11 +61,13 @@ class Generation:
             store=AsyncStore(self._client, prefix=prefix, partitions=partitions),
             heart_store=Store(self._heart_client, prefix=prefix, partitions=partitions),
             server_clock=self._server_clock,
-            outage=self._outage,
+            outage=StationOutage(self._outage, prefix) if self._lot else self._outage,
             gaps=self._gaps,
             ears=self._ears,
             links=self._links,
             may_be_demoted=self.berth is not None,
+            lot=self._lot,
+            pulse=self._pulse,
         )
 
     async def cut(self) -> None:

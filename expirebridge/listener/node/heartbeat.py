@@ -8,9 +8,9 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import Sequence
 
-from expirebridge.errors import ServerError
+from expirebridge.errors import ServerError, ServerUnreachable
+from expirebridge.listener.node.directory import Directory
 from expirebridge.listener.outage import Outage
 from expirebridge.listener.station.station import Station
 from expirebridge.listener.watchdog import Watchdog
@@ -27,13 +27,10 @@ class Heartbeat:
     At each round the watchdog looks whether the event loop still goes on.
     """
 
-    def __init__(
-        self, stations: Sequence[Station], *, lease: float, outage: Outage, watchdog: Watchdog
-    ) -> None:
-        self._stations = stations
+    def __init__(self, directory: Directory, *, lease: float, watchdog: Watchdog) -> None:
+        self._directory = directory
         self._pause = lease / calls.BEATS_PER_LEASE
         self._short_pause = min(0.5, lease / 10)
-        self._outage = outage
         self._watchdog = watchdog
         self._loop: asyncio.AbstractEventLoop
         self._stopping = False
@@ -42,13 +39,19 @@ class Heartbeat:
 
     async def begin(self) -> None:
         """Beat once, before anything is claimed. Raises a ServerError."""
-        self._loop = asyncio.get_running_loop()
-        for station in self._stations:
+        for station in self._directory.stations:
             station.take_beat(await asyncio.to_thread(station.leases.beat))
 
     def start(self) -> None:
-        """Go on in the thread."""
+        """Go on in the thread; its answers come on the running event loop."""
+        self._loop = asyncio.get_running_loop()
         self._thread.start()
+
+    def fail(self, error: ServerError) -> None:
+        """Take note that the server was away when this was to begin, and try again soon."""
+        for station in self._directory.stations:
+            station.ground.outage.failed(ROLE, error)
+        self.hurry()
 
     def hurry(self) -> None:
         """Beat at once: the answer may have news."""
@@ -64,8 +67,9 @@ class Heartbeat:
         self._wake.set()
         if self._thread.ident is not None:
             self._thread.join()
-        for station in self._stations:
-            station.leases.leave()
+        for station in self._directory.stations:
+            if not station.leases.leave():
+                return
 
     def _run(self) -> None:
         pause = self._pause
@@ -78,19 +82,31 @@ class Heartbeat:
 
     def _beat(self) -> bool:
         """Beat for each station; whether all were answered."""
+        answered, failed = set[Outage](), set[Outage]()
         try:
-            for station in self._stations:
-                beat = station.leases.beat()
-                with contextlib.suppress(RuntimeError):  # the loop has ended; so does the listener
-                    self._loop.call_soon_threadsafe(station.take_beat, beat)
-            with contextlib.suppress(RuntimeError):
-                self._watchdog.look(self._loop)
-        except ServerError as error:
-            self._outage.failed(ROLE, error)
-            return False
+            for station in self._directory.stations:
+                outage = station.ground.outage
+                try:
+                    self._beat_for(station)
+                except ServerError as error:
+                    outage.failed(ROLE, error)
+                    failed.add(outage)
+                    if isinstance(error, ServerUnreachable):
+                        break  # each of the others would wait as long
+                else:
+                    answered.add(outage)
+            if not failed:
+                with contextlib.suppress(RuntimeError):
+                    self._watchdog.look(self._loop)
         # A thread that ended would leave a listener that works without leases.
         except Exception:
             logger.exception("the heartbeat failed")
             return False
-        self._outage.answered(ROLE)
-        return True
+        for outage in answered - failed:
+            outage.answered(ROLE)
+        return not failed
+
+    def _beat_for(self, station: Station) -> None:
+        beat = station.leases.beat()
+        with contextlib.suppress(RuntimeError):  # the loop has ended; so does the listener
+            self._loop.call_soon_threadsafe(station.take_beat, beat)

@@ -2,13 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from expirebridge.checks import Finding, Level, check_server, events_are_on
 from expirebridge.errors import ServerError
 from expirebridge.listener.gaps import Gaps
+from expirebridge.listener.node.directory import Directory
 from expirebridge.listener.outage import Outage
-from expirebridge.listener.station.station import Station
 from expirebridge.log_fields import event
 from expirebridge.settings import Settings
 
@@ -35,13 +35,13 @@ class Inspector:
 
     def __init__(
         self,
-        stations: Sequence[Station],
+        directory: Directory,
         settings: Settings,
         *,
         gaps: Gaps,
         outage: Outage,
     ) -> None:
-        self._stations = stations
+        self._directory = directory
         self._settings = settings
         self._gaps = gaps
         self._outage = outage
@@ -56,8 +56,10 @@ class Inspector:
         """Look once a lease, for ever."""
         while True:
             await asyncio.sleep(self._settings.lease)
+            if not self._directory.stations:
+                continue  # nothing of ours is here
             try:
-                store = self._stations[0].store
+                store = self._directory.stations[0].store
                 findings = await store.run(check_server(store.database, data=False))
                 await self._declare_again()
             except ServerError as error:
@@ -68,7 +70,7 @@ class Inspector:
 
     async def _declare_again(self) -> None:
         """What other clients wrote there does not stay."""
-        for station in self._stations:
+        for station in self._directory.stations:
             await asyncio.to_thread(station.leases.declare)
 
     def _compare(self, findings: list[Finding]) -> None:
@@ -83,5 +85,6 @@ class Inspector:
                 )  # fmt: skip
         self.learn(findings)
         was_silent, self._silent = self._silent, not events_are_on(findings)
-        if (self._silent or was_silent) and any(each.standing.looks for each in self._stations):
+        looks = any(station.standing.looks for station in self._directory.stations)
+        if (self._silent or was_silent) and looks:
             self._gaps.look_again()

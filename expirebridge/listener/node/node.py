@@ -1,8 +1,8 @@
-"""A node: one server, and the stations of this listener that stand on it."""
+"""A node: one server, and the roles that this listener has there."""
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterable
 from functools import partial
 from typing import Any
 
@@ -14,85 +14,126 @@ from expirebridge.checks import (
     events_are_on,
     refuse_unsuitable,
 )
-from expirebridge.errors import NotPermitted, PartitionsDiffer, ServerUnsuitable
+from expirebridge.errors import ServerUnsuitable
 from expirebridge.hooks import Hooks
+from expirebridge.listener.cancellation import cancel_roles
 from expirebridge.listener.ears import Ears
-from expirebridge.listener.footing import Ground
+from expirebridge.listener.footing import Footing, Ground
 from expirebridge.listener.gaps import Gaps
-from expirebridge.listener.node.follower import Follower
+from expirebridge.listener.lot import Lot
+from expirebridge.listener.misplaced import MisplacedKeys
+from expirebridge.listener.node.directory import Directory
 from expirebridge.listener.node.generation import Generation
 from expirebridge.listener.node.heartbeat import Heartbeat
 from expirebridge.listener.node.inspector import Inspector
 from expirebridge.listener.node.scanner import Scanner
 from expirebridge.listener.node.subscriber import Subscriber
 from expirebridge.listener.outage import Outage
-from expirebridge.listener.runner.runner import Runner
+from expirebridge.listener.station.standing import Standing
 from expirebridge.listener.station.station import Station
 from expirebridge.listener.watchdog import Watchdog
 from expirebridge.log_fields import event
 from expirebridge.settings import Doorbells, Settings
-from expirebridge.slots import Layout
-from expirebridge.store import calls
-from expirebridge.store.routing import Routing
-from expirebridge.topology import clients
 from expirebridge.topology.primary import Berth
 
 logger = logging.getLogger("expirebridge")
 
 
 class Node:
-    """The roles of one server, with a station for each partition of these prefixes."""
+    """The roles of one server; its stations are those that stand on it now.
+
+    A node that is one of several has a `lot`, `misplaced`, and a berth that is its address.
+    """
 
     def __init__(
         self,
         settings: Settings,
-        prefixes: Sequence[str],
+        berth: Berth | None,
+        prefix: str,
+        partitions: int = 1,
         *,
-        name: str,
-        runner: Runner,
         watchdog: Watchdog,
         hooks: Hooks,
+        lot: Lot | None = None,
+        misplaced: MisplacedKeys | None = None,
     ) -> None:
         self._settings = settings
-        outage, gaps, ears = Outage(), Gaps(), Ears()
-        begin = partial(Generation, settings, outage=outage, gaps=gaps, ears=ears)
-        primary = clients.to_follow(settings.url, prefixes[0])
-        self._generation = begin(Berth(primary) if primary else None)
-        self._prefixes = prefixes
-        self._begin_station = partial(
-            Station, settings=settings, name=name, runner=runner, hooks=hooks
+        self._lot = lot
+        self._standing = Standing(settings.doorbell, lot)
+        """What its lot means for it, even if no station stands here."""
+        self.outage, self.gaps, self._ears = outage, gaps, ears = Outage(), Gaps(), Ears()
+        self._begin = partial(Generation, settings, outage=outage, gaps=gaps, ears=ears, lot=lot)
+        self.generation = self._begin(berth)
+        """The present one."""
+        self.footing = Footing(self.ground_of(prefix, partitions))
+        """What concerns the server as a whole."""
+        self.directory = directory = Directory(misplaced)
+        self.heartbeat = Heartbeat(directory, lease=settings.lease, watchdog=watchdog)
+        self.subscriber = Subscriber(
+            self.footing, directory, heartbeat=self.heartbeat, ears=ears, gaps=gaps, outage=outage
         )
-        self.stations = stations = list[Station]()
-        """Those of all partitions; none until `examine` finds out how many there are."""
-        self.heartbeat = Heartbeat(stations, lease=settings.lease, outage=outage, watchdog=watchdog)
-        self._subscriber = Subscriber(
-            stations, heartbeat=self.heartbeat, ears=ears, gaps=gaps, outage=outage
+        self.name = name = str(berth.known) if lot and berth else ""
+        """Its address, if it is one of several."""
+        self._scanner = Scanner(
+            self.footing, directory, settings, gaps=gaps, outage=outage, hooks=hooks, node=name
         )
-        self._scanner = Scanner(stations, settings, gaps=gaps, outage=outage, hooks=hooks)
-        self._inspector = Inspector(stations, settings, gaps=gaps, outage=outage)
-        self._follower = None if primary is None else Follower(
-            primary, self._generation, begin, stations,
-            heartbeat=self.heartbeat, gaps=gaps, outage=outage, hooks=hooks,
-        )  # fmt: skip
-
-    @property
-    def ready(self) -> asyncio.Event:
-        """Is set once doorbells are heard."""
-        return self._subscriber.ready
+        self._inspector = Inspector(directory, settings, gaps=gaps, outage=outage)
+        self._tasks: list[asyncio.Task[None]] = []
 
     def ground_of(self, prefix: str, partitions: int = 1) -> Ground:
         """What a station of this prefix stands on here."""
-        return self._generation.ground_of(prefix, partitions)
+        return self.generation.ground_of(prefix, partitions)
 
-    async def examine(self) -> None:
-        """Find the stations, check whether the server can be used, and report problems.
+    # Stations that come and go
 
-        Raises a ServerError, and InvalidSetting for a prefix that is that of one partition.
-        """
-        await self.find_stations()
-        store = self.stations[0].store
-        findings = await store.run(check_server(store.database))
-        _report(findings)
+    def add(self, station: Station) -> None:
+        """Take note of a station that stands here."""
+        self.directory.add(station)
+        self._ears.look_again()
+
+    def receive(self, station: Station) -> None:
+        """Let a station go on here that stood on another node."""
+        database = station.store.database
+        station.stand_on(self.ground_of(database.prefix, database.partitions))
+        self.add(station)
+        self.heartbeat.hurry()
+        if station.standing.looks:
+            self.gaps.notice(f"{database.prefix} has come here from another node")
+
+    def dismiss(self, station: Station) -> None:
+        """Let a station go to another node."""
+        self.directory.remove(station)
+        self._ears.want(station, False)
+        self._ears.look_again()
+        station.ground.outage.end()
+
+    def renew(self, berth: Berth) -> Generation:
+        """Let all go on at another server, which is the primary now; return what they left."""
+        old, self.generation = self.generation, self._begin(berth)
+        for station in self.directory.stations:
+            database = station.store.database
+            station.stand_on(self.ground_of(database.prefix, database.partitions))
+        database = self.footing.now.store.database
+        self.footing.now = self.ground_of(database.prefix, database.partitions)
+        self.heartbeat.hurry()
+        return old
+
+    def draw(self, listeners: Iterable[str]) -> None:
+        """Find out whether this listener is among those that hear a node of several."""
+        if self._lot is not None:
+            self._lot.draw(listeners)
+            self._ears.want(self, self._standing.hears)
+            for station in self.directory.stations:
+                self._ears.want(station, station.standing.hears)
+
+    # The checks at the start
+
+    async def examine(self, *, data: bool = True) -> list[Finding]:
+        """Check whether the server can be used, and return the findings. Raises a ServerError."""
+        if not self.directory.stations:
+            return []
+        store = self.directory.stations[0].store
+        findings = await store.run(check_server(store.database, data=data))
         refuse_unsuitable(findings)
         if self._settings.doorbell is Doorbells.EVENTS and not events_are_on(findings):
             raise ServerUnsuitable(
@@ -100,72 +141,39 @@ class Node:
                 f"notify-keyspace-events {EVENT_FLAGS}, or take --doorbell both"
             )
         self._inspector.learn(findings)
+        return findings
 
-    async def find_stations(self) -> None:
-        """Begin a station for each partition. Raises as `examine`."""
-        for prefix in self._prefixes:
-            layout = await self._find_layout(prefix)
-            self.stations += [
-                self._begin_station(self.ground_of(one, layout.count)) for one in layout.prefixes()
-            ]
-        self._subscriber.begin()
-
-    async def _find_layout(self, prefix: str) -> Layout:
-        """How many partitions the database has."""
-        routing = Routing(prefix)
-        try:
-            await self.ground_of(prefix).store.run(calls.read_partitions())
-        except PartitionsDiffer as told:
-            routing.learn(told)
-        except NotPermitted:
-            pass  # the check of the rights says what is missing
-        return routing.layout
+    # Running
 
     def roles(self) -> dict[str, Coroutine[Any, Any, None]]:
-        """What it does, each for ever, and what its stations do."""
-        roles = {
-            "subscription": self._subscriber.run(),
-            "changes of the subscription": self._subscriber.run_changes(),
+        """What it does, each for ever."""
+        return {
+            "subscription": self.subscriber.run(),
+            "changes of the subscription": self.subscriber.run_changes(),
             "scans": self._scanner.run(),
             "inspection": self._inspector.run(),
         }
-        if self._follower is not None:
-            roles["the primary"] = self._follower.run()
-        for station in self.stations:
-            prefix = station.store.database.prefix
-            roles |= {f"{role} of {prefix}": run for role, run in station.roles().items()}
-        return roles
 
-    async def stop(self) -> None:
-        """Claim no more; what runs goes on."""
-        for station in self.stations:
-            await station.stop()
-
-    async def suspend(self) -> None:
-        """Claim no more until `resume`; what runs goes on."""
-        for station in self.stations:
-            await station.suspend()
-
-    def resume(self) -> None:
-        """Claim again."""
-        for station in self.stations:
-            station.resume()
+    def start(self, ended: "asyncio.Future[None]") -> None:
+        """Run its roles and beat, until it is closed; `ended` gets the error of one that fails."""
+        self.heartbeat.start()
+        for name, role in self.roles().items():
+            task = asyncio.create_task(role, name=name)
+            task.add_done_callback(partial(_report_end, ended))
+            self._tasks.append(task)
 
     async def close(self) -> None:
-        """Say goodbye, if the server answers, and close the connections."""
+        """End its roles, say goodbye if the server answers, and break the connections."""
+        await cancel_roles(self._tasks)
         await asyncio.to_thread(self.heartbeat.stop)
-        await asyncio.gather(*(station.close() for station in self.stations))
-        generation = self._generation
-        if self._follower is not None:
-            await self._follower.close()
-            generation = self._follower.generation
-        await generation.close()
 
 
-def _report(findings: list[Finding]) -> None:
-    for finding in findings:
-        if finding.level is Level.WARNING:
-            logger.warning(
-                "%s", finding,
-                extra=event("finding", check=finding.check, told=str(finding)),
-            )  # fmt: skip
+def _report_end(ended: "asyncio.Future[None]", role: "asyncio.Task[None]") -> None:
+    if not role.cancelled() and (error := role.exception()) is not None and not ended.done():
+        ended.set_exception(error)
+
+
+def report(findings: Iterable[Finding]) -> None:
+    """Log what a check at the start found, each once."""
+    for told in dict.fromkeys(each for each in findings if each.level is Level.WARNING):
+        logger.warning("%s", told, extra=event("finding", check=told.check, told=str(told)))

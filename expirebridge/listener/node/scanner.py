@@ -3,10 +3,10 @@
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
 
 from expirebridge.errors import ServerError
 from expirebridge.hooks import Gap, Hooks, Scanned
+from expirebridge.listener.footing import Footing
 from expirebridge.listener.gaps import Gaps
 from expirebridge.listener.node.directory import Directory
 from expirebridge.listener.outage import Outage
@@ -31,31 +31,35 @@ class Scanner:
     """Scans the keys of a node, once for all its partitions, after each gap and when asked.
 
     A scan finds trigger keys without a record, records without a place in a state set, and timers
-    that were edited while nobody listened.
+    that were edited while nobody listened. `node` names the node if there are several.
     """
 
     def __init__(
         self,
-        stations: Sequence[Station],
+        footing: Footing,
+        directory: Directory,
         settings: Settings,
         *,
         gaps: Gaps,
         outage: Outage,
         hooks: Hooks,
+        node: str = "",
     ) -> None:
-        self._stations = stations
+        self._footing = footing
+        self._directory = directory
         self._settings = settings
         self._gaps = gaps
         self._outage = outage
         self._hooks = hooks
+        self._node = node
 
     async def run(self) -> None:
         """Scan after each gap, and when asked, for ever."""
         while True:
             reasons = await self._gaps.take()
             if reasons:
-                self._hooks.emit(Gap(reason=", ".join(reasons)))
-            for station in self._stations:
+                self._hooks.emit(Gap(reason=", ".join(reasons), node=self._node))
+            for station in self._directory.stations:
                 station.doorbell.ring()
             try:
                 adopted = await self._scan_all(SHARE if reasons else PATIENT_SHARE)
@@ -68,7 +72,7 @@ class Scanner:
                 self._report(adopted)
 
     def _report(self, adopted: int) -> None:
-        self._hooks.emit(Scanned(adopted=adopted))
+        self._hooks.emit(Scanned(adopted=adopted, node=self._node))
         if adopted:
             logger.info(
                 "a scan adopted %d tasks that other clients had set", adopted,
@@ -80,14 +84,14 @@ class Scanner:
 
         Returns how many tasks were adopted.
         """
-        if len(self._stations) == 1:
-            return await self._scan(self._stations[0], share)
+        stations = self._directory.stations
+        if len(stations) == 1 and stations[0].store.database.partitions == 1:
+            return await self._scan(stations[0], share)
         return await self._walk(share)
 
     async def _walk(self, share: float) -> int:
         """One walk for all stations: each looks over its own keys."""
-        directory = Directory(self._stations)
-        store = self._stations[0].store
+        directory, store = self._directory, self._footing.now.store
         cursor, adopted = "0", 0
         while True:
             began = time.monotonic()

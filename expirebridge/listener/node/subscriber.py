@@ -8,7 +8,6 @@ was a gap.
 import asyncio
 import contextlib
 import time
-from collections.abc import Sequence
 from math import inf
 from typing import Any
 
@@ -17,12 +16,12 @@ from redis.exceptions import RedisError
 
 from expirebridge.errors import ServerError, ServerUnreachable
 from expirebridge.listener.ears import Ears
+from expirebridge.listener.footing import Footing
 from expirebridge.listener.gaps import Gaps
 from expirebridge.listener.node.directory import Directory
 from expirebridge.listener.node.heartbeat import Heartbeat
 from expirebridge.listener.outage import Outage
 from expirebridge.listener.station.hearing import HEARD
-from expirebridge.listener.station.station import Station
 from expirebridge.store.calls import Heard
 from expirebridge.store.translation import translated
 
@@ -37,27 +36,31 @@ class Subscriber:
     """Holds one subscription to the stations' doorbell channels and, for an ear, to key events.
 
     Each event is news for the station whose key it names. A subscription that begins may have
-    missed things: that is a gap if key events were among them. `ready` is set at the first.
+    missed things: that is a gap if key events were among them. `ready` is set at the first, and
+    `tried` as well if that failed.
     """
 
     def __init__(
         self,
-        stations: Sequence[Station],
+        footing: Footing,
+        directory: Directory,
         *,
         heartbeat: Heartbeat,
         ears: Ears,
         gaps: Gaps,
         outage: Outage,
     ) -> None:
-        self._stations = stations
-        self._directory = Directory([])
-        self._by_channel: dict[bytes, Station] = {}
-        self._events: dict[bytes, str] = {}
+        self._footing = footing
+        self._directory = directory
+        database = footing.now.store.database
+        self._events = {database.events(event).encode(): event for event in HEARD}
         self._heartbeat = heartbeat
         self._ears = ears
         self._gaps = gaps
         self._outage = outage
-        self.ready = asyncio.Event()
+        self.ready, self.tried = asyncio.Event(), asyncio.Event()
+        self._channels: list[bytes] = []
+        """What was subscribed to."""
         self._pubsub: PubSub | None = None
         self._answered = 0.0
 
@@ -66,22 +69,28 @@ class Subscriber:
         """Whether what was heard can be trusted to be all there was."""
         return time.monotonic() - self._answered < FRESH
 
-    def begin(self) -> None:
-        """Take note of the stations, which are known now."""
-        database = self._stations[0].store.database
-        self._directory = Directory(self._stations)
-        self._by_channel = {station.doorbell_channel: station for station in self._stations}
-        self._events = {database.events(event).encode(): event for event in HEARD}
-
     async def run_changes(self) -> None:
-        """Hear key events from now on, or no longer, whenever that changes, for ever."""
+        """Hear what is wanted from now on, whenever that changes, for ever."""
         while True:
             await self._ears.change()
             if self._pubsub is not None:
-                change = self._pubsub.subscribe if self._ears.open else self._pubsub.unsubscribe
                 # A subscription that breaks just now is renewed with what is wanted then.
                 with contextlib.suppress(RedisError, OSError):
-                    await change(*self._events)
+                    await self._change(self._pubsub)
+
+    async def _change(self, pubsub: PubSub) -> None:
+        wanted, before = self._wanted(), self._channels
+        self._channels = wanted
+        if new := [channel for channel in wanted if channel not in before]:
+            await pubsub.subscribe(*new)
+        if old := [channel for channel in before if channel not in wanted]:
+            await pubsub.unsubscribe(*old)
+
+    def _wanted(self) -> list[bytes]:
+        """The channels of the stations, and of key events; without any, one that says nothing."""
+        nothing = self._footing.now.store.database.doorbell_channel.encode()
+        stations = list(self._directory.by_channel) or [nothing]
+        return [*stations, *(self._events if self._ears.open else ())]
 
     async def run(self) -> None:
         """Stay subscribed, for ever."""
@@ -90,13 +99,14 @@ class Subscriber:
                 await self._listen()
             except (RedisError, OSError, TimeoutError, MemoryError) as error:
                 self._outage.failed(ROLE, _ours(error))
+                self.tried.set()
                 await asyncio.sleep(RETRY_PAUSE)
 
     async def _listen(self) -> None:
-        ground = self._stations[0].ground
+        ground = self._footing.now
         async with ground.store.client.pubsub() as pubsub:
-            events = self._events if self._ears.open else ()
-            await pubsub.subscribe(*self._by_channel, *events)
+            self._channels = self._wanted()
+            await pubsub.subscribe(*self._channels)
             self._pubsub = pubsub
             self._answered = time.monotonic()
             pings = asyncio.create_task(self._ping(pubsub))
@@ -106,7 +116,7 @@ class Subscriber:
                 async with asyncio.timeout(FRESH) as patience:
                     while True:
                         push = await pubsub.connection.read_response(timeout=inf)
-                        if self._stations[0].ground is not ground:
+                        if self._footing.now is not ground:
                             return  # a demoted primary is not believed
                         self._hear(push, patience)
             except TimeoutError:
@@ -135,7 +145,8 @@ class Subscriber:
 
     def _notice_gap(self, *, events: bool) -> None:
         self.ready.set()
-        for station in self._stations:
+        self.tried.set()
+        for station in self._directory.stations:
             station.hearing.hear_after_gap(events=events)
         if events:
             self._gaps.notice("the subscription to key events is new")
@@ -149,12 +160,14 @@ class Subscriber:
                 self._directory.notice_misplaced(data)
         elif data == b"beat":
             self._heartbeat.hurry()
+        elif (station := self._directory.by_channel.get(channel)) is None:
+            return  # it has moved to another node
         elif data == b"ledger":
-            self._by_channel[channel].poke()
+            station.poke()
         else:
             # Anyone may publish; what is no number says no more than "look now".
             due = int(data) if data.isdigit() and len(data) < 16 else 0
-            self._by_channel[channel].hearing.hear_doorbell(due)
+            station.hearing.hear_doorbell(due)
 
 
 def _ours(error: Exception) -> ServerError:

@@ -6,7 +6,7 @@ import threading
 import time
 from typing import NamedTuple
 
-from expirebridge.errors import ServerError
+from expirebridge.errors import ServerError, ServerUnreachable
 from expirebridge.listener.footing import Footing
 from expirebridge.listener.runner.code import Code
 from expirebridge.store import calls
@@ -107,12 +107,14 @@ class Leases:
         store = self._footing.now.heart_store
         store.run(calls.declare(fingerprint.digest, fingerprint.shapes))
 
-    def leave(self) -> None:
-        """Say goodbye, if the server answers."""
+    def leave(self) -> bool:
+        """Say goodbye; whether the server answered."""
         try:
             self._footing.now.heart_store.run(calls.leave(self._listener))
         except ServerError as error:
             logger.debug("no goodbye: %s", error)
+            return not isinstance(error, ServerUnreachable)
+        return True
 
     def _renew(self, held: dict[str, str], sent: float) -> None:
         """Take note that a beat that was sent then was answered: what it named has a new lease."""

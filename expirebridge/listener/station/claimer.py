@@ -9,7 +9,8 @@ from dataclasses import replace
 from expirebridge.errors import ServerError
 from expirebridge.hooks import Claimed, Hooks
 from expirebridge.listener.doorbell import Doorbell
-from expirebridge.listener.footing import Footing
+from expirebridge.listener.footing import Footing, Ground
+from expirebridge.listener.pulse import PATIENCE, Pulse
 from expirebridge.listener.runner.origin import Origin
 from expirebridge.listener.runner.runner import Runner
 from expirebridge.listener.station.clock import Clock
@@ -19,7 +20,7 @@ from expirebridge.listener.station.hearing import Hearing
 from expirebridge.log_fields import event
 from expirebridge.settings import Settings
 from expirebridge.store import calls
-from expirebridge.store.calls import Claim
+from expirebridge.store.calls import Call, Claim
 from expirebridge.store.views import ClaimedTask
 
 logger = logging.getLogger("expirebridge")
@@ -65,12 +66,16 @@ class Claimer:
         self._most = min(max(settings.concurrency // 2, 1), calls.MAX_CLAIM)
         """Tasks that one claim asks for at most: while they run, the server makes the next one."""
         self._has_room = True
+        self._places = 0
+        """Those that are reserved for the claim on its way."""
+        self._timer: asyncio.Handle
         self._stopping = self._suspended = False
         self._claiming = asyncio.Lock()
 
     async def stop(self) -> None:
         """Claim no more. A claim on its way is waited for: what it brings would be lost."""
         self._stopping = True
+        self._doorbell.ring()
         async with self._claiming:
             self._room.withdraw(self._doorbell)
 
@@ -107,6 +112,8 @@ class Claimer:
 
     async def _claim_what_is_due(self) -> None:
         """Claim until nothing more is due, or there is no room."""
+        if (pulse := self._footing.now.pulse) is not None and pulse.weak:
+            await self._feel_pulse()
         places = self._reserve()
         while places:
             asked = time.monotonic()
@@ -144,16 +151,16 @@ class Claimer:
             share=self._fairness.share(places),
         )  # fmt: skip
         self._clock.notice_claim()
+        self._places = places
         while True:
             ground = self._footing.now
             sent = time.monotonic()
             last = self._stopping
             try:
-                claim = await ground.store.run(call)
+                claim = await self._send(call, ground)
             except ServerError as error:
                 ground.outage.failed(ROLE, error)
-                self._room.leave(places)
-                places = 0
+                self._give_up_places(ground.pulse)
                 if last:
                     return None
                 call = calls.resent(call)
@@ -165,20 +172,94 @@ class Claimer:
                     call = calls.resent(call)
                     continue
                 ground.server_clock.learn(claim.now_us, sent=sent, received=time.monotonic())
-                return self._fit(claim, places)
+                patience = self._settings.lease / 2 if ground.pulse else 0.0
+                return await self._fit(claim, until=sent + patience, alone=alone)
 
-    def _fit(self, claim: Claim, places: int) -> Claim:
+    async def _send(self, call: Call[Claim], ground: Ground) -> Claim:
+        """Send a claim; while one node of several does not answer, its places go to the others."""
+        pulse = ground.pulse
+        if pulse is None:
+            return await ground.store.run(call)
+        self._expect_answer(pulse)
+        try:
+            claim = await ground.store.run(call)
+        finally:
+            self._timer.cancel()
+        pulse.weak = False
+        return claim
+
+    def _expect_answer(self, pulse: Pulse) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(PATIENCE, self._doubt, pulse, loop.time() + PATIENCE)
+
+    def _doubt(self, pulse: Pulse, at: float) -> None:
+        """Take note that no answer was read by that time of the event loop."""
+        loop = asyncio.get_running_loop()
+        if loop.time() > at + PATIENCE:
+            self._expect_answer(pulse)  # this process stood still, and perhaps not the node
+        else:
+            # An answer that has come in the meantime is read first.
+            self._timer = loop.call_soon(self._notice_silence, pulse)
+
+    def _notice_silence(self, pulse: Pulse) -> None:
+        pulse.weak = True
+        self._give_up_places(pulse)
+
+    def _give_up_places(self, pulse: Pulse | None) -> None:
+        """Leave what is reserved; also the whole room, if others can use it."""
+        places, self._places = self._places, 0
+        self._room.leave(places)
+        if pulse is not None:
+            self._room.want_no_more(self._doorbell)
+
+    async def _feel_pulse(self) -> None:
+        """Wait until the node answers, without a place or a turn."""
+        self._room.withdraw(self._doorbell)
+        while not self._stopping:
+            ground = self._footing.now
+            if ground.pulse is None or not ground.pulse.weak:
+                return
+            try:
+                await ground.store.run(calls.command("PING"))
+            except ServerError as error:
+                ground.outage.failed(ROLE, error)
+                await asyncio.sleep(RETRY_PAUSE)
+            else:
+                ground.outage.answered(ROLE)
+                ground.pulse.weak = False
+
+    async def _fit(self, claim: Claim, *, until: float, alone: bool) -> Claim:
         """Keep as many places as the claim brought tasks. If the answer was late, and the places
-        went to others, what finds none is given back.
+        went to others, what finds none is given back; so is what was to run alone.
         """
         brought = len(claim.tasks)
+        places, self._places = self._places, 0
         if places:
             self._room.leave(places - brought)
             return claim
-        places = self._room.reserve(self._doorbell, brought) if brought else 0
+        if alone and not self._room.has_whole(self._doorbell):
+            brought = 0
+        places = await self._find_room(brought, until)
         for task in claim.tasks[places:]:
             self._runner.give_back(task, self._origin, NO_ROOM)
         return replace(claim, tasks=claim.tasks[:places])
+
+    async def _find_room(self, wanted: int, until: float) -> int:
+        """Wait in line for so many places; return how many there were by that time (monotonic).
+
+        Other stations reserve more than they fill, and leave the rest in a moment.
+        """
+        places = self._room.reserve(self._doorbell, wanted) if wanted else 0
+        rung = False
+        while places < wanted and not self._stopping and time.monotonic() < until:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(until - time.monotonic()):
+                    await self._doorbell.answer()
+            places += self._room.reserve(self._doorbell, wanted - places)
+            rung = True
+        if rung:
+            self._doorbell.ring()  # who rang may have meant something else
+        return places
 
     def _take_note(self, claim: Claim, took: float) -> None:
         self._cursor.take(claim, took)

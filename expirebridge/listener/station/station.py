@@ -46,7 +46,7 @@ class Station:
         self._born: bytes | None = None
         """When its database was first written to, as far as that is known."""
         self.doorbell = doorbell = Doorbell()
-        self.standing = standing = Standing(settings.doorbell)
+        self.standing = standing = Standing(settings.doorbell, ground.lot)
         code, fairness = Code(runner.fingerprint), Fairness(standing, runner.room)
         self._desk = desk = desk_of(
             settings, footing, doorbell=doorbell, standing=standing, hooks=hooks
@@ -104,7 +104,8 @@ class Station:
         has the new node scanned.
         """
         self._footing.now = ground
-        self._footing.now.ears.want(self, self.standing.hears)
+        self.standing.lot = ground.lot
+        ground.ears.want(self, self.standing.hears)
         self.adopter.forget_all()
         self.hearing.hear_after_gap(events=True)
 

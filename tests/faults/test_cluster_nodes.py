@@ -1,0 +1,342 @@
+"""Nodes of a cluster die, change places, stand still or lag, while tasks are made and run."""
+
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from expirebridge import Bridge
+from expirebridge.embedded import Server
+from expirebridge.task import to_ms
+from tests.faults.stage import ROUNDS, Listeners, held_still, judge, until_finished
+from tests.faults.stream import Stream
+from tests.faults.table import Fault
+from tests.kit.apart import LAYOUT, homes_of, slot_of_task
+from tests.kit.checker import Verdict
+from tests.kit.cluster import Cluster
+from tests.kit.history import Forgot, Made, Started, Writer, now, read
+from tests.kit.processes import until_logged
+from tests.kit.servers import EMBEDDED, SERVERS, hanging
+
+LEASE = 3.0
+"""Seconds: a listener asks who serves what once a second, and its leases must outlast that."""
+STILL = 30.0 if ROUNDS > 1 else 6.0
+"""Seconds for which a node is stopped."""
+FAKETIME = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
+SLACK = 5
+"""Milliseconds for the library's own error: it counts from the process's start."""
+PROBES = 40
+"""Tasks a second whose lateness is measured meanwhile."""
+
+DIES = Fault(
+    name="cluster: a primary is killed",
+    injected="`kill -9` of one of three primaries in a stream of tasks, with two listeners; its "
+    "replica takes over",
+    promise="what reached the replica is kept, and runs; the other nodes' tasks are not held up",
+)
+ORDERLY = Fault(
+    name="cluster: an orderly failover",
+    injected="`CLUSTER FAILOVER` in a stream of tasks; the old primary goes on as a replica",
+    promise="nothing is lost, and nothing is cancelled",
+)
+DEMOTED = Fault(
+    name="cluster: a demoted primary has a living ear",
+    injected="a failover while the listener stands still; keys that expire on the new primary are "
+    "`del` events of the old one, which the listener then reads",
+    promise="none of these tasks is cancelled; all run",
+)
+BEHIND = Fault(
+    name="cluster: a failover to a replica that is behind",
+    injected="`kill -9` of a primary whose replica was stopped while 60 tasks were made",
+    promise="what the replica had not received is lost, or runs again; all else runs",
+)
+MIGRATED = Fault(
+    name="cluster: slots migrate under load",
+    injected="`CLUSTER MIGRATESLOTS` of two partitions, there and back, in a stream of tasks "
+    "(Valkey 9)",
+    promise="nothing is lost, and nothing runs twice",
+)
+HALF_WAY = Fault(
+    name="cluster: a slot is moved half-way",
+    injected="a partition is moved key by key, and left half-way in a stream of tasks; finished "
+    "later",
+    promise="nothing is lost or cancelled; only this partition waits",
+)
+STILL_NODE = Fault(
+    name="cluster: a node stands still",
+    injected="SIGSTOP of a primary without a replica, for 30 s",
+    promise="the other nodes' tasks are not late; its own run when it goes on",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What a test of a cluster's faults works with."""
+
+    cluster: Cluster
+    listeners: Listeners
+    folder: Path
+    history: Writer
+    stream: Stream
+    bridge: Bridge
+
+    @property
+    def victim(self) -> Server:
+        """The node to which the fault happens: that of the first partition."""
+        return self.cluster.primary_of(self.cluster.slot_of(LAYOUT.prefix_of(0)))
+
+    def judge(self, fault: Fault, *, times: int = 1) -> Verdict:
+        """End the stream, wait until every task has ended, and give the verdict."""
+        self.stream.stop()
+        until_finished(self.bridge)
+        node = self.cluster.nodes[0]
+        return judge(fault, node, self.bridge, self.history, lease=LEASE, times=times)
+
+    def missing(self) -> list[str]:
+        """The tasks that were acknowledged, and are gone."""
+        made = [each.id for each in read(self.history.folder) if isinstance(each, Made)]
+        return [id for id in made if self.bridge.get(id) is None]
+
+
+@contextmanager
+def staged(
+    binary: Path,
+    folder: Path,
+    history: Writer,
+    chance: random.Random,
+    *,
+    listeners: int = 1,
+    replicas: int = 1,
+) -> Iterator[Scene]:
+    """Start a cluster, listeners and a producer."""
+    with (
+        Cluster(binary, replicas=replicas) as cluster,
+        Listeners(cluster.url, folder, history, "--log-format", "json", lease=LEASE) as processes,
+        Bridge(cluster.url) as bridge,
+    ):
+        for _ in range(listeners):
+            processes.start()
+        with Stream(cluster.url, history, chance=chance) as stream:
+            stream.until_more(50 + chance.randrange(50))
+            yield Scene(cluster, processes, folder, history, stream, bridge)
+
+
+@pytest.mark.parametrize("round", range(ROUNDS))
+def test_a_primary_is_killed(binary: Path, folder: Path, history: Writer, round: int) -> None:
+    chance = random.Random(round)  # noqa: S311 - the same rounds each time
+    with staged(binary, folder, history, chance, listeners=2) as scene:
+        victim, cluster = scene.victim, scene.cluster
+        known = now()
+        cluster.until_in_step(victim)
+        cluster.kill(victim)
+        history.write(Forgot(at=known, until=now()))
+        until_logged('"failed over"', folder, times=2)
+        scene.stream.until_more(200)
+        verdict = scene.judge(DIES)
+        gone = scene.missing()
+        at_victim = {slot_of_task(id) for id in gone}
+        assert all(cluster.primary_of(slot) not in others_of(scene) for slot in at_victim)
+    assert verdict.sound, str(verdict)
+    assert verdict.forgotten < 20, str(verdict)
+
+
+def others_of(scene: Scene) -> set[Server]:
+    """The nodes that served before what they serve now."""
+    return set(scene.cluster.nodes[:3])
+
+
+@pytest.mark.parametrize("round", range(ROUNDS))
+def test_an_orderly_failover(binary: Path, folder: Path, history: Writer, round: int) -> None:
+    chance = random.Random(round)  # noqa: S311 - the same rounds each time
+    with staged(binary, folder, history, chance) as scene:
+        scene.cluster.fail_over(scene.victim)
+        until_logged('"failed over"', folder)
+        scene.stream.until_more(200)
+        verdict = scene.judge(ORDERLY)
+    assert verdict.sound, str(verdict)
+    assert not verdict.forgotten
+
+
+@pytest.mark.parametrize("round", range(ROUNDS))
+def test_a_demoted_primary_has_a_living_ear(
+    binary: Path, folder: Path, history: Writer, round: int
+) -> None:
+    """Tasks of plain clients, since only what is deleted by others is cancelled."""
+    chance = random.Random(round)  # noqa: S311 - the same rounds each time
+    with staged(binary, folder, history, chance) as scene:
+        victim, cluster = scene.victim, scene.cluster
+        scene.stream.stop()
+        until_finished(scene.bridge)
+        ids = [id for id in (f"foreign-{number}" for number in range(200))
+               if homes_of(cluster, [id])[id] is victim][:40]  # fmt: skip
+        [process] = scene.listeners.by_pid.values()
+        with cluster.client(victim) as client:
+            for place, id in enumerate(ids):
+                client.set(scene.bridge.key_of(id, "recorded.work", [0, 0]), "", px=2500 + place)
+                history.write(Made(id=id, due=now() + 2500, attempts=1))
+            deadline = time.monotonic() + 20
+            while any(scene.bridge.get(id) is None for id in ids):
+                assert time.monotonic() < deadline, "no listener adopted them"
+        with held_still(process, history):
+            replica = cluster.fail_over(victim)
+            with cluster.client(replica) as client:
+                while client.exists(scene.bridge.key_of(ids[-1], "recorded.work", [0, 0])):
+                    time.sleep(0.05)
+        verdict = scene.judge(DEMOTED)
+    assert verdict.sound, str(verdict)
+    assert not verdict.forgotten
+
+
+@pytest.mark.parametrize("round", range(ROUNDS))
+def test_a_failover_to_a_replica_that_is_behind(
+    binary: Path, folder: Path, history: Writer, round: int
+) -> None:
+    chance = random.Random(round)  # noqa: S311 - the same rounds each time
+    with staged(binary, folder, history, chance) as scene:
+        victim, cluster = scene.victim, scene.cluster
+        replica = cluster.replica_of(victim)
+        known = now()
+        cluster.until_in_step(victim)
+        with hanging(replica):
+            # What was sent before would reach it all the same.
+            cluster.ask(victim, "CLIENT", "KILL", "TYPE", "replica")
+            scene.stream.until_more(60)
+            cluster.kill(victim)
+            history.write(Forgot(at=known, until=now()))
+        until_logged('"failed over"', folder)
+        scene.stream.until_more(100)
+        verdict = scene.judge(BEHIND)
+    assert verdict.sound, str(verdict)
+    assert verdict.forgotten, str(verdict)
+
+
+@pytest.mark.parametrize("round", range(ROUNDS))
+@pytest.mark.skipif(EMBEDDED not in SERVERS, reason="needs Valkey 9")
+def test_slots_migrate_under_load(folder: Path, history: Writer, round: int) -> None:
+    chance = random.Random(round)  # noqa: S311 - the same rounds each time
+    with staged(SERVERS[EMBEDDED], folder, history, chance, listeners=2) as scene:
+        cluster = scene.cluster
+        source = scene.victim
+        target = next(node for node in cluster.nodes[:3] if node is not source)
+        for goal in (target, source):
+            for number in (0, 1):
+                cluster.migrate(cluster.slot_of(LAYOUT.prefix_of(number)), goal)
+                scene.stream.until_more(60)
+        verdict = scene.judge(MIGRATED, times=4)
+    assert verdict.sound, str(verdict)
+    assert not verdict.forgotten
+
+
+@pytest.mark.parametrize("round", range(ROUNDS))
+def test_a_slot_is_moved_half_way(binary: Path, folder: Path, history: Writer, round: int) -> None:
+    chance = random.Random(round)  # noqa: S311 - the same rounds each time
+    with staged(binary, folder, history, chance) as scene:
+        cluster, slot = scene.cluster, scene.cluster.slot_of(LAYOUT.prefix_of(0))
+        source = scene.victim
+        target = next(node for node in cluster.nodes[:3] if node is not source)
+        waits = made_in(scene, slot, 20, delay=5.0)
+        cluster.begin_move(slot, target, keys=15)
+        until_logged("SlotMoving", folder)
+        lateness = lateness_of_others(scene, {slot}, 5.0)
+        started = {each.id for each in read(history.folder) if isinstance(each, Started)}
+        assert not started & set(waits)
+        cluster.finish_move(slot, target)
+        verdict = scene.judge(HALF_WAY)
+    print(f"the other partitions' tasks were late by up to {lateness} ms")  # noqa: T201
+    assert verdict.sound, str(verdict)
+    assert not verdict.forgotten
+
+
+@pytest.mark.parametrize("round", range(ROUNDS))
+def test_a_node_stands_still(binary: Path, folder: Path, history: Writer, round: int) -> None:
+    """The producer of what is measured makes tasks of the other nodes only: it would wait, too."""
+    chance = random.Random(round)  # noqa: S311 - the same rounds each time
+    with staged(binary, folder, history, chance, replicas=0) as scene:
+        scene.stream.stop()
+        victim = scene.victim
+        homes = homes_of(scene.cluster, [str(number) for number in range(200)])
+        slots = {slot_of_task(id) for id, home in homes.items() if home is victim}
+        before = lateness_of_others(scene, slots, 2.0)
+        made_in(scene, min(slots), 20)
+        with hanging(victim):
+            meanwhile = lateness_of_others(scene, slots, STILL)
+        scene.cluster.until_well()
+        verdict = scene.judge(STILL_NODE)
+    print(  # noqa: T201 - the figure
+        f"the other nodes' tasks were late by up to {meanwhile} ms while a node stood still for "
+        f"{STILL:g} s, and {before} ms before"
+    )
+    assert meanwhile < before + 1000
+    assert verdict.sound, str(verdict)
+
+
+@pytest.mark.skipif(
+    EMBEDDED not in SERVERS or not FAKETIME, reason="needs the embedded server, and faketime"
+)
+def test_the_clocks_of_the_nodes_differ(folder: Path, history: Writer) -> None:
+    """By a second and by an hour; each node's counts for its partitions."""
+    with (
+        Cluster(SERVERS[EMBEDDED], replicas=0) as cluster,
+        Listeners(cluster.url, folder, history, lease=LEASE) as listeners,
+        Bridge(cluster.url) as bridge,
+    ):
+        for node, seconds in zip(cluster.nodes, (1, 3600, 0), strict=True):
+            node.stop()
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setenv("LD_PRELOAD", str(FAKETIME[0]))
+                patch.setenv("FAKETIME", f"+{seconds}s")
+                patch.setenv("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+                node.start()
+        cluster.until_well()
+        listeners.start()
+        ids = [f"clock-{number}" for number in range(40)]
+        homes = homes_of(cluster, ids)
+        before = now()
+        dues = {id: to_ms(bridge.make_task("recorded.work", [0, 0], 1, id=id).due) for id in ids}
+        after = now()
+        until_finished(bridge)
+        assert bridge.count().succeeded == len(ids)
+    starts = {each.id: each for each in read(history.folder) if isinstance(each, Started)}
+    offsets = dict.fromkeys(cluster.nodes, 0) | {
+        cluster.nodes[0]: 1000, cluster.nodes[1]: 3_600_000
+    }  # fmt: skip
+    assert {homes[id] for id in ids} == set(cluster.nodes)
+    for id, start in starts.items():
+        offset = offsets[homes[id]]
+        assert before - SLACK <= dues[id] - offset - 1000 <= after + SLACK
+        assert start.at >= dues[id] - offset - SLACK, "it ran early by its node's clock"
+        assert (start.attempt, start.lapses) == (1, 0)
+
+
+def made_in(scene: Scene, slot: int, count: int, delay: float = 0.5) -> list[str]:
+    """Make so many tasks of one partition."""
+    ids = [id for id in (f"{number}-{now()}" for number in range(2000)) if slot_of_task(id) == slot]
+    for id in ids[:count]:
+        task = scene.bridge.make_task("recorded.work", [0, 0], delay, id=id, retry=[])
+        scene.history.write(Made(id=id, due=to_ms(task.due), attempts=1))
+    return ids[:count]
+
+
+def lateness_of_others(scene: Scene, slots: set[int], seconds: float) -> int:
+    """For so long make tasks of other slots; by how many ms the latest of them started late."""
+    made, number, end = dict[str, int](), 0, time.monotonic() + seconds
+    while time.monotonic() < end:
+        number += 1
+        id = f"probe-{number}-{now()}"
+        if slot_of_task(id) in slots:
+            continue
+        task = scene.bridge.make_task("recorded.work", [0, 0], 0.1, id=id, retry=[])
+        made[id] = to_ms(task.due)
+        scene.history.write(Made(id=id, due=made[id], attempts=1))
+        time.sleep(1 / PROBES)
+    deadline = time.monotonic() + 10
+    starts = dict[str, int]()
+    while made.keys() - starts.keys() and time.monotonic() < deadline:
+        starts = {each.id: each.at for each in read(scene.history.folder)
+                  if isinstance(each, Started) and each.id in made}  # fmt: skip
+    assert starts.keys() == made.keys(), "some never started"
+    return max(at - made[id] for id, at in starts.items())
