@@ -61,6 +61,13 @@ def stores(apart: Bridge, url: str) -> Iterator[list[Store]]:
     client.close()
 
 
+def test_a_listing_that_is_the_first_call_shows_all(apart: Bridge, url: str) -> None:
+    for id in MANY:
+        apart.make_task("mail.send", [1], 60, id=id)
+    with Bridge(url) as new:
+        assert {task.id for task in new.list(state="pending").tasks} == set(MANY)
+
+
 # Made
 
 
