@@ -1,7 +1,7 @@
 """Tasks carried over to another database while both are in use: each is in one place."""
 
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import Any
 
 import pytest
@@ -10,12 +10,15 @@ import redis
 from expirebridge import Bridge, Change, Outcome, ServerUnreachable, State
 from expirebridge.cli.figures import store_of
 from expirebridge.errors import FormatRefused, InvalidSetting, MoveRefused
+from expirebridge.hooks import Hooks
 from expirebridge.mover import Mover
+from expirebridge.operations import Operations
 from expirebridge.settings import Settings
 from expirebridge.slots import Layout
 from expirebridge.store import calls
 from expirebridge.store.partitions import Partitions
 from expirebridge.store.store import Store
+from tests.kit.cluster import Cluster
 from tests.kit.invoked import end_due_tasks
 from tests.kit.servers import AnyServer
 
@@ -208,6 +211,32 @@ def test_a_late_event_of_a_task_that_is_elsewhere_makes_nothing(sides: Sides) ->
         hint = calls.Hint(task.key, "a", b"mail.send?[1]", heard)
         old.store.run(calls.adopt([hint], old.settings))
     assert old.ids(State.PENDING) == set()
+
+
+def test_to_a_cluster_and_back(url: str, client: redis.Redis, cluster: Cluster) -> None:
+    settings = Settings(url=url), Settings(url=cluster.url)
+    made = {f"t{n}" for n in range(MANY)}
+    with ExitStack() as stack:
+        old, new = (stack.enter_context(Bridge(each.url)) for each in settings)
+        stores = [stack.enter_context(closing(store_of(each))) for each in settings]
+        old.make_tasks([{"func": "f.g", "args": [1], "delay": HOUR, "id": id} for id in made])
+        for source, target in ((0, 1), (1, 0)):
+            mover = Mover(stores[source], stores[target], settings[source], settings[target])
+            mover.begin()
+            assert mover.run()
+            assert mover.moved.tasks == len(made)
+            found = [
+                {task.id for task in side.list(state="pending", limit=1000).tasks}
+                for side in (old, new)
+            ]
+            assert found == ([set(), made] if target else [made, set()])
+            if target:
+                spread = [
+                    counts.pending
+                    for counts in stores[1].run(Operations(settings[1], Hooks()).list_partitions())
+                ]
+                assert len(spread) == 16
+                assert min(spread) > 0
 
 
 # Killed
