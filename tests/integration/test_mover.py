@@ -319,10 +319,17 @@ def test_two_movers_do_no_harm(sides: Sides, monkeypatch: pytest.MonkeyPatch) ->
     assert new.bridge.cancel("a") is Change.CANCELLED
     old.bridge.make_task("mail.send", [1], HOUR, id="c")
     second.run_pass()
+    # The second one's next parcel is on its way.
+    old.bridge.make_task("mail.send", [1], HOUR, id="d")
+    with monkeypatch.context() as patch:
+        patch.setattr(new.store, "run", dying(new.store, "receive_parcel", before=True))
+        with pytest.raises(Killed):
+            second.run_pass()
     for call in late:
         new.store.run(call)
     old.store.run(calls.drop_parcel(0, first._nonces[0], 1))
-    assert new.ids(State.PENDING) == {"b", "c"}
+    second.run_pass()
+    assert new.ids(State.PENDING) == {"b", "c", "d"}
 
 
 @only_one
