@@ -1,11 +1,14 @@
 """Fixtures of the fault tests."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from tests.faults.stage import ROUNDS, copy_handlers
+from tests.kit.databases import SQLITE, Database, binary_of, database_of
 from tests.kit.history import Writer
 from tests.kit.servers import FEW, SERVERS
 
@@ -30,3 +33,19 @@ def history(tmp_path: Path) -> Iterator[Writer]:
     writer = Writer(tmp_path / "history")
     yield writer
     writer.close()
+
+
+@pytest.fixture(scope="session")
+def databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Database]]:
+    """Gives the database server of a name, started once. Killed, it keeps what was committed."""
+    with ExitStack() as stack:
+        folder = tmp_path_factory.mktemp("databases")
+        yield cache(lambda name: stack.enter_context(database_of(name, folder, durable=True)))
+
+
+@pytest.fixture
+def database(name: str, databases: Callable[[str], Database]) -> Database:
+    """The database server of which a test's parameter is the name."""
+    if name != SQLITE and binary_of(name) is None:
+        pytest.skip(f"needs {name}")
+    return databases(name)

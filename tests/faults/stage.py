@@ -25,9 +25,15 @@ FINISHED_WITHIN = 30.0
 """Seconds that a round's tasks have to end, once the test does no more to them: the default."""
 
 
-def copy_handlers(folder: Path) -> Path:
+OF_LEDGERS = ("selling.py", "_pointed.py")
+"""Handlers' modules for listeners that have a ledger: they import SQLAlchemy."""
+OTHERS = ("apart.py", "halting.py", "misbehaving.py")
+"""What those need not load: handlers in processes cost a listener's start most."""
+
+
+def copy_handlers(folder: Path, *, ledger: bool = False) -> Path:
     """Make a handlers' folder of the handlers that write into the history."""
-    without = shutil.ignore_patterns("__pycache__")
+    without = shutil.ignore_patterns("__pycache__", *(OTHERS if ledger else OF_LEDGERS))
     return Path(shutil.copytree(Path(__file__).parent / "handlers", folder, ignore=without))
 
 

@@ -6,8 +6,9 @@ reason that the test itself has seen or caused.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from expirebridge import Bridge, Change, State, Task
 from tests.kit.history import (
@@ -19,6 +20,7 @@ from tests.kit.history import (
     Forgot,
     GaveUp,
     Killed,
+    Known,
     Made,
     PutOff,
     Started,
@@ -44,6 +46,19 @@ SHOWN = 10
 """Faults of each kind whose lines a verdict shows."""
 
 Injection = Killed | Stopped | CutOff | Forgot
+
+
+class Outcome(Protocol):
+    """What the product says of a task in the end: the server, or a row of the ledger."""
+
+    @property
+    def state(self) -> State: ...
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def lapses(self) -> int: ...
+    @property
+    def error(self) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +112,7 @@ class Story:
 
     made: Made
     cancelled: Cancelled | None = None
+    known: Known | None = None
     put_off: list[PutOff] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
     outdated: list[Run] = field(default_factory=list)
@@ -193,18 +209,20 @@ def look_up(bridge: Bridge, events: Iterable[Event]) -> dict[str, Task | None]:
 
 def check(
     events: Sequence[Event],
-    found: Mapping[str, Task | None],
+    found: Mapping[str, Outcome | None],
     *,
     lease: float,
     may_wait: bool = False,
     may_forget: bool = False,
+    witnessed: Container[str] = (),
 ) -> Verdict:
     """Judge every task that was acknowledged; of others nothing was promised.
 
     `found` is what `look_up` gave when nothing ran any longer. `lease` is the listeners', in
     seconds: a stop, or a cut, that is shorter is no reason to run a task again. With `may_wait` a
     task may still be pending or paused. With `may_forget` one that returned may be gone: only so
-    many are kept.
+    many are kept. Those in `witnessed` are known to have succeeded, whether a run of them returned
+    or not.
 
     Raises ValueError if the history contradicts itself.
     """
@@ -215,7 +233,8 @@ def check(
         task = found[story.made.id]
         _set_outdated_aside(story, injections)
         if not (task is None and may_forget and story.returned):
-            _judge_outcome(story, task, injections, verdict, may_wait=may_wait)
+            is_done = story.returned or story.made.id in witnessed
+            _judge_outcome(story, task, injections, verdict, may_wait=may_wait, is_done=is_done)
         _judge_runs(story, injections, verdict)
     _judge_kills(stories.values(), injections, verdict)
     return verdict
@@ -232,6 +251,8 @@ def read_stories(events: Sequence[Event]) -> dict[str, Story]:
     for event in events:
         if isinstance(event, Cancelled) and event.id in stories:
             stories[event.id].cancelled = event
+        elif isinstance(event, Known) and event.id in stories:
+            stories[event.id].known = event
         elif isinstance(event, PutOff) and event.id in stories:
             stories[event.id].put_off.append(event)
     for run in _runs_in(events):
@@ -283,13 +304,14 @@ def _injections_in(events: Sequence[Event], lease: float) -> list[Injection]:
 
 def _judge_outcome(
     story: Story,
-    task: Task | None,
+    task: Outcome | None,
     injections: Sequence[Injection],
     verdict: Verdict,
     *,
     may_wait: bool,
+    is_done: bool,
 ) -> None:
-    what = _wrong_outcome(story, task, injections, may_wait)
+    what = _wrong_outcome(story, task, injections, may_wait=may_wait, is_done=is_done)
     if task is None and _may_be_forgotten(story, injections):
         verdict.forgotten += 1
     elif what is not None:
@@ -299,7 +321,12 @@ def _judge_outcome(
 
 
 def _wrong_outcome(
-    story: Story, task: Task | None, injections: Sequence[Injection], may_wait: bool
+    story: Story,
+    task: Outcome | None,
+    injections: Sequence[Injection],
+    *,
+    may_wait: bool,
+    is_done: bool,
 ) -> str | None:
     """What is wrong with the state in which a task ended, if anything is."""
     if task is None:
@@ -309,7 +336,7 @@ def _wrong_outcome(
         return f"it is {task.state} although its cancellation was acknowledged"
     match task.state:
         case State.SUCCEEDED:
-            return None if story.returned else "it succeeded, but no run of it returned"
+            return None if is_done else "it succeeded, but no run of it returned"
         case State.FAILED:
             explained = _used_up(story, task) or _lapsed_too_often(story, task, injections)
             return (
@@ -329,7 +356,7 @@ def _may_be_forgotten(story: Story, injections: Sequence[Injection]) -> bool:
     )
 
 
-def _used_up(story: Story, task: Task) -> bool:
+def _used_up(story: Story, task: Outcome) -> bool:
     """Whether the last attempt that its policy allows failed with what the product tells."""
     if not story.runs:
         return False
@@ -342,7 +369,7 @@ def _used_up(story: Story, task: Task) -> bool:
     )
 
 
-def _lapsed_too_often(story: Story, task: Task, injections: Sequence[Injection]) -> bool:
+def _lapsed_too_often(story: Story, task: Outcome, injections: Sequence[Injection]) -> bool:
     """Whether each of the lapses that failed a task is some injection's work.
 
     That its earlier runs were cut short is judged with the runs after them.
@@ -392,7 +419,10 @@ def _judge_runs(story: Story, injections: Sequence[Injection], verdict: Verdict)
     for place, run in enumerate(story.runs):
         start = run.started
         reason = _reason(story, place, injections)
-        if reason is None:
+        if story.known and start.at > story.known.at + STARTED_WITHIN:
+            what = f"run {start.run} began although its row said that it had ended"
+            verdict.unexplained.append(Fault(start.id, what, story.lines))
+        elif reason is None:
             what = f"run {start.run} has no reason"
             verdict.unexplained.append(Fault(start.id, what, story.lines))
         elif place > 0:

@@ -22,6 +22,8 @@ from typing import Any, Protocol
 from sqlalchemy import URL, create_engine, make_url, text
 from sqlalchemy.exc import DBAPIError
 
+from tests.kit.processes import children_of, until_ended
+
 SQLITE, POSTGRESQL, MARIADB = "sqlite", "postgresql", "mariadb"
 NAMES = (SQLITE, POSTGRESQL, MARIADB)
 _DEBIANS = sorted(str(path) for path in Path("/usr/lib/postgresql").glob("*/bin"))
@@ -170,8 +172,10 @@ class DatabaseServer:
 
     def _end(self, how: signal.Signals) -> None:
         if self._process is not None:
-            self._process.send_signal(how)
-            self._process.wait(60)
+            # PostgreSQL's processes end by themselves, and hold its memory until then.
+            with until_ended(children_of(self._process.pid)):
+                self._process.send_signal(how)
+                self._process.wait(60)
             self._process = None
 
     def close(self) -> None:

@@ -137,8 +137,27 @@ class Down:
     until: int
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Known:
+    """The test had read in a row of the ledger that the task has ended: it never starts again."""
+
+    id: str
+    at: int
+
+
 Event = (
-    Made | Cancelled | PutOff | Started | Ended | Killed | GaveUp | Stopped | CutOff | Forgot | Down
+    Made
+    | Cancelled
+    | PutOff
+    | Started
+    | Ended
+    | Killed
+    | GaveUp
+    | Stopped
+    | CutOff
+    | Forgot
+    | Down
+    | Known
 )
 
 KINDS: dict[str, type[Event]] = {kind.__name__.lower(): kind for kind in get_args(Event)}

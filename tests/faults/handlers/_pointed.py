@@ -1,0 +1,78 @@
+"""The points of a listener with a ledger: between each two steps of what it does with it."""
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import Connection, Engine, event
+
+from expirebridge.ledger.books import Books
+from expirebridge.ledger.passbook import Passbook
+from expirebridge.ledger.relay import Pass, Relay
+from tests.kit.points import reach
+
+_here = threading.local()
+
+
+def _after_each_step(name: str, way: str) -> None:
+    make: Callable[[Relay], Pass[int]] = getattr(Relay, name)
+
+    @functools.wraps(make)
+    def stepping(self: Relay) -> Pass[int]:
+        steps = make(self)
+        while True:
+            try:
+                step = next(steps)
+            except StopIteration as stop:
+                return int(stop.value)
+            reach(f"{way}: {step}")
+            yield step
+
+    setattr(Relay, name, stepping)
+
+
+def _around(owner: type[Any], name: str, before: str, after: str) -> None:
+    method = getattr(owner, name)
+
+    @functools.wraps(method)
+    def reaching(*args: Any, **options: Any) -> Any:
+        if before:
+            reach(before)
+        result = method(*args, **options)
+        reach(after)
+        return result
+
+    setattr(owner, name, reaching)
+
+
+def _before_its_commit(name: str, point: str) -> None:
+    method = getattr(Passbook, name)
+
+    @functools.wraps(method)
+    def naming(*args: Any, **options: Any) -> Any:
+        _here.point = point
+        try:
+            return method(*args, **options)
+        finally:
+            _here.point = ""
+
+    setattr(Passbook, name, naming)
+
+
+def _reach_before_commit(_: Connection) -> None:
+    if point := getattr(_here, "point", ""):
+        reach(point)
+
+
+def install() -> None:
+    """Let this process reach its points."""
+    _after_each_step("carry", "relay")
+    _after_each_step("bring_back", "back")
+    _before_its_commit("take", "relay or back: number taken, not committed")
+    _before_its_commit("conclude", "relay: stamped, not committed")
+    _before_its_commit("learn", "back: written, not committed")
+    event.listen(Engine, "commit", _reach_before_commit)
+    _around(Books, "fence", "gate: new connection", "gate: number taken")
+    _around(Books, "read", "gate: server read", "gate: ledger read")
+    _around(Books, "ask", "claimed", "claimed, row asked")
