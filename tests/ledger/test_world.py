@@ -19,6 +19,7 @@ from expirebridge.store.calls import ledger as ledger_calls
 from expirebridge.store.store import Store
 from tests.kit.ledgers import Books
 from tests.kit.steps import settle
+from tests.ledger.model import Model
 from tests.ledger.planted import planted
 from tests.ledger.world import World
 
@@ -61,12 +62,22 @@ def emptied(engine: Engine, made: Tables, store: Store, client: redis.Redis) -> 
 def test_nothing_is_lost_and_nothing_done_starts_again(
     memory: Engine, made: Tables, store: Store, client: redis.Redis, seed: int
 ) -> None:
-    assert World(emptied(memory, made, store, client), client, seed).live(STEPS) == []
+    books = emptied(memory, made, store, client)
+    assert World(books, client, seed, model=Model()).live(STEPS) == []
 
 
 @pytest.mark.usefixtures("few_rows")
 def test_on_each_database(books: Books, client: redis.Redis) -> None:
-    assert World(books, client, 5).live(120) == []
+    assert World(books, client, 5, model=Model()).live(120) == []
+
+
+@pytest.mark.usefixtures("few_rows")
+def test_the_model_differs_from_what_lacks_a_rule(
+    memory: Engine, made: Tables, store: Store, client: redis.Redis
+) -> None:
+    books = emptied(memory, made, store, client)
+    with planted("revision"), pytest.raises(AssertionError):
+        World(books, client, 0, model=Model()).live(STEPS)
 
 
 @pytest.mark.usefixtures("few_rows")

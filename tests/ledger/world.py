@@ -1,23 +1,30 @@
 """Random histories of a ledger and a server: relays that stall, a server that loses what it saw.
 
-It does what model.py beside it does, with real rows, a real server and the real passes. When all is
-quiet, every committed task that was not cancelled ran, what the ledger knew as done or cancelled
-never started afterwards, and each row says what happened.
+Real rows, a real server, the real passes. When all is quiet, every committed task that was not
+cancelled ran, what the ledger knew as done or cancelled never started afterwards, what completes in
+its transaction did so once, and each row says what happened. With a model beside it, rows, records
+and numbers are compared after each act.
 """
 
 import random
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any
+from copy import deepcopy
+from typing import Any, NamedTuple
 
-from expirebridge.errors import LedgerError
+from expirebridge.errors import CompletionRefused, LedgerError
+from expirebridge.ledger import complete
+from expirebridge.ledger.entries import Page
+from expirebridge.ledger.passbook import Passbook
 from expirebridge.ledger.relay import Pass
 from expirebridge.ledger.tables import Status, Todo, Wanted
 from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.calls import Settlement
 from expirebridge.store.calls import ledger as ledger_calls
+from expirebridge.store.calls.ledger import Life
 from tests.kit.ledgers import Books
+from tests.ledger.model import Model, Redis, Steps
 
 SETTINGS = Settings()
 PREFIX = "expirebridge"
@@ -25,25 +32,53 @@ KEPT = 40
 Snapshot = dict[bytes, bytes]
 
 
+class Run(NamedTuple):
+    """A handler at work."""
+
+    id: str
+    token: str
+    life: Life
+
+
+class Watched(Passbook):
+    """Says which rows the last pass took: of those that are alike, the database chooses."""
+
+    taken: tuple[str, ...] = ()
+
+    def page(self, most: int = ledger_calls.MAX_ROWS) -> Page:
+        page = super().page(most)
+        self.taken = tuple(row.id for row in page.rows)
+        return page
+
+
 class World:
-    """One ledger, one server, two relays and two listeners."""
+    """One ledger, one server, two relays and two listeners; what is in `out` is left out."""
 
     def __init__(
-        self, books: Books, client: Any, seed: int, out: frozenset[str] = frozenset()
+        self,
+        books: Books,
+        client: Any,
+        seed: int,
+        out: frozenset[str] = frozenset(),
+        model: Model | None = None,
     ) -> None:
         self.books, self.client, self.out = books, client, out
+        self.model = model
         self.store = books.store
+        self.pages = books.rows = Watched(books.engine, books.made, name=books.name)
         self.random = random.Random(seed)  # noqa: S311 - to be repeated
         self.relays = [self.relay(), self.relay()]
-        self.past = [self.snapshot()]
+        self.past = [self.remembered()]
         self.link = 0
         self.checked: dict[int, tuple[int, int]] = {}
         self.fenced: dict[int, int] = {}
-        self.running: list[tuple[str, str]] = []
+        self.running: list[Run] = []
         self.made = 0
         self.starts: dict[str, int] = {}
-        self.done_known: set[str] = set()
-        self.cancel_known: set[str] = set()
+        self.effects: set[tuple[str, int]] = set()
+        """What completed in its transaction: its id and its generation."""
+        self.done_known: set[tuple[str, int]] = set()
+        self.cancel_known: set[tuple[str, int]] = set()
         self.bad: list[str] = []
 
     # The server's past
@@ -55,19 +90,27 @@ class World:
                 pipe.dump(name)
             return dict(zip(names, pipe.execute(), strict=True))
 
+    def remembered(self) -> tuple[Snapshot, Redis | None]:
+        return self.snapshot(), deepcopy(self.model.redis) if self.model else None
+
     def save(self) -> None:
-        self.past = [*self.past, self.snapshot()][-KEPT:]
+        self.past = [*self.past, self.remembered()][-KEPT:]
 
     def lose(self) -> None:
         back = self.random.randrange(1, min(len(self.past), 12) + 1)
         self.past = self.past[: len(self.past) - back + 1]
         self.client.flushdb()
-        for name, value in self.past[-1].items():
+        snapshot, redis = self.past[-1]
+        for name, value in snapshot.items():
             self.client.restore(name, 0, value)
+        if self.model and redis:
+            self.model.redis = deepcopy(redis)
         self.link += 1
 
     def empty(self) -> None:
         self.client.flushdb()
+        if self.model:
+            self.model.redis = Redis()
         self.save()
         self.link += 1
 
@@ -76,11 +119,26 @@ class World:
     def insert(self) -> None:
         self.made += 1
         self.books.insert(f"t{self.made}")
+        if self.model:
+            self.model.insert(f"t{self.made}")
 
     def want_cancel(self) -> None:
-        ids = [row.id for row in self.rows() if row.status == 1 and row.wanted == Wanted.NONE.value]
-        if ids:
-            self.books.cancel(self.random.choice(ids))
+        if ids := self._open():
+            id = self.random.choice(ids)
+            self.books.cancel(id)
+            if self.model:
+                self.model.want_cancel(id)
+
+    def touch(self) -> None:
+        """Change a row that was relayed, and not its task."""
+        if ids := [row.id for row in self.rows() if row.id in self._open() and row.due]:
+            id = self.random.choice(ids)
+            self.books.change(id, ext_string="x")
+            if self.model:
+                self.model.touch(id)
+
+    def _open(self) -> list[str]:
+        return [row.id for row in self.rows() if row.status == 1 and row.wanted == "none"]
 
     def rows(self) -> list[Any]:
         return self.books.all_rows()
@@ -88,34 +146,46 @@ class World:
     # The relays
 
     def relay(self) -> Iterator[None]:
-        relay = self.books.relay()
+        relay, model = self.books.relay(), self.model
         while True:
-            for steps in (relay.carry(), relay.bring_back()):
-                yield
-                yield from self._steps(steps)
+            yield
+            yield from self._steps(relay.carry(), model.carry() if model else None)
+            yield
+            yield from self._steps(relay.bring_back(), model.bring_back() if model else None)
 
-    def _steps(self, steps: Pass[int]) -> Iterator[None]:
+    def _steps(self, steps: Pass[int], modelled: Steps | None) -> Iterator[None]:
         while True:
             try:
-                step = next(steps)
-            except StopIteration:
-                break
+                step = next(steps, "")
             except LedgerError as error:
                 self.bad.append(str(error))
                 return
+            self._follow(step, modelled)
             self._learn()
             if step in {"carried", "forgotten"}:
                 self.save()
+            if not step:
+                return
             yield
-        self._learn()
+
+    def _follow(self, step: str, modelled: Steps | None) -> None:
+        """Let the model take the same step."""
+        if self.model is None or modelled is None:
+            return
+        if step == "page read":
+            self.model.page = self.pages.taken
+        if step == "dirty read":
+            found = self.client.zrange(f"{PREFIX}:dirty", 0, ledger_calls.MAX_ROWS - 1)
+            self.model.page = [id.decode() for id in found]
+        assert next(modelled, "") == step
 
     def _learn(self) -> None:
         """What the ledger knows: done is what was written back, cancelled what was relayed."""
         for row in self.rows():
             if row.status == Status.SUCCEEDED:
-                self.done_known.add(row.id)
+                self.done_known.add((row.id, row.generation))
             if row.wanted == Wanted.CANCELLED.value and row.todo == Todo.NOTHING:
-                self.cancel_known.add(row.id)
+                self.cancel_known.add((row.id, row.generation))
 
     # The listeners
 
@@ -126,8 +196,11 @@ class World:
         self._let_time_pass()
         token = f"{self.random.getrandbits(60):x}"
         call = calls.claim(token, SETTINGS, room=1, idle=True, gate=gate)
-        for task in self.store.run(call).tasks:
-            self._start(task.id, token)
+        tasks = self.store.run(call).tasks
+        if self.model:
+            self.model.claim([task.id for task in tasks], token, gate)
+        for task in tasks:
+            self._start(Run(task.id, token, Life.read(task.ledger) or Life(0, 0)))
 
     def _gate(self, who: int) -> int | None:
         if "gate" in self.out:
@@ -136,6 +209,8 @@ class World:
             return self.checked[who][1]
         if "fence" not in self.out and self.fenced.get(who) != self.link:
             self.books.rows.fence()
+            if self.model:
+                self.model.fence()
             self.fenced[who] = self.link
         known = self.store.run(ledger_calls.read_ledger())
         numbers = self.books.rows.read()
@@ -143,7 +218,9 @@ class World:
             return None
         if "mark" in self.out:
             numbers = numbers._replace(rebuilding=False)
-        if not numbers.agrees_with(known):
+        agrees = numbers.agrees_with(known)
+        assert self.model is None or self.model.agrees() == agrees
+        if not agrees:
             return None
         self.checked[who] = (self.link, known.number)
         return known.number
@@ -154,62 +231,115 @@ class World:
             self._set_score("pending", id)
             self.client.delete(id + b":?mail.send?[1]")
 
-    def _start(self, id: str, token: str) -> None:
-        if "row" not in self.out and self.books.row(id) is None:
-            self._settle(id, token, "cancelled")
-            return
-        self.starts[id] = self.starts.get(id, 0) + 1
-        if id in self.done_known:
-            self.bad.append(f"{id} started after it was known as done")
-        if id in self.cancel_known:
-            self.bad.append(f"{id} started after its cancel was relayed")
-        self.running.append((id, token))
+    def _start(self, run: Run) -> None:
+        row = self.books.row(run.id)
+        if "row" not in self.out:
+            if row is None:
+                return self._settle(run, "cancelled")
+            if row.status == Status.SUCCEEDED and (run.id, row.generation) in self.effects:
+                return self._settle(run, "succeeded")
+        self.starts[run.id] = self.starts.get(run.id, 0) + 1
+        life = (run.id, run.life.generation)
+        if life in self.done_known:
+            self.bad.append(f"{run.id} started after it was known as done")
+        if life in self.cancel_known:
+            self.bad.append(f"{run.id} started after its cancel was relayed")
+        self.running.append(run)
         self.save()
+        return None
 
-    def _settle(self, id: str, token: str, outcome: str) -> None:
-        self.store.run(calls.settle([Settlement(id, token, outcome)], SETTINGS))
+    def _settle(self, run: Run, outcome: str) -> None:
+        self.store.run(calls.settle([Settlement(run.id, run.token, outcome)], SETTINGS))
+        if self.model:
+            self.model.settle(run.id, run.token, outcome)
         self.save()
 
     def settle(self) -> None:
         if self.running:
-            self._settle(*self._one_running(), "succeeded")
+            self._settle(self._one_running(), "succeeded")
+
+    def complete(self) -> None:
+        """A handler commits what it did, if it may; one that may not dies."""
+        if not self.running:
+            return
+        run = self.random.choice(self.running)
+        is_let = self._complete(run)
+        if self.model:
+            assert self.model.complete(run.id, *run.life) == is_let
+        if not is_let:
+            self.running.remove(run)
+        elif (run.id, run.life.generation) in self.effects:
+            self.bad.append(f"{run.id} had its effect twice")
+        else:
+            self.effects.add((run.id, run.life.generation))
+
+    def _complete(self, run: Run) -> bool:
+        books = self.books
+        with books.engine.begin() as connection:
+            try:
+                complete(connection, books.made, ledger=books.name, id=run.id, attempt=1,
+                         generation=run.life.generation, revision=run.life.revision)  # fmt: skip
+            except CompletionRefused:
+                return False
+        return True
 
     def kill(self) -> None:
         if self.running:
             self._one_running()
 
-    def _one_running(self) -> tuple[str, str]:
+    def _one_running(self) -> Run:
         return self.running.pop(self.random.randrange(len(self.running)))
 
     def lapse(self) -> None:
         """The lease of one whose handler was killed is over; the others beat."""
-        alive = {token.encode() for _, token in self.running}
+        self._beat()
+        alive = {run.token.encode() for run in self.running}
         for id in self.client.zrange(f"{PREFIX}:running", 0, -1):
             record = f"{PREFIX}:task:{id.decode()}"
             if self.client.hget(record, "token") not in alive:
                 self.client.hdel(record, "lapses")
                 self._set_score("running", id)
+        if self.model:
+            self.model.lapse({run.token for run in self.running})
         self._sweep()
 
     def forget(self) -> None:
         """The time is over for which finished tasks are kept."""
+        self._beat()
         for state in ("succeeded", "cancelled"):
             for id in self.client.zrange(f"{PREFIX}:{state}", 0, -1):
                 self._set_score(state, id)
+        if self.model:
+            self.model.forget()
         self._sweep()
+
+    def revive(self) -> None:
+        """Somebody has a finished task run once more."""
+        if ids := self.client.zrange(f"{PREFIX}:succeeded", 0, -1):
+            id = self.random.choice(ids).decode()
+            self.store.run(calls.run_now(id))
+            if self.model:
+                self.model.revive(id)
+            self.save()
 
     def _set_score(self, state: str, id: bytes) -> None:
         self.client.execute_command("ZADD", f"{PREFIX}:{state}", 1, id)
 
-    def _sweep(self) -> None:
+    def _beat(self) -> None:
+        """A listener beats; after a silence that gives all who run a lease more."""
         self.store.run(calls.heartbeat("listener", SETTINGS.lease, [], code="0a"))
+
+    def _sweep(self) -> None:
         self.store.run(calls.sweep(SETTINGS))
         self.save()
 
     def prune(self) -> None:
         ids = [row.id for row in self.rows() if row.status != 1 and row.todo == Todo.NOTHING]
         if ids:
-            self.books.prune(self.random.choice(ids))
+            id = self.random.choice(ids)
+            self.books.prune(id)
+            if self.model:
+                self.model.prune(id)
 
     def stall(self) -> None:
         self.relays.reverse()
@@ -224,6 +354,8 @@ class World:
             (self.settle, 5), (self.lapse, 2), (self.forget, 2), (self.prune, 1),
             (self.lose, 0.5), (self.empty, 0.2), (self.kill, 0.7), (self.stall, 0.5),
         ]  # fmt: skip
+        if self.model:
+            acts += [(self.complete, 1), (self.touch, 0.5), (self.revive, 0.3)]
         [act] = self.random.choices([act for act, _ in acts], [weight for _, weight in acts])
         act()
 
@@ -233,6 +365,7 @@ class World:
             for _ in range(14):
                 next(self.relays[0])
                 next(self.relays[1])
+            self.compare()
             for _ in range(4):
                 self.claim(0)
                 self.claim(1)
@@ -255,7 +388,46 @@ class World:
         with suppress(StopIteration):
             for _ in range(steps):
                 self.step()
+                self.compare()
                 if self.bad:
                     return self.bad
             self.quiet()
         return self.bad
+
+    # The model
+
+    def compare(self) -> None:
+        """Fail unless rows, records and numbers are what the model says."""
+        if (model := self.model) is None:
+            return
+        rows = {
+            row.id: (row.generation, row.revision, row.wanted == "cancelled", row.status, row.todo,
+                     row.stamp) for row in self.rows()
+        }  # fmt: skip
+        assert rows == {
+            id: (row.generation, row.revision, row.is_cancelled, row.status, row.todo, row.stamp)
+            for id, row in model.rows.items()
+        }
+        assert self._records() == {
+            id: (f"{record.generation} {record.revision}", record.state)
+            for id, record in model.redis.records.items()
+        }
+        dirty = self.client.zrange(f"{PREFIX}:dirty", 0, -1)
+        assert {id.decode() for id in dirty} == model.redis.dirty.keys()
+        numbers = self.books.rows.read()
+        if numbers:
+            known = self.store.run(ledger_calls.read_ledger())
+            assert (numbers.number, numbers.stamp) == (model.taken, model.stamp)
+            assert (known.number, bool(known.nonce)) == (model.redis.number, model.redis.is_bound)
+
+    def _records(self) -> dict[str, tuple[str, str]]:
+        start = f"{PREFIX}:task:"
+        names = [name.decode() for name in self.client.keys(f"{start}*")]
+        with self.client.pipeline(transaction=False) as pipe:
+            for name in names:
+                pipe.hmget(name, "ledger", "state")
+            found = pipe.execute()
+        return {
+            name.removeprefix(start): (life.decode(), (state or b"pending").decode())
+            for name, (life, state) in zip(names, found, strict=True)
+        }
