@@ -93,7 +93,7 @@ ORDERLY = Fault(
     injected="`SENTINEL FAILOVER`; the old primary takes writes until it learns of it",
     promise=PROMISE,
 )
-IN_SHORT = {(flush, "postgresql"), (restore_older, SQLITE), (lose_power, "mariadb")}
+IN_SHORT = {(flush, "postgresql"), (restore_older, SQLITE)}
 """What runs where one round is asked for."""
 CASES = [
     (inject, name) for inject in FAULTS for name in NAMES
@@ -161,12 +161,12 @@ def change_places(sentinels: Sentinels, trade: Trade, history: Writer) -> None:
 FAILOVERS: dict[Failover, Fault] = {lose_link: BEHIND, change_places: ORDERLY}
 
 
+@pytest.mark.skipif(ROUNDS == 1, reason="sentinels take long: in make faults")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("round", range(max(1, ROUNDS // 4)))
 @pytest.mark.parametrize(
     ("fail_over", "name"),
-    [(lose_link, "postgresql")]
-    + [(change_places, SQLITE), (change_places, "mariadb"), (lose_link, SQLITE)] * (ROUNDS > 1),
+    [(lose_link, SQLITE), (lose_link, "postgresql"), (change_places, "mariadb")],
     ids=lambda part: getattr(part, "__name__", part),
 )
 def test_nothing_is_lost_in_a_failover(

@@ -55,7 +55,7 @@ def emptied(engine: Engine, made: Tables, store: Store, client: redis.Redis) -> 
 
 @pytest.mark.usefixtures("few_rows")
 @settings(
-    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture],
+    max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture],
     print_blob=False,
 )  # fmt: skip
 @given(seed=st.integers(0, 2**32))

@@ -8,7 +8,6 @@ import random
 import select
 import sys
 import time
-from collections import deque
 from pathlib import Path
 from uuid import uuid4
 
@@ -44,7 +43,7 @@ class Shop:
         self._engine, self._ledger, self._history = engine, ledger, history
         self._chance = random.Random()  # noqa: S311 - for a test
         self._sold = 0
-        self._waiting: deque[str] = deque(maxlen=20)
+        self._waiting: list[str] = []
 
     def sell(self) -> None:
         """An order and its task."""
@@ -65,9 +64,9 @@ class Shop:
         reach("producer: poked")
         self._history.write(Made(id=id, due=due, attempts=ATTEMPTS))
         if delay > FURTHEST / 2:
-            self._waiting.append(id)
+            self._waiting.append(id)  # the latest has not run yet
         if self._sold % CANCELS_EVERY == 0 and self._waiting:
-            self._take_back(self._waiting.popleft())
+            self._take_back(self._waiting.pop())
 
     def _take_back(self, id: str) -> None:
         with Session(self._engine) as session, session.begin():
