@@ -94,10 +94,10 @@ class Books:
         passed = self.relay.passed
         return [passed.popleft() for _ in range(len(passed))]
 
-    def fence(self) -> None:
-        """Take a number, so that passes which stalled are fenced out."""
+    def fence(self, seen: int) -> None:
+        """Take a number, so that passes which stalled are fenced out; see `Passbook.fence`."""
         with self._translated():
-            self._passbook.fence()
+            self._passbook.fence(seen)
 
     def read(self) -> Numbers | None:
         """What the ledger knows of its passes."""

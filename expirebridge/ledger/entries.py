@@ -27,8 +27,12 @@ class Numbers(NamedTuple):
     """Whether one of them is to be rebuilt."""
 
     def agrees_with(self, known: Known) -> bool:
-        """Whether the server has lost nothing of what was carried there, or has it again."""
-        return self.nonce == known.nonce and known.number >= self.stamp and not self.rebuilding
+        """Whether the server has lost nothing of what was carried there, or has it again.
+
+        And whether the ledger has lost nothing: it knows of each pass that the server has seen.
+        """
+        agree = self.nonce == known.nonce and self.stamp <= known.number <= self.number
+        return agree and not self.rebuilding
 
 
 class Page(NamedTuple):

@@ -91,12 +91,18 @@ class Passbook:
                 )
         return expected.number + 1
 
-    def fence(self) -> None:
-        """Take a number, whichever is the next: passes that stalled are fenced out."""
+    def fence(self, seen: int) -> None:
+        """Take a number, whichever is the next: passes that stalled are fenced out.
+
+        `seen` is the number of the last pass that the server has seen. A ledger that is below was
+        restored to earlier: it keeps its number, or nobody would notice.
+        """
         passes = self._passes
         with self.engine.begin() as connection:
             connection.execute(
-                update(passes).where(*self._our_pass).values(number=passes.c.number + 1)
+                update(passes)
+                .where(*self._our_pass, passes.c.number >= seen)
+                .values(number=passes.c.number + 1)
             )
 
     def page(self, most: int = MAX_ROWS) -> Page:

@@ -241,6 +241,29 @@ async def test_a_copy_of_the_ledger_stops_with_one_error(
     assert ran == []
 
 
+async def test_an_sql_database_that_was_restored_to_earlier_stops_with_one_error(
+    books: Books, with_ledger: Settings, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    books.insert("a", 3_600_000, func="test.run", params="[1]")
+    books.settle_down()
+    tables = (books.made.task, books.made.passes)
+    with books.engine.begin() as connection:
+        saved = [connection.execute(table.select()).mappings().all() for table in tables]
+    books.insert("b", func="test.run", params="[2]")
+    books.settle_down()
+    with books.engine.begin() as connection:
+        for table, rows in zip(tables, saved, strict=True):
+            connection.execute(table.delete())
+            connection.execute(table.insert(), [dict(row) for row in rows])
+    ran: list[int] = []
+    witness = Witness()
+    async with listening(with_ledger, witness, run=into(ran)):
+        await until_logged(lambda: "restored from a backup" in caplog.text)
+    assert ran == []
+    assert state_of(store, "b") is State.PENDING
+    assert caplog.text.count("restored from a backup") == 1
+
+
 async def test_a_poke_makes_the_relay_look_at_once(
     books: Books, engine: Engine, with_ledger: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

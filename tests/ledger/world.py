@@ -208,7 +208,7 @@ class World:
         if who in self.checked and self.checked[who][0] == self.link:
             return self.checked[who][1]
         if "fence" not in self.out and self.fenced.get(who) != self.link:
-            self.books.rows.fence()
+            self.books.rows.fence(self.store.run(ledger_calls.read_ledger()).number)
             if self.model:
                 self.model.fence()
             self.fenced[who] = self.link

@@ -75,7 +75,8 @@ class Gatekeeper:
     async def _compare(self) -> bool:
         link = self._gate.link
         if link != self._fenced:
-            await self._books.run(self._books.fence)
+            seen = (await link.ground.store.run(calls.read_ledger())).number
+            await self._books.run(self._books.fence, seen)
             self._fenced = link
         known = await link.ground.store.run(calls.read_ledger())
         numbers = await self._books.run(self._books.read)
