@@ -86,13 +86,18 @@ class Stage:
         """Kill Redis, and start it with its data."""
         at = now()
         self.server.kill()
+        self._start(at)
+
+    def _start(self, at: int) -> None:
         self.server.start()
         self.history.write(Down(at=at, until=now()))
 
     def empty_server(self, _: int) -> None:
         """Kill Redis, and start it empty."""
-        self.kill_server(0)
+        at = now()
+        self.server.kill()
         self.history.write(Forgot(at=0, until=now()))
+        self._start(at)
 
     def kill_database(self, _: int) -> None:
         """Kill the SQL database, and start it again."""

@@ -1,12 +1,14 @@
 """Passes: rows go to the server, and what happens there comes back."""
 
+from typing import Any
+
 import pytest
 import redis
 from sqlalchemy import Engine
 
 from expirebridge import Bridge, State, TaskExists
 from expirebridge.errors import LedgerUnsuitable
-from expirebridge.ledger.relay import finish
+from expirebridge.ledger.relay import INTERRUPTED, finish
 from expirebridge.ledger.tables import Status, Tables, Todo
 from expirebridge.settings import Settings
 from expirebridge.store import calls
@@ -207,6 +209,46 @@ def test_what_may_still_run_comes_back_a_lease_later(
     books.settle_down()
     claim(store)
     client.flushall()
+    books.settle_down()
+    task = store.run(calls.get("a"))
+    assert task is not None
+    assert task.due.timestamp() * 1000 > server_ms(client) + 9000
+
+
+def test_it_comes_back_a_lease_later_although_it_is_carried_twice(
+    books: Books, store: Store, client: redis.Redis
+) -> None:
+    """A listener's new connection fences out the pass that rebuilt it."""
+    books.insert("a")
+    books.settle_down()
+    claim(store)
+    client.flushall()
+    steps = books.relay().carry()
+    while next(steps) != "carried":
+        pass
+    books.rows.fence(0)
+    assert finish(steps) == INTERRUPTED
+    first = store.run(calls.get("a"))
+    books.settle_down()
+    second = store.run(calls.get("a"))
+    assert first is not None
+    assert second is not None
+    assert second.due == first.due
+    assert second.due.timestamp() * 1000 > server_ms(client) + 9000
+
+
+def test_it_comes_back_a_lease_later_to_an_older_copy_of_the_server(
+    books: Books, store: Store, client: redis.Redis
+) -> None:
+    books.insert("a")
+    finish(books.relay().carry())
+    older: dict[Any, Any] = {name: client.dump(name) for name in client.keys("*")}
+    claim(store)
+    books.change("a", ext_string="x")  # a later pass knows it
+    books.settle_down()
+    client.flushall()
+    for name, value in older.items():
+        client.restore(name, 0, value)
     books.settle_down()
     task = store.run(calls.get("a"))
     assert task is not None

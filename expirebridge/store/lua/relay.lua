@@ -116,11 +116,15 @@ local function succeed(id, row, old)
 end
 
 -- The time that a row gives a task that may have followed an older copy of it. A timer that differs
--- from its place was moved by a client, and not heard of: it counts.
+-- from its place was moved by a client, and not heard of: it counts. A task that a pass has spared
+-- which did not end keeps that time: another pass carries it again.
 local function restore_time(id, row, old)
   local timer = read_timer(id, old)
   local score = tonumber(redis.call('ZSCORE', state_set('pending'), id))
   if timer == 'none' or timer and timer ~= score then return end
+  local known = row.due
+  spare(row)
+  if score > now and score >= known then row.due = math.min(row.due, score) end
   old.is_alive = true -- the row knows this time
   wait_until(id, old, row.due)
 end
