@@ -74,6 +74,10 @@ class Layout:
         tag = self.tag_of(number)
         return f"{{{tag}}}" if tag else ""
 
+    def number_of(self, prefix: str) -> int:
+        """The number of the partition whose names begin with this. Raises ValueError if none do."""
+        return self.prefixes().index(prefix)
+
     def prefixes(self) -> list[str]:
         """The prefix of each partition."""
         return [self.prefix_of(number) for number in range(self.count)]

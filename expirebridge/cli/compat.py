@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +10,13 @@ import typer
 
 from expirebridge.checks.compat import Scope, compare, scope_of
 from expirebridge.cli.figures import store_of
+from expirebridge.cli.ledger_options import (
+    LedgerName,
+    LedgerUrl,
+    connected,
+    extra_is_there,
+    refuse_password,
+)
 from expirebridge.cli.options import (
     NOT_POSSIBLE,
     AppDir,
@@ -49,21 +56,26 @@ def compat(
     ] = False,
     url: Url = None,
     prefix: Prefix = None,
+    ledger: LedgerUrl = None,
+    ledger_name: LedgerName = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare the tasks that wait with new code, before you deploy it.
 
     Loads the handlers in the folder, and looks at the function and the arguments of each task that
     is pending, paused or running. Exits with 3 if any would fail: if no handler has its function's
-    name, or its arguments do not fit the signature, or cannot be read. Nothing is changed.
+    name, or its arguments do not fit the signature, or cannot be read. Nothing is changed. With a
+    ledger, rows that Redis does not have yet are compared, too.
 
     Example: expirebridge compat --tasks new/tasks
 
     Example: expirebridge compat --tasks new/tasks --due-within 7d --json
     """
+    refuse_password(ledger)
     settings = Settings.read(
-        url=url, prefix=prefix, tasks=tasks, app_dir=app_dir, only_marked=only_marked or None
-    )
+        url=url, prefix=prefix, tasks=tasks, app_dir=app_dir, only_marked=only_marked or None,
+        ledger=ledger, ledger_name=ledger_name,
+    )  # fmt: skip
     within = seconds_of(due_within, name="due-within") if due_within is not None else None
     # All that is in the folder, although a listener may be restricted to some of it.
     registry = Registry.load(
@@ -73,12 +85,28 @@ def compat(
         scope = store.run(scope_of(due_within=within, failed=failed))
         with progress_bar("comparing", scope.total) as advance:
             comparison = store.run(compare(registry, scope, progress=advance))
+    if settings.ledger is not None:
+        later = _compare_rows(settings, comparison, within)
+        scope = replace(scope, later=scope.later + later)
     if as_json:
         print_json(_as_data(comparison, scope))
     else:
         _print_report(comparison, scope, folder=settings.tasks, handlers=len(registry))
     if comparison.failing:
         raise typer.Exit(NOT_POSSIBLE)
+
+
+def _compare_rows(settings: Settings, comparison: Comparison, within: float | None) -> int:
+    """Compare the rows of the ledger that Redis does not have; returns how many are due later."""
+    with extra_is_there():
+        from expirebridge.ledger.comparing import compare_rows  # noqa: PLC0415
+        from expirebridge.ledger.schema import find  # noqa: PLC0415
+        from expirebridge.ledger.tables import own_tables  # noqa: PLC0415
+    with connected(settings) as connection:
+        find(connection, own_tables())
+        return compare_rows(
+            connection, own_tables(), settings.ledger_name, comparison, due_within=within
+        )
 
 
 def _as_data(comparison: Comparison, scope: Scope) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from expirebridge.cli import ledger_keeping
+from expirebridge.cli.figures import store_of
 from expirebridge.cli.ledger_options import (
     LedgerName,
     LedgerUrl,
@@ -17,12 +18,14 @@ from expirebridge.cli.ledger_options import (
 )
 from expirebridge.cli.options import ILL, AsJson, Prefix, Url
 from expirebridge.cli.output import print_fields, print_json, print_line, printable
+from expirebridge.cli.progress import progress_bar
 from expirebridge.durations import human
 from expirebridge.errors import InvalidSetting
+from expirebridge.hooks import Hooks
+from expirebridge.operations import Operations
 from expirebridge.settings import Settings
 from expirebridge.store.calls.ledger import Known, read_ledger
 from expirebridge.store.partitions import Partitions
-from expirebridge.store.store import Store
 from expirebridge.topology import clients
 from expirebridge.topology.urls import safe_url
 
@@ -158,17 +161,18 @@ def rebuild_(
     Example: expirebridge ledger rebuild --yes
     """
     with extra_is_there():
-        from expirebridge.ledger.books import Books  # noqa: PLC0415
+        from expirebridge.ledger.books import Office  # noqa: PLC0415
     redis = Settings.read(url=url, prefix=prefix)
-    with closing(Store(clients.producer_client(redis.url), prefix=redis.prefix)) as store:
-        settings = replace(settings_of(ledger, ledger_name), url=redis.url, prefix=redis.prefix)
+    settings = replace(settings_of(ledger, ledger_name), url=redis.url, prefix=redis.prefix)
+    with closing(store_of(settings)) as store:
         if not yes:
             raise InvalidSetting(
                 f"every unfinished task of the ledger {settings.ledger_name!r} would run from "
                 f"{safe_url(settings.url)}: pass --yes if that is meant"
             )
-        with closing(Books(settings, lambda: store)) as books:
-            books.rebuild()
+        with closing(Office(settings)) as office:
+            for books in office.all_books(store):
+                books.rebuild()
     if as_json:
         return print_json({"bound": settings.ledger_name})
     return print_line("bound; a listener with this ledger carries every row again")
@@ -194,6 +198,40 @@ def _of_redis(known: Known) -> dict[str, str]:
     waited = _as_data(known)["oldest_dirty"]
     oldest = "" if waited is None else f", the first for {human(waited)}"
     return {"in redis": f"pass {known.number}", "to write back": f"{known.dirty}{oldest}"}
+@group.command("adopt")
+def adopt_(
+    func: Annotated[
+        str | None,
+        typer.Option(help="Only tasks of this function, such as orders.rate.", show_default=False),
+    ] = None,
+    url: Url = None,
+    prefix: Prefix = None,
+    ledger: LedgerUrl = None,
+    ledger_name: LedgerName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Put the tasks that are in Redis already under the ledger: each gets a row.
+
+    Tasks that wait, are paused or run; in batches, while listeners and producers go on. Let all
+    listeners have the ledger before. Interrupted or repeated, it goes on with those without a row.
+    Series, their ticks and finished tasks are left alone.
+
+    Example: expirebridge ledger adopt
+
+    Example: expirebridge ledger adopt --func orders.rate
+    """
+    with extra_is_there():
+        from expirebridge.ledger.adopting import adopt_all  # noqa: PLC0415
+        from expirebridge.ledger.books import Office  # noqa: PLC0415
+    redis = Settings.read(url=url, prefix=prefix)
+    settings = replace(settings_of(ledger, ledger_name), url=redis.url, prefix=redis.prefix)
+    with closing(store_of(settings)) as server, closing(Office(settings)) as office:
+        counts = server.run(Operations(settings, Hooks()).count())
+        with progress_bar("adopting", counts.pending + counts.paused + counts.running) as advance:
+            done = adopt_all(office, server, func=func, progress=advance)
+    if as_json:
+        return print_json(asdict(done))
+    return print_fields({name: str(number) for name, number in asdict(done).items()}.items())
 
 
 def _as_fields(found: "LedgerStatus") -> dict[str, str]:

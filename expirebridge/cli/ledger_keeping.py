@@ -2,10 +2,11 @@
 
 from contextlib import closing
 from dataclasses import replace
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from expirebridge.cli.figures import store_of
 from expirebridge.cli.ledger_options import (
     LedgerName,
     LedgerUrl,
@@ -18,8 +19,9 @@ from expirebridge.cli.output import print_json, print_line
 from expirebridge.durations import seconds_of
 from expirebridge.errors import InvalidSetting, InvalidTask
 from expirebridge.settings import Settings
-from expirebridge.store.store import Store
-from expirebridge.topology import clients
+
+if TYPE_CHECKING:
+    from expirebridge.ledger.books import Books
 
 
 def add_to(group: typer.Typer) -> None:
@@ -51,20 +53,25 @@ def prune(
     Example: expirebridge ledger prune --older-than 7d
     """
     with extra_is_there():
-        from expirebridge.ledger.books import Books  # noqa: PLC0415
+        from expirebridge.ledger.books import Office  # noqa: PLC0415
     redis = Settings.read(url=url, prefix=prefix)
-    with closing(Store(clients.producer_client(redis.url), prefix=redis.prefix)) as store:
-        settings = replace(settings_of(ledger, ledger_name), url=redis.url, prefix=redis.prefix)
-        keep = settings.ledger_keep if older_than is None else _seconds(older_than)
-        with closing(Books(settings, lambda: store)) as books:
-            pruned = books.prune(keep)
-            count = pruned.deleted
-            while pruned.place is not None:
-                pruned = books.prune(keep, pruned.place)
-                count += pruned.deleted
+    settings = replace(settings_of(ledger, ledger_name), url=redis.url, prefix=redis.prefix)
+    keep = settings.ledger_keep if older_than is None else _seconds(older_than)
+    with closing(store_of(settings)) as server, closing(Office(settings)) as office:
+        count = sum(_pruned(books, keep) for books in office.all_books(server))
     if as_json:
         return print_json({"deleted": count})
     return print_line(f"deleted {count} rows")
+
+
+def _pruned(books: "Books", keep: float) -> int:
+    """Delete the old rows of one partition; returns how many."""
+    pruned = books.prune(keep)
+    count = pruned.deleted
+    while pruned.place is not None:
+        pruned = books.prune(keep, pruned.place)
+        count += pruned.deleted
+    return count
 
 
 def erase(

@@ -46,6 +46,8 @@ class Figures:
     """What the ledger knows of its passes; None before the first one."""
     seen: int
     """The number of the last pass that Redis has seen."""
+    partitions: int = 1
+    """How many have made passes. The numbers are those of the first."""
 
     @property
     def lost(self) -> bool:
@@ -96,6 +98,7 @@ class Auditor:
                 to_relay, oldest = connection.execute(self._waiting(Todo.RELAY)).one()
                 to_rebuild, _ = connection.execute(self._waiting(Todo.REBUILD)).one()
                 refused = connection.scalar(self._count_refused()) or 0
+                last = connection.scalar(self._last_partition()) or 0
             numbers = self._passbook.read()
         except DBAPIError as error:
             raise self._error(error) from None
@@ -109,7 +112,12 @@ class Auditor:
             oldest_dirty=max(waited, 0.0),
             numbers=numbers,
             seen=known.number,
+            partitions=last + 1,
         )
+
+    def _last_partition(self) -> Executable:
+        row = self._made.passes.c
+        return select(func.max(row.partition)).where(row.ledger == self._passbook.name)
 
     def _waiting(self, todo: Todo) -> Executable:
         """How many, and the age of the oldest that was never carried: a changed row may say when it

@@ -1,37 +1,66 @@
-"""The books: one ledger and one server, as a listener that has both uses them."""
+"""The books: one ledger and one partition of a server, as a listener that has both uses them."""
 
 import asyncio
 import hashlib
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
 from sqlalchemy import URL, MetaData
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from expirebridge.errors import LedgerError
 from expirebridge.hooks import Passed
 from expirebridge.ledger import patience
 from expirebridge.ledger.archive import Archive, Place, Pruned
 from expirebridge.ledger.completer import Completer
-from expirebridge.ledger.engines import engine_of, ledger_error, read_url
+from expirebridge.ledger.engines import engine_of, read_url, translated
 from expirebridge.ledger.entries import Fate, Numbers
 from expirebridge.ledger.passbook import Passbook
 from expirebridge.ledger.patience import Waiters, too_slow
 from expirebridge.ledger.relay import INTERRUPTED, Pass, Relay, finish
 from expirebridge.ledger.schema import find
 from expirebridge.ledger.tables import tables
+from expirebridge.ledger.ticking import make_ticks
 from expirebridge.settings import Settings
 from expirebridge.store.calls import ledger as calls
+from expirebridge.store.partitions import Partitions
 from expirebridge.store.store import Store
 
 P = ParamSpec("P")
 T = TypeVar("T")
 THREADS = 4
 TRIES = 5
+MOST_TICKS = 10
+"""How often a pass looks for ticks that are to be made: what is left is for the next."""
+
+
+class Office:
+    """The connections to a ledger's database, and the threads that wait for it.
+
+    A listener has one, whatever the number of its partitions. Raises InvalidSetting for a URL that
+    cannot be used.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        assert settings.ledger is not None  # noqa: S101 - the caller's to see
+        self.settings = settings
+        self.url = read_url(settings.ledger)
+        self.made = tables(MetaData())
+        self.engine = engine_of(self.url, pool_pre_ping=True)
+        self.waiters = Waiters(THREADS)
+
+    def books(self, store: Callable[[], Store]) -> "Books":
+        """The books of the ledger and this partition of the server, which can change its node."""
+        return Books(self, store)
+
+    def all_books(self, server: Partitions) -> list["Books"]:
+        """Those of each partition of the server. Raises a ServerError if it does not answer."""
+        return [self.books(partial(_itself, store)) for store in server.each()]
+
+    def close(self) -> None:
+        """Close the connections to the database; one in use ends with its call, or the process."""
+        self.waiters.close(self.engine.dispose)
 
 
 class Books:
@@ -42,24 +71,27 @@ class Books:
     Each raises a LedgerError if the ledger's database fails, and a ServerError if the server does.
     """
 
-    def __init__(
-        self, settings: Settings, store: Callable[[], Store], *, partition: int = 0
-    ) -> None:
-        assert settings.ledger is not None  # noqa: S101 - the caller's to see
-        self._url = read_url(settings.ledger)
-        self._made = tables(MetaData())
-        self._engine = engine_of(self._url, pool_pre_ping=True)
+    def __init__(self, office: Office, store: Callable[[], Store]) -> None:
+        settings, database = office.settings, store().database
+        layout = database.layout
+        self._url = office.url
+        self._made = office.made
+        self._engine = office.engine
         self._passbook = Passbook(
-            self._engine, self._made, name=settings.ledger_name, partition=partition
-        )
+            office.engine, office.made, name=settings.ledger_name, layout=layout,
+            partition=layout.number_of(database.prefix),
+        )  # fmt: skip
         self.name = settings.ledger_name
-        self.relay = Relay(self._passbook, store, settings, place=place_of(settings, self._url))
+        place = place_of(settings, office.url, layout.count)
+        self.relay = Relay(self._passbook, store, settings, place=place)
         self._archive = Archive(
-            self._engine, self._made, self.relay, store, name=self.name, partition=partition
-        )
+            self._engine, self._made, self.relay, store, name=self.name,
+            partition=self._passbook.partition,
+        )  # fmt: skip
+        self._is_first = self._passbook.partition == 0
         self._store = store
         self._one_pass = threading.Lock()
-        self._waiters = Waiters(THREADS)
+        self._waiters = office.waiters
 
     async def run(self, method: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
         """Call one of the other methods in a thread, and await it.
@@ -81,13 +113,26 @@ class Books:
 
     def check(self) -> None:
         """See that the tables are there and of this version. Raises LedgerUnsuitable if not."""
-        with self._translated(), self._engine.connect() as connection:
+        with translated(self._url), self._engine.connect() as connection:
             find(connection, self._made)
 
     def pass_once(self) -> int:
-        """Make a pass in each direction; returns how many rows were carried by the fuller one."""
-        with self._translated(), self._one_pass:
-            return max(_repeated(self.relay.carry), _repeated(self.relay.bring_back))
+        """Make a pass in each direction; returns how many rows were carried by the fuller one.
+
+        The first partition's makes the ticks of series before, for all of them.
+        """
+        with translated(self._url), self._one_pass:
+            carried = _repeated(self.relay.carry)
+            if self._is_first and self._make_ticks():
+                carried = max(carried, _repeated(self.relay.carry))
+            return max(carried, _repeated(self.relay.bring_back))
+
+    def _make_ticks(self) -> bool:
+        """Make the ticks of series that are due soon; returns whether there were any."""
+        made = [make_ticks(self._engine, self._made, self.name)]
+        while made[-1] and len(made) < MOST_TICKS:
+            made.append(make_ticks(self._engine, self._made, self.name))
+        return made[0] > 0
 
     def take_passed(self) -> list[Passed]:
         """The passes that were made since this was called last, for hooks."""
@@ -96,17 +141,17 @@ class Books:
 
     def fence(self, seen: int) -> None:
         """Take a number, so that passes which stalled are fenced out; see `Passbook.fence`."""
-        with self._translated():
+        with translated(self._url):
             self._passbook.fence(seen)
 
     def read(self) -> Numbers | None:
         """What the ledger knows of its passes."""
-        with self._translated():
+        with translated(self._url):
             return self._passbook.read()
 
     def ask(self, ids: Iterable[str]) -> dict[str, Fate]:
         """What it says of these tasks; those without a row are left out."""
-        with self._translated():
+        with translated(self._url):
             return self._passbook.ask(ids)
 
     def completer(self, id: str, life: calls.Life, attempt: int) -> Completer:
@@ -118,30 +163,21 @@ class Books:
 
         `place` is where the batch before said to go on.
         """
-        with self._translated():
+        with translated(self._url):
             return self._archive.prune(keep, place or Place())
 
     def rebuild(self) -> None:
         """Bind ledger and server to each other, and have every row carried again."""
-        with self._translated():
+        with translated(self._url):
             self.relay.rebind()
 
     def known(self) -> calls.Known:
         """What the server knows of its ledger."""
         return self._store().run(calls.read_ledger())
 
-    def close(self) -> None:
-        """Close the connections to the database; one in use ends with its call, or the process."""
-        self._waiters.close(self._engine.dispose)
 
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except DBAPIError as error:
-            raise ledger_error(error, self._url) from error
-        except SQLAlchemyError as error:
-            raise LedgerError(f"the ledger's database cannot be used: {error}") from error
+def _itself(store: Store) -> Store:
+    return store
 
 
 def _repeated(make: Callable[[], Pass[int]]) -> int:
@@ -152,11 +188,15 @@ def _repeated(make: Callable[[], Pass[int]]) -> int:
     return 0
 
 
-def place_of(settings: Settings, url: URL) -> str:
-    """Where server and ledger are, as a short hash: logins and passwords are no part of it."""
+def place_of(settings: Settings, url: URL, partitions: int = 1) -> str:
+    """Where server and ledger are, as a short hash: logins and passwords are no part of it.
+
+    The number of partitions is: rows know the partition of their id.
+    """
     server = urlsplit(settings.url)
     parts = (
         server.netloc.rpartition("@")[2].lower(), server.path, settings.prefix, url.host or "",
         str(url.port or ""), url.database or "",
+        *([str(partitions)] if partitions > 1 else []),
     )  # fmt: skip
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]

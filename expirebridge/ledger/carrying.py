@@ -5,7 +5,7 @@ from typing import Any
 from sqlalchemy import Row
 
 from expirebridge.ledger.rows import new_task_of
-from expirebridge.ledger.tables import Status, Todo, Wanted
+from expirebridge.ledger.tables import ADOPTED, Status, Todo, Wanted
 from expirebridge.store.calls.ledger import CarriedRow, Life
 
 NEVER = 2**53 - 1
@@ -33,7 +33,7 @@ def carried(row: Row[Any], now: int) -> CarriedRow:
         id=task.id,
         life=Life(row.generation, row.revision),
         what=_what(row),
-        hint="moved" if row.due is None else "rebuilt" if row.todo == Todo.REBUILD else "",
+        hint=_hint(row),
         call=task.call,
         when="never" if is_paused else str(when),
         ms=int(ms),
@@ -45,3 +45,9 @@ def _what(row: Row[Any]) -> str:
     if row.status != Status.WAITING:
         return _ENDED[Status(row.status)]
     return "cancel" if row.wanted == Wanted.CANCELLED else "waits"
+
+
+def _hint(row: Row[Any]) -> str:
+    rebuilt = row.todo == Todo.REBUILD and row.due is not None
+    words = {"moved": row.due is None, "rebuilt": rebuilt, "adopted": row.stamp == ADOPTED}
+    return " ".join(word for word, holds in words.items() if holds)

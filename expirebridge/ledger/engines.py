@@ -2,10 +2,12 @@
 
 import importlib.util
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
 from expirebridge.errors import InvalidSetting, LedgerError, LedgerUnreachable
 from expirebridge.ledger.faults import is_unreachable, reason_of
@@ -121,3 +123,14 @@ def ledger_error(error: DBAPIError, url: URL) -> LedgerError:
             f"the ledger's database {place} cannot be reached: {reason_of(error)}"
         )
     return LedgerError(f"the ledger's database {place} refused a call: {reason_of(error)}")
+
+
+@contextmanager
+def translated(url: URL) -> Iterator[None]:
+    """Let SQLAlchemy's errors be raised as LedgerError."""
+    try:
+        yield
+    except DBAPIError as error:
+        raise ledger_error(error, url) from error
+    except SQLAlchemyError as error:
+        raise LedgerError(f"the ledger's database cannot be used: {error}") from error

@@ -25,6 +25,8 @@ class Numbers(NamedTuple):
     """Whether a row waits to be carried."""
     rebuilding: bool
     """Whether one of them is to be rebuilt."""
+    unsorted: bool
+    """Whether a row waits of which nobody knows yet to which partition it belongs."""
 
     def agrees_with(self, known: Known) -> bool:
         """Whether the server has lost nothing of what was carried there, or has it again.
@@ -51,6 +53,8 @@ class Carried(NamedTuple):
     """When its task is due, in ms; None: as it was."""
     refusal: str | None = None
     """Why it was refused, if it was."""
+    is_gone: bool = False
+    """Whether its task was to be adopted and is not there any more."""
 
 
 class Lesson(NamedTuple):

@@ -35,7 +35,7 @@ def check_ledger(
     try:
         known, figures = _look(auditor, ask)
         if figures.numbers is not None:
-            place = place_of(settings, read_url(settings.ledger or ""))
+            place = place_of(settings, read_url(settings.ledger or ""), figures.partitions)
             check_binding(figures.numbers, known, place)
         if writes:
             auditor.try_to_write()

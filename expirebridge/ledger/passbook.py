@@ -2,28 +2,44 @@
 
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from contextlib import suppress
+from itertools import product
+from typing import Any, Final
 
 from sqlalchemy import (
     BigInteger,
     BindParameter,
+    ColumnElement,
     Connection,
     Engine,
     Integer,
+    Row,
+    Select,
     Text,
     bindparam,
     case,
+    delete,
+    exists,
+    false,
     func,
     insert,
+    null,
     or_,
     select,
     update,
 )
+from sqlalchemy.exc import IntegrityError
 
 from expirebridge.ledger.clock import NowMs
 from expirebridge.ledger.entries import REFUSED, Carried, Fate, Lesson, Numbers, Page
 from expirebridge.ledger.tables import Status, Tables, Todo, Wanted
+from expirebridge.slots import Layout
 from expirebridge.store.calls.ledger import MAX_ROWS, Life
+
+MAX_SORTED: Final = 1000
+"""Rows that are sorted into partitions at once."""
+ONE: Final = Layout("")
+"""One partition."""
 
 _due: BindParameter[int | None] = bindparam("b_due", type_=BigInteger)
 _message: BindParameter[str | None] = bindparam("b_message", type_=Text)
@@ -36,36 +52,50 @@ class Passbook:
     fenced out. Each method may raise SQLAlchemy's errors; nothing was written then.
     """
 
-    def __init__(self, engine: Engine, made: Tables, *, name: str, partition: int = 0) -> None:
+    def __init__(
+        self, engine: Engine, made: Tables, *, name: str, layout: Layout = ONE, partition: int = 0
+    ) -> None:
         self.engine = engine
         self.name = name
         self.partition = partition
+        self._layout = layout
         self._task, self._passes = made.task, made.passes
         task, passes = made.task.c, made.passes.c
         self._our_pass = (passes.ledger == name, passes.partition == partition)
-        self._ours = (task.ledger == name, or_(task.slot == partition, task.slot.is_(None)))
+        own, nobody = task.slot == partition, task.slot.is_(None)
+        # Of one partition, rows need not be sorted first.
+        self._slots = (nobody, own) if layout.count == 1 else (own,)
+        self._ours = (task.ledger == name, or_(*self._slots))
+        self._unsorted = (task.ledger == name, nobody if layout.count > 1 else false())
 
     def read(self) -> Numbers | None:
         """What is known of passes; None before the first one."""
-        passes, task = self._passes.c, self._task.c
-        first = select(task.todo).where(*self._ours, task.todo > 0).order_by(task.todo.desc())
+        passes = self._passes.c
         query = select(
-            passes.number, passes.stamp, passes.nonce, first.limit(1).scalar_subquery()
-        ).where(*self._our_pass)
+            passes.number, passes.stamp, passes.nonce,
+            self._any(self._ours, Todo.RELAY), self._any(self._ours, Todo.REBUILD),
+            self._any(self._unsorted, Todo.RELAY), self._any(self._unsorted, Todo.REBUILD),
+        ).where(*self._our_pass)  # fmt: skip
         with self.engine.connect() as connection:
             found = connection.execute(query).first()
         if found is None:
             return None
-        number, stamp, nonce, todo = found
-        return Numbers(number, stamp, nonce, todo is not None, todo == Todo.REBUILD)
+        number, stamp, nonce, relays, rebuilds, new, lost = found
+        return Numbers(
+            number, stamp, nonce, waiting=bool(relays or rebuilds),
+            rebuilding=bool(rebuilds or lost), unsorted=bool(new or lost),
+        )  # fmt: skip
+
+    def _any(self, which: Iterable[ColumnElement[bool]], todo: Todo) -> ColumnElement[bool]:
+        """Whether there is such a row. Each of these is one look at the index."""
+        return exists().where(*which, self._task.c.todo == todo)
 
     def begin(self, nonce: str) -> None:
-        """Write that there are passes, from the number 0. It fails if another process did it."""
-        with self.engine.begin() as connection:
+        """Write that there are passes, from the number 0, unless another process just did."""
+        values = {"number": 0, "stamp": 0, "nonce": nonce}
+        with suppress(IntegrityError), self.engine.begin() as connection:
             connection.execute(
-                insert(self._passes).values(
-                    ledger=self.name, partition=self.partition, number=0, stamp=0, nonce=nonce
-                )
+                insert(self._passes).values(ledger=self.name, partition=self.partition, **values)
             )
 
     def take(self, expected: Numbers, *, seen: int) -> int | None:
@@ -105,22 +135,44 @@ class Passbook:
                 .values(number=passes.c.number + 1)
             )
 
+    def sort(self, most: int = MAX_SORTED) -> None:
+        """Write into rows that wait to which partition they belong."""
+        task = self._task.c
+        query = select(task.id).where(*self._unsorted, task.todo.in_((Todo.RELAY, Todo.REBUILD)))
+        with self.engine.begin() as connection:
+            ids: dict[int, list[str]] = {}
+            for id in connection.scalars(query.limit(most)):
+                ids.setdefault(self._layout.partition_of(id), []).append(id)
+            for number, own in sorted(ids.items()):
+                connection.execute(
+                    update(self._task).where(*self._unsorted, task.id.in_(own)).values(slot=number)
+                )
+
     def page(self, most: int = MAX_ROWS) -> Page:
         """Rows to be carried: new ones first, then of what is rebuilt those that ended."""
-        task = self._task
-        query = (
-            select(task)
-            .where(*self._ours, task.c.todo > 0)
-            .order_by(task.c.todo, task.c.status.desc())
-            .limit(most)
-        )
+        rows: list[Row[Any]] = []
         with self.engine.connect() as connection:
-            rows = connection.execute(query).all()
+            for todo, slot in product((Todo.RELAY, Todo.REBUILD), self._slots):
+                rows += connection.execute(self._page_of(todo, slot).limit(most - len(rows)))
             return Page(rows, connection.scalar(select(NowMs())) or 0)
 
+    def _page_of(self, todo: Todo, slot: ColumnElement[bool]) -> Select[Any]:
+        """These rows in an order in which the index has them."""
+        task = self._task
+        return (
+            select(task)
+            .where(task.c.ledger == self.name, task.c.todo == todo, slot)
+            .order_by(task.c.status.desc())
+        )
+
     def conclude(self, number: int, carried: Iterable[Carried]) -> bool:
-        """Stamp what was carried, unless it changed; False if another number was taken since."""
-        task, values = self._task, [self._stamped(each) for each in carried]
+        """Stamp what was carried, unless it changed; False if another number was taken since.
+
+        Rows whose task is gone are deleted: it was never of the ledger.
+        """
+        task, carried = self._task, list(carried)
+        values = [self._stamped(each) for each in carried if not each.is_gone]
+        gone = [self._same(each) for each in carried if each.is_gone]
         same = (
             task.c.ledger == self.name,
             task.c.id == bindparam("b_id"),
@@ -141,15 +193,23 @@ class Passbook:
                 return False
             if values:
                 connection.execute(statement, values)
+            if gone:
+                connection.execute(delete(task).where(*same), gone)
         return True
 
-    def _stamped(self, carried: Carried) -> dict[str, Any]:
-        row, due, refusal = carried
+    def _same(self, carried: Carried) -> dict[str, Any]:
+        row = carried.row
         return {
             "b_id": row.id,
             "b_generation": row.generation,
             "b_revision": row.revision,
             "b_status": row.status,
+        }
+
+    def _stamped(self, carried: Carried) -> dict[str, Any]:
+        row, due, refusal, _ = carried
+        return {
+            **self._same(carried),
             "b_due": due,
             "b_becomes": row.status if refusal is None else Status.FAILED,
             "b_message": None if refusal is None else f"{REFUSED}{refusal}",
@@ -234,9 +294,10 @@ class Passbook:
     def rebind(self, nonce: str, *, above: int) -> None:
         """Bind this ledger to another server, which has seen nothing of it.
 
-        Numbers go on above `above`, and every row is to be rebuilt.
+        Numbers go on above `above`. Every row is to be rebuilt: the first partition sees to that,
+        for all of them, since there may be another number of them now.
         """
-        passes = self._passes.c
+        passes, task = self._passes.c, self._task.c
         with self.engine.begin() as connection:
             number = connection.scalar(select(passes.number).where(*self._our_pass)) or 0
             connection.execute(
@@ -244,7 +305,18 @@ class Passbook:
                 .where(*self._our_pass)
                 .values(number=max(number, above) + 1, nonce=nonce)
             )
-            connection.execute(update(self._task).where(*self._ours).values(todo=Todo.REBUILD))
+            if self.partition > 0:
+                return
+            connection.execute(
+                update(self._task)
+                .where(task.ledger == self.name)
+                .values(todo=Todo.REBUILD, slot=null())
+            )
+            connection.execute(
+                delete(self._passes).where(
+                    passes.ledger == self.name, passes.partition >= self._layout.count
+                )
+            )
 
 
 def new_nonce(place: str) -> str:

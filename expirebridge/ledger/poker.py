@@ -1,5 +1,6 @@
 """The poker: tells listeners that rows were committed, without making anybody wait."""
 
+import contextlib
 import logging
 import os
 import threading
@@ -9,8 +10,10 @@ from redis import RedisError
 from sqlalchemy import event
 from sqlalchemy.orm import Session, scoped_session
 
+from expirebridge.errors import NotPermitted, ServerUnreachable
 from expirebridge.settings import Settings
-from expirebridge.store.store import Store
+from expirebridge.store import calls
+from expirebridge.store.partitions import Partitions
 from expirebridge.topology import clients
 
 logger = logging.getLogger("expirebridge")
@@ -54,21 +57,27 @@ class Poker:
             threading.Thread(target=self._run, name="expirebridge-poker", daemon=True).start()
 
     def _run(self) -> None:
-        store: Store | None = None
+        server: Partitions | None = None
         while True:
             self._wanted.wait()
             self._wanted.clear()
             try:
-                if store is None:
-                    client = clients.probe_client(self._settings.url)
-                    store = Store(client, prefix=self._settings.prefix)
-                store.client.publish(store.database.doorbell_channel, MESSAGE)
-            except (RedisError, OSError) as error:
+                if server is None:
+                    server = self._connected()
+                server.client.publish(server.database.doorbell_channel, MESSAGE)
+            except (RedisError, OSError, ServerUnreachable) as error:
                 logger.debug("no poke: %s", error)
             except Exception:
                 logger.exception("no more pokes: rows are relayed within a second")
                 return
             time.sleep(GAP)
+
+    def _connected(self) -> Partitions:
+        client = clients.probe_client(self._settings.url)
+        server = Partitions(client, prefix=self._settings.prefix)
+        with contextlib.suppress(NotPermitted):  # then it has one partition, as far as we know
+            server.run(calls.read_partitions())
+        return server
 
 
 def poke_after_commit(transaction: object, poker: Poker) -> None:

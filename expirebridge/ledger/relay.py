@@ -7,7 +7,9 @@ ever, as a process does that dies. See docs/ledger.md for why each step is there
 import logging
 from collections import deque
 from collections.abc import Callable, Generator
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from sqlalchemy import Row
 
 from expirebridge.errors import InvalidTask, LedgerUnsuitable
 from expirebridge.hooks import Direction, Passed
@@ -18,7 +20,7 @@ from expirebridge.ledger.tables import Status, Todo
 from expirebridge.log_fields import event
 from expirebridge.settings import Settings
 from expirebridge.store.calls import ledger as calls
-from expirebridge.store.calls.ledger import CarriedRow, Known, Landing, Learnt
+from expirebridge.store.calls.ledger import CarriedRow, Known, Landed, Landing, Learnt
 from expirebridge.store.store import Store
 
 logger = logging.getLogger("expirebridge")
@@ -99,6 +101,10 @@ class Relay:
         """
         numbers, known = self.bind()
         yield "read"
+        if numbers.unsorted:
+            self._passbook.sort()
+            yield "sorted"
+            numbers, known = self.bind()
         if not numbers.waiting and known.number >= numbers.stamp:
             return 0
         number = self._passbook.take(numbers, seen=known.number)
@@ -118,7 +124,7 @@ class Relay:
         if landed is None:
             return INTERRUPTED
         done = [
-            Carried(page.rows[at], landing.due, TAKEN if landing.landing is Landing.TAKEN else None)
+            _concluded(page.rows[at], landing)
             for (at, _), landing in zip(sent, landed, strict=True)
         ]
         self._report([each for each in refused + done if each.refusal])
@@ -142,10 +148,10 @@ class Relay:
         return sent, refused
 
     def _report(self, refused: list[Carried]) -> None:
-        for row, _, reason in refused:
+        for each in refused:
             logger.error(
-                "row %r of the ledger is refused: %s", row.id, reason,
-                extra=event("row refused", task=row.id, reason=reason),
+                "row %r of the ledger is refused: %s", each.row.id, each.refusal,
+                extra=event("row refused", task=each.row.id, reason=each.refusal),
             )  # fmt: skip
 
     # From the server to rows
@@ -187,8 +193,9 @@ def check_binding(numbers: Numbers, known: Known, place: str) -> None:
     """Raise LedgerUnsuitable unless a ledger and the server at this place are each other's."""
     if numbers.nonce.rpartition("-")[2] != place:
         raise LedgerUnsuitable(
-            "the ledger belongs to a Redis at another address: is it a copy? Nothing is "
-            "sent. `expirebridge ledger rebuild --yes` binds it to this one"
+            "the ledger belongs to a Redis at another address, or with another number of "
+            "partitions: is it a copy? Nothing is sent. `expirebridge ledger rebuild --yes` binds "
+            "it to this one"
         )
     if known.nonce not in {"", numbers.nonce}:
         raise LedgerUnsuitable(
@@ -201,6 +208,11 @@ def check_binding(numbers: Numbers, known: Known, place: str) -> None:
             "restored from a backup? Nothing is sent. `expirebridge ledger rebuild --yes` "
             "carries every row again"
         )
+
+
+def _concluded(row: Row[Any], landed: Landed) -> Carried:
+    taken = landed.landing is Landing.TAKEN
+    return Carried(row, landed.due, TAKEN if taken else None, landed.landing is Landing.GONE)
 
 
 def _lesson(learnt: Learnt) -> Lesson | None:

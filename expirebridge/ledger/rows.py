@@ -24,7 +24,7 @@ from expirebridge.task import Outcome, from_ms
 _LONGEST_MS: Final = round(LONGEST * 1000)
 _LAST_MS: Final = 2**53 - 1
 """Lua reads larger numbers inexactly."""
-_OPTIONS: Final = sorted({*EXPORTED, "trace"})
+_OPTIONS: Final = sorted({*EXPORTED, "overlap", "trace"})
 
 Row = Mapping[Any, Any]
 """A row by the names of its columns."""
@@ -77,7 +77,7 @@ def values_of(new: NewTask, *, ledger: str, ext: str | None) -> dict[str, Any]:
         "b_id": new.id,
         "b_func": func,
         "b_params": params.decode() if isinstance(params, bytes) else params,
-        "b_options": _options(fields),
+        "b_options": options_of(fields),
         "b_ext_string": check_ext(ext),
         **times_of(new.when),
     }
@@ -104,7 +104,8 @@ def check_ext(ext: object) -> str | None:
     return ext
 
 
-def _options(fields: Mapping[str, Any]) -> str | None:
+def options_of(fields: Mapping[str, Any]) -> str | None:
+    """What a row holds of a record's fields."""
     if not fields:
         return None
     options = dict(fields)
@@ -196,7 +197,10 @@ def _fields(row: Row) -> dict[str, calls.Argument]:
             raise InvalidTask(
                 f"options: there is no {name[:60]!r}; there are {', '.join(_OPTIONS)}"
             )
-    return record_fields(options)
+    fields = record_fields(options)
+    if options.get("overlap") == "allow":  # of a tick: its series lets them overlap
+        fields["overlap"] = "allow"
+    return fields
 
 
 def _when(row: Row, now: int) -> When:

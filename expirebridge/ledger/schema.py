@@ -86,7 +86,7 @@ def create(connection: Connection, made: Tables) -> bool:
         return False
     if present.has_table(made.task.name, schema=schema):
         _check_columns(connection, made)
-    made.task.metadata.create_all(connection, [made.task, made.passes, made.schema])
+    made.task.metadata.create_all(connection, made.all())
     view, version = extras(made)
     present.clear_cache()
     if VIEW not in present.get_view_names(schema=schema):

@@ -11,6 +11,7 @@ from sqlalchemy import (
     Update,
     bindparam,
     case,
+    delete,
     insert,
     null,
     select,
@@ -25,6 +26,8 @@ GIVEN: Final = (
     "ledger", "id", "func", "params", "options", "ext_string", "at_ms", "delay_ms",
 )  # fmt: skip
 """The columns that a new task gives; the others have their defaults."""
+OF_SERIES: Final = ("func", "params", "options", "schedule", "fingerprint", "tick", "due")
+"""The columns that a series gives."""
 _WAITING: Final = Status.WAITING.value  # drivers may not know enums
 _RELAY, _REBUILD = Todo.RELAY.value, Todo.REBUILD.value
 ERASED: Final = '{"erased":true}'
@@ -57,6 +60,13 @@ class Statements:
     find: ClauseElement
     complete: ClauseElement
     schema: ClauseElement
+    clock: ClauseElement
+    series_get: ClauseElement
+    """It locks the row, so that its next tick is not made meanwhile."""
+    series_insert: ClauseElement
+    """It inserts nothing if there is such a series; in MySQL it fails with a duplicate key."""
+    series_change: ClauseElement
+    series_delete: ClauseElement
 
 
 @lru_cache
@@ -87,7 +97,25 @@ def statements(tables: Tables, dialect: str) -> Statements:
         schema=select(tables.schema.c.version, tables.schema.c.identity)
         .order_by(tables.schema.c.version.desc())
         .limit(1),
+        clock=select(NowMs().label("now")),
+        **_of_series(tables.series, upsert),
     )
+
+
+def _of_series(series: Table, upsert: Any) -> dict[str, ClauseElement]:
+    """The statements about series."""
+    this = (series.c.ledger == bindparam("b_ledger"), series.c.id == bindparam("b_id"))
+    given: dict[str, Any] = {name: bindparam(f"b_{name}") for name in OF_SERIES}
+    new = given | {name: bindparam(f"b_{name}") for name in ("ledger", "id", "made")}
+    plain = insert(series).values(new)
+    return {
+        "series_get": select(*series.c, NowMs().label("now")).where(*this).with_for_update(),
+        "series_insert": plain
+        if upsert is None
+        else upsert(series).values(new).on_conflict_do_nothing(),
+        "series_change": update(series).where(*this).values(given),
+        "series_delete": delete(series).where(*this),
+    }
 
 
 def _given() -> dict[str, Any]:

@@ -31,9 +31,13 @@ from expirebridge.ledger.view import CreateView, DropView
 
 VERSION: Final = 1
 """The version of these tables: what `expirebridge_schema` holds."""
-NAMES: Final = ("expirebridge_task", "expirebridge_pass", "expirebridge_schema")
+NAMES: Final = (
+    "expirebridge_task", "expirebridge_pass", "expirebridge_schema", "expirebridge_series",
+)  # fmt: skip
 DEFAULT_NAME: Final = "default"
 """The name of the ledger in a row that names none."""
+ADOPTED: Final = -1
+"""The stamp of a row whose task is in Redis already, until a pass has carried it."""
 LONGEST_NAME, LONGEST_ID, LONGEST_FUNC, LONGEST_EXT = 64, 128, 200, 255
 """Characters."""
 
@@ -72,6 +76,12 @@ class Tables:
     """`expirebridge_pass`: the relay's numbers, one row for each partition."""
     schema: Table
     """`expirebridge_schema`: one row, with the version of these tables and who they are."""
+    series: Table
+    """`expirebridge_series`: one row for each series, with its watermark."""
+
+    def all(self) -> list[Table]:
+        """Every table."""
+        return [self.task, self.passes, self.schema, self.series]
 
 
 def tables(metadata: MetaData) -> Tables:
@@ -85,7 +95,9 @@ def tables(metadata: MetaData) -> Tables:
     there = [metadata.tables.get(f"{schema}{name}") for name in NAMES]
     if None not in there:
         return Tables(*cast(list[Table], there))
-    made = Tables(task_table(metadata), pass_table(metadata), schema_table(metadata))
+    made = Tables(
+        task_table(metadata), pass_table(metadata), schema_table(metadata), series_table(metadata)
+    )
     _with_extras(made)
     return made
 
@@ -188,7 +200,9 @@ def task_table(metadata: MetaData) -> Table:
             comment="1 to be relayed, 2 to be rebuilt, 0 nothing to do",
         ),
         column(
-            "stamp", BigInteger(), 0, comment="the number of the pass that last carried this row"
+            "stamp", BigInteger(), 0,
+            comment="the number of the pass that last carried this row; -1: it adopts a task of "
+            "Redis",
         ),
         column(
             "slot", SmallInteger(), nullable=True,
@@ -261,5 +275,38 @@ def schema_table(metadata: MetaData) -> Table:
             "identity", ascii_(32), RandomId(),
             comment="drawn when they were created: tells this database from another",
         ),
+        **INNODB,
+    )  # fmt: skip
+
+
+def series_table(metadata: MetaData) -> Table:
+    """`expirebridge_series`: what recurs, and the time of its latest tick. Ticks are tasks."""
+    return Table(
+        NAMES[3],
+        metadata,
+        column(
+            "ledger", ascii_(LONGEST_NAME), DEFAULT_NAME, primary_key=True, comment="its name"
+        ),
+        column(
+            "id", ascii_(LONGEST_ID), primary_key=True,
+            comment="its id; that of a tick is <id>@<ms>",
+        ),
+        column("func", ascii_(LONGEST_FUNC), comment="the handler: module.function"),
+        column(
+            "params", long_text(), comment="its arguments: a JSON array, or an object of keywords"
+        ),
+        column(
+            "options", long_text(), nullable=True,
+            comment="tags and policies of its ticks, as in expirebridge_task",
+        ),
+        column("schedule", long_text(), comment="when it has its ticks: a JSON object"),
+        column("fingerprint", ascii_(32), comment="of all of the above"),
+        column("made", BigInteger(), NowMs(), comment="when it was made: intervals count from it"),
+        column("tick", BigInteger(), comment="the time for which its latest tick stands"),
+        column(
+            "due", BigInteger(),
+            comment="when that tick is due: later by the jitter; then the next one is made",
+        ),
+        Index("expirebridge_series_due", "ledger", "due"),
         **INNODB,
     )  # fmt: skip

@@ -38,7 +38,7 @@ _REMOVALS = {
 }
 
 
-def _spec(
+def spec_from(
     folder: Path,
     id: str,
     func: Func,
@@ -70,9 +70,9 @@ def _checked(folder: Path, position: int, item: Mapping[str, Any]) -> SeriesSpec
     if not isinstance(item, Mapping):
         raise InvalidTask(f"series {position}: give a mapping of schedule's arguments")
     try:
-        return _spec(folder, **item)
+        return spec_from(folder, **item)
     except (InvalidTask, TypeError) as error:
-        reason = re.sub(r"\b(_spec|schedule_of)\(\) ", "", str(error))
+        reason = re.sub(r"\b(spec_from|schedule_of)\(\) ", "", str(error))
         raise InvalidTask(f"series {position}: {reason}") from error
 
 
@@ -125,7 +125,7 @@ class SchedulingOperations(Subject):
         beats that does not know series, and a ServerError if the server failed or refused a call.
         After ServerUnreachable it is safe to call again.
         """
-        spec = _spec(
+        spec = spec_from(
             self._settings.tasks, id, func, args, cron=cron, every=every, kwargs=kwargs, tz=tz,
             jitter=jitter, start=start, until=until, missed=missed, overlap=overlap, tags=tags,
             retry=retry, timeout=timeout, late_after=late_after, misfire=misfire,

@@ -12,7 +12,7 @@ import redis.asyncio
 
 from expirebridge import errors
 from expirebridge.slots import Layout
-from expirebridge.store.calls import Runnable
+from expirebridge.store.calls import Runnable, read_partitions
 from expirebridge.store.routing import Routing
 from expirebridge.store.store import AsyncStore, Database, Rerouted, Store
 
@@ -83,6 +83,12 @@ class Partitions(_Stores[Store]):
         except StopIteration as stop:
             answer: T = stop.value
             return answer
+
+    def each(self) -> list[Store]:
+        """A store for each partition there is. Raises a ServerError if none can tell."""
+        self.run(read_partitions())
+        layout = self._routing.layout
+        return [self._store_of(layout, number, sure=True) for number in range(layout.count)]
 
     def close(self) -> None:
         """Close the connections."""

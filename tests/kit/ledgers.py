@@ -26,7 +26,11 @@ class Books:
     place: str = "here"
 
     def __post_init__(self) -> None:
-        self.rows = Passbook(self.engine, self.made, name=self.name)
+        database = self.store.database
+        self.rows = Passbook(
+            self.engine, self.made, name=self.name, layout=database.layout,
+            partition=database.layout.number_of(database.prefix),
+        )  # fmt: skip
 
     def relay(self, place: str = "", store: Store | None = None) -> Relay:
         return Relay(self.rows, lambda: store or self.store, Settings(), place=place or self.place)

@@ -37,6 +37,7 @@ def engine(shared_engine: Engine, made: Tables) -> Engine:
     with shared_engine.begin() as connection:
         connection.execute(made.task.delete())
         connection.execute(made.passes.delete())
+        connection.execute(made.series.delete())
     return shared_engine
 
 

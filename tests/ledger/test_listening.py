@@ -12,18 +12,17 @@ from sqlalchemy import Engine, text
 from sqlalchemy.orm import Session
 
 from expirebridge import Bridge, State, current_task
-from expirebridge.errors import CompletionRefused, InvalidSetting
+from expirebridge.errors import CompletionRefused
 from expirebridge.hooks import End
 from expirebridge.ledger import Ledger
 from expirebridge.ledger.books import place_of
 from expirebridge.ledger.poker import Poker
 from expirebridge.ledger.tables import Status, Tables
-from expirebridge.listener.listener import Listener
 from expirebridge.settings import Settings
 from expirebridge.store.store import Store
 from tests.kit.ledgers import Books
 from tests.kit.steps import state_of
-from tests.kit.witness import Witness, listening, registry_of, until_logged
+from tests.kit.witness import Witness, listening, until_logged
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -80,16 +79,6 @@ async def test_the_relay_does_not_wait_for_a_listener_without_the_ledger(
             books.insert("a", func="test.run", params="[1]")
             await until(lambda: books.status("a") is Status.SUCCEEDED)
     assert ran == [1]
-
-
-async def test_a_ledger_is_refused_in_a_database_of_several_partitions(
-    books: Books, with_ledger: Settings, bridge: Bridge
-) -> None:
-    books.insert("a", func="test.run", params="[1]")
-    bridge.create_partitions(4)
-    with pytest.raises(InvalidSetting, match="has 4 partitions, and a ledger works with one only"):
-        await Listener(with_ledger, registry_of()).run()
-    assert books.status("a") is Status.WAITING
 
 
 async def test_a_listener_without_a_ledger_passes_over_its_tasks(

@@ -70,14 +70,14 @@ class ClusterNodes(Site):
         watchdog: Watchdog,
         hooks: Hooks,
     ) -> None:
-        super().__init__()
+        super().__init__(settings)
         self._cluster = cluster
         self._settings = settings
         self._name = name
         self._watchdog = watchdog
         self._hooks = hooks
         self._begin_station = partial(
-            Station, settings=settings, name=name, runner=runner, hooks=hooks
+            Station, settings=settings, name=name, runner=runner, hooks=hooks, office=self.office
         )
         self._layout = Layout(settings.prefix)
         self._misplaced: MisplacedKeys
@@ -273,7 +273,7 @@ class ClusterNodes(Site):
         self._thread.shutdown(wait=False, cancel_futures=True)
         nodes = list(self.nodes.values())
         await asyncio.gather(*(node.close() for node in nodes), *self._left)
-        await asyncio.gather(*(station.close() for station in self.stations))
+        await self.close_office()
         for node in nodes:
             await node.generation.close()
 

@@ -35,13 +35,13 @@ class OneServer(Site):
         watchdog: Watchdog,
         hooks: Hooks,
     ) -> None:
-        super().__init__()
+        super().__init__(settings)
         self._prefixes = prefixes
         primary = clients.to_follow(settings.url, prefixes[0])
         berth = Berth(primary) if primary else None
         self.node = Node(settings, berth, prefixes[0], watchdog=watchdog, hooks=hooks)
         self._begin_station = partial(
-            Station, settings=settings, name=name, runner=runner, hooks=hooks
+            Station, settings=settings, name=name, runner=runner, hooks=hooks, office=self.office
         )
         self._follower = Follower(primary, self.node, hooks=hooks) if primary else None
 
@@ -102,7 +102,7 @@ class OneServer(Site):
     async def close(self) -> None:
         """Say goodbye, if the server answers, and close the connections."""
         await self.node.close()
-        await asyncio.gather(*(station.close() for station in self.stations))
+        await self.close_office()
         if self._follower is not None:
             await self._follower.close()
         await self.node.generation.close()

@@ -5,13 +5,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Coroutine
 from typing import Any
 
+from expirebridge.listener.station.desk import office_of
 from expirebridge.listener.station.station import Station
+from expirebridge.settings import Settings
 
 
 class Site(ABC):
     """The stations of all partitions, and the nodes below them."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Settings) -> None:
+        self.office = office_of(settings)
+        """What all stations share of their ledger; None without one."""
         self.stations: list[Station] = []
         """None until `examine` finds out how many partitions there are."""
 
@@ -46,6 +50,11 @@ class Site(ABC):
     @abstractmethod
     async def close(self) -> None:
         """Say goodbye to the servers that answer, and close the connections."""
+
+    async def close_office(self) -> None:
+        """Close the connections to the ledger's database."""
+        if self.office is not None:
+            await asyncio.to_thread(self.office.close)
 
     def roles(self) -> dict[str, Coroutine[Any, Any, None]]:
         """What it does, each for ever, and what its stations do."""

@@ -160,10 +160,11 @@ class Subscriber:
                 self._directory.notice_misplaced(data)
         elif data == b"beat":
             self._heartbeat.hurry()
+        elif data == b"ledger":
+            for station in self._directory.stations:  # who committed does not know the partitions
+                station.poke()
         elif (station := self._directory.by_channel.get(channel)) is None:
             return  # it has moved to another node
-        elif data == b"ledger":
-            station.poke()
         else:
             # Anyone may publish; what is no number says no more than "look now".
             due = int(data) if data.isdigit() and len(data) < 16 else 0

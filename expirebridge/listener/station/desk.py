@@ -1,6 +1,5 @@
 """The desk: what a station does for its ledger."""
 
-import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from expirebridge.settings import Settings
 from expirebridge.store import calls
 
 if TYPE_CHECKING:
-    from expirebridge.ledger.books import Books
+    from expirebridge.ledger.books import Books, Office
 
 
 class Desk:
@@ -45,31 +44,28 @@ class Desk:
             "old rows of the ledger": self._pruner.run(),
         }
 
-    async def close(self) -> None:
-        """Close the connections to the ledger's database."""
-        await asyncio.to_thread(self._books.close)
-
 
 def desk_of(
-    settings: Settings, footing: Footing, *, doorbell: Doorbell, standing: Standing, hooks: Hooks
-) -> Desk | None:
-    """The desk for the ledger that the settings name; None if they name none.
+    office: "Office | None", footing: Footing, *, doorbell: Doorbell, standing: Standing,
+    hooks: Hooks,
+) -> Desk | None:  # fmt: skip
+    """The desk for this office; None if there is none."""
+    if office is None:
+        return None
+    books = office.books(lambda: footing.now.heart_store)
+    return Desk(books, office.settings, footing, doorbell=doorbell, standing=standing, hooks=hooks)
 
-    Raises InvalidSetting for a URL that cannot be used, and for a database of several partitions:
-    the passes of a ledger are those of one.
+
+def office_of(settings: Settings) -> "Office | None":
+    """The office for the ledger that the settings name; None if they name none.
+
+    Raises InvalidSetting for a URL that cannot be used.
     """
     if settings.ledger is None:
         return None
-    partitions = footing.now.store.database.layout.count
-    if partitions > 1:
-        raise InvalidSetting(
-            f"ledger: this database has {partitions} partitions, and a ledger works with one only; "
-            "use another database, or a prefix of its own"
-        )
     # Here, so that SQLAlchemy is imported only where there is a ledger.
     try:
-        from expirebridge.ledger.books import Books  # noqa: PLC0415
+        from expirebridge.ledger.books import Office  # noqa: PLC0415
     except ModuleNotFoundError as missing:
         raise InvalidSetting(f"the ledger: {missing}") from None
-    books = Books(settings, lambda: footing.now.heart_store)
-    return Desk(books, settings, footing, doorbell=doorbell, standing=standing, hooks=hooks)
+    return Office(settings)

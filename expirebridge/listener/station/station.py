@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from expirebridge.hooks import Hooks
 from expirebridge.listener.doorbell import Doorbell
@@ -30,6 +30,9 @@ from expirebridge.settings import Doorbells, Settings
 from expirebridge.store import calls
 from expirebridge.store.store import AsyncStore
 
+if TYPE_CHECKING:
+    from expirebridge.ledger.books import Office
+
 logger = logging.getLogger("expirebridge")
 
 
@@ -37,8 +40,9 @@ class Station:
     """The roles of one partition, which stand on a node; all run their tasks in one runner."""
 
     def __init__(
-        self, ground: Ground, settings: Settings, *, name: str, runner: Runner, hooks: Hooks
-    ) -> None:
+        self, ground: Ground, settings: Settings, *, name: str, runner: Runner, hooks: Hooks,
+        office: "Office | None" = None,
+    ) -> None:  # fmt: skip
         self._settings, self._runner = settings, runner
         self._footing = footing = Footing(ground)
         self._prefix = ground.store.database.prefix
@@ -49,7 +53,7 @@ class Station:
         self.standing = standing = Standing(settings.doorbell, ground.lot)
         code, fairness = Code(runner.fingerprint), Fairness(standing, runner.room)
         self._desk = desk = desk_of(
-            settings, footing, doorbell=doorbell, standing=standing, hooks=hooks
+            office, footing, doorbell=doorbell, standing=standing, hooks=hooks
         )
         self._cursor = cursor = Cursor(code, standing, desk.gate if desk else None)
         self.leases = Leases(footing, name, lease=settings.lease, code=code)
@@ -131,11 +135,6 @@ class Station:
         """Take note that a row of the ledger was committed."""
         if self._desk is not None:
             self._desk.relayer.poke()
-
-    async def close(self) -> None:
-        """Close what it opened beside its ground."""
-        if self._desk is not None:
-            await self._desk.close()
 
     async def stop(self) -> None:
         """Claim no more; what runs goes on."""

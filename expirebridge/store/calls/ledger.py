@@ -69,7 +69,8 @@ class CarriedRow:
     what: str
     """`waits`, `cancel`, or the state in which it ended."""
     hint: str
-    """`moved`: its time is new. `rebuilt`: the server may have lost it. Or nothing."""
+    """Words. `moved`: its time is new. `rebuilt`: the server may have lost it. `adopted`: its task
+    was there before the row."""
     call: bytes
     when: str
     """`in`, `at`, or `never`: it was paused."""
@@ -91,6 +92,7 @@ class Landing(IntEnum):
     DONE = 1
     KEPT = 2  # its task had followed it before
     TAKEN = 3  # a task that is not of the ledger has the id
+    GONE = 4  # its task was to be adopted, and is not there any more, or is another one
 
 
 class Landed(NamedTuple):

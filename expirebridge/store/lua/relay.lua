@@ -7,11 +7,12 @@
 --          number of the pass that is to be the last one here, 5 the number of this pass, 6 lease in ms,
 --          7 ms to keep what ends here, then for each row:
 --          id, '<generation> <revision>', what ('waits', 'cancel', 'succeeded', 'failed', 'cancelled'),
---          'moved' if its time is new, 'rebuilt' if this database may have lost it, else '', call,
+--          words: 'moved' if its time is new, 'rebuilt' if this database may have lost it, 'adopted' if its
+--          task was here before the row, call,
 --          'in', 'at' or 'never' (it was paused), ms, n, then n names and values for the record
 -- returns  1, or 0 if another pass or another ledger was here: then nothing was written; now; then for
---          each row: 1 done, 2 kept, 3 taken: a task that is not of the ledger has the id; and when it is
---          due in ms, -1 if that is not known
+--          each row: 1 done, 2 kept, 3 taken: a task that is not of the ledger has the id, 4 gone: the task
+--          that was to be adopted is not here any more; and when it is due in ms, -1 if that is not known
 --
 -- A row can be carried more than once: the record names the generation and the revision that it has
 -- followed. A row that this changes nothing for, since its task has ended, is dirty: so it learns that.
@@ -32,12 +33,13 @@
 -- include ledger
 
 local lease, keep = tonumber(ARGV[6]), tonumber(ARGV[7])
-local DONE, KEPT, TAKEN = 1, 2, 3
+local DONE, KEPT, TAKEN, GONE = 1, 2, 3, 4
+local SERIES_KEPT = 7 * 86400000
 local to_be_cancelled = false
 
 local function next_row(at)
-  local row = { ledger = ARGV[at + 1], what = ARGV[at + 2], hint = ARGV[at + 3], call = ARGV[at + 4],
-    when = ARGV[at + 5], fields = {} }
+  local row = { ledger = ARGV[at + 1], what = ARGV[at + 2], call = ARGV[at + 4], when = ARGV[at + 5], fields = {} }
+  for hint in string.gmatch(ARGV[at + 3], '%a+') do row[hint] = true end
   row.generation, row.revision = generation_of(row.ledger)
   local ms, count = tonumber(ARGV[at + 6]), tonumber(ARGV[at + 7])
   row.due = row.when == 'in' and now + ms or ms
@@ -55,16 +57,25 @@ local function bury(id, record, state)
   finish(id, record, state, keep)
 end
 
+-- What a claim asks of the series of a tick: see tick_claims. The series itself is in the ledger.
+local function note_series(id, row)
+  local series = string.match(id, '^(.+)@%d+$')
+  if not series or redis.call('ZSCORE', series_set(), series) then return end
+  redis.call('HSET', series_key(series), 'call', row.call, 'overlap', value_of(row.fields, 'overlap') or 'skip')
+  redis.call('PEXPIRE', series_key(series), math.max(row.due - now, 0) + SERIES_KEPT)
+end
+
 -- A listener may hold what this database lost while it ran: it gets a lease to end. What is watched may
 -- have been alive.
 local function spare(row)
-  if row.hint ~= 'rebuilt' or row.what ~= 'waits' then return end
+  if not row.rebuilt or row.what ~= 'waits' then return end
   local ttl = tonumber(value_of(row.fields, 'ttl'))
   row.due = math.max(row.due, now + (ttl or row.due <= now and lease or 0))
 end
 
 local function create(id, row, old)
   spare(row)
+  if row.what == 'waits' and value_of(row.fields, 'tick') then note_series(id, row) end
   if old then
     redis.call('DEL', trigger_key(id, old))
     forget(id, old.state)
@@ -132,16 +143,25 @@ end
 local function follow(id, row, old, revision)
   if row.what == 'cancel' then
     cancel(id, old)
-  elseif row.hint == 'moved' and revision < row.revision then
+  elseif row.moved and revision < row.revision then
     note_move(id, old, 'reschedule', row.due)
     if old.state == 'running' then
       note_rearm(id, old, row.due)
     else
       wait_until(id, old, row.due)
     end
-  elseif row.hint == 'rebuilt' and old.state == 'pending' and row.when == 'at' then
+  elseif row.rebuilt and old.state == 'pending' and row.when == 'at' then
     restore_time(id, row, old)
   end
+end
+
+-- A task that was here without a row gets one: it goes on as it is. What was asked of the row since is
+-- done as for any other. A running one with a successor is another task soon.
+local function adopt(id, row, old)
+  if not old or old.next or old.call ~= row.call or old.args ~= row.args then return false end
+  put_generation(id, old, row.generation, 0)
+  mark_dirty(id)
+  return true
 end
 
 -- Whether the task of this id is of the ledger, or can be from now on.
@@ -156,6 +176,7 @@ end
 
 local function carry(id, row)
   local old = read(id, { 'args', 'due', 'left', 'next', 'rearm', 'token', 'attempt', 'started' })
+  if row.adopted and not (old and old.ledger) and not adopt(id, row, old) then return GONE end
   if not old then return create(id, row) end
   if not belongs(id, row, old) then return TAKEN end
   if not old.ledger then return create(id, row, old) end

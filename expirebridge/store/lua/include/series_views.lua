@@ -13,13 +13,14 @@ local SHOWN_OF_SERIES = { 'call', 'args', 'spec', 'fingerprint', 'declared', 'ma
 -- it, then the values; nil if it is gone.
 local function view_of_series(id, texts)
   local values = redis.pcall('HMGET', series_key(id), unpack(SHOWN_OF_SERIES))
-  if values.err or not values[1] then return false end
+  local place = redis.call('ZSCORE', series_set(), id)
+  if values.err or not values[1] or not place then return false end -- one of a ledger has no place
   local tick = values[7] and id .. '@' .. values[7]
   local waiting = tick and read(tick, { 'due', 'left' })
   local due = waiting and not FINISHED[waiting.state] and due_of(tick, waiting) or false
   local carriers = 0
   for _, count in pairs(values[5] and carried(texts, id) or {}) do carriers = carriers + count end
   local last = values[11] and read(values[11])
-  return { id, redis.call('ZSCORE', series_set(), id), due, waiting and waiting.state or false,
+  return { id, place, due, waiting and waiting.state or false,
     last and last.state or false, carriers, values }
 end

@@ -1,0 +1,74 @@
+"""`compat` looks at rows that Redis does not have yet."""
+
+import json
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+from typer.testing import CliRunner
+
+from expirebridge.cli.main import app
+from expirebridge.errors import InvalidSetting
+from expirebridge.ledger import Tables
+from expirebridge.store.store import Store
+from tests.kit.ledgers import Books
+
+HOUR = 3_600_000
+
+
+@pytest.fixture
+def books(engine: Engine, made: Tables, store: Store) -> Books:
+    return Books(engine, made, store)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    tasks = tmp_path_factory.mktemp("compared") / "rows_of_compat"  # one name, one module
+    tasks.mkdir()
+    (tasks / "mail.py").write_text("def send(to): ...\n")
+    return tasks
+
+
+def compat(books: Books, folder: Path, url: str, *words: str) -> tuple[int, dict[str, object]]:
+    shown = books.engine.url.render_as_string(hide_password=False)
+    result = CliRunner().invoke(
+        app, ["compat", "--tasks", str(folder), "--json", *words],
+        env={"EXPIREBRIDGE_URL": url, "EXPIREBRIDGE_LEDGER": shown}, catch_exceptions=False,
+    )  # fmt: skip
+    return result.exit_code, json.loads(result.stdout)
+
+
+def test_rows_that_were_not_relayed_are_compared(books: Books, folder: Path, url: str) -> None:
+    books.insert("relayed", HOUR)
+    books.settle_down()
+    books.insert("fits", HOUR)
+    assert compat(books, folder, url)[0] == 0
+    books.insert("renamed", HOUR, func="mail.welcome")
+    books.insert("cancelled", HOUR, func="mail.farewell")
+    books.cancel("cancelled")
+    code, found = compat(books, folder, url)
+    assert (code, found["compared"], found["failing"]) == (3, 3, 1)
+
+
+def test_a_new_life_that_was_not_relayed_is_compared(books: Books, folder: Path, url: str) -> None:
+    books.insert("a", HOUR)
+    books.settle_down()
+    books.change("a", func="mail.welcome", generation=2, due=None)
+    code, found = compat(books, folder, url)
+    assert (code, found["failing"]) == (3, 1)
+
+
+def test_only_what_is_due_in_time_is_compared(books: Books, folder: Path, url: str) -> None:
+    books.insert("later", 3 * HOUR, func="mail.welcome")
+    code, found = compat(books, folder, url, "--due-within", "1h")
+    assert (code, found["compared"]) == (0, 0)
+    assert found["left_out"] == {"later": 1, "paused": 0}
+
+
+def test_a_password_on_the_command_line_is_refused(books: Books, folder: Path, url: str) -> None:
+    result = CliRunner().invoke(
+        app, ["compat", "--tasks", str(folder), "--ledger", "postgresql://a:b@localhost/c"],
+        env={"EXPIREBRIDGE_URL": url},
+    )  # fmt: skip
+    assert isinstance(result.exception, InvalidSetting)
+    assert "EXPIREBRIDGE_LEDGER" in str(result.exception)

@@ -1,0 +1,175 @@
+"""A ledger and a database of several partitions: each has passes of its own."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import closing
+
+import pytest
+import redis
+from sqlalchemy import Engine, select
+
+from expirebridge import Bridge
+from expirebridge.errors import LedgerUnsuitable
+from expirebridge.hooks import End
+from expirebridge.ledger import Tables
+from expirebridge.ledger.books import Office, place_of
+from expirebridge.ledger.poker import Poker
+from expirebridge.ledger.relay import finish
+from expirebridge.ledger.tables import Status
+from expirebridge.settings import Settings
+from expirebridge.slots import Layout
+from expirebridge.store.partitions import Partitions
+from expirebridge.store.store import Store
+from expirebridge.topology import clients
+from tests.kit.ledgers import Books
+from tests.kit.witness import Witness, listening
+
+pytestmark = pytest.mark.timeout(60)
+
+COUNT = 4
+LAYOUT = Layout("expirebridge", COUNT)
+IDS = [f"t{number}" for number in range(12)]
+
+
+def in_partition(number: int) -> str:
+    """An id that belongs there."""
+    return next(id for id in IDS if LAYOUT.partition_of(id) == number)
+
+
+@pytest.fixture
+def several(url: str, bridge: Bridge) -> Partitions:
+    """The database, which has several partitions."""
+    bridge.create_partitions(COUNT)
+    return Partitions(clients.producer_client(url), prefix="expirebridge")
+
+
+@pytest.fixture
+def books(engine: Engine, made: Tables, several: Partitions) -> list[Books]:
+    """Those of each partition."""
+    return [Books(engine, made, store) for store in several.each()]
+
+
+@pytest.fixture
+def with_ledger(url: str, engine: Engine) -> Settings:
+    return Settings(url=url, ledger=engine.url.render_as_string(hide_password=False), lease=1.0)
+
+
+def passes_of(books: Books) -> dict[int, tuple[int, int]]:
+    """Of each partition the last number taken, and the highest stamp."""
+    passes = books.made.passes.c
+    with books.engine.connect() as connection:
+        rows = connection.execute(select(passes.partition, passes.number, passes.stamp))
+        return {partition: (number, stamp) for partition, number, stamp in rows}
+
+
+def slots_of(books: Books) -> dict[str, int | None]:
+    return {row.id: row.slot for row in books.all_rows()}
+
+
+def into(ran: list[int]) -> Callable[[int], None]:
+    def run(number: int) -> None:
+        ran.append(number)
+
+    return run
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Until rows say so: there is no signal for that but to look."""
+    async with asyncio.timeout(20):
+        while not await asyncio.to_thread(holds):  # noqa: ASYNC110 - a row has no event
+            await asyncio.sleep(0.02)
+
+
+def test_the_ids_are_of_all_partitions() -> None:
+    assert {LAYOUT.partition_of(id) for id in IDS} == set(range(COUNT))
+
+
+def test_the_relay_finds_the_partition_of_a_foreign_row(books: list[Books], bridge: Bridge) -> None:
+    first = books[0]
+    for id in IDS:
+        first.insert(id, 3_600_000)
+    assert set(slots_of(first).values()) == {None}
+    for each in books:
+        each.settle_down()
+    assert slots_of(first) == {id: LAYOUT.partition_of(id) for id in IDS}
+    assert {id for id in IDS if bridge.get(id) is None} == set()
+
+
+def test_a_row_costs_the_other_partitions_no_pass(books: list[Books]) -> None:
+    for each in books:
+        each.settle_down()
+    before = passes_of(books[0])
+    books[0].insert(in_partition(2), 3_600_000)
+    for each in books:
+        each.settle_down()
+    after = passes_of(books[0])
+    assert {number for number in range(COUNT) if before[number] != after[number]} == {2}
+
+
+def test_a_row_whose_partition_is_not_known_yet_closes_every_gate(books: list[Books]) -> None:
+    id = in_partition(2)
+    books[0].insert(id, 3_600_000)
+    for each in books:
+        each.settle_down()
+    books[0].change(id, slot=None)
+    with books[0].engine.begin() as connection:
+        connection.execute(books[0].made.task.update().values(todo=2))
+    for each in books:
+        numbers = each.rows.read()
+        assert numbers is not None
+        assert numbers.rebuilding
+
+
+async def test_rows_run_and_are_rebuilt_in_each_partition(
+    books: list[Books], with_ledger: Settings, client: redis.Redis
+) -> None:
+    ran: list[int] = []
+    witness, first = Witness(), books[0]
+    for number, id in enumerate(IDS):
+        first.insert(id, func="test.run", params=f"[{number}]")
+        first.insert(f"{id}-later", 3_000, func="test.run", params=f"[{100 + number}]")
+    async with listening(with_ledger, witness, run=into(ran)):
+        await witness.until_ended(len(IDS), End.SUCCEEDED)
+        client.flushall()
+        await witness.until_ended(2 * len(IDS), End.SUCCEEDED)
+        await until(lambda: all(row.status == Status.SUCCEEDED for row in first.all_rows()))
+    assert set(ran) == {*range(12), *range(100, 112)}
+    assert sorted(passes_of(first)) == list(range(COUNT))
+
+
+async def test_a_poke_reaches_every_partition(
+    books: list[Books], with_ledger: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("expirebridge.listener.station.relayer.INTERVAL", 3600.0)
+    ran: list[int] = []
+    witness, poker = Witness(), Poker(with_ledger)
+    books[0].insert(in_partition(0), func="test.run", params="[0]")
+    async with listening(with_ledger, witness, run=into(ran)):
+        await witness.until_ended(1)
+        books[0].insert(in_partition(3), func="test.run", params="[3]")
+        poker.poke()
+        await witness.until_ended(2)
+    assert ran == [0, 3]
+
+
+def test_another_number_of_partitions_waits_until_it_is_bound(
+    engine: Engine, made: Tables, with_ledger: Settings, store: Store, client: redis.Redis
+) -> None:
+    with closing(Office(with_ledger)) as office:
+        one = Books(engine, made, store, place=place_of(with_ledger, office.url))
+        for id in IDS:
+            one.insert(id, 3_600_000)
+        one.settle_down()
+        client.flushall()
+        with Bridge(with_ledger.url) as bridge:
+            bridge.create_partitions(COUNT)
+            every = office.all_books(Partitions(store.client, prefix="expirebridge"))
+            with pytest.raises(LedgerUnsuitable, match="another number of partitions"):
+                finish(every[0].relay.carry())
+            for each in every:
+                each.rebuild()
+            for each in every:
+                each.pass_once()
+            assert {id for id in IDS if bridge.get(id) is None} == set()
+    assert slots_of(one) == {id: LAYOUT.partition_of(id) for id in IDS}
+    assert sorted(passes_of(one)) == list(range(COUNT))

@@ -1,0 +1,247 @@
+"""Series of the ledger: they and their watermarks are in SQL, and survive Redis."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+import pytest
+import redis
+from sqlalchemy import Engine, select, update
+from sqlalchemy.orm import Session
+
+from expirebridge import Bridge, State
+from expirebridge.errors import InvalidTask
+from expirebridge.hooks import End
+from expirebridge.ledger import Ledger, Tables
+from expirebridge.ledger.books import Office, place_of
+from expirebridge.ledger.tables import Status
+from expirebridge.ledger.ticking import NEVER, make_ticks
+from expirebridge.series.state import SeriesOutcome
+from expirebridge.settings import Settings
+from expirebridge.store import calls
+from expirebridge.store.calls import Settlement
+from expirebridge.store.store import Store
+from tests.kit.ledgers import Books
+from tests.kit.steps import settle, state_of
+from tests.kit.witness import Witness, listening
+
+pytestmark = pytest.mark.timeout(60)
+
+HOUR = 3_600_000
+
+
+@pytest.fixture
+def books(engine: Engine, made: Tables, store: Store) -> Books:
+    return Books(engine, made, store)
+
+
+def series_of(books: Books) -> Any:
+    with books.engine.connect() as connection:
+        return connection.execute(select(books.made.series)).first()
+
+
+def turn_back(books: Books, ms: int) -> None:
+    """Let the series and its waiting tick, which was not relayed yet, be so much older."""
+    series, task = books.made.series, books.made.task
+    [tick] = books.all_rows()
+    options = json.loads(tick.options)
+    options["tick"] = " ".join(str(int(at) - ms) for at in options["tick"].split())
+    at = tick.at_ms - ms
+    with books.engine.begin() as connection:
+        connection.execute(
+            update(series).values(
+                made=series.c.made - ms, tick=series.c.tick - ms, due=series.c.due - ms
+            )
+        )
+        connection.execute(
+            update(task).values(id=f"nightly@{at}", at_ms=at, options=json.dumps(options))
+        )
+
+
+def claim(store: Store, token: str = "t") -> list[str]:
+    call = calls.claim(token, Settings(), room=100, idle=True, gate=0)
+    return [task.id for task in store.run(call).tasks]
+
+
+def test_a_series_and_its_first_tick_are_of_the_transaction(books: Books, ledger: Ledger) -> None:
+    with Session(books.engine) as session:
+        ledger.schedule(session, "nightly", "mail.send", [1], every="1h", tags=["a"])
+        session.rollback()
+    assert (series_of(books), books.all_rows()) == (None, [])
+    with Session(books.engine) as session, session.begin():
+        done = ledger.schedule(session, "nightly", "mail.send", [1], every="1h", tags=["a"])
+    assert done is SeriesOutcome.CREATED
+    series = series_of(books)
+    [tick] = books.all_rows()
+    assert tick.id == f"nightly@{series.tick}"
+    assert tick.at_ms == series.due == series.made + HOUR
+    books.settle_down()
+    assert state_of(books.store, tick.id) is State.PENDING
+
+
+def test_the_same_once_more_changes_nothing_and_a_change_replaces_its_tick(
+    books: Books, ledger: Ledger
+) -> None:
+    with books.engine.begin() as connection:
+        ledger.schedule(connection, "nightly", "mail.send", [1], every="1h")
+        same = ledger.schedule(connection, "nightly", "mail.send", [1], every="1h")
+    books.settle_down()
+    assert same is SeriesOutcome.UNCHANGED
+    with books.engine.begin() as connection:
+        changed = ledger.schedule(connection, "nightly", "mail.send", [2], every="1h")
+    assert changed is SeriesOutcome.CHANGED
+    books.settle_down()
+    [tick] = books.all_rows()
+    task = books.store.run(calls.get(tick.id))
+    assert task is not None
+    assert (list(task.args), tick.generation) == ([2], 2)
+    with books.engine.begin() as connection:
+        ledger.schedule(connection, "nightly", "mail.send", [2], every="2h")
+    books.settle_down()
+    first, second = books.all_rows()
+    assert (first.status, second.status) == (Status.CANCELLED, Status.WAITING)
+    assert state_of(books.store, first.id) is State.CANCELLED
+
+
+def test_a_removed_series_has_no_more_ticks(books: Books, ledger: Ledger) -> None:
+    with books.engine.begin() as connection:
+        ledger.schedule(connection, "nightly", "mail.send", [1], every="1h")
+    books.settle_down()
+    with books.engine.begin() as connection:
+        assert ledger.unschedule(connection, "nightly")
+        assert not ledger.unschedule(connection, "nightly")
+    books.settle_down()
+    [tick] = books.all_rows()
+    assert tick.status == Status.CANCELLED
+    assert make_ticks(books.engine, books.made, "default") == 0
+
+
+def test_what_cannot_be_is_refused_before_anything_is_sent(books: Books, ledger: Ledger) -> None:
+    with books.engine.begin() as connection, pytest.raises(InvalidTask):
+        ledger.schedule(connection, "nightly", "mail.send", [1], every="1h", cron="@daily")
+    assert series_of(books) is None
+
+
+def test_each_tick_is_made_once_and_begins_once(
+    books: Books, ledger: Ledger, store: Store, client: redis.Redis
+) -> None:
+    with books.engine.begin() as connection:
+        ledger.schedule(connection, "nightly", "mail.send", [1], every="1h")
+    turn_back(books, HOUR)
+    assert make_ticks(books.engine, books.made, "default") == 1
+    assert make_ticks(books.engine, books.made, "default") == 0
+    books.settle_down()
+    [first, second] = sorted(books.all_rows(), key=lambda row: row.at_ms)
+    assert second.at_ms == first.at_ms + HOUR
+    before = {name: client.dump(name) or b"" for name in client.keys("*")}
+    assert claim(store) == [first.id]
+    settle(store, Settlement(first.id, "t", "succeeded"))
+    books.settle_down()
+    client.flushall()  # an older copy, of before it ran
+    for name, value in before.items():
+        client.restore(name, 0, value)
+    books.settle_down()
+    assert claim(store, "u") == []
+    assert books.status(first.id) is Status.SUCCEEDED
+    assert state_of(store, second.id) is State.PENDING
+
+
+def test_a_watermark_never_goes_back(books: Books, ledger: Ledger, client: redis.Redis) -> None:
+    with books.engine.begin() as connection:
+        ledger.schedule(connection, "nightly", "mail.send", [1], every="1h")
+    turn_back(books, HOUR)
+    make_ticks(books.engine, books.made, "default")
+    books.settle_down()
+    [first, second] = sorted(books.all_rows(), key=lambda row: row.at_ms)
+    claim(books.store)
+    settle(books.store, Settlement(first.id, "t", "succeeded"))
+    books.settle_down()
+    books.prune(first.id)
+    client.flushall()
+    assert make_ticks(books.engine, books.made, "default") == 0
+    books.settle_down()
+    assert [row.id for row in books.all_rows()] == [second.id]
+    assert claim(books.store, "u") == []
+
+
+@pytest.mark.parametrize(("missed", "runs"), [("latest", 1), ("skip", 0)])
+def test_ticks_for_which_nobody_was_there(
+    books: Books, ledger: Ledger, store: Store, client: redis.Redis, missed: Any, runs: int
+) -> None:
+    with books.engine.begin() as connection:
+        ledger.schedule(connection, "nightly", "mail.send", [1], every="1h", missed=missed)
+    turn_back(books, 5 * HOUR)
+    while make_ticks(books.engine, books.made, "default"):
+        pass
+    books.settle_down()
+    claimed = claim(store)
+    assert len(claimed) == runs
+    waiting = [row for row in books.all_rows() if row.status == Status.WAITING]
+    books.settle_down()
+    assert len(waiting) <= 3
+    first = min(books.all_rows(), key=lambda row: row.at_ms)
+    assert state_of(store, first.id) is State.CANCELLED
+    [coming] = [row for row in books.all_rows() if row.at_ms > series_of(books).tick - 1]
+    assert state_of(store, coming.id) is State.PENDING
+
+
+def test_ticks_do_not_overlap_also_after_a_loss(
+    books: Books, ledger: Ledger, store: Store, client: redis.Redis
+) -> None:
+    with books.engine.begin() as connection:
+        ledger.schedule(connection, "nightly", "mail.send", [1], every="1h")
+    books.settle_down()
+    [tick] = books.all_rows()
+    assert client.hgetall("expirebridge:series:nightly") == {
+        b"call": b"mail.send?[1]", b"overlap": b"skip",
+    }  # fmt: skip
+    assert client.pttl("expirebridge:series:nightly") > 24 * 7 * HOUR
+    client.flushall()
+    books.settle_down()
+    assert client.hget("expirebridge:series:nightly", "overlap") == b"skip"
+    assert state_of(store, tick.id) is State.PENDING
+
+
+def test_redis_shows_no_series(books: Books, ledger: Ledger, bridge: Bridge) -> None:
+    with books.engine.begin() as connection:
+        ledger.schedule(connection, "nightly", "mail.send", [1], every="1h")
+    books.settle_down()
+    assert bridge.get_series("nightly") is None
+    assert bridge.list_series().series == []
+
+
+def test_a_series_that_ends_makes_no_more(books: Books, ledger: Ledger) -> None:
+    with books.engine.begin() as connection:
+        ledger.schedule(connection, "nightly", "mail.send", [1], every="1h")
+        connection.execute(books.made.series.update().values(schedule="no JSON", due=0))
+    assert make_ticks(books.engine, books.made, "default") == 0
+    assert series_of(books).due == NEVER
+
+
+async def test_a_listener_makes_ticks_also_when_redis_is_emptied(
+    engine: Engine, made: Tables, store: Store, url: str, client: redis.Redis, ledger: Ledger
+) -> None:
+    settings = Settings(url=url, ledger=engine.url.render_as_string(hide_password=False), lease=1.0)
+    with closing(Office(settings)) as office:
+        books = Books(engine, made, store, place=place_of(settings, office.url))
+    ran: list[int] = []
+    witness = Witness()
+    with engine.begin() as connection:
+        ledger.schedule(connection, "often", "test.run", [1], every="1s", missed="latest")
+    async with listening(settings, witness, run=into(ran)):
+        await witness.until_ended(2, End.SUCCEEDED)
+        await asyncio.to_thread(client.flushall)
+        await witness.until_ended(5, End.SUCCEEDED)
+    books.settle_down()
+    ended = [ended.task.id for ended in witness.ended(End.SUCCEEDED)]
+    known = [row.id for row in books.all_rows() if row.status == Status.SUCCEEDED]
+    assert set(ended) <= set(known)
+
+
+def into(ran: list[int]) -> Callable[[int], None]:
+    def run(number: int) -> None:
+        ran.append(number)
+
+    return run
