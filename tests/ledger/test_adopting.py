@@ -112,8 +112,8 @@ def test_each_task_gets_a_row_and_comes_back(
 def test_it_is_repeated_without_doing_anything(
     books: Books, bridge: Bridge, store: Store, office: Office
 ) -> None:
-    bridge.make_tasks([{"func": "mail.send", "args": [n], "delay": 3600} for n in range(250)])
-    assert adopt(office, store).adopted == 250
+    bridge.make_tasks([{"func": "mail.send", "args": [n], "delay": 3600} for n in range(110)])
+    assert adopt(office, store).adopted == 110
     books.settle_down()
     before = books.numbers(), books.all_rows()
     assert adopt(office, store) == Adopted()
@@ -272,14 +272,14 @@ def started(settings: Settings) -> subprocess.Popen[bytes]:
 
 
 def test_a_killed_command_is_repeated(books: Books, with_ledger: Settings, bridge: Bridge) -> None:
-    bridge.make_tasks([{"func": "mail.send", "args": [n], "delay": 3600} for n in range(500)])
+    bridge.make_tasks([{"func": "mail.send", "args": [n], "delay": 3600} for n in range(300)])
     with started(with_ledger) as process:
         while len(books.all_rows()) < 100:
             assert process.poll() is None
         process.kill()
-    assert len(books.all_rows()) < 500
+    assert len(books.all_rows()) < 300
     with started(with_ledger) as process:
         assert process.wait() == 0
     rows = books.all_rows()
-    assert len(rows) == 500
+    assert len(rows) == 300
     assert {(row.todo, row.status) for row in rows} == {(Todo.NOTHING, Status.WAITING)}

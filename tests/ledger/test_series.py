@@ -234,10 +234,10 @@ async def test_a_listener_makes_ticks_also_when_redis_is_emptied(
         await witness.until_ended(2, End.SUCCEEDED)
         await asyncio.to_thread(client.flushall)
         await witness.until_ended(5, End.SUCCEEDED)
-    books.settle_down()
-    ended = [ended.task.id for ended in witness.ended(End.SUCCEEDED)]
-    known = [row.id for row in books.all_rows() if row.status == Status.SUCCEEDED]
-    assert set(ended) <= set(known)
+    # What ended a moment before the loss, and was not written back, may be missed or run again.
+    times = [row.at_ms for row in books.all_rows()]
+    assert {(at - times[0]) % 1000 for at in times} == {0}
+    assert len({ended.task.id for ended in witness.ended(End.SUCCEEDED)}) >= 4
 
 
 def into(ran: list[int]) -> Callable[[int], None]:
