@@ -163,8 +163,8 @@ def rebuild_(
     with extra_is_there():
         from expirebridge.ledger.books import Office  # noqa: PLC0415
     redis = Settings.read(url=url, prefix=prefix)
-    settings = replace(settings_of(ledger, ledger_name), url=redis.url, prefix=redis.prefix)
-    with closing(store_of(settings)) as store:
+    with closing(store_of(redis)) as store:
+        settings = replace(settings_of(ledger, ledger_name), url=redis.url, prefix=redis.prefix)
         if not yes:
             raise InvalidSetting(
                 f"every unfinished task of the ledger {settings.ledger_name!r} would run from "
@@ -224,10 +224,11 @@ def adopt_(
         from expirebridge.ledger.adopting import adopt_all  # noqa: PLC0415
         from expirebridge.ledger.books import Office  # noqa: PLC0415
     redis = Settings.read(url=url, prefix=prefix)
-    settings = replace(settings_of(ledger, ledger_name), url=redis.url, prefix=redis.prefix)
-    with closing(store_of(settings)) as server, closing(Office(settings)) as office:
+    with closing(store_of(redis)) as server:
+        settings = replace(settings_of(ledger, ledger_name), url=redis.url, prefix=redis.prefix)
         counts = server.run(Operations(settings, Hooks()).count())
-        with progress_bar("adopting", counts.pending + counts.paused + counts.running) as advance:
+        total = counts.pending + counts.paused + counts.running
+        with closing(Office(settings)) as office, progress_bar("adopting", total) as advance:
             done = adopt_all(office, server, func=func, progress=advance)
     if as_json:
         return print_json(asdict(done))

@@ -55,10 +55,11 @@ def prune(
     with extra_is_there():
         from expirebridge.ledger.books import Office  # noqa: PLC0415
     redis = Settings.read(url=url, prefix=prefix)
-    settings = replace(settings_of(ledger, ledger_name), url=redis.url, prefix=redis.prefix)
-    keep = settings.ledger_keep if older_than is None else _seconds(older_than)
-    with closing(store_of(settings)) as server, closing(Office(settings)) as office:
-        count = sum(_pruned(books, keep) for books in office.all_books(server))
+    with closing(store_of(redis)) as server:
+        settings = replace(settings_of(ledger, ledger_name), url=redis.url, prefix=redis.prefix)
+        keep = settings.ledger_keep if older_than is None else _seconds(older_than)
+        with closing(Office(settings)) as office:
+            count = sum(_pruned(books, keep) for books in office.all_books(server))
     if as_json:
         return print_json({"deleted": count})
     return print_line(f"deleted {count} rows")

@@ -3,7 +3,6 @@
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from itertools import product
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -13,8 +12,6 @@ from sqlalchemy import (
     Connection,
     Engine,
     Integer,
-    Row,
-    Select,
     Text,
     bindparam,
     case,
@@ -64,8 +61,7 @@ class Passbook:
         self._our_pass = (passes.ledger == name, passes.partition == partition)
         own, nobody = task.slot == partition, task.slot.is_(None)
         # Of one partition, rows need not be sorted first.
-        self._slots = (nobody, own) if layout.count == 1 else (own,)
-        self._ours = (task.ledger == name, or_(*self._slots))
+        self._ours = (task.ledger == name, or_(nobody, own) if layout.count == 1 else own)
         self._unsorted = (task.ledger == name, nobody if layout.count > 1 else false())
 
     def read(self) -> Numbers | None:
@@ -150,20 +146,16 @@ class Passbook:
 
     def page(self, most: int = MAX_ROWS) -> Page:
         """Rows to be carried: new ones first, then of what is rebuilt those that ended."""
-        rows: list[Row[Any]] = []
-        with self.engine.connect() as connection:
-            for todo, slot in product((Todo.RELAY, Todo.REBUILD), self._slots):
-                rows += connection.execute(self._page_of(todo, slot).limit(most - len(rows)))
-            return Page(rows, connection.scalar(select(NowMs())) or 0)
-
-    def _page_of(self, todo: Todo, slot: ColumnElement[bool]) -> Select[Any]:
-        """These rows in an order in which the index has them."""
         task = self._task
-        return (
+        query = (
             select(task)
-            .where(task.c.ledger == self.name, task.c.todo == todo, slot)
-            .order_by(task.c.status.desc())
+            .where(*self._ours, task.c.todo > 0)
+            .order_by(task.c.todo, task.c.status.desc())
+            .limit(most)
         )
+        with self.engine.connect() as connection:
+            rows = connection.execute(query).all()
+            return Page(rows, connection.scalar(select(NowMs())) or 0)
 
     def conclude(self, number: int, carried: Iterable[Carried]) -> bool:
         """Stamp what was carried, unless it changed; False if another number was taken since.

@@ -46,8 +46,8 @@ class Desk:
 
 
 def desk_of(
-    office: "Office | None", footing: Footing, *, doorbell: Doorbell, standing: Standing,
-    hooks: Hooks,
+    office: "Office | None", footing: Footing, hooks: Hooks, *, doorbell: Doorbell,
+    standing: Standing,
 ) -> Desk | None:  # fmt: skip
     """The desk for this office; None if there is none."""
     if office is None:

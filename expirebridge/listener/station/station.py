@@ -52,9 +52,7 @@ class Station:
         self.doorbell = doorbell = Doorbell()
         self.standing = standing = Standing(settings.doorbell, ground.lot)
         code, fairness = Code(runner.fingerprint), Fairness(standing, runner.room)
-        self._desk = desk = desk_of(
-            office, footing, doorbell=doorbell, standing=standing, hooks=hooks
-        )
+        self._desk = desk = desk_of(office, footing, hooks, doorbell=doorbell, standing=standing)
         self._cursor = cursor = Cursor(code, standing, desk.gate if desk else None)
         self.leases = Leases(footing, name, lease=settings.lease, code=code)
         self._clock = clock = Clock(
