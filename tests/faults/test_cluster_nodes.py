@@ -68,7 +68,7 @@ HALF_WAY = Fault(
 )
 STILL_NODE = Fault(
     name="cluster: a node stands still",
-    injected="SIGSTOP of a primary without a replica, for 30 s",
+    injected="SIGSTOP of a primary without a replica, for 6 s, or 30 s in many rounds",
     promise="the other nodes' tasks are not late; its own run when it goes on",
 )
 
