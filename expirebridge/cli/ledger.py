@@ -198,6 +198,8 @@ def _of_redis(known: Known) -> dict[str, str]:
     waited = _as_data(known)["oldest_dirty"]
     oldest = "" if waited is None else f", the first for {human(waited)}"
     return {"in redis": f"pass {known.number}", "to write back": f"{known.dirty}{oldest}"}
+
+
 @group.command("adopt")
 def adopt_(
     func: Annotated[
