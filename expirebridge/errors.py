@@ -15,6 +15,7 @@ ExpirebridgeError
 │   └── CompletionRefused    the task is no longer this attempt's to complete
 └── ServerError          the Redis server
     ├── ServerUnreachable    no answer: no connection, or a broken one
+    │   └── PartlyDone           several partitions were concerned; some did not answer
     ├── SlotUnserved         no node of the cluster takes the command: nothing was written
     ├── SlotMoving           a slot is moved between nodes key by key: nothing was written
     ├── ServerReadOnly       a replica: it accepts no writes
@@ -29,6 +30,9 @@ ExpirebridgeError
 `retry.py` has the exceptions that a handler raises to control its own task: `Retry`, `Snooze`,
 `Discard`.
 """
+
+from collections.abc import Sequence
+from typing import Any
 
 
 class ExpirebridgeError(Exception):
@@ -123,13 +127,33 @@ class CompletionRefused(LedgerError):
 class ServerError(ExpirebridgeError):
     """The Redis server refused a command for a reason that has no class of its own."""
 
+    nothing_written = False
+    """Whether it is certain that the call changed nothing."""
+
 
 class ServerUnreachable(ServerError):
     """The server did not answer. The call that raised this may or may not have taken effect."""
 
 
+class PartlyDone(ServerUnreachable):
+    """A call that concerns several partitions was done in some of them; others cannot be asked.
+
+    What belongs to those may or may not have been done. It is safe to call again for it.
+    """
+
+    def __init__(self, done: Any, undone: Sequence[Any], fault: object) -> None:
+        super().__init__(f"done in part; some partitions cannot be asked: {fault}")
+        self.done = done
+        """What the call would have returned, for what was done; in a list with a place for each
+        thing, None stands for the others."""
+        self.undone = undone
+        """The rest: positions in that list, ids, or the tags of partitions."""
+
+
 class SlotUnserved(ServerError):
     """No node of the cluster takes commands for the slot now; nothing was written."""
+
+    nothing_written = True
 
 
 class SlotMoving(ServerError):
@@ -137,6 +161,8 @@ class SlotMoving(ServerError):
 
     Nothing was written. It works again when the move is finished, or undone.
     """
+
+    nothing_written = True
 
 
 class ServerReadOnly(ServerError):

@@ -11,7 +11,7 @@ from typing import Self
 
 from expirebridge.errors import InvalidTask, PartitionsDiffer
 from expirebridge.store import calls
-from expirebridge.store.calls import PARTITIONS, Steps
+from expirebridge.store.calls import LEFT_OUT, PARTITIONS, Steps
 from expirebridge.streams import (
     SPOTS,
     Part,
@@ -22,7 +22,7 @@ from expirebridge.streams import (
     rows_of_each,
     take,
 )
-from expirebridge.task import Listing, State, Task, to_ms
+from expirebridge.task import LeftOut, Listing, State, Task, to_ms
 
 MAX_EXAMINED = 10_000
 """The most tasks that one `list` examines, even if its limit is small."""
@@ -88,6 +88,7 @@ def find(sources: Sequence[Source], place: Place, wanted: Wanted) -> Steps[Listi
 def _find(sources: Sequence[Source], place: Place, wanted: Wanted, count: int) -> Steps[Listing]:
     tasks: list[Task] = []
     examined = 0
+    left_out: tuple[LeftOut, ...] = ()
     spots = place.spots or [Spot()] * count
     for source in sources[sources.index(place.source) :]:
         streams = [
@@ -99,20 +100,25 @@ def _find(sources: Sequence[Source], place: Place, wanted: Wanted, count: int) -
         )
         tasks += taken
         examined += looked
+        left_out = yield from LEFT_OUT
         if not all(stream.is_over for stream in streams):
             cursor = Place(source, [stream.spot for stream in streams]).encode()
-            return Listing(tasks=tasks, examined=examined, complete=False, cursor=cursor)
+            return Listing(
+                tasks=tasks, examined=examined, complete=False, cursor=cursor, left_out=left_out
+            )
         spots = [Spot()] * count
-    return Listing(tasks=tasks, examined=examined, complete=True)
+    return Listing(tasks=tasks, examined=examined, complete=not left_out, left_out=left_out)
 
 
 def _read(
     source: Source, wanted: Wanted, number: int, count: int, cursor: str
-) -> Steps[Part[Task]]:
+) -> Steps[Part[Task] | None]:
     call = calls.list_page(
         state=source, func=wanted.func, tag=wanted.tag, cursor=cursor, count=rows_of_each(count)
     )
-    page = yield from calls.at(call, number)
+    page = yield from calls.at_if_there(call, number, hasty=True)
+    if page is None:
+        return None
     found = [task for task in page.tasks if wanted.matches(task)]
     return Part(found, page.cursor, page.examined)
 

@@ -1,7 +1,8 @@
 """Checks and encodes the tasks that producers ask for, before anything is sent."""
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -16,6 +17,7 @@ from expirebridge.moments import check_aware
 from expirebridge.policy.task_policies import policy_fields
 from expirebridge.retry import RetrySpec
 from expirebridge.settings import Settings
+from expirebridge.slots import Layout
 from expirebridge.store import calls
 from expirebridge.task import to_ms
 
@@ -83,6 +85,18 @@ def new_task(
         when=when_of(delay, at),
         fields=fields,
     )
+
+
+def redrawn(task: calls.NewTask, layout: Layout, away: Collection[int]) -> calls.NewTask:
+    """The task under an id of a partition that is not away, if its id was drawn.
+
+    The task itself if its partition is there, or if all are away.
+    """
+    if not task.drawn or len(away) >= layout.count:
+        return task
+    while layout.partition_of(task.id) in away:
+        task = replace(task, id=uuid4().hex)
+    return task
 
 
 def call_of(

@@ -72,19 +72,20 @@ class Stream(Generic[T]):
     """What is wanted of one partition, in its order, page by page."""
 
     def __init__(
-        self, read: Callable[[str], Steps[Part[T]]], order: Callable[[T], float], spot: Spot
+        self, read: Callable[[str], Steps[Part[T] | None]], order: Callable[[T], float], spot: Spot
     ) -> None:
         self._read = read
         self._order = order
         self._found: list[T] = []
         """What is left of the page, in reverse order."""
         self._next = BEGINNING
+        self._left_out = False
         self.spot = spot
 
     @property
     def is_over(self) -> bool:
-        """Whether there is nothing more."""
-        return self.spot.over
+        """Whether there is nothing more, or it cannot be read now."""
+        return self.spot.over or self._left_out
 
     @property
     def is_empty(self) -> bool:
@@ -92,8 +93,11 @@ class Stream(Generic[T]):
         return not self._found and not self.is_over
 
     def fill(self) -> Steps[int]:
-        """Read a page; returns how many were looked at."""
+        """Read a page; returns how many were looked at. Without a page, it is left out."""
         part = yield from self._read(self.spot.cursor)
+        if part is None:
+            self._left_out = True
+            return 0
         self._found = part.items[self.spot.skip :][::-1]
         self._next = part.cursor
         self._turn_page()
@@ -120,7 +124,7 @@ def take(
 ) -> Steps[tuple[list[T], int]]:
     """Take up to `limit` from all streams, the lowest first, and look at about `examine` for it.
 
-    Returns what was taken, and how many were looked at. All is taken if each stream is over.
+    Returns what was taken, and how many were looked at. All is taken if the spot of each is over.
     """
     taken: list[T] = []
     examined = 0

@@ -1,6 +1,7 @@
 """A task, as the people see it who make, run and inspect it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -149,6 +150,20 @@ class Task:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class LeftOut:
+    """A partition that an answer leaves out, since it could not be asked."""
+
+    partition: int
+    """Its number, from 0."""
+    tag: str
+    """What the names of its keys begin with."""
+    why: str
+    """`unreachable`, `unserved` (no node of the cluster takes commands for it), or `moving`."""
+    error: str
+    """What happened, and what to do."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Listing:
     """The tasks that `list` found, and how many it examined."""
 
@@ -159,6 +174,8 @@ class Listing:
     """Whether there are no more to find. False if a limit stopped the search."""
     cursor: str | None = None
     """Where the search continues: for `list(cursor=...)`. None if it is complete."""
+    left_out: tuple[LeftOut, ...] = ()
+    """Partitions that could not be asked: their tasks are not among these."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -175,6 +192,8 @@ class Counts:
     """Pending tasks whose due time has passed."""
     listeners: int
     """Listeners that sent a heartbeat within the last lease."""
+    left_out: tuple[LeftOut, ...] = ()
+    """Partitions that could not be asked: their tasks are not counted."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -190,6 +209,17 @@ class Format:
     older_listeners: list[str]
     """Listeners that sent a heartbeat within the last lease and know only format 1: it cannot be
     raised meanwhile."""
+
+
+def texts_of(left_out: Iterable[LeftOut]) -> list[str]:
+    """For each reason, which partitions an answer leaves out."""
+    tags = defaultdict[tuple[str, str], list[str]](list)
+    for one in left_out:
+        tags[one.why, one.error].append(one.tag)
+    return [
+        f"{'partition' if len(some) == 1 else 'partitions'} {' '.join(some)}, {why}: {fault}"
+        for (why, fault), some in tags.items()
+    ]
 
 
 def from_ms(ms: int) -> datetime:

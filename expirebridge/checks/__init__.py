@@ -10,6 +10,7 @@ from expirebridge.checks.cluster import check_cluster
 from expirebridge.checks.finding import Finding, Level, error, warning
 from expirebridge.checks.ledger import check_dirty
 from expirebridge.checks.login import check_rights
+from expirebridge.checks.partitions import check_misplaced, check_partitions, named
 from expirebridge.checks.round_trip import check_round_trip
 from expirebridge.checks.sentinels import check_failover, check_sentinels
 from expirebridge.checks.server import (
@@ -48,6 +49,7 @@ from expirebridge.store.partitions import Partitions
 from expirebridge.store.rights import Role
 from expirebridge.store.store import Database, Store
 from expirebridge.topology import clients
+from expirebridge.topology.cluster_clients import ClusterClient
 
 __all__ = [
     "EVENT_FLAGS", "OVERDUE_LIMIT", "Finding", "Level", "check_health", "check_server",
@@ -131,6 +133,7 @@ def examine(store: Partitions | Store, settings: Settings, role: Role) -> list[F
         ("work", check_health(database, settings)),
         ("functions", _listed(check_functions(settings.lease))),
         ("series", _if_any(check_series(settings.lease))),
+        ("partitions", check_partitions(settings.lease)),
     ]
     if sentinels:
         parts.insert(0, ("failover", _listed(check_failover())))
@@ -146,7 +149,31 @@ def examine(store: Partitions | Store, settings: Settings, role: Role) -> list[F
             return [*findings, error("format", str(failure), "pip install --upgrade expirebridge")]
     if listens:
         findings.append(check_round_trip(store.client, database))
+    if isinstance(store.client, ClusterClient) and store.database.layout.count > 1:
+        findings += _at_all_nodes(store.client, database)
     return findings
+
+
+def _at_all_nodes(client: ClusterClient, database: Database) -> list[Finding]:
+    """What is wrong at the nodes that were not looked at yet; keys that are at the wrong one."""
+    findings = list[Finding]()
+    home = client.node_of(database.prefix)
+    nodes = client.primaries()
+    for node, one in nodes.items():
+        if node != home:
+            store = Store(one, prefix=database.prefix, partitions=database.partitions)
+            for name, steps in (
+                ("server", _look_at_server()),
+                ("events", _listed(check_events())),
+                ("buffers", _listed(check_buffers())),
+                ("clock", _listed(check_clock())),
+            ):
+                try:
+                    findings += named(_examine(store, name, steps), node)
+                except ServerUnreachable as failure:
+                    findings.append(error("nodes", str(failure), ""))
+                    break
+    return [*findings, check_misplaced(nodes, database.layout)]
 
 
 def _examine(store: Partitions | Store, name: str, steps: Steps[list[Finding]]) -> list[Finding]:

@@ -2,7 +2,9 @@
 
 from redis import exceptions
 
+from expirebridge import wire
 from expirebridge.checks.finding import Finding, error, ok, warning
+from expirebridge.slots import PARTITIONS_OF_CLUSTER, Layout
 from expirebridge.topology.cluster import Cluster
 from expirebridge.topology.cluster_clients import slot_of
 from expirebridge.topology.slot_map import SLOTS
@@ -10,6 +12,8 @@ from expirebridge.topology.slot_map import SLOTS
 
 def check_cluster(cluster: Cluster, prefix: str) -> Finding:
     """Who serves what. It asks the nodes, and raises nothing."""
+    if not wire.slot_of(prefix):
+        prefix = Layout(prefix, PARTITIONS_OF_CLUSTER).prefix_of(0)
     slot = slot_of(prefix)
     try:
         node = cluster.find(slot)

@@ -137,15 +137,18 @@ def check_series(lease: float) -> Steps[Finding | None]:
 
     None if there is no series. Only the first thousand are looked at.
     """
-    page = yield from calls.series_page("0", lease, _SAMPLE)
-    if not page.series:
+    series, now = list[Series](), 0
+    pages = calls.Pages(lambda cursor: calls.series_page(cursor, lease, _SAMPLE))
+    while len(series) < _SAMPLE and (page := (yield from pages.next())):
+        series += [Series.of(one, page.now) for one in page.series]
+        now = page.now
+    if not series:
         return None
     counts = yield from calls.count(lease)
-    series = [Series.of(one, page.now) for one in page.series]
     broken = [one.id for one in series if one.schedule is None]
     behind = [one.id for one in series if one.is_behind(BEHIND)]
     orphans = [one.id for one in series if one.declared and not one.carriers and counts.listeners]
-    idle = [one.id for one in series if _never_ran(one, page.now)]
+    idle = [one.id for one in series if _never_ran(one, now)]
     if broken:
         return error(
             "series", f"the schedule of {_first(broken)} cannot be read: no more ticks are made",

@@ -12,7 +12,7 @@ import typer
 
 from expirebridge.cli import lines
 from expirebridge.cli.figures import store_of
-from expirebridge.cli.options import Prefix, Url
+from expirebridge.cli.options import NOT_POSSIBLE, Prefix, Url
 from expirebridge.cli.progress import progress_bar, warn
 from expirebridge.hooks import Hooks
 from expirebridge.operations import Operations
@@ -21,7 +21,7 @@ from expirebridge.store import calls
 from expirebridge.store.calls import Stored
 from expirebridge.store.partitions import Partitions
 from expirebridge.store.series_views import StoredSeries
-from expirebridge.task import State
+from expirebridge.task import State, texts_of
 
 WAITING = (State.PENDING, State.PAUSED)
 
@@ -38,6 +38,7 @@ def export(
     The tasks stay where they are: stop the listeners first, and do not start them again, or what
     is imported elsewhere runs twice. What moves meanwhile may be missed. Running and finished tasks
     are left out, and so are series that handlers declare: listeners declare them there, too.
+    If partitions of a cluster cannot be read, the others are written, and the exit code is 3.
 
     Example: expirebridge export tasks.ndjson
 
@@ -63,10 +64,15 @@ def export(
                 warn(f"series {series.id!r}, whose record cannot be read, is left out")
             else:
                 output.write(line)
+        left_out = store.left_out
     if counts.running:
         warn(f"{counts.running} running tasks are left out")
     if unreadable:
         warn(f"{unreadable} tasks that cannot be read are left out")
+    for text in texts_of(left_out):
+        warn(f"left out: {text}")
+    if left_out:
+        raise typer.Exit(NOT_POSSIBLE)
 
 
 def _waiting(store: Partitions) -> Iterator[tuple[Stored, State]]:

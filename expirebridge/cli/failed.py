@@ -13,6 +13,7 @@ from expirebridge.cli.output import (
     print_progress,
     print_tasks,
 )
+from expirebridge.errors import PartlyDone
 from expirebridge.task import Change, State
 
 Func = Annotated[str | None, typer.Option(help="Only tasks of this handler.")]
@@ -99,9 +100,12 @@ def _change(
     yes: bool,
     as_json: bool,
 ) -> None:
-    ids = bridge.find_failed(
-        func=func, tag=tag, since=read_moment(since, name="since", ahead=False)
-    )
+    moment = read_moment(since, name="since", ahead=False)
+    try:
+        ids = bridge.find_failed(func=func, tag=tag, since=moment)
+    except PartlyDone as partly:
+        typer.echo(f"expirebridge: {partly}", err=True)
+        ids = partly.done
     if ids:
         confirm(f"{verb} {len(ids):,} failed tasks?", yes=yes)
     done = change(ids, progress=print_progress)

@@ -13,6 +13,7 @@ from rich.text import Text
 from expirebridge.cli.options import AsJson, Every, Prefix, Url
 from expirebridge.cli.output import (
     arguments,
+    left_out_as_data,
     moment,
     print_json,
     print_shown,
@@ -27,7 +28,7 @@ from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.calls import Health
 from expirebridge.store.partitions import Partitions
-from expirebridge.task import Counts, State, Task
+from expirebridge.task import Counts, LeftOut, State, Task, texts_of
 from expirebridge.topology import clients
 
 SHOWN = 8
@@ -43,17 +44,24 @@ class Figures:
     next: list[Task]
     running: list[Task]
     recent: Recent
+    partitions: list[Counts]
+    """What each holds, if there are several."""
+    left_out: tuple[LeftOut, ...]
 
 
 def read(store: Partitions, settings: Settings) -> Figures:
     """Read the numbers. Raises a ServerError."""
     operations = Operations(settings, Hooks())
+    counts = store.run(operations.count())
+    several = store.layout.count > 1
     return Figures(
-        counts=store.run(operations.count()),
+        counts=counts,
         health=store.run(calls.read_health(settings.lease)),
         next=store.run(operations.list(state=State.PENDING, limit=SHOWN)).tasks,
         running=store.run(operations.list(state=State.RUNNING, limit=SHOWN)).tasks,
         recent=store.run(read_recent(operations)),
+        partitions=store.run(operations.list_partitions()) if several else [],
+        left_out=store.left_out,
     )
 
 
@@ -114,7 +122,7 @@ def store_of(settings: Settings) -> Partitions:
 
 def _as_data(figures: Figures) -> dict[str, Any]:
     return {
-        "states": asdict(figures.counts),
+        "states": _numbers(figures.counts),
         "oldest_overdue": figures.health.waited,
         "listeners": figures.health.listeners,
         "ended_per_minute": round(figures.recent.per_minute, 1),
@@ -122,7 +130,15 @@ def _as_data(figures: Figures) -> dict[str, Any]:
         "next_due": figures.next[0].due if figures.next else None,
         "running": [task.id for task in figures.running],
         "functions": {name: asdict(one) for name, one in figures.recent.functions().items()},
+        **({"partitions": list(map(_numbers, figures.partitions))} if figures.partitions else {}),
+        **left_out_as_data(figures.left_out),
     }
+
+
+def _numbers(counts: Counts) -> dict[str, Any]:
+    numbers = asdict(counts)
+    del numbers["left_out"]
+    return numbers
 
 
 # For people
@@ -135,11 +151,16 @@ def _summary(figures: Figures) -> list[Text]:
     late = "   ".join(
         f"p{share * 100:.0f} {_human(figures.recent.lateness(share))}" for share in (0.5, 0.99)
     )
+    overdue = [
+        f"{number}: {one.overdue:,}" for number, one in enumerate(figures.partitions) if one.overdue
+    ]
     return [
         Text(states),
         Text(f"overdue {counts.overdue:,}{waits}", style="red" if health.waited > 30 else ""),
         Text(f"listeners {counts.listeners}", style="" if counts.listeners else "red"),
         Text(f"ended {figures.recent.per_minute:,.0f} a minute   late {late}"),
+        *([Text(f"overdue in partition {', '.join(overdue)}")] if overdue else []),
+        *(Text(f"left out: {text}", style="red") for text in texts_of(figures.left_out)),
     ]
 
 

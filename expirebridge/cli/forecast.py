@@ -8,7 +8,7 @@ import typer
 
 from expirebridge.cli.figures import store_of
 from expirebridge.cli.options import AsJson, Prefix, Url
-from expirebridge.cli.output import print_json, print_table
+from expirebridge.cli.output import left_out_as_data, print_json, print_table, warn_of
 from expirebridge.durations import human, seconds_of
 from expirebridge.errors import InvalidTask
 from expirebridge.settings import Settings
@@ -52,8 +52,10 @@ def forecast(
     with closing(store_of(settings)) as store:
         call = calls.forecast(width, spans, sample=max(LOOKS // spans, 1))
         coming = store.run(call)
+        left_out = store.left_out
     if as_json:
-        return print_json(_forecast_as_data(coming))
+        return print_json(_forecast_as_data(coming) | left_out_as_data(left_out))
+    warn_of(left_out)
     return _print_bars(coming)
 
 

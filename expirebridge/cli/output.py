@@ -16,7 +16,7 @@ from rich.text import Text
 
 from expirebridge.durations import human
 from expirebridge.errors import ServerError
-from expirebridge.task import Change, HistoryEntry, Listing, Task
+from expirebridge.task import Change, HistoryEntry, LeftOut, Listing, Task, texts_of
 
 # Wide enough for any line: columns are cut in a terminal, never in a pipe.
 _PIPE_WIDTH = 10_000
@@ -98,7 +98,8 @@ def table_of(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
 def print_tasks(listing: Listing) -> None:
     """Print a listing as a table. If there is more, say so on stderr."""
     print_shown(table_of_tasks(listing.tasks))
-    if not listing.complete:
+    warn_of(listing.left_out)
+    if listing.cursor is not None:
         sys.stderr.write(
             f"({listing.examined} tasks looked at; there are more: --cursor {listing.cursor})\n"
         )
@@ -128,7 +129,20 @@ def print_listing_json(listing: Listing) -> None:
             "complete": listing.complete,
             "cursor": listing.cursor,
         }
+        | left_out_as_data(listing.left_out)
     )
+
+
+def left_out_as_data(left_out: Iterable[LeftOut]) -> dict[str, Any]:
+    """What an answer leaves out, as a field of JSON; none if it leaves out nothing."""
+    found = [asdict(one) for one in left_out]
+    return {"left_out": found} if found else {}
+
+
+def warn_of(left_out: Iterable[LeftOut]) -> None:
+    """Say on stderr what an answer leaves out."""
+    for text in texts_of(left_out):
+        sys.stderr.write(f"left out: {text}\n")
 
 
 def print_fields(fields: Iterable[tuple[str, str]]) -> None:

@@ -1,21 +1,22 @@
 """Commands for the partitions of a database, and for the names of trigger keys."""
 
 from contextlib import closing
-from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from expirebridge.bridge import Bridge
 from expirebridge.cli.figures import store_of
 from expirebridge.cli.options import NOT_POSSIBLE, AsJson, Prefix, Url
-from expirebridge.cli.output import print_json, print_line, print_table
+from expirebridge.cli.output import print_json, print_line, print_table, warn_of
 from expirebridge.cli.tasks import read_arguments
 from expirebridge.errors import FormatRefused, PartitionsDiffer
 from expirebridge.hooks import Hooks
 from expirebridge.operations import Operations
 from expirebridge.settings import Settings
 from expirebridge.slots import Layout
+from expirebridge.store.calls import COUNTED
+from expirebridge.task import Counts
 
 group = typer.Typer(
     help="Partitions: create them, and show the tag of each.",
@@ -59,14 +60,23 @@ def show(url: Url = None, prefix: Prefix = None, as_json: AsJson = False) -> Non
     with closing(store_of(settings)) as store:
         found = store.run(Operations(settings, Hooks()).list_partitions())
     layout = Layout(settings.prefix, len(found))
-    rows = [
-        {"partition": number, "tag": layout.slot_of(number)} | asdict(counts)
-        for number, counts in enumerate(found)
-    ]
+    rows = [_row(layout, number, counts) for number, counts in enumerate(found)]
     if as_json:
         return print_json(rows)
     columns = list(rows[0])
-    return print_table(columns, [tuple(str(row[name]) for name in columns) for row in rows])
+    warn_of(one for counts in found for one in counts.left_out)
+    return print_table(columns, [tuple(_shown(row[name]) for name in columns) for row in rows])
+
+
+def _shown(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def _row(layout: Layout, number: int, counts: Counts) -> dict[str, Any]:
+    """What is shown of a partition; nothing is counted in one that cannot be asked."""
+    served = counts.left_out[0].why if counts.left_out else "served"
+    numbers = {name: None if counts.left_out else getattr(counts, name) for name in COUNTED}
+    return {"partition": number, "tag": layout.slot_of(number), "is": served} | numbers
 
 
 def key(

@@ -10,6 +10,7 @@ from expirebridge.bridge import Bridge
 from expirebridge.cli.options import NOT_POSSIBLE, AsJson, Url, Yes, confirm
 from expirebridge.cli.output import (
     arguments_of,
+    left_out_as_data,
     moment,
     print_fields,
     print_json,
@@ -17,6 +18,7 @@ from expirebridge.cli.output import (
     print_table,
     printable,
     task_as_data,
+    warn_of,
 )
 from expirebridge.durations import human
 from expirebridge.series.state import Series
@@ -54,7 +56,9 @@ def list_(
     if as_json:
         return print_json(
             {"series": list(map(series_as_data, listing.series)), "cursor": listing.cursor}
+            | left_out_as_data(listing.left_out)
         )
+    warn_of(listing.left_out)
     print_table(
         ("id", "schedule", "function", "next", "last", "ended", "late", "standing"),
         [

@@ -31,6 +31,7 @@ from expirebridge.cli.options import (
     read_time,
 )
 from expirebridge.cli.output import (
+    left_out_as_data,
     print_counts,
     print_fields,
     print_json,
@@ -39,6 +40,7 @@ from expirebridge.cli.output import (
     table_of_tasks,
     task_as_data,
     task_as_fields,
+    warn_of,
 )
 from expirebridge.cli.output import watch as show_until_stopped
 from expirebridge.durations import seconds_of
@@ -198,8 +200,13 @@ def count(url: Url = None, as_json: AsJson = False) -> None:
     Example: expirebridge count --json
     """
     with Bridge(url) as bridge:
-        counts = asdict(bridge.count())
-    print_counts(counts, as_json=as_json)
+        counts = bridge.count()
+    numbers = asdict(counts)
+    del numbers["left_out"]
+    if as_json:
+        return print_json(numbers | left_out_as_data(counts.left_out))
+    warn_of(counts.left_out)
+    return print_counts(numbers, as_json=False)
 
 
 def read_arguments(args: str) -> tuple[list[Any], dict[str, Any]]:

@@ -39,7 +39,7 @@ from expirebridge.series.state import Series
 from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.partitions import Partitions
-from expirebridge.task import Outcome, State
+from expirebridge.task import Counts, Outcome, State
 from expirebridge.topology import clients
 
 OTHER = "other"
@@ -251,6 +251,8 @@ class _OfTheServer(Collector):
         ) as store:
             operations = Operations(settings, Hooks())
             counts = store.run(operations.count())
+            several = store.layout.count > 1
+            each = store.run(operations.list_partitions()) if several else []
             health = store.run(calls.read_health(settings.lease))
             primary = clients.server_of(store.client)
             first = store.run(operations.list_series(limit=1)).series
@@ -279,8 +281,32 @@ class _OfTheServer(Collector):
             ("expirebridge_listeners", "Listeners that send heartbeats.", len(health.listeners)),
         ):
             yield GaugeMetricFamily(name, about, value=value)
+        if several:
+            yield from _of_partitions(each)
         if first:
             yield from _of_series([one for one in series if one is not None], first[0])
+
+
+def _of_partitions(partitions: Sequence[Counts]) -> Iterator[GaugeMetricFamily]:
+    """What waits in each partition, and whether it can be asked."""
+    overdue = GaugeMetricFamily(
+        "expirebridge_partition_overdue_tasks",
+        "Pending tasks of the partition whose due time has passed.",
+        labels=["partition"],
+    )
+    served = GaugeMetricFamily(
+        "expirebridge_partition_served",
+        "1 if the partition answers; 0 for the reason why it does not.",
+        labels=["partition", "why"],
+    )
+    for number, counts in enumerate(partitions):
+        if counts.left_out:
+            served.add_metric([str(number), counts.left_out[0].why], 0)
+        else:
+            served.add_metric([str(number), ""], 1)
+            overdue.add_metric([str(number)], counts.overdue)
+    yield overdue
+    yield served
 
 
 def _of_series(series: Iterable[Series], first: Series) -> Iterator[GaugeMetricFamily]:

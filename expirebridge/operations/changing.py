@@ -6,8 +6,9 @@ from datetime import datetime
 
 from expirebridge import wire
 from expirebridge.durations import Duration, seconds_of
+from expirebridge.errors import PartlyDone
 from expirebridge.new_tasks import when_of
-from expirebridge.operations.subject import Subject, task_pages
+from expirebridge.operations.subject import Subject, refuse_left_out, task_pages
 from expirebridge.store import calls
 from expirebridge.store.calls import Call, Steps
 from expirebridge.task import Change
@@ -188,11 +189,19 @@ class ChangingOperations(Subject):
     def _change_all(
         self, ids: Iterable[str], change: _ChangeAll, progress: Progress | None
     ) -> Steps[dict[Change, int]]:
-        changes: Counter[Change] = Counter()
+        changes, undone = Counter[Change](), list[str]()
+        fault: PartlyDone | None = None
         for batch in calls.batches(wire.check_id(id) for id in ids):
-            changes.update((yield from change(batch)))
+            try:
+                done: Sequence[Change | None] = yield from change(batch)
+            except PartlyDone as partly:
+                done, fault = partly.done, partly
+                undone += [batch[place] for place in partly.undone]
+            changes.update(one for one in done if one is not None)
             if progress is not None:
                 progress(changes)
+        if fault is not None:
+            raise PartlyDone(dict(changes), undone, fault.__cause__)
         return dict(changes)
 
     def _change_tag(
@@ -216,4 +225,6 @@ class ChangingOperations(Subject):
                 changes.update((yield from change(ids)))
             if progress is not None:
                 progress({change: changes[change] for change in (done, Change.RUNNING)})
-        return {change: changes[change] for change in (done, Change.RUNNING)}
+        told = {change: changes[change] for change in (done, Change.RUNNING)}
+        yield from refuse_left_out(told)
+        return told

@@ -1,15 +1,16 @@
 """Operations that look at tasks, and change nothing."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from expirebridge import wire
 from expirebridge.errors import InvalidTask
 from expirebridge.listing import Place, Wanted, find
 from expirebridge.moments import check_aware
-from expirebridge.operations.subject import Subject, task_pages
+from expirebridge.operations.subject import Subject, refuse_left_out, task_pages
 from expirebridge.store import calls
-from expirebridge.store.calls import PARTITIONS, Call, Steps
+from expirebridge.store.calls import LEFT_OUT, PARTITIONS, Call, Steps
 from expirebridge.task import Counts, Listing, State, Task, to_ms
 
 
@@ -71,9 +72,14 @@ class LookingOperations(Subject):
         place = Place(sources[0]) if cursor is None else Place.read(cursor, sources)
         return find(sources, place, Wanted(func=func, tag=tag, matches=matches, limit=limit))
 
-    def count(self) -> Call[Counts]:
-        """Return how many tasks stand in each state, and how many listeners beat."""
-        return calls.count(self._settings.lease)
+    def count(self) -> Steps[Counts]:
+        """Return how many tasks stand in each state, and how many listeners beat.
+
+        Partitions that cannot be asked are left out, and named in `left_out`.
+        """
+        counts = yield from calls.count(self._settings.lease)
+        left_out = yield from LEFT_OUT
+        return replace(counts, left_out=left_out) if left_out else counts
 
     def find_failed(
         self,
@@ -85,7 +91,8 @@ class LookingOperations(Subject):
         """Return the ids of all failed tasks that match, the latest first.
 
         However many there are: for `retry_failed` and `purge_failed`. `since` is when they failed,
-        at the earliest. Raises InvalidTask for values that cannot be.
+        at the earliest. Raises InvalidTask for values that cannot be, and PartlyDone if partitions
+        cannot be asked: `done` has what the others found.
         """
         if func is not None:
             wire.check_func(func)
@@ -104,7 +111,9 @@ class LookingOperations(Subject):
         if (yield from PARTITIONS) > 1:
             failed.sort(key=_latest_first)
         # What failed meanwhile moves the others to later pages.
-        return list(dict.fromkeys(id for id, _ in failed))
+        found = list(dict.fromkeys(id for id, _ in failed))
+        yield from refuse_left_out(found)
+        return found
 
 
 def _latest_first(failed: tuple[str, datetime | None]) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 from expirebridge import wire
 from expirebridge.current import running_task
 from expirebridge.durations import Duration, seconds_of
-from expirebridge.errors import InvalidTask, ServerError, TaskDiffers, TaskExists
+from expirebridge.errors import InvalidTask, PartlyDone, ServerError, TaskDiffers, TaskExists
 from expirebridge.hooks import Made, Making, NotMade
 from expirebridge.log_fields import event
 from expirebridge.misfire import MisfireSpec
@@ -18,13 +18,14 @@ from expirebridge.new_tasks import (
     checked,
     chunks,
     new_task,
+    redrawn,
     refuse_repeated_ids,
 )
 from expirebridge.operations.subject import Subject
 from expirebridge.retry import RetrySpec
 from expirebridge.slots import Layout
 from expirebridge.store import calls
-from expirebridge.store.calls import PARTITIONS, Steps
+from expirebridge.store.calls import AWAY, PARTITIONS, Call, Steps
 from expirebridge.store.views import args_of, split_call
 from expirebridge.task import Outcome, Task, from_ms
 
@@ -109,7 +110,8 @@ class MakingOperations(Subject):
         being made.
 
         Raises InvalidTask, whose message names the position, and a ServerError as `make_task`; the
-        chunks before the one that failed are made then.
+        chunks before the one that failed are made then. In a cluster, those of other partitions are
+        made, too, and PartlyDone says which positions were not.
         """
         folder = self._settings.tasks
         new = [checked(folder, position, item) for position, item in enumerate(tasks)]
@@ -118,15 +120,34 @@ class MakingOperations(Subject):
             yield from self._check_functions(new)
         made: dict[str, Task] = {}
         rest: Sequence[calls.NewTask] = new
+        undone = set[str]()
+        fault: PartlyDone | None = None
         while rest:
             count = yield from PARTITIONS
+            away = (yield from AWAY) if count > 1 else frozenset[int]()
+            if away:
+                layout = yield from self._layout()
+                new = [task if task.id in made else redrawn(task, layout, away) for task in new]
+                rest = [task for task in new if task.id not in made and task.id not in undone]
             for chunk in chunks(self._by_partition(rest, count)):
-                outcomes = yield from self._send(chunk)
+                try:
+                    outcomes = yield from self._send(calls.make(chunk, bulk=True), chunk)
+                except PartlyDone as partly:
+                    fault, outcomes = partly, partly.done
+                    left = [chunk[place] for place in partly.undone]
+                    others = len((yield from AWAY)) < count and partly.nothing_written
+                    undone |= {task.id for task in left if not (task.drawn and others)}
                 for task, outcome in zip(chunk, outcomes, strict=True):
-                    made[task.id] = self._made(task, outcome)
+                    if outcome is not None:
+                        made[task.id] = self._made(task, outcome)
                 if (yield from PARTITIONS) != count:
                     break  # the first chunk brought it: one was assumed
-            rest = [task for task in rest if task.id not in made]
+                if count > 1 and (yield from AWAY) != away:
+                    break  # other ids can be drawn
+            rest = [task for task in rest if task.id not in made and task.id not in undone]
+        if fault is not None and undone:
+            places = [place for place, task in enumerate(new) if task.id in undone]
+            raise PartlyDone([made.get(task.id) for task in new], places, fault.__cause__)
         return [made[task.id] for task in new]
 
     def watch(
@@ -174,7 +195,7 @@ class MakingOperations(Subject):
     def _make(self, new: calls.NewTask) -> Steps[Task]:
         if self._unknown.is_on:
             yield from self._check_functions([new])
-        [made] = yield from self._send([new])
+        new, made = yield from self._make_one(new)
         refused: TaskExists | None = None
         if made.differs:
             refused = TaskDiffers(new.id, made.state, made.call.decode())
@@ -185,7 +206,38 @@ class MakingOperations(Subject):
             raise refused
         return self._made(new, made)
 
-    def _send(self, new: Sequence[calls.NewTask]) -> Steps[Sequence[calls.MakeReply]]:
+    def _make_one(self, new: calls.NewTask) -> Steps[tuple[calls.NewTask, calls.MakeReply]]:
+        """Ask for the task. If its partition is away, one whose id was drawn goes to another."""
+        layout = yield from self._layout()
+        if new.drawn and layout.count > 1:
+            new = redrawn(new, layout, (yield from AWAY))
+        call = calls.make([new], hasty=new.drawn)
+        while True:
+            try:
+                made = (yield from self._send(call, [new]))[0]
+            except ServerError as error:
+                away = yield from AWAY
+                if not new.drawn or not away:
+                    raise
+                if error.nothing_written:
+                    other = redrawn(new, (yield from self._layout()), away)
+                    if other is new:
+                        raise
+                    new, call = other, calls.make([other], hasty=True)
+                elif calls.patient(call) == call:
+                    raise
+                else:
+                    call = calls.patient(call)  # it may have been made: it is sent as it was
+            else:
+                assert made is not None  # noqa: S101 - for the type checker
+                return new, made
+
+    def _layout(self) -> Steps[Layout]:
+        return Layout(self._settings.prefix, (yield from PARTITIONS))
+
+    def _send(
+        self, call: Call[list[calls.MakeReply]], new: Sequence[calls.NewTask]
+    ) -> Steps[Sequence[calls.MakeReply | None]]:
         """Ask for the tasks; hooks are called before, and if that fails."""
         for task in new if self._hooks else ():
             making = Making(id=task.id, func=split_call(task.call)[0])
@@ -193,10 +245,11 @@ class MakingOperations(Subject):
             if making.trace is not None:
                 task.fields["trace"] = making.trace
         try:
-            return (yield from calls.make(new))
+            return (yield from call)
         except ServerError as error:
-            for task in new:
-                self._hooks.emit(NotMade(id=task.id, error=error))
+            undone = error.undone if isinstance(error, PartlyDone) else range(len(new))
+            for place in undone:
+                self._hooks.emit(NotMade(id=new[place].id, error=error))
             raise
 
     def _made(self, new: calls.NewTask, made: calls.MakeReply) -> Task:

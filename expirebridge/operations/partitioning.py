@@ -1,6 +1,7 @@
 """Operations on the partitions of a database: how many there are, where an id belongs."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from expirebridge import wire
@@ -9,7 +10,7 @@ from expirebridge.new_tasks import Func, call_of
 from expirebridge.operations.subject import Subject
 from expirebridge.slots import MAX_PARTITIONS, Layout, is_count
 from expirebridge.store import calls
-from expirebridge.store.calls import Call, Steps
+from expirebridge.store.calls import LEFT_OUT, Call, Steps
 from expirebridge.task import Counts
 from expirebridge.wire import TriggerKey, slot_of
 
@@ -55,11 +56,19 @@ class PartitionOperations(Subject):
         return calls.read_partitions()
 
     def list_partitions(self) -> Steps[list[Counts]]:
-        """Return what each partition holds, as `count` does for all of them together."""
+        """Return what each partition holds, as `count` does for all of them together.
+
+        One that cannot be asked has no tasks here, and its `left_out` says why.
+        """
         count = yield from calls.read_partitions()
         found = []
         for number in range(count):
-            found.append((yield from calls.at(calls.count(self._settings.lease), number)))
+            call = calls.count(self._settings.lease)
+            counts = yield from calls.at_if_there(call, number, hasty=True)
+            found.append(counts or calls.no_counts())
+        left_out = yield from LEFT_OUT
+        for one in left_out:
+            found[one.partition] = replace(found[one.partition], left_out=(one,))
         return found
 
     def key_of(

@@ -22,7 +22,7 @@ from expirebridge.series.records import read_schedule
 from expirebridge.series.state import Series, SeriesListing, SeriesOutcome
 from expirebridge.series.times import first_after
 from expirebridge.store import calls
-from expirebridge.store.calls import PARTITIONS, Put, Removal, Resumption, Steps
+from expirebridge.store.calls import LEFT_OUT, PARTITIONS, Put, Removal, Resumption, Steps
 from expirebridge.streams import Part, Spot, Stream, encode_spots, read_spots, rows_of_each, take
 from expirebridge.task import Change, Task, to_ms
 
@@ -281,13 +281,17 @@ class SchedulingOperations(Subject):
             for number, spot in enumerate(spots)
         ]
         found, _ = yield from take(streams, limit=limit)
+        left_out = yield from LEFT_OUT
         if all(stream.is_over for stream in streams):
-            return SeriesListing(series=found)
-        return SeriesListing(series=found, cursor=encode_spots([each.spot for each in streams]))
+            return SeriesListing(series=found, left_out=left_out)
+        cursor = encode_spots([each.spot for each in streams])
+        return SeriesListing(series=found, cursor=cursor, left_out=left_out)
 
-    def _read_part(self, number: int, count: int, cursor: str) -> Steps[Part[Series]]:
+    def _read_part(self, number: int, count: int, cursor: str) -> Steps[Part[Series] | None]:
         call = calls.series_page(cursor, self._settings.lease, rows_of_each(count))
-        page = yield from calls.at(call, number)
+        page = yield from calls.at_if_there(call, number, hasty=True)
+        if page is None:
+            return None
         series = [Series.of(one, page.now) for one in page.series]
         return Part(series, page.cursor, len(series))
 

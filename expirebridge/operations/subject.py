@@ -1,9 +1,13 @@
 """What the operations of every subject have in common."""
 
+from typing import Any
+
+from expirebridge.errors import PartlyDone
 from expirebridge.hooks import Hooks
 from expirebridge.operations.unknown import UnknownFunction, UnknownFunctions
 from expirebridge.settings import Settings
 from expirebridge.store import calls
+from expirebridge.store.calls import LEFT_OUT, Steps
 from expirebridge.task import State
 
 
@@ -16,6 +20,14 @@ class Subject:
         self._settings = settings
         self._hooks = hooks
         self._unknown = UnknownFunctions(unknown, lease=settings.lease)
+
+
+def refuse_left_out(done: Any) -> Steps[None]:
+    """Raise PartlyDone if partitions were left out of what was done."""
+    left_out = yield from LEFT_OUT
+    if left_out:
+        tags = [one.tag for one in left_out]
+        raise PartlyDone(done, tags, f"partitions {' '.join(tags)}: {left_out[0].error}")
 
 
 def task_pages(

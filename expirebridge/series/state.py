@@ -13,7 +13,7 @@ from expirebridge.series.records import read_schedule
 from expirebridge.store import reading
 from expirebridge.store.series_views import NEVER, StoredSeries
 from expirebridge.store.views import args_of, split_call
-from expirebridge.task import State, from_ms, to_ms
+from expirebridge.task import LeftOut, State, from_ms, to_ms
 from expirebridge.wire import IN_RECORD
 
 
@@ -150,6 +150,8 @@ class SeriesListing:
     series: list[Series]
     cursor: str | None = None
     """Where the listing continues: for `list_series(cursor=...)`. None if this was the last."""
+    left_out: tuple[LeftOut, ...] = ()
+    """Partitions that could not be asked: their series are not among these."""
 
 
 def _schedule(stored: StoredSeries) -> Schedule | None:

@@ -15,6 +15,7 @@ from expirebridge.slots import Layout
 from expirebridge.store.calls import Runnable, read_partitions
 from expirebridge.store.routing import Routing
 from expirebridge.store.store import AsyncStore, Database, Rerouted, Store
+from expirebridge.task import LeftOut
 
 T = TypeVar("T")
 S = TypeVar("S", Store, AsyncStore)
@@ -25,11 +26,16 @@ class _Stores(Generic[S]):
 
     def __init__(self, kind: type[S], client: Any, prefix: str) -> None:
         place = client.get_connection_kwargs().get("place")
+        self._hasty = getattr(client, "hasty", client)
         self._kind: type[S] = kind
         self._client = client
         self._whole: S = kind(client, prefix=prefix, assumed=True)
-        self._routing = Routing(prefix, clustered=place is not None and place.clustered)
-        self._stores: dict[tuple[Layout, int, bool], S] = {}
+        self._routing = Routing(
+            prefix,
+            clustered=place is not None and place.clustered,
+            node_of=getattr(client, "node_of", None),
+        )
+        self._stores: dict[tuple[Layout, int, bool, bool], S] = {}
 
     @property
     def database(self) -> Database:
@@ -42,11 +48,18 @@ class _Stores(Generic[S]):
         """How many partitions there are, as far as that is known by now."""
         return self._routing.layout
 
-    def _store_of(self, layout: Layout, number: int, *, sure: bool = False) -> S:
-        store = self._stores.get((layout, number, sure))
+    @property
+    def left_out(self) -> tuple[LeftOut, ...]:
+        """The partitions that are missing from the latest answers."""
+        return self._routing.absences.left_out(self.layout)
+
+    def _store_of(
+        self, layout: Layout, number: int, *, sure: bool = False, hasty: bool = False
+    ) -> S:
+        store = self._stores.get((layout, number, sure, hasty))
         if store is None:
-            store = self._stores[layout, number, sure] = self._kind(
-                self._client,
+            store = self._stores[layout, number, sure, hasty] = self._kind(
+                self._hasty if hasty else self._client,
                 prefix=layout.prefix_of(number),
                 partitions=layout.count,
                 assumed=not sure and layout.count > 1,
@@ -73,9 +86,9 @@ class Partitions(_Stores[Store]):
         try:
             request = next(requests)
             while True:
-                layout, number, asked, sure = request
+                layout, number, asked, sure, hasty = request
                 try:
-                    result = self._store_of(layout, number, sure=sure).run(asked)
+                    result = self._store_of(layout, number, sure=sure, hasty=hasty).run(asked)
                 except errors.ServerError as error:
                     request = requests.throw(error)
                 else:
@@ -114,9 +127,9 @@ class AsyncPartitions(_Stores[AsyncStore]):
         try:
             request = next(requests)
             while True:
-                layout, number, asked, sure = request
+                layout, number, asked, sure, hasty = request
                 try:
-                    result = await self._store_of(layout, number, sure=sure).run(asked)
+                    result = await self._store_of(layout, number, sure=sure, hasty=hasty).run(asked)
                 except errors.ServerError as error:
                     request = requests.throw(error)
                 else:

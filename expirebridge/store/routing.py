@@ -7,15 +7,18 @@ In a cluster, a partition in which nothing was written yet knows no number: its 
 """
 
 from collections.abc import Generator
+from copy import copy
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from expirebridge import errors
 from expirebridge.slots import PARTITIONS_OF_CLUSTER, Layout
 from expirebridge.store import calls, scripts
-from expirebridge.store.calls import PARTITIONS, Call, Runnable, Steps
-from expirebridge.store.calls.routes import At, ByItem, Creation, Everywhere, OfId, Ready
+from expirebridge.store.absences import AWAY_ERRORS, Absences, NodeOf
+from expirebridge.store.calls import AWAY, LEFT_OUT, PARTITIONS, Call, Runnable, Steps
+from expirebridge.store.calls.routes import At, ByItem, Creation, Everywhere, IfThere, OfId, Ready
 from expirebridge.store.translation import Unmarked
+from expirebridge.task import LeftOut
 from expirebridge.wire import slot_of
 
 T = TypeVar("T")
@@ -29,10 +32,20 @@ class Request(NamedTuple):
     runnable: Runnable[Any]
     sure: bool = False
     """Whether to take the number of partitions as certain if the partition does not know it."""
+    hasty: bool = False
+    """Whether not to wait until a node that does not answer has a successor."""
 
 
 Requests = Generator[Request, Any, T]
 """What partitions are asked; each is answered with its result, or with a ServerError."""
+
+
+class _Ask(Protocol):
+    """Asks one partition."""
+
+    def __call__(
+        self, number: int, runnable: Runnable[Any], *, hasty: bool = False
+    ) -> Requests[Any]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,39 +58,50 @@ class _Raw:
         return (yield self.call)
 
 
+_MOST_LEARNT = 2
+"""How often one run takes note of another number; more often, and partitions contradict others."""
+
+
 class _NothingWritten(Exception):
     """No partition knows how many there are: the database is new."""
 
 
 class Routing:
-    """Turns what is run into what each partition is asked."""
+    """Turns what is run into what each partition is asked.
 
-    def __init__(self, prefix: str, *, clustered: bool = False) -> None:
-        self._prefix = prefix
-        self._spread = clustered and not slot_of(prefix)
+    `node_of` says which node serves the names of a prefix, if partitions may be on several.
+    """
+
+    def __init__(
+        self, prefix: str, *, clustered: bool = False, node_of: NodeOf | None = None
+    ) -> None:
+        self.prefix = prefix
+        self.spread = clustered and not slot_of(prefix)
         """Whether the partitions are on several nodes."""
-        self.layout = Layout(prefix, PARTITIONS_OF_CLUSTER if self._spread else 1)
+        self.absences = Absences(node_of)
+        self.layout = Layout(prefix, PARTITIONS_OF_CLUSTER if self.spread else 1)
         """As far as is known."""
 
     def learn(self, refusal: errors.PartitionsDiffer) -> None:
         """Take note of how many partitions there are. Raises InvalidSetting if that cannot be."""
-        if refusal.count > 1 and slot_of(self._prefix):
+        if refusal.count > 1 and slot_of(self.prefix):
             raise errors.InvalidSetting(
-                f"prefix={self._prefix!r}: that of one partition, of {refusal.count}; give it "
+                f"prefix={self.prefix!r}: that of one partition, of {refusal.count}; give it "
                 "without the tag"
             )
-        if refusal.count == 1 and self._spread:
-            raise _too_few(self._prefix)
-        self.layout = Layout(self._prefix, refusal.count)
+        if refusal.count == 1 and self.spread:
+            raise _too_few(self.prefix)
+        self.layout = Layout(self.prefix, refusal.count)
 
     def requests(self, runnable: Runnable[T]) -> Requests[T]:
         """What each partition is asked."""
+        run = _Run(self)
         steps = iter(runnable)
         try:
             call = next(steps)
             while True:
                 try:
-                    answer = yield from self._answer(call)
+                    answer = yield from run.answer(call)
                 except errors.ServerError as error:
                     call = steps.throw(error)
                 else:
@@ -86,30 +110,56 @@ class Routing:
             result: T = stop.value
             return result
 
-    def _answer(self, call: Call[Any]) -> Requests[Any]:
+
+class _Run:
+    """What is asked for the sake of one call, or of steps that belong together."""
+
+    def __init__(self, routing: Routing) -> None:
+        self._routing = routing
+        self._absences = routing.absences
+        self._prefix, self._spread = routing.prefix, routing.spread
+        self._left_out = dict[int, LeftOut]()
+        self._learnt = 0
+        self._nodes = dict[int, object]()
+        """Where each partition was asked last: afterwards it may be known to be elsewhere."""
+
+    def answer(self, call: Call[Any]) -> Requests[Any]:
+        """What the partitions answer to a call that concerns them."""
+        routing = self._routing
         if call is PARTITIONS:
-            return self.layout.count
+            return routing.layout.count
+        if call is LEFT_OUT:
+            return tuple(self._left_out[number] for number in sorted(self._left_out))
+        if call is AWAY:
+            return self._absences.away(routing.layout)
         sure = False
         while True:
-            layout = self.layout
+            layout = routing.layout
             try:
                 return (yield from self._asked(layout, call, sure=sure))
             except errors.PartitionsDiffer as refusal:
                 if refusal.asked != layout.count or refusal.count == layout.count:
                     raise
-                self.learn(refusal)  # it was assumed, or the database was emptied and written again
-                if isinstance(call.route, At | Creation):
+                if self._learnt == _MOST_LEARNT:
+                    raise
+                self._learnt += 1
+                routing.learn(refusal)  # it was assumed, or the database was written anew
+                if isinstance(call.route, At | IfThere | Creation):
                     raise
             except _NothingWritten:
                 sure = True
 
     def _asked(self, layout: Layout, call: Call[Any], *, sure: bool) -> Requests[Any]:
-        def ask(number: int, runnable: Runnable[Any]) -> Requests[Any]:
+        def ask(number: int, runnable: Runnable[Any], *, hasty: bool = False) -> Requests[Any]:
+            if self._spread:
+                self._nodes[number] = self._absences.node_of(layout, number)
             try:
-                return (yield Request(layout, number, runnable, sure))
+                result = yield Request(layout, number, runnable, sure, hasty)
             except Unmarked:
                 yield from self._mark(layout, number, call)
-            return (yield Request(layout, number, runnable, sure=True))
+                result = yield Request(layout, number, runnable, sure=True)
+            self._absences.clear(layout, number)
+            return result
 
         match call.route:
             case Creation(count, lease) if self._spread:
@@ -122,22 +172,85 @@ class Routing:
                 return (yield from ask(number, _Raw(call)))
             case OfId(id):
                 return (yield from ask(layout.partition_of(id), _Raw(call)))
-            case Everywhere(join):
-                results = []
-                for number in range(layout.count):
-                    results.append((yield from ask(number, call)))
-                return Ready(join(results))
+            case IfThere(number, hasty):
+                try:
+                    return (yield from self._if_there(layout, number, ask, _Raw(call), hasty))
+                except AWAY_ERRORS as fault:
+                    self._leave_out(layout, number, fault)
+                    return Ready(None)
+            case Everywhere():
+                return (yield from self._everywhere(layout, call, call.route, ask))
             case ByItem():
-                places = _places_of(layout, call.route)
-                if len(places) <= 1:
-                    return (yield from ask(next(iter(places), 0), _Raw(call)))
-                done: list[Any] = [None] * len(call.route.items)
-                for number, own in places.items():
-                    part = call.route.call_of([call.route.items[place] for place in own])
-                    results = yield from ask(number, part)
-                    for place, result in zip(own, results, strict=True):
-                        done[place] = result
-                return Ready(done)
+                return (yield from self._divided(layout, call, call.route, ask))
+
+    def _if_there(
+        self, layout: Layout, number: int, ask: _Ask, runnable: Runnable[Any], hasty: bool
+    ) -> Requests[Any]:
+        """Ask, unless the partition was not there a moment ago."""
+        if fault := self._absences.fault_of(layout, number):
+            absence = copy(fault)
+            absence.nothing_written = True
+            raise absence from fault
+        return (yield from ask(number, runnable, hasty=hasty and self._spread))
+
+    def _leave_out(self, layout: Layout, number: int, fault: errors.ServerError) -> None:
+        """Go on without a partition. Raises the fault if all are on one server."""
+        if not self._spread:
+            raise fault
+        node = self._nodes.get(number)
+        self._left_out[number] = self._absences.note(layout, number, fault, node)
+
+    def _everywhere(
+        self, layout: Layout, call: Call[Any], route: Everywhere, ask: _Ask
+    ) -> Requests[Any]:
+        """Ask each partition. What only reads goes on without those that are away."""
+        results = []
+        fault: errors.ServerError | None = None
+        for number in range(layout.count):
+            try:
+                if reads(call):
+                    result = yield from self._if_there(layout, number, ask, call, hasty=True)
+                else:
+                    result = yield from ask(number, call)
+            except AWAY_ERRORS as error:
+                if not reads(call):
+                    raise
+                self._leave_out(layout, number, error)
+                fault = error
+            else:
+                results.append(result)
+        if fault is not None and not results:
+            raise fault
+        return Ready(route.join(results))
+
+    def _divided(self, layout: Layout, call: Call[Any], route: ByItem, ask: _Ask) -> Requests[Any]:
+        """Ask each partition for its own items. Raises PartlyDone if some partitions are away."""
+        places = _places_of(layout, route)
+        if len(places) <= 1 and not (route.bulk and self._spread):
+            number = next(iter(places), 0)
+            try:
+                return (yield from ask(number, _Raw(call), hasty=route.hasty and self._spread))
+            except AWAY_ERRORS as error:
+                self._leave_out(layout, number, error)
+                raise
+        done: list[Any] = [None] * len(route.items)
+        undone, faults = list[int](), list[errors.ServerError]()
+        for number, own in places.items():
+            part = route.call_of([route.items[place] for place in own])
+            try:
+                results = yield from self._if_there(layout, number, ask, part, hasty=False)
+            except AWAY_ERRORS as error:
+                self._leave_out(layout, number, error)
+                undone += own
+                faults.append(error)
+                continue
+            for place, result in zip(own, results, strict=True):
+                done[place] = result
+        if faults:
+            partly = errors.PartlyDone(done, sorted(undone), faults[0])
+            partly.nothing_written = all(fault.nothing_written for fault in faults)
+            raise partly from faults[0]
+        return Ready(done)
 
     # Partitions that do not know how many there are
 
@@ -148,7 +261,7 @@ class Routing:
         that only reads a new database.
         """
         known = yield from self._is_known(layout)
-        if "no-writes" in scripts.load(call.name).flags:
+        if reads(call):
             if not known:
                 raise _NothingWritten
         elif known:
@@ -167,13 +280,19 @@ class Routing:
         fault: errors.ServerError | None = None
         known = False
         for number in range(asked.count):
+            if absence := self._absences.fault_of(asked, number):
+                fault = absence
+                continue
+            node = self._absences.node_of(asked, number)
             try:
-                count = yield Request(asked, number, calls.read_partitions())
+                count = yield Request(asked, number, calls.read_partitions(), hasty=self._spread)
             except Unmarked:
                 continue
             except errors.PartitionsDiffer as other:
                 count = other.count
             except errors.ServerError as error:
+                if isinstance(error, AWAY_ERRORS):
+                    self._absences.note(asked, number, error, node)
                 fault = error
                 continue
             known = True
@@ -207,6 +326,11 @@ class Routing:
             except errors.ServerError as error:
                 fault = error
         return fault
+
+
+def reads(call: Call[Any]) -> bool:
+    """Whether a call writes nothing."""
+    return "no-writes" in scripts.load(call.name).flags
 
 
 def _places_of(layout: Layout, route: ByItem) -> dict[int, list[int]]:

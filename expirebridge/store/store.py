@@ -15,7 +15,7 @@ from redis import exceptions
 from expirebridge import errors
 from expirebridge.slots import Layout
 from expirebridge.store import scripts
-from expirebridge.store.calls import PARTITIONS, Call, Runnable, Steps
+from expirebridge.store.calls import AWAY, LEFT_OUT, PARTITIONS, Call, Runnable, Steps
 from expirebridge.store.calls.routes import At
 from expirebridge.store.translation import of_client, translated
 from expirebridge.wire import slot_of
@@ -144,6 +144,8 @@ class Database:
         if not call.is_script:
             if call is PARTITIONS:
                 return self.partitions
+            if call is LEFT_OUT or call is AWAY:
+                return ()
             return (yield (call.name, *call.arguments))
         tail = (1, self.prefix, self._told, *call.arguments)
         script = scripts.load(call.name)

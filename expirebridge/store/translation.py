@@ -49,7 +49,9 @@ def translated(error: exceptions.RedisError) -> errors.ServerError:
 def _of_place(error: exceptions.RedisError, text: str) -> errors.ServerError | None:
     """The error of ours if no server was found, or one of another kind than the URL says."""
     if isinstance(error, NoPrimary):
-        return errors.ServerUnreachable(text)
+        unreachable = errors.ServerUnreachable(text)
+        unreachable.nothing_written = error.unsent
+        return unreachable
     if isinstance(error, WrongPlace):
         return errors.ServerUnsuitable(text)
     return _of_cluster(error, text)

@@ -6,6 +6,9 @@ from redis import exceptions
 class NoPrimary(exceptions.ConnectionError):
     """No server is the primary now, as far as can be found out; to ask again may help."""
 
+    unsent = False
+    """Whether it is certain that no server got the command."""
+
 
 class WrongPlace(exceptions.RedisError):
     """Those that were asked are not what the URL says, or do not know the name in it."""

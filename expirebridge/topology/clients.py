@@ -94,6 +94,8 @@ _LISTENER: dict[str, Any] = {"max_connections": 2**31}
 _PROBE_PATIENCE = 2.0
 _SENTINEL_PATIENCE = 1.0
 """Seconds that one sentinel, or a server that is asked for its role, has to answer."""
+_HASTY = _PRODUCER | {"socket_timeout": 2, "socket_connect_timeout": 2}
+"""How long a node of a cluster has to answer what others can answer without it."""
 _ASKING: dict[str, Any] = {"socket_timeout": 1.0, "socket_connect_timeout": 1.0}
 """How long a node of a cluster has to answer who serves what."""
 
@@ -106,7 +108,8 @@ def producer_client(url: str, prefix: str = "") -> redis.Redis:
     """
     if cluster := cluster_of(url):
         errands = Errands(cluster, home=_home_of(prefix), patience=LAST_ATTEMPT)
-        return _cluster_client(url, errands, _PRODUCER)
+        hasty = _cluster_client(url, Errands(cluster, home=_home_of(prefix), patience=0), _HASTY)
+        return _cluster_client(url, errands, _PRODUCER, hasty)
     retries, errors = _repeats(url)
     retry = TimelyRetry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), retries)
     return _checked(url, redis.Redis, retry=retry, retry_on_error=errors, **_PRODUCER)
@@ -116,7 +119,10 @@ def async_producer_client(url: str, prefix: str = "") -> redis.asyncio.Redis:
     """The same, to be awaited."""
     if cluster := cluster_of(url):
         errands = Errands(cluster, home=_home_of(prefix), patience=LAST_ATTEMPT)
-        return _async_cluster_client(url, errands)
+        hasty = _async_cluster_client(
+            url, Errands(cluster, home=_home_of(prefix), patience=0), _HASTY
+        )
+        return _async_cluster_client(url, errands, _PRODUCER, hasty)
     retries, errors = _repeats(url)
     retry = AsyncTimelyRetry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), retries)
     return _checked(url, redis.asyncio.Redis, retry=retry, retry_on_error=errors, **_PRODUCER)
@@ -302,14 +308,18 @@ def _home_of(prefix: str) -> int:
     return slot_of(Layout(prefix, PARTITIONS_OF_CLUSTER).prefix_of(0))
 
 
-def _cluster_client(url: str, errands: Errands, times: dict[str, Any]) -> redis.Redis:
+def _cluster_client(
+    url: str, errands: Errands, times: dict[str, Any], hasty: ClusterClient | None = None
+) -> ClusterClient:
     nodes = Nodes(_node_clients(url, redis.Redis, times))
-    return ClusterClient.of(nodes.at(errands.cluster.seeds[0]), nodes, errands)
+    return ClusterClient.of(nodes.at(errands.cluster.seeds[0]), nodes, errands, hasty)
 
 
-def _async_cluster_client(url: str, errands: Errands) -> redis.asyncio.Redis:
-    nodes = Nodes(_node_clients(url, redis.asyncio.Redis, _PRODUCER))
-    return AsyncClusterClient.of(nodes.at(errands.cluster.seeds[0]), nodes, errands)
+def _async_cluster_client(
+    url: str, errands: Errands, times: dict[str, Any], hasty: AsyncClusterClient | None = None
+) -> AsyncClusterClient:
+    nodes = Nodes(_node_clients(url, redis.asyncio.Redis, times))
+    return AsyncClusterClient.of(nodes.at(errands.cluster.seeds[0]), nodes, errands, hasty)
 
 
 def _node_clients(url: str, kind: type[C], times: dict[str, Any]) -> Callable[[Address], C]:

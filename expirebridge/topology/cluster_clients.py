@@ -84,8 +84,9 @@ class Errands:
         slot = slot_of(command[3]) if command[0] in _SCRIPTS else self._home
         end = time.monotonic() + self._patience
         failures = moves = 0
+        unsent = True
         while True:
-            node: Address = self._at_once(slot) or (yield Find(slot))
+            node: Address = self.node_of(slot) or (yield Find(slot))
             try:
                 return (yield Ask(node))
             except exceptions.MovedError as moved:
@@ -103,6 +104,9 @@ class Errands:
                 if isinstance(failure, exceptions.AuthenticationError) or is_plain_text(failure):
                     raise
                 error = _described(failure, node, slot)
+                unsent = unsent and "connecting to" in str(failure)
+                if isinstance(error, NoPrimary):
+                    error.unsent = unsent
             failures += 1
             yield Look(node)
             pause = _PAUSES.compute(failures)
@@ -120,7 +124,8 @@ class Errands:
             case Follow(slot, left, to):
                 return self.cluster.follow(slot, left=left, to=to)
 
-    def _at_once(self, slot: int) -> Address | None:
+    def node_of(self, slot: int) -> Address | None:
+        """The node that serves a slot, as far as is known."""
         known = self.cluster.known
         return None if known is None else known.node_of(slot)
 
@@ -171,16 +176,26 @@ class Nodes(Generic[C]):
 class ClusterClient(redis.Redis):
     """A client whose scripts go to the nodes of their keys. Safe for threads.
 
+    `hasty` is one that waits for no node longer than 2 seconds, and sends nothing again.
+
     It is one for what `execute_command` sends; `close` closes the connections to all nodes.
     """
 
     @classmethod
-    def of(cls, like: redis.Redis, nodes: Nodes[redis.Redis], errands: Errands) -> Self:
+    def of(
+        cls,
+        like: redis.Redis,
+        nodes: Nodes[redis.Redis],
+        errands: Errands,
+        hasty: Self | None = None,
+    ) -> Self:
         """Make one with the options of a client of any node."""
         client = cls(connection_pool=like.connection_pool)
         client._nodes, client._errands = nodes, errands
+        client.hasty = hasty or client
         return client
 
+    hasty: Self
     _nodes: Nodes[redis.Redis]
     _errands: Errands
 
@@ -212,6 +227,15 @@ class ClusterClient(redis.Redis):
         """The options of the connections to each node, and where commands without a key go."""
         return {**super().get_connection_kwargs(), "place": self._errands.home}
 
+    def node_of(self, key: str) -> Address | None:
+        """The node that serves a key, as far as is known."""
+        return self._errands.node_of(slot_of(key))
+
+    def primaries(self) -> dict[object, redis.Redis]:
+        """A client for each primary. Raises a RedisError if no node says which these are."""
+        known = self._errands.cluster.look()
+        return {node: self._nodes.at(node) for node in sorted(known.primaries)}
+
     def pubsub(self, **options: Any) -> Any:
         """A subscription at the node to which commands without a key go."""
         return self._nodes.at(self._errands.home.locate()).pubsub(**options)  # type: ignore[no-untyped-call]
@@ -221,6 +245,8 @@ class ClusterClient(redis.Redis):
 
     def close(self) -> None:
         """Close the connections to all nodes."""
+        if self.hasty is not self:
+            self.hasty.close()
         for client in list(self._nodes.by_address.values()):
             client.close()
 
@@ -230,13 +256,19 @@ class AsyncClusterClient(redis.asyncio.Redis):
 
     @classmethod
     def of(
-        cls, like: redis.asyncio.Redis, nodes: Nodes[redis.asyncio.Redis], errands: Errands
+        cls,
+        like: redis.asyncio.Redis,
+        nodes: Nodes[redis.asyncio.Redis],
+        errands: Errands,
+        hasty: Self | None = None,
     ) -> Self:
         """Make one with the options of a client of any node."""
         client = cls(connection_pool=like.connection_pool)
         client._nodes, client._errands = nodes, errands
+        client.hasty = hasty or client
         return client
 
+    hasty: Self
     _nodes: Nodes[redis.asyncio.Redis]
     _errands: Errands
 
@@ -269,7 +301,13 @@ class AsyncClusterClient(redis.asyncio.Redis):
         options = super().get_connection_kwargs()  # type: ignore[no-untyped-call]
         return {**options, "place": self._errands.home}
 
+    def node_of(self, key: str) -> Address | None:
+        """The node that serves a key, as far as is known."""
+        return self._errands.node_of(slot_of(key))
+
     async def aclose(self, close_connection_pool: bool | None = None) -> None:  # noqa: ARG002
         """Close the connections to all nodes."""
+        if self.hasty is not self:
+            await self.hasty.aclose()
         for client in list(self._nodes.by_address.values()):
             await client.aclose()

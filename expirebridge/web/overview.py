@@ -4,7 +4,7 @@ import asyncio
 import functools
 import math
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, TypeVar
@@ -17,7 +17,7 @@ from expirebridge.errors import ServerError, ServerUnreachable
 from expirebridge.recent import OfFunction, read_recent
 from expirebridge.store import calls
 from expirebridge.store.calls import Health, LastBeat, Span, Survey
-from expirebridge.task import Counts, State, to_ms
+from expirebridge.task import Counts, LeftOut, State, texts_of, to_ms
 from expirebridge.web.backlog import Backlog, Readings
 from expirebridge.web.charts import Chart, Column, bars, decades
 from expirebridge.web.site import Site
@@ -105,7 +105,7 @@ class Overview:
             listeners=tuple(_row(beat, site.settings.lease) for beat in beats),
             survey=survey,
             backlog=self._backlog(health, now),
-            alarms=_alarms(findings),
+            alarms=(*_left_out(self._site.store.left_out), *_alarms(findings)),
         )
 
     def _backlog(self, health: Health, now: datetime) -> Backlog | None:
@@ -231,6 +231,12 @@ def _row(beat: LastBeat, lease: float) -> Row:
     return Row(
         host=host, pid=rest.partition(":")[0], name=beat.name, ago=beat.ago, beats=beat.ago <= lease
     )
+
+
+def _left_out(partitions: Sequence[LeftOut]) -> Iterator[Finding]:
+    """What all that is shown leaves out."""
+    for text in texts_of(partitions):
+        yield error("partitions", f"left out of all that is shown here: {text}", "")
 
 
 def _alarms(findings: list[Finding]) -> tuple[Finding, ...]:

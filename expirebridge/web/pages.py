@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from expirebridge import wire
-from expirebridge.task import State, Task
+from expirebridge.task import State, Task, texts_of
 from expirebridge.web.overview import Overview, span_in
 from expirebridge.web.search import MAX_EXAMINED, Search, check_cursor, find
 from expirebridge.web.site import Site, cut, redirect
@@ -54,6 +54,7 @@ class Pages:
             now=await self._site.now(),
             choices=actions_in(search.state),
             functions=await self._overview.function_names(),
+            left_out=texts_of(found.left_out or counts.left_out),
         )  # fmt: skip
 
     async def series(self, request: Request) -> Response:
@@ -63,6 +64,7 @@ class Pages:
         return self._site.page(
             request, "series.html",
             series=listing.series, cursor=cursor, following=listing.cursor,
+            left_out=texts_of(listing.left_out),
             now=await self._site.now(),
         )  # fmt: skip
 

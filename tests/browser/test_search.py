@@ -58,7 +58,7 @@ async def test_it_says_where_it_did_not_look_at_all_ids(
     asking: Asking, bridge: Bridge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search, "MAX_SOUGHT", 60)
-    monkeypatch.setattr(search, "_SOUGHT_AT_ONCE", 10)
+    monkeypatch.setattr(search, "SOUGHT_AT_ONCE", 10)
     bridge.make_tasks([{"func": "a.b", "delay": 600 + n, "id": f"n-{n}"} for n in range(100)])
     bridge.make_task("a.b", [], 900, id="far")
     bridge.make_task("a.b", [], 900, id="far-too")

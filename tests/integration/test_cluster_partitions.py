@@ -1,6 +1,7 @@
 """Several partitions in a cluster, for producers: each is on one of three nodes."""
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -14,8 +15,13 @@ from expirebridge import (
     PartitionsDiffer,
     State,
 )
+from expirebridge.checks import Finding, Level, examine
+from expirebridge.embedded import HOST
+from expirebridge.settings import Settings
 from expirebridge.slots import Layout
 from expirebridge.store import calls
+from expirebridge.store.partitions import Partitions
+from expirebridge.store.rights import Role
 from expirebridge.store.store import Store
 from expirebridge.topology import clients
 from tests.kit.cluster import Cluster
@@ -186,3 +192,43 @@ def test_a_store_of_a_station_is_certain(cluster: Cluster) -> None:
     store.run(calls.heartbeat("me", 10.0, []))
     assert metas(cluster) == {LAYOUT.prefix_of(3): [b"2", b"16"]}
     client.close()
+
+
+# Looked after
+
+
+def test_the_doctor_looks_at_all_nodes(cluster: Cluster, bridge: Bridge) -> None:
+    bridge.make_tasks([{"func": "mail.send", "delay": 60, "id": id} for id in MANY])
+    bridge.schedule("series", "mail.send", every="1h")
+    settings = Settings(url=cluster.url)
+
+    def told() -> dict[str, list[Finding]]:
+        found = dict[str, list[Finding]]()
+        with closing(clients.probe_client(cluster.url, PREFIX)) as client:
+            for one in examine(Partitions(client, prefix=PREFIX), settings, Role.PRODUCER):
+                found.setdefault(one.check, []).append(one)
+        return found
+
+    found = told()
+    assert [str(one) for one in found["partitions"]] == ["all 16 answer"]
+    assert found["misplaced keys"][0].level is Level.OK
+    assert "series" in found
+    home = cluster.primary_of(cluster.slot_of(LAYOUT.prefix_of(0)))
+    other = next(
+        node for slot in (0, 8000, 16000) if (node := cluster.primary_of(slot)) is not home
+    )
+    right = LAYOUT.slot_of(LAYOUT.partition_of("a"))
+    slot = cluster.slot_of("a")
+    cluster.ask(cluster.primary_of(slot), "SET", "a:?mail.send?[1]", "")
+    cluster.ask(other, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+    try:
+        found = told()
+    finally:
+        cluster.ask(other, "CONFIG", "SET", "maxmemory-policy", "noeviction")
+    assert f"a:?mail.send?... must begin with {right}a:" in str(found["misplaced keys"][0])
+    assert any(one.message.startswith(f"{HOST}:{other.port}: ") for one in found["eviction"])
+    name = f"{LAYOUT.prefix_of(5)}:meta"
+    cluster.ask(cluster.primary_of(cluster.slot_of(name)), "HSET", name, "partitions", 8)
+    assert told()["partitions"][0].level is Level.ERROR
+    with pytest.raises(PartitionsDiffer):
+        bridge.list(limit=100)

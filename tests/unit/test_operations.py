@@ -20,7 +20,7 @@ from expirebridge.new_tasks import CHUNK_BYTES, CHUNK_TASKS
 from expirebridge.operations import Operations
 from expirebridge.retry import Exponential
 from expirebridge.settings import Settings
-from expirebridge.store.calls import PARTITIONS, Call, NewTask, Runnable, When
+from expirebridge.store.calls import LEFT_OUT, PARTITIONS, Call, NewTask, Runnable, When
 from expirebridge.task import Change, Outcome, State, Task, from_ms
 
 OPERATIONS = Operations(Settings(), Hooks())
@@ -372,8 +372,9 @@ def test_an_id_that_is_shown_twice_is_put_off_once() -> None:
     assert steps.send(1).name == "list"
     assert steps.send([b"7", 2, row, row]).arguments[2:] == ("a",)
     assert steps.send([1]).name == "list"
+    assert steps.send([b"0", 1, row]) is LEFT_OUT
     with pytest.raises(StopIteration) as stop:
-        steps.send([b"0", 1, row])
+        steps.send(())
     assert stop.value.value == {Change.MOVED: 1, Change.RUNNING: 0}
 
 

@@ -6,7 +6,9 @@ have a module each.
 
 from expirebridge.store.calls.auditing import Action, note_action, read_actions
 from expirebridge.store.calls.call import (
+    AWAY,
     BATCH,
+    LEFT_OUT,
     PARTITIONS,
     Argument,
     Call,
@@ -14,10 +16,12 @@ from expirebridge.store.calls.call import (
     Steps,
     When,
     at,
+    at_if_there,
     batches,
     command,
     new_nonce,
     only,
+    patient,
 )
 from expirebridge.store.calls.comparing import CallsPage, StoredCall, calls_page
 from expirebridge.store.calls.examining import (
@@ -59,6 +63,7 @@ from expirebridge.store.calls.parcels import (
 )
 from expirebridge.store.calls.partitions import create_partitions, read_partitions
 from expirebridge.store.calls.producing import (
+    COUNTED,
     MakeReply,
     NewTask,
     Page,
@@ -68,6 +73,7 @@ from expirebridge.store.calls.producing import (
     get,
     list_page,
     make,
+    no_counts,
     pause,
     purge,
     put_off,
@@ -139,24 +145,24 @@ from expirebridge.store.calls.series import (
 )
 
 __all__ = [
-    "BATCH", "BEATS_PER_LEASE", "BEGINNING", "MAX_CLAIM", "MAX_TICKS", "PARCEL", "PARTITIONS",
-    "SERIES", "STEPS", "Action", "Adoption", "Argument", "Arrival", "Call", "CallsPage",
-    "Claim", "ComingSpan", "CountsBefore", "Declared", "DueSeries", "Fleet", "FleetListener",
-    "Following", "Forecast", "FoundDue", "Health", "Heard", "HeartbeatReply", "Hint", "Item",
-    "LastBeat", "MakeReply", "NewSeries", "NewTask", "Outdated", "Page", "Pages", "Parcel",
-    "Put", "Putting", "Read", "Removal", "Resumption", "Retimed", "Runnable", "ScanStep",
-    "SeriesPage", "Settled", "Settlement", "Share", "Sought", "Span", "Standing", "Steps",
-    "Stored", "StoredCall", "StoredPage", "Survey", "Sweep", "Times", "Unhandled", "Walk",
-    "Walked", "When", "adopt", "at", "batches", "beat", "begin_arrival", "begin_move",
-    "calls_page", "cancel", "claim", "claim_known", "command", "count", "count_before",
-    "create_partitions", "declare", "declare_series", "drop_parcel", "earliest", "end_arrival",
-    "find_due_series", "find_known", "find_outdated", "find_refused", "find_unexplained",
-    "find_unhandled", "forecast", "get", "get_series", "heartbeat", "is_primary", "leave",
-    "list_listeners", "list_page", "look_over", "lower_format", "make", "make_ticks",
-    "new_nonce", "note_action", "note_import", "only", "pack_parcel", "pause", "pause_series",
-    "purge", "put_off", "put_series", "raise_format", "read_actions", "read_arrivals",
-    "read_fleet", "read_format", "read_health", "read_partitions", "read_tally",
-    "receive_parcel", "remove_series", "reschedule", "resent", "resume", "resume_series",
-    "retime_ticks", "run_now", "run_series", "scan", "seek", "series_page", "settle",
-    "stored_page", "survey", "sweep", "walk",
+    "AWAY", "BATCH", "BEATS_PER_LEASE", "BEGINNING", "COUNTED", "LEFT_OUT", "MAX_CLAIM",
+    "MAX_TICKS", "PARCEL", "PARTITIONS", "SERIES", "STEPS", "Action", "Adoption", "Argument",
+    "Arrival", "Call", "CallsPage", "Claim", "ComingSpan", "CountsBefore", "Declared", "DueSeries",
+    "Fleet", "FleetListener", "Following", "Forecast", "FoundDue", "Health", "Heard",
+    "HeartbeatReply", "Hint", "Item", "LastBeat", "MakeReply", "NewSeries", "NewTask", "Outdated",
+    "Page", "Pages", "Parcel", "Put", "Putting", "Read", "Removal", "Resumption", "Retimed",
+    "Runnable", "ScanStep", "SeriesPage", "Settled", "Settlement", "Share", "Sought", "Span",
+    "Standing", "Steps", "Stored", "StoredCall", "StoredPage", "Survey", "Sweep", "Times",
+    "Unhandled", "Walk", "Walked", "When", "adopt", "at", "at_if_there", "batches", "beat",
+    "begin_arrival", "begin_move", "calls_page", "cancel", "claim", "claim_known", "command",
+    "count", "count_before", "create_partitions", "declare", "declare_series", "drop_parcel",
+    "earliest", "end_arrival", "find_due_series", "find_known", "find_outdated", "find_refused",
+    "find_unexplained", "find_unhandled", "forecast", "get", "get_series", "heartbeat",
+    "is_primary", "leave", "list_listeners", "list_page", "look_over", "lower_format", "make",
+    "make_ticks", "new_nonce", "no_counts", "note_action", "note_import", "only", "pack_parcel",
+    "patient", "pause", "pause_series", "purge", "put_off", "put_series", "raise_format",
+    "read_actions", "read_arrivals", "read_fleet", "read_format", "read_health", "read_partitions",
+    "read_tally", "receive_parcel", "remove_series", "reschedule", "resent", "resume",
+    "resume_series", "retime_ticks", "run_now", "run_series", "scan", "seek", "series_page",
+    "settle", "stored_page", "survey", "sweep", "walk",
 ]  # fmt: skip

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
-from expirebridge.store.calls.routes import At, Ready, Route
+from expirebridge.store.calls.routes import At, ByItem, IfThere, Ready, Route
 from expirebridge.store.reading import text
+from expirebridge.task import LeftOut
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -58,6 +59,20 @@ def at(call: Call[T], number: int) -> Call[T]:
     return Call(call.name, call.arguments, call.read, call.is_script, At(number))
 
 
+def at_if_there(call: Call[T], number: int, *, hasty: bool = False) -> Call[T | None]:
+    """The same; its result is None if that partition cannot be asked, and others perhaps can.
+
+    `hasty`: do not wait until a node that does not answer has a successor.
+    """
+    return Call(call.name, call.arguments, call.read, call.is_script, IfThere(number, hasty))
+
+
+def patient(call: Call[T]) -> Call[T]:
+    """The same call, to be sent again, which now waits until a node has a successor."""
+    route = call.route._replace(hasty=False) if isinstance(call.route, ByItem) else call.route
+    return Call(call.name, call.arguments, call.read, call.is_script, route)
+
+
 class Runnable(Protocol[T_co]):
     """What a store runs: one call, or steps."""
 
@@ -81,6 +96,12 @@ def script(
 PARTITIONS = Call("", (), int, is_script=False)
 """How many partitions there are, as far as is known here: the server is not asked. The first call
 to one of them may raise PartitionsDiffer, and then this has another answer."""
+
+
+LEFT_OUT: Call[tuple[LeftOut, ...]] = Call("", (), tuple, is_script=False)
+"""The partitions that were left out of the answers to the calls before this one. Not asked, too."""
+AWAY: Call[frozenset[int]] = Call("", (), frozenset, is_script=False)
+"""The numbers of the partitions that cannot be asked now, as far as is known. Not asked, too."""
 
 
 @dataclass(frozen=True, slots=True)

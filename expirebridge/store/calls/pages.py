@@ -1,13 +1,14 @@
 """The one rule of cursors: "0" is where a walk begins, and where it is over.
 
-With several partitions, one is walked over after the other.
+With several partitions, one is walked over after the other. One that cannot be asked, or no longer,
+is left out: LEFT_OUT says which.
 """
 
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 from expirebridge.errors import PartitionsDiffer
-from expirebridge.store.calls.call import PARTITIONS, Call, Steps, at
+from expirebridge.store.calls.call import PARTITIONS, Call, Steps, at_if_there
 
 BEGINNING = "0"
 
@@ -42,16 +43,17 @@ class Pages(Generic[P]):
 
     def next(self) -> Steps[P | None]:
         """Read the next page; None if there is none."""
-        if self.over:
-            return None
-        page = yield from self._page()
-        self.cursor = page.cursor
-        if page.cursor == BEGINNING:
-            self._partition += 1
-            self.over = self._partition == self._count
-        return page
+        while not self.over:
+            page = yield from self._page()
+            self.cursor = BEGINNING if page is None else page.cursor
+            if self.cursor == BEGINNING:
+                self._partition += 1
+                self.over = self._partition == self._count
+            if page is not None:
+                return page
+        return None
 
-    def _page(self) -> Steps[P]:
+    def _page(self) -> Steps[P | None]:
         while not self._count:
             self._count = yield from PARTITIONS
             try:
@@ -62,5 +64,5 @@ class Pages(Generic[P]):
                 self._count = 0  # it was assumed, and is known now
         return (yield from self._here())
 
-    def _here(self) -> Call[P]:
-        return at(self._read(self.cursor), self._partition)
+    def _here(self) -> Call[P | None]:
+        return at_if_there(self._read(self.cursor), self._partition)

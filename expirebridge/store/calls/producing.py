@@ -1,7 +1,7 @@
 """The calls of producers: make tasks, steer them, look at them."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -73,13 +73,17 @@ _MAKE_CODES = {
 }
 
 
-def make(tasks: Sequence[NewTask]) -> Call[list[MakeReply]]:
+def make(
+    tasks: Sequence[NewTask], *, hasty: bool = False, bulk: bool = False
+) -> Call[list[MakeReply]]:
     """Make tasks; those whose ids are taken are kept or rejected as they ask.
 
-    Those of one partition are made all or nothing.
+    Those of one partition are made all or nothing. `hasty`: do not wait until a node of a cluster
+    that does not answer has a successor. `bulk`: raise PartlyDone, with what was made, if
+    partitions cannot be asked.
     """
     items = [argument for task in tasks for argument in task.encode()]
-    route = ByItem(tasks, _ID_OF_NEW, make)
+    route = ByItem(tasks, _ID_OF_NEW, make, hasty, bulk)
     return script("make", new_nonce(), *items, read=_read_replies, route=route)
 
 
@@ -222,21 +226,29 @@ def list_page(
     )  # fmt: skip
 
 
+COUNTED = (
+    "pending", "paused", "running", "succeeded", "failed", "cancelled", "overdue", "listeners"
+)  # fmt: skip
+"""What is counted, in the order of the script's reply."""
+
+
 def count(lease: float) -> Call[Counts]:
     """Count the tasks in each state, and the listeners that beat within `lease` seconds."""
-    names = (
-        "pending", "paused", "running", "succeeded", "failed", "cancelled", "overdue", "listeners"
-    )  # fmt: skip
     return script(
         "count",
         milliseconds(lease),
-        read=lambda reply: Counts(**dict(zip(names, reply, strict=True))),
+        read=lambda reply: Counts(**dict(zip(COUNTED, reply, strict=True))),
         route=Everywhere(_joined),
     )
 
 
+def no_counts() -> Counts:
+    """The counts of nothing."""
+    numbers: dict[str, Any] = dict.fromkeys(COUNTED, 0)
+    return Counts(**numbers)
+
+
 def _joined(counts: Sequence[Counts]) -> Counts:
     """The tasks of all partitions; each listener beats in all of them."""
-    names = [each.name for each in fields(Counts)]
-    sums = {name: sum(getattr(each, name) for each in counts) for name in names}
+    sums = {name: sum(getattr(each, name) for each in counts) for name in COUNTED}
     return Counts(**sums | {"listeners": max(each.listeners for each in counts)})

@@ -17,6 +17,10 @@ class ByItem(NamedTuple):
     id_of: Callable[[Any], str]
     call_of: Callable[[list[Any]], Any]
     """The call for some of the items, whose result is a list with one place for each."""
+    hasty: bool = False
+    """Whether not to wait until a node that does not answer has a successor."""
+    bulk: bool = False
+    """Whether an item is one of many, so that the error says which were not done."""
 
 
 class Everywhere(NamedTuple):
@@ -32,6 +36,14 @@ class At(NamedTuple):
     number: int
 
 
+class IfThere(NamedTuple):
+    """The partition of this number, which is left out if it cannot be asked."""
+
+    number: int
+    hasty: bool
+    """Whether not to wait until a node that does not answer has a successor."""
+
+
 class Creation(NamedTuple):
     """The partitions themselves, which are created."""
 
@@ -39,7 +51,7 @@ class Creation(NamedTuple):
     lease: float
 
 
-Route = OfId | ByItem | Everywhere | At | Creation
+Route = OfId | ByItem | Everywhere | At | IfThere | Creation
 
 
 class Ready(NamedTuple):
