@@ -16,7 +16,7 @@ from expirebridge import errors
 from expirebridge.slots import Layout
 from expirebridge.store import scripts
 from expirebridge.store.calls import AWAY, LEFT_OUT, PARTITIONS, Call, Runnable, Steps
-from expirebridge.store.calls.routes import At
+from expirebridge.store.calls.routes import At, IfThere
 from expirebridge.store.translation import of_client, translated
 from expirebridge.wire import slot_of
 
@@ -43,7 +43,9 @@ class Rerouted(Exception):
         """What is still to be run: that call, and what follows it."""
         call = self._call
         try:
-            if isinstance(call.route, At):  # which one is meant depends on how many there are
+            if isinstance(
+                call.route, At | IfThere
+            ):  # which one is meant depends on how many there are
                 call = self._calls.throw(self.refusal)
             while True:
                 try:
