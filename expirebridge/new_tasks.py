@@ -25,10 +25,8 @@ Named = str | Callable[..., Any]
 Func = Named | Call
 IfExists = Literal["reject", "keep", "replace", "extend"]
 
-CHUNK_TASKS = 64
-"""The most tasks in one request of `make_tasks`. They occupy the server for a millisecond, and for
-two if a million others are pending."""
-CHUNK_BYTES = 1024 * 1024
+CHUNK_TASKS = calls.CHUNK_TASKS
+"""The most tasks in one request of `make_tasks`."""
 
 LONGEST_WINDOW = Settings.keep_succeeded
 """How many seconds a succeeded task is kept, with the default settings of listeners."""
@@ -145,7 +143,7 @@ def chunks(tasks: Sequence[calls.NewTask]) -> Iterable[list[calls.NewTask]]:
     size = 0
     for task in tasks:
         weight = len(task.call) + sum(len(str(value)) for value in task.fields.values())
-        if chunk and (len(chunk) == CHUNK_TASKS or size + weight > CHUNK_BYTES):
+        if chunk and (len(chunk) == CHUNK_TASKS or size + weight > calls.CHUNK_BYTES):
             yield chunk
             chunk, size = [], 0
         chunk.append(task)

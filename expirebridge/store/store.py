@@ -18,11 +18,10 @@ from expirebridge.store import scripts
 from expirebridge.store.calls import AWAY, LEFT_OUT, PARTITIONS, Call, Runnable, Steps
 from expirebridge.store.calls.routes import At, IfThere
 from expirebridge.store.translation import of_client, translated
+from expirebridge.store.trips import AsyncTrips, Command, Passenger, Trips
 from expirebridge.wire import slot_of
 
 T = TypeVar("T")
-
-Command = tuple[Any, ...]
 
 
 class Rerouted(Exception):
@@ -123,7 +122,7 @@ class Database:
         """The channel on which the server publishes key events of this kind."""
         return f"__keyevent@{self.number}__:{kind}"
 
-    def commands(self, runnable: Runnable[T]) -> Generator[Command, Any, T]:
+    def commands(self, runnable: Runnable[T]) -> Generator[Command | Passenger, Any, T]:
         """The commands of what is run; each is answered with its reply, or with a RedisError."""
         calls = iter(runnable)
         try:
@@ -142,7 +141,7 @@ class Database:
             result: T = stop.value
             return result
 
-    def _send(self, call: Call[Any]) -> Generator[Command, Any, Any]:
+    def _send(self, call: Call[Any]) -> Generator[Command | Passenger, Any, Any]:
         if not call.is_script:
             if call is PARTITIONS:
                 return self.partitions
@@ -153,8 +152,9 @@ class Database:
         script = scripts.load(call.name)
         headed = self._headers
         source = script.headed if headed else script.plain
+        command = ("EVALSHA", source.sha, *tail)
         try:
-            return (yield ("EVALSHA", source.sha, *tail))
+            return (yield command if call.joint is None else _passenger(command, call))
         except exceptions.NoScriptError:
             pass
         try:
@@ -166,6 +166,12 @@ class Database:
         return (yield ("EVAL", script.plain.text, *tail))
 
 
+def _passenger(command: Command, call: Call[Any]) -> Passenger:
+    assert call.joint is not None  # noqa: S101 - for the type checker
+    id, own, width = call.joint
+    return Passenger(command, id, len(command) - len(call.arguments) + own, width)
+
+
 class Store:
     """Runs calls and waits for their replies. Safe for threads, as its redis client is."""
 
@@ -174,6 +180,7 @@ class Store:
     ) -> None:
         self.client = client
         self.database = _database_of(client, prefix, partitions, assumed=assumed)
+        self._trips = Trips(client.execute_command)
 
     def run(self, runnable: Runnable[T]) -> T:
         """Run a call, or steps. Raises a ServerError if the server fails or refuses a call."""
@@ -182,7 +189,10 @@ class Store:
             command = next(commands)
             while True:
                 try:
-                    reply = self.client.execute_command(*command)  # type: ignore[no-untyped-call]
+                    if type(command) is Passenger:
+                        reply = self._trips.take(command)
+                    else:
+                        reply = self.client.execute_command(*command)  # type: ignore[no-untyped-call]
                 except (exceptions.RedisError, MemoryError) as error:
                     command = commands.throw(of_client(error))
                 else:
@@ -213,6 +223,7 @@ class AsyncStore:
     ) -> None:
         self.client = client
         self.database = _database_of(client, prefix, partitions, assumed=assumed)
+        self._trips = AsyncTrips(client.execute_command)
 
     async def run(self, runnable: Runnable[T]) -> T:
         """Run a call, or steps. Raises a ServerError if the server fails or refuses a call."""
@@ -221,7 +232,10 @@ class AsyncStore:
             command = next(commands)
             while True:
                 try:
-                    reply = await self.client.execute_command(*command)  # type: ignore[no-untyped-call]
+                    if type(command) is Passenger:
+                        reply = await self._trips.take(command)
+                    else:
+                        reply = await self.client.execute_command(*command)  # type: ignore[no-untyped-call]
                 except (exceptions.RedisError, MemoryError) as error:
                     command = commands.throw(of_client(error))
                 else:

@@ -16,11 +16,19 @@ from expirebridge.errors import InvalidTask, TaskExists
 from expirebridge.handlers import Registry, handler
 from expirebridge.hooks import Event, Hooks, Made, Making
 from expirebridge.misfire import Spread, decode_misfire, misfire_policy_of
-from expirebridge.new_tasks import CHUNK_BYTES, CHUNK_TASKS
+from expirebridge.new_tasks import CHUNK_TASKS
 from expirebridge.operations import Operations
 from expirebridge.retry import Exponential
 from expirebridge.settings import Settings
-from expirebridge.store.calls import LEFT_OUT, PARTITIONS, Call, NewTask, Runnable, When
+from expirebridge.store.calls import (
+    CHUNK_BYTES,
+    LEFT_OUT,
+    PARTITIONS,
+    Call,
+    NewTask,
+    Runnable,
+    When,
+)
 from expirebridge.task import Change, Outcome, State, Task, from_ms
 
 OPERATIONS = Operations(Settings(), Hooks())

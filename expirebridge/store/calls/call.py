@@ -13,7 +13,7 @@ import secrets
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from expirebridge.store.calls.routes import At, ByItem, IfThere, Ready, Route
 from expirebridge.store.reading import text
@@ -29,6 +29,24 @@ BATCH = 100
 long (see docs/adr/0009)."""
 
 
+CHUNK_TASKS = 64
+"""Tasks that one request makes at most. They occupy the server for a millisecond, and for two if a
+million others are pending."""
+CHUNK_BYTES = 1024 * 1024
+"""And how large such a request is, in bytes, unless a single task is larger."""
+
+
+class Joint(NamedTuple):
+    """How a call for one thing is sent together with others of its script, in one request."""
+
+    id: str
+    """What it is for: two for the same are not sent together."""
+    own: int
+    """At which argument those begin that are its own; those before are taken from any of them."""
+    width: int
+    """How many values of the reply are for each, after the one that is for all."""
+
+
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
     """One request to the server, and how its reply is read."""
@@ -40,6 +58,8 @@ class Call(Generic[T]):
     is_script: bool = True
     route: Route | None = None
     """Which partitions are asked, if there are several; None: the first, since each would do."""
+    joint: Joint | None = None
+    """How it is sent together with others; None: it is sent by itself."""
 
     def __iter__(self) -> "Steps[T]":
         """Let `yield from call` send the call and give back what was read from the reply."""
@@ -87,10 +107,14 @@ def new_nonce() -> str:
 
 
 def script(
-    name: str, *arguments: Argument, read: Callable[[Any], T], route: Route | None = None
+    name: str,
+    *arguments: Argument,
+    read: Callable[[Any], T],
+    route: Route | None = None,
+    joint: Joint | None = None,
 ) -> Call[T]:
     """A call of the operation `name`, whose file is `lua/<name>.lua`."""
-    return Call(name, arguments, read, route=route)
+    return Call(name, arguments, read, route=route, joint=joint)
 
 
 PARTITIONS = Call("", (), int, is_script=False)

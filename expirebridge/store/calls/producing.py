@@ -10,6 +10,7 @@ from expirebridge.store.calls.call import (
     BATCH,
     Argument,
     Call,
+    Joint,
     When,
     milliseconds,
     new_nonce,
@@ -78,13 +79,19 @@ def make(
 ) -> Call[list[MakeReply]]:
     """Make tasks; those whose ids are taken are kept or rejected as they ask.
 
-    Those of one partition are made all or nothing. `hasty`: do not wait until a node of a cluster
-    that does not answer has a successor. `bulk`: raise PartlyDone, with what was made, if
-    partitions cannot be asked.
+    Those of one partition are made all or nothing. A single one may be sent together with others.
+    `hasty`: do not wait until a node of a cluster that does not answer has a successor. `bulk`:
+    raise PartlyDone, with what was made, if partitions cannot be asked.
     """
     items = [argument for task in tasks for argument in task.encode()]
     route = ByItem(tasks, _ID_OF_NEW, make, hasty, bulk)
-    return script("make", new_nonce(), *items, read=_read_replies, route=route)
+    alone = hasty or bulk or len(tasks) > 1
+    joint = None if alone else Joint(tasks[0].id, own=1, width=_ROW)
+    return script("make", new_nonce(), *items, read=_read_replies, route=route, joint=joint)
+
+
+_ROW = 3
+"""How many values of make.lua's reply are for each task."""
 
 
 _ID_OF_NEW = attrgetter("id")
@@ -92,7 +99,7 @@ _ID_OF_NEW = attrgetter("id")
 
 def _read_replies(reply: list[Any]) -> list[MakeReply]:
     now = reply[0]
-    return [_reply(now, *row) for row in rows_of(reply[1:], 3)]
+    return [_reply(now, *row) for row in rows_of(reply[1:], _ROW)]
 
 
 def _reply(now: int, due: int, key: bytes, rest: list[Any] | None) -> MakeReply:

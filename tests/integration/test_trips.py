@@ -1,0 +1,195 @@
+"""Tasks that are made at the same time are sent together; each call is answered as if alone."""
+
+import asyncio
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from subprocess import PIPE
+from typing import Any
+
+import pytest
+import redis
+
+from expirebridge import AsyncBridge, Bridge, Outcome, ServerOutOfMemory, Task, TaskExists
+from expirebridge.embedded import Server
+from tests.kit.proxy import Proxy
+
+CALLERS = 50
+PATIENCE = 20
+FIRST = {"threads": 1, "coroutines": 2}
+"""How many go by themselves before the others gather."""
+
+Answer = Task | BaseException
+Making = Callable[[Sequence[dict[str, Any]]], Awaitable[list[Answer]]]
+
+
+@pytest.fixture(params=FIRST)
+def colour(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+async def making(colour: str, url: str, client: redis.Redis) -> AsyncIterator[Making]:
+    """Makes tasks at once: the server answers no call before all were made."""
+    with Bridge(url) as bridge:
+        async with AsyncBridge(url) as async_bridge:
+
+            async def make(tasks: Sequence[dict[str, Any]]) -> list[Answer]:
+                client.config_resetstat()
+                client.client_pause(PATIENCE * 1000, all=False)
+                if colour == "threads":
+                    return await asyncio.to_thread(in_threads, bridge, client, tasks)
+                return await in_coroutines(async_bridge, client, tasks)
+
+            yield make
+
+
+async def in_coroutines(
+    bridge: AsyncBridge, client: redis.Redis, tasks: Sequence[dict[str, Any]]
+) -> list[Answer]:
+    asked = [asyncio.ensure_future(bridge.make_task(**task)) for task in tasks]
+    await until_waiting(bridge, len(tasks) - FIRST["coroutines"])
+    client.client_unpause()
+    return await asyncio.gather(*asked, return_exceptions=True)
+
+
+async def until_waiting(bridge: AsyncBridge, count: int) -> None:
+    waiting = bridge._stores.here()._whole._trips._waiting
+    for _ in range(1000):
+        if len(waiting) == count:
+            return
+        await asyncio.sleep(0)
+    pytest.fail(f"{len(waiting)} wait")
+
+
+def in_threads(
+    bridge: Bridge, client: redis.Redis, tasks: Sequence[dict[str, Any]]
+) -> list[Answer]:
+    def make(task: dict[str, Any]) -> Answer:
+        try:
+            return bridge.make_task(**task)
+        except Exception as error:
+            return error
+
+    waiting = bridge._store._whole._trips._waiting
+    with ThreadPoolExecutor(len(tasks)) as threads:
+        asked = [threads.submit(make, task) for task in tasks]
+        while len(waiting) < len(tasks) - FIRST["threads"]:
+            threading.Event().wait(0.001)
+        client.client_unpause()
+        return [each.result() for each in asked]
+
+
+def scripts_run(client: redis.Redis) -> int:
+    statistics: Any = client.info("commandstats")
+    return int(statistics["cmdstat_evalsha"]["calls"])
+
+
+async def test_they_travel_together(
+    making: Making, colour: str, bridge: Bridge, client: redis.Redis
+) -> None:
+    bridge.make_task("a.b", delay=60)  # so that the server knows the script
+    made = await making([{"func": "a.b", "args": [n], "delay": 60 + n} for n in range(CALLERS)])
+
+    assert scripts_run(client) == FIRST[colour] + 1
+    for number, task in enumerate(made):
+        assert isinstance(task, Task)
+        assert task.outcome is Outcome.CREATED
+        assert task.args == [number]
+        assert bridge.get(task.id) is not None
+    assert bridge.count().pending == CALLERS + 1
+
+
+async def test_more_than_a_request_holds_go_in_several(
+    making: Making, bridge: Bridge, client: redis.Redis
+) -> None:
+    bridge.make_task("a.b", delay=60)
+    large = "x" * 60_000
+    made = await making([{"func": "a.b", "args": [large], "delay": 60} for _ in range(CALLERS)])
+
+    assert all(isinstance(task, Task) for task in made)
+    assert scripts_run(client) >= 4  # 3 MB, of which one takes 1 MB
+    assert bridge.count().pending == CALLERS + 1
+
+
+async def test_those_for_one_id_go_one_after_the_other(making: Making, bridge: Bridge) -> None:
+    made = await making([{"func": "a.b", "delay": 60, "id": "x"} for _ in range(8)])
+
+    assert sum(isinstance(task, Task) for task in made) == 1
+    assert sum(isinstance(task, TaskExists) for task in made) == 7
+    kept = [{"func": "a.b", "delay": 60, "id": "x", "if_exists": "keep"} for _ in range(8)]
+    assert {task.outcome for task in await making(kept) if isinstance(task, Task)} == {Outcome.KEPT}
+    assert bridge.count().pending == 1
+
+
+async def test_what_is_refused_is_refused_to_each(making: Making, client: redis.Redis) -> None:
+    client.config_set("maxmemory", 1)
+    made = await making([{"func": "a.b", "delay": 60} for _ in range(8)])
+
+    assert [type(task) for task in made] == [ServerOutOfMemory] * 8
+
+
+async def test_a_reply_that_is_lost_is_asked_for_again(server: Server, bridge: Bridge) -> None:
+    bridge.make_task("a.b", delay=60, id="n0")
+    with Proxy(server.port) as proxy:
+        async with AsyncBridge(proxy.url) as through:
+            proxy.cut_reply_of("make", times=3)
+            made = await asyncio.gather(
+                *(through.make_task("a.b", [n], 60, id=f"n{n}") for n in range(1, CALLERS))
+            )
+    assert proxy.cuts["make"] == 3
+    assert {task.outcome for task in made} == {Outcome.CREATED}
+    assert bridge.count().pending == CALLERS
+
+
+async def test_a_caller_that_gives_up_takes_nobody_with_it(
+    async_bridge: AsyncBridge, client: redis.Redis
+) -> None:
+    client.client_pause(PATIENCE * 1000, all=False)
+    asked = [asyncio.ensure_future(async_bridge.make_task("a.b", [n], 60)) for n in range(8)]
+    await until_waiting(async_bridge, 6)
+    first, _, third, *_ = asked
+    first.cancel()  # its command is under way
+    third.cancel()  # it waits
+    await asyncio.wait([first, third])
+    client.client_unpause()
+
+    made = await asyncio.gather(*asked, return_exceptions=True)
+    assert [isinstance(task, Task) for task in made] == [False, True, False, *[True] * 5]
+    # The first one may have been made.
+    assert (await async_bridge.count()).pending in {6, 7}
+
+
+FORK = """
+import os, sys, threading
+from expirebridge import Bridge
+
+bridge = Bridge(sys.argv[1])
+threading.Thread(target=bridge.make_task, args=("a.b", [1], 60), daemon=True).start()
+trips = bridge._store._whole._trips
+while trips._turn.acquire(blocking=False):
+    trips._turn.release()
+print("forks", flush=True)
+if os.fork() == 0:
+    sys.stdin.readline()
+    print(bridge.make_task("a.b", [2], 60).outcome, flush=True)
+    os._exit(0)
+os._exit(os.wait()[1])
+"""
+
+
+def test_a_fork_while_another_thread_makes_a_task(url: str, client: redis.Redis) -> None:
+    client.client_pause(PATIENCE * 1000, all=False)
+    words = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORK, url]
+    with subprocess.Popen(words, stdin=PIPE, stdout=PIPE, text=True) as program:
+        assert program.stdout is not None
+        try:
+            assert program.stdout.readline() == "forks\n"
+            client.client_unpause()
+            said, _ = program.communicate("\n", timeout=PATIENCE)
+        except BaseException:
+            program.kill()
+            raise
+    assert (said, program.returncode) == ("created\n", 0)
