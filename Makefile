@@ -22,8 +22,8 @@ LAB := $(VENV)-bench/lab
 # CI runs these beside the suite, with fewer.
 test-servers test-pythons test-lowest: WORKERS := $(or $(OTHERS),$(WORKERS))
 
-demo: $(VENV)/.demo  ## A real server, a real listener, a task of each kind
-	@$(BIN)/expirebridge demo
+demo: $(VENV)/.demo  ## A real server, a real listener, a task of each kind; CLUSTER=1: on a cluster
+	@$(BIN)/expirebridge demo $(if $(CLUSTER),--cluster 3)
 
 test: $(VENV)/.dev  ## The suite, against every server that is found here
 	@$(PYTEST) $(ARGS)

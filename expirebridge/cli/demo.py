@@ -20,7 +20,8 @@ import typer
 
 from expirebridge.bridge import Bridge
 from expirebridge.cli.output import print_line
-from expirebridge.embedded import Server
+from expirebridge.embedded import HOST, Server
+from expirebridge.embedded_cluster import FEWEST, Cluster
 from expirebridge.errors import ExpirebridgeError
 from expirebridge.resources import example_tasks
 
@@ -59,31 +60,59 @@ def demo(
         Path | None,
         typer.Option(help="A folder with the example handlers.  [default: those installed]"),
     ] = None,
+    cluster: Annotated[
+        int | None,
+        typer.Option(
+            min=FEWEST, metavar="PRIMARIES", help="On a cluster of so many primaries, 3 or more."
+        ),
+    ] = None,
 ) -> None:
     """Run tasks of every kind, and show when each one started.
 
-    Starts a server and a listener of its own. Needs only the embedded server (pip install
-    'expirebridge[server]').
+    Starts a server, or a cluster, and a listener of its own. Needs only the embedded server (pip
+    install 'expirebridge[server]').
 
     Example: expirebridge demo
+
+    Example: expirebridge demo --cluster 3
     """
     handlers = tasks or example_tasks()
     signal.signal(signal.SIGTERM, _interrupt)
     with tempfile.TemporaryDirectory(prefix="expirebridge-demo-") as folder:
         journal = Path(folder, "journal")
         journal.touch()
-        with Server(directory=Path(folder, "server")) as server:
-            print_line(f"server    {server.binary.name} on {server.url}")
-            with _listener(server.url, handlers, journal), Bridge(server.url) as bridge:
-                print_line(f"listener  handlers from {handlers}")
-                kinds = _make_tasks(bridge, redis.Redis.from_url(server.url))
-                _watch(journal, kinds)
+        with (
+            _server(cluster, Path(folder, "server")) as (url, client),
+            _listener(url, handlers, journal),
+            Bridge(url) as bridge,
+        ):
+            print_line(f"listener  handlers from {handlers}")
+            kinds = _make_tasks(bridge, client)
+            _watch(journal, kinds)
     faults = _summary(kinds)
     if faults:
         raise ExpirebridgeError(f"{faults} of {len(kinds)} kinds of task did not run as expected")
 
 
-def _make_tasks(bridge: Bridge, client: redis.Redis) -> list[Kind]:
+@contextmanager
+def _server(
+    cluster: int | None, directory: Path
+) -> Iterator[tuple[str, redis.Redis | redis.RedisCluster]]:
+    """The URL of a server or a cluster, and a plain client of it."""
+    client: redis.Redis | redis.RedisCluster
+    if cluster is None:
+        with Server(directory=directory) as server:
+            print_line(f"server    {server.binary.name} on {server.url}")
+            with redis.Redis.from_url(server.url) as client:
+                yield server.url, client
+        return
+    with Cluster(cluster, directory=directory) as nodes:
+        print_line(f"cluster   {len(nodes.nodes)} nodes on {nodes.url}")
+        with redis.RedisCluster(HOST, nodes.nodes[0].port) as client:
+            yield nodes.url, client
+
+
+def _make_tasks(bridge: Bridge, client: redis.Redis | redis.RedisCluster) -> list[Kind]:
     """Make a task of each kind. The client stands for any program in any language."""
     delayed = bridge.make_task("mail.send", [42, "welcome"], "2s")
     plain = bridge.make_task(
@@ -96,8 +125,7 @@ def _make_tasks(bridge: Bridge, client: redis.Redis) -> list[Kind]:
     bridge.cancel(cancelled.id)
     retried = bridge.make_task("payments.callback", [99], "1s")
     bare = uuid.uuid4().hex
-    client.set(f'{bare}:?mail.send?[7, "from redis-cli"]', "", px=2500)
-    client.close()
+    client.set(bridge.key_of(bare, "mail.send", [7, "from redis-cli"]), "", px=2500)
     return [
         Kind("after a delay, async handler", delayed.id, delayed.due.timestamp()),
         Kind("at a time, plain handler", plain.id, plain.due.timestamp()),

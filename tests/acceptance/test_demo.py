@@ -22,15 +22,15 @@ def processes_under(folder: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("spoilt", [False, True])
-def test_the_demo_runs_each_kind_or_fails(tmp_path: Path, spoilt: bool) -> None:
+@pytest.mark.parametrize(("spoilt", "more"), [(False, []), (True, []), (False, ["--cluster", "3"])])
+def test_the_demo_runs_each_kind_or_fails(tmp_path: Path, spoilt: bool, more: list[str]) -> None:
     # A copy of the example handlers, of which one is spoilt: the demo must notice.
     shutil.copytree(example_tasks(), tmp_path / "tasks", ignore=shutil.ignore_patterns("__pyc*"))
     if spoilt:
         module = tmp_path / "tasks" / "orders.py"
         module.write_text(module.read_text().replace("    note()\n", ""))
-    # Server and listener both have this folder in their command lines.
-    result = run("demo", "--tasks", tmp_path / "tasks", TMPDIR=str(tmp_path))
+    # Servers and listener all have this folder in their command lines.
+    result = run("demo", "--tasks", tmp_path / "tasks", *more, TMPDIR=str(tmp_path))
     lines = result.stdout.splitlines()
     assert sum(line.startswith("ok ") for line in lines) == (5 if spoilt else 6)
     assert result.returncode == (1 if spoilt else 0)
