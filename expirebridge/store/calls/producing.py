@@ -85,8 +85,7 @@ def make(
     """
     items = [argument for task in tasks for argument in task.encode()]
     route = ByItem(tasks, _ID_OF_NEW, make, hasty, bulk)
-    alone = hasty or bulk or len(tasks) > 1
-    joint = None if alone else Joint(tasks[0].id, own=1, width=_ROW)
+    joint = Joint(tasks[0].id, own=1, width=_ROW) if len(tasks) == 1 else None
     return script("make", new_nonce(), *items, read=_read_replies, route=route, joint=joint)
 
 
