@@ -27,7 +27,7 @@ from expirebridge.settings import Settings
 from expirebridge.store.calls.ledger import Known, read_ledger
 from expirebridge.store.partitions import Partitions
 from expirebridge.topology import clients
-from expirebridge.topology.urls import safe_url
+from expirebridge.topology.urls import check_url, safe_url
 
 if TYPE_CHECKING:
     from expirebridge.ledger.status import LedgerStatus
@@ -104,10 +104,13 @@ def status_(
     with extra_is_there():
         from expirebridge.ledger.status import status_of  # noqa: PLC0415
         from expirebridge.ledger.tables import own_tables  # noqa: PLC0415
+    redis = Settings.read(url=url, prefix=prefix) if url or _URL in os.environ else None
+    if redis is not None:
+        check_url(redis.url)  # before the database is asked
     settings = settings_of(ledger, ledger_name)
     with connected(settings) as connection:
         found = status_of(connection, own_tables(), settings.ledger_name)
-    known = _known(Settings.read(url=url, prefix=prefix)) if url or _URL in os.environ else None
+    known = None if redis is None else _known(redis)
     if as_json:
         return print_json(asdict(found) | ({} if known is None else {"redis": _as_data(known)}))
     return print_fields((_as_fields(found) | ({} if known is None else _of_redis(known))).items())

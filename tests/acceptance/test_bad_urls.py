@@ -27,6 +27,7 @@ WORDS: dict[str, list[str]] = {
     "import": [os.devnull],
     "key": ["a", "a.b"],
     "make": ["a.b", "--in", "1"],
+    "move": ["--to", "redis://localhost:1/1"],
     "partitions create": ["4"],
     "pause": ["a"],
     "put-off": ["a", "--by", "1"],

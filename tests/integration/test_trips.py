@@ -192,12 +192,8 @@ from expirebridge import Bridge
 
 bridge = Bridge(sys.argv[1])
 threading.Thread(target=bridge.make_task, args=("a.b", [1], 60), daemon=True).start()
-trips = bridge._store._whole._trips
-while trips._turn.acquire(blocking=False):
-    trips._turn.release()
-print("forks", flush=True)
+sys.stdin.readline()
 if os.fork() == 0:
-    sys.stdin.readline()
     print(bridge.make_task("a.b", [2], 60).outcome, flush=True)
     os._exit(0)
 os._exit(os.wait()[1])
@@ -211,12 +207,21 @@ def test_a_fork_while_another_thread_makes_a_task(
     client.client_pause(PATIENCE * 1000, all=False)
     words = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORK, url]
     with subprocess.Popen(words, stdin=PIPE, stdout=PIPE, text=True) as program:
-        assert program.stdout is not None
+        assert program.stdin is not None
         try:
-            assert program.stdout.readline() == "forks\n"
+            until(lambda: waiting_at(client) == 1)
+            program.stdin.write("\n")
+            program.stdin.flush()
+            until(lambda: waiting_at(client) == 2)  # the child's call, too
             client.client_unpause()
-            said, _ = program.communicate("\n", timeout=PATIENCE)
+            said, _ = program.communicate(timeout=PATIENCE)
         except BaseException:
             program.kill()
             raise
     assert (said, program.returncode) == ("created\n", 0)
+
+
+def waiting_at(client: redis.Redis) -> int:
+    """How many clients wait for the server to go on."""
+    clients: Any = client.info("clients")
+    return int(clients["blocked_clients"])
