@@ -23,7 +23,8 @@ def books(engine: Engine, made: Tables, store: Store) -> Books:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    tasks = tmp_path_factory.mktemp("compared") / "rows_of_compat"  # one name, one module
+    made = tmp_path_factory.mktemp("compared")
+    tasks = made / f"rows_of_{made.name}"  # one name, one module; this fixture may be made again
     tasks.mkdir()
     (tasks / "mail.py").write_text("def send(to): ...\n")
     return tasks
