@@ -145,7 +145,23 @@ def test_the_page_lists_every_number(families: set[str]) -> None:
     of_histograms = {
         re.sub("_bucket$", "", name) for name in families if not name.endswith(("_sum", "_count"))
     }
-    assert listed == of_histograms
+    of_several = {name for name in listed if name.startswith("expirebridge_partition_")}
+    assert listed - of_several == of_histograms
+    assert of_several == {"expirebridge_partition_overdue_tasks", "expirebridge_partition_served"}
+
+
+def test_partitions_are_scraped_if_there_are_several(url: str, bridge: Bridge) -> None:
+    bridge.create_partitions(4)
+    bridge.make_task("mail.send", delay=0)
+    bridge.make_task("mail.send", delay=60)
+    counting = Metrics()
+    counting.watch(Settings(url=url))
+    numbers = numbers_of(list(counting.registry.collect()))
+
+    assert numbers["expirebridge_partition_served"] == {(str(n), ""): 1 for n in range(4)}
+    overdue = numbers["expirebridge_partition_overdue_tasks"]
+    assert set(overdue) == {(str(n),) for n in range(4)}
+    assert sum(overdue.values()) == 1
 
 
 def test_declared_series_are_scraped(
