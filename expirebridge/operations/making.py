@@ -130,6 +130,7 @@ class MakingOperations(Subject):
                 new = [task if task.id in made else redrawn(task, layout, away) for task in new]
                 rest = [task for task in new if task.id not in made and task.id not in undone]
             for chunk in chunks(self._by_partition(rest, count)):
+                self._announce(chunk)
                 try:
                     outcomes = yield from self._send(calls.make(chunk, bulk=True), chunk)
                 except PartlyDone as partly:
@@ -211,6 +212,7 @@ class MakingOperations(Subject):
         layout = yield from self._layout()
         if new.drawn and layout.count > 1:
             new = redrawn(new, layout, (yield from AWAY))
+        self._announce([new])
         call = calls.make([new], hasty=new.drawn)
         while True:
             try:
@@ -223,10 +225,12 @@ class MakingOperations(Subject):
                     other = redrawn(new, (yield from self._layout()), away)
                     if other is new:
                         raise
+                    self._announce([other])
                     new, call = other, calls.make([other], hasty=True)
                 elif calls.patient(call) == call:
                     raise
                 else:
+                    self._announce([new])
                     call = calls.patient(call)  # it may have been made: it is sent as it was
             else:
                 assert made is not None  # noqa: S101 - for the type checker
@@ -235,15 +239,18 @@ class MakingOperations(Subject):
     def _layout(self) -> Steps[Layout]:
         return Layout(self._settings.prefix, (yield from PARTITIONS))
 
-    def _send(
-        self, call: Call[list[calls.MakeReply]], new: Sequence[calls.NewTask]
-    ) -> Steps[Sequence[calls.MakeReply | None]]:
-        """Ask for the tasks; hooks are called before, and if that fails."""
+    def _announce(self, new: Sequence[calls.NewTask]) -> None:
+        """Call hooks, before the call is made up: they may have a trace for the task to carry."""
         for task in new if self._hooks else ():
             making = Making(id=task.id, func=split_call(task.call)[0])
             self._hooks.emit(making)
             if making.trace is not None:
                 task.fields["trace"] = making.trace
+
+    def _send(
+        self, call: Call[list[calls.MakeReply]], new: Sequence[calls.NewTask]
+    ) -> Steps[Sequence[calls.MakeReply | None]]:
+        """Ask for the tasks; hooks are called if that fails."""
         try:
             return (yield from call)
         except ServerError as error:

@@ -5,6 +5,8 @@ What is sent, and what is done when the server answers with an error, is decided
 other awaits.
 """
 
+import contextlib
+import queue
 from collections.abc import Generator
 from typing import Any, TypeVar
 
@@ -166,6 +168,23 @@ class Database:
         return (yield ("EVAL", script.plain.text, *tail))
 
 
+def _close_idle(pool: redis.ConnectionPool) -> None:
+    """Close the connections that nobody uses."""
+    if not isinstance(pool, redis.BlockingConnectionPool):
+        return pool.disconnect(inuse_connections=False)
+    # Its `disconnect` knows no such difference in redis-py before 7. Whoever wants a connection
+    # meanwhile waits, for it blocks.
+    idle: list[Any] = []
+    with contextlib.suppress(queue.Empty):
+        while True:
+            idle.append(pool.pool.get_nowait())
+    for connection in reversed(idle):
+        if connection is not None:
+            connection.disconnect()
+        pool.pool.put_nowait(connection)
+    return None
+
+
 def _passenger(command: Command, call: Call[Any]) -> Passenger:
     assert call.joint is not None  # noqa: S101 - for the type checker
     id, own, width = call.joint
@@ -202,7 +221,7 @@ class Store:
             return result
         except errors.ServerReadOnly:
             # A primary that was demoted keeps its connections; new ones may lead to its successor.
-            self.client.connection_pool.disconnect(inuse_connections=False)
+            _close_idle(self.client.connection_pool)
             raise
 
     def close(self) -> None:
