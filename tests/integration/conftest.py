@@ -19,11 +19,14 @@ collect_ignore = (
         f"test_{name}.py"
         for name in (
             "cluster_kit",
+            "cluster_listeners",
+            "cluster_partitions",
             "cluster_urls",
             "embedding",
             "handler_processes",
             "handlers_log",
             "killed_processes",
+            "partitions_away",
             "sentinels",
         )
     ]

@@ -34,6 +34,7 @@ from expirebridge.slots import Layout, slot_of_id
 from expirebridge.store import calls, functions, scripts
 from expirebridge.store.calls import (
     Adoption,
+    Arrival,
     Call,
     Claim,
     Following,
@@ -147,6 +148,7 @@ async def test_a_cluster_s_own_client_is_refused_with_the_url(node: redis.Redis)
 
 
 def test_no_script_leaves_its_slot(cluster: Cluster) -> None:
+    hand_over(cluster.client)
     tasks = Tasks(cluster.client)
     make_in_every_way(tasks)
     settle_every_outcome(tasks)
@@ -347,6 +349,27 @@ def steer_what_waits(tasks: Tasks) -> None:
     assert tasks.bridge.run_now("steered") is Change.DUE_NOW
     assert [task.id for task in tasks.store.run(tasks.claim("steered")).tasks] == ["steered"]
     tasks.settle("steered", "succeeded")
+
+
+def hand_over(client: redis.Redis) -> None:
+    """A task goes away in a parcel, and arrives in another database."""
+    tasks = Tasks(client)
+    run = tasks.store.run
+    tasks.bridge.make_task("mail.send", [1], "1h", id="goes")
+    [nonce] = run(calls.begin_move(SETTINGS.lease, "redis://new"))
+    parcel = run(calls.pack_parcel(0, nonce, 0, SETTINGS.lease, State.PENDING, 0))
+    assert [item.id for item in parcel.items] == ["goes"]
+    run(calls.drop_parcel(0, nonce, parcel.number))
+    assert tasks.state("goes") is State.CANCELLED  # what is heard late is an echo
+    client.flushdb()
+
+    run(calls.begin_arrival(SETTINGS.lease, "redis://old"))
+    assert run(calls.receive_parcel(nonce, parcel.number, parcel.items)) == [Arrival.HERE]
+    assert run(calls.read_arrivals(nonce)) == parcel.number
+    run(calls.end_arrival())
+    assert tasks.state("goes") is State.PENDING
+    assert run(ledger_calls.forget_ended(["goes"], nonce=nonce, least=0)) == []
+    client.flushdb()
 
 
 def have_series(tasks: Tasks) -> None:
