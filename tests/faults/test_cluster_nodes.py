@@ -161,6 +161,9 @@ def test_an_orderly_failover(binary: Path, folder: Path, history: Writer, round:
     assert not verdict.forgotten
 
 
+@pytest.mark.skipif(
+    ROUNDS == 1, reason="its plain keys may not outlast a busy machine: make faults"
+)
 @pytest.mark.parametrize("round", range(ROUNDS))
 def test_a_demoted_primary_has_a_living_ear(
     binary: Path, folder: Path, history: Writer, round: int
