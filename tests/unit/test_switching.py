@@ -48,8 +48,8 @@ def interval_before() -> Iterator[float]:
 @pytest.mark.skipif(sys.platform == "darwin", reason="macOS has no clocks of threads")
 @pytest.mark.usefixtures("interval_before")
 def test_threads_that_compute_get_longer_and_others_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = set[float]()
-    monkeypatch.setattr(sys, "setswitchinterval", seen.add)
+    seen = list[float]()
+    monkeypatch.setattr(sys, "setswitchinterval", seen.append)
     # However little of the processor there is for them.
     monkeypatch.setattr(switching, "_CONTENDED", 0.0)
     ending = threading.Event()
