@@ -120,7 +120,9 @@ def families(url: str, bridge: Bridge, tmp_path: Path) -> set[str]:
     bridge.schedule("s", "mail.send", every="1h")
     counting = Metrics()
     ledger = f"sqlite:///{tmp_path}/ledger.db"
-    own_tables().task.metadata.create_all(create_engine(ledger))
+    engine = create_engine(ledger)
+    own_tables().task.metadata.create_all(engine)
+    engine.dispose()
     counting.watch(Settings(url=url, ledger=ledger))
     samples = {
         "counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")
