@@ -136,8 +136,8 @@ class Settings:
         EXPIREBRIDGE_LEDGER_NAME, EXPIREBRIDGE_LEDGER_KEEP, EXPIREBRIDGE_TASKS,
         EXPIREBRIDGE_APP_DIR, EXPIREBRIDGE_ONLY_MARKED, EXPIREBRIDGE_FUNCTIONS,
         EXPIREBRIDGE_PROCESSES and EXPIREBRIDGE_PROCESS_MEMORY. `functions` may be text with commas,
-        or several such texts; `ledger_keep`, `processes` and `process_memory` may be text, such as
-        "30d", "4" and "512m".
+        or several such texts; `ledger_keep`, `lease`, `grace`, `processes` and `process_memory`
+        may be text, such as "30d", "10s", "4" and "512m".
 
         Raises InvalidSetting for a value that cannot be, by the name of the variable if that holds
         it, and for a name that is not a setting: then it suggests the nearest one.
@@ -179,6 +179,8 @@ def _read(name: str, value: Any) -> Any:
             return _read_patterns(value)
         case "ledger_keep":
             return _read_duration(name, value)
+        case "lease" | "grace":
+            return _read_seconds(name, value)
         case "processes":
             return _read_count(name, value)
         case "process_memory":
@@ -203,6 +205,14 @@ def _read_duration(name: str, value: object) -> object:
         return seconds_of(value, name=name)
     except InvalidTask:
         raise _invalid(name, value, "write it like 90s, 15m, 12h or 30d") from None
+
+
+def _read_seconds(name: str, value: object) -> object:
+    """As `_read_duration`, where a number alone is seconds too, as these options always took it."""
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return _read_duration(name, value)
 
 
 def _read_count(name: str, value: object) -> object:

@@ -80,8 +80,11 @@ def listen(
     ] = None,
     doorbell: Doorbell = None,
     grace: Annotated[
-        float | None,
-        typer.Option(help="Seconds for running handlers to finish when it stops.  [default: 30]"),
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help="How long running handlers may go on when it stops: 30, 30s, 2m.  [default: 30s]",
+        ),
     ] = None,
     lease: Lease = None,
     ledger: LedgerUrl = None,

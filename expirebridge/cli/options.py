@@ -75,8 +75,11 @@ Doorbell = Annotated[
     typer.Option(help="What wakes a listener: key events, its clock, or both.  [default: both]"),
 ]
 Lease = Annotated[
-    float | None,
-    typer.Option(help="Seconds that a claim holds without a heartbeat.  [default: 10]"),
+    str | None,
+    typer.Option(
+        metavar="DURATION",
+        help="How long a claim holds without a heartbeat: 10, 10s, 1m.  [default: 10s]",
+    ),
 ]
 In = Annotated[
     str | None,

@@ -110,7 +110,9 @@ def test_a_setting_may_be_at_its_limit() -> None:
         ("keep_failed", math.inf),
         # Of the wrong kind, as from a configuration file.
         ("concurrency", "many"),
-        ("lease", "10"),
+        ("lease", "ten"),
+        ("grace", "2 s"),
+        ("timeout", "10"),
         ("prefix", 5),
         ("doorbell", "bells"),
     ],
@@ -118,6 +120,14 @@ def test_a_setting_may_be_at_its_limit() -> None:
 def test_a_value_that_cannot_be_is_refused_by_its_name(name: str, value: Any) -> None:
     with pytest.raises(InvalidSetting, match=f"^{name}={value!r}".replace("?", r"\?")):
         Settings.read(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("2", 2), ("0.5", 0.5), ("2s", 2), ("1m30s", 90), ("750ms", 0.75)]
+)
+def test_lease_and_grace_are_seconds_or_text_with_units(text: str, seconds: float) -> None:
+    settings = Settings.read(lease=text, grace=text)
+    assert (settings.lease, settings.grace) == (seconds, seconds)
 
 
 @pytest.mark.parametrize("doorbell", list(Doorbells))
