@@ -620,7 +620,7 @@ async def test_arguments_that_fit_the_listener_s_code_and_not_the_newer_one_wait
     """No TypeError of the handler, which an attempt would be used for."""
     witness = Witness()
     registry = Registry.of(settings)
-    (tasks / "work.py").write_text(HANDLERS.replace("def add(a, b=1)", "def add(a, *, b)"))
+    (tasks / "work.py").write_text(HANDLERS.replace("def add(a, b=1)", "def add(a, b)"))
     async with Listener(settings, registry, hooks=[witness]):
         task = await async_bridge.make_task("work.add", [1], 0, retry=[])
         unfit = await async_bridge.make_task("work.add", [1, 2, 3], 0, retry=[])
@@ -629,7 +629,7 @@ async def test_arguments_that_fit_the_listener_s_code_and_not_the_newer_one_wait
         assert (after.state, after.attempt) == (State.PENDING, 0)
         assert after.error is not None
         assert after.error.startswith(
-            "its arguments do not fit: add(a, *, b): missing a required argument: 'b', in the pro"
+            "its arguments do not fit: add(a, b): missing a required argument: 'b', in the pro"
         )
         assert UNKNOWN_DELAY - 5 < (after.due - datetime.now(UTC)).total_seconds() <= UNKNOWN_DELAY
         # What fits neither fails at once, as it would in a thread.
