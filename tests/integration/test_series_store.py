@@ -302,9 +302,9 @@ def test_a_tick_that_a_client_moved_behind_the_next_one_runs(
 
 
 def test_a_tick_does_not_begin_while_another_runs(store: Store, client: redis.Redis) -> None:
-    first = due_series(store, client, successor_in=20)
+    first = due_series(store, client, successor_in=500)
     [running] = claim(store, "one").tasks
-    second = first + 20
+    second = first + 500
     follow(store, "s", first, second, successor=second + HOUR)
     wait_until(client, second)
     assert claim(store, "two").tasks == []
@@ -325,12 +325,12 @@ def test_two_ticks_in_one_claim_do_not_overlap(store: Store, client: redis.Redis
 
 
 def test_ticks_of_a_series_that_allows_it_overlap(store: Store, client: redis.Redis) -> None:
-    first = due_series(store, client, successor_in=20, overlap="allow")
+    first = due_series(store, client, successor_in=500, overlap="allow")
     [running] = claim(store, "one").tasks
-    follow(store, "s", first, first + 20, successor=first + HOUR)
-    wait_until(client, first + 20)
+    follow(store, "s", first, first + 500, successor=first + HOUR)
+    wait_until(client, first + 500)
     [second] = claim(store, "two").tasks
-    assert (running.id, second.id) == (f"s@{first}", f"s@{first + 20}")
+    assert (running.id, second.id) == (f"s@{first}", f"s@{first + 500}")
 
 
 def test_a_tick_is_not_retried_when_the_next_one_is_due(store: Store, client: redis.Redis) -> None:
@@ -353,10 +353,10 @@ def test_a_tick_is_retried_before_the_next_one_is_due(store: Store, client: redi
 
 
 def test_a_waiting_retry_ends_when_the_next_one_is_due(store: Store, client: redis.Redis) -> None:
-    tick = due_series(store, client, successor_in=100)
+    tick = due_series(store, client, successor_in=500)
     [claimed] = claim(store).tasks
     assert settle(store, Settlement(claimed.id, "t", "retry", 0.001, "no answer")) == [Settled.DONE]
-    wait_until(client, tick + 100)
+    wait_until(client, tick + 500)
     assert claim(store).tasks == []
     failed = store.run(calls.get(claimed.id))
     assert failed is not None
@@ -367,11 +367,11 @@ def test_a_waiting_retry_ends_when_the_next_one_is_due(store: Store, client: red
 def test_a_tick_that_lapsed_runs_again_where_ticks_may_overlap(
     store: Store, client: redis.Redis
 ) -> None:
-    tick = due_series(store, client, successor_in=50, overlap="allow")
+    tick = due_series(store, client, successor_in=500, overlap="allow")
     [claimed] = claim(store, "dead").tasks
     beating(store)
     client.zadd(f"{PREFIX}:running", {claimed.id: 1})
-    wait_until(client, tick + 50)
+    wait_until(client, tick + 500)
     assert store.run(calls.sweep(Settings())).lapsed == [claimed.id]
     [again] = claim(store, "alive").tasks
     assert again.id == claimed.id
