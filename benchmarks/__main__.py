@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from benchmarks.lab import machine, plan
+from benchmarks.lab import machine, plan, strays
 from benchmarks.lab.contender import Contender, find_contenders
 from benchmarks.lab.environments import Environment
 from benchmarks.lab.measurement import Figures, Measurement, Scale
@@ -49,6 +49,9 @@ def read_options(contenders: dict[str, Contender], servers: dict[str, Path]) -> 
         parser.add_argument(option, type=kind, default=default, help=told)
     parser.add_argument(
         "--again", choices=("all", "failed"), help="measure these, although the file holds them"
+    )
+    parser.add_argument(
+        "--beside", metavar="WORDS", help="measure although something else works here: what it is"
     )
     parser.add_argument("--list", action="store_true", help="say what would be done, and stop")
     options = parser.parse_args()
@@ -91,7 +94,11 @@ def main() -> int:
     if options.list:
         print(*(step.words for step in todo), sep="\n")
         return 0
-    return measure(todo, results, minutes=options.minutes)
+    if options.beside:
+        results.document["beside"] = options.beside
+    # A small run tries things out; nobody quotes its figures.
+    alone = options.scale == 1 and not options.beside
+    return measure(todo, results, minutes=options.minutes, alone=alone)
 
 
 def _is_wanted(found: Figures | None, again: str | None) -> bool:
@@ -100,8 +107,8 @@ def _is_wanted(found: Figures | None, again: str | None) -> bool:
     return again == "failed" and "error" in found
 
 
-def measure(todo: list[plan.Step], results: Results, *, minutes: float) -> int:
-    """Measure step by step, and keep each result at once."""
+def measure(todo: list[plan.Step], results: Results, *, minutes: float, alone: bool) -> int:
+    """Measure step by step, and keep each result at once; `alone`: only while all else is idle."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
                TimeElapsedColumn())  # fmt: skip
@@ -117,6 +124,11 @@ def measure(todo: list[plan.Step], results: Results, *, minutes: float) -> int:
             if progress.tasks[0].elapsed and progress.tasks[0].elapsed > minutes * 60:
                 console.print(f"{minutes:g} minutes are over; the same command goes on from here")
                 break
+            if alone and (others := strays.find()):
+                sys.exit(
+                    f"not measured, for something else works here: {', '.join(others)}. Stop it, "
+                    "and give the same command again; or say with --beside what it is"
+                )
             progress.update(bar, description=step.words)
             figures = plan.run(step)
             step.add(results, figures)

@@ -1,6 +1,10 @@
 """What the laboratory's verdict says of journals, and what it reads in a contender's file."""
 
 import math
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,6 +12,7 @@ import pytest
 from benchmarks import designs_page, report
 from benchmarks.__main__ import MEASUREMENTS, find_measurement
 from benchmarks.kit.cron import next_run
+from benchmarks.lab import strays
 from benchmarks.lab.contender import Contender, find_contenders
 from benchmarks.lab.measurement import Scale
 from benchmarks.lab.plan import steps
@@ -263,3 +268,20 @@ def test_the_designs_have_a_page_of_their_own(tmp_path: Path) -> None:
     assert "| expirebridge | 1.5 ms | 3.5 ms | never | 18 of 20 | 0 | 0 | 2 |" in page
     assert "| a peer | not done within 9 s |" in page
     assert "a peer" not in report.lateness(found.of_kinds("ours", "peer"))
+
+
+def test_a_process_that_works_beside_a_measurement_is_named() -> None:
+    # A grandchild that its parent has left: a child of ours would count as the laboratory's own.
+    endless = "print(__import__('os').getpid(), flush=True)\nwhile True: pass"
+    orphan = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {endless!r}])"
+    with subprocess.Popen([sys.executable, "-c", orphan], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        parent.wait()
+        try:
+            # Where many others want a core, it may have less than a tenth of one for a second.
+            looks = (found for _ in range(10) for found in strays.find())
+            assert any(f"({pid})" in found for found in looks)
+            assert not any(f"({os.getpid()})" in found for found in strays.find(0.1))
+        finally:
+            os.kill(pid, signal.SIGKILL)
