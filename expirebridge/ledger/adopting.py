@@ -65,7 +65,7 @@ class Adoption:
         self.done = Adopted()
 
     def run(self, progress: Callable[[int], object] = lambda _: None) -> Adopted:
-        """Adopt all there are. `progress` is told of how many, after each batch.
+        """Adopt all there are. After each batch, `progress` is called with how many.
 
         Raises LedgerUnsuitable if ledger and server are not each other's, another LedgerError if
         the database fails, and a ServerError if the server does.

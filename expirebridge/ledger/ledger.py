@@ -52,8 +52,8 @@ class Ledger:
     folder, needed only to name a handler that is given as a function.
 
     `redis` is the URL of the Redis database whose listeners relay; without it EXPIREBRIDGE_URL is.
-    If there is one, `poke` tells them of a commit. `hooks` receive what happens, as those of a
-    Bridge: that a task was made they are told before your commit.
+    If there is one, `poke` notifies them of a commit. `hooks` receive events, as those of a Bridge
+    do; the event that a task was made comes before your commit.
 
     Safe to share between threads. Raises InvalidSetting for a URL or a name that cannot be used.
     """

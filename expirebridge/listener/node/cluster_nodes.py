@@ -113,7 +113,7 @@ class ClusterNodes(Site):
         for address in sorted(known.primaries):
             self._open(address)
         for prefix in layout.prefixes():
-            # One whose slot nobody serves is told so by any node.
+            # If nobody serves its slot, any node will do: each answers with that error.
             node = self._serving(prefix, known) or next(iter(self.nodes.values()))
             station = self._begin_station(node.ground_of(prefix, layout.count))
             self.stations.append(station)
