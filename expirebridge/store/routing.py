@@ -45,7 +45,9 @@ class _Ask(Protocol):
 
     def __call__(
         self, number: int, runnable: Runnable[Any], *, hasty: bool = False
-    ) -> Requests[Any]: ...
+    ) -> Requests[Any]:
+        """Ask the partition of this number; `hasty` as in `Request`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,7 @@ class _Run:
 
     def _asked(self, layout: Layout, call: Call[Any], *, sure: bool) -> Requests[Any]:
         def ask(number: int, runnable: Runnable[Any], *, hasty: bool = False) -> Requests[Any]:
+            """Ask one partition; if it does not know how many there are, it learns that first."""
             if self._spread:
                 self._nodes[number] = self._absences.node_of(layout, number)
             try:

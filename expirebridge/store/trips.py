@@ -191,11 +191,15 @@ class Trips:
 
 
 class _Awaiting(NamedTuple):
+    """A coroutine with a passenger."""
+
     passenger: Passenger
     place: "asyncio.Future[Any]"
+    """Where it awaits the reply."""
 
     @property
     def gone(self) -> bool:
+        """Whether nobody waits for it any more."""
         return self.place.done()
 
 

@@ -64,7 +64,8 @@ class LedgerPages:
     async def _read(self) -> Present:
         loop = asyncio.get_running_loop()
 
-        def ask() -> Known:  # in a thread
+        def ask() -> Known:
+            """What the server knows of its ledger, asked from a thread."""
             return asyncio.run_coroutine_threadsafe(self._known(), loop).result()
 
         findings = await asyncio.to_thread(check_ledger, self._site.settings, ask)

@@ -185,6 +185,7 @@ def forget_ended(ids: Sequence[str], *, nonce: str, least: int) -> Call[list[str
     """
 
     def read(reply: list[int]) -> list[str]:
+        """The ids of which the server says that nothing is left."""
         return [id for id, left in zip(ids, reply, strict=True) if left]
 
     return script("forget_ended", nonce, least, *ids, read=read)
