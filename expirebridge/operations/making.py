@@ -213,7 +213,7 @@ class MakingOperations(Subject):
         if new.drawn and layout.count > 1:
             new = redrawn(new, layout, (yield from AWAY))
         self._announce([new])
-        call = calls.make([new], hasty=new.drawn)
+        call, repeated = calls.make([new], hasty=new.drawn), False
         while True:
             try:
                 made = (yield from self._send(call, [new]))[0]
@@ -226,12 +226,13 @@ class MakingOperations(Subject):
                     if other is new:
                         raise
                     self._announce([other])
-                    new, call = other, calls.make([other], hasty=True)
-                elif calls.patient(call) == call:
+                    new, call, repeated = other, calls.make([other], hasty=True), False
+                elif repeated:
                     raise
                 else:
                     self._announce([new])
-                    call = calls.patient(call)  # it may have been made: it is sent as it was
+                    # It may have been made: it is sent as it was.
+                    call, repeated = calls.patient(call), True
             else:
                 assert made is not None  # noqa: S101 - for the type checker
                 return new, made
