@@ -1,6 +1,5 @@
 """docs/backups.md: its steps are run as it shows them, with a server of its own."""
 
-import asyncio
 import re
 import shutil
 import textwrap
@@ -123,21 +122,14 @@ async def test_with_a_ledger_nothing_is_lost_and_nothing_runs_twice(scene: Scene
     async with listening(settings, witness, run=_into(ran)):
         make(3, 0)
         await witness.until_ended(3, End.SUCCEEDED)
-        await _until(lambda: _statuses(engine) == [10, 10, 10])
+        await witness.until(lambda: _statuses(engine) == [10, 10, 10])
     make(4, 0)
     scene.follow("Restoring Redis", only="redis")
     async with listening(settings, witness, run=_into(ran)):
         await witness.until_ended(4, End.SUCCEEDED)
-        await _until(lambda: _statuses(engine) == [10, 10, 10, 10])
+        await witness.until(lambda: _statuses(engine) == [10, 10, 10, 10])
     assert sorted(ran) == [1, 2, 3, 4]
     engine.dispose()
-
-
-async def _until(holds: Callable[[], bool]) -> None:
-    """Until rows say so: there is no signal for that but to look."""
-    async with asyncio.timeout(30):
-        while not await asyncio.to_thread(holds):  # noqa: ASYNC110 - a row has no event
-            await asyncio.sleep(0.02)
 
 
 def _into(ran: list[int]) -> Callable[[int], None]:
@@ -166,17 +158,17 @@ async def test_an_older_sql_database_stops_the_relay_until_it_is_bound(scene: Sc
     with engine.begin() as connection:
         ledger.make_task(connection, "test.run", [1], 1, id="t1")
     async with listening(settings, witness, run=_into(ran)):
-        await _until(lambda: _carried(scene))
+        await witness.until(lambda: _carried(scene))
         shutil.copy(scene.folder / "shop.db", scene.folder / "older.db")
         await witness.until_ended(1, End.SUCCEEDED)
-        await _until(lambda: _statuses(engine) == [10])
+        await witness.until(lambda: _statuses(engine) == [10])
     engine.dispose()
     shutil.copy(scene.folder / "older.db", scene.folder / "shop.db")
     with redis.Redis(port=scene.port) as client:
         client.hset("expirebridge:ledger", "number", 1000)  # many passes since
     scene.follow("The SQL database came back older")
     async with listening(settings, witness, run=_into(ran)):
-        await _until(lambda: _statuses(engine) == [10])
+        await witness.until(lambda: _statuses(engine) == [10])
     engine.dispose()
     assert ran == [1]
 
