@@ -10,10 +10,11 @@ from typing import Any, Generic, TypeVar
 import redis
 import redis.asyncio
 
-from expirebridge import errors
+from expirebridge.errors import ServerError
 from expirebridge.slots import Layout
 from expirebridge.store.calls import Runnable, read_partitions
-from expirebridge.store.routing import Routing
+from expirebridge.store.driving import drive, drive_async
+from expirebridge.store.routing import Request, Routing
 from expirebridge.store.store import AsyncStore, Database, Rerouted, Store
 from expirebridge.task import LeftOut
 
@@ -53,6 +54,11 @@ class _Stores(Generic[S]):
         """The partitions that are missing from the latest answers."""
         return self._routing.absences.left_out(self.layout)
 
+    def _store_for(self, request: Request) -> S:
+        return self._store_of(
+            request.layout, request.number, sure=request.sure, hasty=request.hasty
+        )
+
     def _store_of(
         self, layout: Layout, number: int, *, sure: bool = False, hasty: bool = False
     ) -> S:
@@ -82,20 +88,10 @@ class Partitions(_Stores[Store]):
             except Rerouted as rerouted:
                 self._routing.learn(rerouted.refusal)
                 runnable = rerouted
-        requests = self._routing.requests(runnable)
-        try:
-            request = next(requests)
-            while True:
-                layout, number, asked, sure, hasty = request
-                try:
-                    result = self._store_of(layout, number, sure=sure, hasty=hasty).run(asked)
-                except errors.ServerError as error:
-                    request = requests.throw(error)
-                else:
-                    request = requests.send(result)
-        except StopIteration as stop:
-            answer: T = stop.value
-            return answer
+        return drive(self._routing.requests(runnable), self._ask, ServerError)
+
+    def _ask(self, request: Request) -> Any:
+        return self._store_for(request).run(request.runnable)
 
     def each(self) -> list[Store]:
         """A store for each partition there is. Raises a ServerError if none can tell."""
@@ -123,20 +119,10 @@ class AsyncPartitions(_Stores[AsyncStore]):
             except Rerouted as rerouted:
                 self._routing.learn(rerouted.refusal)
                 runnable = rerouted
-        requests = self._routing.requests(runnable)
-        try:
-            request = next(requests)
-            while True:
-                layout, number, asked, sure, hasty = request
-                try:
-                    result = await self._store_of(layout, number, sure=sure, hasty=hasty).run(asked)
-                except errors.ServerError as error:
-                    request = requests.throw(error)
-                else:
-                    request = requests.send(result)
-        except StopIteration as stop:
-            answer: T = stop.value
-            return answer
+        return await drive_async(self._routing.requests(runnable), self._ask, ServerError)
+
+    async def _ask(self, request: Request) -> Any:
+        return await self._store_for(request).run(request.runnable)
 
     async def aclose(self) -> None:
         """Close the connections."""

@@ -10,6 +10,7 @@ import asyncio
 import time
 from binascii import crc_hqx
 from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import redis
@@ -17,6 +18,7 @@ import redis.asyncio
 from redis import exceptions
 from redis.backoff import ExponentialWithJitterBackoff
 
+from expirebridge.store.driving import drive, drive_async
 from expirebridge.store.plain_text import is_plain_text
 from expirebridge.store.unfound import NoPrimary, SlotIsMoving, SlotUnserved
 from expirebridge.topology.cluster import Cluster, SlotPrimary
@@ -201,20 +203,10 @@ class ClusterClient(redis.Redis):
 
     def execute_command(self, *command: Any, **options: Any) -> Any:
         """Send a command to the node of its key, and wait. Raises a RedisError."""
-        steps = self._errands.steps(command)
-        try:
-            step = next(steps)
-            while True:
-                try:
-                    result = self._take(step, command, options)
-                except exceptions.RedisError as error:
-                    step = steps.throw(error)
-                else:
-                    step = steps.send(result)
-        except StopIteration as stop:
-            return stop.value
+        take = partial(self._take, command, options)
+        return drive(self._errands.steps(command), take, exceptions.RedisError)
 
-    def _take(self, step: Step, command: Any, options: Any) -> Any:
+    def _take(self, command: Any, options: Any, step: Step) -> Any:
         match step:
             case Ask(node):
                 return self._nodes.at(node).execute_command(*command, **options)  # type: ignore[no-untyped-call]
@@ -274,20 +266,10 @@ class AsyncClusterClient(redis.asyncio.Redis):
 
     async def execute_command(self, *command: Any, **options: Any) -> Any:
         """Send a command to the node of its key, and await the reply. Raises a RedisError."""
-        steps = self._errands.steps(command)
-        try:
-            step = next(steps)
-            while True:
-                try:
-                    result = await self._take(step, command, options)
-                except exceptions.RedisError as error:
-                    step = steps.throw(error)
-                else:
-                    step = steps.send(result)
-        except StopIteration as stop:
-            return stop.value
+        take = partial(self._take, command, options)
+        return await drive_async(self._errands.steps(command), take, exceptions.RedisError)
 
-    async def _take(self, step: Step, command: Any, options: Any) -> Any:
+    async def _take(self, command: Any, options: Any, step: Step) -> Any:
         match step:
             case Ask(node):
                 return await self._nodes.at(node).execute_command(*command, **options)  # type: ignore[no-untyped-call]
