@@ -14,7 +14,8 @@ from expirebridge.errors import ServerError
 from expirebridge.slots import Layout
 from expirebridge.store.calls import Runnable, read_partitions
 from expirebridge.store.driving import drive, drive_async
-from expirebridge.store.routing import Request, Routing
+from expirebridge.store.request import Request
+from expirebridge.store.routing import Routing
 from expirebridge.store.store import AsyncStore, Database, Rerouted, Store
 from expirebridge.task import LeftOut
 

@@ -6,38 +6,23 @@ is written; it is sent again to the partitions that it concerns, and so are all 
 In a cluster, a partition in which nothing was written yet knows no number: its sisters are asked.
 """
 
-from collections.abc import Generator
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from expirebridge import errors
 from expirebridge.slots import PARTITIONS_OF_CLUSTER, Layout
-from expirebridge.store import calls, scripts
+from expirebridge.store import scripts
 from expirebridge.store.absences import AWAY_ERRORS, Absences, NodeOf
 from expirebridge.store.calls import AWAY, LEFT_OUT, PARTITIONS, Call, Runnable, Steps
 from expirebridge.store.calls.routes import At, ByItem, Creation, Everywhere, IfThere, OfId, Ready
+from expirebridge.store.numbering import NothingWritten, Numbering, too_few
+from expirebridge.store.request import Request, Requests
 from expirebridge.store.translation import Unmarked
 from expirebridge.task import LeftOut
 from expirebridge.wire import slot_of
 
 T = TypeVar("T")
-
-
-class Request(NamedTuple):
-    """What one partition is asked."""
-
-    layout: Layout
-    number: int
-    runnable: Runnable[Any]
-    sure: bool = False
-    """Whether to take the number of partitions as certain if the partition does not know it."""
-    hasty: bool = False
-    """Whether not to wait until a node that does not answer has a successor."""
-
-
-Requests = Generator[Request, Any, T]
-"""What partitions are asked; each is answered with its result, or with a ServerError."""
 
 
 class _Ask(Protocol):
@@ -64,10 +49,6 @@ _MOST_LEARNT = 2
 """How often one run takes note of another number; more often, and partitions contradict others."""
 
 
-class _NothingWritten(Exception):
-    """No partition knows how many there are: the database is new."""
-
-
 class Routing:
     """Turns what is run into what each partition is asked.
 
@@ -81,6 +62,7 @@ class Routing:
         self.spread = clustered and not slot_of(prefix)
         """Whether the partitions are on several nodes."""
         self.absences = Absences(node_of)
+        self.numbering = Numbering(prefix, self.spread, self.absences)
         self.layout = Layout(prefix, PARTITIONS_OF_CLUSTER if self.spread else 1)
         """As far as is known."""
 
@@ -92,7 +74,7 @@ class Routing:
                 "without the tag"
             )
         if refusal.count == 1 and self.spread:
-            raise _too_few(self.prefix)
+            raise too_few(self.prefix)
         self.layout = Layout(self.prefix, refusal.count)
 
     def requests(self, runnable: Runnable[T]) -> Requests[T]:
@@ -118,8 +100,8 @@ class _Run:
 
     def __init__(self, routing: Routing) -> None:
         self._routing = routing
-        self._absences = routing.absences
-        self._prefix, self._spread = routing.prefix, routing.spread
+        self._absences, self._numbering = routing.absences, routing.numbering
+        self._spread = routing.spread
         self._left_out = dict[int, LeftOut]()
         self._learnt = 0
         self._nodes = dict[int, object]()
@@ -148,7 +130,7 @@ class _Run:
                 routing.learn(refusal)  # it was assumed, or the database was written anew
                 if isinstance(call.route, At | IfThere | Creation):
                     raise
-            except _NothingWritten:
+            except NothingWritten:
                 sure = True
 
     def _asked(self, layout: Layout, call: Call[Any], *, sure: bool) -> Requests[Any]:
@@ -159,14 +141,14 @@ class _Run:
             try:
                 result = yield Request(layout, number, runnable, sure, hasty)
             except Unmarked:
-                yield from self._mark(layout, number, call)
+                yield from self._numbering.mark(layout, number, reads=reads(call))
                 result = yield Request(layout, number, runnable, sure=True)
             self._absences.clear(layout, number)
             return result
 
         match call.route:
             case Creation(count, lease) if self._spread:
-                if fault := (yield from self._create(count, lease)):
+                if fault := (yield from self._numbering.create(count, lease)):
                     raise fault
                 return Ready(None)
             case None | Creation():
@@ -255,81 +237,6 @@ class _Run:
             raise partly from faults[0]
         return Ready(done)
 
-    # Partitions that do not know how many there are
-
-    def _mark(self, layout: Layout, number: int, call: Call[Any]) -> Requests[None]:
-        """Tell a partition that does not know it how many there are, unless the call only reads.
-
-        Raises PartitionsDiffer if its sisters know another number, and _NothingWritten for a call
-        that only reads a new database.
-        """
-        known = yield from self._is_known(layout)
-        if reads(call):
-            if not known:
-                raise _NothingWritten
-        elif known:
-            yield Request(layout, number, calls.raise_format(lease=0), sure=True)
-        else:
-            yield from self._create(layout.count, lease=0)  # those that are away are told later
-
-    def _is_known(self, layout: Layout) -> Requests[bool]:
-        """Whether any partition knows how many there are, and it is this number.
-
-        Those of 16 are asked in any case: of each lesser number, all partitions are among them, and
-        of each greater one, some. Raises PartitionsDiffer for another number, and a ServerError if
-        none knows it, but not all answer.
-        """
-        asked = layout if layout.count > PARTITIONS_OF_CLUSTER else self._least()
-        fault: errors.ServerError | None = None
-        known = False
-        for number in range(asked.count):
-            if absence := self._absences.fault_of(asked, number):
-                fault = absence
-                continue
-            node = self._absences.node_of(asked, number)
-            try:
-                count = yield Request(asked, number, calls.read_partitions(), hasty=self._spread)
-            except Unmarked:
-                continue
-            except errors.PartitionsDiffer as other:
-                count = other.count
-            except errors.ServerError as error:
-                if isinstance(error, AWAY_ERRORS):
-                    self._absences.note(asked, number, error, node)
-                fault = error
-                continue
-            known = True
-            if count != layout.count:
-                raise errors.PartitionsDiffer(count, layout.count)
-        if fault is not None and not known:
-            raise fault
-        return known
-
-    def _least(self) -> Layout:
-        return Layout(self._prefix, PARTITIONS_OF_CLUSTER)
-
-    def _create(self, count: int, lease: float) -> Requests[errors.ServerError | None]:
-        """Fix the number of partitions: the first one decides, then each is told.
-
-        Returns why one could not be told. Raises PartitionsDiffer for another number.
-        """
-        if count == 1:
-            raise _too_few(self._prefix)
-        layout = Layout(self._prefix, count)
-        if not (yield from self._is_known(layout)):
-            first = layout if self._spread else Layout(self._prefix)
-            try:
-                yield Request(first, 0, calls.create_partitions(count, lease), sure=True)
-            except errors.PartitionsDiffer as other:
-                raise errors.PartitionsDiffer(other.count, count) from other
-        fault = None
-        for number in range(count):
-            try:
-                yield Request(layout, number, calls.raise_format(lease), sure=True)
-            except errors.ServerError as error:
-                fault = error
-        return fault
-
 
 def reads(call: Call[Any]) -> bool:
     """Whether a call writes nothing."""
@@ -342,10 +249,3 @@ def _places_of(layout: Layout, route: ByItem) -> dict[int, list[int]]:
     for place, item in enumerate(route.items):
         places.setdefault(layout.partition_of(route.id_of(item)), []).append(place)
     return places
-
-
-def _too_few(prefix: str) -> errors.InvalidSetting:
-    return errors.InvalidSetting(
-        f"prefix={prefix!r}: in a cluster there are at least 2 partitions; with a hash tag of your "
-        f"own, such as '{{eb}}{prefix}', there is one, and all names are in one slot"
-    )
