@@ -10,7 +10,7 @@ import redis.asyncio
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.responses import FileResponse, Response
-from starlette.routing import Mount, Route
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from expirebridge.bridge import AsyncBridge
@@ -66,8 +66,6 @@ def app(
         actions=actions,
         redact=redact or _as_it_is,
     )
-    overview = Overview(site)
-    pages, live, acting = Pages(site, overview), LivePages(site, overview), ActionPages(site)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -76,22 +74,7 @@ def app(
             await site.store.aclose()
 
     return Starlette(
-        routes=[
-            Route("/", pages.overview, name="overview"),
-            Route("/live", live.overview),
-            Route("/tasks", pages.tasks, name="tasks"),
-            Route("/series", pages.series, name="series"),
-            Route("/find", pages.find),
-            Route("/task", pages.task, name="task"),
-            Route("/task", acting.act, methods=["POST"]),
-            Route("/task/live", live.task),
-            Route("/task/arguments", pages.arguments),
-            Route("/bulk", acting.preview),
-            Route("/bulk", acting.act_on_all, methods=["POST"]),
-            Route("/actions", acting.log, name="actions"),
-            *_of_ledger(site),
-            Mount("/static", _Assets(directory=STATIC), name="static"),
-        ],
+        routes=_routes(site),
         middleware=[Middleware(Guard, credentials=credentials, loopback_only=loopback_only)],
         exception_handlers={
             InvalidTask: site.refused,
@@ -100,6 +83,27 @@ def app(
         },
         lifespan=lifespan,
     )
+
+
+def _routes(site: Site) -> list[BaseRoute]:
+    overview = Overview(site)
+    pages, live, acting = Pages(site, overview), LivePages(site, overview), ActionPages(site)
+    return [
+        Route("/", pages.overview, name="overview"),
+        Route("/live", live.overview),
+        Route("/tasks", pages.tasks, name="tasks"),
+        Route("/series", pages.series, name="series"),
+        Route("/find", pages.find),
+        Route("/task", pages.task, name="task"),
+        Route("/task", acting.act, methods=["POST"]),
+        Route("/task/live", live.task),
+        Route("/task/arguments", pages.arguments),
+        Route("/bulk", acting.preview),
+        Route("/bulk", acting.act_on_all, methods=["POST"]),
+        Route("/actions", acting.log, name="actions"),
+        *_of_ledger(site),
+        Mount("/static", _Assets(directory=STATIC), name="static"),
+    ]
 
 
 def _of_ledger(site: Site) -> list[Route]:
