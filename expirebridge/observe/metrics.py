@@ -5,15 +5,11 @@ any name, and each label value costs memory here and in Prometheus until both ar
 """
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
-from dataclasses import asdict
+from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
-from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.registry import Collector
 
-from expirebridge.errors import InvalidSetting, ServerError
+from expirebridge.errors import InvalidSetting
 from expirebridge.hooks import (
     Claimed,
     Direction,
@@ -22,7 +18,6 @@ from expirebridge.hooks import (
     Event,
     FailedOver,
     Gap,
-    Hooks,
     Lapsed,
     Made,
     Misplaced,
@@ -34,13 +29,9 @@ from expirebridge.hooks import (
     Source,
     Started,
 )
-from expirebridge.operations import Operations
-from expirebridge.series.state import Series
+from expirebridge.observe.server_metrics import OfTheServer
 from expirebridge.settings import Settings
-from expirebridge.store import calls
-from expirebridge.store.partitions import Partitions
-from expirebridge.task import Counts, Outcome, State
-from expirebridge.topology import clients
+from expirebridge.task import Outcome
 
 OTHER = "other"
 EMPTY, FULL = "empty", "full"
@@ -181,7 +172,7 @@ class Metrics:
 
     def watch(self, settings: Settings) -> None:
         """At each scrape, also ask the server how many tasks are in each state."""
-        self.registry.register(_OfTheServer(settings, self._series))
+        self.registry.register(OfTheServer(settings, self._series))
         if settings.ledger is not None:
             # Here, so that SQLAlchemy is imported only where there is a ledger.
             from expirebridge.observe.ledger_metrics import OfTheLedger  # noqa: PLC0415
@@ -217,119 +208,3 @@ class Metrics:
         for direction in Direction:
             self._passes.labels(direction)
             self._carried.labels(direction)
-
-
-class _OfTheServer(Collector):
-    """The numbers that only the server knows, read at each scrape."""
-
-    def __init__(self, settings: Settings, series: Sequence[str]) -> None:
-        self._settings = settings
-        self._series = series
-
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        answers = GaugeMetricFamily(
-            "expirebridge_server_up", "Whether the server answered this scrape."
-        )
-        try:
-            found = list(self._ask())
-        except ServerError:
-            answers.add_metric([], 0)
-            yield answers
-            return
-        answers.add_metric([], 1)
-        yield answers
-        yield from found
-
-    def describe(self) -> Iterator[GaugeMetricFamily]:
-        # To ask the server here would make a listener unable to start without it.
-        return iter(())
-
-    def _ask(self) -> Iterator[GaugeMetricFamily]:
-        settings = self._settings
-        with closing(
-            Partitions(clients.probe_client(settings.url, settings.prefix), prefix=settings.prefix)
-        ) as store:
-            operations = Operations(settings, Hooks())
-            counts = store.run(operations.count())
-            several = store.layout.count > 1
-            each = store.run(operations.list_partitions()) if several else []
-            health = store.run(calls.read_health(settings.lease))
-            primary = clients.server_of(store.client)
-            first = store.run(operations.list_series(limit=1)).series
-            series = [store.run(operations.get_series(id)) for id in self._series]
-        states = GaugeMetricFamily("expirebridge_tasks", "Tasks by state.", labels=["state"])
-        numbers = asdict(counts)
-        for state in State:
-            states.add_metric([state], numbers[state])
-        yield states
-        named = GaugeMetricFamily(
-            "expirebridge_primary", "Always 1; the server is in the label.", labels=["address"]
-        )
-        named.add_metric([primary], 1)
-        yield named
-        for name, about, value in (
-            (
-                "expirebridge_overdue_tasks",
-                "Pending tasks whose due time has passed.",
-                health.overdue,
-            ),
-            (
-                "expirebridge_oldest_overdue_seconds",
-                "How long the first overdue task has waited.",
-                health.waited,
-            ),
-            ("expirebridge_listeners", "Listeners that send heartbeats.", len(health.listeners)),
-        ):
-            yield GaugeMetricFamily(name, about, value=value)
-        if several:
-            yield from _of_partitions(each)
-        if first:
-            yield from _of_series([one for one in series if one is not None], first[0])
-
-
-def _of_partitions(partitions: Sequence[Counts]) -> Iterator[GaugeMetricFamily]:
-    """What waits in each partition, and whether it can be asked."""
-    overdue = GaugeMetricFamily(
-        "expirebridge_partition_overdue_tasks",
-        "Pending tasks of the partition whose due time has passed.",
-        labels=["partition"],
-    )
-    served = GaugeMetricFamily(
-        "expirebridge_partition_served",
-        "1 if the partition answers; 0 for the reason why it does not.",
-        labels=["partition", "why"],
-    )
-    for number, counts in enumerate(partitions):
-        if counts.left_out:
-            served.add_metric([str(number), counts.left_out[0].why], 0)
-        else:
-            served.add_metric([str(number), ""], 1)
-            overdue.add_metric([str(number)], counts.overdue)
-    yield overdue
-    yield served
-
-
-def _of_series(series: Iterable[Series], first: Series) -> Iterator[GaugeMetricFamily]:
-    """The numbers of these series, and how late the first of all series is with its next tick."""
-    yield GaugeMetricFamily(
-        "expirebridge_series_behind_seconds",
-        "How long ago the first tick should have been made that is not there.",
-        value=first.behind.total_seconds(),
-    )
-    succeeded = GaugeMetricFamily(
-        "expirebridge_series_last_success_timestamp_seconds",
-        "When a tick of the series last succeeded, in any listener.",
-        labels=["series"],
-    )
-    due = GaugeMetricFamily(
-        "expirebridge_series_next_due_timestamp_seconds",
-        "When the waiting tick of the series is due.",
-        labels=["series"],
-    )
-    for one in series:
-        if one.succeeded is not None:
-            succeeded.add_metric([one.id], one.succeeded.timestamp())
-        if one.due is not None:
-            due.add_metric([one.id], one.due.timestamp())
-    yield succeeded
-    yield due

@@ -1,0 +1,148 @@
+"""The numbers of a database that only its server knows, for Prometheus."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import asdict
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from expirebridge.errors import ServerError
+from expirebridge.hooks import Hooks
+from expirebridge.operations import Operations
+from expirebridge.series.state import Series
+from expirebridge.settings import Settings
+from expirebridge.store import calls
+from expirebridge.store.calls import Health
+from expirebridge.store.partitions import Partitions
+from expirebridge.task import Counts, State
+from expirebridge.topology import clients
+
+
+class OfTheServer(Collector):
+    """Reads them at each scrape."""
+
+    def __init__(self, settings: Settings, series: Sequence[str]) -> None:
+        self._settings = settings
+        self._series = series
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """The metrics of this scrape."""
+        answers = GaugeMetricFamily(
+            "expirebridge_server_up", "Whether the server answered this scrape."
+        )
+        try:
+            found = list(self._ask())
+        except ServerError:
+            answers.add_metric([], 0)
+            yield answers
+            return
+        answers.add_metric([], 1)
+        yield answers
+        yield from found
+
+    def describe(self) -> Iterator[GaugeMetricFamily]:
+        """Nothing: to ask here would make a listener unable to start without its server."""
+        return iter(())
+
+    def _ask(self) -> Iterator[GaugeMetricFamily]:
+        settings = self._settings
+        with closing(
+            Partitions(clients.probe_client(settings.url, settings.prefix), prefix=settings.prefix)
+        ) as store:
+            operations = Operations(settings, Hooks())
+            counts = store.run(operations.count())
+            several = store.layout.count > 1
+            each = store.run(operations.list_partitions()) if several else []
+            health = store.run(calls.read_health(settings.lease))
+            primary = clients.server_of(store.client)
+            first = store.run(operations.list_series(limit=1)).series
+            series = [store.run(operations.get_series(id)) for id in self._series]
+        yield _of_states(counts)
+        yield _of_primary(primary)
+        yield from _of_work(health)
+        if several:
+            yield from _of_partitions(each)
+        if first:
+            yield from _of_series([one for one in series if one is not None], first[0])
+
+
+def _of_states(counts: Counts) -> GaugeMetricFamily:
+    states = GaugeMetricFamily("expirebridge_tasks", "Tasks by state.", labels=["state"])
+    numbers = asdict(counts)
+    for state in State:
+        states.add_metric([state], numbers[state])
+    return states
+
+
+def _of_primary(address: str) -> GaugeMetricFamily:
+    named = GaugeMetricFamily(
+        "expirebridge_primary", "Always 1; the server is in the label.", labels=["address"]
+    )
+    named.add_metric([address], 1)
+    return named
+
+
+def _of_work(health: Health) -> Iterator[GaugeMetricFamily]:
+    """How well listeners keep up."""
+    yield GaugeMetricFamily(
+        "expirebridge_overdue_tasks",
+        "Pending tasks whose due time has passed.",
+        value=health.overdue,
+    )
+    yield GaugeMetricFamily(
+        "expirebridge_oldest_overdue_seconds",
+        "How long the first overdue task has waited.",
+        value=health.waited,
+    )
+    yield GaugeMetricFamily(
+        "expirebridge_listeners", "Listeners that send heartbeats.", value=len(health.listeners)
+    )
+
+
+def _of_partitions(partitions: Sequence[Counts]) -> Iterator[GaugeMetricFamily]:
+    """What waits in each partition, and whether it can be asked."""
+    overdue = GaugeMetricFamily(
+        "expirebridge_partition_overdue_tasks",
+        "Pending tasks of the partition whose due time has passed.",
+        labels=["partition"],
+    )
+    served = GaugeMetricFamily(
+        "expirebridge_partition_served",
+        "1 if the partition answers; 0 for the reason why it does not.",
+        labels=["partition", "why"],
+    )
+    for number, counts in enumerate(partitions):
+        if counts.left_out:
+            served.add_metric([str(number), counts.left_out[0].why], 0)
+        else:
+            served.add_metric([str(number), ""], 1)
+            overdue.add_metric([str(number)], counts.overdue)
+    yield overdue
+    yield served
+
+
+def _of_series(series: Iterable[Series], first: Series) -> Iterator[GaugeMetricFamily]:
+    """The numbers of these series, and how late the first of all series is with its next tick."""
+    yield GaugeMetricFamily(
+        "expirebridge_series_behind_seconds",
+        "How long ago the first tick should have been made that is not there.",
+        value=first.behind.total_seconds(),
+    )
+    succeeded = GaugeMetricFamily(
+        "expirebridge_series_last_success_timestamp_seconds",
+        "When a tick of the series last succeeded, in any listener.",
+        labels=["series"],
+    )
+    due = GaugeMetricFamily(
+        "expirebridge_series_next_due_timestamp_seconds",
+        "When the waiting tick of the series is due.",
+        labels=["series"],
+    )
+    for one in series:
+        if one.succeeded is not None:
+            succeeded.add_metric([one.id], one.succeeded.timestamp())
+        if one.due is not None:
+            due.add_metric([one.id], one.due.timestamp())
+    yield succeeded
+    yield due
