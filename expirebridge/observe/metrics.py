@@ -6,6 +6,7 @@ any name, and each label value costs memory here and in Prometheus until both ar
 
 import time
 from collections.abc import Iterable
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
@@ -57,76 +58,53 @@ class Metrics:
         self._known = frozenset(functions)
         self._series = tuple(series)
         self.registry = registry if registry is not None else CollectorRegistry()
-        of = self.registry
-        self._made = Counter(
+        counter = partial(Counter, registry=self.registry)
+        gauge = partial(Gauge, registry=self.registry)
+        histogram = partial(Histogram, registry=self.registry)
+        self._made = counter(
             "expirebridge_tasks_made", "Calls of make_task that returned, by outcome.",
-            ["function", "outcome"], registry=of,
+            ["function", "outcome"],
         )  # fmt: skip
-        self._ended = Counter(
-            "expirebridge_attempts", "Attempts that ended, by outcome.",
-            ["function", "outcome"], registry=of,
-        )  # fmt: skip
-        self._lateness = Histogram(
+        self._ended = counter(
+            "expirebridge_attempts", "Attempts that ended, by outcome.", ["function", "outcome"]
+        )
+        self._lateness = histogram(
             "expirebridge_lateness_seconds", "Time from the due time to the start of the handler.",
-            ["function"], buckets=_LATENESS, registry=of,
+            ["function"], buckets=_LATENESS,
         )  # fmt: skip
-        self._duration = Histogram(
+        self._duration = histogram(
             "expirebridge_handler_duration_seconds", "How long handlers took.",
-            ["function"], buckets=_DURATION, registry=of,
+            ["function"], buckets=_DURATION,
         )  # fmt: skip
-        self._succeeded = Gauge(
+        self._succeeded = gauge(
             "expirebridge_last_success_timestamp_seconds", "When the last attempt succeeded here.",
-            ["function"], registry=of,
+            ["function"],
         )  # fmt: skip
-        self._claims = Counter(
-            "expirebridge_claims", "Claims, by whether there were due tasks.",
-            ["result"], registry=of,
-        )  # fmt: skip
-        self._claimed = Counter("expirebridge_claimed_tasks", "Tasks claimed.", registry=of)
-        self._doorbells = Counter(
-            "expirebridge_doorbells", "Doorbells heard, by source.", ["source"], registry=of
+        self._claims = counter(
+            "expirebridge_claims", "Claims, by whether there were due tasks.", ["result"]
         )
-        self._gaps = Counter(
-            "expirebridge_gaps", "Gaps in which events may have been missed.", registry=of
+        self._claimed = counter("expirebridge_claimed_tasks", "Tasks claimed.")
+        self._doorbells = counter(
+            "expirebridge_doorbells", "Doorbells heard, by source.", ["source"]
         )
-        self._failovers = Counter(
-            "expirebridge_failovers", "Changes to another primary, as the sentinels named it.",
-            registry=of,
-        )  # fmt: skip
-        self._misplaced = Counter(
+        self._gaps = counter("expirebridge_gaps", "Gaps in which events may have been missed.")
+        self._failovers = counter(
+            "expirebridge_failovers", "Changes to another primary, as the sentinels named it."
+        )
+        self._misplaced = counter(
             "expirebridge_misplaced_keys",
             "Tasks of other clients that are not run: the tag of their key is wrong.",
-            registry=of,
         )
-        self._lapses = Counter(
-            "expirebridge_lapses",
-            "Tasks that lapsed: their listener died, or fell silent.",
-            registry=of,
+        self._lapses = counter(
+            "expirebridge_lapses", "Tasks that lapsed: their listener died, or fell silent."
         )
-        self._processes = Gauge(
-            "expirebridge_processes", "Processes for handlers with process=True.", registry=of
+        self._processes = gauge(
+            "expirebridge_processes", "Processes for handlers with process=True."
         )
-        self._process_ends = Counter(
-            "expirebridge_process_ends", "Processes for handlers that ended, by reason.",
-            ["reason"], registry=of,
-        )  # fmt: skip
-        self._passes = Counter(
-            "expirebridge_ledger_passes",
-            "Passes of the ledger's relay, by direction.",
-            ["direction"], registry=of,
-        )  # fmt: skip
-        self._carried = Counter(
-            "expirebridge_ledger_carried_rows", "Rows that passes carried, by direction.",
-            ["direction"], registry=of,
-        )  # fmt: skip
-        self._rebuilt = Counter(
-            "expirebridge_ledger_rebuilt_rows",
-            "Rows that were carried again, since the server had lost them.",
-            registry=of,
+        self._process_ends = counter(
+            "expirebridge_process_ends", "Processes for handlers that ended, by reason.", ["reason"]
         )
-        self._refused = Counter(
-            "expirebridge_ledger_refused_rows", "Rows that cannot be tasks.", registry=of
-        )
+        self._passes = _Passes(self.registry)
         self._begin_at_zero()
 
     def __call__(self, event: Event) -> None:
@@ -164,11 +142,8 @@ class Metrics:
                 self._failovers.inc()
             case Misplaced():
                 self._misplaced.inc()
-            case Passed(direction=direction, rows=rows, rebuilt=rebuilt, refused=refused):
-                self._passes.labels(direction).inc()
-                self._carried.labels(direction).inc(rows)
-                self._rebuilt.inc(rebuilt)
-                self._refused.inc(refused)
+            case Passed():
+                self._passes.count(event)
 
     def watch(self, settings: Settings) -> None:
         """At each scrape, also ask the server how many tasks are in each state."""
@@ -205,6 +180,32 @@ class Metrics:
             self._process_ends.labels(reason)
         for result in (EMPTY, FULL):
             self._claims.labels(result)
+
+
+class _Passes:
+    """Counts the passes of the ledger's relay, from zero."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        counter = partial(Counter, registry=registry)
+        self._made = counter(
+            "expirebridge_ledger_passes", "Passes of the ledger's relay, by direction.",
+            ["direction"],
+        )  # fmt: skip
+        self._carried = counter(
+            "expirebridge_ledger_carried_rows", "Rows that passes carried, by direction.",
+            ["direction"],
+        )  # fmt: skip
+        self._rebuilt = counter(
+            "expirebridge_ledger_rebuilt_rows",
+            "Rows that were carried again, since the server had lost them.",
+        )
+        self._refused = counter("expirebridge_ledger_refused_rows", "Rows that cannot be tasks.")
         for direction in Direction:
-            self._passes.labels(direction)
+            self._made.labels(direction)
             self._carried.labels(direction)
+
+    def count(self, passed: Passed) -> None:
+        self._made.labels(passed.direction).inc()
+        self._carried.labels(passed.direction).inc(passed.rows)
+        self._rebuilt.inc(passed.rebuilt)
+        self._refused.inc(passed.refused)
