@@ -7,9 +7,9 @@ that name returns here.
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks import report
+from benchmarks import report, shown
 from benchmarks.lab.records import Records, Row
-from benchmarks.report import Column, duration, megabytes, number, percent, table
+from benchmarks.shown import Column, duration, megabytes, number, percent, table
 
 TEMPLATE = Path(__file__).parent / "designs.template.md"
 KINDS = ("ours", "baseline", "design")
@@ -27,7 +27,7 @@ def lateness(records: Records) -> str:
     parts = [f"Nothing else pending:\n\n{report.lateness(records)}"]
     for pending in records.variants("lateness_pending", "pending"):
         rows = records.rows("lateness_pending", pending=pending)
-        parts.append(f"{pending:,} others pending:\n\n{report._rows(rows, _LATENESS)}")
+        parts.append(f"{pending:,} others pending:\n\n{shown.rows(rows, _LATENESS)}")
     return "\n\n".join(parts)
 
 
@@ -35,9 +35,9 @@ _LATENESS: list[Column] = [
     ("p50", lambda row: duration(row.percentile("50"))),
     ("p99", lambda row: duration(row.percentile("99"))),
     ("max", lambda row: duration(row.percentile("100"))),
-    ("lost", report._count("lost")),
-    ("twice", report._count("twice")),
-    ("early", report._count("early")),
+    ("lost", shown.count("lost")),
+    ("twice", shown.count("twice")),
+    ("early", shown.count("early")),
 ]
 
 
@@ -97,26 +97,26 @@ def waiting(records: Records) -> str:
     """What it costs to wait."""
     columns: list[Column] = [
         ("pending", lambda row: f"{row.variant['pending']:,}"),
-        ("server, of a core", report._figure("server_cores", percent)),
-        ("worker, of a core", report._figure("listener_cores", percent)),
-        ("commands a second", report._figure("commands_per_second", number)),
-        ("server's memory", report._figure("server_bytes", megabytes)),
-        ("worker's memory", report._figure("listener_bytes", megabytes)),
+        ("server, of a core", shown.figure("server_cores", percent)),
+        ("worker, of a core", shown.figure("listener_cores", percent)),
+        ("commands a second", shown.figure("commands_per_second", number)),
+        ("server's memory", shown.figure("server_bytes", megabytes)),
+        ("worker's memory", shown.figure("listener_bytes", megabytes)),
     ]
-    return report._rows(records.rows("idle"), columns)
+    return shown.rows(records.rows("idle"), columns)
 
 
 def keepalives(records: Records) -> str:
     """Timers that are put off."""
     columns: list[Column] = [
-        ("cost", report._figure("microseconds", lambda value: f"{value:,.0f} µs")),
-        ("false", report._count("false_firings")),
-        ("let go", report._count("let_go")),
-        ("lost", report._count("lost")),
+        ("cost", shown.figure("microseconds", lambda value: f"{value:,.0f} µs")),
+        ("false", shown.count("false_firings")),
+        ("let go", shown.count("let_go")),
+        ("lost", shown.count("lost")),
         ("p50", lambda row: duration(row.percentile("50"))),
         ("max", lambda row: duration(row.percentile("100"))),
     ]
-    return report._rows(records.rows("keepalive"), columns)
+    return shown.rows(records.rows("keepalive"), columns)
 
 
 def killed(records: Records) -> str:
@@ -127,21 +127,21 @@ def killed(records: Records) -> str:
 def restart(records: Records) -> str:
     """A server that is killed."""
     columns: list[Column] = [
-        ("tasks", report._count("asked")),
+        ("tasks", shown.count("asked")),
         *_LATENESS,
-        ("worker restarts", report._count("worker_restarts")),
+        ("worker restarts", shown.count("worker_restarts")),
     ]
-    return report._rows(records.rows("server_restart"), columns)
+    return shown.rows(records.rows("server_restart"), columns)
 
 
 def two_workers(records: Records) -> str:
     """A second worker."""
     columns: list[Column] = [
-        ("tasks", report._count("asked")),
+        ("tasks", shown.count("asked")),
         *_LATENESS,
-        ("workers that ran any", report._figure("workers_that_ran_any", number)),
+        ("workers that ran any", shown.figure("workers_that_ran_any", number)),
     ]
-    return report._rows(records.rows("two_workers"), columns)
+    return shown.rows(records.rows("two_workers"), columns)
 
 
 def settings(records: Records) -> str:

@@ -14,8 +14,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import shown
 from benchmarks.lab.contender import REPOSITORY
 from benchmarks.lab.records import Records, Row
+from benchmarks.shown import Column, duration, megabytes, number, percent, table
 
 HERE = Path(__file__).parent
 TEMPLATE = HERE / "performance.template.md"
@@ -69,66 +71,6 @@ def section(name: str, files: Sequence[Records]) -> str:
         f"({about['processor']}), {about['system']}, Python {about['python']}"
         f"{beside and f', while {beside}'}."
     )
-
-
-# What is shown of a figure.
-
-
-def duration(ms: float) -> str:
-    """Milliseconds, as a reader wants them."""
-    if ms == float("inf"):
-        return "never"
-    if abs(ms) >= 1000:
-        return f"{ms / 1000:,.1f} s"
-    return f"{ms:.1f} ms" if abs(ms) < 100 else f"{ms:.0f} ms"
-
-
-def number(value: float) -> str:
-    """A number with three digits that count."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def megabytes(value: float) -> str:
-    """Bytes as MB."""
-    return f"{value / 1e6:,.0f} MB"
-
-
-def percent(value: float) -> str:
-    """A part of a core, or of a whole."""
-    return f"{value * 100:.1f} %"
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown; the first column is text, the others are figures."""
-    if not rows:
-        return "*Not measured.*"
-    lines = [head, ["---", *["--:"] * (len(head) - 1)], *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-Column = tuple[str, Callable[[Row], str]]
-
-
-def _rows(rows: Sequence[Row], columns: Sequence[Column]) -> str:
-    cells = []
-    for row in rows:
-        if row.measured:
-            cells.append([row.title, *(cell(row) for _, cell in columns)])
-        else:
-            cells.append([row.title, row.why_not, *["-"] * (len(columns) - 1)])
-    return table(["", *(name for name, _ in columns)], cells)
-
-
-def _figure(name: str, show: Callable[[float], str]) -> Callable[[Row], str]:
-    return lambda row: show(row.median(name)) if row.has(name) else "-"
-
-
-def _count(name: str) -> Callable[[Row], str]:
-    return lambda row: f"{row.total(name):,}"
-
-
-def _rounds(row: Row) -> str:
-    return str(sum(record.get("repeats", 1) for record in row.rounds))
 
 
 # What stands in the blanks.
@@ -196,26 +138,26 @@ def _lateness(rows: Sequence[Row], *, worker: bool = False) -> str:
         ("p99", lambda row: duration(row.percentile("99"))),
         ("max", lambda row: duration(row.percentile("100"))),
         ("ran", lambda row: f"{row.total('ran'):,} of {row.total('asked'):,}"),
-        ("twice", _count("twice")),
-        ("early", _count("early")),
-        ("rounds", _rounds),
+        ("twice", shown.count("twice")),
+        ("early", shown.count("early")),
+        ("rounds", shown.rounds),
     ]
     if worker:
-        columns.append(("worker's memory", _figure("worker_bytes", megabytes)))
+        columns.append(("worker's memory", shown.figure("worker_bytes", megabytes)))
         columns.append(
-            ("without them", _figure("worker_bytes_before", megabytes)),
+            ("without them", shown.figure("worker_bytes_before", megabytes)),
         )
-    return _rows(rows, columns)
+    return shown.rows(rows, columns)
 
 
 def schedule_rate(records: Records) -> str:
     """Tasks made in a second."""
-    return _rows(
+    return shown.rows(
         records.rows("schedule_rate"),
         [
-            ("one call each", _figure("single_per_second", number)),
-            ("in bulk", _figure("bulk_per_second", number)),
-            ("rounds", _rounds),
+            ("one call each", shown.figure("single_per_second", number)),
+            ("in bulk", shown.figure("bulk_per_second", number)),
+            ("rounds", shown.rounds),
         ],
     )
 
@@ -230,14 +172,14 @@ def burst(records: Records) -> str:
             for row in records.rows("burst", tasks=tasks, handler=handler)
         ]
         columns: list[Column] = [
-            ("tasks a second", _figure("per_second", number)),
-            ("lost", _count("lost")),
-            ("twice", _count("twice")),
-            ("server, CPU s", _figure("server_cpu_seconds", number)),
-            ("worker, CPU s", _figure("worker_cpu_seconds", number)),
-            ("rounds", _rounds),
+            ("tasks a second", shown.figure("per_second", number)),
+            ("lost", shown.count("lost")),
+            ("twice", shown.count("twice")),
+            ("server, CPU s", shown.figure("server_cpu_seconds", number)),
+            ("worker, CPU s", shown.figure("worker_cpu_seconds", number)),
+            ("rounds", shown.rounds),
         ]
-        parts.append(f"{tasks:,} tasks:\n\n{_rows(rows, columns)}")
+        parts.append(f"{tasks:,} tasks:\n\n{shown.rows(rows, columns)}")
     return "\n\n".join(parts) or "*Not measured.*"
 
 
@@ -247,15 +189,15 @@ def cores(records: Records) -> str:
     for kind, words in WORK.items():
         rows = [row.named(_title_of(row)) for row in records.rows("cores", kind=kind)]
         columns: list[Column] = [
-            ("tasks a second", _figure("per_second", number)),
-            ("lost", _count("lost")),
-            ("twice", _count("twice")),
-            ("server, CPU s", _figure("server_cpu_seconds", number)),
-            ("worker, CPU s", _figure("worker_cpu_seconds", number)),
-            ("rounds", _rounds),
+            ("tasks a second", shown.figure("per_second", number)),
+            ("lost", shown.count("lost")),
+            ("twice", shown.count("twice")),
+            ("server, CPU s", shown.figure("server_cpu_seconds", number)),
+            ("worker, CPU s", shown.figure("worker_cpu_seconds", number)),
+            ("rounds", shown.rounds),
         ]
         if rows:
-            parts.append(f"{words}:\n\n{_rows(rows, columns)}")
+            parts.append(f"{words}:\n\n{shown.rows(rows, columns)}")
     return "\n\n".join(parts) or "*Not measured.*"
 
 
@@ -277,19 +219,19 @@ def _title_of(row: Row) -> str:
 
 def memory(records: Records) -> str:
     """The server's memory."""
-    columns: list[Column] = [("bytes per pending task", _figure("bytes_per_task", number))]
-    return _rows(records.rows("memory"), columns)
+    columns: list[Column] = [("bytes per pending task", shown.figure("bytes_per_task", number))]
+    return shown.rows(records.rows("memory"), columns)
 
 
 def crash(records: Records) -> str:
     """What became of tasks."""
-    return _rows(
+    return shown.rows(
         records.rows("crash"),
         [
-            ("tasks", _count("asked")),
-            ("running when killed", _count("interrupted")),
-            ("lost", _count("lost")),
-            ("twice", _count("twice")),
+            ("tasks", shown.count("asked")),
+            ("running when killed", shown.count("interrupted")),
+            ("lost", shown.count("lost")),
+            ("twice", shown.count("twice")),
             ("last one back after", lambda row: duration(row.median("recovery_seconds") * 1000)),
             ("waited", lambda row: f"{row.variant['patience']:.0f} s"),
         ],
@@ -303,17 +245,17 @@ def listeners(records: Records) -> str:
         for count in records.variants("listeners", "listeners")
         for row in records.rows("listeners", listeners=count)
     ]
-    return _rows(
+    return shown.rows(
         rows,
         [
-            ("tasks a second", _figure("per_second", number)),
-            ("twice", _count("twice")),
-            ("lost", _count("lost")),
-            ("server, CPU s", _figure("server_cpu_seconds", number)),
-            ("listeners, CPU s", _figure("worker_cpu_seconds", number)),
-            ("claims", _figure("claims", number)),
-            ("empty", _figure("empty_claims", number)),
-            ("over s", _figure("claims_seconds", number)),
+            ("tasks a second", shown.figure("per_second", number)),
+            ("twice", shown.count("twice")),
+            ("lost", shown.count("lost")),
+            ("server, CPU s", shown.figure("server_cpu_seconds", number)),
+            ("listeners, CPU s", shown.figure("worker_cpu_seconds", number)),
+            ("claims", shown.figure("claims", number)),
+            ("empty", shown.figure("empty_claims", number)),
+            ("over s", shown.figure("claims_seconds", number)),
             ("shares", lambda row: " ".join(percent(share) for share in row.last("shares"))),
             ("p50", lambda row: duration(row.percentile("50"))),
             ("p99", lambda row: duration(row.percentile("99"))),
@@ -325,13 +267,13 @@ def idle(records: Records) -> str:
     """What waiting costs."""
     columns: list[Column] = [
         ("pending", lambda row: f"{row.variant['pending']:,}"),
-        ("commands a second", _figure("commands_per_second", number)),
-        ("server, of a core", _figure("server_cores", percent)),
-        ("listener, of a core", _figure("listener_cores", percent)),
-        ("server's memory", _figure("server_bytes", megabytes)),
-        ("listener's memory", _figure("listener_bytes", megabytes)),
+        ("commands a second", shown.figure("commands_per_second", number)),
+        ("server, of a core", shown.figure("server_cores", percent)),
+        ("listener, of a core", shown.figure("listener_cores", percent)),
+        ("server's memory", shown.figure("server_bytes", megabytes)),
+        ("listener's memory", shown.figure("listener_bytes", megabytes)),
     ]
-    return _rows(records.rows("idle"), columns)
+    return shown.rows(records.rows("idle"), columns)
 
 
 def keepalive(records: Records) -> str:
@@ -339,15 +281,15 @@ def keepalive(records: Records) -> str:
     columns: list[Column] = [
         ("timers", lambda row: f"{row.variant['timers']:,}"),
         ("EXPIRE a second", lambda row: f"{row.variant['per_second']:,}"),
-        ("false firings", _count("false_firings")),
-        ("let go", _count("let_go")),
+        ("false firings", shown.count("false_firings")),
+        ("let go", shown.count("let_go")),
         ("p50", lambda row: duration(row.percentile("50"))),
         ("p99", lambda row: duration(row.percentile("99"))),
         ("max", lambda row: duration(row.percentile("100"))),
-        ("server, of a core", _figure("server_cores", percent)),
-        ("listener, of a core", _figure("listener_cores", percent)),
+        ("server, of a core", shown.figure("server_cores", percent)),
+        ("listener, of a core", shown.figure("listener_cores", percent)),
     ]
-    return _rows(records.rows("keepalive"), columns)
+    return shown.rows(records.rows("keepalive"), columns)
 
 
 def recurring(records: Records) -> str:
@@ -358,15 +300,15 @@ def recurring(records: Records) -> str:
     ):  # fmt: skip
         rows = records.rows("recurring", schedulers=schedulers, killed=killed)
         columns: list[Column] = [
-            ("ticks", _count("asked")),
-            ("missed", _count("missed")),
-            ("twice", _count("twice")),
+            ("ticks", shown.count("asked")),
+            ("missed", shown.count("missed")),
+            ("twice", shown.count("twice")),
             ("p50", lambda row: duration(row.percentile("50"))),
             ("p99", lambda row: duration(row.percentile("99"))),
             ("max", lambda row: duration(row.percentile("100"))),
         ]
         if rows:
-            parts.append(f"{words}:\n\n{_rows(rows, columns)}")
+            parts.append(f"{words}:\n\n{shown.rows(rows, columns)}")
     return "\n\n".join(parts) or "*Not measured.*"
 
 
