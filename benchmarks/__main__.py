@@ -20,7 +20,9 @@ from benchmarks.lab.results import Results
 FOLDER = Path(__file__).parent
 MEASUREMENTS = ("schedule_rate", "memory", "lateness", "lateness_pending", "burst", "crash",
                 "listeners", "shares", "cores", "idle", "keepalive", "scripts",
-                "fleet", "two_workers", "server_restart", "series", "recurring")  # fmt: skip
+                "fleet", "two_workers", "server_restart", "series", "recurring", "inserts",
+                "commit_lag", "commit_crash", "ledger_pass", "ledger_idle",
+                "unledgered")  # fmt: skip
 
 
 def read_options(contenders: dict[str, Contender], servers: dict[str, Path]) -> argparse.Namespace:

@@ -17,6 +17,7 @@ from typing import Any
 from benchmarks import shown
 from benchmarks.lab.contender import REPOSITORY
 from benchmarks.lab.records import Records, Row
+from benchmarks.ledger_sections import SECTIONS
 from benchmarks.shown import Column, duration, megabytes, number, percent, table
 
 HERE = Path(__file__).parent
@@ -60,7 +61,8 @@ def last_with(files: Sequence[Records], holds: Callable[[Records], bool]) -> Rec
 
 def section(name: str, files: Sequence[Records]) -> str:
     """What stands in a blank, and where it was measured unless that is where most was."""
-    records = last_with(files, lambda one: one.has_measurement(name))
+    measured = "inserts" if name == "ledger_contenders" else name
+    records = last_with(files, lambda one: one.has_measurement(measured))
     text = fill(name, records)
     if records is files[0]:
         return text
@@ -398,7 +400,8 @@ def _ahead(words: str, name: str, rows: Sequence[Row]) -> list[str]:
 BLANKS: dict[str, Callable[[Records], str]] = {
     function.__name__: function
     for function in (machine, contenders, lateness, lateness_pending, schedule_rate, burst, memory,
-                     crash, recurring, cores, listeners, idle, keepalive, series, scripts, ahead)
+                     crash, recurring, cores, listeners, idle, keepalive, series, scripts, ahead,
+                     *SECTIONS)
 }  # fmt: skip
 OF_ALL_SERVERS = {"machine", "memory", "contenders"}
 """Where each server is shown; elsewhere it is the first."""

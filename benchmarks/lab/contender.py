@@ -45,10 +45,15 @@ class Contender:
     that."""
     keepalive: bool
     """Whether its tasks can be put off: it has `keep(numbers, seconds)`."""
+    databases: tuple[str, ...]
+    """The SQL databases that it can keep tasks in, or send them after a commit there; the first is
+    started if nothing else is asked for."""
+    prepare: tuple[str, ...]
+    """Commands that are run once, with its server and its database."""
     only: tuple[str, ...]
     """The measurements that it takes part in, if it cannot do all."""
     variables: dict[str, str]
-    """Set in its processes."""
+    """Set in its processes. They are filled in as the worker's commands are, with `{database}`."""
     redelivery: float
     """Seconds after which tasks of a worker that is not heard of are taken up again, by its
     documentation; 0 if they are not, or only much later."""
@@ -96,6 +101,8 @@ class Contender:
             place=lab.get("place", "server"),
             interval=lab.get("interval", 0),
             keepalive=lab.get("keepalive", False),
+            databases=tuple(lab.get("databases", ())),
+            prepare=tuple(lab.get("prepare", ())),
             only=tuple(lab.get("only", ())),
             variables=lab.get("variables", {}),
             redelivery=lab.get("redelivery", 0),

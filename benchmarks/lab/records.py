@@ -58,7 +58,11 @@ class Row:
 
     def percentile(self, percent: str) -> float:
         """Lateness in ms: the median of the rounds, but of all the worst, the worst."""
-        values = [_value(record["lateness_ms"][percent]) for record in self.rounds]
+        return self.spread("lateness_ms", percent)
+
+    def spread(self, name: str, percent: str) -> float:
+        """The same of another figure that has percentiles."""
+        values = [_value(record[name][percent]) for record in self.rounds]
         return max(values) if percent == "100" else statistics.median(values)
 
 

@@ -8,8 +8,9 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import redis
 
@@ -19,6 +20,9 @@ from benchmarks.lab.contender import FOLDER, Contender
 from benchmarks.lab.environments import Environment
 from benchmarks.lab.verdict import Dues, Runs, Verdict
 from expirebridge.embedded import Server
+
+if TYPE_CHECKING:
+    from benchmarks.lab.database import Database
 
 CONCURRENCY = 100
 """Tasks that a worker may run at a time, where a contender can be told."""
@@ -44,7 +48,9 @@ class Stage:
     """A server of its own for one contender, its producer, and its workers once they are started.
 
     `handler` is the kind of handler, `work` the seconds that each task takes: plain handlers
-    compute for as long as that takes alone with `computes`, and otherwise all sleep.
+    compute for as long as that takes alone with `computes`, and otherwise all sleep. `database` is
+    the SQL database that is started beside the server: the contender's first, unless said
+    otherwise. `variables` are set in its processes, as those of the contender.
     """
 
     def __init__(
@@ -58,6 +64,8 @@ class Stage:
         worker: Sequence[str] | None = None,
         options: dict[str, str] | None = None,
         series: int = 0,
+        database: str | None = None,
+        variables: dict[str, str] | None = None,
     ) -> None:
         self.contender = contender
         self.server = Server(binary=binary, options=options)
@@ -67,6 +75,9 @@ class Stage:
         self._work = work
         self._loops = loops_of(work) if computes else 0
         self._series = series
+        self._database_name = [*contender.databases, ""][0] if database is None else database
+        self._variables = contender.variables | (variables or {})
+        self._database: Database | None = None
         self._stack = ExitStack()
         self._workers: list[subprocess.Popen[bytes]] = []
         self._producer: Producer | None = None
@@ -83,7 +94,14 @@ class Stage:
             self.journal = self.folder / "journal"
             self.journal.touch()
             self.client = stack.enter_context(redis.Redis.from_url(self.server.url))
+            if self._database_name:
+                # Here, so that SQLAlchemy is needed only where there is a database.
+                from benchmarks.lab.database import Database  # noqa: PLC0415
+
+                self._database = stack.enter_context(Database(self._database_name, self.folder))
             stack.callback(self._stop)
+            for command in self.contender.prepare:
+                self.call(command)
             self._stack = stack.pop_all()
         return self
 
@@ -117,6 +135,13 @@ class Stage:
             self._producer.process.wait()
             self._producer = None
 
+    def kill_producer(self) -> None:
+        """Kill the process that makes tasks; the next use of it starts another."""
+        if self._producer is not None:
+            processes.kill([self._producer.process.pid])
+            self._producer.close()
+            self._producer = None
+
     def add(self) -> None:
         """Start one more of the worker, without waiting for it."""
         self._workers += [self._launch(command) for command in self._worker]
@@ -143,6 +168,12 @@ class Stage:
         return pids
 
     @property
+    def database(self) -> "Database":
+        """Its SQL database."""
+        assert self._database is not None
+        return self._database
+
+    @property
     def server_pids(self) -> list[int]:
         """The server's process."""
         return [self.server.pid] if self.server.pid else []
@@ -157,6 +188,7 @@ class Stage:
             "here": str(FOLDER),
             "concurrency": str(CONCURRENCY),
             "copy": str(copy),
+            "database": self._database.url if self._database else "",
         }
         words = [word.format_map(names) for word in command.split()]
         variables = {
@@ -167,12 +199,14 @@ class Stage:
             "LAB_HANDLER": self._handler,
             "LAB_CONCURRENCY": str(CONCURRENCY),
             "LAB_SERIES": str(self._series),
+            "LAB_DATABASE": names["database"],
         }
+        variables |= {name: value.format_map(names) for name, value in self._variables.items()}
         with (self.folder / "log").open("ab") as log:
             options: dict[str, Any] = {"stdout": log, "stderr": log} | pipes
             return subprocess.Popen(
                 self._environment.command(words),
-                env=os.environ | self._environment.variables() | contender.variables | variables,
+                env=os.environ | self._environment.variables() | variables,
                 cwd=self.folder,
                 # Ctrl-C at the terminal reaches the lab, which stops all in order.
                 start_new_session=True,
@@ -323,8 +357,25 @@ class Stage:
             process.wait()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Orders:
+    """Transactions of an application: each inserts `rows` of its own, and makes `tasks`."""
+
+    first: int
+    count: int
+    tasks: int
+    rows: int = 1
+    delay: float = 0.0
+    """Seconds until the tasks are due; 0: at once."""
+    seconds: float = 0.0
+    """The time that they are spread over; 0: one after the other."""
+    dies: bool = False
+    """Whether the process kills itself when the last of them is committed, before anything else."""
+
+
 class Producer:
-    """The process that makes tasks. See benchmarks/kit/driver.py for what it is sent."""
+    """The process that makes tasks. See benchmarks/kit/driver.py for what it is sent, and
+    kit/ordering.py where tasks are made in transactions."""
 
     def __init__(self, process: subprocess.Popen[bytes], stage: Stage) -> None:
         self.process = process
@@ -340,11 +391,22 @@ class Producer:
         """Have these tasks put off, so that they are due in `seconds`."""
         self._ask({"keep": list(numbers), "seconds": seconds})
 
+    def transact(self, orders: Orders) -> dict[str, Any]:
+        """Have transactions made; the answer tells what they took, and when each was committed."""
+        return self._ask(vars(orders))
+
+    def begin(self, orders: Orders) -> None:
+        """Have transactions made, without waiting for an end: the process may be killed."""
+        self._send(vars(orders))
+
     def _ask(self, order: dict[str, Any]) -> dict[str, Any]:
+        self._send(order)
+        return self._answer()
+
+    def _send(self, order: dict[str, Any]) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(order).encode() + b"\n")
         self.process.stdin.flush()
-        return self._answer()
 
     def _answer(self) -> dict[str, Any]:
         assert self.process.stdout is not None

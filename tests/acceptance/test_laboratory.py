@@ -9,9 +9,21 @@ import pytest
 
 from benchmarks.lab.contender import find_contenders
 from benchmarks.lab.measurement import Case
-from benchmarks.measurements import burst, cores
+from benchmarks.measurements import (
+    burst,
+    commit_crash,
+    commit_lag,
+    cores,
+    inserts,
+    ledger_idle,
+    ledger_pass,
+    unledgered,
+)
 from expirebridge.embedded import embedded_binary
+from tests.kit.databases import POSTGRESQL, binary_of
 from tests.kit.processes import ROOT
+
+POSTGRESQL_IS_HERE = binary_of(POSTGRESQL) is not None
 
 
 def lab(*options: str) -> str:
@@ -55,3 +67,62 @@ def test_what_was_measured_is_kept_and_not_measured_again(tmp_path: Path) -> Non
     [record] = json.loads(file.read_text())["records"]
     assert record["single_per_second"] > 0
     assert record["bulk_per_second"] > 0
+
+
+def ledger_case(**variant: object) -> Case:
+    return Case(contender=find_contenders()["ledger"], binary=embedded_binary(), variant=variant)
+
+
+def test_what_a_task_adds_to_a_transaction_is_measured() -> None:
+    figures = inserts.measure(ledger_case(database="sqlite", transactions=20, turns=1))
+
+    assert figures.keys() == inserts.WAYS.keys()
+    assert figures["row_and_100_tasks"]["cpu_ms"] > figures["row"]["cpu_ms"]
+
+
+@pytest.mark.skipif(not POSTGRESQL_IS_HERE, reason="needs PostgreSQL")
+def test_tasks_of_transactions_are_followed_to_redis_and_back() -> None:
+    variant = {"transactions": 20, "seconds": 0.2, "poked": True, "partitions": 2}
+
+    figures = commit_lag.measure(ledger_case(**variant))
+
+    assert (figures["asked"], figures["lost"], figures["twice"]) == (20, 0, 0)
+    for name in ("begin_ms", "row_ms", "server_ms"):
+        assert figures[name]["50"] <= figures[name]["100"] < 10_000
+
+
+@pytest.mark.parametrize("killed", ["anywhere", "after a commit"])
+def test_each_order_of_a_killed_producer_is_held_against_its_task(killed: str) -> None:
+    figures = commit_crash.measure(ledger_case(killed=killed, kills=1, database="sqlite"))
+
+    assert figures["orders"] >= (commit_crash.FEW if killed == "after a commit" else 1)
+    assert (figures["lost"], figures["unasked"]) == (0, 0)
+
+
+@pytest.mark.skipif(not POSTGRESQL_IS_HERE, reason="needs PostgreSQL")
+def test_it_is_measured_how_many_rows_are_carried() -> None:
+    figures = ledger_pass.measure(ledger_case(rows=300, again=False))["new"]
+
+    assert figures["per_second"] > 0
+    assert figures["statements"] > 1
+    assert figures["lateness_ms"]["100"] is not None
+
+
+@pytest.mark.skipif(not POSTGRESQL_IS_HERE, reason="needs PostgreSQL")
+def test_waiting_with_a_ledger_is_measured() -> None:
+    figures = ledger_idle.measure(ledger_case(partitions=2, seconds=1.0, starting=1.0))
+
+    assert figures["statements_per_second"] > 0
+    assert figures["commands_per_second"] > 0
+
+
+def test_tasks_without_a_row_are_measured() -> None:
+    contender = find_contenders()["expirebridge"]
+    variant = {"code": "present", "pending": 100, "burst": 100, "tasks": 20, "seconds": 0.2}
+
+    figures = unledgered.measure(
+        Case(contender=contender, binary=embedded_binary(), variant=variant)
+    )
+
+    assert (figures["ran"], figures["lost"]) == (100, 0)
+    assert figures["script_us_per_task"] > 0

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from itertools import count
@@ -67,12 +67,13 @@ class DatabaseServer:
     """A running PostgreSQL or MariaDB with its data in a folder of its own.
 
     Unless it is durable, a commit does not wait for the disk: it survives the server's end, but
-    not the machine's.
+    not the machine's. `settings` are PostgreSQL's, as in `max_connections=50`.
     """
 
-    def __init__(self, name: str, *, durable: bool = False) -> None:
+    def __init__(self, name: str, *, durable: bool = False, settings: Sequence[str] = ()) -> None:
         self.name = name
         self._durable = durable
+        self._settings = settings
         self.port = free_port()
         self._binary = Path(binary_of(name) or "")
         user = {POSTGRESQL: "postgres", MARIADB: "mysql"}[name]
@@ -112,7 +113,7 @@ class DatabaseServer:
         data = str(self._folder / "data")
         if self.name == POSTGRESQL:
             settings = ["listen_addresses=127.0.0.1", "max_connections=50"]
-            settings += [] if self._durable else ["fsync=off"]
+            settings += [*self._settings, *([] if self._durable else ["fsync=off"])]
             return [
                 str(self._binary), "-D", data, "-p", str(self.port), "-k", str(self._folder),
                 *(word for setting in settings for word in ("-c", setting)),
@@ -124,6 +125,12 @@ class DatabaseServer:
             f"--innodb-flush-log-at-trx-commit={1 if self._durable else 0}",
             "--innodb-buffer-pool-size=32M", "--skip-log-bin",
         ]  # fmt: skip
+
+    @property
+    def pid(self) -> int:
+        """Its process; PostgreSQL has others below it."""
+        assert self._process is not None
+        return self._process.pid
 
     @property
     def url(self) -> URL:
