@@ -2,13 +2,13 @@
 
 import os
 from contextlib import closing
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from expirebridge.cli import ledger_keeping
-from expirebridge.cli.figures import store_of
+from expirebridge.cli.ledger_office import opened
 from expirebridge.cli.ledger_options import (
     LedgerName,
     LedgerUrl,
@@ -163,19 +163,15 @@ def rebuild_(
 
     Example: expirebridge ledger rebuild --yes
     """
-    with extra_is_there():
-        from expirebridge.ledger.books import Office  # noqa: PLC0415
-    redis = Settings.read(url=url, prefix=prefix)
-    with closing(store_of(redis)) as store:
-        settings = replace(settings_of(ledger, ledger_name), url=redis.url, prefix=redis.prefix)
+    with opened(url, prefix, ledger, ledger_name) as (server, office):
+        settings = office.settings
         if not yes:
             raise InvalidSetting(
                 f"every unfinished task of the ledger {settings.ledger_name!r} would run from "
                 f"{safe_url(settings.url)}: pass --yes if that is meant"
             )
-        with closing(Office(settings)) as office:
-            for books in office.all_books(store):
-                books.rebuild()
+        for books in office.all_books(server):
+            books.rebuild()
     if as_json:
         return print_json({"bound": settings.ledger_name})
     return print_line("bound; a listener with this ledger carries every row again")
@@ -227,13 +223,10 @@ def adopt_(
     """
     with extra_is_there():
         from expirebridge.ledger.adopting import adopt_all  # noqa: PLC0415
-        from expirebridge.ledger.books import Office  # noqa: PLC0415
-    redis = Settings.read(url=url, prefix=prefix)
-    with closing(store_of(redis)) as server:
-        settings = replace(settings_of(ledger, ledger_name), url=redis.url, prefix=redis.prefix)
-        counts = server.run(Operations(settings, Hooks()).count())
+    with opened(url, prefix, ledger, ledger_name) as (server, office):
+        counts = server.run(Operations(office.settings, Hooks()).count())
         total = counts.pending + counts.paused + counts.running
-        with closing(Office(settings)) as office, progress_bar("adopting", total) as advance:
+        with progress_bar("adopting", total) as advance:
             done = adopt_all(office, server, func=func, progress=advance)
     if as_json:
         return print_json(asdict(done))

@@ -1,12 +1,10 @@
 """The commands that keep the ledger's table small, and forget what it should not hold."""
 
-from contextlib import closing
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from expirebridge.cli.figures import store_of
+from expirebridge.cli.ledger_office import opened
 from expirebridge.cli.ledger_options import (
     LedgerName,
     LedgerUrl,
@@ -18,7 +16,6 @@ from expirebridge.cli.options import AsJson, Prefix, Url
 from expirebridge.cli.output import print_json, print_line
 from expirebridge.durations import seconds_of
 from expirebridge.errors import InvalidSetting, InvalidTask
-from expirebridge.settings import Settings
 
 if TYPE_CHECKING:
     from expirebridge.ledger.books import Books
@@ -52,14 +49,9 @@ def prune(
 
     Example: expirebridge ledger prune --older-than 7d
     """
-    with extra_is_there():
-        from expirebridge.ledger.books import Office  # noqa: PLC0415
-    redis = Settings.read(url=url, prefix=prefix)
-    with closing(store_of(redis)) as server:
-        settings = replace(settings_of(ledger, ledger_name), url=redis.url, prefix=redis.prefix)
-        keep = settings.ledger_keep if older_than is None else _seconds(older_than)
-        with closing(Office(settings)) as office:
-            count = sum(_pruned(books, keep) for books in office.all_books(server))
+    with opened(url, prefix, ledger, ledger_name) as (server, office):
+        keep = office.settings.ledger_keep if older_than is None else _seconds(older_than)
+        count = sum(_pruned(books, keep) for books in office.all_books(server))
     if as_json:
         return print_json({"deleted": count})
     return print_line(f"deleted {count} rows")
