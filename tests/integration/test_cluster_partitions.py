@@ -25,7 +25,7 @@ from expirebridge.store.rights import Role
 from expirebridge.store.store import Store
 from expirebridge.topology import clients
 from tests.kit.cluster import Cluster
-from tests.kit.colours import Ask, asking
+from tests.kit.colours import Ask, asking_one
 
 PREFIX = "expirebridge"
 LAYOUT = Layout(PREFIX, 16)
@@ -36,12 +36,8 @@ MANY = [f"task-{n}" for n in range(64)]
 @pytest.fixture(params=[Bridge, AsyncBridge])
 async def ask(request: pytest.FixtureRequest, cluster: Cluster) -> AsyncIterator[Ask]:
     """A producer of either colour."""
-    bridge = request.param(cluster.url)
-    yield asking(bridge)
-    if isinstance(bridge, AsyncBridge):
-        await bridge.aclose()
-    else:
-        bridge.close()
+    async with asking_one(request.param(cluster.url)) as ask:
+        yield ask
 
 
 @pytest.fixture

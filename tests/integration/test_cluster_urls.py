@@ -30,7 +30,7 @@ from expirebridge.store.rights import Role, grants
 from expirebridge.store.store import Store
 from expirebridge.topology import clients
 from tests.kit.cluster import PREFIX, TAG, Cluster
-from tests.kit.colours import Ask, asking
+from tests.kit.colours import Ask, asking_one
 from tests.kit.logs import Log
 from tests.kit.servers import EMBEDDED, SERVERS, hanging
 from tests.kit.witness import Witness, listening
@@ -42,12 +42,8 @@ QUICK = 1.0
 @pytest.fixture(params=[Bridge, AsyncBridge])
 async def ask(request: pytest.FixtureRequest, cluster: Cluster) -> AsyncIterator[Ask]:
     """A producer of either colour."""
-    bridge = request.param(cluster.url, prefix=PREFIX)
-    yield asking(bridge)
-    if isinstance(bridge, AsyncBridge):
-        await bridge.aclose()
-    else:
-        bridge.close()
+    async with asking_one(request.param(cluster.url, prefix=PREFIX)) as ask:
+        yield ask
 
 
 @pytest.fixture

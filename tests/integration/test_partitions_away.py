@@ -15,7 +15,7 @@ from expirebridge.cli.main import app
 from expirebridge.slots import Layout
 from expirebridge.store import absences
 from tests.kit.cluster import Cluster
-from tests.kit.colours import Ask, asking
+from tests.kit.colours import Ask, asking_one
 from tests.kit.servers import hanging
 
 LAYOUT = Layout("expirebridge", 16)
@@ -63,12 +63,8 @@ def away(cluster: Cluster) -> Iterator[set[int]]:
 @pytest.fixture(params=[Bridge, AsyncBridge])
 async def ask(request: pytest.FixtureRequest, full: Cluster) -> AsyncIterator[Ask]:
     """A producer of either colour."""
-    bridge = request.param(full.url)
-    yield asking(bridge)
-    if isinstance(bridge, AsyncBridge):
-        await bridge.aclose()
-    else:
-        bridge.close()
+    async with asking_one(request.param(full.url)) as ask:
+        yield ask
 
 
 def away_of(ids: list[str], numbers: set[int]) -> set[str]:

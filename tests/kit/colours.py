@@ -1,7 +1,8 @@
 """One test for both colours of a bridge."""
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 from expirebridge import AsyncBridge, Bridge
@@ -17,3 +18,15 @@ def asking(bridge: Bridge | AsyncBridge) -> Ask:
         return await answer if inspect.isawaitable(answer) else answer
 
     return ask
+
+
+@asynccontextmanager
+async def asking_one(bridge: Bridge | AsyncBridge) -> AsyncIterator[Ask]:
+    """The same for one block, at whose end the bridge is closed."""
+    try:
+        yield asking(bridge)
+    finally:
+        if isinstance(bridge, AsyncBridge):
+            await bridge.aclose()
+        else:
+            bridge.close()

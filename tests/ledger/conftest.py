@@ -6,8 +6,12 @@ import pytest
 from sqlalchemy import URL, Engine, MetaData, create_engine
 
 from expirebridge.ledger import Ledger, Tables, tables
+from expirebridge.ledger.books import place_of
 from expirebridge.ledger.schema import create
+from expirebridge.settings import Settings
+from expirebridge.store.store import Store
 from tests.kit.databases import Database
+from tests.kit.ledgers import Books
 
 
 @pytest.fixture
@@ -39,6 +43,18 @@ def engine(shared_engine: Engine, made: Tables) -> Engine:
         connection.execute(made.passes.delete())
         connection.execute(made.series.delete())
     return shared_engine
+
+
+@pytest.fixture
+def with_ledger(url: str, engine: Engine) -> Settings:
+    """The settings of a listener that has this ledger."""
+    return Settings(url=url, ledger=engine.url.render_as_string(hide_password=False))
+
+
+@pytest.fixture
+def books(engine: Engine, made: Tables, store: Store, with_ledger: Settings) -> Books:
+    """The two halves of such a listener's relay."""
+    return Books(engine, made, store, place=place_of(with_ledger, engine.url))
 
 
 @pytest.fixture

@@ -10,13 +10,11 @@ from typing import Any
 
 import pytest
 import redis
-from sqlalchemy import Engine
 
 from expirebridge import Bridge, State
 from expirebridge.hooks import End
-from expirebridge.ledger import Tables
 from expirebridge.ledger.adopting import STATES, Adopted, adopt_all, row_of
-from expirebridge.ledger.books import Office, place_of
+from expirebridge.ledger.books import Office
 from expirebridge.ledger.relay import finish
 from expirebridge.ledger.tables import ADOPTED, Status, Todo
 from expirebridge.settings import Settings
@@ -35,19 +33,9 @@ HOUR = 3_600_000
 
 
 @pytest.fixture
-def with_ledger(url: str, engine: Engine) -> Settings:
-    return Settings(url=url, ledger=engine.url.render_as_string(hide_password=False))
-
-
-@pytest.fixture
 def office(with_ledger: Settings) -> Iterator[Office]:
     with closing(Office(with_ledger)) as office:
         yield office
-
-
-@pytest.fixture
-def books(engine: Engine, made: Tables, store: Store, office: Office) -> Books:
-    return Books(engine, made, store, place=place_of(office.settings, office.url))
 
 
 def adopt(office: Office, store: Store, func: str | None = None) -> Adopted:

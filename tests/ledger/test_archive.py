@@ -5,15 +5,13 @@ from typing import Any
 
 import pytest
 import redis
-from sqlalchemy import Engine
 from typer.testing import CliRunner
 
 from expirebridge import Bridge, State
 from expirebridge.cli.main import app
 from expirebridge.errors import InvalidSetting, InvalidTask, LedgerUnsuitable
 from expirebridge.ledger import Ledger
-from expirebridge.ledger.books import place_of
-from expirebridge.ledger.tables import Status, Tables, Todo
+from expirebridge.ledger.tables import Status, Todo
 from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.calls import Settlement
@@ -24,16 +22,6 @@ from tests.kit.witness import listening, until_logged
 
 pytestmark = pytest.mark.timeout(60)
 HOUR = 3_600_000
-
-
-@pytest.fixture
-def with_ledger(url: str, engine: Engine) -> Settings:
-    return Settings(url=url, ledger=engine.url.render_as_string(hide_password=False))
-
-
-@pytest.fixture
-def books(engine: Engine, made: Tables, store: Store, with_ledger: Settings) -> Books:
-    return Books(engine, made, store, place=place_of(with_ledger, engine.url))
 
 
 def end(store: Store, outcome: str = "succeeded") -> list[str]:

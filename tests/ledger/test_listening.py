@@ -15,9 +15,8 @@ from expirebridge import Bridge, State, current_task
 from expirebridge.errors import CompletionRefused
 from expirebridge.hooks import End
 from expirebridge.ledger import Ledger
-from expirebridge.ledger.books import place_of
 from expirebridge.ledger.poker import Poker
-from expirebridge.ledger.tables import Status, Tables
+from expirebridge.ledger.tables import Status
 from expirebridge.settings import Settings
 from expirebridge.store.store import Store
 from tests.kit.ledgers import Books
@@ -25,16 +24,6 @@ from tests.kit.steps import state_of
 from tests.kit.witness import Witness, listening, until_logged
 
 pytestmark = pytest.mark.timeout(60)
-
-
-@pytest.fixture
-def books(engine: Engine, made: Tables, store: Store, with_ledger: Settings) -> Books:
-    return Books(engine, made, store, place=place_of(with_ledger, engine.url))
-
-
-@pytest.fixture
-def with_ledger(url: str, engine: Engine) -> Settings:
-    return Settings(url=url, ledger=engine.url.render_as_string(hide_password=False))
 
 
 def into(ran: list[int]) -> Callable[[int], None]:

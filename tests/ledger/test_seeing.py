@@ -21,9 +21,8 @@ from expirebridge.errors import InvalidTask
 from expirebridge.hooks import Direction, Event, Made, Making, NotMade, Passed
 from expirebridge.ledger import Ledger
 from expirebridge.ledger.auditor import Auditor
-from expirebridge.ledger.books import place_of
 from expirebridge.ledger.findings import check_ledger
-from expirebridge.ledger.tables import VERSION, Tables
+from expirebridge.ledger.tables import VERSION
 from expirebridge.observe.metrics import Metrics
 from expirebridge.observe.tracing import Tracing
 from expirebridge.settings import Settings
@@ -37,16 +36,6 @@ from tests.kit.lua import LUA
 pytestmark = pytest.mark.timeout(60)
 HOUR = 3_600_000
 Look = Callable[[], list[Finding]]
-
-
-@pytest.fixture
-def with_ledger(url: str, engine: Engine) -> Settings:
-    return Settings(url=url, ledger=engine.url.render_as_string(hide_password=False))
-
-
-@pytest.fixture
-def books(engine: Engine, made: Tables, store: Store, with_ledger: Settings) -> Books:
-    return Books(engine, made, store, place=place_of(with_ledger, engine.url))
 
 
 @pytest.fixture
