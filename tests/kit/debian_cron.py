@@ -17,6 +17,7 @@ from pathlib import Path
 
 PATIENCE = 30
 FAKETIME = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
+_PAM = ("auth", "account", "session", "password")
 _EVERY_MINUTE = "every-minute"
 _WARM_UP = 10
 """Minutes that it has to start."""
@@ -27,7 +28,7 @@ mkdir -m 1730 /var/spool/cron/crontabs
 mount -t tmpfs none /etc/cron.d
 mount -t tmpfs none /run
 mount --bind crontab /etc/crontab
-mount --bind pam /etc/pam.d/cron
+mount --bind pam.d /etc/pam.d
 export LD_PRELOAD="$FAKETIME_LIBRARY"
 exec cron -f
 """
@@ -60,10 +61,13 @@ def debian_runs(
         + "\n"
     )
     (folder / "crontab").chmod(0o644)
-    # What PAM does at each job by default takes longer than all the rest.
-    (folder / "pam").write_text(
-        "".join(f"{kind} required pam_permit.so\n" for kind in ("auth", "account", "session"))
-    )
+    # What PAM does at each job by default takes longer than all the rest. It loads what `other`
+    # names as well, whatever `cron` names.
+    (folder / "pam.d").mkdir()
+    for service in ("cron", "other"):
+        (folder / "pam.d" / service).write_text(
+            "".join(f"{kind} required pam_permit.so\n" for kind in _PAM)
+        )
     found: dict[str, list[int]] = {expression: [] for expression in expressions}
     start = int(first.timestamp()) // 60
     _set_time(folder, start - _WARM_UP - 1)
