@@ -1,18 +1,23 @@
 """What makes a listener look for due tasks: events, the clock, and producers."""
 
+import asyncio
 import time
+from dataclasses import replace
 
 import pytest
 import redis
 
 from expirebridge import AsyncBridge, ServerUnsuitable, State, current_task
+from expirebridge.embedded import Server
 from expirebridge.hooks import End, Gap, Started
 from expirebridge.listener.listener import Listener
 from expirebridge.listener.node import subscriber
+from expirebridge.listener.node.one_server import OneServer
 from expirebridge.listener.server_clock import ServerClock
 from expirebridge.settings import Doorbells, Settings
+from tests.kit.servers import AnyServer, hanging
 from tests.kit.steps import found
-from tests.kit.witness import Witness, listening, logged, registry_of
+from tests.kit.witness import PATIENCE, Witness, listening, logged, registry_of
 
 
 @pytest.mark.parametrize("doorbell", [Doorbells.CLOCK, Doorbells.EVENTS, Doorbells.BOTH])
@@ -94,6 +99,28 @@ async def test_it_reconnects_by_itself_and_sweeps_after_the_gap(
         task = await async_bridge.make_task("test.note", [], 0)
         await witness.until_ended()
     assert (await found(async_bridge, task)).state is State.SUCCEEDED
+
+
+async def test_an_ear_that_opens_while_it_reconnects_hears(
+    settings: Settings, client: redis.Redis, shared_server: AnyServer
+) -> None:
+    if not isinstance(shared_server, Server):
+        pytest.skip("a container cannot be stopped like this")
+    client.zadd("expirebridge:listeners", {"!1": time.time() * 1000, "!2": time.time() * 1000})
+    witness = Witness()
+    async with listening(replace(settings, lease=600.0), witness) as listener:
+        assert isinstance(listener._site, OneServer)
+        node = listener._site.node
+        before = node.subscriber._channels
+        client.client_kill_filter(_type="pubsub")
+        with hanging(shared_server):
+            async with asyncio.timeout(PATIENCE):
+                while node.subscriber._channels is before:  # noqa: ASYNC110 - nothing signals it
+                    await asyncio.sleep(0.01)
+            node._ears.want("the test", True)
+            await asyncio.sleep(0)
+            assert not witness.seen(Gap)
+        await witness.until_hearing()
 
 
 async def test_a_subscription_that_is_not_answered_is_told_of(

@@ -108,6 +108,7 @@ class Subscriber:
             self._channels = self._wanted()
             await pubsub.subscribe(*self._channels)
             self._pubsub = pubsub
+            await self._change(pubsub)  # more may be wanted by now
             self._answered = time.monotonic()
             pings = asyncio.create_task(self._ping(pubsub))
             try:
