@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +13,7 @@ from expirebridge.hooks import End, FailedOver, Gap, Misplaced, Started
 from expirebridge.listener.listener import Listener
 from expirebridge.listener.node.cluster_nodes import ClusterNodes
 from expirebridge.settings import Settings
+from expirebridge.slots import PARTITIONS_OF_CLUSTER
 from expirebridge.topology.cluster_clients import slot_of
 from expirebridge.topology.urls import Address
 from tests.kit.apart import LAYOUT, homes_of, make_notes, slot_of_task
@@ -243,6 +245,22 @@ async def test_a_listener_starts_while_a_node_is_down(cluster: Cluster, bridge: 
         await asyncio.to_thread(replica.start)
         await asyncio.to_thread(cluster.restart, away)
     cluster.until_well()
+
+
+async def test_a_listener_hears_soon_if_those_before_it_were_killed(
+    cluster: Cluster, bridge: Bridge
+) -> None:
+    """They count for half a lease, and would have been the ears; the living ones beat at once when
+    it joins them.
+    """
+    await asyncio.to_thread(bridge.create_partitions, PARTITIONS_OF_CLUSTER)
+    killed = {f"killed:{number}": time.time() * 1000 for number in range(50)}
+    for prefix in LAYOUT.prefixes():
+        with cluster.client(cluster.primary_of(slot_of(prefix))) as client:
+            client.zadd(f"{prefix}:listeners", killed)
+    witness = Witness()
+    async with listening(Settings(url=cluster.url, lease=60.0), witness, note=note) as listener:
+        await until_all_hear(listener, witness)
 
 
 async def test_each_node_has_two_ears_among_many_listeners(cluster: Cluster) -> None:

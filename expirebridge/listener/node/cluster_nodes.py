@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -48,6 +49,8 @@ AWAY = (ServerUnreachable, SlotUnserved, SlotMoving)
 ASK_EVERY = 1.0
 ASK_SOON = 0.2
 """Seconds between questions, and while a node fails."""
+ALL_BEAT_WITHIN = 1.0
+"""Seconds within which those that live beat once another listener has joined them."""
 MOST_NAMES = 1000
 """Listeners among which the ears of each node are drawn, at most."""
 
@@ -83,6 +86,8 @@ class ClusterNodes(Site):
         self._misplaced: MisplacedKeys
         self._outage = Outage()
         self._ready = asyncio.Event()
+        self._joined = 0.0
+        """When this listener began to beat (monotonic)."""
         self._names: list[str] = []
         """Those of the listeners that beat."""
         self.nodes: dict[Address, Node] = {}
@@ -124,8 +129,9 @@ class ClusterNodes(Site):
 
     async def begin(self) -> None:
         """Beat once for each station of the nodes that answer."""
+        self._joined = time.monotonic()
         await self._for_each(lambda node: node.heartbeat.begin())
-        await self._draw()
+        await self._draw(self._settings.lease / 2)
 
     async def _for_each(self, do: Callable[[Node], Awaitable[T]]) -> list[T]:
         """What came of each node that answers. Raises a ServerError if none does, and for one that
@@ -242,21 +248,24 @@ class ClusterNodes(Site):
     # Who hears which node
 
     async def _run_ears(self) -> None:
-        """Draw the ears of all nodes again and again."""
+        """Draw the ears of all nodes again and again: the first time soon, in case that those drawn
+        at the start had been killed. Of these nobody has heard since this listener joined.
+        """
+        pause = self._settings.lease / calls.BEATS_PER_LEASE
+        await asyncio.sleep(min(pause, ALL_BEAT_WITHIN))
         while True:
-            await asyncio.sleep(self._settings.lease / calls.BEATS_PER_LEASE)
-            await self._draw()
+            await self._draw(min(self._settings.lease / 2, time.monotonic() - self._joined))
+            await asyncio.sleep(pause)
 
-    async def _draw(self) -> None:
-        """Ask one partition who beats: every listener beats in all of them."""
+    async def _draw(self, within: float) -> None:
+        """Ask one partition who has beaten within so many seconds: every listener beats in all."""
         for node in sorted(self.nodes.values(), key=lambda node: node.outage.lasts):
             for station in node.directory.stations[:1]:
                 try:
                     beats = await station.store.run(calls.list_listeners(MOST_NAMES))
                 except ServerError:
                     continue
-                limit = self._settings.lease / 2
-                self._names = [each.name for each in beats if each.ago < limit]
+                self._names = [each.name for each in beats if each.ago < within]
                 for one in self.nodes.values():
                     one.draw(self._names)
                 return
