@@ -56,7 +56,7 @@ servers: $(VENV)/.dev  ## More servers to test against, in .servers/ (on Debian)
 screenshots: $(VENV)/.dev  ## The pictures of the docs, a million tasks pending, and how long the dashboard takes
 	@$(BIN)/python -m tests.browser.screenshots
 
-clients:  ## ioredis, for the tests of clients in other languages (with npm)
+clients:  ## ioredis and node-redis, for the tests of clients in other languages (with npm)
 	@npm install --silent --no-audit --no-fund --no-package-lock --prefix tests/conformance
 
 sources: $(VENV)/.dev  ## BullMQ, Celery and arq, for the tests of import --from (with npm)

@@ -1,5 +1,4 @@
-// Sends what the tests ask for with ioredis: one JSON array of commands a line, more than one as a
-// transaction. Answers each line with {"reply": ...} or {"error": ...}.
+// Sends what the tests ask for with ioredis: more than one command as a transaction.
 const Redis = require("ioredis");
 const redis = new Redis(process.argv[2]);
 
@@ -14,13 +13,4 @@ async function answer([command, ...more]) {
   });
 }
 
-require("readline")
-  .createInterface({ input: process.stdin })
-  .on("line", async (line) => {
-    const told = await answer(JSON.parse(line)).then(
-      (reply) => ({ reply }),
-      (error) => ({ error: error.message }),
-    );
-    process.stdout.write(JSON.stringify(told) + "\n");
-  })
-  .on("close", () => redis.disconnect());
+require("./lines.js")(answer, () => redis.disconnect());

@@ -42,6 +42,8 @@ class Client:
 class Cli(Client):
     """redis-cli of Debian's redis-tools, a process for each command."""
 
+    options: tuple[str, ...] = ()
+
     def send(self, *command: Word) -> str:
         words = [word if isinstance(word, bytes) else str(word) for word in command]
         return self._run(*words)
@@ -51,7 +53,8 @@ class Cli(Client):
         self._run(given="".join(" ".join(map(_quoted, line)) + "\n" for line in lines))
 
     def _run(self, *words: str | bytes, given: str | None = None) -> str:
-        base = ("redis-cli", "-e", "-h", HOST, "-p", str(self.port), "-n", str(self.database))
+        base = ("redis-cli", *self.options, "-e", "-h", HOST, "-p", str(self.port))
+        base += ("-n", str(self.database))
         done = subprocess.run(
             [*base, *words], input=given, capture_output=True, text=True, check=False
         )
@@ -64,20 +67,17 @@ def _quoted(word: Word) -> str:
     return json.dumps(str(word))
 
 
-class Node(Client):
-    """Node with ioredis, one process for all that it sends."""
+class Program(Client):
+    """A process for all that is sent: it takes a JSON array of commands a line."""
 
-    def __init__(self, port: int, database: int) -> None:
+    def __init__(self, port: int, database: int, *words: str | Path) -> None:
         super().__init__(port, database)
         self._process = subprocess.Popen(
-            ["node", HERE / "client.js", f"redis://{HOST}:{port}/{database}"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
     def send(self, *command: Word) -> str:
-        return _text(self._ask([command]))
+        return text_of(self._ask([command]))
 
     def transaction(self, *commands: tuple[Word, ...]) -> None:
         self._ask(list(commands))
@@ -110,7 +110,7 @@ class Raw(Client):
         words = [word if isinstance(word, bytes) else str(word).encode() for word in command]
         head = b"*%d\r\n" % len(words)
         self._socket.sendall(head + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in words))
-        return _text(self._read())
+        return text_of(self._read())
 
     def transaction(self, *commands: tuple[Word, ...]) -> None:
         for command in (("MULTI",), *commands, ("EXEC",)):
@@ -137,14 +137,17 @@ class Raw(Client):
         self._socket.close()
 
 
-def _text(reply: Any) -> str:
+def text_of(reply: Any) -> str:
+    """A reply as redis-cli prints it."""
     match reply:
         case None:
             return ""
+        case bool():  # what some clients make of OK, and of 1 and 0
+            return str(int(reply))
         case bytes():
             return reply.decode()
         case list():
-            return "\n".join(map(_text, reply))
+            return "\n".join(map(text_of, reply))
     return str(reply)
 
 
@@ -161,5 +164,6 @@ def client(name: str, port: int, database: int) -> Client:
         case "node":
             if shutil.which(name) is None or not (HERE / "node_modules" / "ioredis").exists():
                 pytest.skip("needs node, and ioredis: make clients")
-            return Node(port, database)
+            url = f"redis://{HOST}:{port}/{database}"
+            return Program(port, database, "node", HERE / "client.js", url)
     return Raw(port, database)

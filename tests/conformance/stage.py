@@ -3,14 +3,15 @@
 import json
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.conformance.clients import HOST, Client
-from tests.kit.processes import listener, until_subscribed
+from tests.kit.cluster import Cluster
+from tests.kit.processes import listener, log_of, until_subscribed
 from tests.kit.processes import run as run_command
 
 ACTS = """
@@ -48,12 +49,11 @@ class Run:
     at: float
 
 
-class Stage:
-    """A database of a server, and the journal of what ran in it."""
+class Play:
+    """A listener's folder, and the journal of what ran."""
 
-    def __init__(self, port: int, database: int, folder: Path, version: tuple[int, ...]) -> None:
-        self.port, self.database, self.version = port, database, version
-        self.url = f"redis://{HOST}:{port}/{database}"
+    def __init__(self, url: str, folder: Path) -> None:
+        self.url = url
         self._tasks = folder / "tasks"
         self._journal = folder / "journal"
         self._tasks.mkdir(parents=True)
@@ -65,8 +65,18 @@ class Stage:
     def listening(self, *options: str) -> Iterator[subprocess.Popen[bytes]]:
         """A listener that hears key events when the block begins."""
         with listener(self.url, self._tasks, *options, JOURNAL=str(self._journal)) as process:
-            until_subscribed(self.url)
+            for url in self.heard():
+                until_subscribed(url)
             yield process
+
+    def heard(self) -> Iterable[str]:
+        """The servers whose key events are heard."""
+        return [self.url]
+
+    def logged(self, event: str) -> list[dict[str, Any]]:
+        """What a listener logged of an event, if it logs in JSON."""
+        lines = map(json.loads, log_of(self._tasks).splitlines())
+        return [line for line in lines if line.get("event") == event]
 
     def runs(self, id: str) -> list[Run]:
         """What was written down of a task."""
@@ -85,6 +95,25 @@ class Stage:
         done = run_command(*words, "--json", url=self.url)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
+
+
+class Stage(Play):
+    """A database of a server."""
+
+    def __init__(self, port: int, database: int, folder: Path, version: tuple[int, ...]) -> None:
+        super().__init__(f"redis://{HOST}:{port}/{database}", folder)
+        self.port, self.database, self.version = port, database, version
+
+
+class ClusterStage(Play):
+    """A database in a cluster, with a partition for each part of the slots."""
+
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
+        super().__init__(cluster.url, folder)
+        self.cluster = cluster
+
+    def heard(self) -> Iterable[str]:
+        return [f"redis://{HOST}:{node.port}/0" for node in self.cluster.nodes]
 
 
 def until(holds: Callable[[], object]) -> None:
