@@ -1,6 +1,7 @@
 """Fixtures: a real server of each kind, clean for each test, and ways to talk to it."""
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 
 import pytest
 import redis
@@ -42,6 +43,8 @@ def server(shared_server: AnyServer) -> AnyServer:
     """A server, emptied and with its settings as in redis.conf."""
     with redis.Redis(port=shared_server.port) as client:
         client.flushall()
+        with suppress(redis.ResponseError):  # Redis 6.2 has none
+            client.function_flush()
         client.config_set("notify-keyspace-events", "Exg")
         client.config_set("maxmemory", 0)
         client.config_set("maxmemory-policy", "noeviction")

@@ -57,7 +57,7 @@ def named(findings: list[Finding], node: object) -> list[Finding]:
     ]
 
 
-def check_misplaced(nodes: Mapping[object, redis.Redis], layout: Layout) -> Finding:
+def check_misplaced(nodes: Mapping[str, redis.Redis], layout: Layout) -> Finding:
     """Whether a node holds trigger keys whose tag is wrong, or missing. It walks over all keys."""
     found = list[TriggerKey]()
     silent = []

@@ -16,7 +16,8 @@ FULL = 0.9
 """The share of `maxmemory` above which the doctor warns."""
 CLOCK_LIMIT = 1.0
 """Seconds by which this machine's clock may differ from the server's."""
-_SAMPLE = 1000
+SAMPLE = 1000
+"""Keys that are looked at in search of other data."""
 _MB = 1024 * 1024
 _HARD_LIMIT, _SOFT_LIMIT = 32 * _MB, 8 * _MB
 """The smallest buffer for a subscriber's events: the server's own defaults."""
@@ -51,7 +52,7 @@ def check_role(info: dict[str, Any]) -> Finding:
 
 def check_events() -> Steps[Finding]:
     """Whether the server sends the events that a listener needs."""
-    flags = yield from _setting("notify-keyspace-events")
+    flags = yield from setting("notify-keyspace-events")
     if flags is None:
         return limit(
             "events", f"{_NOT_SHOWN}: whether it sends key events shows only the round trip"
@@ -94,21 +95,29 @@ def check_eviction(info: dict[str, Any]) -> Finding:
 def check_data() -> Steps[Finding]:
     """Whether the database also holds other data."""
     try:
-        sample = yield from calls.scan("0", _SAMPLE)
+        sample = yield from calls.scan("0", SAMPLE)
     except ScriptFailed as failure:
-        return warning(
-            "data",
-            f"another client overwrote keys of expirebridge: {failure}",
-            "a listener moves them aside, and finds their tasks again",
-        )
-    if sample.alien:
-        return warning(
-            "data",
-            f"the database holds keys that are not expirebridge's ({sample.alien} of about "
-            f"{_SAMPLE} examined): their events cost time, and a FLUSHDB for them loses tasks",
-            "give expirebridge a database of its own, such as redis://host:6379/1",
-        )
-    return ok("data", "no other data")
+        return overwritten(str(failure))
+    return other_data(sample.alien) if sample.alien else ok("data", "no other data")
+
+
+def overwritten(failure: str) -> Finding:
+    """What is reported if scripts fail on what another client wrote."""
+    return warning(
+        "data",
+        f"another client overwrote keys of expirebridge: {failure}",
+        "a listener moves them aside, and finds their tasks again",
+    )
+
+
+def other_data(count: int) -> Finding:
+    """What is reported if so many of the sample are not ours."""
+    return warning(
+        "data",
+        f"the database holds keys that are not expirebridge's ({count} of about {SAMPLE} "
+        "examined): their events cost time, and a FLUSHDB for them loses tasks",
+        "give expirebridge a database of its own, such as redis://host:6379/1",
+    )
 
 
 def check_memory(info: dict[str, Any]) -> Finding:
@@ -139,14 +148,14 @@ def check_persistence(info: dict[str, Any]) -> Steps[Finding]:
             "free space on the server's disk, read its log, then BGREWRITEAOF or BGSAVE",
         )
     if not info.get("aof_enabled"):
-        snapshots = yield from _setting("save")
+        snapshots = yield from setting("save")
         lost = (
             "when the server stops, all tasks are lost"
             if snapshots == ""
             else "a crash of the server loses all writes since its last snapshot, if it takes any"
         )
         return warning("persistence", f"appendonly is no: {lost}", "CONFIG SET appendonly yes")
-    sync = yield from _setting("appendfsync")
+    sync = yield from setting("appendfsync")
     if sync == "no":
         return warning(
             "persistence",
@@ -160,7 +169,7 @@ def check_persistence(info: dict[str, Any]) -> Steps[Finding]:
 
 def check_buffers() -> Steps[Finding]:
     """Whether a burst of events fits into a subscriber's buffer."""
-    limits = yield from _setting("client-output-buffer-limit")
+    limits = yield from setting("client-output-buffer-limit")
     if limits is None:
         return limit("buffers", f"{_NOT_SHOWN}: how much may wait for a subscriber is not known")
     words = limits.split()
@@ -194,7 +203,7 @@ def check_clock() -> Steps[Finding]:
     )
 
 
-def _setting(name: str) -> Steps[str | None]:
+def setting(name: str) -> Steps[str | None]:
     """A setting of the server; None if it does not show it, as hosted servers may not."""
     try:
         reply = yield from calls.command("CONFIG", "GET", name)

@@ -10,8 +10,9 @@ from expirebridge.handlers.known import KnownFunctions
 from expirebridge.retry import UNKNOWN_DELAY
 from expirebridge.series.state import Series
 from expirebridge.settings import Doorbells
+from expirebridge.slots import Layout
 from expirebridge.store import calls
-from expirebridge.store.calls import Health, Steps
+from expirebridge.store.calls import PARTITIONS, Health, Steps
 from expirebridge.store.store import Database
 from expirebridge.task import from_ms
 
@@ -40,22 +41,30 @@ def check_listeners(health: Health, *, here: bool = False) -> Finding:
 def check_subscriptions(
     database: Database, doorbell: Doorbells, health: Health, *, here: bool = False
 ) -> Steps[Finding]:
-    """Whether all listeners are subscribed to the doorbell, and at least one to key events.
+    """Whether all listeners are subscribed to each doorbell, and at least one to key events.
 
-    With `Doorbells.CLOCK` none needs key events. The server only counts subscribers. So with `here`
-    there must be as many as this machine has listeners: the failure of another machine's listener
-    is not held against this one. At most two listeners subscribe to key events, and they may be
-    changing places at this moment.
+    Each server is asked that has a partition; those that do not answer are left out. With
+    `Doorbells.CLOCK` no listener needs key events. A server only counts its subscribers. So with
+    `here` there must be as many as this machine has listeners: the failure of another machine's
+    listener is not held against this one. At most two listeners subscribe to key events, and they
+    may be changing places at this moment.
     """
-    wanted = {database.doorbell_channel: len(_asked_for(health, here=here))}
-    if doorbell is not Doorbells.CLOCK and not here:
-        wanted[database.events("expired")] = 1
-    reply = yield from calls.command("PUBSUB", "NUMSUB", *wanted)
-    missing = [
-        f"{count} of {at_least} to {channel}"
-        for (channel, at_least), count in zip(wanted.items(), reply[1::2], strict=True)
-        if count < at_least
-    ]
+    wanted = len(_asked_for(health, here=here))
+    hears = doorbell is not Doorbells.CLOCK and not here
+    layout = Layout(database.layout.prefix, (yield from PARTITIONS))
+    few, deaf = dict[int, list[str]](), list[str]()
+    for number in range(layout.count):
+        counts = yield from calls.at_if_there(calls.count_subscribers(), number, hasty=True)
+        if counts is None:
+            continue
+        if counts.doorbell < wanted:
+            few.setdefault(counts.doorbell, []).append(layout.slot_of(number))
+        if hears and not counts.events:
+            deaf.append(layout.slot_of(number))
+    doorbell_channel = f"{layout.prefix}:doorbell:{database.number}"
+    missing = [f"{n} of {wanted} to {doorbell_channel}{_of(tags)}" for n, tags in few.items()]
+    if deaf:
+        missing.append(f"0 of 1 to {database.events('expired')}{_of(deaf)}")
     if missing:
         return warning(
             "subscriptions",
@@ -63,7 +72,7 @@ def check_subscriptions(
             "clock, and miss the changes of other clients",
             "read the listeners' log, then restart those that report a broken subscription",
         )
-    heard = "the doorbell and to key events" if len(wanted) > 1 else "the doorbell"
+    heard = "the doorbell and to key events" if hears else "the doorbell"
     return ok("subscriptions", f"the listeners are subscribed to {heard}")
 
 
@@ -188,6 +197,11 @@ def _scope(examined: int) -> str:
 def _first(named: list[str], most: int = 5) -> str:
     more = f" and {len(named) - most} others" if len(named) > most else ""
     return ", ".join(named[:most]) + more
+
+
+def _of(tags: list[str]) -> str:
+    """Which partitions are meant; nothing if there is one."""
+    return "" if tags == [""] else f" of {_first(tags)}"
 
 
 def _asked_for(health: Health, *, here: bool) -> list[str]:

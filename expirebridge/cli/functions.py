@@ -1,12 +1,15 @@
 """Commands for the functions that clients in other languages call."""
 
 from contextlib import closing
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
-from expirebridge.cli.options import NOT_POSSIBLE, AsJson, Url
+from expirebridge.cli.options import FAULT, NOT_POSSIBLE, AsJson, Url
 from expirebridge.cli.output import print_json, print_line, print_table
+from expirebridge.cli.progress import warn
+from expirebridge.errors import ServerError
 from expirebridge.settings import Settings
 from expirebridge.store import functions, library
 from expirebridge.store.library import Loading, LoadResult
@@ -20,13 +23,43 @@ group = typer.Typer(
 )
 
 
-def load_into(url: str | None, *, replace: bool = False) -> Loading:
-    """Load the functions into the server of the URL. Raises a ServerError."""
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What became of the request at one server."""
+
+    node: str
+    """The address of a node; "" if the URL names no cluster."""
+    result: Loading | ServerError
+
+    @property
+    def summary(self) -> str:
+        """What was done, or why not, as a sentence."""
+        told = str(self.result) if isinstance(self.result, ServerError) else summary(self.result)
+        return f"{self.node}: {told}" if self.node else told
+
+
+def load_into(url: str | None, *, replace: bool = False) -> list[Loaded]:
+    """Load the functions into the server of the URL, or each primary of its cluster.
+
+    Raises a ServerError if the server failed or refused it; of a cluster, if all primaries did.
+    """
     settings = Settings.read(url=url)
-    with closing(
-        Store(clients.probe_client(settings.url, settings.prefix), prefix=settings.prefix)
-    ) as store:
+    with closing(clients.probe_client(settings.url, settings.prefix)) as client:
+        loaded = [
+            Loaded(node, _load_at(Store(one, prefix=settings.prefix), replace=replace))
+            for node, one in clients.primaries_of(client).items()
+        ]
+    faults = [each.result for each in loaded if isinstance(each.result, ServerError)]
+    if len(faults) == len(loaded):
+        raise faults[0]
+    return loaded
+
+
+def _load_at(store: Store, *, replace: bool) -> Loading | ServerError:
+    try:
         return store.run(library.load(replace=replace))
+    except ServerError as error:
+        return error
 
 
 def summary(loading: Loading) -> str:
@@ -51,6 +84,11 @@ def summary(loading: Loading) -> str:
             )
 
 
+def is_newer(result: Loading | ServerError) -> bool:
+    """Whether the functions of a newer version were left in place."""
+    return isinstance(result, Loading) and result.result is LoadResult.NEWER
+
+
 @group.command()
 def load(
     replace: Annotated[
@@ -60,16 +98,26 @@ def load(
 ) -> None:
     """Load the functions into the server. They replace those of an older version.
 
-    The server stores and replicates them like data. In a cluster, load them into each primary.
-    The login needs the rights +function|list and +function|load.
+    The server stores and replicates them like data. In a cluster they are loaded into each primary;
+    load them again when another one is added. If one cannot be reached, the others have them, and
+    the exit code is 1. The login needs the rights +function|list and +function|load.
 
     Example: expirebridge functions load --url redis://localhost:6379/1
     """
-    loading = load_into(url, replace=replace)
-    if loading.result is LoadResult.NEWER:
-        typer.echo(f"expirebridge: {summary(loading)}; --replace replaces them", err=True)
+    loaded = load_into(url, replace=replace)
+    newer = [each for each in loaded if is_newer(each.result)]
+    failed = [each for each in loaded if isinstance(each.result, ServerError)]
+    for each in loaded:
+        if each not in newer and each not in failed:
+            print_line(each.summary)
+    for each in newer:
+        warn(f"{each.summary}; --replace replaces them")
+    for each in failed:
+        warn(f"{each.summary}; load them again when it is back")
+    if failed:
+        raise typer.Exit(FAULT)
+    if newer:
         raise typer.Exit(NOT_POSSIBLE)
-    print_line(summary(loading))
 
 
 @group.command()

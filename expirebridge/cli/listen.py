@@ -24,7 +24,7 @@ from expirebridge.cli.options import (
     Url,
 )
 from expirebridge.cores import usable_cores
-from expirebridge.errors import InvalidSetting
+from expirebridge.errors import InvalidSetting, ServerError
 from expirebridge.handlers import HandlersFolder, Registry
 from expirebridge.hooks import Hook
 from expirebridge.listener import listener
@@ -32,7 +32,6 @@ from expirebridge.listener.parent import RELOADER, Parent, watch_reloader
 from expirebridge.log_fields import event
 from expirebridge.observe.logs import LogFormat, LogLevel, log_event, set_up
 from expirebridge.settings import Settings
-from expirebridge.store.library import LoadResult
 from expirebridge.workers.count import count_of
 from expirebridge.workers.workers import Workers
 
@@ -179,12 +178,14 @@ def listen(
 
 
 def _load_functions(settings: Settings) -> None:
-    loading = function_commands.load_into(settings.url)
-    newer = loading.result is LoadResult.NEWER
-    logger.log(
-        logging.WARNING if newer else logging.INFO, "%s", function_commands.summary(loading),
-        extra=event("functions", outcome=loading.result, before=loading.before),
-    )  # fmt: skip
+    for each in function_commands.load_into(settings.url):
+        result, node = each.result, {"node": each.node} if each.node else {}
+        if isinstance(result, ServerError):
+            fields = event("functions", outcome="failed", error=str(result), **node)
+        else:
+            fields = event("functions", outcome=result.result, before=result.before, **node)
+        failed = isinstance(result, ServerError) or function_commands.is_newer(result)
+        logger.log(logging.WARNING if failed else logging.INFO, "%s", each.summary, extra=fields)
 
 
 def _check_ports(first: int | None, count: int) -> None:

@@ -9,6 +9,7 @@ import typer
 
 from expirebridge.checks import OVERDUE_LIMIT, Finding, Level, check_health, examine
 from expirebridge.checks.finding import error
+from expirebridge.checks.health import check_left_out
 from expirebridge.cli.ledger_options import LedgerName, LedgerUrl, extra_is_there, refuse_password
 from expirebridge.cli.options import FAULT, ILL, AsJson, Doorbell, Lease, Prefix, Url
 from expirebridge.cli.output import print_json, print_line, printable
@@ -97,6 +98,7 @@ def check(
     with closing(_store(settings)) as store:
         try:
             findings = store.run(check_health(store.database, settings, limit=limit, here=here))
+            findings += check_left_out(store.left_out, here=here)
             if not here:
                 findings += _of_ledger(store, settings, limit=limit)
         except ServerError as failure:

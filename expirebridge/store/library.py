@@ -47,10 +47,31 @@ def load(*, replace: bool) -> Steps[Loading]:
     before = functions.version_of(there)
     if there == functions.library():
         return Loading(LoadResult.SAME, before)
-    if not replace and _numbers(before) > _numbers(functions.version()):
+    if not replace and is_newer(before, functions.version()):
         return Loading(LoadResult.NEWER, before)
     yield from calls.command("FUNCTION", "LOAD", "REPLACE", functions.library())
     return Loading(LoadResult.REPLACED, before)
+
+
+def find_version() -> Steps[str | None]:
+    """The version of the functions that a server has, "" if it has none.
+
+    None if it cannot have any: Redis before 7.
+    """
+    try:
+        version = yield from calls.command("FCALL_RO", f"{functions.LIBRARY}_version", 0)
+    except ServerError as error:
+        if "unknown command" in str(error):
+            return None
+        if "Function not found" not in str(error):
+            raise
+        return ""
+    return str(version.decode())
+
+
+def is_newer(version: str, than: str) -> bool:
+    """Whether one version comes after the other."""
+    return _numbers(version) > _numbers(than)
 
 
 def _load_scripts() -> Steps[Loading]:

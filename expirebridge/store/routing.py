@@ -15,7 +15,16 @@ from expirebridge.slots import PARTITIONS_OF_CLUSTER, Layout
 from expirebridge.store import scripts
 from expirebridge.store.absences import AWAY_ERRORS, Absences, NodeOf
 from expirebridge.store.calls import AWAY, LEFT_OUT, PARTITIONS, Call, Runnable, Steps
-from expirebridge.store.calls.routes import At, ByItem, Creation, Everywhere, IfThere, OfId, Ready
+from expirebridge.store.calls.routes import (
+    Anywhere,
+    At,
+    ByItem,
+    Creation,
+    Everywhere,
+    IfThere,
+    OfId,
+    Ready,
+)
 from expirebridge.store.numbering import NothingWritten, Numbering, too_few
 from expirebridge.store.request import Request, Requests
 from expirebridge.store.translation import Unmarked
@@ -163,6 +172,8 @@ class _Run:
                 except AWAY_ERRORS as fault:
                     self._leave_out(layout, number, fault)
                     return Ready(None)
+            case Anywhere():
+                return (yield from self._anywhere(layout, call, ask))
             case Everywhere():
                 return (yield from self._everywhere(layout, call, call.route, ask))
             case ByItem():
@@ -184,6 +195,18 @@ class _Run:
             raise fault
         node = self._nodes.get(number)
         self._left_out[number] = self._absences.note(layout, number, fault, node)
+
+    def _anywhere(self, layout: Layout, call: Call[Any], ask: _Ask) -> Requests[Any]:
+        """Ask one partition after the other until one answers. Raises the fault of the last."""
+        fault: errors.ServerError | None = None
+        for number in range(layout.count):
+            try:
+                return (yield from self._if_there(layout, number, ask, _Raw(call), hasty=True))
+            except AWAY_ERRORS as error:
+                self._leave_out(layout, number, error)
+                fault = error
+        assert fault is not None  # noqa: S101 - for the type checker
+        raise fault
 
     def _everywhere(
         self, layout: Layout, call: Call[Any], route: Everywhere, ask: _Ask

@@ -16,6 +16,7 @@ from expirebridge import wire
 from expirebridge.errors import InvalidSetting
 from expirebridge.slots import PARTITIONS_OF_CLUSTER, Layout
 from expirebridge.store.plain_text import AsyncTlsConnection, TlsConnection
+from expirebridge.store.translation import translated
 from expirebridge.topology.cluster import Cluster, SlotPrimary, slots_at
 from expirebridge.topology.cluster_clients import (
     AsyncClusterClient,
@@ -194,6 +195,19 @@ def sentinels_of(url: str) -> Sentinels | None:
     check_url(url)
     named = read_sentinel_url(url)
     return None if named is None else _sentinels(named, url)
+
+
+def primaries_of(client: redis.Redis) -> dict[str, redis.Redis]:
+    """A client for each primary of a cluster, by its address; of a server, its own, as "".
+
+    Raises a ServerError if no node of the cluster says which these are.
+    """
+    if not isinstance(client, ClusterClient):
+        return {"": client}
+    try:
+        return {str(node): one for node, one in client.primaries().items()}
+    except redis.RedisError as error:
+        raise translated(error) from error
 
 
 def primary_known_to(client: redis.Redis | redis.asyncio.Redis) -> str | None:

@@ -45,8 +45,7 @@ class Site:
 
     async def now(self) -> datetime:
         """The server's time, the only clock that is used."""
-        seconds, micros = await self.store.run(calls.command("TIME"))
-        return from_ms(int(seconds) * 1000 + int(micros) // 1000)
+        return from_ms(await self.store.run(calls.read_time()))
 
     def page(
         self, request: Request, template: str, *, status: int = 200, **values: Any

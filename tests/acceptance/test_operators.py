@@ -37,8 +37,12 @@ def test_the_doctor_finds_nothing_wrong_beside_a_listener(url: str, folder: Path
     assert set(report_of(result.stdout).values()) == {"ok"}
     chapter = PAGE.partition("\n## `expirebridge doctor`\n")[2].partition("\n## ")[0]
     explained = re.findall(r"^\| `([a-z ]+)` \|.*\|.*\|$", chapter, re.MULTILINE)
-    # For a server that sentinels name, for a cluster, and for databases with series or a ledger.
-    elsewhere = {"sentinels", "failover", "cluster", "series", "ledger", "ledger rows"}
+    # For a server that sentinels name, for a cluster, for databases with series or a ledger, and
+    # for servers with functions.
+    elsewhere = {
+        "sentinels", "failover", "cluster", "coverage", "partitions", "misplaced keys", "nodes",
+        "series", "ledger", "ledger rows", "library",
+    }  # fmt: skip
     assert set(report_of(result.stdout)) == set(explained) - elsewhere
     assert result.stdout.startswith(f"{url}\n\nok       version        ")
     assert result.stdout.endswith("\n\n0 errors, 0 warnings, 16 ok\n")

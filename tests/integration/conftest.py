@@ -18,6 +18,7 @@ collect_ignore = (
     else [
         f"test_{name}.py"
         for name in (
+            "cluster_doctor",
             "cluster_kit",
             "cluster_listeners",
             "cluster_partitions",

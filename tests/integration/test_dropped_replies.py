@@ -763,6 +763,7 @@ OPERATORS: dict[str, Callable[[Store], object]] = {
     "list_calls": lambda store: store.run(calls.calls_page(State.PENDING, calls.BEGINNING)),
     "find_unhandled": lambda store: examine(store, Settings(), Role.LISTENER),
     "read_health": lambda store: store.run(check_health(store.database, Settings())),
+    "count_subscribers": lambda store: store.run(calls.count_subscribers()),
     "count_before": lambda store: store.run(calls.count_before(State.PENDING, [0])),
     "read_fleet": lambda store: store.run(calls.read_fleet(10)),
     "list_listeners": lambda store: store.run(calls.list_listeners(10)),

@@ -15,7 +15,7 @@ from expirebridge.store.calls.call import (
     rows_of,
     script,
 )
-from expirebridge.store.calls.routes import Everywhere
+from expirebridge.store.calls.routes import Anywhere, Everywhere
 from expirebridge.store.reading import text
 from expirebridge.task import State
 
@@ -50,6 +50,21 @@ def _joined_health(each: Sequence[Health]) -> Health:
 
 
 @dataclass(frozen=True, slots=True)
+class Subscribers:
+    """How many listeners are subscribed at the server of a partition."""
+
+    doorbell: int
+    """To its doorbell."""
+    events: int
+    """To the key events of the server."""
+
+
+def count_subscribers() -> Call[Subscribers]:
+    """Count them at the server of one partition: see `at_if_there`."""
+    return script("count_subscribers", read=lambda reply: Subscribers(*reply))
+
+
+@dataclass(frozen=True, slots=True)
 class CountsBefore:
     """How many tasks of a state have a look-at time before each of some times."""
 
@@ -68,6 +83,11 @@ def count_before(state: State, times: Iterable[int]) -> Call[CountsBefore]:
         read=lambda reply: CountsBefore(reply[0], reply[1], list(reply[2:])),
         route=Everywhere(_joined_counts),
     )
+
+
+def read_time() -> Call[int]:
+    """Read the server's time, in ms; in a cluster that of any node that answers."""
+    return script("count_before", State.PENDING, read=lambda reply: int(reply[0]), route=Anywhere())
 
 
 def _joined_counts(each: Sequence[CountsBefore]) -> CountsBefore:
@@ -177,6 +197,7 @@ def list_listeners(limit: int) -> Call[list[LastBeat]]:
         read=lambda reply: [
             LastBeat(text(name), ago / 1000) for name, ago in rows_of(reply, 2)
         ],
+        route=Anywhere(),
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from expirebridge.store.calls.call import Call, milliseconds, rows_of, script
+from expirebridge.store.calls.routes import Anywhere
 from expirebridge.store.reading import text
 
 _COUNT = "#"
@@ -41,7 +42,7 @@ def declare(fingerprint: str, shapes: Mapping[str, str]) -> Call[None]:
 
 def read_fleet(lease: float) -> Call[Fleet]:
     """See which code each listener runs that beat within `lease` seconds, and what it knows."""
-    return script("read_fleet", milliseconds(lease), read=_read_fleet)
+    return script("read_fleet", milliseconds(lease), read=_read_fleet, route=Anywhere())
 
 
 def _read_fleet(reply: list[Any]) -> Fleet:

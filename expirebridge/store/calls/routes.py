@@ -30,6 +30,10 @@ class Everywhere(NamedTuple):
     """Makes one result of those of all partitions, which are in order."""
 
 
+class Anywhere(NamedTuple):
+    """Any partition that answers, since all know the same: the first, if it does."""
+
+
 class At(NamedTuple):
     """The partition of this number."""
 
@@ -51,7 +55,7 @@ class Creation(NamedTuple):
     lease: float
 
 
-Route = OfId | ByItem | Everywhere | At | IfThere | Creation
+Route = OfId | ByItem | Everywhere | Anywhere | At | IfThere | Creation
 
 
 class Ready(NamedTuple):

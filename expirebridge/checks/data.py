@@ -1,0 +1,39 @@
+"""The checks of what else is in a database with several partitions; see `check_data` for one."""
+
+from expirebridge.checks.finding import Finding, ok
+from expirebridge.checks.server import SAMPLE, other_data, overwritten
+from expirebridge.errors import ScriptFailed
+from expirebridge.slots import Layout
+from expirebridge.store import calls
+from expirebridge.store.calls import Steps
+from expirebridge.wire import InvalidKey, parse_key
+
+
+def check_others_data(layout: Layout) -> Steps[Finding]:
+    """Whether a server also holds other data: in a cluster, each node has keys of its own."""
+    _, names = yield from calls.walk(calls.BEGINNING, SAMPLE)
+    alien = sum(not _is_ours(name, layout) for name in names)
+    return other_data(alien) if alien else ok("data", "no other data")
+
+
+def check_overwritten(layout: Layout) -> Steps[list[Finding]]:
+    """Whether another client overwrote keys of ours, in each partition that answers."""
+    found = []
+    for number in range(layout.count):
+        try:
+            yield from calls.at_if_there(calls.scan(calls.BEGINNING, 1), number, hasty=True)
+        except ScriptFailed as failure:
+            found.append(overwritten(f"in partition {layout.slot_of(number)}, {failure}"))
+    return found
+
+
+def _is_ours(name: bytes, layout: Layout) -> bool:
+    """Whether a key is of any partition, or looks like a task's: those are looked for apart."""
+    prefix = layout.prefix.encode() + b":"
+    tag, _, rest = name.partition(b"}")
+    if name.startswith(prefix) or (tag.startswith(b"{") and rest.startswith(prefix)):
+        return True
+    try:
+        return parse_key(name) is not None
+    except InvalidKey:
+        return True

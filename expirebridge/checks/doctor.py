@@ -1,0 +1,204 @@
+"""The doctor: all checks, of every server of a database."""
+
+from collections.abc import Callable
+
+from expirebridge.checks.cluster import check_cluster, check_coverage, check_isolation
+from expirebridge.checks.data import check_others_data, check_overwritten
+from expirebridge.checks.finding import Finding, Level, error, warning
+from expirebridge.checks.health import check_health
+from expirebridge.checks.library import check_library
+from expirebridge.checks.login import check_rights
+from expirebridge.checks.nodes import Node, Nodes
+from expirebridge.checks.partitions import check_misplaced, check_partitions
+from expirebridge.checks.round_trip import check_round_trip
+from expirebridge.checks.sentinels import check_failover, check_sentinels
+from expirebridge.checks.server import (
+    check_buffers,
+    check_clock,
+    check_data,
+    check_events,
+    check_eviction,
+    check_memory,
+    check_persistence,
+    check_role,
+    check_version,
+)
+from expirebridge.checks.work import check_format, check_functions, check_series
+from expirebridge.errors import (
+    FormatTooNew,
+    NotPermitted,
+    ScriptFailed,
+    ServerError,
+    ServerUnreachable,
+)
+from expirebridge.settings import Settings
+from expirebridge.store import calls, library
+from expirebridge.store.calls import Steps
+from expirebridge.store.partitions import Partitions
+from expirebridge.store.rights import Role
+from expirebridge.store.store import Store
+from expirebridge.topology import clients
+
+
+def examine(store: Partitions | Store, settings: Settings, role: Role) -> list[Finding]:
+    """Run all checks, for the doctor; `role` is what the login is for.
+
+    A check that the login may not make, or that the server refuses, is a finding, too, and so is a
+    node of a cluster that does not answer, if another one does. Raises ServerUnreachable if the
+    server does not answer, and ServerError if it refuses the login.
+    """
+    return _Doctor(store, settings, role).examine()
+
+
+class _Doctor:
+    """Examines a database."""
+
+    def __init__(self, store: Partitions | Store, settings: Settings, role: Role) -> None:
+        self._store = store
+        self._settings = settings
+        self._role = role
+        self._nodes = Nodes(store)
+        self._database = store.database
+
+    def examine(self) -> list[Finding]:
+        """Run all checks."""
+        # If this fails, all other checks would fail, too, unless the login just lacks a right.
+        findings = self._nodes.look(_look_at_server)
+        findings += self._of_topology()
+        # Only a listener writes, and receives events, in the ways that some checks try.
+        takes_writes = all(one.check != "role" or one.level is Level.OK for one in findings)
+        listens = self._role is Role.LISTENER and takes_writes
+        findings += self._of_servers()
+        try:
+            findings += self._of_work()
+            if listens:
+                findings += self._of_data()
+        except FormatTooNew as failure:
+            return [*findings, error("format", str(failure), "pip install --upgrade expirebridge")]
+        if listens:
+            findings += self._nodes.look(_look_at_round_trip)
+        findings += self._of_functions()
+        if self._nodes.are_several:
+            asked = {node.name: node.client for node in self._nodes.answering}
+            findings.append(check_misplaced(asked, self._database.layout))
+        return findings + self._nodes.missing()
+
+    def _of_topology(self) -> list[Finding]:
+        url, layout = self._settings.url, self._database.layout
+        if sentinels := clients.sentinels_of(url):
+            return [check_sentinels(sentinels), *self._everywhere("failover", check_failover)]
+        if cluster := clients.cluster_of(url):
+            return [
+                check_cluster(cluster, layout),
+                *self._everywhere("coverage", check_coverage),
+                *self._everywhere("failover", check_isolation),
+            ]
+        return []
+
+    def _of_servers(self) -> list[Finding]:
+        return [
+            *self._everywhere("events", check_events),
+            *self._everywhere("buffers", check_buffers),
+            *self._everywhere("clock", check_clock),
+            *self._nodes.look(self._look_at_rights),
+        ]
+
+    def _of_work(self) -> list[Finding]:
+        lease = self._settings.lease
+        parts: list[tuple[str, Steps[list[Finding]]]] = [
+            ("format", _listed(check_format(lease))),
+            ("work", check_health(self._database, self._settings)),
+            ("functions", _listed(check_functions(lease))),
+            ("series", _if_any(check_series(lease))),
+            ("partitions", check_partitions(lease)),
+        ]
+        found = list[Finding]()
+        for name, steps in parts:
+            try:
+                found += _examined(self._store, name, steps)
+            except ServerUnreachable as failure:
+                if not self._nodes.are_several:
+                    raise
+                found.append(error(name, str(failure), ""))
+        return found
+
+    def _of_data(self) -> list[Finding]:
+        layout = self._store.database.layout
+        if layout.count == 1:
+            return self._everywhere("data", check_data)
+        found = self._everywhere("data", lambda: check_others_data(layout))
+        return found + _examined(self._store, "data", check_overwritten(layout))
+
+    def _of_functions(self) -> list[Finding]:
+        """What other languages call; a login that may call nothing need not know of it."""
+        found = dict[str, str | None]()
+        for name, client in clients.primaries_of(self._store.client).items():
+            if name in self._nodes.silent:
+                continue
+            try:
+                store = Store(client, prefix=self._database.prefix)
+                found[name] = store.run(library.find_version())
+            except NotPermitted:
+                return []
+            except ServerUnreachable as failure:
+                self._nodes.silent[name] = failure
+        return check_library(found)
+
+    def _everywhere(self, name: str, check: Callable[[], Steps[Finding]]) -> list[Finding]:
+        """What a check finds that is made at each server."""
+        return self._nodes.look(lambda node: _examined(node.store, name, _listed(check())))
+
+    def _look_at_rights(self, node: Node) -> list[Finding]:
+        if not node.prefixes:
+            return []
+        return _examined(node.store, "rights", _listed(check_rights(self._database, self._role)))
+
+
+def _look_at_server(node: Node) -> list[Finding]:
+    return _examined(node.store, "server", _server())
+
+
+def _look_at_round_trip(node: Node) -> list[Finding]:
+    return [check_round_trip(node.client, node.store.database)] if node.prefixes else []
+
+
+def _server() -> Steps[list[Finding]]:
+    info = yield from calls.command("INFO")
+    return [
+        check_version(info),
+        check_role(info),
+        check_eviction(info),
+        check_memory(info),
+        (yield from check_persistence(info)),
+    ]
+
+
+def _examined(store: Partitions | Store, name: str, steps: Steps[list[Finding]]) -> list[Finding]:
+    """The findings of one part, or a finding that says why there are none."""
+    try:
+        return store.run(steps)
+    except (FormatTooNew, ServerUnreachable):
+        raise
+    except NotPermitted:
+        return [_not_looked_at(name)]
+    except ScriptFailed as failure:
+        return [error(name, str(failure), "look at what other clients wrote there")]
+    except ServerError as failure:
+        return [error(name, str(failure), "")]
+
+
+def _not_looked_at(name: str) -> Finding:
+    return warning(
+        name,
+        "not looked at: the login may not",
+        "expirebridge doctor --url redis://ADMIN:PASSWORD@HOST:PORT/DB",
+    )
+
+
+def _listed(steps: Steps[Finding]) -> Steps[list[Finding]]:
+    return [(yield from steps)]
+
+
+def _if_any(steps: Steps[Finding | None]) -> Steps[list[Finding]]:
+    finding = yield from steps
+    return [] if finding is None else [finding]
