@@ -1,4 +1,4 @@
-"""Plain clients of a cluster: what docs/wire-protocol.md says holds there of keys with their tag."""
+"""Plain clients of a cluster: what docs/wire-protocol.md says there of keys with their tag."""
 
 import time
 from collections.abc import Iterator
