@@ -179,6 +179,26 @@ class Listing:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Moving:
+    """How far the move of a database's tasks to another one is, or from another one."""
+
+    way: str
+    """`to`, or `from`, and the other database: its URL, without passwords, and its prefix."""
+    series: int
+    """Series that are here."""
+    on_their_way: int
+    """Tasks and series that were taken out of this database and have not arrived: nobody runs them
+    until the move goes on."""
+    idle: float | None
+    """Seconds since the mover was last here; None if that is not known."""
+
+    @property
+    def leaves(self) -> bool:
+        """Whether tasks go from here to the other database."""
+        return self.way.startswith("to ")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Counts:
     """How many tasks are in each state, and how many listeners beat."""
 
@@ -194,6 +214,8 @@ class Counts:
     """Listeners that sent a heartbeat within the last lease."""
     left_out: tuple[LeftOut, ...] = ()
     """Partitions that could not be asked: their tasks are not counted."""
+    moving: Moving | None = None
+    """The move of this database, from when one was begun."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

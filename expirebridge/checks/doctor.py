@@ -8,6 +8,7 @@ from expirebridge.checks.finding import Finding, Level, error, warning
 from expirebridge.checks.health import check_health
 from expirebridge.checks.library import check_library
 from expirebridge.checks.login import check_rights
+from expirebridge.checks.move import check_move
 from expirebridge.checks.nodes import Node, Nodes
 from expirebridge.checks.partitions import check_misplaced, check_partitions
 from expirebridge.checks.round_trip import check_round_trip
@@ -111,6 +112,7 @@ class _Doctor:
             ("functions", _listed(check_functions(lease))),
             ("series", _if_any(check_series(lease))),
             ("partitions", check_partitions(lease)),
+            ("move", _if_any(check_move(lease))),
         ]
         found = list[Finding]()
         for name, steps in parts:

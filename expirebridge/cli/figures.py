@@ -15,6 +15,7 @@ from expirebridge.cli.output import (
     arguments,
     left_out_as_data,
     moment,
+    numbers_of,
     print_json,
     print_shown,
     table_of,
@@ -122,7 +123,7 @@ def store_of(settings: Settings) -> Partitions:
 
 def _as_data(figures: Figures) -> dict[str, Any]:
     return {
-        "states": _numbers(figures.counts),
+        "states": numbers_of(figures.counts),
         "oldest_overdue": figures.health.waited,
         "listeners": figures.health.listeners,
         "ended_per_minute": round(figures.recent.per_minute, 1),
@@ -130,15 +131,9 @@ def _as_data(figures: Figures) -> dict[str, Any]:
         "next_due": figures.next[0].due if figures.next else None,
         "running": [task.id for task in figures.running],
         "functions": {name: asdict(one) for name, one in figures.recent.functions().items()},
-        **({"partitions": list(map(_numbers, figures.partitions))} if figures.partitions else {}),
+        **({"partitions": list(map(numbers_of, figures.partitions))} if figures.partitions else {}),
         **left_out_as_data(figures.left_out),
     }
-
-
-def _numbers(counts: Counts) -> dict[str, Any]:
-    numbers = asdict(counts)
-    del numbers["left_out"]
-    return numbers
 
 
 # For people
@@ -160,6 +155,7 @@ def _summary(figures: Figures) -> list[Text]:
         Text(f"listeners {counts.listeners}", style="" if counts.listeners else "red"),
         Text(f"ended {figures.recent.per_minute:,.0f} a minute   late {late}"),
         *([Text(f"overdue in partition {', '.join(overdue)}")] if overdue else []),
+        *([Text(f"moving {counts.moving.way}")] if counts.moving else []),
         *(Text(f"left out: {text}", style="red") for text in texts_of(figures.left_out)),
     ]
 

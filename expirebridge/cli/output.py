@@ -16,7 +16,7 @@ from rich.text import Text
 
 from expirebridge.durations import human
 from expirebridge.errors import ServerError
-from expirebridge.task import Change, HistoryEntry, LeftOut, Listing, Task, texts_of
+from expirebridge.task import Change, Counts, HistoryEntry, LeftOut, Listing, Task, texts_of
 
 # Wide enough for any line: columns are cut in a terminal, never in a pipe.
 _PIPE_WIDTH = 10_000
@@ -131,6 +131,15 @@ def print_listing_json(listing: Listing) -> None:
         }
         | left_out_as_data(listing.left_out)
     )
+
+
+def numbers_of(counts: Counts) -> dict[str, Any]:
+    """The counts as data; a move stands there if there is one."""
+    numbers = asdict(counts)
+    del numbers["left_out"]
+    if counts.moving is None:
+        del numbers["moving"]
+    return numbers
 
 
 def left_out_as_data(left_out: Iterable[LeftOut]) -> dict[str, Any]:

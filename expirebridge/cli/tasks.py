@@ -1,6 +1,6 @@
 """Commands that make and find tasks; and all that are about tasks, in one list."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -32,6 +32,7 @@ from expirebridge.cli.options import (
 )
 from expirebridge.cli.output import (
     left_out_as_data,
+    numbers_of,
     print_counts,
     print_fields,
     print_json,
@@ -43,6 +44,7 @@ from expirebridge.cli.output import (
     warn_of,
 )
 from expirebridge.cli.output import watch as show_until_stopped
+from expirebridge.cli.progress import warn
 from expirebridge.durations import seconds_of
 from expirebridge.task import Listing, State, Task
 
@@ -201,11 +203,12 @@ def count(url: Url = None, as_json: AsJson = False) -> None:
     """
     with Bridge(url) as bridge:
         counts = bridge.count()
-    numbers = asdict(counts)
-    del numbers["left_out"]
+    numbers = numbers_of(counts)
     if as_json:
         return print_json(numbers | left_out_as_data(counts.left_out))
     warn_of(counts.left_out)
+    if told := numbers.pop("moving", None):
+        warn(f"moving {told['way']}: see expirebridge doctor")
     return print_counts(numbers, as_json=False)
 
 

@@ -15,7 +15,7 @@ from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.calls import Health
 from expirebridge.store.partitions import Partitions
-from expirebridge.task import Counts, State
+from expirebridge.task import Counts, Moving, State
 from expirebridge.topology import clients
 
 
@@ -61,6 +61,8 @@ class OfTheServer(Collector):
         yield _of_states(counts)
         yield _of_primary(primary)
         yield from _of_work(health)
+        if counts.moving is not None and counts.moving.leaves:
+            yield from _of_move(counts.moving)
         if several:
             yield from _of_partitions(each)
         if first:
@@ -73,6 +75,21 @@ def _of_states(counts: Counts) -> GaugeMetricFamily:
     for state in State:
         states.add_metric([state], numbers[state])
     return states
+
+
+def _of_move(moving: Moving) -> Iterator[GaugeMetricFamily]:
+    """How far the move is by which tasks leave this database."""
+    yield GaugeMetricFamily(
+        "expirebridge_move_on_their_way",
+        "Tasks and series that nobody can run until the move goes on.",
+        value=moving.on_their_way,
+    )
+    if moving.idle is not None:
+        yield GaugeMetricFamily(
+            "expirebridge_move_idle_seconds",
+            "How long nobody has carried the move on.",
+            value=moving.idle,
+        )
 
 
 def _of_primary(address: str) -> GaugeMetricFamily:

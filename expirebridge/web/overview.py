@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 
 from expirebridge.checks import check_health
 from expirebridge.checks.finding import Finding, Level, error
+from expirebridge.checks.move import of_move
 from expirebridge.checks.work import check_functions
 from expirebridge.durations import human
 from expirebridge.errors import ServerError, ServerUnreachable
@@ -105,7 +106,11 @@ class Overview:
             listeners=tuple(_row(beat, site.settings.lease) for beat in beats),
             survey=survey,
             backlog=self._backlog(health, now),
-            alarms=(*_left_out(self._site.store.left_out), *_alarms(findings)),
+            alarms=(
+                *_left_out(self._site.store.left_out),
+                *([told] if (told := of_move(counts)) else []),
+                *_alarms(findings),
+            ),
         )
 
     def _backlog(self, health: Health, now: datetime) -> Backlog | None:

@@ -1,5 +1,6 @@
 """Tasks carried over to another database while both are in use: each is in one place."""
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -7,20 +8,24 @@ from typing import Any
 
 import pytest
 import redis
+from prometheus_client import CollectorRegistry, generate_latest
 
 from expirebridge import Bridge, Change, Outcome, ServerUnreachable, State
+from expirebridge.checks import Finding, Level, examine
 from expirebridge.cli.figures import store_of
 from expirebridge.errors import FormatRefused, InvalidSetting, MoveRefused
 from expirebridge.hooks import Hooks
 from expirebridge.mover import Mover
+from expirebridge.observe.server_metrics import OfTheServer
 from expirebridge.operations import Operations
 from expirebridge.settings import Settings
 from expirebridge.slots import Layout
 from expirebridge.store import calls
 from expirebridge.store.partitions import Partitions
+from expirebridge.store.rights import Role
 from expirebridge.store.store import Store
 from tests.kit.cluster import Cluster
-from tests.kit.invoked import end_due_tasks
+from tests.kit.invoked import end_due_tasks, invoke, invoke_json
 from tests.kit.servers import AnyServer
 
 HOUR = 3600.0
@@ -409,6 +414,73 @@ def test_an_id_that_runs_there_runs_once_more(sides: Sides) -> None:
     task = new.bridge.get("a")
     assert task is not None
     assert (task.state, list(task.args)) == (State.PENDING, [2])
+
+
+# Seen from outside
+
+
+def told_of(side: Side) -> Finding | None:
+    """What the doctor says of a move."""
+    found = examine(side.store, side.settings, Role.PRODUCER)
+    return next((one for one in found if one.check == "move"), None)
+
+
+@pytest.mark.parametrize("sides", [(4, 16)], indirect=True, ids=["4 to 16"])
+def test_a_move_shows_how_far_it_is(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
+    old, new = sides
+    assert told_of(old) is None
+    assert old.bridge.count().moving is None
+    ids = [f"t{n}" for n in range(40)]
+    old.bridge.make_tasks([{"func": "f.g", "delay": HOUR, "id": id} for id in ids])
+    old.bridge.schedule("s", "mail.send", [1], every="1h")
+    old.beat()
+    with monkeypatch.context() as patch:
+        patch.setattr(new.store, "run", dying(new.store, "receive_parcel", before=True))
+        with pytest.raises(Killed):
+            move(old, new)
+    first = sum(old.layout.partition_of(id) == 0 for id in ids)
+    moving = old.bridge.count().moving
+    assert moving is not None
+    assert moving.leaves
+    assert (moving.on_their_way, moving.series) == (first, 1)
+    assert moving.way == f"to {new.url} expirebridge"
+    assert moving.idle is not None
+    assert moving.idle < 10
+    goes_on = told_of(old)
+    assert goes_on is not None
+    assert goes_on.level is Level.OK
+    for prefix in old.layout.prefixes():
+        old.client.hincrby(f"{prefix}:move", "at", -180_000)
+    left = told_of(old)
+    assert left is not None
+    assert left.level is Level.WARNING
+    assert f"half-way, to {new.url} expirebridge: nobody has carried it on for 3m" in left.message
+    assert f"{first} are on their way, where nobody can run them" in left.message
+    assert "moving to redis://" in invoke("stats", url=old.url)
+    assert invoke_json("count", url=old.url)["moving"]["on_their_way"] == first
+    exposed = scraped(old.settings)
+    assert f"expirebridge_move_on_their_way {float(first)}" in exposed
+    [idle] = re.findall(r"^expirebridge_move_idle_seconds (\S+)$", exposed, re.MULTILINE)
+    assert float(idle) > 180
+    arrives = told_of(new)
+    assert arrives is not None
+    assert arrives.level is Level.OK
+    assert arrives.message.startswith(f"tasks arrive from {old.url} expirebridge, the last ")
+    mover = mover_of(old, new)
+    mover.begin()
+    old.leave()
+    assert mover.run()
+    over = told_of(old)
+    assert over is not None
+    assert str(over) == f"all was moved to {new.url} expirebridge"
+    assert told_of(new) is None
+
+
+def scraped(settings: Settings) -> str:
+    """What a listener's metrics say of the server."""
+    registry = CollectorRegistry()
+    registry.register(OfTheServer(settings, []))
+    return generate_latest(registry).decode()
 
 
 # Series

@@ -57,6 +57,7 @@ def test_the_public_names_are_these() -> None:
         "Listener",
         "ListenerStuck",
         "Listing",
+        "Moving",
         "NotPermitted",
         "Outcome",
         "PartitionsDiffer",

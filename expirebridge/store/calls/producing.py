@@ -18,8 +18,9 @@ from expirebridge.store.calls.call import (
     script,
 )
 from expirebridge.store.calls.routes import ByItem, Everywhere, OfId, by_id
+from expirebridge.store.reading import text
 from expirebridge.store.views import split_call, task_from
-from expirebridge.task import Change, Counts, Outcome, State, Task
+from expirebridge.task import Change, Counts, Moving, Outcome, State, Task
 
 # Making
 
@@ -243,8 +244,22 @@ def count(lease: float) -> Call[Counts]:
     return script(
         "count",
         milliseconds(lease),
-        read=lambda reply: Counts(**dict(zip(COUNTED, reply, strict=True))),
+        read=_read_counts,
         route=Everywhere(_joined),
+    )
+
+
+def _read_counts(reply: Sequence[Any]) -> Counts:
+    counted = dict(zip(COUNTED, reply[: len(COUNTED)], strict=True))
+    return Counts(**counted, moving=_read_moving(reply[len(COUNTED) :]))
+
+
+def _read_moving(words: Sequence[Any]) -> Moving | None:
+    if not words:
+        return None
+    way, series, items, idle = words
+    return Moving(
+        way=text(way), series=series, on_their_way=items, idle=idle / 1000 if idle >= 0 else None
     )
 
 
@@ -257,4 +272,17 @@ def no_counts() -> Counts:
 def _joined(counts: Sequence[Counts]) -> Counts:
     """The tasks of all partitions; each listener beats in all of them."""
     sums = {name: sum(getattr(each, name) for each in counts) for name in COUNTED}
-    return Counts(**sums | {"listeners": max(each.listeners for each in counts)})
+    sums["listeners"] = max(each.listeners for each in counts)
+    return Counts(**sums, moving=_joined_moves([each.moving for each in counts if each.moving]))
+
+
+def _joined_moves(moves: Sequence[Moving]) -> Moving | None:
+    if not moves:
+        return None
+    idle = [each.idle for each in moves if each.idle is not None]
+    return Moving(
+        way=moves[0].way,
+        series=sum(each.series for each in moves),
+        on_their_way=sum(each.on_their_way for each in moves),
+        idle=min(idle, default=None),
+    )

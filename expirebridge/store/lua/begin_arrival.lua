@@ -9,6 +9,7 @@
 -- from now on.
 
 -- include names
+-- include clock
 -- include format
 -- include raise_format
 
@@ -18,5 +19,6 @@ if redis.call('HEXISTS', own_key('move'), 'parcel') == 1 then
 end
 local refused = raise_format(tonumber(ARGV[2]))
 if refused then return refused end
+redis.call('HSET', own_key('arrivals'), 'at', now)
 redis.call('HSET', meta_key, 'moving', 'from ' .. ARGV[3])
 return 1

@@ -7,9 +7,10 @@
 --          written then
 --
 -- The hash `move` holds nonce, where to, the number of the last parcel, and that parcel until it has
--- arrived.
+-- arrived, with the number of its `items`; `at` is when the mover was last here.
 
 -- include names
+-- include clock
 -- include format
 -- include raise_format
 
@@ -34,5 +35,6 @@ if known[2] ~= ARGV[3] then
   known[1] = home .. ARGV[4]
   redis.call('HSET', own_key('move'), 'nonce', known[1], 'to', ARGV[3], 'number', 0)
 end
+redis.call('HSET', own_key('move'), 'at', now)
 redis.call('HSET', meta_key, 'moving', 'to ' .. ARGV[3])
 return known[1]

@@ -3,7 +3,9 @@
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 lease in ms
--- returns  pending, paused, running, succeeded, failed, cancelled, overdue, listeners that beat
+-- returns  pending, paused, running, succeeded, failed, cancelled, overdue, listeners that beat; and while
+--          there is a move: its way ('to ...' or 'from ...'), series, tasks and series that are on their
+--          way, ms since the mover was last here (-1: not known)
 
 -- include names
 -- include clock
@@ -15,4 +17,10 @@ for i, state in ipairs({ 'pending', 'paused', 'running', 'succeeded', 'failed', 
 end
 reply[7] = redis.call('ZCOUNT', state_set('pending'), '-inf', now)
 reply[8] = redis.call('ZCOUNT', listeners_key, now - tonumber(ARGV[2]), '+inf')
+if moving then
+  local hash = string.sub(moving, 1, 3) == 'to ' and 'move' or 'arrivals'
+  local known = redis.call('HMGET', own_key(hash), 'items', 'at')
+  reply[9], reply[10] = moving, redis.call('ZCARD', series_set())
+  reply[11], reply[12] = tonumber(known[1] or 0), known[2] and now - tonumber(known[2]) or -1
+end
 return reply

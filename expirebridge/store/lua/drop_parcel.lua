@@ -9,5 +9,7 @@
 -- include format
 
 local known = redis.call('HMGET', own_key('move'), 'nonce', 'number')
-if known[1] == ARGV[2] and known[2] == ARGV[3] then redis.call('HDEL', own_key('move'), 'parcel') end
+if known[1] == ARGV[2] and known[2] == ARGV[3] then
+  redis.call('HDEL', own_key('move'), 'parcel', 'items')
+end
 return 1

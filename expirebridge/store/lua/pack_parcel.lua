@@ -31,6 +31,7 @@ local known = redis.call('HMGET', move_key, 'nonce', 'number', 'to', 'parcel')
 if known[1] ~= nonce or moving ~= 'to ' .. (known[3] or '') then
   return redis.error_reply('EXPIREBRIDGE_MOVE this move was ended, or turned round, by another one')
 end
+redis.call('HSET', move_key, 'at', now)
 local number = tonumber(known[2])
 local attended = now - last_beat() < lease
 local reply = { 0, attended and 1 or 0, -1, arrived > number and 1 or 0 }
@@ -120,6 +121,6 @@ for i = 1, #ids, 2 do
 end
 if not items[1] then return reply end
 reply[1] = math.max(number, arrived) + 1
-redis.call('HSET', move_key, 'number', reply[1], 'parcel', cmsgpack.pack(items))
+redis.call('HSET', move_key, 'number', reply[1], 'parcel', cmsgpack.pack(items), 'items', #items)
 for i, item in ipairs(items) do go(item[1], records[i]) end
 return add_all(items)

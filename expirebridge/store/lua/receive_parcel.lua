@@ -120,6 +120,6 @@ return ring_after(function()
       reply[#reply + 1] = receive_task(id, state, when, fields)
     end
   end
-  redis.call('HSET', arrivals, nonce, number)
+  redis.call('HSET', arrivals, nonce, number, 'at', now)
   return reply
 end)
