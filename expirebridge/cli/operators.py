@@ -23,6 +23,7 @@ from expirebridge.store.partitions import Partitions
 from expirebridge.store.rights import Role
 from expirebridge.topology import clients
 from expirebridge.topology.urls import safe_url
+from expirebridge.wire import slot_of
 
 
 def add_to(app: typer.Typer) -> None:
@@ -122,7 +123,11 @@ def acl(
     ] = False,
     redis_6: Annotated[bool, typer.Option("--redis-6", help="For Redis 6.2.")] = False,
     partitions: Annotated[
-        bool, typer.Option("--partitions", help="For a database with several partitions.")
+        bool,
+        typer.Option(
+            "--partitions",
+            help="For a database with several partitions, as in a cluster in any case.",
+        ),
     ] = False,
     url: Url = None,
     prefix: Prefix = None,
@@ -137,13 +142,14 @@ def acl(
     settings = Settings.read(url=url, prefix=prefix)
     with closing(_store(settings)) as store:
         database = store.database
+    spread = database.clustered and not slot_of(settings.prefix)
     for one in [role] if role else Role:
         print_line(
             rights.line(
                 one,
                 prefix=settings.prefix,
                 database=database.number,
-                partitions=MAX_PARTITIONS if partitions else 1,
+                partitions=MAX_PARTITIONS if partitions or spread else 1,
                 conf=conf,
                 redis_6=redis_6,
                 followed=database.followed,

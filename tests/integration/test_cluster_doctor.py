@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import shlex
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -9,10 +10,11 @@ from contextlib import ExitStack, closing, contextmanager
 import pytest
 from typer.testing import CliRunner, Result
 
-from expirebridge import Bridge
+from expirebridge import AsyncBridge, Bridge
 from expirebridge.checks import Finding, Level, examine
 from expirebridge.cli.main import app
 from expirebridge.embedded import HOST, Server
+from expirebridge.hooks import End
 from expirebridge.settings import Settings
 from expirebridge.store import functions
 from expirebridge.store.partitions import Partitions
@@ -206,6 +208,31 @@ async def test_with_a_node_away_the_others_are_looked_at(cluster: Cluster, bridg
     assert here.stdout.startswith("ok: 1 listener beats")
     assert "not asked: partitions " in here.stdout
     assert "test.act" in knows.stdout
+
+
+async def test_the_rights_that_are_printed_for_a_cluster_suffice(cluster: Cluster) -> None:
+    lines = [shlex.split(line) for line in run("acl", url=cluster.url).stdout.splitlines()]
+    for node in cluster.nodes:
+        for words in lines:
+            cluster.ask(node, *(word.replace("PASSWORD", "secret") for word in words))
+    producer, listener, dashboard = (
+        cluster.url.replace("://", f"://{words[2]}:secret@") for words in lines
+    )
+    witness = Witness()
+    async with (
+        listening(Settings(url=listener), witness, act=lambda: None),
+        AsyncBridge(producer) as bridge,
+    ):
+        made = [{"func": "test.act", "delay": 0, "id": id} for id in MANY]
+        await bridge.make_tasks(made)
+        await witness.until_ended(len(MANY), End.SUCCEEDED)
+        roles = zip((producer, listener, dashboard), lines, strict=True)
+        for url, words in roles:
+            role = Role(words[2].rpartition("-")[2])
+            found = await asyncio.to_thread(examined, url, role)
+            assert found["rights"][0].level is Level.OK
+    for node in cluster.nodes:
+        cluster.ask(node, "ACL", "DELUSER", *(words[2] for words in lines))
 
 
 # Functions for clients in other languages
