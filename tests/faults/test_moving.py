@@ -32,6 +32,14 @@ MOVED = Fault(
 )
 
 
+SERVERS_KILLED = Fault(
+    name="tasks are moved to another server, and both servers are killed",
+    injected="`kill -9` and restart of the old server, then of the new one, both with an "
+    "append-only file, while `expirebridge move` runs and producers write to both",
+    promise="each task runs once, in one of the two; the mover goes on by itself",
+)
+
+
 @contextmanager
 def moving(old: str, new: str) -> Iterator[subprocess.Popen[bytes]]:
     words = ("move", "--url", old, "--to", new, "--lease", f"{LEASE:g}")
@@ -90,3 +98,36 @@ def test_nothing_is_lost_and_nothing_runs_twice(
     assert verdict.sound, str(verdict)
     assert set(verdict.twice) <= {"retry"}, str(verdict)
     assert old_stream.put_off
+
+
+@pytest.mark.parametrize("round", range(ROUNDS))
+def test_both_servers_are_killed(binary: Path, folder: Path, history: Writer, round: int) -> None:
+    chance = random.Random(round)  # noqa: S311 - the same rounds each time
+    with (
+        Server(binary=binary) as source,
+        Server(binary=binary) as target,
+        Bridge(source.url) as old,
+        Bridge(target.url) as new,
+        recorded_listener(source.url, folder, history, lease=LEASE) as old_listener,
+        recorded_listener(target.url, folder, history, lease=LEASE),
+    ):
+        old_stream = Stream(source.url, history, chance=chance, furthest=FURTHEST)
+        new_stream = Stream(target.url, history, chance=chance, furthest=FURTHEST)
+        with old_stream:
+            old_stream.until_more(MORE)
+            with moving(source.url, target.url) as mover, new_stream:
+                for server, stream in ((source, old_stream), (target, new_stream)):
+                    until_more_carried(new, carried(new))
+                    stream.until_more(chance.randrange(1, MORE))
+                    server.kill()
+                    server.start()
+                    stream.until_more(MORE)
+                old_stream.stop()
+                old_listener.terminate()
+                assert old_listener.wait(PATIENCE) == 0
+                assert mover.wait(PATIENCE) == 0
+        until_finished(new)
+        assert old.count().pending + old.count().running == 0
+        verdict = judge(SERVERS_KILLED, target, new, history, lease=LEASE, times=2)
+    assert verdict.sound, str(verdict)
+    assert set(verdict.twice) <= {"retry"}, str(verdict)
