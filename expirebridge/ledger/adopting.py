@@ -125,7 +125,7 @@ class Adoption:
         """The row of a task; None if it has none."""
         try:
             row = row_of(task, state)
-            new_task_of({**row, "due": None}, 0)
+            new_task_of({**row, "generation": 1, "revision": 1, "due": None}, 0)
         except (InvalidTask, ValueError):
             self._leave(task.id)
             self.done.unfit += 1
@@ -193,8 +193,6 @@ def row_of(task: Stored, state: State) -> dict[str, Any]:
     made = whole(task.fields.get("made", b""))
     return {
         "id": task.id,
-        "generation": 1,
-        "revision": 1,
         "func": func,
         "params": args.decode(),
         "options": orjson.dumps(options).decode() if options else None,

@@ -11,7 +11,6 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Engine,
-    Integer,
     Text,
     bindparam,
     case,
@@ -214,7 +213,7 @@ class Passbook:
         """
         task = self._task
         values = [self._lesson(each) for each in lessons]
-        generation: BindParameter[int] = bindparam("b_generation", type_=Integer)
+        generation: BindParameter[int] = bindparam("b_generation", type_=BigInteger)
         is_later = task.c.generation < generation
         same = (task.c.generation == generation) & (task.c.revision == bindparam("b_revision"))
         statement = (

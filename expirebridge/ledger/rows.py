@@ -54,8 +54,8 @@ class LedgerTask:
     """How many attempts were made before the last one."""
     message: str | None = None
     """Why the last attempt failed, or why the row was refused."""
-    generation: int = 1
-    """The number of this life of the id."""
+    generation: int | None = None
+    """The number of this life of the id; None from `make_task`."""
     revision: int = 1
     """Raised with each change of what is wanted."""
     created: datetime | None = None
@@ -165,8 +165,8 @@ def _check_numbers(row: Row) -> None:
     """What CHECK constraints allow, and what only our own statements keep."""
     if row["status"] not in list(Status) or row["wanted"] not in list(Wanted):
         raise InvalidTask("status, wanted: there are no such values")
-    for name in ("generation", "revision"):
-        _whole(row, name, 1, 2**31 - 1, "a whole number, 1 or more")
+    for name, last in (("generation", _LAST_MS), ("revision", 2**31 - 1)):
+        _whole(row, name, 1, last, "a whole number, 1 or more")
 
 
 def _whole(row: Row, name: str, least: int, last: int, advice: str) -> int:

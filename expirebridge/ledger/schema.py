@@ -17,7 +17,8 @@ from sqlalchemy.exc import DBAPIError
 
 from expirebridge.errors import LedgerUnsuitable
 from expirebridge.ledger.faults import is_missing
-from expirebridge.ledger.tables import VERSION, Tables, extras, tables
+from expirebridge.ledger.tables import OLDEST, VERSION, Tables, extras, tables
+from expirebridge.ledger.upgrading import upgrade_statements
 from expirebridge.ledger.view import NAME as VIEW
 
 _URLS: Final = {
@@ -60,6 +61,16 @@ def ddl(dialect: str) -> str:
     return header + "\n\n".join(f"{statement};" for statement in written) + "\n"
 
 
+def upgrade_ddl(dialect: str) -> str:
+    """The statements that upgrade tables of the oldest version, as a script. Raises as `ddl`."""
+    if dialect not in _URLS:
+        raise LedgerUnsuitable(f"{dialect!r} cannot hold a ledger: one of {', '.join(DIALECTS)}")
+    engine = create_mock_engine(_URLS[dialect], lambda *_, **__: None)
+    statements = upgrade_statements(engine.dialect, tables(MetaData()))
+    header = f"-- The ledger of expirebridge for {dialect}, from version {OLDEST} to {VERSION}.\n\n"
+    return header + "\n\n".join(f"{statement};" for statement in statements) + "\n"
+
+
 def _place(statement: str) -> tuple[int, str]:
     """Indices, which are a set, in an order of their own, and the version when all else is done."""
     if statement.startswith("INSERT"):
@@ -93,6 +104,21 @@ def create(connection: Connection, made: Tables) -> bool:
         connection.execute(view)
     if _read(connection, made) is None:
         connection.execute(version)
+    return True
+
+
+def upgrade(connection: Connection, made: Tables) -> bool:
+    """Upgrade tables that an earlier version created; False if there are none.
+
+    MySQL cannot roll DDL back: what was interrupted is repeated.
+    """
+    if not inspect(connection).has_table(made.schema.name, schema=made.schema.schema):
+        return False
+    found = _read(connection, made)
+    if found is None or not OLDEST <= found.version < VERSION:
+        return False
+    for statement in upgrade_statements(connection.dialect, made):
+        connection.exec_driver_sql(statement)
     return True
 
 
@@ -138,7 +164,7 @@ def check_version(found: Schema) -> None:
     if found.version < VERSION:
         raise LedgerUnsuitable(
             f"the ledger's tables are of version {found.version}, and this expirebridge needs "
-            f"{VERSION}: `expirebridge ledger ddl` prints what it needs"
+            f"{VERSION}: `expirebridge ledger create` upgrades them"
         )
 
 

@@ -142,8 +142,9 @@ def _relayed_again(task: Table) -> dict[str, Any]:
 def _new_life(task: Table) -> dict[str, Any]:
     """What is set beside the given columns when a new task takes an id. Its stamp stays: what Redis
     holds of the older one may have to be rebuilt."""
+    last = task.c.generation
     return _relayed_again(task) | {
-        "generation": task.c.generation + 1,
+        "generation": case((last >= NowMs(), last + 1), else_=NowMs()),
         "wanted": Wanted.NONE.value,
         "status": _WAITING,
         "written": NowMs(),

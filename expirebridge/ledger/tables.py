@@ -29,8 +29,10 @@ from expirebridge.ledger.clock import NowMs, RandomId
 from expirebridge.ledger.columns import INNODB, ascii_, column, long_text, unicode_
 from expirebridge.ledger.view import CreateView, DropView
 
-VERSION: Final = 1
+VERSION: Final = 2
 """The version of these tables: what `expirebridge_schema` holds."""
+OLDEST: Final = 1
+"""The oldest version that can be upgraded."""
 NAMES: Final = (
     "expirebridge_task", "expirebridge_pass", "expirebridge_schema", "expirebridge_series",
 )  # fmt: skip
@@ -147,9 +149,9 @@ def task_table(metadata: MetaData) -> Table:
             comment="1 to 128 characters from A-Z a-z 0-9 and _ . : @ -",
         ),
         column(
-            "generation", Integer(), 1,
-            comment="the number of this life of the id: raised when a new task takes the id, and "
-            "when Redis revives a finished one",
+            "generation", BigInteger(), NowMs(),
+            comment="the number of this life of the id: when it began, so that it is higher than "
+            "that of any task which had the id before; one more when Redis revives a finished one",
         ),
         column(
             "revision", Integer(), 1,

@@ -20,7 +20,7 @@ Steps = Generator[str, None, None]
 class Row:
     """What SQL knows of a task."""
 
-    generation: int = 1
+    generation: int
     revision: int = 1
     is_cancelled: bool = False
     """Whether the application wants that."""
@@ -39,6 +39,8 @@ class Record:
     token: str = ""
     cancel: bool = False
     """Whether no further attempt is to follow the one that runs."""
+    next: "Record | None" = None
+    """A later life of the id, which is to follow the run of this one."""
 
 
 @dataclass(slots=True)
@@ -71,8 +73,17 @@ class Model:
 
     # The application
 
-    def insert(self, id: str) -> None:
-        self.rows[id] = Row()
+    def insert(self, id: str, generation: int) -> None:
+        """A new row, also of an id whose row was deleted. When that is decides its generation."""
+        self.rows[id] = Row(generation)
+
+    def replace(self, id: str, generation: int) -> None:
+        """A new task in the place of another."""
+        row = self.rows[id]
+        assert generation > row.generation
+        row.generation, row.revision = generation, row.revision + 1
+        row.is_cancelled, row.status = False, WAITING
+        row.todo = REBUILD if row.todo == REBUILD else RELAY
 
     def want_cancel(self, id: str) -> None:
         row = self.rows[id]
@@ -120,17 +131,23 @@ class Model:
         self.now += 1
         record = self.redis.records.get(id)
         if record and record.state == "running" and record.token == token:
-            record.state = state
-            self.mark(id)
+            self._end_run(id, record, state)
 
     def lapse(self, alive: Collection[str]) -> None:
         """The leases of all are over whose tokens nobody holds."""
         self.now += 1
         for id, record in self.redis.records.items():
             if record.state == "running" and record.token not in alive:
-                record.state = "cancelled" if record.cancel else "pending"
-                record.cancel = False
-                self.mark(id)
+                self._end_run(id, record, "pending")
+
+    def _end_run(self, id: str, record: Record, state: str) -> None:
+        """`pending` is what is to run again."""
+        if record.next:
+            self.redis.records[id] = record.next
+            return
+        record.state = "cancelled" if record.cancel and state == "pending" else state
+        record.cancel = False
+        self.mark(id)
 
     def forget(self) -> None:
         """The time is over for which finished tasks are kept."""
@@ -220,15 +237,18 @@ class Model:
     def _land(self, id: str, row: Row) -> None:
         """One row of a page arrives."""
         record = self.redis.records.get(id)
-        if record is None or record.generation < row.generation:
+        last = record.next or record if record else None
+        if record is None or last is None or last.generation < row.generation:
             self._create(id, row)
-        elif record.generation > row.generation:
+        elif last.generation > row.generation:
             self.mark(id)
         elif row.status != WAITING:
             if record.state != STATE[row.status]:
                 self.redis.records[id] = Record(*_life(row), STATE[row.status])
+        elif record.next and row.is_cancelled:
+            self._create(id, row)
         else:
-            record.revision = max(record.revision, row.revision)
+            last.revision = max(last.revision, row.revision)
             if record.state in STATUS:
                 self.mark(id)
             elif row.is_cancelled and record.state == "running":
@@ -238,8 +258,13 @@ class Model:
                 self.mark(id)
 
     def _create(self, id: str, row: Row) -> None:
+        """A task, in the place of any other; one that is to run follows one that runs."""
         state = STATE.get(row.status, "cancelled" if row.is_cancelled else "pending")
-        self.redis.records[id] = Record(*_life(row), state)
+        made, old = Record(*_life(row), state), self.redis.records.get(id)
+        if old and old.state == "running" and state == "pending":
+            old.next, old.cancel = made, False
+            return
+        self.redis.records[id] = made
         if row.status == WAITING and row.is_cancelled:
             self.mark(id)
 

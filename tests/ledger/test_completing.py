@@ -4,7 +4,7 @@ import threading
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, text
 
 from expirebridge.errors import CompletionRefused
 from expirebridge.ledger import Ledger, Tables, complete
@@ -22,6 +22,7 @@ CLAIM: dict[str, Any] = {
 def task(engine: Engine, ledger: Ledger) -> None:
     with engine.begin() as connection:
         ledger.make_task(connection, "a.b", [], 5, id="x")
+        connection.execute(text("UPDATE expirebridge_task SET generation = 1"))
 
 
 def status(engine: Engine, made: Tables) -> tuple[int, int]:

@@ -76,7 +76,7 @@ def test_a_plain_insert_is_a_task(engine: Engine, ledger: Ledger, made: Tables) 
         assert new_task_of(plain, plain["written"]).call == b"orders.rate?[17]"
         ledger.make_task(connection, "orders.rate", [17], "72h", id="same", ext="order-17")
         [same] = connection.execute(made.task.select().where(made.task.c.id == "same")).mappings()
-        times = {"id", "created", "modified", "written"}
+        times = {"id", "generation", "created", "modified", "written"}
         assert {name: value for name, value in plain.items() if name not in times} == {
             name: value for name, value in same.items() if name not in times
         }
@@ -153,9 +153,13 @@ def everything(connection: Connection) -> None:
         ledger.make_task(connection, "a.b", [], 5, id="x")
     ledger.reschedule(connection, "x", 5)
     assert len(ledger.find(connection, ext="e")) == 1
+    task = ledger.get(connection, "x")
+    assert task is not None
+    assert task.generation is not None
     complete(
-        connection, ledger.tables, ledger="default", id="x", generation=1, revision=2, attempt=1
-    )
+        connection, ledger.tables, ledger="default", id="x", generation=task.generation,
+        revision=2, attempt=1,
+    )  # fmt: skip
     ledger.make_task(connection, "a.b", [], 5, id="x")
     assert ledger.cancel(connection, "x") == 1
 

@@ -8,15 +8,18 @@ from sqlalchemy import Engine
 
 from expirebridge import Bridge, State, TaskExists
 from expirebridge.errors import LedgerUnsuitable
+from expirebridge.ledger import Ledger
 from expirebridge.ledger.relay import INTERRUPTED, finish
 from expirebridge.ledger.tables import Status, Tables, Todo
 from expirebridge.settings import Settings
 from expirebridge.store import calls
-from expirebridge.store.calls import Settlement
+from expirebridge.store.calls import Settled, Settlement
 from expirebridge.store.calls import ledger as ledger_calls
+from expirebridge.store.calls.ledger import Life
 from expirebridge.store.store import Store
 from tests.kit.ledgers import Books
 from tests.kit.steps import server_ms, settle, state_of
+from tests.ledger.world import World
 
 HOUR = 3_600_000
 
@@ -152,10 +155,11 @@ def test_what_is_run_again_by_request_lives_again_in_its_row(
     claim(store)
     settle(store, Settlement("a", "t", "succeeded"))
     books.settle_down()
+    first = books.row("a").generation
     bridge.run_now("a")
     books.settle_down()
     row = books.row("a")
-    assert (row.status, row.generation) == (Status.WAITING, 2)
+    assert (row.status, row.generation) == (Status.WAITING, first + 1)
     assert claim(store, "u") == ["a"]
     settle(store, Settlement("a", "u", "failed", 0, "no"))
     books.settle_down()
@@ -352,10 +356,131 @@ def test_a_new_life_of_an_id_takes_the_place_of_one_that_was_run_again(
     claim(store)
     settle(store, Settlement("a", "t", "succeeded"))
     books.settle_down()
-    bridge.run_now("a")  # generation 2 in Redis; and in its row, before that learns of it:
-    books.change("a", generation=2, status=1, params="[2]", due=None, delay_ms=HOUR)
+    bridge.run_now("a")  # another generation in Redis; and in its row, before that learns of it:
+    generation = books.row("a").generation + 1
+    books.change("a", generation=generation, status=1, params="[2]", due=None, delay_ms=HOUR)
     books.settle_down()
     task = store.run(calls.get("a"))
     assert task is not None
     assert list(task.args) == [2]
     assert claim(store) == []
+
+
+def replace(books: Books, id: str, delay: float = 0) -> None:
+    """A new task with the same call takes the id."""
+    with books.engine.begin() as connection:
+        Ledger(tables=books.made).make_task(
+            connection, "mail.send", [1], delay, id=id, if_exists="replace"
+        )
+
+
+def run_once(books: Books, id: str = "a") -> None:
+    books.insert(id)
+    books.settle_down()
+    assert claim(books.store) == [id]
+    settle(books.store, Settlement(id, "t", "succeeded"))
+    books.settle_down()
+
+
+def test_a_row_that_was_deleted_and_inserted_again_is_another_task(
+    books: Books, store: Store
+) -> None:
+    run_once(books)
+    books.prune("a")  # by hand: Redis still knows that it is done
+    books.insert("a")
+    books.settle_down()
+    assert books.status("a") is Status.WAITING
+    assert claim(store, "u") == ["a"]
+
+
+@pytest.mark.parametrize("was", ["succeeded", "pending", "running"])
+def test_an_older_copy_of_redis_is_no_copy_of_a_later_task(
+    books: Books, store: Store, client: redis.Redis, was: str
+) -> None:
+    """What an older copy knows of a pruned row: a new one with the same call is another task."""
+    books.insert("a")
+    books.settle_down()
+    world = World(books, client, 0)
+    copies = {"pending": world.snapshot()}
+    assert claim(store) == ["a"]
+    copies["running"] = world.snapshot()
+    settle(store, Settlement("a", "t", "succeeded"))
+    books.settle_down()
+    copies["succeeded"] = world.snapshot()
+    books.age("a")
+    assert books.prune_old() == 1
+    world.restore(copies[was])
+    books.insert("a", HOUR)
+    books.settle_down()
+    settle(store, Settlement("a", "t", "succeeded"))
+    books.settle_down()
+    assert claim(store, "u") == []
+    row, task = books.row("a"), store.run(calls.get("a"))
+    assert row.status == Status.WAITING
+    assert task is not None
+    assert task.state is State.PENDING
+    assert row.due > row.created + HOUR - 5000
+
+
+def test_a_new_life_is_not_taken_for_one_that_was_run_again(
+    books: Books, bridge: Bridge, store: Store
+) -> None:
+    run_once(books)
+    bridge.run_now("a")
+    assert claim(store, "u") == ["a"]
+    settle(store, Settlement("a", "u", "succeeded"))
+    replace(books, "a")  # before its row has learnt of that run
+    books.settle_down()
+    assert claim(store, "v") == ["a"]
+
+
+def test_what_follows_a_run_can_be_changed_until_then(books: Books, store: Store) -> None:
+    books.insert("a")
+    books.settle_down()
+    claim(store)
+    replace(books, "a", 3600)
+    books.settle_down()
+    books.change("a", delay_ms=0, due=None)
+    books.settle_down()
+    assert settle(store, Settlement("a", "t", "succeeded")) == [Settled.DONE]
+    [task] = store.run(calls.claim("u", Settings(), room=1, idle=True, gate=0)).tasks
+    row = books.row("a")
+    assert Life.read(task.ledger) == (row.generation, row.revision)
+    settle(store, Settlement("a", "u", "succeeded"))
+    books.settle_down()
+    assert books.status("a") is Status.SUCCEEDED
+
+
+def test_what_follows_a_run_can_be_cancelled_until_then(books: Books, store: Store) -> None:
+    books.insert("a")
+    books.settle_down()
+    claim(store)
+    replace(books, "a")
+    books.settle_down()
+    books.cancel("a")
+    books.settle_down()
+    settle(store, Settlement("a", "t", "succeeded"))
+    books.settle_down()
+    assert claim(store, "u") == []
+    assert books.status("a") is Status.CANCELLED
+
+
+@pytest.mark.parametrize("change", ["moved", "moved in Redis", "replaced"])
+def test_what_is_to_run_after_a_run_is_not_early_after_a_loss(
+    books: Books, bridge: Bridge, store: Store, client: redis.Redis, change: str
+) -> None:
+    books.insert("a")
+    books.settle_down()
+    claim(store)
+    if change == "moved":
+        books.change("a", delay_ms=HOUR, due=None)
+    elif change == "moved in Redis":
+        bridge.reschedule("a", "1h")
+    else:
+        replace(books, "a", 3600)
+    books.settle_down()
+    client.flushall()
+    books.settle_down()
+    row = books.row("a")
+    assert row.due > row.created + HOUR - 5000
+    assert client.zscore("expirebridge:pending", "a") == row.due

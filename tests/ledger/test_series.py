@@ -88,6 +88,8 @@ def test_the_same_once_more_changes_nothing_and_a_change_replaces_its_tick(
         ledger.schedule(connection, "nightly", "mail.send", [1], every="1h")
         same = ledger.schedule(connection, "nightly", "mail.send", [1], every="1h")
     books.settle_down()
+    [tick] = books.all_rows()
+    first = tick.generation
     assert same is SeriesOutcome.UNCHANGED
     with books.engine.begin() as connection:
         changed = ledger.schedule(connection, "nightly", "mail.send", [2], every="1h")
@@ -96,7 +98,8 @@ def test_the_same_once_more_changes_nothing_and_a_change_replaces_its_tick(
     [tick] = books.all_rows()
     task = books.store.run(calls.get(tick.id))
     assert task is not None
-    assert (list(task.args), tick.generation) == ([2], 2)
+    assert list(task.args) == [2]
+    assert tick.generation > first
     with books.engine.begin() as connection:
         ledger.schedule(connection, "nightly", "mail.send", [2], every="2h")
     books.settle_down()

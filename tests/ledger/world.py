@@ -13,7 +13,7 @@ from copy import deepcopy
 from typing import Any, NamedTuple
 
 from expirebridge.errors import CompletionRefused, LedgerError
-from expirebridge.ledger import complete
+from expirebridge.ledger import Ledger, complete
 from expirebridge.ledger.entries import Page
 from expirebridge.ledger.passbook import Passbook
 from expirebridge.ledger.relay import Pass
@@ -74,7 +74,10 @@ class World:
         self.fenced: dict[int, int] = {}
         self.running: list[Run] = []
         self.made = 0
-        self.starts: dict[str, int] = {}
+        self.starts: set[tuple[str, int]] = set()
+        """What ran: its id and its generation."""
+        self.deleted: list[str] = []
+        """Ids whose rows were deleted."""
         self.effects: set[tuple[str, int]] = set()
         """What completed in its transaction: its id and its generation."""
         self.done_known: set[tuple[str, int]] = set()
@@ -99,13 +102,16 @@ class World:
     def lose(self) -> None:
         back = self.random.randrange(1, min(len(self.past), 12) + 1)
         self.past = self.past[: len(self.past) - back + 1]
-        self.client.flushdb()
         snapshot, redis = self.past[-1]
-        for name, value in snapshot.items():
-            self.client.restore(name, 0, value)
+        self.restore(snapshot)
         if self.model and redis:
             self.model.redis = deepcopy(redis)
         self.link += 1
+
+    def restore(self, snapshot: Snapshot) -> None:
+        self.client.flushdb()
+        for name, value in snapshot.items():
+            self.client.restore(name, 0, value)
 
     def empty(self) -> None:
         self.client.flushdb()
@@ -118,9 +124,28 @@ class World:
 
     def insert(self) -> None:
         self.made += 1
-        self.books.insert(f"t{self.made}")
+        self._insert(f"t{self.made}")
+
+    def insert_again(self) -> None:
+        """A new task has the id of one whose row was deleted."""
+        if self.deleted:
+            self._insert(self.deleted.pop(self.random.randrange(len(self.deleted))))
+
+    def _insert(self, id: str) -> None:
+        self.books.insert(id, **({"generation": 1} if "generation" in self.out else {}))
         if self.model:
-            self.model.insert(f"t{self.made}")
+            self.model.insert(id, self.books.row(id).generation)
+
+    def replace(self) -> None:
+        """A new task takes the place of another, with the same arguments."""
+        if rows := self.rows():
+            id = self.random.choice(rows).id
+            with self.books.engine.begin() as connection:
+                Ledger(tables=self.books.made).make_task(
+                    connection, "mail.send", [1], 0, id=id, if_exists="replace"
+                )
+            if self.model:
+                self.model.replace(id, self.books.row(id).generation)
 
     def want_cancel(self) -> None:
         if ids := self._open():
@@ -236,10 +261,12 @@ class World:
         if "row" not in self.out:
             if row is None:
                 return self._settle(run, "cancelled")
+            if row.generation != run.life.generation:
+                return self._settle(run, "released")
             if row.status == Status.SUCCEEDED and (run.id, row.generation) in self.effects:
                 return self._settle(run, "succeeded")
-        self.starts[run.id] = self.starts.get(run.id, 0) + 1
         life = (run.id, run.life.generation)
+        self.starts.add(life)
         if life in self.done_known:
             self.bad.append(f"{run.id} started after it was known as done")
         if life in self.cancel_known:
@@ -251,7 +278,8 @@ class World:
     def _settle(self, run: Run, outcome: str) -> None:
         self.store.run(calls.settle([Settlement(run.id, run.token, outcome)], SETTINGS))
         if self.model:
-            self.model.settle(run.id, run.token, outcome)
+            state = "pending" if outcome == "released" else outcome
+            self.model.settle(run.id, run.token, state)
         self.save()
 
     def settle(self) -> None:
@@ -338,6 +366,7 @@ class World:
         if ids:
             id = self.random.choice(ids)
             self.books.prune(id)
+            self.deleted.append(id)
             if self.model:
                 self.model.prune(id)
 
@@ -356,6 +385,7 @@ class World:
         ]  # fmt: skip
         if self.model:
             acts += [(self.complete, 1), (self.touch, 0.5), (self.revive, 0.3)]
+            acts += [(self.insert_again, 0.5), (self.replace, 0.5)]
         [act] = self.random.choices([act for act, _ in acts], [weight for _, weight in acts])
         act()
 
@@ -378,7 +408,7 @@ class World:
         for row in rows:
             if row.status == Status.WAITING:
                 self.bad.append(f"{row.id} never ended")
-            if row.status == Status.SUCCEEDED and not self.starts.get(row.id):
+            if row.status == Status.SUCCEEDED and (row.id, row.generation) not in self.starts:
                 self.bad.append(f"{row.id} done, but never ran")
             if row.status == Status.CANCELLED and row.wanted == Wanted.NONE.value:
                 self.bad.append(f"{row.id} cancelled by nobody")

@@ -9,17 +9,17 @@
 
 -- include names
 -- include records
--- include timers
 -- include ledger
+-- include row_times
 
 local nonce, number = read_binding()
 local reply = { nonce, number }
 local ids = redis.call('ZRANGE', state_set('dirty'), 0, tonumber(ARGV[2]) - 1, 'WITHSCORES')
 for i = 1, #ids, 2 do
-  local record = read(ids[i], { 'due', 'left', 'attempt', 'error' }) or { state = '' }
+  local record = read(ids[i], { 'due', 'left', 'next', 'rearm', 'attempt', 'error' }) or { state = '' }
   local waits = record.state == 'pending' or record.state == 'running'
   for _, value in ipairs({ ids[i], ids[i + 1], record.ledger or '', record.state,
-    waits and due_of(ids[i], record) or -1, tonumber(record.attempt) or 0, record.error or '' }) do
+    waits and row_time_of(ids[i], record) or -1, tonumber(record.attempt) or 0, record.error or '' }) do
     reply[#reply + 1] = value
   end
 end

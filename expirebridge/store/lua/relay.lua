@@ -31,6 +31,7 @@
 -- include history
 -- include rearm
 -- include ledger
+-- include row_times
 
 local lease, keep = tonumber(ARGV[6]), tonumber(ARGV[7])
 local DONE, KEPT, TAKEN, GONE = 1, 2, 3, 4
@@ -164,6 +165,13 @@ local function adopt(id, row, old)
   return true
 end
 
+-- What the record follows from now on: the task itself, or the one that is to follow it after its run.
+local function note_revision(id, row, old)
+  if not old.next then return put_generation(id, old, row.generation, row.revision) end
+  put_value(old.next.fields, 'ledger', row.ledger)
+  redis.call('HSET', record_key(id), 'next', cmsgpack.pack(old.next))
+end
+
 -- Whether the task of this id is of the ledger, or can be from now on.
 local function belongs(id, row, old)
   if old.ledger then return true end
@@ -188,7 +196,8 @@ local function carry(id, row)
   -- Of one generation and with another call: revived here, while its row got a new life.
   local last = old.next or old
   local is_other = last.call ~= row.call or last.args ~= row.args
-  if generation < row.generation or is_other then return succeed(id, row, old) end
+  local ends_next = old.next and row.what == 'cancel'
+  if generation < row.generation or is_other or ends_next then return succeed(id, row, old) end
   if FINISHED[row.what] then
     if old.state == row.what then return KEPT end
     bury(id, old, row.what)
@@ -196,7 +205,7 @@ local function carry(id, row)
     return DONE
   end
   local is_new = revision < row.revision
-  if is_new then put_generation(id, old, row.generation, row.revision) end
+  if is_new then note_revision(id, row, old) end
   if FINISHED[old.state] then
     mark_dirty(id)
     return KEPT
@@ -206,8 +215,8 @@ local function carry(id, row)
 end
 
 local function due_now(id)
-  local record = read(id, { 'due', 'left' })
-  return record and not FINISHED[record.state] and record.state ~= 'paused' and due_of(id, record) or -1
+  local record = read(id, { 'due', 'left', 'next', 'rearm' })
+  return record and not FINISHED[record.state] and record.state ~= 'paused' and row_time_of(id, record) or -1
 end
 
 local nonce, number = read_binding()

@@ -12,6 +12,7 @@
 -- include records
 -- include waits
 -- include history
+-- include ledger
 -- include rearm
 -- include resends
 -- include changes
@@ -26,6 +27,7 @@ note_move(id, record, 'reschedule', due)
 if record.state == 'running' then
   remember(id, record, nonce, REARMED)
   note_rearm(id, record, due)
+  if record.ledger then mark_dirty(id) end
   return REARMED
 end
 return ring_after(function()
