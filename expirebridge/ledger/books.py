@@ -19,7 +19,6 @@ from expirebridge.ledger.entries import Fate, Numbers
 from expirebridge.ledger.passbook import Passbook
 from expirebridge.ledger.patience import Waiters, too_slow
 from expirebridge.ledger.relay import INTERRUPTED, Pass, Relay, finish
-from expirebridge.ledger.schema import find
 from expirebridge.ledger.tables import tables
 from expirebridge.ledger.ticking import make_ticks
 from expirebridge.settings import Settings
@@ -110,11 +109,6 @@ class Books:
     ) -> asyncio.Future[T]:
         """Call one of the other methods in a thread, however long it takes."""
         return asyncio.wrap_future(self._waiters.submit(partial(method, *args, **options)))
-
-    def check(self) -> None:
-        """See that the tables are there and of this version. Raises LedgerUnsuitable if not."""
-        with translated(self._url), self._engine.connect() as connection:
-            find(connection, self._made)
 
     def pass_once(self) -> int:
         """Make a pass in each direction; returns how many rows were carried by the fuller one.

@@ -10,8 +10,9 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
 from expirebridge.errors import InvalidSetting, LedgerError, LedgerUnreachable
-from expirebridge.ledger.faults import is_unreachable, reason_of
-from expirebridge.ledger.schema import DIALECTS
+from expirebridge.ledger.faults import is_missing, is_unreachable, reason_of
+from expirebridge.ledger.schema import DIALECTS, missing
+from expirebridge.ledger.tables import own_tables
 
 CONNECT_SECONDS: Final = 5
 """How long a connection may take to be made; for SQLite, how long another writer is waited for."""
@@ -122,6 +123,8 @@ def ledger_error(error: DBAPIError, url: URL) -> LedgerError:
         return LedgerUnreachable(
             f"the ledger's database {place} cannot be reached: {reason_of(error)}"
         )
+    if is_missing(error):
+        return missing(own_tables())
     return LedgerError(f"the ledger's database {place} refused a call: {reason_of(error)}")
 
 

@@ -28,7 +28,8 @@ from sqlalchemy.exc import IntegrityError
 
 from expirebridge.ledger.clock import NowMs
 from expirebridge.ledger.entries import REFUSED, Carried, Fate, Lesson, Numbers, Page
-from expirebridge.ledger.tables import Status, Tables, Todo, Wanted
+from expirebridge.ledger.schema import find
+from expirebridge.ledger.tables import VERSION, Status, Tables, Todo, Wanted
 from expirebridge.slots import Layout
 from expirebridge.store.calls.ledger import MAX_ROWS, Life
 
@@ -55,7 +56,7 @@ class Passbook:
         self.name = name
         self.partition = partition
         self._layout = layout
-        self._task, self._passes = made.task, made.passes
+        self._made, self._task, self._passes = made, made.task, made.passes
         task, passes = made.task.c, made.passes.c
         self._our_pass = (passes.ledger == name, passes.partition == partition)
         own, nobody = task.slot == partition, task.slot.is_(None)
@@ -64,18 +65,24 @@ class Passbook:
         self._unsorted = (task.ledger == name, nobody if layout.count > 1 else false())
 
     def read(self) -> Numbers | None:
-        """What is known of passes; None before the first one."""
+        """What is known of passes; None before the first one.
+
+        Raises LedgerUnsuitable for tables that are missing, older or newer: each pass begins here.
+        """
         passes = self._passes.c
+        version = select(func.max(self._made.schema.c.version)).scalar_subquery()
         query = select(
-            passes.number, passes.stamp, passes.nonce,
+            passes.number, passes.stamp, passes.nonce, version,
             self._any(self._ours, Todo.RELAY), self._any(self._ours, Todo.REBUILD),
             self._any(self._unsorted, Todo.RELAY), self._any(self._unsorted, Todo.REBUILD),
         ).where(*self._our_pass)  # fmt: skip
         with self.engine.connect() as connection:
             found = connection.execute(query).first()
+            if found is None or found[3] != VERSION:
+                find(connection, self._made)
         if found is None:
             return None
-        number, stamp, nonce, relays, rebuilds, new, lost = found
+        number, stamp, nonce, _, relays, rebuilds, new, lost = found
         return Numbers(
             number, stamp, nonce, waiting=bool(relays or rebuilds),
             rebuilding=bool(rebuilds or lost), unsorted=bool(new or lost),

@@ -20,7 +20,7 @@ from expirebridge.ledger.books import place_of
 from expirebridge.ledger.engines import read_url
 from expirebridge.ledger.findings import check_ledger
 from expirebridge.ledger.schema import create
-from expirebridge.ledger.tables import Status, Tables
+from expirebridge.ledger.tables import VERSION, Status, Tables, Todo
 from expirebridge.settings import Settings
 from expirebridge.store.calls.ledger import Known
 from expirebridge.store.store import Store
@@ -157,6 +157,63 @@ async def test_a_database_that_is_away_is_waited_for(
     assert caplog.text.count(WAIT) == 1
     assert caplog.text.count(STANDS) == 1
     assert "cannot be reached" in caplog.text
+
+
+@contextmanager
+def of_version(engine: Engine, version: int) -> Iterator[None]:
+    """Tables of another version."""
+
+    def set_to(number: int) -> None:
+        with engine.begin() as connection:
+            connection.execute(
+                text("UPDATE expirebridge_schema SET version = :number"), {"number": number}
+            )
+
+    set_to(version)
+    try:
+        yield
+    finally:
+        set_to(VERSION)
+
+
+@contextmanager
+def renamed(engine: Engine, name: str = "elsewhere") -> Iterator[None]:
+    """A table that is missing."""
+
+    def rename(old: str, new: str) -> None:
+        with engine.begin() as connection:
+            connection.execute(text(f"ALTER TABLE {old} RENAME TO {new}"))
+
+    rename("expirebridge_pass", name)
+    try:
+        yield
+    finally:
+        rename(name, "expirebridge_pass")
+
+
+@pytest.mark.parametrize(
+    ("unfit", "words"),
+    [
+        (lambda engine: of_version(engine, VERSION + 1), "upgrade it"),
+        (lambda engine: of_version(engine, VERSION - 1), "`expirebridge ledger create` upgrades"),
+        (renamed, "`expirebridge ledger create` creates"),
+    ],
+    ids=["newer", "older", "missing"],
+)
+async def test_tables_that_do_not_fit_are_reported_and_nothing_is_sent(
+    unfit: Callable[[Engine], AbstractContextManager[None]], words: str, books: Books,
+    with_ledger: Settings, bridge: Bridge, caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    witness = Witness()
+    books.insert("a", func="test.note", params="[1]")
+    with unfit(books.engine):
+        async with listening(with_ledger, witness, note=note):
+            await until_logged(lambda: WAIT in caplog.text and STANDS in caplog.text)
+            await others_run(bridge, witness)
+        assert books.row("a").todo == Todo.RELAY
+    assert caplog.text.count(words) == 2  # by the relay, and by the gate
+    async with listening(with_ledger, witness, note=note):
+        await witness.until_ended(4)
 
 
 @contextmanager
