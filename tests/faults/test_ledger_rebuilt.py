@@ -12,16 +12,13 @@ from sqlalchemy import text
 from expirebridge.embedded import Server
 from tests.faults.power import FSYNC_WITHIN, Power
 from tests.faults.shop.scene import Trade, trading
+from tests.faults.shop.terms import PROMISE
 from tests.faults.stage import ROUNDS
 from tests.faults.table import Fault
 from tests.kit.databases import NAMES, SQLITE, Database
 from tests.kit.history import Down, Forgot, Writer, now
 from tests.kit.sentinels import Sentinels
 
-PROMISE = (
-    "nothing is lost and nothing early; an attempt is repeated if Redis lost its outcome before "
-    "its row knew it, but no effect that was committed with `complete_in`"
-)
 Injection = Callable[[Trade, Server, Writer], None]
 Failover = Callable[[Sentinels, Trade, Writer], None]
 
@@ -103,14 +100,6 @@ SENTINELS_LEASE = 3.0
 """Seconds: a listener asks for the primary once a second, and its leases must outlast that."""
 
 
-def sound(trade: Trade, fault: Fault, name: str, *, times: int) -> None:
-    """The judgement: nothing lost, nothing early, and each run after the first is explained."""
-    verdict = trade.judge(fault, name, times=times)
-    assert verdict.sound, str(verdict)
-    assert not verdict.forgotten
-    assert set(verdict.states) <= {"succeeded", "cancelled"}, str(verdict)
-
-
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("round", range(max(1, ROUNDS // 4)))
 @pytest.mark.parametrize(
@@ -130,7 +119,7 @@ def test_nothing_is_lost(
             trade.until_delivered(20)
             inject(trade, server, history)
             trade.until_caught_up()
-        sound(trade, FAULTS[inject], name, times=times)
+        trade.is_sound(FAULTS[inject], name, times=times)
 
 
 def lose_link(sentinels: Sentinels, trade: Trade, history: Writer) -> None:
@@ -182,7 +171,7 @@ def test_nothing_is_lost_in_a_failover(
         trade.until_delivered(20)
         fail_over(sentinels, trade, history)
         trade.until_caught_up()
-        sound(trade, FAILOVERS[fail_over], name, times=1)
+        trade.is_sound(FAILOVERS[fail_over], name, times=1)
 
 
 @pytest.mark.timeout(120)

@@ -184,6 +184,13 @@ class Trade:
         TABLE.add(fault, server, verdict, times)
         return verdict
 
+    def is_sound(self, fault: Fault, server: str, *, times: int = 1) -> None:
+        """Nothing is lost and nothing early, and each run after the first is explained."""
+        verdict = self.judge(fault, server, times=times)
+        assert verdict.sound, str(verdict)
+        assert not verdict.forgotten
+        assert set(verdict.states) <= {"succeeded", "cancelled"}, str(verdict)
+
     def _rows(self) -> Rows:
         with self.engine.connect() as connection:
             tasks = connection.execute(
