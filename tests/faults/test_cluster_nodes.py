@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from expirebridge import Bridge
+from expirebridge import Bridge, State
 from expirebridge.embedded import Server
 from expirebridge.task import to_ms
 from tests.faults.stage import ROUNDS, Listeners, held_still, judge, until_finished
@@ -17,9 +17,9 @@ from tests.faults.stream import Stream
 from tests.faults.table import Fault
 from tests.kit.apart import LAYOUT, homes_of, slot_of_task
 from tests.kit.checker import Verdict
-from tests.kit.cluster import Cluster
+from tests.kit.cluster import NODE_TIMEOUT_MS, Cluster
 from tests.kit.history import Forgot, Made, Started, Writer, now, read
-from tests.kit.processes import until_logged
+from tests.kit.processes import PATIENCE, until_logged
 from tests.kit.servers import EMBEDDED, SERVERS, hanging
 
 LEASE = 3.0
@@ -45,9 +45,9 @@ ORDERLY = Fault(
 )
 DEMOTED = Fault(
     name="cluster: a demoted primary has a living ear",
-    injected="a failover while the listener stands still; keys that expire on the new primary are "
-    "`del` events of the old one, which the listener then reads",
-    promise="none of these tasks is cancelled; all run",
+    injected="a failover while the listener stands still; keys that then expire early on the "
+    "new primary are `del` events of the old one, which the listener reads when it goes on",
+    promise="none of these tasks is cancelled; all run when they were due",
 )
 BEHIND = Fault(
     name="cluster: a failover to a replica that is behind",
@@ -117,10 +117,12 @@ def staged(
     *,
     listeners: int = 1,
     replicas: int = 1,
+    node_timeout_ms: int = NODE_TIMEOUT_MS,
 ) -> Iterator[Scene]:
     """Start a cluster, listeners and a producer."""
+    options = {"cluster-node-timeout": str(node_timeout_ms)}
     with (
-        Cluster(binary, replicas=replicas) as cluster,
+        Cluster(binary, replicas=replicas, options=options) as cluster,
         Listeners(cluster.url, folder, history, "--log-format", "json", lease=LEASE) as processes,
         Bridge(cluster.url) as bridge,
     ):
@@ -167,37 +169,59 @@ def test_an_orderly_failover(binary: Path, folder: Path, history: Writer, round:
     assert not verdict.forgotten
 
 
-@pytest.mark.skipif(
-    ROUNDS == 1, reason="its plain keys may not outlast a busy machine: make faults"
-)
 @pytest.mark.parametrize("round", range(ROUNDS))
 def test_a_demoted_primary_has_a_living_ear(
     binary: Path, folder: Path, history: Writer, round: int
 ) -> None:
-    """Tasks of plain clients, since only what is deleted by others is cancelled."""
+    """Tasks of plain clients, since only what is deleted by others is cancelled.
+
+    Their records are on the replica before it takes over, so none may be lost. Keys that expired
+    before the failover was over, on a busy machine, show nothing: then a longer TTL is tried.
+    """
     chance = random.Random(round)  # noqa: S311 - the same rounds each time
-    with staged(binary, folder, history, chance) as scene:
-        victim, cluster = scene.victim, scene.cluster
+    # No node is given up for dead, whatever the machine does: only the failover that is asked for.
+    with staged(binary, folder, history, chance, node_timeout_ms=30_000) as scene:
         scene.stream.stop()
-        until_finished(scene.bridge)
-        ids = [id for id in (f"foreign-{number}" for number in range(200))
-               if homes_of(cluster, [id])[id] is victim][:40]  # fmt: skip
-        [process] = scene.listeners.by_pid.values()
-        with cluster.client(victim) as client:
-            for place, id in enumerate(ids):
-                client.set(scene.bridge.key_of(id, "recorded.work", [0, 0]), "", px=2500 + place)
-                history.write(Made(id=id, due=now() + 2500, attempts=1))
-            deadline = time.monotonic() + 20
-            while any(scene.bridge.get(id) is None for id in ids):
-                assert time.monotonic() < deadline, "no listener adopted them"
-        with held_still(process, history):
-            replica = cluster.fail_over(victim)
-            with cluster.client(replica) as client:
-                while client.exists(scene.bridge.key_of(ids[-1], "recorded.work", [0, 0])):
-                    time.sleep(0.05)
-        verdict = scene.judge(DEMOTED)
+        times = 0
+        for ttl in (3000, 12_000, 40_000):
+            times += 1
+            if expire_on_a_new_primary(scene, ttl):
+                break
+        else:
+            raise AssertionError("this machine takes longer for a failover")
+        verdict = scene.judge(DEMOTED, times=times)
     assert verdict.sound, str(verdict)
     assert not verdict.forgotten
+    assert verdict.states == {State.SUCCEEDED: verdict.acknowledged}, str(verdict)
+
+
+def expire_on_a_new_primary(scene: Scene, ttl: int) -> bool:
+    """Hold the listener still, have its primary demoted, and keys expire early on the other.
+
+    Returns whether they did. Nobody hears it from the new primary, so they run when they were due.
+    """
+    cluster, victim = scene.cluster, scene.victim
+    ids = [id for id in (f"foreign-{ttl}-{number}" for number in range(200))
+           if homes_of(cluster, [id])[id] is victim][:20]  # fmt: skip
+    names = [scene.bridge.key_of(id, "recorded.work", [0, 0]) for id in ids]
+    with cluster.client(victim) as client:
+        for id, name in zip(ids, names, strict=True):
+            scene.history.write(Made(id=id, due=now() + ttl, attempts=1))
+            client.set(name, "", px=ttl)
+    deadline = time.monotonic() + PATIENCE
+    while any(scene.bridge.get(id) is None for id in ids):
+        assert time.monotonic() < deadline, "no listener adopted them"
+    cluster.until_in_step(victim)
+    [process] = scene.listeners.by_pid.values()
+    with held_still(process, scene.history):
+        replica = cluster.fail_over(victim)
+        with cluster.client(replica) as client:
+            brought = [client.pexpire(name, 1) for name in names]
+            while any(client.exists(name) for name in names):
+                time.sleep(0.01)
+        cluster.until_in_step(replica)
+    assert all(scene.bridge.get(id) is not None for id in ids)
+    return all(brought)
 
 
 @pytest.mark.parametrize("round", range(ROUNDS))
