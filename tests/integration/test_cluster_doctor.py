@@ -108,7 +108,9 @@ async def test_a_cluster_with_a_listener_is_well(cluster: Cluster, bridge: Bridg
         found = await asyncio.to_thread(examined, cluster.url)
     faults = {name: [str(one) for one in some if one.level is not Level.OK]
               for name, some in found.items()}  # fmt: skip
-    assert {name for name, some in faults.items() if some} == {"persistence", "failover"}, faults.get("cluster")
+    assert {name for name, some in faults.items() if some} == {"persistence", "failover"}, (
+        faults.get("cluster")
+    )
     assert faults["persistence"][0].startswith("all 3 nodes: appendonly is no")
     assert faults["failover"][0].startswith("all 3 nodes: min-replicas-to-write is 0: a primary")
     assert all(len(some) == 1 for some in found.values())
