@@ -4,8 +4,9 @@ The names are imported when they are used: the pytest plugin in this package is 
 of pytest, and is to cost it nothing.
 """
 
-import importlib
 from typing import TYPE_CHECKING
+
+from expirebridge.on_demand import names_of
 
 if TYPE_CHECKING:
     from expirebridge.bridge import AsyncBridge, Bridge, make_task, make_tasks
@@ -163,14 +164,8 @@ _MODULES = {
 """Where each name is."""
 
 
-if not TYPE_CHECKING:  # with these, type checkers would accept any name
-
-    def __getattr__(name: str) -> object:
-        if name not in _MODULES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
-        globals()[name] = value
-        return value
+if not TYPE_CHECKING:  # with it, type checkers would accept any name
+    __getattr__ = names_of(__name__, _MODULES)
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *__all__})

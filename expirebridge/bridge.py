@@ -83,13 +83,19 @@ def _documented_by(operation: Callable[..., Runnable[Any]]) -> Callable[[T], T]:
 
     def decorate(method: T) -> T:
         functools.update_wrapper(method, operation)  # type: ignore[arg-type]
-        signature = inspect.signature(operation)
-        # Of Call[T], and of Steps[T].
-        result = signature.return_annotation.__args__[-1]
-        method.__signature__ = signature.replace(return_annotation=result)  # type: ignore[attr-defined]
+        method.__signature__ = _signature_of(operation)  # type: ignore[attr-defined]
         return method
 
     return decorate
+
+
+@functools.cache
+def _signature_of(operation: Callable[..., Runnable[Any]]) -> inspect.Signature:
+    """That of an operation, with what comes of it as the result."""
+    signature = inspect.signature(operation)
+    # Of Call[T], and of Steps[T]; the name of what is not loaded before it is needed.
+    result = signature.return_annotation.__args__[-1]
+    return signature.replace(return_annotation=getattr(result, "__forward_arg__", result))
 
 
 class Bridge:

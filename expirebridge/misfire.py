@@ -2,7 +2,7 @@
 
 import random
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import orjson
 
@@ -27,8 +27,7 @@ class Spread:
 MisfireSpec = Literal["run", "skip"] | Spread
 
 
-@dataclass(frozen=True)
-class MisfirePolicy:
+class MisfirePolicy(NamedTuple):
     """The rule for a late task."""
 
     late_after: float | None

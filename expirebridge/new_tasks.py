@@ -2,16 +2,15 @@
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, get_args
 from uuid import uuid4
 
-from expirebridge import wire
+from expirebridge import handlers, wire
 from expirebridge.durations import Duration, human, seconds_of
 from expirebridge.errors import InvalidTask
-from expirebridge.handlers import Call, check_binding, name_of, plain_arguments
+from expirebridge.handlers.call import Call
 from expirebridge.misfire import MisfireSpec
 from expirebridge.moments import check_aware
 from expirebridge.policy.task_policies import policy_fields
@@ -93,7 +92,7 @@ def redrawn(task: calls.NewTask, layout: Layout, away: Collection[int]) -> calls
     if not task.drawn or len(away) >= layout.count:
         return task
     while layout.partition_of(task.id) in away:
-        task = replace(task, id=uuid4().hex)
+        task = task._replace(id=uuid4().hex)
     return task
 
 
@@ -102,8 +101,13 @@ def call_of(
 ) -> tuple[str, bytes]:
     """Return the name of a handler and its arguments as JSON. Raises InvalidTask."""
     func, args, kwargs = _parts(func, args, kwargs)
-    name = _name(folder, func, args, kwargs or {})
-    return name, wire.encode_args(*plain_arguments(func, args, kwargs))
+    if isinstance(func, str):
+        return wire.check_func(func), wire.encode_args(args, kwargs)
+    if not callable(func):
+        raise InvalidTask(f"func={func!r}: give a handler, or its name 'module.function'")
+    name = handlers.name_of(func, folder)
+    handlers.check_binding(func, args, kwargs or {})
+    return name, wire.encode_args(*handlers.plain_arguments(func, args, kwargs))
 
 
 def checked(folder: Path, position: int, item: Mapping[str, Any]) -> calls.NewTask:
@@ -173,16 +177,6 @@ def _parts(
             "make_task(Call(rate, 17), delay='72h')"
         )
     return func.function, func.args, func.kwargs
-
-
-def _name(folder: Path, func: Named, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    if isinstance(func, str):
-        return wire.check_func(func)
-    if not callable(func):
-        raise InvalidTask(f"func={func!r}: give a handler, or its name 'module.function'")
-    name = name_of(func, folder)
-    check_binding(func, args, kwargs)
-    return name
 
 
 def _limit(max_wait: Duration, delay: Duration | None, id: str | None, if_exists: str) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import isfinite
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import orjson
 
@@ -29,8 +29,7 @@ class RetryPolicy(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Delays:
+class Delays(NamedTuple):
     """Wait these seconds after the first, second, ... failed attempt, then give up."""
 
     seconds: tuple[float, ...]

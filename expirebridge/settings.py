@@ -1,6 +1,5 @@
 """The settings and their defaults. A value is checked when it is set."""
 
-import difflib
 import os
 import re
 from dataclasses import dataclass, field, fields
@@ -145,6 +144,8 @@ class Settings:
         known = {one.name for one in fields(cls)}
         for name in given:
             if name not in known:
+                import difflib  # noqa: PLC0415 - only for a mistake
+
                 near = difflib.get_close_matches(name, known, n=1)
                 hint = f"; did you mean {near[0]!r}?" if near else ""
                 raise InvalidSetting(f"{name!r} is not a setting{hint}")

@@ -1,11 +1,20 @@
-"""Handlers: how a function is marked as one, found in its folder, and looked up by its name."""
+"""Handlers: how a function is marked as one, found in its folder, and looked up by its name.
 
-from expirebridge.handlers.arguments import check_binding, plain_arguments
-from expirebridge.handlers.call import Call
-from expirebridge.handlers.declared import every
-from expirebridge.handlers.definition import Handler, Kind, handler, typed_arguments
-from expirebridge.handlers.folder import HandlersFolder
-from expirebridge.handlers.registry import Registry, name_of
+The names are imported when they are used: who makes tasks by the names of their functions needs
+none of them.
+"""
+
+from typing import TYPE_CHECKING
+
+from expirebridge.on_demand import names_of
+
+if TYPE_CHECKING:
+    from expirebridge.handlers.arguments import check_binding, plain_arguments
+    from expirebridge.handlers.call import Call
+    from expirebridge.handlers.declared import every
+    from expirebridge.handlers.definition import Handler, Kind, handler, typed_arguments
+    from expirebridge.handlers.folder import HandlersFolder
+    from expirebridge.handlers.registry import Registry, name_of
 
 __all__ = [
     "Call",
@@ -20,3 +29,20 @@ __all__ = [
     "plain_arguments",
     "typed_arguments",
 ]
+
+_MODULES = {
+    "Call": "call",
+    "Handler": "definition",
+    "HandlersFolder": "folder",
+    "Kind": "definition",
+    "Registry": "registry",
+    "check_binding": "arguments",
+    "every": "declared",
+    "handler": "definition",
+    "name_of": "registry",
+    "plain_arguments": "arguments",
+    "typed_arguments": "definition",
+}
+
+if not TYPE_CHECKING:  # with it, type checkers would accept any name
+    __getattr__ = names_of(__name__, _MODULES)

@@ -25,7 +25,7 @@ from expirebridge.ledger.statements import Statements, statements
 from expirebridge.ledger.tables import Tables, own_tables
 from expirebridge.misfire import MisfireSpec
 from expirebridge.new_tasks import Func, advice_on, new_task, refuse_repeated_ids, when_of
-from expirebridge.operations.scheduling import spec_from
+from expirebridge.operations.series_work import spec_from
 from expirebridge.policy.every import Missed, Overlap
 from expirebridge.policy.series import check_series_id
 from expirebridge.retry import RetrySpec

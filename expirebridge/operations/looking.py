@@ -6,7 +6,6 @@ from datetime import datetime
 
 from expirebridge import wire
 from expirebridge.errors import InvalidTask
-from expirebridge.listing import Place, Wanted, find
 from expirebridge.moments import check_aware
 from expirebridge.operations.subject import Subject, refuse_left_out, task_pages
 from expirebridge.store import calls
@@ -47,6 +46,8 @@ class LookingOperations(Subject):
 
         Raises InvalidTask for values that cannot be.
         """
+        from expirebridge.listing import Place, Wanted, find  # noqa: PLC0415 - not for making tasks
+
         wanted = _check_state(state)
         if due_before is not None:
             check_aware(due_before, name="due_before")

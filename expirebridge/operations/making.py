@@ -5,11 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from expirebridge import wire
+from expirebridge import hooks, wire
 from expirebridge.current import running_task
 from expirebridge.durations import Duration, seconds_of
 from expirebridge.errors import InvalidTask, PartlyDone, ServerError, TaskDiffers, TaskExists
-from expirebridge.hooks import Made, Making, NotMade
 from expirebridge.log_fields import event
 from expirebridge.misfire import MisfireSpec
 from expirebridge.new_tasks import (
@@ -203,7 +202,7 @@ class MakingOperations(Subject):
         elif made.outcome is Outcome.REJECTED:
             refused = TaskExists(new.id, made.state)
         if refused is not None:
-            self._hooks.emit(NotMade(id=new.id, error=refused))
+            self._not_made([new], refused)
             raise refused
         return self._made(new, made)
 
@@ -243,7 +242,7 @@ class MakingOperations(Subject):
     def _announce(self, new: Sequence[calls.NewTask]) -> None:
         """Call hooks, before the call is made up: they may have a trace for the task to carry."""
         for task in new if self._hooks else ():
-            making = Making(id=task.id, func=split_call(task.call)[0])
+            making = hooks.Making(id=task.id, func=split_call(task.call)[0])
             self._hooks.emit(making)
             if making.trace is not None:
                 task.fields["trace"] = making.trace
@@ -256,9 +255,12 @@ class MakingOperations(Subject):
             return (yield from call)
         except ServerError as error:
             undone = error.undone if isinstance(error, PartlyDone) else range(len(new))
-            for place in undone:
-                self._hooks.emit(NotMade(id=new[place].id, error=error))
+            self._not_made([new[place] for place in undone], error)
             raise
+
+    def _not_made(self, new: Iterable[calls.NewTask], error: Exception) -> None:
+        for task in new if self._hooks else ():
+            self._hooks.emit(hooks.NotMade(id=task.id, error=error))
 
     def _made(self, new: calls.NewTask, made: calls.MakeReply) -> Task:
         args, kwargs = args_of(made.args)
@@ -277,7 +279,8 @@ class MakingOperations(Subject):
         )
         if task.outcome is Outcome.KEPT:
             _warn_if_own(task)
-        self._hooks.emit(Made(task=task))
+        if self._hooks:
+            self._hooks.emit(hooks.Made(task=task))
         return task
 
 

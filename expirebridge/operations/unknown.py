@@ -4,13 +4,15 @@ import logging
 import math
 import time
 from collections.abc import Iterable
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from expirebridge.errors import InvalidSetting, InvalidTask, ScriptFailed
-from expirebridge.handlers.known import KnownFunctions
 from expirebridge.log_fields import event
 from expirebridge.store import calls
 from expirebridge.store.calls import Steps
+
+if TYPE_CHECKING:
+    from expirebridge.handlers.known import KnownFunctions
 
 logger = logging.getLogger("expirebridge")
 
@@ -38,7 +40,7 @@ class UnknownFunctions:
         self.is_on = policy != "off"
         self._refuses = policy == "refuse"
         self._lease = lease
-        self._known = KnownFunctions()
+        self._known: KnownFunctions | None = None
         self._read_at = -math.inf
         self._warned: set[str] = set()
 
@@ -57,8 +59,10 @@ class UnknownFunctions:
                 raise InvalidTask(f"func={func!r}: {lack}")
             self._warn(func, lack)
 
-    def _read(self, believed_for: float) -> Steps[KnownFunctions]:
-        if time.monotonic() - self._read_at >= believed_for:
+    def _read(self, believed_for: float) -> Steps["KnownFunctions"]:
+        from expirebridge.handlers.known import KnownFunctions  # noqa: PLC0415 - if asked for
+
+        if self._known is None or time.monotonic() - self._read_at >= believed_for:
             try:
                 known = KnownFunctions.of((yield from calls.read_fleet(self._lease)))
             except ScriptFailed:

@@ -4,14 +4,12 @@ What every task has (`call`, `args`, `key`, `made`) is read where it is needed; 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from expirebridge.store import reading
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(NamedTuple):
     """One field of a record."""
 
     name: str

@@ -7,7 +7,6 @@ In a cluster, a partition in which nothing was written yet knows no number: its 
 """
 
 from copy import copy
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from expirebridge import errors
@@ -44,14 +43,14 @@ class _Ask(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
 class _Raw:
     """A call whose reply is not read: that is left to whoever made it."""
 
-    call: Call[Any]
+    def __init__(self, call: Call[Any]) -> None:
+        self._call = call
 
     def __iter__(self) -> Steps[Any]:
-        return (yield self.call)
+        return (yield self._call)
 
 
 _MOST_LEARNT = 2

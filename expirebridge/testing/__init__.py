@@ -4,8 +4,9 @@ See docs/testing.md. The names are imported when they are used: pytest loads the
 folder in each of its runs.
 """
 
-import importlib
 from typing import TYPE_CHECKING
+
+from expirebridge.on_demand import names_of
 
 if TYPE_CHECKING:
     from expirebridge.testing.clock import Clock
@@ -34,10 +35,4 @@ _MODULES = {
 }
 
 if not TYPE_CHECKING:  # with it, type checkers would accept any name
-
-    def __getattr__(name: str) -> object:
-        if name not in _MODULES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        module = importlib.import_module(f"{__name__}.{_MODULES[name]}")
-        value = globals()[name] = getattr(module, name)
-        return value
+    __getattr__ = names_of(__name__, _MODULES)

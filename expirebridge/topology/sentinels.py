@@ -2,8 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import redis
 from redis import exceptions
@@ -11,8 +10,7 @@ from redis import exceptions
 from expirebridge.topology.urls import Address, SentinelUrl
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """What one sentinel answered when it was asked for the primary."""
 
     sentinel: Address

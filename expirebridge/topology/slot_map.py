@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from expirebridge.topology.urls import Address
 
@@ -12,8 +12,7 @@ _UNKNOWN = {b"", b"?", None}
 """How a node says that it does not know under which name it is reached: as it was reached."""
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(NamedTuple):
     """Slots that stand side by side and are served by one primary."""
 
     start: int

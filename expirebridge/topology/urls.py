@@ -4,7 +4,6 @@ What the standard library and redis-py say of a URL that they cannot read may qu
 password. Their words are not passed on here.
 """
 
-import difflib
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -177,6 +176,8 @@ def unknown_option(url: str, name: str) -> str:
 
 
 def _nearest(word: str, words: Iterable[str]) -> str:
+    import difflib  # noqa: PLC0415 - only for a mistake
+
     near = difflib.get_close_matches(word, list(words), n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 

@@ -21,6 +21,9 @@ PYTEST = [
     sys.executable, "-m", "pytest", "-p", "no:valkey", "-p", "no:cacheprovider",
     "-o", "asyncio_default_fixture_loop_scope=function",
 ]  # fmt: skip
+OURS = ["on_demand", "testing", "testing.plugin"]
+"""What of this package pytest loads in each of its runs."""
+
 HEAD = """
 import os
 import pytest
@@ -50,8 +53,8 @@ def test_it_imports_nothing_until_it_is_used() -> None:
         " {'expirebridge', 'redis', 'orjson', 'asyncio', 'time_machine'}))"
     )
     loaded = subprocess.check_output([sys.executable, "-c", program], text=True).split()
-    ours = ["expirebridge", "expirebridge.testing", "expirebridge.testing.plugin"]
-    assert [name for name in loaded if not name.startswith("asyncio")] == ours
+    ours = {"expirebridge", *(f"expirebridge.{name}" for name in OURS)}
+    assert {name for name in loaded if not name.startswith("asyncio")} == ours
 
 
 def test_each_test_has_an_empty_database_to_which_the_program_is_led(tmp_path: Path) -> None:

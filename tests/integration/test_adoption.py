@@ -171,7 +171,9 @@ def test_a_scan_finds_what_no_record_knows_and_follows_edits(
 ) -> None:
     def mine(id: str) -> calls.NewTask:
         when = calls.When(3_600_000, relative=True)
-        return calls.NewTask(id=id, drawn=False, if_exists="reject", call=b"f.g?[]", when=when)
+        return calls.NewTask(
+            id=id, drawn=False, if_exists="reject", call=b"f.g?[]", when=when, fields={}
+        )
 
     store.run(calls.make([mine(id) for id in ("same", "sooner", "paused")]))
     client.expire("sooner:?f.g?[]", 60)

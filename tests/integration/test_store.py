@@ -1,7 +1,6 @@
 """Each script, called as the listener and the producers call it."""
 
 import time
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -104,7 +103,7 @@ def test_a_resend_about_a_running_task_is_answered_with_what_will_follow_it(
     make = calls.make([new("a", 60_000, call=call, if_exists=if_exists, fields=fields)])
     [first], [again] = store.run(make), store.run(make)
     assert (first.due - first.now, first.call) == (60_000, call)
-    assert replace(again, now=first.now) == first
+    assert again._replace(now=first.now) == first
 
 
 def test_a_finished_task_makes_way_with_all_that_belonged_to_it(

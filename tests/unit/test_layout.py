@@ -48,6 +48,8 @@ LAYERS = [
         "durations",
         "hooks",
         "errors",
+        "events",
+        "on_demand",
         "current",
         "log_fields",
     },

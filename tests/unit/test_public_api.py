@@ -12,8 +12,9 @@ import pytest
 
 import expirebridge
 import expirebridge.testing
-from expirebridge import AsyncBridge, Bridge
+from expirebridge import AsyncBridge, Bridge, handlers, hooks
 from expirebridge.operations import Operations
+from expirebridge.store import calls
 
 
 def public(owner: object) -> dict[str, Any]:
@@ -21,6 +22,19 @@ def public(owner: object) -> dict[str, Any]:
 
 
 OPERATIONS = sorted(name for name in dir(Operations) if not name.startswith("_"))
+
+
+def own_names(tree: ast.Module) -> set[str]:
+    """What a module defines itself."""
+    assigned = {
+        target.id
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    kinds = ast.ClassDef | ast.FunctionDef
+    return assigned | {node.name for node in tree.body if isinstance(node, kinds)}
 
 
 def documented() -> Iterator[tuple[str, Any]]:
@@ -91,7 +105,7 @@ def test_the_public_names_are_these() -> None:
     ]
 
 
-@pytest.mark.parametrize("package", [expirebridge, expirebridge.testing])
+@pytest.mark.parametrize("package", [expirebridge, expirebridge.testing, handlers, hooks, calls])
 def test_a_name_is_imported_from_where_type_checkers_find_it(package: ModuleType) -> None:
     tree = ast.parse(Path(str(package.__file__)).read_text(encoding="utf-8"))
     checked = {
@@ -99,12 +113,14 @@ def test_a_name_is_imported_from_where_type_checkers_find_it(package: ModuleType
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and str(node.module).startswith("expirebridge")
         for alias in node.names
+        if alias.name != "names_of"
     }
     imported = {
-        name: f"{package.__name__}.{module}" for name, module in vars(package)["_MODULES"].items()
+        name: f"{package.__package__}.{module}"
+        for name, module in vars(package)["_MODULES"].items()
     }
     assert imported == checked
-    assert sorted(imported) == sorted(package.__all__)
+    assert sorted(imported) == sorted(set(package.__all__) - own_names(tree))
     assert all(getattr(package, name) for name in imported)
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         package.nonsense  # noqa: B018

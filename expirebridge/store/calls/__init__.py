@@ -1,153 +1,164 @@
 """What can be asked of the store: each call is data, which either colour of the store runs.
 
 The calls of producers, of a running listener, of its reconciler and of those who look after both
-have a module each.
+have a module each, which is imported when one of its names is first used.
 """
 
-from expirebridge.store.calls.auditing import Action, note_action, read_actions
-from expirebridge.store.calls.call import (
-    AWAY,
-    BATCH,
-    CHUNK_BYTES,
-    CHUNK_TASKS,
-    LEFT_OUT,
-    PARTITIONS,
-    Argument,
-    Call,
-    Joint,
-    Runnable,
-    Steps,
-    When,
-    at,
-    at_if_there,
-    batches,
-    command,
-    new_nonce,
-    only,
-    patient,
-)
-from expirebridge.store.calls.comparing import CallsPage, StoredCall, calls_page
-from expirebridge.store.calls.examining import (
-    STEPS,
-    CountsBefore,
-    Health,
-    LastBeat,
-    Sought,
-    Span,
-    Survey,
-    Unhandled,
-    count_before,
-    count_subscribers,
-    find_refused,
-    find_unhandled,
-    list_listeners,
-    read_health,
-    read_tally,
-    read_time,
-    seek,
-    survey,
-)
-from expirebridge.store.calls.fleet import Fleet, FleetListener, declare, read_fleet
-from expirebridge.store.calls.forecasting import ComingSpan, Forecast, forecast
-from expirebridge.store.calls.formats import lower_format, raise_format, read_format
-from expirebridge.store.calls.moving import Stored, StoredPage, find_known, note_import, stored_page
-from expirebridge.store.calls.pages import BEGINNING, Pages
-from expirebridge.store.calls.parcels import (
-    PARCEL,
-    SERIES,
-    Arrival,
-    Item,
-    Parcel,
-    begin_arrival,
-    begin_move,
-    drop_parcel,
-    end_arrival,
-    pack_parcel,
-    read_arrivals,
-    receive_parcel,
-)
-from expirebridge.store.calls.partitions import create_partitions, read_partitions
-from expirebridge.store.calls.producing import (
-    COUNTED,
-    MakeReply,
-    NewTask,
-    Page,
-    beat,
-    cancel,
-    count,
-    get,
-    list_page,
-    make,
-    no_counts,
-    pause,
-    purge,
-    put_off,
-    reschedule,
-    resume,
-    run_now,
-)
-from expirebridge.store.calls.reconciling import (
-    Adoption,
-    Heard,
-    Hint,
-    ScanStep,
-    Sweep,
-    adopt,
-    find_unexplained,
-    is_primary,
-    look_over,
-    scan,
-    sweep,
-    walk,
-)
-from expirebridge.store.calls.running import (
-    BEATS_PER_LEASE,
-    MAX_CLAIM,
-    Claim,
-    HeartbeatReply,
-    Settled,
-    Settlement,
-    Share,
-    Walk,
-    Walked,
-    claim,
-    claim_known,
-    earliest,
-    heartbeat,
-    leave,
-    resent,
-    settle,
-)
-from expirebridge.store.calls.series import (
-    MAX_TICKS,
-    Declared,
-    DueSeries,
-    Following,
-    FoundDue,
-    NewSeries,
-    Outdated,
-    Put,
-    Putting,
-    Read,
-    Removal,
-    Resumption,
-    Retimed,
-    SeriesPage,
-    Standing,
-    Times,
-    declare_series,
-    find_due_series,
-    find_outdated,
-    get_series,
-    make_ticks,
-    pause_series,
-    put_series,
-    remove_series,
-    resume_series,
-    retime_ticks,
-    run_series,
-    series_page,
-)
+from typing import TYPE_CHECKING
+
+from expirebridge.on_demand import names_of
+
+if TYPE_CHECKING:
+    from expirebridge.store.calls.auditing import Action, note_action, read_actions
+    from expirebridge.store.calls.call import (
+        AWAY,
+        BATCH,
+        CHUNK_BYTES,
+        CHUNK_TASKS,
+        LEFT_OUT,
+        PARTITIONS,
+        Argument,
+        Call,
+        Joint,
+        Runnable,
+        Steps,
+        When,
+        at,
+        at_if_there,
+        batches,
+        command,
+        new_nonce,
+        only,
+        patient,
+    )
+    from expirebridge.store.calls.comparing import CallsPage, StoredCall, calls_page
+    from expirebridge.store.calls.examining import (
+        STEPS,
+        CountsBefore,
+        Health,
+        LastBeat,
+        Sought,
+        Span,
+        Survey,
+        Unhandled,
+        count_before,
+        count_subscribers,
+        find_refused,
+        find_unhandled,
+        list_listeners,
+        read_health,
+        read_tally,
+        read_time,
+        seek,
+        survey,
+    )
+    from expirebridge.store.calls.fleet import Fleet, FleetListener, declare, read_fleet
+    from expirebridge.store.calls.forecasting import ComingSpan, Forecast, forecast
+    from expirebridge.store.calls.formats import lower_format, raise_format, read_format
+    from expirebridge.store.calls.moving import (
+        Stored,
+        StoredPage,
+        find_known,
+        note_import,
+        stored_page,
+    )
+    from expirebridge.store.calls.pages import BEGINNING, Pages
+    from expirebridge.store.calls.parcels import (
+        PARCEL,
+        SERIES,
+        Arrival,
+        Item,
+        Parcel,
+        begin_arrival,
+        begin_move,
+        drop_parcel,
+        end_arrival,
+        pack_parcel,
+        read_arrivals,
+        receive_parcel,
+    )
+    from expirebridge.store.calls.partitions import create_partitions, read_partitions
+    from expirebridge.store.calls.producing import (
+        COUNTED,
+        MakeReply,
+        NewTask,
+        Page,
+        beat,
+        cancel,
+        count,
+        get,
+        list_page,
+        make,
+        no_counts,
+        pause,
+        purge,
+        put_off,
+        reschedule,
+        resume,
+        run_now,
+    )
+    from expirebridge.store.calls.reconciling import (
+        Adoption,
+        Heard,
+        Hint,
+        ScanStep,
+        Sweep,
+        adopt,
+        find_unexplained,
+        is_primary,
+        look_over,
+        scan,
+        sweep,
+        walk,
+    )
+    from expirebridge.store.calls.running import (
+        BEATS_PER_LEASE,
+        MAX_CLAIM,
+        Claim,
+        HeartbeatReply,
+        Settled,
+        Settlement,
+        Share,
+        Walk,
+        Walked,
+        claim,
+        claim_known,
+        earliest,
+        heartbeat,
+        leave,
+        resent,
+        settle,
+    )
+    from expirebridge.store.calls.series import (
+        MAX_TICKS,
+        Declared,
+        DueSeries,
+        Following,
+        FoundDue,
+        NewSeries,
+        Outdated,
+        Put,
+        Putting,
+        Read,
+        Removal,
+        Resumption,
+        Retimed,
+        SeriesPage,
+        Standing,
+        Times,
+        declare_series,
+        find_due_series,
+        find_outdated,
+        get_series,
+        make_ticks,
+        pause_series,
+        put_series,
+        remove_series,
+        resume_series,
+        retime_ticks,
+        run_series,
+        series_page,
+    )
 
 __all__ = [
     "AWAY", "BATCH", "BEATS_PER_LEASE", "BEGINNING", "CHUNK_BYTES", "CHUNK_TASKS", "COUNTED",
@@ -172,3 +183,52 @@ __all__ = [
     "resume_series", "retime_ticks", "run_now", "run_series", "scan", "seek", "series_page",
     "settle", "stored_page", "survey", "sweep", "walk",
 ]  # fmt: skip
+
+_MODULES = {
+    name: module
+    for module, names in {
+        "auditing": "Action note_action read_actions",
+        "call": (
+            "AWAY BATCH CHUNK_BYTES CHUNK_TASKS LEFT_OUT PARTITIONS Argument Call Joint Runnable "
+            "Steps When at at_if_there batches command new_nonce only patient"
+        ),
+        "comparing": "CallsPage StoredCall calls_page",
+        "examining": (
+            "STEPS CountsBefore Health LastBeat Sought Span Survey Unhandled count_before "
+            "count_subscribers find_refused find_unhandled list_listeners read_health read_tally "
+            "read_time seek survey"
+        ),
+        "fleet": "Fleet FleetListener declare read_fleet",
+        "forecasting": "ComingSpan Forecast forecast",
+        "formats": "lower_format raise_format read_format",
+        "moving": "Stored StoredPage find_known note_import stored_page",
+        "pages": "BEGINNING Pages",
+        "parcels": (
+            "PARCEL SERIES Arrival Item Parcel begin_arrival begin_move drop_parcel end_arrival "
+            "pack_parcel read_arrivals receive_parcel"
+        ),
+        "partitions": "create_partitions read_partitions",
+        "producing": (
+            "COUNTED MakeReply NewTask Page beat cancel count get list_page make no_counts pause "
+            "purge put_off reschedule resume run_now"
+        ),
+        "reconciling": (
+            "Adoption Heard Hint ScanStep Sweep adopt find_unexplained is_primary look_over scan "
+            "sweep walk"
+        ),
+        "running": (
+            "BEATS_PER_LEASE MAX_CLAIM Claim HeartbeatReply Settled Settlement Share Walk Walked "
+            "claim claim_known earliest heartbeat leave resent settle"
+        ),
+        "series": (
+            "MAX_TICKS Declared DueSeries Following FoundDue NewSeries Outdated Put Putting Read "
+            "Removal Resumption Retimed SeriesPage Standing Times declare_series find_due_series "
+            "find_outdated get_series make_ticks pause_series put_series remove_series "
+            "resume_series retime_ticks run_series series_page"
+        ),
+    }.items()
+    for name in names.split()
+}
+
+if not TYPE_CHECKING:  # with it, type checkers would accept any name
+    __getattr__ = names_of(__name__, _MODULES)

@@ -128,8 +128,7 @@ AWAY: Call[frozenset[int]] = Call("", (), frozenset, is_script=False)
 """The numbers of the partitions that cannot be asked now, as far as is known. Not asked, too."""
 
 
-@dataclass(frozen=True, slots=True)
-class When:
+class When(NamedTuple):
     """A due time: so many ms from now on the server's clock, or at that ms since 1970."""
 
     ms: int

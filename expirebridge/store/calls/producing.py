@@ -1,10 +1,9 @@
 """The calls of producers: make tasks, steer them, look at them."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from expirebridge.store.calls.call import (
     BATCH,
@@ -25,8 +24,7 @@ from expirebridge.task import Change, Counts, Moving, Outcome, State, Task
 # Making
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class NewTask:
+class NewTask(NamedTuple):
     """A task to be made, checked and encoded."""
 
     id: str
@@ -36,7 +34,7 @@ class NewTask:
     """What to do when the id belongs to an unfinished task: see make.lua."""
     call: bytes
     when: When
-    fields: dict[str, Argument] = field(default_factory=dict)
+    fields: dict[str, Argument]
     """What else its record holds."""
 
     def encode(self) -> tuple[Argument, ...]:
@@ -48,8 +46,7 @@ class NewTask:
         )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class MakeReply:
+class MakeReply(NamedTuple):
     """What became of one new task; of the older one, if that was kept."""
 
     outcome: Outcome
@@ -206,8 +203,7 @@ def get(id: str) -> Call[Task | None]:
     return script("get", id, read=lambda row: task_from(row) if row else None, route=OfId(id))
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(NamedTuple):
     """A part of a listing."""
 
     cursor: str
