@@ -15,8 +15,13 @@ OWN = {"session", "if_exists", "ext"}
 
 
 def options_of(function: Callable[..., Any]) -> dict[str, Parameter]:
+    """Their names, kinds and defaults: two modules may write the same type in different words."""
     parameters = inspect.signature(function).parameters
-    return {name: one for name, one in parameters.items() if name not in OWN}
+    return {
+        name: one.replace(annotation=Parameter.empty)
+        for name, one in parameters.items()
+        if name not in OWN
+    }
 
 
 @pytest.mark.parametrize("name", ["schedule", "unschedule"])
