@@ -19,7 +19,7 @@ local KEPT = 60000
 local texts = texts_of_carriers(tonumber(ARGV[2]))
 
 local function remove(id)
-  local known = redis.pcall('HMGET', series_key(id), 'call', 'tick')
+  local known = redis.pcall('HMGET', series_key(id), 'spec', 'tick')
   local place = redis.call('ZSCORE', series_set(), id)
   local answer = own_key('removed:' .. ARGV[3] .. ':' .. id)
   if not place and (known.err or not known[1]) then return end_of(answer) == -2 and NOT_FOUND or REMOVED end

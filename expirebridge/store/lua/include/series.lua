@@ -35,6 +35,9 @@ local function end_making(series)
   redis.call('ZREM', tzdata_set(), series)
 end
 
+-- Whether a series has a place here. One of a ledger has none: its hash holds what claims ask of it.
+local function stands_here(series) return redis.call('ZSCORE', series_set(), series) end
+
 local OF_TICKS = { 'args', 'retry', 'timeout', 'misfire', 'tags' }
 
 local function tick_id(series, at) return string.format('%s@%.0f', series, at) end
