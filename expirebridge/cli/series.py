@@ -7,6 +7,8 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from expirebridge.bridge import Bridge
+from expirebridge.cli.all_series import NAME_IT, AllSeries, all_series
+from expirebridge.cli.ledger_options import LedgerName, LedgerUrl
 from expirebridge.cli.options import NOT_POSSIBLE, AsJson, Url, Yes, confirm
 from expirebridge.cli.output import (
     arguments_of,
@@ -22,7 +24,7 @@ from expirebridge.cli.output import (
 )
 from expirebridge.durations import human
 from expirebridge.series.state import Series
-from expirebridge.task import Change
+from expirebridge.task import Change, Task
 
 MOST_NEXT = 1000
 DECLARED = (
@@ -45,14 +47,21 @@ def list_(
         str | None, typer.Option(help="Where an earlier listing says it continues.")
     ] = None,
     url: Url = None,
+    ledger: LedgerUrl = None,
+    ledger_name: LedgerName = None,
     as_json: AsJson = False,
 ) -> None:
     """List series, those first whose next tick is first; paused ones last.
 
+    With a ledger, up to --limit of Redis and as many of the ledger.
+
     Example: expirebridge series list --limit 20
     """
-    with Bridge(url) as bridge:
-        listing = bridge.list_series(limit=limit, cursor=cursor)
+    with all_series(url, ledger, ledger_name) as series:
+        listing = series.list(limit, cursor)
+        lacks, in_both = series.lacks_ledger(), series.has_ledger
+    if lacks:
+        typer.echo(f"(without the series of the ledger: {NAME_IT})", err=True)
     if as_json:
         return print_json(
             {"series": list(map(series_as_data, listing.series)), "cursor": listing.cursor}
@@ -60,11 +69,13 @@ def list_(
         )
     warn_of(listing.left_out)
     print_table(
-        ("id", "schedule", "function", "next", "last", "ended", "late", "standing"),
+        ("id", *(["in"] if in_both else []), "schedule", "function", "next", "last", "ended",
+         "late", "standing"),
         [
             (
-                one.id, _schedule(one), one.func, moment(one.due) or "", moment(one.began) or "",
-                one.state or "", _seconds(one.late), one.standing,
+                one.id, *([_place(one)] if in_both else []), _schedule(one), one.func,
+                moment(one.due) or "", moment(one.began or one.last) or "", one.state or "",
+                _seconds(one.late), one.standing,
             )
             for one in listing.series
         ],
@@ -75,13 +86,19 @@ def list_(
 
 
 @group.command()
-def show(id: Id, url: Url = None, as_json: AsJson = False) -> None:
+def show(
+    id: Id,
+    url: Url = None,
+    ledger: LedgerUrl = None,
+    ledger_name: LedgerName = None,
+    as_json: AsJson = False,
+) -> None:
     """Show all that is known of one series.
 
     Example: expirebridge series show nightly
     """
-    with Bridge(url) as bridge:
-        series = _found(bridge, id)
+    with all_series(url, ledger, ledger_name) as known:
+        series = _found(known, id)
     if as_json:
         return print_json(series_as_data(series))
     return print_fields(_as_fields(series))
@@ -94,6 +111,8 @@ def next_(
         int, typer.Option("-n", "--count", min=1, max=MOST_NEXT, help="How many ticks.")
     ] = 10,
     url: Url = None,
+    ledger: LedgerUrl = None,
+    ledger_name: LedgerName = None,
     as_json: AsJson = False,
 ) -> None:
     """Show when the next ticks are: in UTC, and in the zone of the series with its offset.
@@ -102,8 +121,8 @@ def next_(
 
     Example: expirebridge series next nightly -n 10
     """
-    with Bridge(url) as bridge:
-        series = _found(bridge, id)
+    with all_series(url, ledger, ledger_name) as known:
+        series = _found(known, id)
     now = datetime.now(UTC)
     # The tick that waits comes first, even if its time has passed.
     after = now if series.next is None else series.next - timedelta(milliseconds=1)
@@ -128,53 +147,77 @@ def next_(
 
 
 @group.command()
-def pause(id: Id, url: Url = None, as_json: AsJson = False) -> None:
+def pause(
+    id: Id,
+    url: Url = None,
+    ledger: LedgerUrl = None,
+    ledger_name: LedgerName = None,
+    as_json: AsJson = False,
+) -> None:
     """Let a series make no ticks until you resume it; its waiting tick is removed.
 
     A deploy does not resume it.
 
     Example: expirebridge series pause nightly
     """
-    with Bridge(url) as bridge:
-        _report(id, bridge.pause_series(id), as_json=as_json)
+    with all_series(url, ledger, ledger_name) as series:
+        _report(series, id, series.pause(id), as_json=as_json)
 
 
 @group.command()
-def resume(id: Id, url: Url = None, as_json: AsJson = False) -> None:
+def resume(
+    id: Id,
+    url: Url = None,
+    ledger: LedgerUrl = None,
+    ledger_name: LedgerName = None,
+    as_json: AsJson = False,
+) -> None:
     """Let a paused series go on, with the first tick from now on.
 
     Example: expirebridge series resume nightly
     """
-    with Bridge(url) as bridge:
-        _report(id, bridge.resume_series(id), as_json=as_json)
+    with all_series(url, ledger, ledger_name) as series:
+        _report(series, id, series.resume(id), as_json=as_json)
 
 
 @group.command()
-def run(id: Id, url: Url = None, as_json: AsJson = False) -> None:
+def run(
+    id: Id,
+    url: Url = None,
+    ledger: LedgerUrl = None,
+    ledger_name: LedgerName = None,
+    as_json: AsJson = False,
+) -> None:
     """Make one more tick, due now, and print its id; the others stay as they are.
 
     Example: expirebridge series run nightly
     """
-    with Bridge(url) as bridge:
-        task = bridge.run_series(id)
-    if task is None:
-        _report(id, Change.NOT_FOUND, as_json=as_json)
-    elif as_json:
-        print_json(task_as_data(task))
+    with all_series(url, ledger, ledger_name) as series:
+        task = series.run(id)
+        if task is None:
+            _report(series, id, Change.NOT_FOUND, as_json=as_json)
+    if as_json:
+        print_json(task_as_data(task) if isinstance(task, Task) else {"id": task.id})
     else:
         print_line(task.id)
 
 
 @group.command()
-def remove(id: Id, url: Url = None, as_json: AsJson = False) -> None:
+def remove(
+    id: Id,
+    url: Url = None,
+    ledger: LedgerUrl = None,
+    ledger_name: LedgerName = None,
+    as_json: AsJson = False,
+) -> None:
     """Remove a series and its waiting tick. What runs, or is retried, runs to its end.
 
     A series that the handlers of a listener declare is left: it would come back.
 
     Example: expirebridge series remove tenant-7
     """
-    with Bridge(url) as bridge:
-        _report(id, bridge.unschedule(id), as_json=as_json)
+    with all_series(url, ledger, ledger_name) as series:
+        _report(series, id, series.remove(id), as_json=as_json)
 
 
 @group.command()
@@ -200,7 +243,8 @@ def series_as_data(series: Series) -> dict[str, Any]:
     """A series as JSON can hold it."""
     return {
         "id": series.id, "func": series.func, "args": series.args, "kwargs": series.kwargs,
-        "schedule": _schedule(series), "tags": series.tags, "declared": series.declared,
+        "schedule": _schedule(series), "tags": series.tags, "ledger": series.ledger,
+        "declared": series.declared,
         "carriers": series.carriers, "created": series.created, "next": series.next,
         "due": series.due, "behind": series.behind.total_seconds(), "paused": series.paused,
         "over": series.over, "last": series.last, "last_id": series.last_id,
@@ -218,6 +262,7 @@ def _as_fields(series: Series) -> Iterable[tuple[str, str]]:
         "func": series.func,
         "args": arguments_of(series.args, series.kwargs),
         "tags": " ".join(series.tags),
+        "in": "the ledger" if series.ledger else None,
         "declared": carriers,
         "standing": series.standing,
         "paused": moment(series.paused),
@@ -239,18 +284,22 @@ def _schedule(series: Series) -> str:
     return str(series.schedule) if series.schedule is not None else "?"
 
 
+def _place(series: Series) -> str:
+    return "ledger" if series.ledger else "redis"
+
+
 def _seconds(late: timedelta | None) -> str:
     return "" if late is None else human(late.total_seconds())
 
 
-def _found(bridge: Bridge, id: str) -> Series:
-    series = bridge.get_series(id)
+def _found(known: AllSeries, id: str) -> Series:
+    series = known.get(id)
     if series is None:
-        _refuse(id, Change.NOT_FOUND)
+        _refuse(known, id, Change.NOT_FOUND)
     return series
 
 
-def _report(id: str, change: Change, *, as_json: bool) -> None:
+def _report(series: AllSeries, id: str, change: Change, *, as_json: bool) -> None:
     """Print what was done; exit with 3 if it was not."""
     done = change not in {Change.NOT_FOUND, Change.DECLARED}
     if as_json:
@@ -260,10 +309,12 @@ def _report(id: str, change: Change, *, as_json: bool) -> None:
     elif done:
         print_line(f"{id}: {change}")
     else:
-        _refuse(id, change)
+        _refuse(series, id, change)
 
 
-def _refuse(id: str, change: Change) -> NoReturn:
-    reason = DECLARED if change is Change.DECLARED else change
+def _refuse(series: AllSeries, id: str, change: Change) -> NoReturn:
+    reason = DECLARED if change is Change.DECLARED else str(change)
+    if change is Change.NOT_FOUND and series.lacks_ledger():
+        reason += f" in Redis; if it is of the ledger, {NAME_IT}"
     typer.echo(printable(f"expirebridge: series {id!r}: {reason}"), err=True)
     raise typer.Exit(NOT_POSSIBLE)

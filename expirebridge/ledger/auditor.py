@@ -1,6 +1,5 @@
 """The auditor: looks at ledger and server from outside, for metrics, checks and the dashboard."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,6 +16,8 @@ from expirebridge.ledger.patience import in_time
 from expirebridge.ledger.rows import LedgerTask, ledger_task
 from expirebridge.ledger.schema import find
 from expirebridge.ledger.tables import Status, Todo, tables
+from expirebridge.ledger.timetable import listing_of, page_query, place_in
+from expirebridge.series.state import SeriesListing
 from expirebridge.settings import Settings
 from expirebridge.store.calls.ledger import Known
 
@@ -87,6 +88,14 @@ class Auditor:
         query = select(self._made.task).where(self._ours, row.ext_string == ext)
         return in_time(lambda: self._tasks(query.order_by(row.created.desc()).limit(limit)))
 
+    def series(self, limit: int, cursor: str | None) -> SeriesListing:
+        """A page of the series. Raises InvalidTask for a foreign cursor."""
+        due, id = place_in(cursor)
+        query = page_query(
+            self._made, literal(self._passbook.name), (literal(due), literal(id)), limit
+        )
+        return in_time(lambda: listing_of(self._rows(query), limit))
+
     def try_to_write(self) -> None:
         """See whether the relay could write: change nothing in its numbers, and roll that back."""
         in_time(self._try_to_write)
@@ -144,13 +153,15 @@ class Auditor:
         return select(func.count()).select_from(some.subquery())
 
     def _tasks(self, query: Select[Any]) -> list[LedgerTask]:
+        return [ledger_task(row) for row in self._rows(query)]
+
+    def _rows(self, query: Select[Any]) -> list[Any]:
         try:
             with self._engine.connect() as connection:
                 find(connection, self._made)
-                rows: Sequence[Any] = connection.execute(query).mappings().all()
+                return list(connection.execute(query).mappings())
         except DBAPIError as error:
             raise self._error(error) from None
-        return [ledger_task(row) for row in rows]
 
     def _try_to_write(self) -> None:
         passes = self._made.passes

@@ -3,9 +3,7 @@
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from typing import Any, Literal
-from zoneinfo import ZoneInfo
 
 from sqlalchemy import URL, ClauseElement
 
@@ -20,16 +18,12 @@ from expirebridge.ledger.engines import read_url
 from expirebridge.ledger.faults import is_duplicate
 from expirebridge.ledger.poker import Poker, poke_after_commit
 from expirebridge.ledger.rows import LedgerTask, check_ext, ledger_task, times_of, values_of
-from expirebridge.ledger.scheduling import Scheduler
+from expirebridge.ledger.series_calls import SeriesCalls
 from expirebridge.ledger.statements import Statements, statements
 from expirebridge.ledger.tables import Tables, own_tables
 from expirebridge.misfire import MisfireSpec
 from expirebridge.new_tasks import Func, advice_on, new_task, refuse_repeated_ids, when_of
-from expirebridge.operations.series_work import spec_from
-from expirebridge.policy.every import Missed, Overlap
-from expirebridge.policy.series import check_series_id
 from expirebridge.retry import RetrySpec
-from expirebridge.series.state import SeriesOutcome
 from expirebridge.settings import Settings
 from expirebridge.store.calls import NewTask
 from expirebridge.task import Outcome
@@ -37,7 +31,7 @@ from expirebridge.task import Outcome
 IfExists = Literal["reject", "replace"]
 
 
-class Ledger:
+class Ledger(SeriesCalls):
     """Makes, changes and finds tasks in a table of your own SQL database.
 
     Each call is given your transaction, and is part of it: a Session or Connection of SQLAlchemy, a
@@ -187,60 +181,6 @@ class Ledger:
         channel = self._changing(session)
         ours = self._statements(channel)
         return channel.execute(ours.move if by_id else ours.move_ext, values)
-
-    def schedule(
-        self,
-        session: object,
-        id: str,
-        func: Func,
-        args: Sequence[Any] = (),
-        *,
-        cron: str | None = None,
-        every: Duration | None = None,
-        kwargs: Mapping[str, Any] | None = None,
-        tz: str | ZoneInfo | None = None,
-        jitter: Duration | None = None,
-        start: datetime | None = None,
-        until: datetime | None = None,
-        missed: Missed = "latest",
-        overlap: Overlap = "skip",
-        tags: Sequence[str] = (),
-        retry: RetrySpec | None = None,
-        timeout: Duration | None = None,
-        late_after: Duration | None = None,
-        misfire: MisfireSpec | None = None,
-    ) -> SeriesOutcome:
-        """Let `func` run again and again, from your commit on. The arguments are those of
-        `Bridge.schedule`.
-
-        The series and the time of its latest tick are in this database, and each tick is a task of
-        the ledger, `<id>@<ms>`: so both survive Redis. The next time is computed by this database's
-        clock.
-
-        If the id belongs to a series of the ledger, that is changed: its waiting tick is replaced.
-        The same once more changes nothing. Returns what was done. Raises InvalidTask, and
-        LedgerUnsuitable as `make_task`.
-        """
-        spec = spec_from(
-            self._folder, id, func, args, cron=cron, every=every, kwargs=kwargs, tz=tz,
-            jitter=jitter, start=start, until=until, missed=missed, overlap=overlap, tags=tags,
-            retry=retry, timeout=timeout, late_after=late_after, misfire=misfire,
-        )  # fmt: skip
-        return self._scheduler(session).put(spec)
-
-    def unschedule(self, session: object, id: str) -> bool:
-        """Remove a series and its waiting tick, once you have committed; what runs goes on.
-
-        Returns whether there was one. Raises InvalidTask for an illegal id, and LedgerUnsuitable as
-        `make_task`.
-        """
-        return self._scheduler(session).remove(check_series_id(id))
-
-    def _scheduler(self, session: object) -> Scheduler:
-        channel = self._changing(session)
-        ours = self._statements(channel)
-        replace = partial(self._put, channel, ours.replace, ours.take_any)
-        return Scheduler(self.name, channel, ours, replace)
 
     def erase(self, session: object, id: str | None = None, *, ext: str | None = None) -> int:
         """Erase what finished tasks were given, and why they failed: of this `id`, or this `ext`.

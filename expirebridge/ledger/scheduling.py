@@ -12,9 +12,11 @@ from expirebridge.ledger.rows import options_of
 from expirebridge.ledger.statements import Statements
 from expirebridge.ledger.ticking import NEVER, tick_id, tick_values
 from expirebridge.policy.series import SeriesSpec
+from expirebridge.series.records import read_schedule
 from expirebridge.series.state import SeriesOutcome
 from expirebridge.series.times import first_after
 from expirebridge.store.calls import Times
+from expirebridge.task import Change
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,49 @@ class Scheduler:
             if self._make(spec):
                 return SeriesOutcome.CREATED
 
+    def pause(self, id: str) -> Change:
+        """Let a series make no ticks; its waiting tick is cancelled."""
+        row = self._read(id)
+        if row is None:
+            return Change.NOT_FOUND
+        if row["paused"] is None:
+            self._drop_waiting(row)
+            self.channel.execute(self.ours.series_pause, {"b_ledger": self.ledger, "b_id": id})
+        return Change.PAUSED
+
+    def resume(self, id: str) -> Change:
+        """Let a paused series go on, with its first tick from now on.
+
+        Raises InvalidTask if its schedule cannot be read.
+        """
+        row = self._read(id)
+        if row is None:
+            return Change.NOT_FOUND
+        if row["paused"] is None:
+            return Change.RESUMED
+        # The watermark never goes back: a tick before it was made, and may run.
+        after = max(row["now"], row["tick"] - 1)
+        times = first_after(read_schedule(row["schedule"].encode()), id, after, made=row["made"])
+        values = {"b_ledger": self.ledger, "b_id": id} | _watermark(times, row["tick"])
+        self.channel.execute(self.ours.series_resume, values)
+        self._insert_tick(row, times)
+        return Change.RESUMED
+
+    def run(self, id: str) -> str | None:
+        """Make one more tick, due now; returns its id, or None if there is no such series."""
+        row = self._read(id)
+        if row is None:
+            return None
+        at = row["now"]
+        while self._has_task(tick_id(id, at)):
+            at += 1
+        following = row["due"] if row["now"] < row["due"] < NEVER else None
+        self._insert_tick(row, Times(at, row["now"], following, ""))
+        return tick_id(id, at)
+
+    def _has_task(self, id: str) -> bool:
+        return bool(self.channel.rows(self.ours.get, {"b_ledger": self.ledger, "b_id": id}))
+
     def remove(self, id: str) -> bool:
         """Remove a series and its waiting tick; whether there was one."""
         row = self._read(id)
@@ -55,7 +100,7 @@ class Scheduler:
         [clock] = self.channel.rows(self.ours.clock, {})
         now = clock["now"]
         times = first_after(spec.schedule, spec.id, now, made=now)
-        values = self._values(spec, times, now) | {"b_made": now}
+        values = self._values(spec) | _watermark(times, now) | {"b_made": now}
         try:
             if not self.channel.execute(self.ours.series_insert, values):
                 return False
@@ -64,40 +109,49 @@ class Scheduler:
             if not is_duplicate(error):
                 raise
             return False
-        self._insert_tick(spec, times)
+        self._insert_tick(self._series(spec), times)
         return True
 
     def _change(self, spec: SeriesSpec, row: Mapping[str, Any]) -> SeriesOutcome:
         if row["fingerprint"] == spec.fingerprint:
             return SeriesOutcome.UNCHANGED
+        if row["paused"] is not None:  # it stays paused, with the ticks that it had
+            values = self._values(spec) | _watermark(None, row["tick"])
+            self.channel.execute(self.ours.series_change, values)
+            return SeriesOutcome.CHANGED
         times = first_after(spec.schedule, spec.id, row["now"], made=row["made"])
-        self.channel.execute(self.ours.series_change, self._values(spec, times, row["now"]))
+        values = self._values(spec) | _watermark(times, row["now"])
+        self.channel.execute(self.ours.series_change, values)
         if times is None or times.tick != row["tick"]:
             self._drop_waiting(row)
-        self._insert_tick(spec, times)
+        self._insert_tick(self._series(spec), times)
         return SeriesOutcome.CHANGED
 
-    def _values(self, spec: SeriesSpec, times: Times | None, now: int) -> dict[str, Any]:
-        return {
-            "b_ledger": self.ledger,
-            "b_id": spec.id,
-            **{f"b_{name}": value for name, value in _definition(spec).items()},
-            "b_fingerprint": spec.fingerprint,
-            "b_tick": now if times is None else times.tick,
-            "b_due": NEVER if times is None else times.due,
-        }
+    def _values(self, spec: SeriesSpec) -> dict[str, Any]:
+        given = {f"b_{name}": value for name, value in self._series(spec).items()}
+        return given | {"b_fingerprint": spec.fingerprint}
 
-    def _insert_tick(self, spec: SeriesSpec, times: Times | None) -> None:
+    def _series(self, spec: SeriesSpec) -> dict[str, Any]:
+        return {"ledger": self.ledger, "id": spec.id, **_definition(spec)}
+
+    def _insert_tick(self, series: Mapping[Any, Any], times: Times | None) -> None:
         if times is not None:
-            series = {"ledger": self.ledger, "id": spec.id, **_definition(spec)}
             tick = tick_values(series, times)
             self.insert({"b_ext_string": None} | {f"b_{name}": tick[name] for name in tick})
 
     def _drop_waiting(self, row: Mapping[str, Any]) -> None:
         """Cancel the latest tick, unless it was due: then it runs to its end."""
-        if row["due"] > row["now"]:
+        due = row["due"] if row["due"] < NEVER else row["tick"]
+        if due > row["now"]:
             values = {"b_ledger": self.ledger, "b_id": tick_id(row["id"], row["tick"])}
             self.channel.execute(self.ours.cancel, values)
+
+
+def _watermark(times: Times | None, tick: int) -> dict[str, int]:
+    """The columns of the latest tick; without one the watermark is `tick`, and no other is made."""
+    if times is None:
+        return {"b_tick": tick, "b_due": NEVER}
+    return {"b_tick": times.tick, "b_due": times.due}
 
 
 def _definition(spec: SeriesSpec) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from sqlalchemy import (
+    BindParameter,
     ClauseElement,
     ColumnElement,
     Table,
@@ -21,6 +22,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from expirebridge.ledger.clock import NowMs
 from expirebridge.ledger.tables import Status, Tables, Todo, Wanted
+from expirebridge.ledger.ticking import NEVER
+from expirebridge.ledger.timetable import page_query, series_query
 
 GIVEN: Final = (
     "ledger", "id", "func", "params", "options", "ext_string", "at_ms", "delay_ms",
@@ -67,6 +70,11 @@ class Statements:
     """It inserts nothing if there is such a series; in MySQL it fails with a duplicate key."""
     series_change: ClauseElement
     series_delete: ClauseElement
+    series_pause: ClauseElement
+    series_resume: ClauseElement
+    series_show: ClauseElement
+    """A series with its ticks, as `timetable.series_of` takes it; it locks nothing."""
+    series_list: ClauseElement
 
 
 @lru_cache
@@ -98,12 +106,14 @@ def statements(tables: Tables, dialect: str) -> Statements:
         .order_by(tables.schema.c.version.desc())
         .limit(1),
         clock=select(NowMs().label("now")),
-        **_of_series(tables.series, upsert),
+        **_of_series(tables, upsert),
     )
 
 
-def _of_series(series: Table, upsert: Any) -> dict[str, ClauseElement]:
+def _of_series(tables: Tables, upsert: Any) -> dict[str, ClauseElement]:
     """The statements about series."""
+    series = tables.series
+    ledger: BindParameter[str] = bindparam("b_ledger")
     this = (series.c.ledger == bindparam("b_ledger"), series.c.id == bindparam("b_id"))
     given: dict[str, Any] = {name: bindparam(f"b_{name}") for name in OF_SERIES}
     new = given | {name: bindparam(f"b_{name}") for name in ("ledger", "id", "made")}
@@ -115,6 +125,14 @@ def _of_series(series: Table, upsert: Any) -> dict[str, ClauseElement]:
         else upsert(series).values(new).on_conflict_do_nothing(),
         "series_change": update(series).where(*this).values(given),
         "series_delete": delete(series).where(*this),
+        "series_pause": update(series).where(*this).values(paused=NowMs(), due=NEVER),
+        "series_resume": update(series)
+        .where(*this)
+        .values(paused=null(), tick=bindparam("b_tick"), due=bindparam("b_due")),
+        "series_show": series_query(tables, ledger).where(series.c.id == bindparam("b_id")),
+        "series_list": page_query(
+            tables, ledger, (bindparam("b_due"), bindparam("b_id")), bindparam("b_limit")
+        ),
     }
 
 

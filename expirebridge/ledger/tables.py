@@ -309,6 +309,10 @@ def series_table(metadata: MetaData) -> Table:
             "due", BigInteger(),
             comment="when that tick is due: later by the jitter; then the next one is made",
         ),
+        column(
+            "paused", BigInteger(), nullable=True,
+            comment="since when it makes no ticks; NULL: it does",
+        ),
         Index("expirebridge_series_due", "ledger", "due"),
         **INNODB,
     )  # fmt: skip

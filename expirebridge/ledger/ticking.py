@@ -47,14 +47,14 @@ def make_ticks(engine: Engine, made: Tables, ledger: str, *, most: int = MOST) -
 
 
 def _follow(connection: Connection, made: Tables, row: Row[Any]) -> bool:
-    """Make the next tick of a series, unless another was faster, or the series changed."""
+    """Make the next tick of a series, unless another was faster, or it was changed or paused."""
     times = _next(row)
     series = made.series.c
     moved = connection.execute(
         update(made.series)
         .where(
             series.ledger == row.ledger, series.id == row.id, series.tick == row.tick,
-            series.fingerprint == row.fingerprint,
+            series.fingerprint == row.fingerprint, series.due == row.due,
         )
         .values(tick=times.tick if times else row.tick, due=times.due if times else NEVER)
     )  # fmt: skip

@@ -37,6 +37,8 @@ class Series:
     schedule: Schedule | None
     """When it has its ticks. None: what is stored cannot be read, and it makes no more."""
     tags: tuple[str, ...] = ()
+    ledger: bool = False
+    """Whether it is of a ledger: it stands in SQL, and so do its ticks."""
     declared: bool
     """Whether handlers declare it with `@every`; otherwise a producer scheduled it."""
     carriers: int

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import redis.asyncio
 from starlette.applications import Starlette
@@ -28,6 +28,9 @@ from expirebridge.web.overview import Overview
 from expirebridge.web.pages import Pages
 from expirebridge.web.security import Credentials
 from expirebridge.web.site import Redact, Site
+
+if TYPE_CHECKING:
+    from expirebridge.web.ledger import LedgerPages
 
 STATIC = Path(__file__).parent / "static"
 
@@ -88,11 +91,12 @@ def app(
 def _routes(site: Site) -> list[BaseRoute]:
     overview = Overview(site)
     pages, live, acting = Pages(site, overview), LivePages(site, overview), ActionPages(site)
+    of_ledger = _pages_of_ledger(site)
     return [
         Route("/", pages.overview, name="overview"),
         Route("/live", live.overview),
         Route("/tasks", pages.tasks, name="tasks"),
-        Route("/series", pages.series, name="series"),
+        Route("/series", pages.series if of_ledger is None else of_ledger.series, name="series"),
         Route("/find", pages.find),
         Route("/task", pages.task, name="task"),
         Route("/task", acting.act, methods=["POST"]),
@@ -101,21 +105,21 @@ def _routes(site: Site) -> list[BaseRoute]:
         Route("/bulk", acting.preview),
         Route("/bulk", acting.act_on_all, methods=["POST"]),
         Route("/actions", acting.log, name="actions"),
-        *_of_ledger(site),
+        *([] if of_ledger is None else [Route("/ledger", of_ledger.ledger, name="ledger")]),
         Mount("/static", _Assets(directory=STATIC), name="static"),
     ]
 
 
-def _of_ledger(site: Site) -> list[Route]:
-    """The page of the ledger, if there is one."""
+def _pages_of_ledger(site: Site) -> "LedgerPages | None":
+    """The pages that show a ledger, if there is one."""
     if site.settings.ledger is None:
-        return []
+        return None
     # Here, so that SQLAlchemy is imported only where there is a ledger.
     try:
         from expirebridge.web.ledger import LedgerPages  # noqa: PLC0415
     except ModuleNotFoundError as missing:
         raise InvalidSetting(str(missing)) from None
-    return [Route("/ledger", LedgerPages(site).ledger, name="ledger")]
+    return LedgerPages(site)
 
 
 def without_arguments(task: Task) -> Task:

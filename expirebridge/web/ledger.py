@@ -1,4 +1,4 @@
-"""The page of the ledger: how far it is behind, which rows were refused, and a search by `ext`."""
+"""The pages that show a ledger: how far it is behind, refused rows, a search by `ext`; series."""
 
 import asyncio
 from collections.abc import Sequence
@@ -14,8 +14,9 @@ from expirebridge.ledger.auditor import MOST, Auditor, Figures
 from expirebridge.ledger.findings import check_ledger
 from expirebridge.ledger.rows import LedgerTask, check_ext
 from expirebridge.ledger.tables import Status
+from expirebridge.series.joining import cursors_in, joined
 from expirebridge.store.calls.ledger import Known, read_ledger
-from expirebridge.task import State, Task, from_ms
+from expirebridge.task import State, Task, from_ms, texts_of
 from expirebridge.web.overview import PRESENT_FOR, Shared
 from expirebridge.web.site import Site
 
@@ -39,7 +40,7 @@ class Present:
 
 
 class LedgerPages:
-    """The handlers of this page. One reading serves all who look at it within a second."""
+    """The handlers of these pages. One reading serves all who look at it within a second."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -58,6 +59,26 @@ class LedgerPages:
             name=self._site.settings.ledger_name, present=present, ext=ext, limit=LIMIT, most=MOST,
             found=[self._shown(task) for task in found],
             refused=[self._shown(task) for task in present.refused],
+            now=await self._site.now(),
+        )  # fmt: skip
+
+    async def series(self, request: Request) -> Response:
+        """A page of all series: those of Redis, and those of the ledger."""
+        cursor = request.query_params.get("cursor") or None
+        here, there = cursors_in(cursor)
+        of_redis, of_ledger, trouble = None, None, []
+        if here != "":
+            of_redis = await self._site.bridge.list_series(cursor=here)
+        try:
+            if there != "":
+                of_ledger = await asyncio.to_thread(self._auditor.series, LIMIT, there)
+        except LedgerError as error:
+            trouble = [f"the ledger: {error}"]
+        listing = joined(of_redis, of_ledger)
+        return self._site.page(
+            request, "series.html",
+            series=listing.series, cursor=cursor, following=listing.cursor,
+            left_out=[*texts_of(listing.left_out), *trouble],
             now=await self._site.now(),
         )  # fmt: skip
 

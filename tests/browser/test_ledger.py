@@ -9,7 +9,8 @@ import redis
 from playwright.sync_api import expect, sync_playwright
 from sqlalchemy import Engine, create_engine
 
-from expirebridge import web
+from expirebridge import Bridge, web
+from expirebridge.ledger import Ledger
 from expirebridge.ledger.books import place_of
 from expirebridge.ledger.schema import create
 from expirebridge.ledger.tables import own_tables
@@ -45,6 +46,36 @@ def books(engine: Engine, store: Store, url: str, ledger: str) -> Books:
 def counts_in(page: str) -> dict[str, str]:
     pairs = re.findall(r"<b>([^<]*)</b><span>([^<]*)</span>", page)
     return {label: value for value, label in pairs}
+
+
+async def test_series_of_the_ledger_stand_among_the_others(
+    asking: Asking, books: Books, ledger: str, bridge: Bridge
+) -> None:
+    bridge.schedule("in-redis", "db.tidy", every="2h")
+    for number in range(101):
+        bridge.schedule(f"s{number:03}", "db.tidy", every="3h")
+    with books.engine.begin() as connection:
+        Ledger(ledger).schedule(connection, "tenant:7@b", "db.tidy", every="1h")
+    async with asking(ledger=ledger) as pages:
+        page = (await pages.get("/series")).text
+        [following] = re.findall(r'href="(/series\?cursor=[^"]+)"', page)
+        rest = (await pages.get(following.replace("&amp;", "&"))).text
+        bad = await pages.get("/series?cursor=x")
+    assert page.index("tenant:7@b <small>ledger</small>") < page.index("in-redis<")
+    assert "in-redis <small>" not in page
+    assert len(re.findall(r">s\d\d\d<", page + rest)) == 101
+    assert "tenant:7@b" not in rest
+    assert bad.status_code == 400
+
+
+async def test_series_of_redis_are_shown_while_the_ledger_is_away(
+    asking: Asking, bridge: Bridge, tmp_path: Path
+) -> None:
+    bridge.schedule("in-redis", "db.tidy", every="2h")
+    async with asking(ledger=f"sqlite:///{tmp_path}/empty.db") as pages:
+        page = (await pages.get("/series")).text
+    assert "in-redis" in page
+    assert "Left out: the ledger: there is no table expirebridge_schema" in page
 
 
 async def test_it_shows_what_waits_and_what_was_refused(

@@ -4,14 +4,16 @@ import asyncio
 import json
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 import redis
 from sqlalchemy import Engine, select, update
 from sqlalchemy.orm import Session
 
-from expirebridge import Bridge, State
+from expirebridge import Bridge, Change, State
 from expirebridge.errors import InvalidTask
 from expirebridge.hooks import End
 from expirebridge.ledger import Ledger, Tables
@@ -241,6 +243,174 @@ async def test_a_listener_makes_ticks_also_when_redis_is_emptied(
     times = [row.at_ms for row in books.all_rows()]
     assert {(at - times[0]) % 1000 for at in times} == {0}
     assert len({ended.task.id for ended in witness.ended(End.SUCCEEDED)}) >= 4
+
+
+def steer(books: Books, ledger: Ledger, what: str, id: str = "nightly") -> Any:
+    """Call one of the ledger's methods in a transaction of its own."""
+    with books.engine.begin() as connection:
+        return getattr(ledger, what)(connection, id)
+
+
+def statuses(books: Books) -> list[tuple[Status, int]]:
+    """Of each tick, the first one first: how it stands, and which life of its id."""
+    rows = sorted(books.all_rows(), key=lambda row: row.at_ms)
+    return [(Status(row.status), row.generation) for row in rows]
+
+
+def test_a_paused_series_makes_no_ticks_until_it_is_resumed(books: Books, ledger: Ledger) -> None:
+    with books.engine.begin() as connection:
+        ledger.schedule(connection, "nightly", "mail.send", [1], every="1h")
+    assert steer(books, ledger, "pause_series") is Change.PAUSED
+    paused = steer(books, ledger, "get_series")
+    assert (paused.standing, paused.next, paused.due) == ("paused", None, None)
+    assert steer(books, ledger, "pause_series") is Change.PAUSED
+    assert steer(books, ledger, "get_series") == replace(paused, ended=ANY)
+    books.settle_down()
+    assert statuses(books) == [(Status.CANCELLED, 1)]
+    assert make_ticks(books.engine, books.made, "default") == 0
+    assert steer(books, ledger, "resume_series") is Change.RESUMED
+    assert steer(books, ledger, "resume_series") is Change.RESUMED
+    books.settle_down()
+    series = steer(books, ledger, "get_series")
+    assert (series.standing, series.next, series.paused) == ("", series.due, None)
+    assert statuses(books) == [(Status.WAITING, 2)]
+    assert state_of(books.store, f"nightly@{series_of(books).tick}") is State.PENDING
+
+
+def test_a_pause_leaves_a_tick_that_is_due_and_resuming_never_makes_it_again(
+    books: Books, ledger: Ledger, store: Store
+) -> None:
+    with books.engine.begin() as connection:
+        ledger.schedule(connection, "nightly", "mail.send", [1], every="1h")
+    turn_back(books, HOUR - 1500)  # due in 1.5 s: its successor is made already
+    assert make_ticks(books.engine, books.made, "default") == 1
+    steer(books, ledger, "pause_series")
+    steer(books, ledger, "resume_series")
+    books.settle_down()
+    assert statuses(books) == [(Status.WAITING, 1), (Status.WAITING, 2)]
+
+
+def test_what_runs_runs_to_its_end_although_its_series_is_paused_and_removed(
+    books: Books, ledger: Ledger, store: Store
+) -> None:
+    with books.engine.begin() as connection:
+        ledger.schedule(connection, "nightly", "mail.send", [1], every="1h")
+    turn_back(books, HOUR)
+    books.settle_down()
+    [id] = claim(store)
+    steer(books, ledger, "pause_series")
+    assert steer(books, ledger, "unschedule") is True
+    settle(store, Settlement(id, "t", "succeeded"))
+    books.settle_down()
+    assert books.status(id) is Status.SUCCEEDED
+
+
+def test_scheduling_a_paused_series_does_not_resume_it(books: Books, ledger: Ledger) -> None:
+    with books.engine.begin() as connection:
+        ledger.schedule(connection, "nightly", "mail.send", [1], every="1h")
+    steer(books, ledger, "pause_series")
+    with books.engine.begin() as connection:
+        ledger.schedule(connection, "nightly", "mail.send", [2], every="2h")
+    assert steer(books, ledger, "get_series").standing == "paused"
+    assert steer(books, ledger, "get_series").args == [2]
+    steer(books, ledger, "resume_series")
+    books.settle_down()
+    [_, tick] = sorted(books.all_rows(), key=lambda row: row.at_ms)
+    assert (tick.at_ms - series_of(books).made, tick.params) == (2 * HOUR, "[2]")
+
+
+def test_one_more_tick_is_made_now(books: Books, ledger: Ledger, store: Store) -> None:
+    with books.engine.begin() as connection:
+        ledger.schedule(connection, "nightly", "mail.send", [1], every="1h", retry=["1m"])
+    before = series_of(books)
+    once, again = (steer(books, ledger, "run_series") for _ in range(2))
+    assert series_of(books) == before
+    assert once.id != again.id
+    books.settle_down()
+    assert claim(store) == [once.id]
+    assert state_of(store, again.id) is State.CANCELLED  # ticks do not overlap
+    settle(store, Settlement(once.id, "t", "succeeded"))
+    books.settle_down()
+    assert books.status(once.id) is Status.SUCCEEDED
+    series = steer(books, ledger, "get_series")
+    assert series.next is not None
+    assert (series.last_id, series.state) == (again.id, State.CANCELLED)
+
+
+def test_what_is_not_there_is_not_found(books: Books, ledger: Ledger) -> None:
+    assert steer(books, ledger, "get_series") is None
+    assert steer(books, ledger, "pause_series") is Change.NOT_FOUND
+    assert steer(books, ledger, "resume_series") is Change.NOT_FOUND
+    assert steer(books, ledger, "run_series") is None
+    with books.engine.begin() as connection:
+        assert ledger.list_series(connection).series == []
+        with pytest.raises(InvalidTask, match="cursor"):
+            ledger.list_series(connection, cursor="x")
+        with pytest.raises(InvalidTask, match="limit"):
+            ledger.list_series(connection, limit=0)
+
+
+def test_series_are_listed_by_their_next_tick_page_by_page(books: Books, ledger: Ledger) -> None:
+    other = Ledger(name="other")
+    with books.engine.begin() as connection:
+        for hours in (3, 1, 2):
+            ledger.schedule(connection, f"s{hours}", "mail.send", every=f"{hours}h", tags=["t"])
+        ledger.schedule(connection, "paused", "mail.send", every="1m")
+        ledger.pause_series(connection, "paused")
+        other.schedule(connection, "other", "mail.send", every="1m")
+    seen, cursor = [], None
+    with books.engine.begin() as connection:
+        for _ in range(3):
+            page = ledger.list_series(connection, limit=2, cursor=cursor)
+            seen += page.series
+            cursor = page.cursor
+    assert [one.id for one in seen] == ["s1", "s2", "s3", "paused"]
+    assert cursor is None
+    assert all(one.ledger for one in seen)
+    assert (seen[0].tags, str(seen[0].schedule)) == (("t",), "every 1h")
+
+
+def test_how_the_last_tick_ended_is_told(books: Books, ledger: Ledger, store: Store) -> None:
+    with books.engine.begin() as connection:
+        ledger.schedule(connection, "nightly", "mail.send", [1], every="1h")
+    assert steer(books, ledger, "get_series").last is None
+    turn_back(books, HOUR)
+    make_ticks(books.engine, books.made, "default")
+    books.settle_down()
+    [id] = claim(store)
+    assert (steer(books, ledger, "get_series").last_id, id) == (id, id)
+    settle(store, Settlement(id, "t", "succeeded"))
+    books.settle_down()
+    series = steer(books, ledger, "get_series")
+    assert (series.last_id, series.state) == (id, State.SUCCEEDED)
+    assert series.last is not None
+    assert series.ended is not None
+    assert series.last < series.ended < series.next
+
+
+def test_damaged_rows_are_shown(books: Books, ledger: Ledger) -> None:
+    with books.engine.begin() as connection:
+        ledger.schedule(connection, "nightly", "mail.send", [1], every="1h")
+        damaged = {"schedule": "no JSON", "params": "[", "options": "[1]"}
+        connection.execute(books.made.series.update().values(**damaged))
+    series = steer(books, ledger, "get_series")
+    assert (series.args, series.tags, series.schedule) == ([], (), None)
+    assert series.standing == "its schedule cannot be read"
+
+
+def test_a_bridge_leaves_series_of_a_ledger_alone(
+    books: Books, ledger: Ledger, bridge: Bridge, client: redis.Redis
+) -> None:
+    with books.engine.begin() as connection:
+        ledger.schedule(connection, "nightly", "mail.send", [1], every="1h")
+    books.settle_down()
+    before = client.hgetall("expirebridge:series:nightly")
+    assert bridge.pause_series("nightly") is Change.NOT_FOUND
+    assert bridge.resume_series("nightly") is Change.NOT_FOUND
+    assert bridge.run_series("nightly") is None
+    assert bridge.unschedule("nightly") is Change.NOT_FOUND
+    assert client.hgetall("expirebridge:series:nightly") == before != {}
+    assert client.zcard("expirebridge:series") == 0
 
 
 def into(ran: list[int]) -> Callable[[int], None]:
