@@ -18,11 +18,16 @@ def upgrade_statements(dialect: Dialect, made: Tables) -> list[str]:
     """The statements that make these tables of the oldest version those of the present one.
 
     Version 1 counted generations from 1; since version 2 the time at which a life began is its
-    number. Rows keep theirs.
+    number. Rows keep theirs. A series can be paused since version 2.
     """
     version = update(made.schema).where(made.schema.c.version == OLDEST).values(version=VERSION)
     change = {"postgresql": _in_postgresql, "sqlite": _in_sqlite}.get(dialect.name, _in_mysql)
-    return [*change(dialect, made), _text(version, dialect, literal_binds=True)]
+    paused = _text(CreateColumn(made.series.c.paused), dialect)
+    return [
+        *change(dialect, made),
+        f"ALTER TABLE {_name(dialect, made, made.series.name)} ADD COLUMN {paused}",
+        _text(version, dialect, literal_binds=True),
+    ]
 
 
 def _in_postgresql(dialect: Dialect, made: Tables) -> list[str]:

@@ -97,6 +97,7 @@ def create_version_1(engine: Engine) -> None:
     """Create them, with a row that was carried."""
     with engine.begin() as connection:
         create(connection, of_version_1())
+    run(engine, "ALTER TABLE expirebridge_series DROP COLUMN paused")
     run(engine, "UPDATE expirebridge_schema SET version = 1")
     run(
         engine,
@@ -108,6 +109,8 @@ def create_version_1(engine: Engine) -> None:
 def assert_upgraded(engine: Engine, made: Tables) -> None:
     """What is there is what `create` makes, and the row is what it was."""
     assert_same_columns(engine, made)
+    series = {column["name"] for column in inspect(engine).get_columns(made.series.name)}
+    assert series == set(made.series.columns.keys())
     with engine.begin() as connection:
         assert find(connection, made).version == VERSION
         assert inspect(connection).get_view_names() == ["delay_queue"]
