@@ -31,6 +31,7 @@ from expirebridge.topology.connections import (
     Following,
     FollowingTls,
 )
+from expirebridge.topology.direct_client import DirectClient
 from expirebridge.topology.primary import Place, Primary
 from expirebridge.topology.retries import LAST_ATTEMPT, AsyncTimelyRetry, TimelyRetry
 from expirebridge.topology.sentinels import Sentinels
@@ -138,7 +139,7 @@ def listener_client(
     """
     retry = AsyncRetry(NoBackoff(), 0)
     return _checked(
-        url, redis.asyncio.Redis, place, retry=retry, socket_timeout=socket_timeout, **_LISTENER
+        url, DirectClient, place, retry=retry, socket_timeout=socket_timeout, **_LISTENER
     )
 
 
