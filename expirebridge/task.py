@@ -250,7 +250,9 @@ def from_ms(ms: int) -> datetime:
     A time outside of the years that a datetime can hold becomes the first or the last of them. Such
     a time is bad data, and people must be able to look at it.
     """
-    return _EPOCH + timedelta(milliseconds=min(max(ms, _FIRST_MS), _LAST_MS))
+    if not _FIRST_MS <= ms <= _LAST_MS:
+        ms = min(max(ms, _FIRST_MS), _LAST_MS)
+    return _EPOCH + timedelta(0, 0, 0, ms)  # by place, which takes half the time
 
 
 def to_ms(moment: datetime) -> int:

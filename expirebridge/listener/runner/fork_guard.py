@@ -11,7 +11,7 @@ import signal
 from collections.abc import Awaitable, Generator, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 logger = logging.getLogger("expirebridge")
 
@@ -63,8 +63,8 @@ class ForkGuard:
     It takes its exit code from `sys.exit`; any other way is a mistake, which is logged.
     """
 
-    def __init__(self) -> None:
-        self._process = os.getpid()
+    def __init__(self, process: int | None = None) -> None:
+        self._process = process or os.getpid()
 
     def __enter__(self) -> None:
         pass
@@ -75,14 +75,17 @@ class ForkGuard:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if os.getpid() == self._process:
-            return
-        if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
-            os._exit(error.code or 0)
-        logger.error(
-            "a child process that a handler forked returned to the listener's code: it is stopped"
-        )
-        os._exit(1)
+        if os.getpid() != self._process:
+            _end_child(error)
+
+
+def _end_child(error: BaseException | None) -> NoReturn:
+    if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
+        os._exit(error.code or 0)
+    logger.error(
+        "a child process that a handler forked returned to the listener's code: it is stopped"
+    )
+    os._exit(1)
 
 
 class GuardedAwaitable(Generator[Any, None, T]):
@@ -90,17 +93,25 @@ class GuardedAwaitable(Generator[Any, None, T]):
 
     def __init__(self, awaitable: Awaitable[T]) -> None:
         self._steps = awaitable.__await__()
-        self._guard = ForkGuard()
+        self._process = os.getpid()
 
     def __await__(self) -> Generator[Any, None, T]:
         return self
 
     def send(self, _: None) -> Any:
         """Go on to where it waits next; the event loop never sends a value."""
-        with self._guard:
-            return next(self._steps)
+        # As a ForkGuard does, without the calls that `with` would make for each task.
+        try:
+            step = next(self._steps)
+        except BaseException as error:
+            if os.getpid() != self._process:
+                _end_child(error)
+            raise
+        if os.getpid() != self._process:
+            _end_child(None)
+        return step
 
     def throw(self, *error: Any) -> Any:
         """Raise an error where it waits, such as its cancellation."""
-        with self._guard:
+        with ForkGuard(self._process):
             return self._steps.throw(*error)

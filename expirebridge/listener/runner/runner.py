@@ -111,7 +111,11 @@ class Runner:
         """Check it, send it through the pipe, and end it."""
         try:
             self._check(attempt)
-            conclusion = await self._look_up(attempt) or await self.pipe.conclude(attempt)
+            conclusion = None
+            if attempt.claimed.ledger is not None:
+                conclusion = await self._look_up(attempt)
+            if conclusion is None:
+                conclusion = await self.pipe.conclude(attempt)
         except NotBegun as reason:
             self._give_back(attempt, reason)
         else:
@@ -128,7 +132,7 @@ class Runner:
     async def _look_up(self, attempt: LeasedAttempt) -> Conclusion | None:
         """The conclusion if the ledger says that it is not to run now. Raises NotBegun."""
         clerk = attempt.origin.clerk
-        if attempt.claimed.ledger is None or clerk is None:
+        if clerk is None:
             return None
         conclusion = await clerk.look_up(attempt)
         if conclusion is not None:

@@ -208,6 +208,9 @@ class Settled(IntEnum):
     OVER = 4  # it failed, and is not retried: the next tick of its series is due by then
 
 
+_SETTLED = {each.value: each for each in Settled}
+
+
 class Settlement(NamedTuple):
     """The outcome of one attempt."""
 
@@ -235,7 +238,7 @@ def settle(
     return script(
         "settle", milliseconds(settings.keep_succeeded), milliseconds(settings.keep_failed),
         fingerprint, *items,
-        read=lambda reply: [Settled(code) for code in reply],
+        read=lambda reply: [_SETTLED[code] for code in reply],
     )  # fmt: skip
 
 
