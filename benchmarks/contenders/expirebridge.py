@@ -6,16 +6,16 @@
 # kind = "ours"
 # environment = "lab"
 # worker = [
-#   "python -m expirebridge listen --quiet --url {url} --tasks {here}/expirebridge_tasks",
+#   "python -m expirebridge listen --url {url} --tasks {here}/expirebridge_tasks",
 # ]
 # handlers = ["async", "plain"]
 # concurrency = "100 by default: coroutines, or threads for plain functions"
-# settings = "defaults, with the extra `fast` (hiredis); no line in the log for each success"
+# settings = "defaults, with the extra `fast` (hiredis)"
 # keepalive = true
 # redelivery = 10 # the lease
 # documentation = ["docs/usage.md", "docs/recurring.md"]
 # recurring = [
-#   "python -m expirebridge listen --quiet --url {url} --tasks {here}/expirebridge_tasks",
+#   "python -m expirebridge listen --url {url} --tasks {here}/expirebridge_tasks",
 # ]
 # recurring_client = "python -m benchmarks.kit.recur {module}"
 # ///

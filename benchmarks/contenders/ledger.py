@@ -9,7 +9,7 @@
 # prepare = ["python -m expirebridge ledger create"]
 # variables = { EXPIREBRIDGE_LEDGER = "{database}" }
 # worker = [
-#   "python -m expirebridge listen --quiet --url {url} --tasks {here}/expirebridge_tasks",
+#   "python -m expirebridge listen --url {url} --tasks {here}/expirebridge_tasks",
 # ]
 # driver = "python -m benchmarks.kit.ordering {module}"
 # handlers = ["async"]

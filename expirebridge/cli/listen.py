@@ -103,7 +103,7 @@ def listen(
         ),
     ] = None,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Log each task that starts.")
+        bool, typer.Option("--verbose", "-v", help="Log each start and success of a task.")
     ] = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Of tasks, log only warnings and errors.")

@@ -33,7 +33,7 @@ from expirebridge.observe.lines import JsonLines, TaskFields, TextLines
 logger = logging.getLogger("expirebridge")
 
 _LEVELS = {
-    End.SUCCEEDED: logging.INFO,
+    End.SUCCEEDED: logging.DEBUG,  # nearly all lines would be these
     End.RETRY: logging.WARNING,
     End.FAILED: logging.ERROR,
     End.SNOOZED: logging.INFO,
@@ -123,10 +123,12 @@ def _log_start(event: Started) -> None:
 
 
 def _log_end(event: Ended) -> None:
-    level = _LEVELS[event.end]
+    task, level = event.task, _LEVELS[event.end]
+    if level == logging.DEBUG and task.attempt > 1:
+        level = logging.INFO  # the log said that it failed, or was held up
     if not logger.isEnabledFor(level):
         return
-    task, brief, took = event.task, event.brief, round(event.duration * 1000, 1)
+    brief, took = event.brief, round(event.duration * 1000, 1)
     logger.log(
         level, "%s %s %s, attempt %d, %.1f ms%s",
         event.end, task.func, task.id, task.attempt, took, brief and f": {brief!r}",

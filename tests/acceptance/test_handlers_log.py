@@ -74,7 +74,7 @@ def test_a_handler_s_lines_are_json_that_names_the_task(
     url: str, bridge: Bridge, folder: Path
 ) -> None:
     (folder / "shop.py").write_text(MODULE)
-    with listener(url, folder, "--log-format", "json"):
+    with listener(url, folder, "--log-format", "json", "--verbose"):
         bridge.make_task("shop.send", [7], 0, id="a")
         bridge.make_task("shop.charge", [], 0, id="b")
         until_logged('"succeeded"', folder)
@@ -139,7 +139,7 @@ def test_the_level_of_handlers_and_that_of_the_listener(
     text = text_of(folder)
     shown = {
         "own debug": "started shop.send a" in text,
-        "own info": "succeeded shop.send a" in text,
+        "own info": "stopping: claiming no more" in text,
         "debug": ": looking" in text,
         "info": ": sent to 7" in text,
     }
@@ -210,7 +210,7 @@ def test_the_examples_with_other_libraries_go_through_the_same_log(
 ) -> None:
     handler = f"def send():\n    {logs}\n"
     (folder / "shop.py").write_text(f"import logging\n{example(first_line)}\n{handler}")
-    with listener(url, folder, "--log-format", "json"):
+    with listener(url, folder, "--log-format", "json", "--verbose"):
         bridge.make_task("shop.send", [], 0, id="a")
         until_logged('"succeeded"', folder)
     [line] = [line for line in lines_of(folder) if line["message"] == "sent"]

@@ -112,7 +112,7 @@ def test_a_log_for_machines_is_json_in_every_line(
     assert client.function_list(library="expirebridge")
     assert {"listening", "gap", "started", "succeeded", "stopping", "stopped"} <= set(lines)
     assert lines["succeeded"]["task"] == task.id
-    assert lines["succeeded"]["level"] == "info"
+    assert lines["succeeded"]["level"] == "debug"
     assert datetime.fromisoformat(lines["succeeded"]["time"]).tzinfo is not None
 
 

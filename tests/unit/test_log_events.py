@@ -4,14 +4,17 @@ import ast
 import json
 import logging
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 import expirebridge
-from expirebridge.hooks import End
+from expirebridge import State, Task
+from expirebridge.hooks import End, Ended
 from expirebridge.log_fields import event
 from expirebridge.observe.lines import JsonLines
+from expirebridge.observe.logs import log_event
 
 PACKAGE = Path(expirebridge.__file__).parent
 PAGE = PACKAGE.parent / "docs" / "operations.md"
@@ -50,6 +53,33 @@ def test_a_line_of_json_is_one_line_whatever_it_says(text: str) -> None:
         "warning", "gap", 7, "/x",
     )  # fmt: skip
     assert read["message"] == text.encode(errors="backslashreplace").decode()
+
+
+@pytest.mark.parametrize(
+    ("end", "attempt", "level"),
+    [
+        (End.SUCCEEDED, 1, "DEBUG"),
+        (End.SUCCEEDED, 2, "INFO"),
+        (End.RETRY, 1, "WARNING"),
+        (End.SNOOZED, 1, "INFO"),
+        (End.FAILED, 1, "ERROR"),
+    ],
+)
+def test_a_success_is_logged_by_default_only_after_a_failure(
+    caplog: pytest.LogCaptureFixture, end: End, attempt: int, level: str
+) -> None:
+    task = Task(
+        id="order-17", func="mail.send", key=b"", state=State.RUNNING, due=datetime.now(UTC),
+        attempt=attempt,
+    )  # fmt: skip
+    ended = Ended(task=task, end=end, duration=0.1)
+    with caplog.at_level(logging.DEBUG, logger="expirebridge"):
+        log_event(ended)
+    assert [record.levelname for record in caplog.records] == [level]
+    caplog.clear()
+    with caplog.at_level(logging.INFO, logger="expirebridge"):
+        log_event(ended)
+    assert len(caplog.records) == (level != "DEBUG")
 
 
 def test_a_line_that_names_no_event_has_one() -> None:
