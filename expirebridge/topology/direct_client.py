@@ -2,7 +2,7 @@
 
 redis-py's own client does much for each command that a listener does not need: locks of its pool,
 retries, metrics, and a task of asyncio to write under a timeout. Those were half of the time that a
-command took (see docs/adr/0060).
+command took (see docs/adr/0051).
 """
 
 import asyncio
