@@ -3,7 +3,7 @@
 import os
 from contextlib import closing
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -24,7 +24,7 @@ from expirebridge.errors import InvalidSetting
 from expirebridge.hooks import Hooks
 from expirebridge.operations import Operations
 from expirebridge.settings import Settings
-from expirebridge.store.calls.ledger import Known, read_ledger
+from expirebridge.store.calls.ledger import Known, read_ledgers
 from expirebridge.store.partitions import Partitions
 from expirebridge.topology import clients
 from expirebridge.topology.urls import check_url, safe_url
@@ -182,26 +182,36 @@ def rebuild_(
     return print_line("bound; a listener with this ledger carries every row again")
 
 
-def _known(settings: Settings) -> Known:
-    """What Redis knows of its ledger."""
+def _known(settings: Settings) -> dict[int, Known]:
+    """What each partition of Redis knows of its ledger that answers."""
     client = clients.producer_client(settings.url, settings.prefix)
     with closing(Partitions(client, prefix=settings.prefix)) as store:
-        return store.run(read_ledger())
+        return store.run(read_ledgers())
 
 
-def _as_data(known: Known) -> dict[str, float | None]:
-    waited = (known.now * 1000 - known.dirty_since) / 1e6 if known.dirty_since else None
-    return {
-        "number": known.number,
-        "dirty": known.dirty,
-        "oldest_dirty": None if waited is None else max(waited, 0.0),
+def _as_data(known: dict[int, Known]) -> dict[str, Any]:
+    """All partitions together: sums, and the worst of what waits."""
+    waits = [one.behind for one in known.values() if one.dirty_since]
+    data: dict[str, Any] = {
+        "number": max((one.number for one in known.values()), default=0),
+        "dirty": sum(one.dirty for one in known.values()),
+        "oldest_dirty": max(waits, default=None),
     }
+    if len(known) > 1:
+        data["partitions"] = [
+            {"partition": partition, "number": one.number, "dirty": one.dirty}
+            for partition, one in known.items()
+        ]
+    return data
 
 
-def _of_redis(known: Known) -> dict[str, str]:
-    waited = _as_data(known)["oldest_dirty"]
+def _of_redis(known: dict[int, Known]) -> dict[str, str]:
+    data = _as_data(known)
+    waited = data["oldest_dirty"]
     oldest = "" if waited is None else f", the first for {human(waited)}"
-    return {"in redis": f"pass {known.number}", "to write back": f"{known.dirty}{oldest}"}
+    passes = ", ".join(f"{one.number}" for one in known.values())
+    seen = f"pass {passes}" if len(known) == 1 else f"passes {passes}"
+    return {"in redis": seen, "to write back": f"{data['dirty']}{oldest}"}
 
 
 @group.command("adopt")

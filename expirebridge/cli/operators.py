@@ -18,7 +18,7 @@ from expirebridge.errors import ServerError
 from expirebridge.settings import Settings
 from expirebridge.slots import MAX_PARTITIONS
 from expirebridge.store import rights
-from expirebridge.store.calls.ledger import read_ledger
+from expirebridge.store.calls.ledger import read_ledgers
 from expirebridge.store.partitions import Partitions
 from expirebridge.store.rights import Role
 from expirebridge.topology import clients
@@ -164,7 +164,7 @@ def _of_ledger(store: Partitions, settings: Settings, **options: Any) -> list[Fi
         return []
     with extra_is_there():
         from expirebridge.ledger.findings import check_ledger  # noqa: PLC0415
-    return check_ledger(settings, lambda: store.run(read_ledger()), **options)
+    return check_ledger(settings, lambda: store.run(read_ledgers()), **options)
 
 
 def _store(settings: Settings) -> Partitions:

@@ -1,17 +1,17 @@
 """The auditor: looks at ledger and server from outside, for metrics, checks and the dashboard."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Executable, MetaData, Select, and_, case, func, literal, select, update
+from sqlalchemy import Executable, MetaData, Select, case, func, literal, select, update
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from expirebridge.errors import LedgerError
 from expirebridge.ledger.clock import NowMs
 from expirebridge.ledger.engines import engine_of, ledger_error, read_url
-from expirebridge.ledger.entries import REFUSED, Numbers
-from expirebridge.ledger.passbook import Passbook
+from expirebridge.ledger.entries import REFUSED, Account
 from expirebridge.ledger.patience import in_time
 from expirebridge.ledger.rows import LedgerTask, ledger_task
 from expirebridge.ledger.schema import find
@@ -40,21 +40,28 @@ class Figures:
     refused: int
     """Rows that were refused within the last day; counted up to 10,000."""
     dirty: int
-    """Tasks of which something is not written back yet."""
+    """Tasks of which something is not written back yet, in all partitions that answer."""
     oldest_dirty: float
     """For how many seconds the first of them has waited; 0 if none waits."""
-    numbers: Numbers | None
-    """What the ledger knows of its passes; None before the first one."""
-    seen: int
-    """The number of the last pass that Redis has seen."""
-    partitions: int = 1
-    """How many have made passes. The numbers are those of the first."""
+    accounts: Mapping[int, Account]
+    """How far the passes of each partition got that has made any."""
+    known: Mapping[int, Known]
+    """What each partition of Redis knows that answers."""
+
+    @property
+    def partitions(self) -> int:
+        """How many make passes."""
+        return max(self.accounts, default=0) + 1
 
     @property
     def lost(self) -> bool:
-        """Whether Redis lacks what was carried there: no task of the ledger is claimed then."""
-        stamp = 0 if self.numbers is None else self.numbers.stamp
-        return self.to_rebuild > 0 or self.seen < stamp
+        """Whether a partition lacks what was carried there: no task of the ledger is claimed there
+        then."""
+        return self.to_rebuild > 0 or any(
+            known.number < self.accounts[partition].stamp
+            for partition, known in self.known.items()
+            if partition in self.accounts
+        )
 
 
 class Auditor:
@@ -69,11 +76,11 @@ class Auditor:
         self._url = read_url(settings.ledger)
         self._engine = engine_of(self._url, reads_only=True, poolclass=NullPool)
         self._made = tables(MetaData())
-        self._passbook = Passbook(self._engine, self._made, name=settings.ledger_name)
+        self._name = settings.ledger_name
         self._ours = self._made.task.c.ledger == settings.ledger_name
 
-    def figures(self, known: Known) -> Figures:
-        """The numbers; `known` is what the server knows of its ledger."""
+    def figures(self, known: Mapping[int, Known]) -> Figures:
+        """The numbers; `known` is what each partition of the server knows of its ledger."""
         return in_time(lambda: self._figures(known))
 
     def refused(self, limit: int = 100) -> list[LedgerTask]:
@@ -91,42 +98,39 @@ class Auditor:
     def series(self, limit: int, cursor: str | None) -> SeriesListing:
         """A page of the series. Raises InvalidTask for a foreign cursor."""
         due, id = place_in(cursor)
-        query = page_query(
-            self._made, literal(self._passbook.name), (literal(due), literal(id)), limit
-        )
+        query = page_query(self._made, literal(self._name), (literal(due), literal(id)), limit)
         return in_time(lambda: listing_of(self._rows(query), limit))
 
     def try_to_write(self) -> None:
         """See whether the relay could write: change nothing in its numbers, and roll that back."""
         in_time(self._try_to_write)
 
-    def _figures(self, known: Known) -> Figures:
+    def _figures(self, known: Mapping[int, Known]) -> Figures:
         try:
             with self._engine.connect() as connection:
                 find(connection, self._made)
                 to_relay, oldest = connection.execute(self._waiting(Todo.RELAY)).one()
                 to_rebuild, _ = connection.execute(self._waiting(Todo.REBUILD)).one()
                 refused = connection.scalar(self._count_refused()) or 0
-                last = connection.scalar(self._last_partition()) or 0
-            numbers = self._passbook.read()
+                passes = connection.execute(self._passes()).all()
         except DBAPIError as error:
             raise self._error(error) from None
-        waited = (known.now * 1000 - known.dirty_since) / 1e6 if known.dirty_since else 0.0
         return Figures(
             to_relay=to_relay,
             to_rebuild=to_rebuild,
             oldest=max(oldest or 0, 0) / 1000,
             refused=refused,
-            dirty=known.dirty,
-            oldest_dirty=max(waited, 0.0),
-            numbers=numbers,
-            seen=known.number,
-            partitions=last + 1,
+            dirty=sum(one.dirty for one in known.values()),
+            oldest_dirty=max((one.behind for one in known.values()), default=0.0),
+            accounts={row.partition: Account(row.number, row.stamp, row.nonce) for row in passes},
+            known=known,
         )
 
-    def _last_partition(self) -> Executable:
+    def _passes(self) -> Executable:
         row = self._made.passes.c
-        return select(func.max(row.partition)).where(row.ledger == self._passbook.name)
+        return select(row.partition, row.number, row.stamp, row.nonce).where(
+            row.ledger == self._name
+        )
 
     def _waiting(self, todo: Todo) -> Executable:
         """How many, and the age of the oldest that was never carried: a changed row may say when it
@@ -168,7 +172,7 @@ class Auditor:
         same = update(passes).values(stamp=passes.c.stamp)
         try:
             with self._engine.connect() as connection:
-                connection.execute(same.where(and_(passes.c.ledger == self._passbook.name)))
+                connection.execute(same.where(passes.c.ledger == self._name))
                 connection.rollback()
         except DBAPIError as error:
             raise self._error(error) from None

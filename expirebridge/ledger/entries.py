@@ -12,6 +12,14 @@ REFUSED: Final = "refused: "
 """What the message of a row that was refused begins with."""
 
 
+class Account(NamedTuple):
+    """How far the passes of one partition got, as the ledger knows."""
+
+    number: int
+    stamp: int
+    nonce: str
+
+
 class Numbers(NamedTuple):
     """What the ledger knows of its passes."""
 

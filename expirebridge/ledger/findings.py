@@ -1,7 +1,7 @@
 """The checks of a ledger, beside those of the server: what is wrong, and how to fix it."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from expirebridge.checks import OVERDUE_LIMIT, Finding
 from expirebridge.checks.finding import error, ok, warning
@@ -21,22 +21,23 @@ _REFUSED = "SELECT id, message FROM delay_queue WHERE message LIKE 'refused: %'"
 
 def check_ledger(
     settings: Settings,
-    ask: Callable[[], Known],
+    ask: Callable[[], Mapping[int, Known]],
     *,
     writes: bool = False,
     limit: float = OVERDUE_LIMIT,
 ) -> list[Finding]:
     """Whether the ledger of these settings can be used, and is kept up with.
 
-    `ask` asks the server what it knows of its ledger. A row may wait `limit` seconds. With `writes`
-    it is tried whether the database takes writes.
+    `ask` asks each partition of the server what it knows of its ledger. A row may wait `limit`
+    seconds. With `writes` it is tried whether the database takes writes.
     """
     auditor = Auditor(settings)
     try:
-        known, figures = _look(auditor, ask)
-        if figures.numbers is not None:
-            place = place_of(settings, read_url(settings.ledger or ""), figures.partitions)
-            check_binding(figures.numbers, known, place)
+        figures = _look(auditor, ask)
+        place = place_of(settings, read_url(settings.ledger or ""), figures.partitions)
+        for partition, known in figures.known.items():
+            if partition in figures.accounts:
+                check_binding(figures.accounts[partition], known, place)
         if writes:
             auditor.try_to_write()
     except LedgerUnreachable as failure:
@@ -48,15 +49,14 @@ def check_ledger(
     return _findings(figures, limit)
 
 
-def _look(auditor: Auditor, ask: Callable[[], Known]) -> tuple[Known, Figures]:
+def _look(auditor: Auditor, ask: Callable[[], Mapping[int, Known]]) -> Figures:
     """What both sides know; asked again if a pass may have ended between the two."""
     left = TRIES
     while True:
         left -= 1
-        known = ask()
-        figures = auditor.figures(known)
+        figures = auditor.figures(ask())
         if not left or not figures.lost or figures.to_rebuild:
-            return known, figures
+            return figures
         time.sleep(PAUSE)
 
 
@@ -89,8 +89,9 @@ def _findings(figures: Figures, limit: float) -> list[Finding]:
             )
         )
     if not found:
-        stamp = 0 if figures.numbers is None else figures.numbers.stamp
-        found.append(ok("ledger", f"rows are carried; pass {stamp}"))
+        stamps = [account.stamp for account in figures.accounts.values()]
+        several = f" in {len(stamps)} partitions" if len(stamps) > 1 else ""
+        found.append(ok("ledger", f"rows are carried; pass {max(stamps, default=0)}{several}"))
     return found
 
 

@@ -14,7 +14,7 @@ from sqlalchemy import Row
 from expirebridge.errors import InvalidTask, LedgerUnsuitable
 from expirebridge.hooks import Direction, Passed
 from expirebridge.ledger.carrying import NEVER, carried
-from expirebridge.ledger.entries import Carried, Lesson, Numbers, Page
+from expirebridge.ledger.entries import Account, Carried, Lesson, Numbers, Page
 from expirebridge.ledger.passbook import Passbook, new_nonce
 from expirebridge.ledger.tables import Status, Todo
 from expirebridge.log_fields import event
@@ -189,7 +189,7 @@ def _passed(page: Page, refused: int) -> Passed:
     return Passed(direction=Direction.OUT, rows=len(page.rows), rebuilt=rebuilt, refused=refused)
 
 
-def check_binding(numbers: Numbers, known: Known, place: str) -> None:
+def check_binding(numbers: Numbers | Account, known: Known, place: str) -> None:
     """Raise LedgerUnsuitable unless a ledger and the server at this place are each other's."""
     if numbers.nonce.rpartition("-")[2] != place:
         raise LedgerUnsuitable(

@@ -9,7 +9,7 @@ from prometheus_client.registry import Collector
 from expirebridge.errors import LedgerError, ServerError
 from expirebridge.ledger.auditor import Auditor, Figures
 from expirebridge.settings import Settings
-from expirebridge.store.calls.ledger import read_ledger
+from expirebridge.store.calls.ledger import read_ledgers
 from expirebridge.store.partitions import Partitions
 from expirebridge.topology import clients
 
@@ -39,7 +39,7 @@ class OfTheLedger(Collector):
     def _ask(self) -> Figures:
         url, prefix = self._settings.url, self._settings.prefix
         with closing(Partitions(clients.probe_client(url, prefix), prefix=prefix)) as store:
-            known = store.run(read_ledger())
+            known = store.run(read_ledgers())
         return self._auditor.figures(known)
 
 

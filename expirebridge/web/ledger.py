@@ -15,7 +15,7 @@ from expirebridge.ledger.findings import check_ledger
 from expirebridge.ledger.rows import LedgerTask, check_ext
 from expirebridge.ledger.tables import Status
 from expirebridge.series.joining import cursors_in, joined
-from expirebridge.store.calls.ledger import Known, read_ledger
+from expirebridge.store.calls.ledger import Known, read_ledgers
 from expirebridge.task import State, Task, from_ms, texts_of
 from expirebridge.web.overview import PRESENT_FOR, Shared
 from expirebridge.web.site import Site
@@ -85,8 +85,8 @@ class LedgerPages:
     async def _read(self) -> Present:
         loop = asyncio.get_running_loop()
 
-        def ask() -> Known:
-            """What the server knows of its ledger, asked from a thread."""
+        def ask() -> dict[int, Known]:
+            """What each partition knows of its ledger, asked from a thread."""
             return asyncio.run_coroutine_threadsafe(self._known(), loop).result()
 
         findings = await asyncio.to_thread(check_ledger, self._site.settings, ask)
@@ -105,8 +105,8 @@ class LedgerPages:
         except LedgerError:
             return ()
 
-    async def _known(self) -> Known:
-        return await self._site.store.run(read_ledger())
+    async def _known(self) -> dict[int, Known]:
+        return await self._site.store.run(read_ledgers())
 
     def _shown(self, row: LedgerTask) -> tuple[LedgerTask, Task]:
         """A row, and beside it the same as a task, without what must not be shown."""

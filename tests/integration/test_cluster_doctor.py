@@ -1,13 +1,16 @@
 """What operators see of a cluster whose database has several partitions: each node is looked at."""
 
 import asyncio
+import json
 import re
 import shlex
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
 
 import pytest
+from sqlalchemy import create_engine
 from typer.testing import CliRunner, Result
 
 from expirebridge import AsyncBridge, Bridge
@@ -15,6 +18,10 @@ from expirebridge.checks import Finding, Level, examine
 from expirebridge.cli.main import app
 from expirebridge.embedded import HOST, Server
 from expirebridge.hooks import End
+from expirebridge.ledger import Ledger
+from expirebridge.ledger.books import Office
+from expirebridge.ledger.schema import create
+from expirebridge.ledger.tables import own_tables
 from expirebridge.settings import Settings
 from expirebridge.store import functions
 from expirebridge.store.partitions import Partitions
@@ -320,3 +327,38 @@ def test_a_primary_that_cannot_be_reached_is_named_and_the_others_have_them(
     assert finding.level is Level.WARNING
     assert "loaded" in run("functions", "load", url=cluster.url).stdout
     assert examined(cluster.url)["library"][0].level is Level.OK
+
+
+def test_a_ledger_is_looked_at_in_each_node(
+    cluster: Cluster, bridge: Bridge, tmp_path: Path
+) -> None:
+    ledger = f"sqlite:///{tmp_path}/ledger.db"
+    settings = Settings(url=cluster.url, ledger=ledger)
+    engine = create_engine(ledger)
+    with engine.begin() as connection:
+        create(connection, own_tables())
+    items = [{"func": "a.b", "delay": 60, "id": id} for id in MANY]
+    with engine.begin() as connection:
+        Ledger(ledger).make_tasks(connection, items)
+    engine.dispose()
+    with (
+        closing(Office(settings)) as office,
+        closing(clients.producer_client(cluster.url, LAYOUT.prefix)) as client,
+    ):
+        for books in office.all_books(Partitions(client, prefix=LAYOUT.prefix)):
+            while books.pass_once():
+                pass
+    for number in (0, LAYOUT.count - 1):
+        dirty = f"{LAYOUT.prefix_of(number)}:dirty"
+        cluster.ask(cluster.primary_of(cluster.slot_of(dirty)), "ZADD", dirty, "1", f"x{number}")
+    env = {"EXPIREBRIDGE_LEDGER": ledger, "EXPIREBRIDGE_URL": cluster.url}
+    status = CliRunner().invoke(app, ["ledger", "status", "--json"], env=env)
+    told = json.loads(status.stdout)["redis"]
+    assert told["dirty"] == 2
+    assert [one["partition"] for one in told["partitions"]] == list(range(LAYOUT.count))
+    assert sum(one["number"] for one in told["partitions"]) == sum(
+        one["number"] for one in json.loads(status.stdout)["passes"]
+    )
+    shown = CliRunner().invoke(app, ["doctor", "--role", "producer"], env=env).stdout
+    assert "2 rows of the ledger do not know yet" in shown
+    assert f"rows are carried; pass {told['number']} in {LAYOUT.count} partitions" in shown

@@ -258,7 +258,7 @@ async def test_a_database_that_takes_no_writes(
             await until_logged(lambda: "read-only transaction" in caplog.text)
             await others_run(bridge, witness)
             [found] = await asyncio.to_thread(
-                check_ledger, with_ledger, lambda: Known("", 0), writes=True
+                check_ledger, with_ledger, lambda: {0: Known("", 0)}, writes=True
             )
             assert found.level is Level.ERROR
             assert "read-only transaction" in str(found)
@@ -322,5 +322,5 @@ def test_whoever_looks_waits_for_a_moment_only(with_ledger: Settings, link: Link
     with link.partitioned():
         began = time.monotonic()
         with pytest.raises(LedgerUnreachable, match="has not answered for 2 s"):
-            Auditor(with_ledger).figures(Known("", 0))
+            Auditor(with_ledger).figures({0: Known("", 0)})
         assert time.monotonic() - began < 5

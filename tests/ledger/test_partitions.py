@@ -1,6 +1,7 @@
 """A ledger and a database of several partitions: each has passes of its own."""
 
 import asyncio
+import re
 from collections.abc import Callable
 from contextlib import closing
 
@@ -9,15 +10,19 @@ import redis
 from sqlalchemy import Engine, select
 
 from expirebridge import Bridge
+from expirebridge.checks.ledger import check_dirty
 from expirebridge.errors import LedgerUnsuitable
 from expirebridge.hooks import End
 from expirebridge.ledger import Tables
+from expirebridge.ledger.auditor import Auditor
 from expirebridge.ledger.books import Office, place_of
+from expirebridge.ledger.findings import check_ledger
 from expirebridge.ledger.poker import Poker
 from expirebridge.ledger.relay import finish
 from expirebridge.ledger.tables import Status
 from expirebridge.settings import Settings
 from expirebridge.slots import Layout
+from expirebridge.store.calls.ledger import read_ledgers
 from expirebridge.store.partitions import Partitions
 from expirebridge.store.store import Store
 from expirebridge.topology import clients
@@ -118,6 +123,38 @@ def test_a_row_whose_partition_is_not_known_yet_closes_every_gate(books: list[Bo
         numbers = each.rows.read()
         assert numbers is not None
         assert numbers.rebuilding
+
+
+def looked_at(with_ledger: Settings, several: Partitions) -> str:
+    findings = check_ledger(with_ledger, lambda: several.run(read_ledgers()))
+    return "\n".join(f"{one.level} {one}" for one in findings)
+
+
+def test_what_is_seen_is_of_all_partitions(
+    books: list[Books], with_ledger: Settings, several: Partitions, client: redis.Redis
+) -> None:
+    office = Office(with_ledger)
+    with closing(office):
+        own = office.all_books(several)
+        for id in IDS:
+            books[0].insert(id, 3_600_000)
+        for each in own:
+            while each.pass_once():
+                pass
+    assert re.match(
+        r"ok rows are carried; pass \d+ in 4 partitions", looked_at(with_ledger, several)
+    )
+    auditor = Auditor(with_ledger)
+    for partition, (ids, since) in {1: ("a", 2e15), 3: ("bcd", 1e15)}.items():
+        client.zadd(f"{LAYOUT.prefix_of(partition)}:dirty", dict.fromkeys(ids, since))
+    figures = auditor.figures(several.run(read_ledgers()))
+    assert (figures.dirty, figures.partitions, figures.lost) == (4, COUNT, False)
+    assert 5e8 < figures.oldest_dirty < 1e9
+    [behind] = several.run(check_dirty(5))
+    assert str(behind).startswith("4 rows of the ledger do not know yet")
+    client.delete(f"{LAYOUT.prefix_of(3)}:ledger")  # what it has seen is lost there
+    assert auditor.figures(several.run(read_ledgers())).lost
+    assert "Redis has lost something" in looked_at(with_ledger, several)
 
 
 async def test_rows_run_and_are_rebuilt_in_each_partition(

@@ -41,7 +41,7 @@ Look = Callable[[], list[Finding]]
 @pytest.fixture
 def look(with_ledger: Settings, store: Store) -> Look:
     return lambda: check_ledger(
-        with_ledger, lambda: store.run(ledger_calls.read_ledger()), writes=True
+        with_ledger, lambda: {0: store.run(ledger_calls.read_ledger())}, writes=True
     )
 
 

@@ -6,7 +6,16 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from expirebridge.settings import Settings
-from expirebridge.store.calls.call import Argument, Call, milliseconds, rows_of, script
+from expirebridge.store.calls.call import (
+    PARTITIONS,
+    Argument,
+    Call,
+    Steps,
+    at_if_there,
+    milliseconds,
+    rows_of,
+    script,
+)
 from expirebridge.store.reading import text
 
 MAX_ROWS = 100
@@ -49,10 +58,29 @@ class Known(NamedTuple):
     dirty_since: int | None = None
     """Since when the first of them is, in microseconds."""
 
+    @property
+    def behind(self) -> float:
+        """For how many seconds the first of them has waited; 0 if none does."""
+        waited = (self.now * 1000 - self.dirty_since) / 1e6 if self.dirty_since else 0.0
+        return max(waited, 0.0)
+
 
 def read_ledger() -> Call[Known]:
     """Read what the server knows of its ledger."""
     return script("read_ledger", read=_read_known)
+
+
+def read_ledgers() -> Steps[dict[int, Known]]:
+    """Read the same of each partition, by its number; those that cannot be asked are left out."""
+    known: dict[int, Known] = {}
+    first = yield from at_if_there(read_ledger(), 0, hasty=True)  # it tells how many there are
+    if first is not None:
+        known[0] = first
+    for number in range(1, (yield from PARTITIONS)):
+        found = yield from at_if_there(read_ledger(), number, hasty=True)
+        if found is not None:
+            known[number] = found
+    return known
 
 
 def _read_known(reply: list[Any]) -> Known:
