@@ -3,9 +3,10 @@
 import asyncio
 import hashlib
 import threading
+import time
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar, cast
 from urllib.parse import urlsplit
 
 from sqlalchemy import URL, MetaData
@@ -16,12 +17,14 @@ from expirebridge.ledger.archive import Archive, Place, Pruned
 from expirebridge.ledger.completer import Completer
 from expirebridge.ledger.engines import engine_of, read_url, translated
 from expirebridge.ledger.entries import Fate, Numbers
+from expirebridge.ledger.glances import Glances
 from expirebridge.ledger.passbook import Passbook
 from expirebridge.ledger.patience import Waiters, too_slow
-from expirebridge.ledger.relay import INTERRUPTED, Pass, Relay, finish
+from expirebridge.ledger.relay import INTERRUPTED, Found, Pass, Relay, finish
 from expirebridge.ledger.tables import tables
 from expirebridge.ledger.ticking import make_ticks
 from expirebridge.settings import Settings
+from expirebridge.slots import Layout
 from expirebridge.store.calls import ledger as calls
 from expirebridge.store.partitions import Partitions
 from expirebridge.store.store import Store
@@ -48,10 +51,15 @@ class Office:
         self.made = tables(MetaData())
         self.engine = engine_of(self.url, pool_pre_ping=True)
         self.waiters = Waiters(THREADS)
+        self._glances: dict[Layout, Glances] = {}
 
     def books(self, store: Callable[[], Store]) -> "Books":
         """The books of the ledger and this partition of the server, which can change its node."""
         return Books(self, store)
+
+    def glances(self, passbook: Passbook) -> Glances:
+        """The looks that all partitions of one layout share."""
+        return self._glances.setdefault(passbook.layout, Glances(passbook))
 
     def all_books(self, server: Partitions) -> list["Books"]:
         """Those of each partition of the server. Raises a ServerError if it does not answer."""
@@ -88,6 +96,7 @@ class Books:
             partition=self._passbook.partition,
         )  # fmt: skip
         self._is_first = self._passbook.partition == 0
+        self._glances = office.glances(self._passbook) if layout.count > 1 else None
         self._store = store
         self._one_pass = threading.Lock()
         self._waiters = office.waiters
@@ -110,16 +119,29 @@ class Books:
         """Call one of the other methods in a thread, however long it takes."""
         return asyncio.wrap_future(self._waiters.submit(partial(method, *args, **options)))
 
-    def pass_once(self) -> int:
-        """Make a pass in each direction; returns how many rows were carried by the fuller one.
+    def pass_once(self, since: float | None = None) -> int:
+        """Make a pass in each direction where there is something to carry; returns how many rows
+        were carried by the fuller one.
 
-        The first partition's makes the ticks of series before, for all of them.
+        Of several partitions, those that look at once share what they read of the ledger after
+        `since`, by time.monotonic(). The first partition's makes the ticks of series, for all.
         """
         with translated(self._url), self._one_pass:
-            carried = _repeated(self.relay.carry)
+            looked = self._look(time.monotonic() if since is None else since)
+            carried, found = 0, cast(Found | None, looked)
+            if looked.is_to_carry:
+                carried, found = _repeated(self.relay.carry, looked), None
             if self._is_first and self._make_ticks():
-                carried = max(carried, _repeated(self.relay.carry))
-            return max(carried, _repeated(self.relay.bring_back))
+                carried, found = max(carried, _repeated(self.relay.carry)), None
+            if found is None or found.known.dirty:
+                carried = max(carried, _repeated(self.relay.bring_back, found))
+            return carried
+
+    def _look(self, since: float) -> Found:
+        """What both sides know of passes; Raises as `Relay.bind`."""
+        if self._glances is None:
+            return self.relay.bind()
+        return self.relay.bind(self._glances.of(self._passbook.partition, since))
 
     def _make_ticks(self) -> bool:
         """Make the ticks of series that are due soon; returns whether there were any."""
@@ -174,11 +196,12 @@ def _itself(store: Store) -> Store:
     return store
 
 
-def _repeated(make: Callable[[], Pass[int]]) -> int:
+def _repeated(make: Callable[[Found | None], Pass[int]], found: Found | None = None) -> int:
     """Make a pass, again if another came before; that is tried so often, for the next look."""
     for _ in range(TRIES):
-        if (carried := finish(make())) != INTERRUPTED:
+        if (carried := finish(make(found))) != INTERRUPTED:
             return carried
+        found = None  # what was read is not so any more
     return 0
 
 

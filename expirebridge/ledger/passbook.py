@@ -55,8 +55,9 @@ class Passbook:
         self.engine = engine
         self.name = name
         self.partition = partition
-        self._layout = layout
+        self.layout = layout
         self._made, self._task, self._passes = made, made.task, made.passes
+        self._version = select(func.max(made.schema.c.version)).scalar_subquery()
         task, passes = made.task.c, made.passes.c
         self._our_pass = (passes.ledger == name, passes.partition == partition)
         own, nobody = task.slot == partition, task.slot.is_(None)
@@ -70,9 +71,8 @@ class Passbook:
         Raises LedgerUnsuitable for tables that are missing, older or newer: each pass begins here.
         """
         passes = self._passes.c
-        version = select(func.max(self._made.schema.c.version)).scalar_subquery()
         query = select(
-            passes.number, passes.stamp, passes.nonce, version,
+            passes.number, passes.stamp, passes.nonce, self._version,
             self._any(self._ours, Todo.RELAY), self._any(self._ours, Todo.REBUILD),
             self._any(self._unsorted, Todo.RELAY), self._any(self._unsorted, Todo.REBUILD),
         ).where(*self._our_pass)  # fmt: skip
@@ -87,6 +87,32 @@ class Passbook:
             number, stamp, nonce, waiting=bool(relays or rebuilds),
             rebuilding=bool(rebuilds or lost), unsorted=bool(new or lost),
         )  # fmt: skip
+
+    def read_all(self) -> dict[int, Numbers]:
+        """The same of each partition that has made a pass, where there are several."""
+        passes, task = self._passes.c, self._task.c
+        own = (task.ledger == self.name, task.slot == passes.partition)
+        relays, rebuilds, new, lost = (
+            self._any(which, todo)
+            for which in (own, self._unsorted)
+            for todo in (Todo.RELAY, Todo.REBUILD)
+        )
+        query = select(
+            passes.partition, passes.number, passes.stamp, passes.nonce,
+            relays.label("relays"), rebuilds.label("rebuilds"), new.label("new"),
+            lost.label("lost"), self._version.label("version"),
+        ).where(passes.ledger == self.name)  # fmt: skip
+        with self.engine.connect() as connection:
+            rows = connection.execute(query).all()
+            if not rows or rows[0].version != VERSION:
+                find(connection, self._made)
+        return {
+            row.partition: Numbers(
+                row.number, row.stamp, row.nonce, waiting=bool(row.relays or row.rebuilds),
+                rebuilding=bool(row.rebuilds or row.lost), unsorted=bool(row.new or row.lost),
+            )
+            for row in rows
+        }  # fmt: skip
 
     def _any(self, which: Iterable[ColumnElement[bool]], todo: Todo) -> ColumnElement[bool]:
         """Whether there is such a row. Each of these is one look at the index."""
@@ -144,7 +170,7 @@ class Passbook:
         with self.engine.begin() as connection:
             ids: dict[int, list[str]] = {}
             for id in connection.scalars(query.limit(most)):
-                ids.setdefault(self._layout.partition_of(id), []).append(id)
+                ids.setdefault(self.layout.partition_of(id), []).append(id)
             for number, own in sorted(ids.items()):
                 connection.execute(
                     update(self._task).where(*self._unsorted, task.id.in_(own)).values(slot=number)
@@ -312,7 +338,7 @@ class Passbook:
             )
             connection.execute(
                 delete(self._passes).where(
-                    passes.ledger == self.name, passes.partition >= self._layout.count
+                    passes.ledger == self.name, passes.partition >= self.layout.count
                 )
             )
 

@@ -7,7 +7,7 @@ ever, as a process does that dies. See docs/ledger.md for why each step is there
 import logging
 from collections import deque
 from collections.abc import Callable, Generator
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import Row
 
@@ -39,6 +39,19 @@ _STATUS = {
 }
 
 
+class Found(NamedTuple):
+    """What both sides know of passes."""
+
+    numbers: Numbers
+    known: Known
+
+    @property
+    def is_to_carry(self) -> bool:
+        """Whether rows wait to be carried, or the server has lost any."""
+        numbers = self.numbers
+        return numbers.waiting or numbers.unsorted or self.known.number < numbers.stamp
+
+
 class Relay:
     """Makes passes between one ledger and one partition of one server.
 
@@ -56,18 +69,19 @@ class Relay:
         self.passed: deque[Passed] = deque(maxlen=1000)
         """The passes that were made, for hooks: whoever tells them takes them from here."""
 
-    def bind(self) -> tuple[Numbers, Known]:
+    def bind(self, numbers: Numbers | None = None) -> Found:
         """What both sides know of passes. Raises LedgerUnsuitable if they are not each other's.
 
-        The ledger's side is read first: a pass that ends meanwhile must not seem to be of another.
+        The ledger's side is read first, here or by the caller: a pass that ends meanwhile must not
+        seem to be of another.
         """
-        numbers = self._passbook.read()
+        numbers = numbers or self._passbook.read()
         known = self._store().run(calls.read_ledger())
         if numbers is None:
             self._begin(known)
             return self.bind()
         self._check(numbers, known)
-        return numbers, known
+        return Found(numbers, known)
 
     def _begin(self, known: Known) -> None:
         if known.nonce:
@@ -94,12 +108,13 @@ class Relay:
 
     # From rows to the server
 
-    def carry(self) -> Pass[int]:
+    def carry(self, found: Found | None = None) -> Pass[int]:
         """Carry one page of rows, if some wait, or if the server has lost any.
 
-        Raises LedgerUnsuitable, a ServerError, or SQLAlchemy's errors.
+        `found` is what was read a moment ago. Raises LedgerUnsuitable, a ServerError, or
+        SQLAlchemy's errors.
         """
-        numbers, known = self.bind()
+        numbers, known = found or self.bind()
         yield "read"
         if numbers.unsorted:
             self._passbook.sort()
@@ -156,9 +171,9 @@ class Relay:
 
     # From the server to rows
 
-    def bring_back(self) -> Pass[int]:
+    def bring_back(self, found: Found | None = None) -> Pass[int]:
         """Write to rows what happened to their tasks, one page of it. Raises as `carry`."""
-        numbers, known = self.bind()
+        numbers, known = found or self.bind()
         yield "read"
         if known.number < numbers.stamp or not known.dirty:
             return 0

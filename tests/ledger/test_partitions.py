@@ -2,12 +2,13 @@
 
 import asyncio
 import re
-from collections.abc import Callable
-from contextlib import closing
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 
 import pytest
 import redis
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, event, select
 
 from expirebridge import Bridge
 from expirebridge.checks.ledger import check_dirty
@@ -155,6 +156,67 @@ def test_what_is_seen_is_of_all_partitions(
     client.delete(f"{LAYOUT.prefix_of(3)}:ledger")  # what it has seen is lost there
     assert auditor.figures(several.run(read_ledgers())).lost
     assert "Redis has lost something" in looked_at(with_ledger, several)
+
+
+@contextmanager
+def statements_of(engine: Engine) -> Iterator[list[str]]:
+    """The queries that are sent through an engine during the block."""
+    sent: list[str] = []
+
+    def note(_: object, __: object, statement: str, *___: object) -> None:
+        if "SELECT" in statement:  # SQLite begins its transactions with one, too
+            sent.append(statement)
+
+    event.listen(engine, "before_cursor_execute", note)
+    yield sent
+    event.remove(engine, "before_cursor_execute", note)
+
+
+def test_partitions_that_look_at_once_ask_the_ledger_once(
+    books: list[Books], with_ledger: Settings, several: Partitions
+) -> None:
+    with closing(Office(with_ledger)) as office:
+        own = office.all_books(several)
+
+        def look() -> int:
+            since = time.monotonic()
+            return sum(each.pass_once(since) for each in own)
+
+        look()
+        with statements_of(office.engine) as sent:
+            assert look() == 0
+        assert sum("FROM expirebridge_pass" in one for one in sent) == 1
+        assert sum("FROM expirebridge_series" in one for one in sent) == 1
+        assert len(sent) == 2
+        for id in IDS:
+            books[0].insert(id, 3_600_000)
+        assert look() == len(IDS)  # sorted, and carried, in one look
+        assert {row.todo for row in books[0].all_rows()} == {0}
+
+
+def test_a_look_is_not_answered_by_what_was_read_before_it(
+    books: list[Books], with_ledger: Settings, several: Partitions
+) -> None:
+    with closing(Office(with_ledger)) as office:
+        own = office.all_books(several)
+        for each in own:
+            each.pass_once()
+        books[0].insert(in_partition(2), 3_600_000)
+        assert own[2].pass_once() == 1
+
+
+def test_one_partition_at_rest_asks_each_side_once(
+    engine: Engine, made: Tables, with_ledger: Settings, bridge: Bridge, client: redis.Redis
+) -> None:
+    server = Partitions(clients.producer_client(with_ledger.url), prefix="expirebridge")
+    with closing(Office(with_ledger)) as office, closing(server):
+        [books] = office.all_books(server)
+        books.pass_once()
+        before = client.info("commandstats")["cmdstat_evalsha"]["calls"]
+        with statements_of(office.engine) as sent:
+            books.pass_once()
+        assert len(sent) == 2
+        assert client.info("commandstats")["cmdstat_evalsha"]["calls"] == before + 1
 
 
 async def test_rows_run_and_are_rebuilt_in_each_partition(

@@ -19,7 +19,8 @@ logger = logging.getLogger("expirebridge")
 
 ROLE = "the relay of the ledger"
 INTERVAL = 1.0
-"""Seconds after which it looks in any case: a poke may be lost."""
+"""Seconds after which it looks in any case: a poke may be lost. All partitions of a listener look
+at the same moments, so that they can share what they read."""
 FULL = 100
 """Rows of a pass from which on another follows at once, after as long as it took."""
 RETRY_PAUSE = 1.0
@@ -62,7 +63,7 @@ class Relayer:
         self._poked.clear()
         began = time.monotonic()
         if began < self._looked + min(self._standing.rank, MOST_RANKS) * INTERVAL:
-            return INTERVAL
+            return _until_next(began)
         self._looked = began
         outage = self._footing.now.outage
         try:
@@ -81,11 +82,11 @@ class Relayer:
         if carried >= FULL:
             await asyncio.sleep(time.monotonic() - began)
             return 0.0
-        return INTERVAL
+        return _until_next(time.monotonic())
 
     async def _make_passes(self) -> int:
         """Make them however long it takes; what takes long is reported, and goes on."""
-        passes = self._books.begin(self._books.pass_once)
+        passes = self._books.begin(self._books.pass_once, time.monotonic())
         try:
             done, _ = await asyncio.wait([passes], timeout=LONG)
             if not done:
@@ -103,3 +104,8 @@ class Relayer:
         if self._error is not None and error is None:
             logger.warning("the relay of the ledger goes on", extra=event("relay goes on"))
         self._error = error
+
+
+def _until_next(now: float) -> float:
+    """The seconds until the next look."""
+    return INTERVAL - now % INTERVAL
