@@ -171,7 +171,8 @@ def _beats(client: redis.Redis, pid: int, tags: Iterable[str]) -> bool:
     """
     names: list[bytes] = []
     for tag in tags:
-        with suppress(redis.exceptions.NoPermissionError):  # a login that is made for one partition
+        # A login that is made for one partition may not ask; a busy machine may answer late.
+        with suppress(redis.exceptions.NoPermissionError, redis.exceptions.TimeoutError):
             found: Any = client.zrange(f"{tag}expirebridge:listeners", 0, -1)
             names += found
     return any(name.split(b":")[-2] == b"%d" % pid for name in names)

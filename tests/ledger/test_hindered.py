@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -266,6 +267,81 @@ async def test_a_database_that_takes_no_writes(
         async with asyncio.timeout(20):
             while books.status("a") is not Status.SUCCEEDED:  # noqa: ASYNC110 - no signal
                 await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+def clerk(engine: Engine, with_ledger: Settings) -> Settings:
+    """A login at MariaDB that may do anything, but not write to a server that is read-only."""
+    if engine.dialect.name != "mariadb":
+        pytest.skip("only MariaDB's logins differ so")
+    with engine.begin() as connection:
+        connection.execute(text("CREATE USER IF NOT EXISTS clerk@'%'"))
+        connection.execute(text(f"GRANT ALL ON {engine.url.database}.* TO clerk@'%'"))
+    own = read_url(with_ledger.ledger or "").set(username="clerk")
+    return replace(with_ledger, ledger=own.render_as_string(hide_password=False))
+
+
+@contextmanager
+def read_only_server(engine: Engine) -> Iterator[None]:
+    """A MariaDB that takes no writes."""
+    with engine.connect() as connection:
+        connection.execute(text("SET GLOBAL read_only = 1"))
+        try:
+            yield
+        finally:
+            connection.execute(text("SET GLOBAL read_only = 0"))
+
+
+async def test_a_server_that_takes_no_writes(
+    books: Books, clerk: Settings, bridge: Bridge, caplog: pytest.LogCaptureFixture
+) -> None:
+    witness = Witness()
+    books.insert("a", func="test.note", params="[1]")
+    async with listening(clerk, witness, note=note):
+        await witness.until_ended(1)
+        with read_only_server(books.engine):
+            books.insert("b", func="test.note", params="[1]")
+            await until_logged(lambda: "--read-only" in caplog.text)
+            await others_run(bridge, witness)
+        await witness.until_ended(5)
+    assert caplog.text.count(STANDS) == 1
+
+
+async def test_a_file_that_takes_no_writes(
+    books: Books, with_ledger: Settings, bridge: Bridge, caplog: pytest.LogCaptureFixture
+) -> None:
+    if books.engine.dialect.name != "sqlite":
+        pytest.skip("a server's logins are another matter")
+    witness = Witness()
+    books.insert("a", func="test.note", params="[1]")
+    url = f"sqlite:///file:{books.engine.url.database}?mode=ro&uri=true"
+    async with listening(replace(with_ledger, ledger=url), witness, note=note):
+        await until_logged(lambda: STANDS in caplog.text and WAIT in caplog.text)
+        await others_run(bridge, witness)
+    assert "readonly database" in caplog.text
+    assert books.row("a").todo == Todo.RELAY
+
+
+async def test_a_slow_database_delays_its_own_tasks_only(
+    url: str, engine: Engine, made: Tables, store: Store, bridge: Bridge
+) -> None:
+    if engine.url.port is None:
+        pytest.skip("a file is not slow; one that is locked hangs")
+    with Link(engine.url.port, delay=(0.05, 0.1)) as slow:
+        there = engine.url.set(port=slow.port)
+        settings = Settings(url=url, ledger=there.render_as_string(hide_password=False))
+        books = Books(engine, made, store, place=place_of(settings, there))
+        witness = Witness()
+        for id in "abc":
+            books.insert(id, func="test.note", params="[1]")
+        async with listening(settings, witness, note=note):
+            await others_run(bridge, witness)
+            await witness.until_ended(6)
+            async with asyncio.timeout(20):
+                while any(  # noqa: ASYNC110 - a row has no event
+                    books.status(id) is not Status.SUCCEEDED for id in "abc"
+                ):
+                    await asyncio.sleep(0.05)
 
 
 @pytest.fixture
