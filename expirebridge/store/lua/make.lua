@@ -126,6 +126,10 @@ local function ran_within(window, old)
 end
 
 local function make(id, item)
+  -- Nothing has an id that was drawn just now, and one field shows it: `read` asks for eleven.
+  if item.drawn and not redis.pcall('HGET', record_key(id), 'call') then
+    return CREATED, create(id, item)
+  end
   local old = read(id, { 'nonce', 'due', 'args', 'left', 'next', 'rearm', 'first',
     'started' })
   local before = answered(old, nonce) or (old and item.drawn and CREATED)
