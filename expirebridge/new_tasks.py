@@ -1,11 +1,11 @@
 """Checks and encodes the tasks that producers ask for, before anything is sent."""
 
 import inspect
+import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, get_args
-from uuid import uuid4
 
 from expirebridge import handlers, wire
 from expirebridge.durations import Duration, human, seconds_of
@@ -75,13 +75,18 @@ def new_task(
         tags=tags, retry=retry, timeout=timeout, late_after=late_after, misfire=misfire
     )
     return calls.NewTask(
-        id=wire.check_id(id) if id is not None else uuid4().hex,
+        id=wire.check_id(id) if id is not None else drawn_id(),
         drawn=id is None,
         if_exists=if_exists,
         call=name.encode() + b"?" + encoded,
         when=when_of(delay, at),
         fields=fields,
     )
+
+
+def drawn_id() -> str:
+    """An id that no other task has: 128 random bits."""
+    return os.urandom(16).hex()
 
 
 def redrawn(task: calls.NewTask, layout: Layout, away: Collection[int]) -> calls.NewTask:
@@ -92,7 +97,7 @@ def redrawn(task: calls.NewTask, layout: Layout, away: Collection[int]) -> calls
     if not task.drawn or len(away) >= layout.count:
         return task
     while layout.partition_of(task.id) in away:
-        task = task._replace(id=uuid4().hex)
+        task = task._replace(id=drawn_id())
     return task
 
 
@@ -112,7 +117,7 @@ def call_of(
 
 def checked(folder: Path, position: int, item: Mapping[str, Any]) -> calls.NewTask:
     """Check one of many tasks. An error names its position."""
-    if not isinstance(item, Mapping):
+    if not isinstance(item, (dict, Mapping)):
         raise InvalidTask(f"task {position}: give a mapping of make_task's arguments")
     try:
         return new_task(folder, **item)
@@ -146,7 +151,9 @@ def chunks(tasks: Sequence[calls.NewTask]) -> Iterable[list[calls.NewTask]]:
     chunk: list[calls.NewTask] = []
     size = 0
     for task in tasks:
-        weight = len(task.call) + sum(len(str(value)) for value in task.fields.values())
+        weight = len(task.call)
+        if task.fields:
+            weight += sum(len(str(value)) for value in task.fields.values())
         if chunk and (len(chunk) == CHUNK_TASKS or size + weight > calls.CHUNK_BYTES):
             yield chunk
             chunk, size = [], 0

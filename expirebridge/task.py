@@ -8,8 +8,9 @@ from enum import StrEnum
 from typing import Any
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FIRST_MS = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
-_LAST_MS = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
+_MS = timedelta(milliseconds=1)
+_FIRST_MS = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MS
+_LAST_MS = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MS
 
 
 class State(StrEnum):
@@ -257,4 +258,4 @@ def from_ms(ms: int) -> datetime:
 
 def to_ms(moment: datetime) -> int:
     """Turn an aware datetime into whole milliseconds since 1970, rounded up: never earlier."""
-    return -((_EPOCH - moment) // timedelta(milliseconds=1))
+    return -((_EPOCH - moment) // _MS)

@@ -165,12 +165,13 @@ def check_tags(tags: object) -> tuple[str, ...]:
 
 def check_given(args: object, kwargs: object) -> None:
     """Raise InvalidTask unless these are a sequence, and a mapping or None."""
-    if isinstance(args, str | bytes) or not isinstance(args, Sequence):
+    # What they mostly are stands first: Sequence and Mapping are slow to ask.
+    if isinstance(args, (str, bytes)) or not isinstance(args, (list, Sequence)):
         raise InvalidTask(
             f"args={_short(args)}: give a list of positional arguments, such as [42, 'hi']; "
             "keyword arguments go into kwargs"
         )
-    if kwargs is not None and not isinstance(kwargs, Mapping):
+    if kwargs is not None and not isinstance(kwargs, (dict, Mapping)):
         raise InvalidTask(f"kwargs={_short(kwargs)}: give a mapping of keyword arguments")
 
 

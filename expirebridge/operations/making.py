@@ -1,6 +1,7 @@
 """Operations that make tasks."""
 
 import logging
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -118,6 +119,13 @@ class MakingOperations(Subject):
         if self._unknown.is_on:
             yield from self._check_functions(new)
         made: dict[str, Task] = {}
+        replied = deque[tuple[calls.NewTask, calls.MakeReply]]()
+
+        def build() -> None:
+            while replied:
+                task, outcome = replied.popleft()
+                made[task.id] = self._made(task, outcome)
+
         rest: Sequence[calls.NewTask] = new
         undone = set[str]()
         fault: PartlyDone | None = None
@@ -131,19 +139,22 @@ class MakingOperations(Subject):
             for chunk in chunks(self._by_partition(rest, count)):
                 self._announce(chunk)
                 try:
-                    outcomes = yield from self._send(calls.make(chunk, bulk=True), chunk)
+                    call = calls.make(chunk, bulk=True, meanwhile=build)
+                    outcomes = yield from self._send(call, chunk)
                 except PartlyDone as partly:
                     fault, outcomes = partly, partly.done
                     left = [chunk[place] for place in partly.undone]
                     others = len((yield from AWAY)) < count and partly.nothing_written
                     undone |= {task.id for task in left if not (task.drawn and others)}
-                for task, outcome in zip(chunk, outcomes, strict=True):
-                    if outcome is not None:
-                        made[task.id] = self._made(task, outcome)
+                pairs = zip(chunk, outcomes, strict=True)
+                replied.extend((task, outcome) for task, outcome in pairs if outcome is not None)
+                if self._hooks or count > 1:
+                    build()
                 if (yield from PARTITIONS) != count:
                     break  # the first chunk brought it: one was assumed
                 if count > 1 and (yield from AWAY) != away:
                     break  # other ids can be drawn
+            build()
             rest = [task for task in rest if task.id not in made and task.id not in undone]
         if fault is not None and undone:
             places = [place for place, task in enumerate(new) if task.id in undone]
@@ -264,7 +275,7 @@ class MakingOperations(Subject):
 
     def _made(self, new: calls.NewTask, made: calls.MakeReply) -> Task:
         args, kwargs = args_of(made.args)
-        created = made.outcome in {Outcome.CREATED, Outcome.REPLACED}
+        created = made.outcome is Outcome.CREATED or made.outcome is Outcome.REPLACED
         task = Task(
             id=new.id,
             func=split_call(made.call)[0],
@@ -274,7 +285,7 @@ class MakingOperations(Subject):
             state=made.state,
             due=from_ms(made.due),
             created=from_ms(made.now) if created else None,
-            tags=tuple(str(new.fields.get("tags", "")).split()) if created else (),
+            tags=_tags_of(new) if created else (),
             outcome=made.outcome,
         )
         if task.outcome is Outcome.KEPT:
@@ -282,6 +293,10 @@ class MakingOperations(Subject):
         if self._hooks:
             self._hooks.emit(hooks.Made(task=task))
         return task
+
+
+def _tags_of(new: calls.NewTask) -> tuple[str, ...]:
+    return tuple(str(new.fields["tags"]).split()) if "tags" in new.fields else ()
 
 
 def _warn_if_own(kept: Task) -> None:

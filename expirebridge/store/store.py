@@ -8,7 +8,7 @@ other awaits.
 import contextlib
 import queue
 from collections.abc import Generator
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import redis
 import redis.asyncio
@@ -19,6 +19,7 @@ from expirebridge.slots import Layout
 from expirebridge.store import scripts
 from expirebridge.store.calls import AWAY, LEFT_OUT, PARTITIONS, Call, Runnable, Steps
 from expirebridge.store.calls.routes import At, IfThere
+from expirebridge.store.overlapping import AsyncOverlappingClient, OverlappingClient, Work
 from expirebridge.store.translation import of_client, translated
 from expirebridge.store.trips import AsyncTrips, Command, Passenger, Trips
 from expirebridge.wire import slot_of
@@ -57,6 +58,17 @@ class Rerouted(Exception):
                     call = self._calls.send(reply)
         except StopIteration as stop:
             return stop.value
+
+
+class Overlapped(NamedTuple):
+    """A command, and what is done while the server works on it."""
+
+    command: Command
+    meanwhile: Work
+
+
+Sent = Command | Passenger | Overlapped
+"""What goes to the server."""
 
 
 class Database:
@@ -124,7 +136,7 @@ class Database:
         """The channel on which the server publishes key events of this kind."""
         return f"__keyevent@{self.number}__:{kind}"
 
-    def commands(self, runnable: Runnable[T]) -> Generator[Command | Passenger, Any, T]:
+    def commands(self, runnable: Runnable[T]) -> Generator[Sent, Any, T]:
         """The commands of what is run; each is answered with its reply, or with a RedisError."""
         calls = iter(runnable)
         try:
@@ -143,7 +155,7 @@ class Database:
             result: T = stop.value
             return result
 
-    def _send(self, call: Call[Any]) -> Generator[Command | Passenger, Any, Any]:
+    def _send(self, call: Call[Any]) -> Generator[Sent, Any, Any]:
         if not call.is_script:
             if call is PARTITIONS:
                 return self.partitions
@@ -156,7 +168,11 @@ class Database:
         source = script.headed if headed else script.plain
         command = ("EVALSHA", source.sha, *tail)
         try:
-            return (yield command if call.joint is None else _passenger(command, call))
+            if call.joint is not None:
+                return (yield _passenger(command, call))
+            if call.meanwhile is not None:
+                return (yield Overlapped(command, call.meanwhile))
+            return (yield command)
         except exceptions.NoScriptError:
             pass
         try:
@@ -200,6 +216,7 @@ class Store:
         self.client = client
         self.database = _database_of(client, prefix, partitions, assumed=assumed)
         self._trips = Trips(client.execute_command)
+        self._overlaps = isinstance(client, OverlappingClient)
 
     def run(self, runnable: Runnable[T]) -> T:
         """Run a call, or steps. Raises a ServerError if the server fails or refuses a call."""
@@ -210,6 +227,8 @@ class Store:
                 try:
                     if type(command) is Passenger:
                         reply = self._trips.take(command)
+                    elif type(command) is Overlapped:
+                        reply = self._overlap(command)
                     else:
                         reply = self.client.execute_command(*command)  # type: ignore[no-untyped-call]
                 except (exceptions.RedisError, MemoryError) as error:
@@ -223,6 +242,11 @@ class Store:
             # A primary that was demoted keeps its connections; new ones may lead to its successor.
             _close_idle(self.client.connection_pool)
             raise
+
+    def _overlap(self, sent: Overlapped) -> Any:
+        # A client of the caller's own knows no such option.
+        options = {"meanwhile": sent.meanwhile} if self._overlaps else {}
+        return self.client.execute_command(*sent.command, **options)  # type: ignore[no-untyped-call]
 
     def close(self) -> None:
         """Close the connections."""
@@ -243,6 +267,7 @@ class AsyncStore:
         self.client = client
         self.database = _database_of(client, prefix, partitions, assumed=assumed)
         self._trips = AsyncTrips(client.execute_command)
+        self._overlaps = isinstance(client, AsyncOverlappingClient)
 
     async def run(self, runnable: Runnable[T]) -> T:
         """Run a call, or steps. Raises a ServerError if the server fails or refuses a call."""
@@ -253,6 +278,8 @@ class AsyncStore:
                 try:
                     if type(command) is Passenger:
                         reply = await self._trips.take(command)
+                    elif type(command) is Overlapped:
+                        reply = await self._overlap(command)
                     else:
                         reply = await self.client.execute_command(*command)  # type: ignore[no-untyped-call]
                 except (exceptions.RedisError, MemoryError) as error:
@@ -268,6 +295,10 @@ class AsyncStore:
             for connection in self.client.connection_pool._available_connections:
                 await connection.disconnect(nowait=True)
             raise
+
+    async def _overlap(self, sent: Overlapped) -> Any:
+        options = {"meanwhile": sent.meanwhile} if self._overlaps else {}
+        return await self.client.execute_command(*sent.command, **options)  # type: ignore[no-untyped-call]
 
     async def aclose(self) -> None:
         """Close the connections."""

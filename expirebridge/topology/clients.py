@@ -15,6 +15,7 @@ from redis.retry import Retry
 from expirebridge import wire
 from expirebridge.errors import InvalidSetting
 from expirebridge.slots import PARTITIONS_OF_CLUSTER, Layout
+from expirebridge.store.overlapping import AsyncOverlappingClient, OverlappingClient
 from expirebridge.store.plain_text import AsyncTlsConnection, TlsConnection
 from expirebridge.store.translation import translated
 from expirebridge.topology.cluster import Cluster, SlotPrimary, slots_at
@@ -93,6 +94,11 @@ _WAITING_POOLS: dict[Any, Any] = {
 }
 # A listener has as many as its stations need: since version 8, redis-py refuses more than 100.
 _LISTENER: dict[str, Any] = {"max_connections": 2**31}
+# `make_tasks` builds the tasks of one chunk while the server works on the next one.
+_PRODUCERS: dict[Any, Any] = {
+    redis.Redis: OverlappingClient,
+    redis.asyncio.Redis: AsyncOverlappingClient,
+}
 _PROBE_PATIENCE = 2.0
 _SENTINEL_PATIENCE = 1.0
 """Seconds that one sentinel, or a server that is asked for its role, has to answer."""
@@ -370,9 +376,11 @@ def _made(plain: str, kind: type[C], url: str, **options: Any) -> C:
 
 
 def _with_pool(plain: str, kind: type[C], options: dict[str, Any]) -> C:
-    """A client whose calls wait for a connection if that has a `timeout`."""
+    """A client; with a `timeout` a producer's, whose calls wait for a connection."""
     if "timeout" in options:
-        return kind.from_pool(_WAITING_POOLS[kind].from_url(plain, **options))
+        pool = _WAITING_POOLS[kind].from_url(plain, **options)
+        client: C = _PRODUCERS[kind].from_pool(pool)
+        return client
     return kind.from_url(plain, **options)
 
 

@@ -39,10 +39,11 @@ class NewTask(NamedTuple):
 
     def encode(self) -> tuple[Argument, ...]:
         """As make.lua takes it."""
-        pairs = [item for pair in self.fields.items() for item in pair]
-        drawn = "1" if self.drawn else "0"
+        id, drawn, if_exists, call, (ms, relative), fields = self
+        pairs = [item for pair in fields.items() for item in pair] if fields else ()
         return (
-            self.id, drawn, self.if_exists, self.call, *self.when.encode(), len(self.fields), *pairs
+            id, "1" if drawn else "0", if_exists, call, "in" if relative else "at", ms,
+            len(fields), *pairs,
         )  # fmt: skip
 
 
@@ -73,18 +74,25 @@ _MAKE_CODES = {
 
 
 def make(
-    tasks: Sequence[NewTask], *, hasty: bool = False, bulk: bool = False
+    tasks: Sequence[NewTask],
+    *,
+    hasty: bool = False,
+    bulk: bool = False,
+    meanwhile: Callable[[], None] | None = None,
 ) -> Call[list[MakeReply]]:
     """Make tasks; those whose ids are taken are kept or rejected as they ask.
 
     Those of one partition are made all or nothing. A single one may be sent together with others.
     `hasty`: do not wait until a node of a cluster that does not answer has a successor. `bulk`:
-    raise PartlyDone, with what was made, if partitions cannot be asked.
+    raise PartlyDone, with what was made, if partitions cannot be asked. `meanwhile`: see Call.
     """
     items = [argument for task in tasks for argument in task.encode()]
     route = ByItem(tasks, _ID_OF_NEW, make, hasty, bulk)
     joint = Joint(tasks[0].id, own=1, width=_ROW) if len(tasks) == 1 else None
-    return script("make", new_nonce(), *items, read=_read_replies, route=route, joint=joint)
+    return script(
+        "make", new_nonce(), *items,
+        read=_read_replies, route=route, joint=joint, meanwhile=meanwhile,
+    )  # fmt: skip
 
 
 _ROW = 3
@@ -100,8 +108,11 @@ def _read_replies(reply: list[Any]) -> list[MakeReply]:
 
 
 def _reply(now: int, due: int, key: bytes, rest: list[Any] | None) -> MakeReply:
-    # Of nearly all there is no more to say: the name of the key ends with the call.
-    code, call, state, args = rest or (_CREATED, key.partition(b"?")[2], b"pending", None)
+    if rest is None:  # nearly always: the name of the key ends with the call
+        call = key.partition(b"?")[2]
+        args = call.partition(b"?")[2]
+        return MakeReply(Outcome.CREATED, False, now, due, key, call, args, State.PENDING)
+    code, call, state, args = rest
     return MakeReply(
         outcome=_MAKE_CODES[code],
         differs=code == _DIFFERS,
