@@ -192,6 +192,32 @@ class DatabaseServer:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
+class Standby(DatabaseServer):
+    """A PostgreSQL in recovery: it follows another, and takes no writes until it is promoted."""
+
+    def __init__(self, primary: DatabaseServer) -> None:
+        self._primary = primary
+        super().__init__(POSTGRESQL)
+
+    def _initialise(self) -> None:
+        subprocess.run(
+            [
+                shutil.which("pg_basebackup", path=_PATH) or "pg_basebackup",
+                "--pgdata", str(self._folder / "data"),
+                "--host", "127.0.0.1", "--port", str(self._primary.port), "--username", "root",
+                "--write-recovery-conf", "--checkpoint", "fast", "--no-sync",
+            ],
+            stdout=self._log, stderr=self._log, check=True, cwd="/", **self._run_as(),
+        )  # fmt: skip
+
+    def promote(self) -> None:
+        """Let it take writes."""
+        engine = create_engine(self.url, isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            assert connection.scalar(text("SELECT pg_promote()"))
+        engine.dispose()
+
+
 class Database(Protocol):
     """Where new databases come from."""
 

@@ -26,7 +26,7 @@ from expirebridge.settings import Settings
 from expirebridge.store.calls.ledger import Known
 from expirebridge.store.store import Store
 from tests.faults.link import Link
-from tests.kit.databases import free_port
+from tests.kit.databases import Database, DatabaseServer, Standby, free_port
 from tests.kit.ledgers import Books
 from tests.kit.witness import Witness, listening, until_logged
 
@@ -342,6 +342,36 @@ async def test_a_slow_database_delays_its_own_tasks_only(
                     books.status(id) is not Status.SUCCEEDED for id in "abc"
                 ):
                     await asyncio.sleep(0.05)
+
+
+@pytest.fixture
+def standby(shared_database: Database) -> Iterator[Standby]:
+    """It has what the test's PostgreSQL has, and follows it."""
+    if not isinstance(shared_database, DatabaseServer) or shared_database.name != "postgresql":
+        pytest.skip("only PostgreSQL recovers so")
+    standby = Standby(shared_database)
+    yield standby
+    standby.close()
+
+
+async def test_a_database_in_recovery_is_waited_for(
+    books: Books, standby: Standby, with_ledger: Settings, bridge: Bridge, link: Link,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    """A failover of PostgreSQL: for a while the address leads to a standby."""
+    witness = Witness()
+    books.insert("a", func="test.note", params="[1]")
+    async with listening(with_ledger, witness, note=note):
+        await witness.until_ended(1)
+        link.lead_to(standby.port)
+        await until_logged(lambda: WAIT in caplog.text and STANDS in caplog.text)
+        await others_run(bridge, witness)
+        standby.promote()
+        own = create_engine(books.engine.url.set(port=standby.port))
+        Books(own, books.made, books.store).insert("b", func="test.note", params="[1]")
+        await witness.until_ended(5)
+        own.dispose()
+    assert "read-only transaction" in caplog.text
 
 
 @pytest.fixture
