@@ -43,6 +43,8 @@ if claimed == 0 and room > 0 then
     if due == room then due = redis.call('ZCOUNT', state_set('pending'), '-inf', now) end
     most = share_of(due, running, listeners)
   end
+  -- For one, this would be a command more.
+  if ids[3] and most > 1 then look_ahead(ids, most) end
   for i = 1, #ids, 2 do
     if bytes >= max_bytes or alone then break end
     if claimed >= most then
@@ -53,6 +55,7 @@ if claimed == 0 and room > 0 then
     -- It stays in front: from now on `claim_known` passes over it.
     if meets_withheld then break end
   end
+  write_taken()
 end
 
 if meets_withheld and claimed == 0 then reply[5] = 2 end

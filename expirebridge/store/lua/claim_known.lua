@@ -142,6 +142,7 @@ local function walk_all(walks)
     local at_now = (tonumber(last) or now) >= now
     if at_now then last = now end
     local found = walk(walks[at], walks[at + 1], last, most)
+    write_taken() -- another walk may come to the same tasks
     -- More may become due in this very millisecond.
     if found[3] == 1 and at_now then found[1], found[2] = string.format('%.0f', now), '' end
     for _, value in ipairs(found) do reached[#reached + 1] = value end

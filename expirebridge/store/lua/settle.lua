@@ -35,6 +35,8 @@
 local keep_succeeded, keep_failed, mine = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 local DONE, REFUSED, LEFT, OVER = 1, 2, 3, 4
 local UNKNOWN_LIMIT = 86400000
+local FIELDS = { 'token', 'settled', 'attempt', 'due', 'unknown', 'rearm', 'next', 'cancel', 'started',
+  'error', 'lapses', 'unfit' }
 
 local function wait_again(id, record, how, due, text, counted)
   note_attempt(id, how, text)
@@ -49,10 +51,39 @@ local function wait_again(id, record, how, due, text, counted)
   redis.call('HDEL', record_key(id), 'token')
 end
 
+-- Those that succeeded, with their results: they are written together. A command for many costs far
+-- less than one for each.
+local succeeded = {}
+
+local function write_succeeded()
+  if not succeeded[1] then return end
+  local ids, places = {}, {}
+  local keep_until, ended = string.format('%.0f', now + keep_succeeded), string.format('%.0f', now)
+  for i, task in ipairs(succeeded) do
+    ids[i], places[2 * i - 1], places[2 * i] = task[1], keep_until, task[1]
+  end
+  -- The destination first and the source last, as `move` does for one.
+  redis.call('ZADD', state_set('succeeded'), unpack(places))
+  for _, task in ipairs(succeeded) do
+    if task[2] == '' then
+      redis.call('HSET', record_key(task[1]), 'state', 'succeeded', 'ended', ended)
+    else
+      redis.call('HSET', record_key(task[1]), 'state', 'succeeded', 'ended', ended, 'result', task[2])
+    end
+  end
+  redis.call('ZREM', state_set('running'), unpack(ids))
+end
+
 local OUTCOMES = {
   succeeded = function(id, record, _, text)
-    redis.call('HDEL', record_key(id), 'error', 'lapses', 'unknown', 'unfit')
-    finish(id, record, 'succeeded', keep_succeeded, 'result', text)
+    if record.error or record.lapses or record.unknown or record.unfit then
+      redis.call('HDEL', record_key(id), 'error', 'lapses', 'unknown', 'unfit')
+    end
+    -- What else changes with its end is `finish`'s affair.
+    if record.ledger or string.find(id, '@', 1, true) then
+      return finish(id, record, 'succeeded', keep_succeeded, 'result', text)
+    end
+    succeeded[#succeeded + 1] = { id, text }
   end,
   failed = function(id, record, _, text)
     finish(id, record, 'failed', keep_failed, 'error', text)
@@ -97,13 +128,15 @@ OUTCOMES.unknown = function(id, record, delay, text, outcome)
 end
 OUTCOMES.unfit = OUTCOMES.unknown
 
-local function settle(id, token, outcome, delay, text)
-  local record = read(id, { 'token', 'settled', 'attempt', 'due', 'unknown', 'rearm', 'next', 'cancel',
-    'started' })
+local function runs(record, token) return record.state == 'running' and record.token == token end
+
+local function settle(item, text, none_has_timer)
+  local id, token, outcome, delay, record = unpack(item, 1, 5)
   if not record then return REFUSED end
-  if record.state == 'running' and record.token == token then
+  if runs(record, token) then
     tally(record, outcome)
-    if rearm(id, record) then return DONE end
+    local asked = record.next or record.rearm or not none_has_timer
+    if asked and rearm(id, record) then return DONE end
     if record.cancel and not FINISHED[outcome] then outcome = 'cancelled' end
     return OUTCOMES[outcome](id, record, delay, text, outcome) or DONE
   end
@@ -114,11 +147,17 @@ local function settle(id, token, outcome, delay, text)
 end
 
 return ring_after(function()
-  local reply = {}
+  local reply, items, keys = {}, {}, {}
   for at = 5, #ARGV, 2 do
     local id, token, outcome, delay = string.match(ARGV[at], '^(%S+) (%S+) (%S+) (%S+)$')
-    reply[#reply + 1] = settle(id, token, outcome, tonumber(delay), ARGV[at + 1])
+    local record = read(id, FIELDS)
+    items[#items + 1] = { id, token, outcome, tonumber(delay), record }
+    if record and runs(record, token) then keys[#keys + 1] = trigger_key(id, record) end
   end
+  -- A timer that was set while its task ran asks for another run: all are looked for at once.
+  local none_has_timer = keys[1] and redis.call('EXISTS', unpack(keys)) == 0
+  for i, item in ipairs(items) do reply[i] = settle(item, ARGV[4 + 2 * i], none_has_timer) end
+  write_succeeded()
   write_tally()
   return reply
 end, true)

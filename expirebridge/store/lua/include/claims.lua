@@ -2,7 +2,6 @@
 -- include clock
 -- include records
 -- include timers
--- include places
 -- include strays
 -- include timer_edits
 -- include tick_claims
@@ -28,6 +27,9 @@ local reply = { now_us, -1, 0, {}, false, -1 }
 local broken = reply[4]
 local bytes, claimed, alone, meets_withheld = 0, 0, false, false
 local ALONE, SHARE = 1, 2
+-- Tasks that were read before their turn, and whether none of these has a timer; and tasks that are
+-- taken, and not written yet. A command for many costs far less than one for each.
+local ahead, none_has_timer, taken = {}, false, {}
 
 local function add_to_reply(id, record, values, due, attempt)
   -- By their places, not by their names, which costs a claim more.
@@ -36,20 +38,54 @@ local function add_to_reply(id, record, values, due, attempt)
   if rare then
     rare = { record.key and record.call or false, record.ledger or false, unpack(values, FIRST, LAST) }
   end
-  reply[#reply + 1] = string.format('%s %.0f %.0f %.0f %.0f', id, due, attempt,
-    tonumber(record.lapses) or 0, tonumber(record.made) or -1)
+  -- To write a number as text takes the server as long as a small command does.
+  local lapses = record.lapses and string.format('%.0f', tonumber(record.lapses) or 0) or '0'
+  local made = record.made and string.format('%.0f', tonumber(record.made) or -1) or '-1'
+  reply[#reply + 1] = id .. ' ' .. due .. ' ' .. attempt .. ' ' .. lapses .. ' ' .. made
   reply[#reply + 1] = trigger_key(id, record)
   reply[#reply + 1] = rare
   claimed = claimed + 1
   bytes = bytes + #record.call + #(record.args or '')
 end
 
+-- Reads the first of these ids, each followed by its score, and looks for all their timers at once.
+local function look_ahead(ids, most)
+  local keys = {}
+  for i = 1, math.min(#ids, 2 * most), 2 do
+    local id = ids[i]
+    local record, values
+    if is_id(id) then record, values = read(id, FIELDS) end
+    if record then
+      ahead[id] = { record, values }
+      keys[#keys + 1] = trigger_key(id, record)
+    end
+  end
+  none_has_timer = keys[1] and redis.call('EXISTS', unpack(keys)) == 0
+end
+
+-- Writes what was taken, the destination first and the source last, as `move` does for one.
+local function write_taken()
+  if not taken[1] then return end
+  local ids, keys, places = {}, {}, {}
+  local lease_ends, started = string.format('%.0f', now + lease), string.format('%.0f', now)
+  for i, task in ipairs(taken) do
+    ids[i], keys[i], places[2 * i - 1], places[2 * i] = task[1], task[2], lease_ends, task[1]
+  end
+  -- In its due millisecond a key still lives: to put it off now would seem to succeed.
+  if not none_has_timer then redis.call('DEL', unpack(keys)) end
+  redis.call('ZADD', state_set('running'), unpack(places))
+  for _, task in ipairs(taken) do
+    redis.call('HSET', record_key(task[1]), 'state', 'running', 'token', token, 'attempt', task[3],
+      'due', task[4], 'started', started)
+  end
+  redis.call('ZREM', state_set('pending'), unpack(ids))
+  taken = {}
+end
+
 local function take_task(id, record, values, due)
-  local attempt = (tonumber(record.attempt) or 0) + 1
-  -- In its due millisecond the key still lives: to put it off now would seem to succeed.
-  redis.call('DEL', trigger_key(id, record))
-  move(id, record, 'running', now + lease,
-    { 'token', token, 'attempt', attempt, 'due', due, 'started', now })
+  local attempt = record.attempt and string.format('%.0f', (tonumber(record.attempt) or 0) + 1) or '1'
+  due = string.format('%.0f', due)
+  taken[#taken + 1] = { id, trigger_key(id, record), attempt, due }
   add_to_reply(id, record, values, due, attempt)
 end
 
@@ -61,7 +97,11 @@ local function is_poison(record) return (tonumber(record.lapses) or 0) >= LAPSES
 
 local function take_if_due(id, due)
   local record, values
-  if is_id(id) then record, values = read(id, FIELDS) end
+  if ahead[id] then
+    record, values = unpack(ahead[id])
+  elseif is_id(id) then
+    record, values = read(id, FIELDS)
+  end
   if not record then
     broken[#broken + 1] = id
     return set_aside(id, 'pending', keep_failed)
@@ -72,7 +112,9 @@ local function take_if_due(id, due)
     reply[3] = ALONE
     return
   end
-  local timer = read_timer(id, record)
+  local timer = not (none_has_timer and ahead[id]) and read_timer(id, record)
+  -- Whether a tick may begin depends on what else runs.
+  if record.tick then write_taken() end
   if timer then
     follow_timer(id, record)
   elseif record.ledger and is_withheld() then
@@ -89,7 +131,8 @@ local function find_own()
   for _, id in ipairs(redis.call('ZRANGE', state_set('running'), 0, -1)) do
     local record, values = read(id, FIELDS)
     if record and record.token == token then
-      add_to_reply(id, record, values, tonumber(record.due), tonumber(record.attempt))
+      add_to_reply(id, record, values, string.format('%.0f', tonumber(record.due)),
+        string.format('%.0f', tonumber(record.attempt)))
       if is_poison(record) then reply[3] = ALONE end
     end
   end
