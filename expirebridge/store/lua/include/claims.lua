@@ -48,16 +48,19 @@ local function add_to_reply(id, record, values, due, attempt)
   bytes = bytes + #record.call + #(record.args or '')
 end
 
--- Reads the first of these ids, each followed by its score, and looks for all their timers at once.
+-- Reads the first of these ids, each followed by its score, and looks for all their timers at once. Of
+-- long arguments it reads no more than a claim takes.
 local function look_ahead(ids, most)
-  local keys = {}
+  local keys, seen = {}, 0
   for i = 1, math.min(#ids, 2 * most), 2 do
+    if seen >= max_bytes then break end
     local id = ids[i]
     local record, values
     if is_id(id) then record, values = read(id, FIELDS) end
     if record then
       ahead[id] = { record, values }
       keys[#keys + 1] = trigger_key(id, record)
+      seen = seen + #record.call + #(record.args or '')
     end
   end
   none_has_timer = keys[1] and redis.call('EXISTS', unpack(keys)) == 0
@@ -99,8 +102,9 @@ local function take_if_due(id, due)
   local record, values
   if ahead[id] then
     record, values = unpack(ahead[id])
-  elseif is_id(id) then
-    record, values = read(id, FIELDS)
+  else
+    none_has_timer = false -- nobody has looked for this one's
+    if is_id(id) then record, values = read(id, FIELDS) end
   end
   if not record then
     broken[#broken + 1] = id
@@ -112,7 +116,7 @@ local function take_if_due(id, due)
     reply[3] = ALONE
     return
   end
-  local timer = not (none_has_timer and ahead[id]) and read_timer(id, record)
+  local timer = not none_has_timer and read_timer(id, record)
   -- Whether a tick may begin depends on what else runs.
   if record.tick then write_taken() end
   if timer then
