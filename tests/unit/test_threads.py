@@ -70,32 +70,6 @@ async def test_a_thread_that_is_in_a_call_when_they_are_closed_ends_after_it(
         assert await future
 
 
-async def test_calls_for_which_no_thread_can_be_started_fail_and_later_ones_are_made(
-    three: Threads, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(_: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    with monkeypatch.context() as full:
-        full.setattr(threading.Thread, "start", refuse)
-        calls = [three.call(threading.get_ident) for _ in range(2)]
-        async with asyncio.timeout(PATIENCE):
-            refused = await asyncio.gather(*calls, return_exceptions=True)
-    assert [str(error) for error in refused] == ["can't start new thread"] * 2
-    async with asyncio.timeout(PATIENCE):
-        assert await three.call(partial(abs, -7)) == 7
-
-
-async def test_calls_of_one_step_of_the_loop_are_handed_over_together(three: Threads) -> None:
-    """A thread that came for the first would compete with whoever makes the others."""
-    begun = threading.Event()
-    calls = [three.call(begun.set) for _ in range(5)]
-    assert not begun.wait(0.05)
-    async with asyncio.timeout(PATIENCE):
-        await asyncio.gather(*calls)
-    assert begun.is_set()
-
-
 async def test_what_comes_back_after_the_loop_has_ended_is_told_to_nobody() -> None:
     threads, end = Threads(1), threading.Event()
 

@@ -32,8 +32,6 @@ class Threads:
         self._idle = 0
         self._roused = False
         """Whether a thread is on its way to the calls that wait."""
-        self._gathered: list[Call] = []
-        """Calls that the threads have not been told of yet."""
         self._waiting: deque[Call] = deque()
         self._returned: list[tuple[asyncio.Future[Any], Any]] = []
         """Results that the event loop has not taken yet."""
@@ -42,34 +40,14 @@ class Threads:
         self._alarm: SimpleQueue[None] = SimpleQueue()
 
     def call(self, function: Callable[[], Any]) -> asyncio.Future[Any]:
-        """Call a function that raises nothing; the future has what it returns.
-
-        It has RuntimeError if no thread can be started, and there is none.
-        """
+        """Call a function that raises nothing; the future has what it returns."""
         loop = asyncio.get_running_loop()
         future = loop.create_future()
-        if not self._gathered:
-            # A thread that came for the first would hold up whoever makes the others.
-            loop.call_soon(self._hand_over, loop)
-        self._gathered.append((function, future))
-        return future
-
-    def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Give the threads what was gathered in a step of the event loop."""
-        gathered, self._gathered = self._gathered, []
         with self._lock:
-            self._waiting.extend(gathered)
-            try:
-                self._rouse()
-            except RuntimeError as error:  # there is no thread, and none can be started
-                self._refuse(error)
+            self._waiting.append((function, future))
+            self._rouse()
         self.switching.look(loop, self.is_busy)
-
-    def _refuse(self, error: RuntimeError) -> None:
-        while self._waiting:
-            _, future = self._waiting.popleft()
-            if not future.done():
-                future.set_exception(error)
+        return future
 
     def is_busy(self) -> bool:
         """Whether a call is under way."""
