@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from expirebridge.bridge import Bridge
 from expirebridge.cli.figures import store_of
 from expirebridge.cli.ledger_options import connected, extra_is_there, refuse_password
-from expirebridge.errors import NotPermitted
+from expirebridge.errors import NotPermitted, ServerUnreachable
 from expirebridge.series.joining import cursors_in, joined
 from expirebridge.series.state import Series, SeriesListing
 from expirebridge.settings import Settings
@@ -41,7 +41,7 @@ class AllSeries:
         with closing(store_of(self._settings)) as store:
             try:
                 return bool(store.run(read_ledger()).nonce)
-            except NotPermitted:
+            except (NotPermitted, ServerUnreachable):  # not known: what is asked next says why
                 return False
 
     def get(self, id: str) -> Series | None:

@@ -52,7 +52,9 @@ def test_tasks_that_compute_are_run_by_all_workers() -> None:
     figures = cores.measure(Case(contender=contender, binary=embedded_binary(), variant=variant))
 
     assert figures["asked"] == figures["ran"] == 4
-    assert figures["worker_cpu_seconds"] >= 4 * cores.SECONDS - 0.02  # it is counted in hundredths
+    assert (
+        figures["worker_cpu_seconds"] >= 4 * cores.SECONDS - 0.05
+    )  # counted in hundredths, of each process
 
 
 def test_what_was_measured_is_kept_and_not_measured_again(tmp_path: Path) -> None:

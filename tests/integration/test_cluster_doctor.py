@@ -108,10 +108,26 @@ def login(cluster: Cluster, *rules: str) -> Iterator[str]:
         cluster.ask(node, "ACL", "DELUSER", "limited")
 
 
+def is_followed(cluster: Cluster) -> bool:
+    """Whether each primary knows a replica of each, which takes a while after one has hung."""
+    return all(
+        len(share) > 3  # first and last slot, the primary, its replicas
+        for node in primaries(cluster)
+        for share in cluster.ask(node, "CLUSTER", "SLOTS")
+    )
+
+
+async def until_followed(cluster: Cluster) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not is_followed(cluster):  # noqa: ASYNC110 - nothing signals it
+            await asyncio.sleep(0.05)
+
+
 async def test_a_cluster_with_a_listener_is_well(cluster: Cluster, bridge: Bridge) -> None:
     witness = Witness()
     async with listening(Settings(url=cluster.url), witness, act=lambda: None):
         await until_subscribed(cluster)
+        await until_followed(cluster)
         found = await asyncio.to_thread(examined, cluster.url)
     faults = {name: [str(one) for one in some if one.level is not Level.OK]
               for name, some in found.items()}  # fmt: skip

@@ -139,7 +139,7 @@ def test_jitter_puts_off_the_making_of_the_successor_too(store: Store, client: r
 def test_the_successor_is_made_whatever_became_of_the_tick(
     store: Store, client: redis.Redis
 ) -> None:
-    soon = server_ms(client) + 30
+    soon = server_ms(client) + 500
     for id in ("deleted", "moved", "paused", "run"):
         put(store, series(id), soon)
     client.delete(f"deleted@{soon}:?mail.send?[1]")

@@ -364,14 +364,15 @@ async def test_a_database_in_recovery_is_waited_for(
     async with listening(with_ledger, witness, note=note):
         await witness.until_ended(1)
         link.lead_to(standby.port)
-        await until_logged(lambda: WAIT in caplog.text and STANDS in caplog.text)
+        # It can be read: what is in Redis runs on.
+        await until_logged(lambda: "read-only transaction" in caplog.text)
         await others_run(bridge, witness)
         standby.promote()
         own = create_engine(books.engine.url.set(port=standby.port))
         Books(own, books.made, books.store).insert("b", func="test.note", params="[1]")
         await witness.until_ended(5)
         own.dispose()
-    assert "read-only transaction" in caplog.text
+    assert STANDS in caplog.text
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ def _after_each_step(name: str, way: str) -> None:
     make: Callable[[Relay], Pass[int]] = getattr(Relay, name)
 
     @functools.wraps(make)
-    def stepping(self: Relay) -> Pass[int]:
-        steps = make(self)
+    def stepping(self: Relay, *found: Any) -> Pass[int]:
+        steps = make(self, *found)
         while True:
             try:
                 step = next(steps)
