@@ -21,7 +21,7 @@ import redis
 from tests.kit.history import now
 from tests.kit.witness import PATIENCE
 
-NODE_TIMEOUT_MS = 2000
+NODE_TIMEOUT_MS = 3000
 SLOTS = 16384
 PORT = 7000
 _NAME = f"eb{os.getpid()}"
@@ -122,6 +122,8 @@ class DividedCluster:
         self._stack.callback(_ip, "netns", "delete", _NAME)
         far = ("type", "veth", "peer", "name", f"{_NAME}f", "netns", _NAME)
         _ip("link", "add", f"{_NAME}n", *far)
+        # Before the namespace, which goes with its device only a while after it was deleted.
+        self._stack.callback(_ip, "link", "delete", f"{_NAME}n")
         _ip("addr", "add", f"{NEAR}/30", "dev", f"{_NAME}n")
         _ip("link", "set", f"{_NAME}n", "up")
         _ip("-n", _NAME, "addr", "add", f"{FAR}/30", "dev", f"{_NAME}f")
