@@ -180,13 +180,14 @@ def test_a_demoted_primary_has_a_living_ear(
     """
     chance = random.Random(round)  # noqa: S311 - the same rounds each time
     # No node is given up for dead, whatever the machine does: only the failover that is asked for.
-    with staged(binary, folder, history, chance, node_timeout_ms=30_000) as scene:
+    with staged(binary, folder, history, chance, node_timeout_ms=10_000) as scene:
         scene.stream.stop()
         times = 0
         for ttl in (3000, 12_000, 40_000):
             times += 1
             if expire_on_a_new_primary(scene, ttl):
                 break
+            scene.cluster.until_well()
         else:
             raise AssertionError("this machine takes longer for a failover")
         verdict = scene.judge(DEMOTED, times=times)
@@ -219,7 +220,7 @@ def expire_on_a_new_primary(scene: Scene, ttl: int) -> bool:
             brought = [client.pexpire(name, 1) for name in names]
             while any(client.exists(name) for name in names):
                 time.sleep(0.01)
-        cluster.until_in_step(replica)
+        cluster.until_in_step(replica, victim)
     assert all(scene.bridge.get(id) is not None for id in ids)
     return all(brought)
 

@@ -101,15 +101,19 @@ class Cluster:
         """Wait until all nodes, all of which run, agree, and replicas follow."""
         self._cluster.until_agreed()
 
-    def until_in_step(self, primary: Server) -> None:
-        """Wait until the replica of this node has all that was written there before."""
+    def until_in_step(self, primary: Server, replica: Server | None = None) -> None:
+        """Wait until the replica of this node has all that was written there before.
+
+        One that has just become it is to be named: the primary may not know it yet.
+        """
         wanted = int(self.ask(primary, "INFO", "replication")["master_repl_offset"])
-        replica = self.replica_of(primary)
+        follower = replica or self.replica_of(primary)
 
         def in_step() -> bool:
-            return int(self.ask(replica, "INFO", "replication")["slave_repl_offset"]) >= wanted
+            told = self.ask(follower, "INFO", "replication")
+            return int(told.get("slave_repl_offset", -1)) >= wanted
 
-        _until(in_step, f"{replica.port} is behind {primary.port}")
+        _until(in_step, f"{follower.port} is behind {primary.port}")
 
     # What happens to nodes
 
