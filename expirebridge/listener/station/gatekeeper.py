@@ -70,7 +70,8 @@ class Gatekeeper:
             return FAILED_PAUSE
         ground.outage.answered(ROLE)
         self._report(None)
-        return self._pause if agreed else CLOSED_PAUSE
+        # A task that waits for the gate wakes this, so it need not ask often for long.
+        return self._pause if agreed else min(CLOSED_PAUSE * max(self._doubts, 1), self._pause)
 
     async def _compare(self) -> bool:
         link = self._gate.link
