@@ -6,7 +6,7 @@ those of `check_health`, and the doctor runs all of them.
 
 from collections.abc import Iterable
 
-from expirebridge.checks.doctor import examine
+from expirebridge.checks.doctor import check_rights_everywhere, examine
 from expirebridge.checks.finding import Finding, Level
 from expirebridge.checks.health import OVERDUE_LIMIT, check_health
 from expirebridge.checks.login import check_rights
@@ -25,8 +25,8 @@ from expirebridge.store.rights import Role
 from expirebridge.store.store import Database
 
 __all__ = [
-    "EVENT_FLAGS", "OVERDUE_LIMIT", "Finding", "Level", "check_health", "check_server",
-    "events_are_on", "examine", "refuse_unsuitable",
+    "EVENT_FLAGS", "OVERDUE_LIMIT", "Finding", "Level", "check_health",
+    "check_rights_everywhere", "check_server", "events_are_on", "examine", "refuse_unsuitable",
 ]  # fmt: skip
 
 

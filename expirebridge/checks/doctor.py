@@ -37,7 +37,7 @@ from expirebridge.store import calls, library
 from expirebridge.store.calls import Steps
 from expirebridge.store.partitions import Partitions
 from expirebridge.store.rights import Role
-from expirebridge.store.store import Store
+from expirebridge.store.store import Database, Store
 from expirebridge.topology import clients
 
 
@@ -49,6 +49,15 @@ def examine(store: Partitions | Store, settings: Settings, role: Role) -> list[F
     server does not answer, and ServerError if it refuses the login.
     """
     return _Doctor(store, settings, role).examine()
+
+
+def check_rights_everywhere(store: Partitions | Store, role: Role) -> list[Finding]:
+    """Whether the login has the rights of a role, on every server that has a partition.
+
+    Raises ServerUnreachable if none answers, and NotPermitted if it may not even be asked.
+    """
+    store.run(calls.read_partitions())
+    return Nodes(store).look(lambda node: _rights_at(node, store.database, role))
 
 
 class _Doctor:
@@ -101,7 +110,7 @@ class _Doctor:
             *self._everywhere("events", check_events),
             *self._everywhere("buffers", check_buffers),
             *self._everywhere("clock", check_clock),
-            *self._nodes.look(self._look_at_rights),
+            *self._nodes.look(lambda node: _rights_at(node, self._database, self._role)),
         ]
 
     def _of_work(self) -> list[Finding]:
@@ -150,14 +159,15 @@ class _Doctor:
         """What a check finds that is made at each server."""
         return self._nodes.look(lambda node: _examined(node.store, name, _listed(check())))
 
-    def _look_at_rights(self, node: Node) -> list[Finding]:
-        if not node.prefixes:
-            return []
-        return _examined(node.store, "rights", _listed(check_rights(self._database, self._role)))
-
 
 def _look_at_server(node: Node) -> list[Finding]:
     return _examined(node.store, "server", _server())
+
+
+def _rights_at(node: Node, database: Database, role: Role) -> list[Finding]:
+    if not node.prefixes:
+        return []
+    return _examined(node.store, "rights", _listed(check_rights(database, role)))
 
 
 def _look_at_round_trip(node: Node) -> list[Finding]:

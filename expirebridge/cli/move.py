@@ -6,14 +6,18 @@ from typing import Annotated
 
 import typer
 
+from expirebridge.checks import Level, check_rights_everywhere
 from expirebridge.cli.figures import store_of
 from expirebridge.cli.options import NOT_POSSIBLE, AsJson, Lease, Prefix, Url
 from expirebridge.cli.output import print_counts
 from expirebridge.cli.progress import warn
-from expirebridge.errors import FormatRefused, MoveRefused
+from expirebridge.errors import FormatRefused, MoveRefused, ServerUnsuitable
 from expirebridge.mover import Mover
 from expirebridge.settings import Settings
+from expirebridge.store.partitions import Partitions
+from expirebridge.store.rights import Role
 from expirebridge.task import Counts
+from expirebridge.topology.urls import safe_url
 
 
 def move(
@@ -47,6 +51,8 @@ def move(
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: mover.stop())
         report = Report(mover)
+        for store, settings in ((source, old), (target, new)):
+            _refuse_without_rights(store, settings)
         try:
             mover.begin()
             is_over = mover.run(report.tell)
@@ -57,6 +63,13 @@ def move(
             report.print(as_json=as_json)
     if not is_over:
         warn("stopped; the same command goes on")
+
+
+def _refuse_without_rights(store: Partitions, settings: Settings) -> None:
+    """A task that the login may not read whole would stay where it is, without a word."""
+    for finding in check_rights_everywhere(store, Role.MOVER):
+        if finding.level is Level.ERROR:
+            raise ServerUnsuitable(f"{safe_url(settings.url)}: {finding}")
 
 
 class Report:

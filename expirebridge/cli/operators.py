@@ -116,7 +116,8 @@ def check(
 
 def acl(
     role: Annotated[
-        Role | None, typer.Argument(help="What the login is for; if not given, all three.")
+        Role | None,
+        typer.Argument(help="What the login is for; if not given, the first three."),
     ] = None,
     conf: Annotated[
         bool, typer.Option("--conf", help="Print lines for redis.conf or an ACL file.")
@@ -134,7 +135,8 @@ def acl(
 ) -> None:
     """Print ACL lines with the fewest rights that each role needs.
 
-    Producers make, find and change tasks; listeners run them; a dashboard finds and changes them.
+    Producers make, find and change tasks; listeners run them; a dashboard finds and changes them;
+    a mover carries them to another database, and needs these rights there, too.
     This connects to no server: only the database is taken from the URL. Replace PASSWORD.
 
     Example: expirebridge acl listener | sed s/PASSWORD/$SECRET/ | redis-cli
@@ -143,7 +145,7 @@ def acl(
     with closing(_store(settings)) as store:
         database = store.database
     spread = database.clustered and not slot_of(settings.prefix)
-    for one in [role] if role else Role:
+    for one in [role] if role else rights.STANDING:
         print_line(
             rights.line(
                 one,

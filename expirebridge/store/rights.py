@@ -19,6 +19,7 @@ class Role(StrEnum):
     PRODUCER = "producer"  # makes, finds and steers tasks: with a Bridge, FCALL, EXPIRE, PTTL
     LISTENER = "listener"  # runs tasks, whose handlers may make others
     DASHBOARD = "dashboard"  # finds and steers tasks, notes who did, and looks after listeners
+    MOVER = "mover"  # carries tasks from one database to another, on either side
 
 
 _SCRIPTS = "eval evalsha time hget hmget"
@@ -34,11 +35,18 @@ _LISTEN = (
     "exists info pexpiretime ping rename scan subscribe type unsubscribe zcard zremrangebyscore "
     "zrevrange zscore"
 )
+_CARRY = (
+    "exists hexists hgetall pexpiretime rename scan type zcard zcount zrange zrangebyscore "
+    "zremrangebyscore zrevrange zscore"
+)
 _COMMANDS = {
     Role.PRODUCER: f"{_SCRIPTS} {_LOOK} {_CHANGE} {_MAKE} {_TIMERS} {_FUNCTIONS}",
     Role.LISTENER: f"{_SCRIPTS} {_LISTEN} {_CHANGE} {_MAKE} {_PROBE} {_TALLY}",
     Role.DASHBOARD: f"{_SCRIPTS} {_LOOK} {_CHANGE} {_PROBE} {_STEER}",
+    Role.MOVER: f"{_SCRIPTS} {_CARRY} {_CHANGE} {_MAKE}",
 }
+STANDING = (Role.PRODUCER, Role.LISTENER, Role.DASHBOARD)
+"""The roles that a database needs every day; a mover, only while it is moved."""
 _GLOB = re.compile(r"([*?\[\]\\])")
 
 

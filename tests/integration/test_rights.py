@@ -1,20 +1,25 @@
 """The rights of each role: they suffice, and none is too many."""
 
 import asyncio
-import contextlib
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
 import redis
+from typer.testing import CliRunner
 
 from expirebridge import AsyncBridge, Bridge, Change, Outcome, ServerUnsuitable, State
 from expirebridge.checks import Level, check_health, check_server
 from expirebridge.checks.compat import compare, scope_of
 from expirebridge.checks.login import check_rights
+from expirebridge.cli.figures import store_of
+from expirebridge.cli.main import app
 from expirebridge.errors import InvalidSetting, ServerError
-from expirebridge.hooks import End
+from expirebridge.hooks import End, Hooks
 from expirebridge.listener.station.hearing import Hearing
+from expirebridge.mover import Mover
+from expirebridge.operations import Operations
 from expirebridge.settings import Settings
 from expirebridge.store import calls, functions
 from expirebridge.store.calls import Adoption, Heard, Hint, Settled, Settlement
@@ -42,9 +47,9 @@ def rules_of(role: Role, client: redis.Redis) -> list[str]:
     return [grant.rule for grant in grants(role, prefix="expirebridge", database=1, redis_6=old)]
 
 
-@contextlib.contextmanager
+@contextmanager
 def store_at(url: str) -> Iterator[Store]:
-    with contextlib.closing(Store(clients.producer_client(url), prefix="expirebridge")) as store:
+    with closing(Store(clients.producer_client(url), prefix="expirebridge")) as store:
         yield store
 
 
@@ -217,6 +222,55 @@ def reconcile(store: Store, client: redis.Redis) -> None:
     assert client.zrange("expirebridge:listeners", 0, -1) == [b"me"]
 
 
+def carry(url: str, client: redis.Redis) -> None:
+    """Move all that a database can hold to another one, and back: the login is on either side."""
+    server = f"redis://127.0.0.1:{client.get_connection_kwargs()['port']}"
+    fill(f"{server}/1", client)
+    with Bridge(f"{server}/1") as here, Bridge(f"{server}/3") as there:
+        for source, target, moved in ((url, f"{server}/3", there), (f"{server}/3", url, here)):
+            before, after = Settings(url=source), Settings(url=target)
+            with closing(store_of(before)) as old, closing(store_of(after)) as new:
+                mover = Mover(old, new, before, after)
+                mover.begin()
+                while mover.run_pass():
+                    pass
+                assert holds_nothing(old)
+                if source == url:
+                    assert client.keys("expirebridge:tag:*") == []
+                assert mover.run()
+            assert (mover.moved.tasks, mover.moved.series) == (6, 1)
+            counts = moved.count()
+            assert (counts.pending, counts.paused) == (3, 1)
+            assert (counts.succeeded, counts.failed) == (1, 1)
+            assert [task.id for task in moved.list(tag="x").tasks] == ["a"]
+            assert moved.list_series().series
+    assert client.get("expirebridge:broken:bad") == b"x"
+    assert client.zcard("expirebridge:listeners") == 0
+
+
+def fill(url: str, client: redis.Redis) -> None:
+    """Make what the mover, who meets no listener, has to carry, or to clear away."""
+    with store_at(url) as store, Bridge(url) as bridge:
+        bridge.make_task("mail.send", [1], 60, id="a", tags=["x"])
+        bridge.make_task("mail.send", [1], 60, id="paused")
+        bridge.pause("paused")
+        bridge.make_task("mail.send", [1], 0, id="done")
+        [task] = claim(store, "t0").tasks
+        assert settle(store, Settlement(task.id, "t0", "succeeded")) == [Settled.DONE]
+        bridge.make_tasks([{"func": "mail.send", "delay": 60}])
+        bridge.schedule("nightly", "mail.send", every="1h")
+    client.set("expirebridge:task:bad", "x")
+    client.zadd("expirebridge:paused", {"bad": 0, task.id: 0})
+    client.zadd("expirebridge:listeners", {"gone": 1})
+
+
+def holds_nothing(store: Partitions) -> bool:
+    counts = store.run(Operations(Settings(), Hooks()).count())
+    assert counts.moving is not None
+    waiting, ended = counts.pending + counts.paused, counts.succeeded + counts.failed
+    return not (waiting + counts.running + ended + counts.moving.series)
+
+
 class Remembering(Hearing):
     """Puts what it hears into a queue."""
 
@@ -290,6 +344,8 @@ async def work_as(
         case Role.LISTENER:
             listen(url, client)
             await hear(url, client, caplog)
+        case Role.MOVER:
+            await asyncio.to_thread(carry, url, client)
 
 
 @pytest.mark.parametrize("role", Role)
@@ -337,9 +393,7 @@ async def test_a_role_s_rights_suffice_in_several_partitions(
             async with listening(Settings(url=url), witness, note=lambda: None):
                 await asyncio.to_thread(bridge.make_task, "test.note", [], 0, id="b")
                 await witness.until_ended(1)
-            with contextlib.closing(
-                Partitions(bridge._store.client, prefix="expirebridge")
-            ) as store:
+            with closing(Partitions(bridge._store.client, prefix="expirebridge")) as store:
                 store.run(calls.read_partitions())
                 assert store.run(check_rights(store.database, Role.LISTENER)).level is Level.OK
     assert {entry["object"] for entry in client.acl_log()} <= {"config|get", "config"}
@@ -416,6 +470,28 @@ async def test_a_listener_with_its_rights_runs_tasks_and_one_without_does_not_st
     with login(server, rules) as url, refused:
         async with listening(Settings(url=url), note=note):
             pass
+
+
+@pytest.mark.parametrize("side", ["old", "new"])
+def test_a_move_without_its_rights_does_not_begin(
+    server: AnyServer, client: redis.Redis, side: str
+) -> None:
+    """It would carry nothing over, and never end."""
+    rules = rules_of(Role.MOVER, client)
+    if "+pexpiretime" not in rules:
+        pytest.skip("Redis 6.2 does not report what a login may do")
+    admin = f"redis://127.0.0.1:{server.port}/3"
+    for lost in ("+hgetall", "+hexists"):
+        with login(server, [rule for rule in rules if rule != lost]) as url:
+            old, new = (url, admin) if side == "old" else (admin, url)
+            with Bridge(old.replace("limited:secret@", "")) as bridge:
+                bridge.make_task("mail.send", [1], 60)
+            refused = CliRunner().invoke(app, ["move", "--url", old, "--to", new]).exception
+            assert isinstance(refused, ServerUnsuitable)
+            assert f"/1: the user {NAME!r} lacks rights of a mover: {lost}" in str(refused)
+            assert f"ACL SETUSER {NAME} {lost}" in str(refused)
+            assert "secret" not in str(refused)
+    assert not client.hexists("expirebridge:meta", "moving")
 
 
 def test_names_in_rules_match_nothing_else(server: AnyServer, client: redis.Redis) -> None:
