@@ -11,7 +11,7 @@ from expirebridge.errors import NotPermitted, ServerUnreachable
 from expirebridge.series.joining import cursors_in, joined
 from expirebridge.series.state import Series, SeriesListing
 from expirebridge.settings import Settings
-from expirebridge.store.calls.ledger import read_ledger
+from expirebridge.store.calls.ledger import read_ledgers
 from expirebridge.task import Change
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class AllSeries:
             return False
         with closing(store_of(self._settings)) as store:
             try:
-                return bool(store.run(read_ledger()).nonce)
+                return any(known.nonce for known in store.run(read_ledgers()).values())
             except (NotPermitted, ServerUnreachable):  # not known: what is asked next says why
                 return False
 

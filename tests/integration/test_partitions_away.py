@@ -24,6 +24,9 @@ SOON = 6.0
 """Seconds in which an answer comes although a node hangs: that is noticed after two."""
 AT_ONCE = 2.0
 """The same, once that is known: nobody waits for it again."""
+HURRIED = "?socket_timeout=0.4&socket_connect_timeout=0.4"
+IN_TIME = 4.0
+"""The same, for a command whose URL says so: nobody waits until the node has a successor."""
 
 
 @pytest.fixture(autouse=True)
@@ -150,8 +153,10 @@ def _is_away(bridge: Bridge, id: str) -> bool:
 
 def test_the_commands_say_it(full: Cluster) -> None:
     def run(*words: str, code: int = 0) -> tuple[Any, str]:
-        result = CliRunner().invoke(app, [*words, "--url", full.url])
+        began = time.monotonic()
+        result = CliRunner().invoke(app, [*words, "--url", full.url + HURRIED])
         assert result.exit_code == code, result.output
+        assert time.monotonic() - began < IN_TIME, words
         text = result.stdout
         return json.loads(text) if "--json" in words else text, result.stderr
 
