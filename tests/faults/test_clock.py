@@ -25,6 +25,7 @@ from expirebridge.task import to_ms
 from tests.faults.stage import ROUNDS, held_still, recorded_listener
 from tests.kit.history import Started, Writer, now, read
 from tests.kit.processes import listener
+from tests.kit.wrong_clock import LIBRARIES, need_servers_clock, needs_faketime, started_with
 
 LEASE = 1.0
 HOUR = 3600
@@ -32,20 +33,18 @@ BAIT = 2.0
 """Seconds that a task runs across the jump."""
 SLACK = 5
 """Milliseconds for the library's own error: it counts from the process's start."""
-FAKETIME = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
-
-needs_faketime = pytest.mark.skipif(not FAKETIME, reason="needs Debian's package faketime")
 
 
 @needs_faketime
 @pytest.mark.parametrize("hours", [2, -3] if ROUNDS > 1 else [2])
-def test_the_servers_clock_jumps(folder: Path, history: Writer, tmp_path: Path, hours: int) -> None:
-    """With the embedded server only: others take their memory from a library (jemalloc) that asks
-    for the time before faketime is ready."""
+def test_the_servers_clock_jumps(
+    binary: Path, folder: Path, history: Writer, tmp_path: Path, hours: int
+) -> None:
+    need_servers_clock(binary)
     offset = tmp_path / "offset"
     offset.write_text("+0")
     with (
-        started_with_clock(offset) as server,
+        started_with_clock(binary, offset) as server,
         Bridge(server.url) as bridge,
         recorded_listener(server.url, folder, history, lease=LEASE) as process,
     ):
@@ -76,7 +75,7 @@ def test_the_clocks_of_a_producer_and_a_listener_are_wrong(
     binary: Path, folder: Path, history: Writer, hours: int
 ) -> None:
     """Nothing runs early or hours late for it, but what a producer asks for by its wrong clock."""
-    wrong = {"LD_PRELOAD": str(FAKETIME[0]), "FAKETIME": f"{hours:+d}h"}
+    wrong = {"LD_PRELOAD": LIBRARIES[0], "FAKETIME": f"{hours:+d}h"}
     with (
         Server(binary=binary) as server,
         Bridge(server.url) as bridge,
@@ -144,14 +143,10 @@ def made_by_producer(url: str, at: datetime, env: dict[str, str]) -> MadeElsewhe
 
 
 @contextmanager
-def started_with_clock(offset: Path) -> Iterator[Server]:
+def started_with_clock(binary: Path, offset: Path) -> Iterator[Server]:
     """Start a server whose clock is off by the seconds that the file names at each moment."""
-    server = Server(directory=offset.with_name("server"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LD_PRELOAD", str(FAKETIME[0]))
-        patch.setenv("FAKETIME_TIMESTAMP_FILE", str(offset))
-        patch.setenv("FAKETIME_NO_CACHE", "1")
-        patch.setenv("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+    server = Server(binary=binary, directory=offset.with_name("server"))
+    with started_with(FAKETIME_TIMESTAMP_FILE=str(offset), FAKETIME_NO_CACHE="1"):
         server.start()
     try:
         yield server

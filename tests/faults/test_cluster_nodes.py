@@ -21,12 +21,12 @@ from tests.kit.cluster import NODE_TIMEOUT_MS, Cluster
 from tests.kit.history import Forgot, Made, Started, Writer, now, read
 from tests.kit.processes import PATIENCE, until_logged
 from tests.kit.servers import EMBEDDED, SERVERS, hanging
+from tests.kit.wrong_clock import need_servers_clock, needs_faketime, started_with
 
 LEASE = 3.0
 """Seconds: a listener asks who serves what once a second, and its leases must outlast that."""
 STILL = 30.0 if ROUNDS > 1 else 6.0
 """Seconds for which a node is stopped."""
-FAKETIME = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
 SLACK = 5
 """Milliseconds for the library's own error: it counts from the process's start."""
 PROBES = 40
@@ -308,23 +308,21 @@ def test_a_node_stands_still(binary: Path, folder: Path, history: Writer, round:
     assert verdict.sound, str(verdict)
 
 
-@pytest.mark.skipif(
-    EMBEDDED not in SERVERS or not FAKETIME, reason="needs the embedded server, and faketime"
-)
+@needs_faketime
 @pytest.mark.parametrize("round", range(ROUNDS))
-def test_the_clocks_of_the_nodes_differ(folder: Path, history: Writer, round: int) -> None:
+def test_the_clocks_of_the_nodes_differ(
+    binary: Path, folder: Path, history: Writer, round: int
+) -> None:
     """By a second and by an hour; each node's counts for its partitions."""
+    need_servers_clock(binary)
     with (
-        Cluster(SERVERS[EMBEDDED], replicas=0) as cluster,
+        Cluster(binary, replicas=0) as cluster,
         Listeners(cluster.url, folder, history, lease=LEASE) as listeners,
         Bridge(cluster.url) as bridge,
     ):
         for node, seconds in zip(cluster.nodes, (1, 3600, 0), strict=True):
             node.stop()
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setenv("LD_PRELOAD", str(FAKETIME[0]))
-                patch.setenv("FAKETIME", f"+{seconds}s")
-                patch.setenv("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+            with started_with(FAKETIME=f"+{seconds}s"):
                 node.start()
         cluster.until_well()
         listeners.start()
@@ -346,7 +344,7 @@ def test_the_clocks_of_the_nodes_differ(folder: Path, history: Writer, round: in
             for each in read(history.folder)
         ]
         verdict = check(events, look_up(bridge, events), lease=LEASE)
-        TABLE.add(CLOCKS, SERVERS[EMBEDDED].name, verdict, 1)
+        TABLE.add(CLOCKS, binary.name, verdict, 1)
     assert verdict.sound, str(verdict)
     assert not verdict.twice
 

@@ -34,8 +34,8 @@ MOVED = Fault(
 
 SERVERS_KILLED = Fault(
     name="tasks are moved to another server, and both servers are killed",
-    injected="`kill -9` and restart of the old server, then of the new one, both with an "
-    "append-only file, while `expirebridge move` runs and producers write to both",
+    injected="`kill -9` and restart of the old server, of the new one, and of both at once, with "
+    "append-only files, while `expirebridge move` runs and producers write to both",
     promise="each task runs once, in one of the two; the mover goes on by itself",
 )
 
@@ -113,21 +113,25 @@ def test_both_servers_are_killed(binary: Path, folder: Path, history: Writer, ro
     ):
         old_stream = Stream(source.url, history, chance=chance, furthest=FURTHEST)
         new_stream = Stream(target.url, history, chance=chance, furthest=FURTHEST)
+        streams = {source: old_stream, target: new_stream}
         with old_stream:
             old_stream.until_more(MORE)
             with moving(source.url, target.url) as mover, new_stream:
-                for server, stream in ((source, old_stream), (target, new_stream)):
+                for victims in ([source], [target], [source, target]):
                     until_more_carried(new, carried(new))
-                    stream.until_more(chance.randrange(1, MORE))
-                    server.kill()
-                    server.start()
-                    stream.until_more(MORE)
+                    streams[victims[-1]].until_more(chance.randrange(1, MORE))
+                    for server in victims:
+                        server.kill()
+                    for server in victims:
+                        server.start()
+                    for server in victims:
+                        streams[server].until_more(MORE)
                 old_stream.stop()
                 old_listener.terminate()
                 assert old_listener.wait(PATIENCE) == 0
                 assert mover.wait(PATIENCE) == 0
         until_finished(new)
         assert old.count().pending + old.count().running == 0
-        verdict = judge(SERVERS_KILLED, target, new, history, lease=LEASE, times=2)
+        verdict = judge(SERVERS_KILLED, target, new, history, lease=LEASE, times=4)
     assert verdict.sound, str(verdict)
     assert set(verdict.twice) <= {"retry"}, str(verdict)
