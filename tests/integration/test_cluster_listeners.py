@@ -6,12 +6,14 @@ import time
 from collections.abc import Iterator
 
 import pytest
+import redis
 
 from expirebridge import Bridge
 from expirebridge.embedded import Server
 from expirebridge.hooks import End, FailedOver, Gap, Misplaced, Started
 from expirebridge.listener.listener import Listener
 from expirebridge.listener.node.cluster_nodes import ClusterNodes
+from expirebridge.listener.node.subscriber import Subscriber
 from expirebridge.settings import Settings
 from expirebridge.slots import PARTITIONS_OF_CLUSTER
 from expirebridge.topology.cluster_clients import slot_of
@@ -83,6 +85,28 @@ async def test_keys_of_other_clients_run_at_the_node_of_their_partition(
         ended = await witness.until_ended(12, End.SUCCEEDED)
     assert {event.task.id for event in ended} == set(MANY[:12])
     assert witness.seen(Misplaced) == []
+
+
+async def test_a_listener_is_ready_when_each_node_is_heard_whose_first_subscription_broke(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subscribe, broken = Subscriber._listen, list[Subscriber]()
+
+    async def break_first(self: Subscriber) -> None:
+        if not broken:
+            broken.append(self)
+            raise redis.ConnectionError("it broke")
+        await subscribe(self)
+
+    monkeypatch.setattr(Subscriber, "_listen", break_first)
+    async with listening(Settings(url=cluster.url), note=note):
+        doorbells = [f"{prefix}:doorbell:0" for prefix in LAYOUT.prefixes()]
+        heard = [
+            cluster.ask(cluster.primary_of(slot_of(name)), "PUBSUB", "NUMSUB", name)[1]
+            for name in doorbells
+        ]
+    assert broken
+    assert heard == [1] * PARTITIONS_OF_CLUSTER
 
 
 async def test_misplaced_keys_are_named_whichever_node_has_them(

@@ -175,7 +175,7 @@ class ClusterNodes(Site):
     async def _await_readiness(self) -> None:
         """Wait until the doorbells of all nodes are heard, but for those that do not answer."""
         nodes = list(self.nodes.values())
-        await asyncio.gather(*(node.subscriber.tried.wait() for node in nodes))
+        await asyncio.gather(*(node.subscriber.settled(ASK_EVERY) for node in nodes))
         heard = [asyncio.create_task(node.subscriber.ready.wait()) for node in nodes]
         try:
             await asyncio.wait(heard, return_when=asyncio.FIRST_COMPLETED)

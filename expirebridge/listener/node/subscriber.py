@@ -69,6 +69,13 @@ class Subscriber:
         """Whether what was heard can be trusted to be all there was."""
         return time.monotonic() - self._answered < FRESH
 
+    async def settled(self, patience: float) -> None:
+        """Wait until it hears, or has not for so many seconds after its first attempt broke."""
+        await self.tried.wait()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience):
+                await self.ready.wait()
+
     async def run_changes(self) -> None:
         """Hear what is wanted from now on, whenever that changes, for ever."""
         while True:
