@@ -10,7 +10,6 @@ from expirebridge.store import functions
 from tests.conformance.clients import Client, ReplyError
 from tests.conformance.cluster_clients import NAMES, cluster_client
 from tests.conformance.stage import ClusterStage, until
-from tests.faults.stage import ROUNDS
 from tests.kit.cluster import Cluster
 from tests.kit.processes import run
 from tests.kit.servers import FEW, SERVERS
@@ -22,7 +21,7 @@ LATEST = 5.0
 """Seconds by which a task may be late on a busy machine."""
 
 
-@pytest.fixture(scope="module", params=FEW if ROUNDS > 1 else FEW[:1])
+@pytest.fixture(scope="module", params=FEW)
 def stage(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ClusterStage]:
