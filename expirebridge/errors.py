@@ -154,6 +154,8 @@ class SlotUnserved(ServerError):
     """No node of the cluster takes commands for the slot now; nothing was written."""
 
     nothing_written = True
+    of_node = False
+    """Whether the node takes no commands at all: so it is with all its slots."""
 
 
 class SlotMoving(ServerError):

@@ -42,7 +42,10 @@ class Absences:
         """Take note that a partition could not be asked, at this node."""
         own = layout.prefix_of(number)
         node = node or self.node_of(layout, number)  # it was not known before it was asked
-        key = node if isinstance(fault, errors.ServerUnreachable) and node is not None else own
+        of_node = isinstance(fault, errors.ServerUnreachable)
+        if isinstance(fault, errors.SlotUnserved):
+            of_node = fault.of_node
+        key = node if of_node and node is not None else own
         if self.fault_of(layout, number) is None:
             self._faults[key] = (time.monotonic() + BELIEVED, fault)
         noted = self._left_out[layout, number] = LeftOut(

@@ -170,6 +170,8 @@ class _Run:
                     return (yield from self._if_there(layout, number, ask, _Raw(call), hasty))
                 except AWAY_ERRORS as fault:
                     self._leave_out(layout, number, fault)
+                    if len(self._left_out) == layout.count:
+                        raise  # nothing is left to answer with
                     return Ready(None)
             case Anywhere():
                 return (yield from self._anywhere(layout, call, ask))

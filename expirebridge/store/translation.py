@@ -20,6 +20,8 @@ _NEEDED = ("SELECT", "EVALSHA", "EVAL")
 _OF_A_CLUSTER = ("SELECT is not allowed in cluster mode", "a non local key", "same slot")
 # How Redis and Valkey refuse a command inside of a script.
 _NO_RIGHT = ("The user executing the script can't", "ACL failure in script")
+# What a node answers for every slot; for one slot that lacks a node, another text.
+_NODE_IS_DOWN = "The cluster is down"
 
 
 class Unmarked(errors.ServerError):
@@ -62,7 +64,9 @@ def _of_cluster(error: exceptions.RedisError, text: str) -> errors.ServerError |
     if isinstance(error, SlotIsMoving):
         return errors.SlotMoving(text)
     if isinstance(error, SlotUnserved | exceptions.ClusterDownError):
-        return errors.SlotUnserved(f"the cluster does not serve the slot now: {text}")
+        unserved = errors.SlotUnserved(f"the cluster does not serve the slot now: {text}")
+        unserved.of_node = _NODE_IS_DOWN in text
+        return unserved
     if isinstance(error, exceptions.MovedError):
         return errors.ServerUnsuitable(
             f"slot {error.slot_id} is served by {error.host}:{error.port}, another node of the "

@@ -101,6 +101,7 @@ class Errands:
                 exceptions.AskError,
                 exceptions.ClusterDownError,
                 exceptions.ConnectionError,
+                exceptions.InvalidResponse,  # something else listens there
                 exceptions.TimeoutError,
             ) as failure:
                 if isinstance(failure, exceptions.AuthenticationError) or is_plain_text(failure):
@@ -153,7 +154,10 @@ def _described(error: Exception, node: Address, slot: int) -> exceptions.RedisEr
             f"--cluster fix {node}`"
         )
     if isinstance(error, exceptions.ClusterDownError):
-        return SlotUnserved(f"{node} takes no commands: {error}")
+        return SlotUnserved(
+            f"{node} takes no commands: {error}; `redis-cli --cluster check {node}` shows which "
+            "slots lack a node; with `cluster-require-full-coverage no` the others go on meanwhile"
+        )
     return NoPrimary(
         f"no answer from {node}, which the cluster names for slot {slot}: {error}; if it cannot be "
         "reached at that address from here, the nodes need another: `cluster-announce-ip` and "

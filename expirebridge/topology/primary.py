@@ -9,7 +9,7 @@ from collections.abc import Callable
 from expirebridge.log_fields import event
 from expirebridge.store.unfound import NoPrimary, WrongPlace
 from expirebridge.topology.cluster import SlotPrimary
-from expirebridge.topology.sentinels import Answer, Sentinels, leader_of
+from expirebridge.topology.sentinels import NO_SENTINEL, Answer, Sentinels, leader_of
 from expirebridge.topology.urls import Address
 
 logger = logging.getLogger("expirebridge")
@@ -101,7 +101,8 @@ class Primary:
             if leader is not None and 2 * votes > len(self._sentinels):
                 self._report(answers, agreed=True)
                 return self._take(leader, answers)
-        self._report(answers, agreed=False)
+        if self.known or leader:  # else there is an error to tell it
+            self._report(answers, agreed=False)
         if self.known is not None and (leader in {None, self.known} or not self._doubt(self.known)):
             return self.known
         return self._take(leader, answers)
@@ -123,6 +124,8 @@ class Primary:
                 f"`replica-announce-ip` of the servers ({said})"
             )
         kind = WrongPlace if all(answer.is_final for answer in answers) else NoPrimary
+        if all(answer.fault == NO_SENTINEL for answer in answers):
+            said += "; begin the URL of a server with redis://, of a cluster with redis+cluster://"
         raise kind(f"the sentinels name no primary {self._sentinels.name!r}: {said}")
 
     def _report(self, answers: list[Answer], *, agreed: bool) -> None:
@@ -138,8 +141,9 @@ class Primary:
             )  # fmt: skip
         else:
             logger.warning(
-                "no majority of the sentinels agrees on the primary of %r: %s; the known one stays "
-                "while it says that it is a primary", self._sentinels.name, said,
+                "no majority of the sentinels agrees on the primary of %r: %s; %s while it says "
+                "that it is a primary",
+                self._sentinels.name, said, "the known one stays" if self.known else "one is taken",
                 extra=event("sentinels disagree", told=said),
             )  # fmt: skip
 

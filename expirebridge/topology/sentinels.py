@@ -9,6 +9,9 @@ from redis import exceptions
 
 from expirebridge.topology.urls import Address, SentinelUrl
 
+NO_SENTINEL = "is not a sentinel"
+"""The fault of an address at which something else answers."""
+
 
 class Answer(NamedTuple):
     """What one sentinel answered when it was asked for the primary."""
@@ -92,7 +95,7 @@ def _silence(error: Exception) -> str:
 
 def _refusal(error: Exception) -> str:
     if "unknown command" in str(error):
-        return "is not a sentinel"
+        return NO_SENTINEL
     if isinstance(error, exceptions.AuthenticationError | exceptions.AuthorizationError):
         return f"refuses the login: {error} (it is in ?sentinel_username= and &sentinel_password=)"
     return f"answers: {error}"

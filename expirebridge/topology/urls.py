@@ -215,7 +215,9 @@ def _fault_of_sentinels(scheme: str, rest: str) -> str:
     """What is wrong with the rest of a URL of sentinels."""
     found = _SENTINEL_FORM.fullmatch(rest)
     if found is None:
-        if "@" in rest or "#" in rest:
+        nameless = _CLUSTER_FORM.fullmatch(rest)
+        unescaped = "@" in rest and (nameless is None or "@" in (nameless["query"] or ""))
+        if unescaped or "#" in rest:
             return ESCAPES
         return (
             f"write {scheme}://HOST:{SENTINEL_PORT},HOST:{SENTINEL_PORT}/NAME/1, with the "

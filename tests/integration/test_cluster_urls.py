@@ -2,10 +2,11 @@
 
 import asyncio
 import os
+import socketserver
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing, contextmanager, suppress
-from threading import Timer
+from threading import Thread, Timer
 
 import pytest
 import redis
@@ -446,6 +447,41 @@ def test_an_address_that_cannot_be_reached_is_named_with_the_settings(
     finally:
         cluster.ask(primary, "CONFIG", "SET", "cluster-announce-port", 0)
         cluster.until_served_by(slot, primary)
+
+
+def test_an_address_at_which_something_else_answers_is_named(
+    cluster: Cluster, slot: int, target: Server
+) -> None:
+    primary = cluster.primary_of(slot)
+    with answering_http() as port:
+        cluster.ask(primary, "CONFIG", "SET", "cluster-announce-port", port)
+        try:
+            one = clients.probe_client(f"redis+cluster://{HOST}:{primary.port}", PREFIX)
+            said = rf"no answer from {HOST}:{port}, which the cluster names .*: Protocol Error"
+            with closing(one), pytest.raises(ServerUnreachable, match=said):
+                Store(one, prefix=PREFIX).run(command("PING"))
+        finally:
+            cluster.ask(primary, "CONFIG", "SET", "cluster-announce-port", 0)
+            cluster.until_served_by(slot, primary)
+
+
+@contextmanager
+def answering_http() -> Iterator[int]:
+    """The port of something that takes connections and is no Redis."""
+
+    class Refuses(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            self.rfile.readline()
+            self.wfile.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    with socketserver.TCPServer((HOST, 0), Refuses) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def test_another_database_than_0_needs_a_server_that_has_it(cluster: Cluster) -> None:

@@ -10,7 +10,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from expirebridge import AsyncBridge, Bridge, Change, PartlyDone, ServerError, ServerUnreachable
+from expirebridge import (
+    AsyncBridge,
+    Bridge,
+    Change,
+    PartlyDone,
+    ServerError,
+    ServerUnreachable,
+    SlotUnserved,
+)
 from expirebridge.cli.main import app
 from expirebridge.slots import Layout
 from expirebridge.store import absences
@@ -145,6 +153,33 @@ def test_a_task_that_is_drawn_goes_elsewhere_at_once(full: Cluster) -> None:
     finally:
         replica.start()
         full.restart(node)
+
+
+@pytest.fixture
+def uncovered(full: Cluster) -> Iterator[Cluster]:
+    """A cluster that takes no commands, since a slot has no node."""
+    slot, nodes = 0, [node for node in full.nodes if full.ask(node, "ROLE")[0] == b"master"]
+    primary = full.primary_of(slot)
+    for node in nodes:
+        full.ask(node, "CONFIG", "SET", "cluster-require-full-coverage", "yes")
+    for node in nodes:
+        full.ask(node, "CLUSTER", "DELSLOTS", slot)
+    try:
+        yield full
+    finally:
+        full.ask(primary, "CLUSTER", "ADDSLOTS", slot)
+        for node in nodes:
+            full.ask(node, "CONFIG", "SET", "cluster-require-full-coverage", "no")
+        full.until_served_by(slot, primary)
+        full.until_well()
+
+
+@pytest.mark.parametrize("name", ["count", "list", "list_series", "list_partitions"])
+def test_what_nobody_can_answer_is_an_error(uncovered: Cluster, name: str) -> None:
+    """As on one server, and with what to do; not an empty answer that leaves all out."""
+    said = r"takes no commands: .*`redis-cli --cluster check .*cluster-require-full-coverage no"
+    with Bridge(uncovered.url) as bridge, pytest.raises(SlotUnserved, match=said):
+        getattr(bridge, name)()
 
 
 def _is_away(bridge: Bridge, id: str) -> bool:

@@ -166,6 +166,21 @@ def test_without_sentinels_the_known_primary_stays(sentinels: Sentinels) -> None
         ask(sentinels.url)
 
 
+def test_what_no_sentinel_says_is_told_once_by_the_error(sentinels: Sentinels, log: Log) -> None:
+    with pytest.raises(ServerUnsuitable, match=r"no primary 'other': .* but 'mymaster'"):
+        ask(sentinels.url.replace(f"/{NAME}/", "/other/"))
+    assert "sentinels disagree" not in log.events()
+
+
+def test_a_server_that_is_no_sentinel_is_named_with_the_url_that_it_needs(
+    sentinels: Sentinels,
+) -> None:
+    port = sentinels.servers[0].port
+    said = rf"no primary 'm': {HOST}:{port} is not a sentinel; begin the URL of a server with redis"
+    with pytest.raises(ServerUnsuitable, match=said):
+        ask(f"redis+sentinel://{HOST}:{port}/m?sentinel_username=app&sentinel_password=s3cret%2F1")
+
+
 def test_a_majority_of_the_sentinels_decides(sentinels: Sentinels) -> None:
     first, second = sentinels.servers
     one, two, _ = sentinels.sentinels

@@ -106,6 +106,7 @@ def test_a_login_that_is_not_escaped_is_refused_with_the_escapes(url: str) -> No
         ("redis://h1:1,h2:2/1", "several sentinels are redis+sentinel://"),
         ("redis://h1:1,h2:2/1", "several nodes of a cluster redis+cluster://"),
         ("redis+sentinel://h1,h2", "write redis+sentinel://HOST:26379,HOST:26379/NAME/1"),
+        ("redis+sentinel://ann:p%2Fw@h1:1,h2?sentinel_password=x", "write redis+sentinel://HOST:"),
         ("redis+sentinel://h1,h2/", "write redis+sentinel://HOST:26379,HOST:26379/NAME/1"),
         ("redis+sentinel://h1,/m/1", "each sentinel is HOST or HOST:PORT"),
         ("redis+sentinel://h1:port/m/1", "each sentinel is HOST or HOST:PORT"),
