@@ -3,17 +3,20 @@
 import asyncio
 import time
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 import redis
 
 from expirebridge import AsyncBridge, ServerUnsuitable, State, current_task
 from expirebridge.embedded import Server
-from expirebridge.hooks import End, Gap, Started
+from expirebridge.hooks import Claimed, End, Gap, Started
 from expirebridge.listener.listener import Listener
 from expirebridge.listener.node import subscriber
 from expirebridge.listener.node.one_server import OneServer
 from expirebridge.listener.server_clock import ServerClock
+from expirebridge.listener.station import clock
+from expirebridge.listener.station.lead import Lead
 from expirebridge.settings import Doorbells, Settings
 from tests.kit.servers import AnyServer, hanging
 from tests.kit.steps import found
@@ -35,6 +38,34 @@ async def test_each_doorbell_alone_runs_tasks_once_and_never_early(
         await witness.until_ended(len(made))
     assert sorted(id for id, _ in started) == sorted(task.id for task in made)
     assert min(lateness for _, lateness in started) >= 0
+
+
+class FarAhead(Lead):
+    """Always a twentieth of a second: each claim comes too early."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.05
+
+    def learn(self, delay: float) -> None: ...
+
+
+async def test_a_claim_that_comes_too_early_finds_nothing_and_is_repeated(
+    url: str, async_bridge: AsyncBridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server's clock decides, however far ahead the listener asks."""
+    monkeypatch.setattr(clock, "Lead", FarAhead)
+    witness = Witness()
+
+    async def note() -> None: ...
+
+    async with listening(Settings(url=url, doorbell=Doorbells.CLOCK), witness, note=note):
+        made = [await async_bridge.make_task("test.note", [], 0.4 * n) for n in range(1, 6)]
+        await witness.until_ended(len(made))
+    for task in made:
+        read = await found(async_bridge, task)
+        assert read.started is not None
+        assert timedelta(0) <= read.started - task.due < timedelta(seconds=0.2)
+    assert 5 <= sum(claim.count == 0 for claim in witness.seen(Claimed)) < 20
 
 
 async def test_a_producer_rings_a_listener_that_sleeps(

@@ -15,6 +15,7 @@ from expirebridge.listener.station import clock
 from expirebridge.listener.station.clock import Clock
 from expirebridge.listener.station.cursor import Cursor
 from expirebridge.listener.station.fairness import Fairness
+from expirebridge.listener.station.lead import Lead
 from expirebridge.listener.station.standing import Standing
 from expirebridge.settings import Doorbells
 from expirebridge.store.calls import Claim
@@ -55,7 +56,7 @@ async def test_it_rings_for_the_earliest_of_what_it_heard_and_what_a_claim_found
         doorbell = Doorbell()
         alarm = clock_for(doorbell)
         alarm.notice_claim()
-        alarm.plan(ms_from_now(found), now=0, count=0)
+        alarm.plan(ms_from_now(found), now_us=0, count=0)
         alarm.hear_of(ms_from_now(heard))
         async with ringing(alarm):
             await doorbell.answer()
@@ -68,7 +69,7 @@ async def test_what_is_heard_while_a_claim_is_on_its_way_outlives_its_answer() -
         alarm = clock_for(doorbell)
         alarm.notice_claim()
         alarm.hear_of(ms_from_now(0))
-        alarm.plan(found, now=0, count=0)
+        alarm.plan(found, now_us=0, count=0)
         async with ringing(alarm):
             await doorbell.answer()
 
@@ -77,7 +78,7 @@ async def test_what_was_heard_before_a_claim_is_known_to_its_answer() -> None:
     alarm = clock_for(Doorbell())
     alarm.hear_of(ms_from_now(0))
     alarm.notice_claim()
-    alarm.plan(None, now=0, count=0)
+    alarm.plan(None, now_us=0, count=0)
     async with ringing(alarm):
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
@@ -92,7 +93,7 @@ async def test_what_a_claim_finds_while_the_clock_looks_counts(
 
     async def look(_: Clock) -> int:
         monkeypatch.setattr(clock, "LONGEST_SLEEP", 3600.0)
-        alarm.plan(ms_from_now(0.05), now=0, count=0)
+        alarm.plan(ms_from_now(0.05), now_us=0, count=0)
         return ms_from_now(3600)
 
     monkeypatch.setattr(clock, "LONGEST_SLEEP", 0.01)
@@ -118,7 +119,7 @@ async def test_who_runs_as_many_as_others_of_a_lower_rank_waits_until_one_of_its
         )
     )  # fmt: skip
     alarm = clock_for(doorbell, fairness)
-    alarm.plan(ms_from_now(0.05), now=0, count=0)
+    alarm.plan(ms_from_now(0.05), now_us=0, count=0)
     async with ringing(alarm):
         await asyncio.sleep(0)
         if ends:
@@ -127,3 +128,47 @@ async def test_who_runs_as_many_as_others_of_a_lower_rank_waits_until_one_of_its
         else:
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(doorbell.answer(), 0.2)
+
+
+class LongLead(Lead):
+    """Always the same: a fifth of a second."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.2
+        self.delays: list[float] = []
+
+    def learn(self, delay: float) -> None:
+        self.delays.append(delay)
+
+
+async def test_it_rings_ahead_once_and_then_when_the_task_is_due(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lead, doorbell = LongLead(), Doorbell()
+    monkeypatch.setattr(clock, "Lead", lambda: lead)
+    alarm = clock_for(doorbell)
+    due = ms_from_now(0.5)
+    alarm.plan(due, now_us=0, count=0)
+    async with ringing(alarm):
+        await doorbell.answer()
+        assert 0.1 < due / 1000 - time.time() <= 0.2
+        alarm.notice_claim()
+        now = time.time()
+        alarm.plan(due, now_us=int(now * 1e6), count=0)
+        await doorbell.answer()
+    assert time.time() >= due / 1000
+    assert lead.delays == [pytest.approx(now - due / 1000, abs=0.001)]
+
+
+async def test_a_claim_for_which_there_was_no_time_to_ring_ahead_teaches_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lead, doorbell = LongLead(), Doorbell()
+    monkeypatch.setattr(clock, "Lead", lambda: lead)
+    alarm = clock_for(doorbell)
+    alarm.plan(ms_from_now(0.1), now_us=0, count=0)
+    async with ringing(alarm):
+        await doorbell.answer()
+        alarm.notice_claim()
+        alarm.plan(None, now_us=int(time.time() * 1e6), count=1)
+    assert lead.delays == []

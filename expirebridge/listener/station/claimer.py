@@ -277,10 +277,10 @@ class Claimer:
             self._room.want_whole(self._doorbell)
         else:
             self._room.want_no_more(self._doorbell)
-        now, next_due = claim.now_us // 1000, claim.next_due
+        now_us, next_due = claim.now_us, claim.next_due
         if self._cursor.unfinished and claim.tasks:
-            next_due = now
-        self._clock.plan(next_due, now=now, count=len(claim.tasks), shared=claim.shared)
+            next_due = now_us // 1000
+        self._clock.plan(next_due, now_us=now_us, count=len(claim.tasks), shared=claim.shared)
 
     def _start(self, tasks: list[ClaimedTask], asked: float) -> None:
         for task in tasks:

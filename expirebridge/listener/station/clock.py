@@ -1,4 +1,4 @@
-"""The clock: rings the doorbell when the next known task is due."""
+"""The clock: rings the doorbell when the next known task is about to be due."""
 
 import asyncio
 
@@ -8,6 +8,7 @@ from expirebridge.listener.doorbell import Doorbell
 from expirebridge.listener.footing import Footing
 from expirebridge.listener.station.cursor import Cursor
 from expirebridge.listener.station.fairness import Fairness
+from expirebridge.listener.station.lead import Lead
 from expirebridge.store import calls
 
 LONGEST_SLEEP = 1.0
@@ -20,7 +21,8 @@ RUNG = Rung(source=Source.CLOCK)
 
 
 class Clock:
-    """Sleeps until the earliest due time that is known, and rings then.
+    """Sleeps until the earliest due time that is known, and rings then: before it, by what a claim
+    takes to reach the server.
 
     Of several listeners each waits a millisecond for each one whose turn is before its own, up to
     four, so that they do not all ask for the same task; a claim that came back empty although a
@@ -48,18 +50,30 @@ class Clock:
         """The earliest that was heard of since the latest claim was sent."""
         self._changed = asyncio.Event()
         self._backoff = 0.0
+        self._lead = Lead()
+        self._ahead: float | None = None
+        """Seconds before the due time at which it rings. None: there is no time for that, such as
+        after a claim that came too early; then it rings when the task is due."""
+        self._aim: float | None = None
+        """When the claim that it rings for should reach the server, by the server's clock."""
+        self._sent_aim: float | None = None
+        """The same of the latest claim that was sent."""
         self.behind = False
         """Whether the latest claim left something that is due."""
 
     def notice_claim(self) -> None:
         """Take note that a claim is sent: what is heard of from now on, its answer may not know."""
         self._heard = None
+        self._sent_aim, self._aim = self._aim, None
 
-    def plan(self, next_due: int | None, *, now: int, count: int, shared: bool = False) -> None:
-        """Take note of what a claim found: the next due time and the server's, in ms, and how many
-        tasks it took. If it left what is due to others, `shared`, the claimer asks for that again.
+    def plan(self, next_due: int | None, *, now_us: int, count: int, shared: bool = False) -> None:
+        """Take note of what a claim found: the next due time in ms, the server's time in
+        microseconds, and how many tasks it took. If it left what is due to others, `shared`, the
+        claimer asks for that again.
         """
-        self.behind = next_due is not None and next_due <= now
+        if self._sent_aim is not None:
+            self._lead.learn(now_us / 1e6 - self._sent_aim)
+        self.behind = next_due is not None and next_due * 1000 <= now_us
         if shared:
             next_due = None
         if self.behind and not shared and not count:
@@ -87,9 +101,11 @@ class Clock:
             if not self._is_due() and not await self._finds_due():
                 continue
             # By now it is known how many tasks have ended here since the latest claim.
-            wait = _seconds(self._fairness.turn) - first_turn
-            if wait > 0 and await self._changes_within(wait):
+            turn = max(_seconds(self._fairness.turn), first_turn)
+            if turn > first_turn and await self._changes_within(turn - first_turn):
                 continue
+            if self._next_due is not None and self._ahead is not None:
+                self._aim = self._next_due / 1000 + turn
             # What was known is answered now; the claim's reply says what comes next.
             self._next_due = None
             self._hooks.emit(RUNG)
@@ -106,7 +122,9 @@ class Clock:
 
     def _is_due(self) -> bool:
         due = self._next_due
-        return due is not None and self._footing.now.server_clock.seconds_until(due) <= 0
+        if due is None:
+            return False
+        return self._footing.now.server_clock.seconds_until(due) <= (self._ahead or 0.0)
 
     async def _finds_due(self) -> bool:
         """Look, which costs the server less than a claim; whether that finds something due."""
@@ -128,7 +146,8 @@ class Clock:
         if self._next_due is None:
             return LONGEST_SLEEP
         left = self._footing.now.server_clock.seconds_until(self._next_due)
-        return min(max(left, self._backoff, 0.0), LONGEST_SLEEP)
+        self._ahead = self._lead.seconds if left > self._lead.seconds else None
+        return min(max(left - (self._ahead or 0.0), self._backoff, 0.0), LONGEST_SLEEP)
 
 
 def _seconds(turn: int) -> float:
