@@ -31,6 +31,7 @@
 -- include tally
 -- include knowledge
 -- include tick_claims
+-- include tick_ends
 
 local keep_succeeded, keep_failed, mine = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 local DONE, REFUSED, LEFT, OVER = 1, 2, 3, 4
@@ -79,10 +80,8 @@ local OUTCOMES = {
     if record.error or record.lapses or record.unknown or record.unfit then
       redis.call('HDEL', record_key(id), 'error', 'lapses', 'unknown', 'unfit')
     end
-    -- What else changes with its end is `finish`'s affair.
-    if record.ledger or string.find(id, '@', 1, true) then
-      return finish(id, record, 'succeeded', keep_succeeded, 'result', text)
-    end
+    if record.ledger then return finish(id, record, 'succeeded', keep_succeeded, 'result', text) end
+    if string.find(id, '@', 1, true) then note_end_of_tick(id, 'succeeded') end
     succeeded[#succeeded + 1] = { id, text }
   end,
   failed = function(id, record, _, text)

@@ -117,13 +117,11 @@ local function take_if_due(id, due)
     return
   end
   local timer = not none_has_timer and read_timer(id, record)
-  -- Whether a tick may begin depends on what else runs.
-  if record.tick then write_taken() end
   if timer then
     follow_timer(id, record)
   elseif record.ledger and is_withheld() then
     meets_withheld = true
-  elseif not record.tick or begin_tick(id, record, due, keep_failed) then
+  elseif not record.tick or begin_tick(id, record, due, keep_failed, taken) then
     take_task(id, record, values, due)
     alone = poison
     if poison then reply[3] = ALONE end

@@ -12,10 +12,11 @@ local NEXT_IN_TICK = '^%d+ (%d+)$'
 --   it never began, and the next one is due: it was missed. A client that moved it there meant it.
 --   its series lets no ticks overlap, and another one runs: it is skipped.
 --   its series lets no ticks overlap, it began before, and the next one is due: its retries are over.
--- A tick whose series was removed is a task like any other.
+-- A tick whose series was removed is a task like any other. `taken` is what this script took before, and
+-- may not have written yet.
 --
 -- The functions in it are made for ticks alone: one beside it would cost each claim.
-local function begin_tick(id, record, due, keep_failed)
+local function begin_tick(id, record, due, keep_failed, taken)
   local series = series_key(string.match(id, SERIES_IN_ID) or '')
   local known = redis.pcall('HMGET', series, 'call', 'overlap', 'running')
   if known.err or not known[1] then return true end
@@ -32,8 +33,16 @@ local function begin_tick(id, record, due, keep_failed)
     return end_now('cancelled', math.min(keep_failed, KEPT_SKIPPED), reason)
   end
 
+  local function runs(other)
+    for _, task in ipairs(taken) do
+      if task[1] == other then return true end
+    end
+    return redis.pcall('HGET', record_key(other), 'state') == 'running'
+  end
+
   local apart, other = known[2] ~= 'allow', known[3]
-  local began = redis.call('HMGET', record_key(id), 'started', 'error')
+  -- Most are claimed for the first time, and have neither.
+  local began = record.attempt and redis.call('HMGET', record_key(id), 'started', 'error') or {}
   local successor = tonumber(string.match(record.tick, NEXT_IN_TICK))
   local passed = successor and successor <= now
   if passed and not began[1] and due < successor then
@@ -43,15 +52,16 @@ local function begin_tick(id, record, due, keep_failed)
     return end_now('failed', keep_failed, (began[2] or 'it began')
       .. '\nnot attempted again: the next tick is due')
   end
-  if apart and other and other ~= id
-    and redis.pcall('HGET', record_key(other), 'state') == 'running' then
+  if apart and other and other ~= id and runs(other) then
     return skip('overlapped', 'skipped: ' .. other .. ' still ran')
   end
-  if apart then redis.call('HSET', series, 'running', id) end
+  local fields = {}
   if not began[1] then
-    redis.call('HSET', series, 'last', id, 'began', now, 'late', math.max(now - due, 0))
     redis.call('HDEL', series, 'outcome', 'ended')
+    fields = { 'last', id, 'began', now, 'late', math.max(now - due, 0) }
   end
+  if apart then fields[#fields + 1], fields[#fields + 2] = 'running', id end
+  if fields[1] then redis.call('HSET', series, unpack(fields)) end
   return true
 end
 
