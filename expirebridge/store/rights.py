@@ -45,6 +45,13 @@ _COMMANDS = {
     Role.DASHBOARD: f"{_SCRIPTS} {_LOOK} {_CHANGE} {_PROBE} {_STEER}",
     Role.MOVER: f"{_SCRIPTS} {_CARRY} {_CHANGE} {_MAKE}",
 }
+_FEW_WORDS = [
+    "cluster|info cluster|slots exec multi role time",
+    "hgetall persist pexpiretime pttl select ttl type zcard",
+    "hexists hget rename zscore",
+]
+_WORDS = {name: words for words, names in enumerate(_FEW_WORDS) for name in names.split()}
+"""How many words follow a command's name; three follow all others."""
 STANDING = (Role.PRODUCER, Role.LISTENER, Role.DASHBOARD)
 """The roles that a database needs every day; a mover, only while it is moved."""
 _GLOB = re.compile(r"([*?\[\]\\])")
@@ -118,8 +125,9 @@ def grants(
     }
     for name in sorted(commands):
         # Which words of a command are keys differs: here all are a key that is granted. There must
-        # not be fewer of them than the command takes: servers have crashed on looking for the rest.
-        keyed = (*name.split("|"), prefix, prefix, prefix)
+        # be as many as the command takes: a patched Redis 8.0 refuses any other number with an
+        # error, and others have crashed on looking for the rest.
+        keyed = (*name.split("|"), *[prefix] * _WORDS.get(name, 3))
         found.append(Grant(f"+{name}", proofs.get(name, keyed)))
     return found
 
