@@ -15,6 +15,7 @@ from expirebridge.embedded import Server, free_port
 from tests.conformance.stage import until
 from tests.kit.cluster import Cluster
 from tests.kit.invoked import commands
+from tests.kit.modules import forgotten, put
 from tests.kit.processes import PATIENCE, listener
 from tests.kit.sentinels import Sentinels
 from tests.kit.servers import EMBEDDED, FEW, SERVERS
@@ -133,10 +134,10 @@ ELSEWHERE = {"dashboard", "demo", "init", "listen", "server", "functions scripts
 
 
 def test_commands_answer_as_on_one_server_or_the_table_says_otherwise(tmp_path: Path) -> None:
-    binary, folder = SERVERS[FEW[0]], tmp_path / "tasks"
-    folder.mkdir()
-    (folder / "acts.py").write_text(HANDLERS)
+    binary, folder = SERVERS[FEW[0]], tmp_path / "walked"
+    put(folder, "acts.py", HANDLERS)
     with (
+        forgotten(folder),
         Server(binary=binary) as one,
         Server(binary=binary) as target,
         Sentinels(binary) as sentinels,
