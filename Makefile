@@ -16,11 +16,11 @@ PYTEST = .ci/pytest $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 # The laboratory's own environment: what it needs is not needed for tests.
 LAB := $(VENV)-bench/lab
 
-.PHONY: demo test test-servers test-docker test-pythons test-lowest servers clients sources machine faults series soak check format bench bench-report designs screenshots clean
+.PHONY: demo test test-servers test-between test-pythons test-lowest servers clients sources machine faults series soak check format bench bench-report designs screenshots clean
 .DELETE_ON_ERROR:
 
 # CI runs these beside the suite, with fewer.
-test-servers test-docker test-pythons test-lowest: WORKERS := $(or $(OTHERS),$(WORKERS))
+test-servers test-between test-pythons test-lowest: WORKERS := $(or $(OTHERS),$(WORKERS))
 
 demo: $(VENV)/.demo  ## A real server, a real listener, a task of each kind; CLUSTER=1: on a cluster
 	@$(BIN)/expirebridge demo $(if $(CLUSTER),--cluster 3)
@@ -37,8 +37,9 @@ faults: $(VENV)/.dev  ## The fault tests, many rounds of each; the table goes in
 test-servers: $(VENV)/.dev  ## What differs from server to server: make test-servers SERVERS="redis-8.0"
 	@EXPIREBRIDGE_TEST_SERVERS="$(SERVERS)" $(PYTEST) tests/integration tests/conformance $(ARGS)
 
-test-docker: $(VENV)/.dev  ## A part of that with an image: its server is one of the others
-	@EXPIREBRIDGE_TEST_SERVERS=docker $(PYTEST) tests/integration/test_bridge.py tests/integration/test_running.py tests/conformance $(ARGS)
+test-between: $(VENV)/.dev  ## A part of that, for servers between two that have all: make test-between BETWEEN="docker"
+	@EXPIREBRIDGE_TEST_SERVERS="$(BETWEEN)" $(PYTEST) tests/conformance \
+	  $(patsubst %,tests/integration/test_%.py,bridge checks functions mover rights running series_store states store) $(ARGS)
 
 series: $(VENV)/.dev  ## Series for ten minutes, while one of ten listeners is killed every 5 s
 	@SERIES_SECONDS=$${SERIES_SECONDS:-600} $(BIN)/pytest tests/faults/test_series.py -q $(ARGS)
