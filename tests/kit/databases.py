@@ -104,6 +104,7 @@ class DatabaseServer:
                 shutil.which("mariadb-install-db", path=_PATH) or "mariadb-install-db",
                 "--no-defaults", f"--datadir={data}", "--skip-test-db",
                 "--auth-root-authentication-method=normal", "--innodb-flush-log-at-trx-commit=0",
+                f"--tmpdir={self._folder}",
             ]  # fmt: skip
         subprocess.run(
             command, stdout=self._log, stderr=self._log, check=True, cwd="/", **self._run_as()
@@ -124,6 +125,8 @@ class DatabaseServer:
             f"--pid-file={self._folder}/pid",
             f"--innodb-flush-log-at-trx-commit={1 if self._durable else 0}",
             "--innodb-buffer-pool-size=32M", "--skip-log-bin",
+            # One that starts removes the temporary tables of those that run, where they share it.
+            f"--tmpdir={self._folder}",
         ]  # fmt: skip
 
     @property
