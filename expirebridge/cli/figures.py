@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -64,12 +63,6 @@ def read(store: Partitions, settings: Settings) -> Figures:
         partitions=store.run(operations.list_partitions()) if several else [],
         left_out=store.left_out,
     )
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the commands to the application."""
-    for command in (stats, top):
-        app.command(command.__name__)(command)
 
 
 def stats(url: Url = None, prefix: Prefix = None, as_json: AsJson = False) -> None:

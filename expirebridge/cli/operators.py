@@ -26,12 +26,6 @@ from expirebridge.topology.urls import safe_url
 from expirebridge.wire import slot_of
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands to the application."""
-    for command in (doctor, check, acl):
-        app.command(command.__name__)(command)
-
-
 def doctor(
     role: Annotated[Role, typer.Option(help="What the login in the URL is for.")] = Role.LISTENER,
     url: Url = None,

@@ -1,4 +1,4 @@
-"""Commands that make and find tasks; and all that are about tasks, in one list."""
+"""Commands that make and find tasks."""
 
 from dataclasses import replace
 from typing import Annotated, Any
@@ -9,14 +9,7 @@ from expirebridge import wire
 from expirebridge.bridge import Bridge
 from expirebridge.cli.changing import (
     TaskId,
-    beat,
-    cancel,
     not_possible,
-    pause,
-    put_off,
-    reschedule,
-    resume,
-    run,
 )
 from expirebridge.cli.options import (
     AsJson,
@@ -51,14 +44,6 @@ from expirebridge.task import Listing, State, Task
 Arguments = Annotated[
     str, typer.Argument(help="JSON: an array, or an object of keyword arguments.")
 ]
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the commands to the application."""
-    for command in (
-        make, watch, beat, show, list_, cancel, reschedule, put_off, pause, resume, run, count
-    ):  # fmt: skip
-        app.command(command.__name__.rstrip("_").replace("_", "-"))(command)
 
 
 def make(

@@ -8,8 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from expirebridge import InvalidSetting, web
-from expirebridge.cli.main import app
-from tests.kit.invoked import commands
+from tests.kit.invoked import app, commands
 from tests.kit.logs import logging_restored
 from tests.kit.processes import run
 

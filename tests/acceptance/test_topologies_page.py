@@ -10,11 +10,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from expirebridge import Bridge
-from expirebridge.cli.main import app
 from expirebridge.embedded import Server, free_port
 from tests.conformance.stage import until
 from tests.kit.cluster import Cluster
-from tests.kit.invoked import commands
+from tests.kit.invoked import app, commands
 from tests.kit.modules import forgotten, put
 from tests.kit.processes import PATIENCE, listener
 from tests.kit.sentinels import Sentinels

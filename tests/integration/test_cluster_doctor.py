@@ -15,7 +15,6 @@ from typer.testing import CliRunner, Result
 
 from expirebridge import AsyncBridge, Bridge
 from expirebridge.checks import Finding, Level, examine
-from expirebridge.cli.main import app
 from expirebridge.embedded import HOST, Server
 from expirebridge.hooks import End
 from expirebridge.ledger import Ledger
@@ -29,6 +28,7 @@ from expirebridge.store.rights import Role
 from expirebridge.topology import clients
 from tests.kit.apart import LAYOUT, homes_of
 from tests.kit.cluster import Cluster
+from tests.kit.invoked import app
 from tests.kit.servers import hanging
 from tests.kit.witness import PATIENCE, Witness, listening
 

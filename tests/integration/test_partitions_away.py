@@ -19,11 +19,11 @@ from expirebridge import (
     ServerUnreachable,
     SlotUnserved,
 )
-from expirebridge.cli.main import app
 from expirebridge.slots import Layout
 from expirebridge.store import absences
 from tests.kit.cluster import Cluster
 from tests.kit.colours import Ask, asking_one
+from tests.kit.invoked import app
 from tests.kit.servers import hanging
 
 LAYOUT = Layout("expirebridge", 16)

@@ -14,7 +14,6 @@ from expirebridge.checks import Level, check_health, check_server
 from expirebridge.checks.compat import compare, scope_of
 from expirebridge.checks.login import check_rights
 from expirebridge.cli.figures import store_of
-from expirebridge.cli.main import app
 from expirebridge.errors import InvalidSetting, ServerError
 from expirebridge.hooks import End, Hooks
 from expirebridge.listener.station.hearing import Hearing
@@ -28,6 +27,7 @@ from expirebridge.store.rights import Role, grants, line
 from expirebridge.store.store import Store
 from expirebridge.topology import clients
 from expirebridge.wire import parse_key
+from tests.kit.invoked import app
 from tests.kit.logins import NAME, login
 from tests.kit.nodes import Process
 from tests.kit.servers import AnyServer

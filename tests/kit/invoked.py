@@ -7,12 +7,13 @@ from typing import Any
 import typer
 from typer.testing import CliRunner
 
-from expirebridge.cli.main import app
+from expirebridge.cli.main import application
 from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.calls import Settlement
 from expirebridge.store.store import Store
 
+app = application()
 ROOT_COMMAND = typer.main.get_command(app)
 
 

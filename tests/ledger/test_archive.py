@@ -8,7 +8,6 @@ import redis
 from typer.testing import CliRunner
 
 from expirebridge import Bridge, State
-from expirebridge.cli.main import app
 from expirebridge.errors import InvalidSetting, InvalidTask, LedgerUnsuitable
 from expirebridge.ledger import Ledger
 from expirebridge.ledger.tables import Status, Todo
@@ -16,6 +15,7 @@ from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.calls import Settlement
 from expirebridge.store.store import Store
+from tests.kit.invoked import app
 from tests.kit.ledgers import Books
 from tests.kit.steps import settle, state_of
 from tests.kit.witness import listening, until_logged

@@ -9,10 +9,10 @@ import redis
 from sqlalchemy import URL, Engine
 from typer.testing import CliRunner
 
-from expirebridge.cli.main import app
 from expirebridge.errors import ExpirebridgeError, InvalidSetting, LedgerError, LedgerUnreachable
 from expirebridge.ledger import Ledger, LedgerUnsuitable, Tables, ddl
 from expirebridge.ledger.schema import upgrade_ddl
+from tests.kit.invoked import app
 
 SECRET = "s3cretpw"
 

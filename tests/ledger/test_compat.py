@@ -7,10 +7,10 @@ import pytest
 from sqlalchemy import Engine
 from typer.testing import CliRunner
 
-from expirebridge.cli.main import app
 from expirebridge.errors import InvalidSetting
 from expirebridge.ledger import Tables
 from expirebridge.store.store import Store
+from tests.kit.invoked import app
 from tests.kit.ledgers import Books
 
 HOUR = 3_600_000

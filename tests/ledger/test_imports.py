@@ -6,6 +6,7 @@ import sys
 PROGRAM = """
 import sys
 import expirebridge, expirebridge.cli.main, expirebridge.listener.listener, expirebridge.bridge
+expirebridge.cli.main.application()
 import expirebridge.operations, expirebridge.checks, expirebridge.observe.logs
 for name in expirebridge.__all__:
     getattr(expirebridge, name)

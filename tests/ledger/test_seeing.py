@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 from expirebridge import TaskExists
 from expirebridge.checks.finding import Finding, Level
 from expirebridge.checks.ledger import check_dirty
-from expirebridge.cli.main import app
 from expirebridge.errors import InvalidTask
 from expirebridge.hooks import Direction, Event, Made, Making, NotMade, Passed
 from expirebridge.ledger import Ledger
@@ -30,6 +29,7 @@ from expirebridge.store.calls import ledger as ledger_calls
 from expirebridge.store.calls.ledger import MOST_DIRTY
 from expirebridge.store.store import Store
 from expirebridge.task import Outcome
+from tests.kit.invoked import app
 from tests.kit.ledgers import Books
 from tests.kit.lua import LUA
 

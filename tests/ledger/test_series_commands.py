@@ -8,10 +8,10 @@ from sqlalchemy import Engine
 from typer.testing import CliRunner, Result
 
 from expirebridge import Bridge
-from expirebridge.cli.main import app
 from expirebridge.errors import InvalidSetting, LedgerUnsuitable
 from expirebridge.ledger import Ledger, Tables
 from expirebridge.store.store import Store
+from tests.kit.invoked import app
 from tests.kit.ledgers import Books
 
 pytestmark = pytest.mark.timeout(60)

@@ -1,0 +1,40 @@
+"""A command imports what it needs itself, so that short ones answer soon."""
+
+import subprocess
+import sys
+
+import pytest
+
+from expirebridge.cli.main import COMMANDS, asked_for
+
+PROGRAM = """
+import sys
+from expirebridge.cli import main
+sys.argv[1:] = {words!r}
+try:
+    main.application(main.asked_for(sys.argv[1:]))(standalone_mode=False)
+except SystemExit:
+    pass
+for name in ("expirebridge.listener.listener", "expirebridge.checks", "expirebridge.cli.importing"):
+    if name in sys.modules:
+        print("imported", name)
+"""
+
+
+def run(*words: str) -> str:
+    program = PROGRAM.format(words=list(words))
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout
+
+
+@pytest.mark.parametrize("words", [("list", "--help"), ("failed", "list", "--help")])
+def test_a_command_imports_nothing_of_others(words: tuple[str, ...]) -> None:
+    printed = run(*words)
+    assert f"{' '.join(words[:-1])} [OPTIONS]" in printed
+    assert "imported" not in printed
+
+
+@pytest.mark.parametrize("words", [(), ("--help",), ("lst",)])
+def test_whoever_names_no_command_sees_all(words: tuple[str, ...]) -> None:
+    assert list(asked_for(list(words))) == list(COMMANDS)
