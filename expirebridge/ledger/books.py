@@ -170,6 +170,11 @@ class Books:
         with translated(self._url):
             return self._passbook.ask(ids)
 
+    def recall(self, ids: Iterable[str]) -> None:
+        """Have those of these tasks that wait carried again, since the server has no records."""
+        with translated(self._url):
+            self._passbook.recall(ids)
+
     def completer(self, id: str, life: calls.Life, attempt: int) -> Completer:
         """What lets the handler of this attempt complete its task."""
         return Completer(self.name, id, life.generation, life.revision, attempt)

@@ -315,6 +315,19 @@ class Passbook:
                 for id, generation, revision, status, wanted, message in connection.execute(query)
             }
 
+    def recall(self, ids: Iterable[str]) -> None:
+        """Have those of these tasks that wait carried again: the server lost their records."""
+        task = self._task.c
+        with self.engine.begin() as connection:
+            connection.execute(
+                update(self._task)
+                .where(
+                    task.ledger == self.name, task.id.in_(list(ids)), task.todo == Todo.NOTHING,
+                    task.status == Status.WAITING.value,
+                )
+                .values(todo=Todo.REBUILD)
+            )  # fmt: skip
+
     def rebind(self, nonce: str, *, above: int) -> None:
         """Bind this ledger to another server, which has seen nothing of it.
 

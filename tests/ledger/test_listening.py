@@ -273,3 +273,46 @@ def test_a_poke_of_a_server_that_is_away_raises_nothing() -> None:
     for _ in range(100):
         poker.poke()
     assert time.monotonic() - began < 1
+
+
+def lose(client: redis.Redis, *ids: str) -> None:
+    """Make the server forget these tasks, as if it had come back without them."""
+    for id in ids:
+        client.delete(f"expirebridge:task:{id}", *client.keys(f"{id}:[?]*"))
+        for name in ("pending", "succeeded"):
+            client.zrem(f"expirebridge:{name}", id)
+
+
+async def test_the_echo_of_a_task_that_the_server_lost_does_not_run_it_again(
+    books: Books, with_ledger: Settings, client: redis.Redis
+) -> None:
+    ran: list[int] = []
+    witness = Witness()
+    books.insert("a", func="test.run", params="[1]")
+    async with listening(with_ledger, witness, run=into(ran)):
+        await witness.until_hearing()
+        await until(lambda: books.status("a") is Status.SUCCEEDED)
+        lose(client, "a")
+        client.set("a:?test.run?[1]", "", px=1)  # its end is all that is heard of it
+        client.set("b:?test.run?[2]", "", px=1)  # and this one is of another client
+        await witness.until_ended(2, End.SUCCEEDED)
+    assert ran == [1, 2]
+
+
+async def test_the_echo_of_a_task_that_the_server_lost_has_its_row_carried_again(
+    books: Books, with_ledger: Settings, client: redis.Redis, store: Store
+) -> None:
+    ran: list[int] = []
+    witness = Witness()
+    books.insert("a", 3_600_000, func="test.run", params="[1]")
+    books.settle_down()
+    due = client.zscore("expirebridge:pending", "a")
+    async with listening(with_ledger, witness, run=into(ran)):
+        await witness.until_hearing()
+        lose(client, "a")
+        client.set("a:?test.run?[1]", "", px=1)
+        await until(lambda: client.exists("expirebridge:task:a"))
+        await until(lambda: books.row("a").todo == 0)
+    assert ran == []
+    assert state_of(store, "a") is State.PENDING
+    assert client.zscore("expirebridge:pending", "a") == due

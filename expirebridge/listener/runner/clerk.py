@@ -1,6 +1,8 @@
 """The clerk: asks the ledger about claimed tasks before their handlers are called."""
 
 import asyncio
+import contextlib
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from expirebridge.errors import LedgerError
@@ -47,6 +49,18 @@ class Clerk:
         if self._gate.number is None:
             raise NotBegun(_CLOSED)
         return self._conclude(attempt, fate)
+
+    async def with_rows(self, ids: Collection[str]) -> set[str]:
+        """Which of these tasks are the ledger's; none while its database does not answer."""
+        try:
+            return set(await self._books.run(self._books.ask, ids))
+        except LedgerError:  # whoever looks up tasks reports it
+            return set()
+
+    async def recall(self, ids: Collection[str]) -> None:
+        """Have tasks carried again whose records the server lost."""
+        with contextlib.suppress(LedgerError):  # their rows are as they were
+            await self._books.run(self._books.recall, ids)
 
     def completer_for(self, attempt: "Attempt") -> "Completer":
         """What completes the task in a transaction of its handler."""

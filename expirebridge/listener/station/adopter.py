@@ -6,13 +6,15 @@ An event, or a scan, only names a key. Names are collected here for a moment and
 import asyncio
 import logging
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 from itertools import islice, takewhile
 
 from expirebridge.errors import ScriptFailed, ServerError
 from expirebridge.listener.doorbell import Doorbell
 from expirebridge.listener.footing import Footing, Ground
 from expirebridge.listener.misplaced import MisplacedKeys
+from expirebridge.listener.runner.clerk import Clerk
 from expirebridge.listener.station.clock import Clock
 from expirebridge.log_fields import event
 from expirebridge.settings import Settings
@@ -50,6 +52,7 @@ class Adopter:
         self,
         footing: Footing,
         settings: Settings,
+        clerk: Clerk | None = None,
         *,
         doorbell: Doorbell,
         clock: Clock,
@@ -60,6 +63,7 @@ class Adopter:
         self._doorbell = doorbell
         self._clock = clock
         self._misplaced = misplaced
+        self._clerk = clerk
         self._waiting: dict[News, float] = {}
         """What was heard of, in order and once each, and since when it waits; names only, since
         very many may wait."""
@@ -168,7 +172,7 @@ class Adopter:
         ground = self._footing.now
         try:
             found = await ground.store.run(sift(news, ground.store.database.home))
-            hints = self._in_place(found)
+            hints = await self._compared(self._in_place(found))
             if await self._are_deletions_true(hints, ground):
                 await self._adopt_all(hints, ground)
             else:
@@ -198,6 +202,22 @@ class Adopter:
             else:
                 self._misplaced.hear(hint.name)
         return owned
+
+    async def _compared(self, hints: list[Hint]) -> list[Hint]:
+        """Say which of these keys, that have expired, are of tasks of the ledger.
+
+        Without a record such an expiry is the echo of a task that this server has lost since: its
+        row says what became of it.
+        """
+        expired = {hint.id for hint in hints if hint.heard is Heard.EXPIRED}
+        if self._clerk is None or not expired:
+            return hints
+        known = await self._clerk.with_rows(expired)
+        return [
+            replace(hint, heard=Heard.EXPIRED_IN_LEDGER)
+            if hint.heard is Heard.EXPIRED and hint.id in known else hint
+            for hint in hints
+        ]  # fmt: skip
 
     async def _are_deletions_true(self, hints: list[Hint], ground: Ground) -> bool:
         """Whether keys that were reported as deleted were: a demoted primary reports as deleted
@@ -251,7 +271,16 @@ class Adopter:
                     id_for_key(hint.name, ground.store.database.home),
                     extra=event("id taken", task=hint.id, reason=hint.invalid),
                 )
+        await self._recall(
+            hint.id for hint, code in zip(hints, codes, strict=True)
+            if hint.heard is Heard.EXPIRED_IN_LEDGER and code is Adoption.NOTHING
+        )  # fmt: skip
         return codes
+
+    async def _recall(self, ids: Iterable[str]) -> None:
+        lost = list(ids)
+        if self._clerk is not None and lost:
+            await self._clerk.recall(lost)
 
 
 def sift(news: Collection[News], home: str = "") -> Steps[list[Hint]]:

@@ -53,6 +53,7 @@ class Station:
         self.standing = standing = Standing(settings.doorbell, ground.lot)
         code, fairness = Code(runner.fingerprint), Fairness(standing, runner.room)
         self._desk = desk = desk_of(office, footing, hooks, doorbell=doorbell, standing=standing)
+        clerk = desk.clerk if desk else None
         self._cursor = cursor = Cursor(code, standing, desk.gate if desk else None)
         self.leases = Leases(footing, name, lease=settings.lease, code=code)
         self._clock = clock = Clock(
@@ -62,7 +63,7 @@ class Station:
         self._declarer = Declarer(footing, settings, name=name, specs=runner.series)
         self._sweeper = Sweeper(footing, settings, doorbell=doorbell, hooks=hooks)
         self.adopter = Adopter(
-            footing, settings, doorbell=doorbell, clock=clock, misplaced=self.misplaced
+            footing, settings, clerk, doorbell=doorbell, clock=clock, misplaced=self.misplaced
         )
         self.hearing = Hearing(
             footing, settings.doorbell, doorbell=doorbell, clock=clock, cursor=cursor,
@@ -74,7 +75,7 @@ class Station:
         )  # fmt: skip
         self._claimer = Claimer(
             footing, settings,
-            origin=Origin(footing, self.leases, self._settler, desk.clerk if desk else None),
+            origin=Origin(footing, self.leases, self._settler, clerk),
             doorbell=doorbell, clock=clock, cursor=cursor, hearing=self.hearing, runner=runner,
             fairness=fairness, hooks=hooks,
         )  # fmt: skip

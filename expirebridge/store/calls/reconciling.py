@@ -26,6 +26,7 @@ class Heard(StrEnum):
     EXPIRED = "expired"
     DELETED = "deleted"
     LIVE = "live"  # anything else: it was set or edited, or a scan found it
+    EXPIRED_IN_LEDGER = "expired in ledger"  # it expired, and its id has a row in the ledger
 
 
 @dataclass(frozen=True, slots=True)

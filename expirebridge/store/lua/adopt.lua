@@ -4,15 +4,16 @@
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 ms to keep a failed task, 3 ms to keep a cancelled one, then for each key:
---          its name, id, call, what the event was ('expired', 'deleted', or 'live' for the rest),
---          why it is invalid
+--          its name, id, call, what the event was ('expired', 'deleted', 'expired in ledger' if its id
+--          has a row in the ledger, or 'live' for the rest), why it is invalid
 -- returns  for each key: code, id
 --          codes: 1 adopted, 2 known, 3 invalid (kept as failed), 4 nothing there, 5 taken: another
 --          task has the id under which it would be kept, so it is not run
 --
 -- The event is only a hint: the key itself and the record decide. The expiry of a finished task's key
 -- is the echo of its own run. The expiry of a key that its id does not have may be the echo of a task
--- that had the id before, with other arguments: to act on it would run that task once more.
+-- that had the id before, with other arguments: to act on it would run that task once more. The expiry of
+-- a key whose task is the ledger's makes no record: if there is none here, its row says what is to be done.
 
 -- include names
 -- include format
@@ -78,7 +79,7 @@ local function follow_end(id, record, hint)
   -- Without a place it would never be looked at.
   local score = tonumber(redis.call('ZSCORE', state_set(record.state), id)) or math.huge
   if score <= now then return end -- it is due, or about to be looked at
-  if hint == 'expired' then
+  if hint ~= 'deleted' then
     note(id, 'edit', record.state == 'pending' and score or nil, now)
     move(id, record, 'pending', now)
     return
