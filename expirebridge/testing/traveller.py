@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 
 from expirebridge.hooks import Claimed
 from expirebridge.listener.lifespans import entered
-from expirebridge.listener.station.adopter import News, hint_for, sift
+from expirebridge.listener.station.news import News, hint_for, sift
 from expirebridge.series.putting import declare
 from expirebridge.series.ticking import make_due_ticks
 from expirebridge.settings import Settings

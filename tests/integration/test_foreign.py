@@ -15,7 +15,7 @@ from expirebridge.listener.footing import Footing
 from expirebridge.listener.misplaced import MisplacedKeys
 from expirebridge.listener.runner.room import Room
 from expirebridge.listener.runner.unsettled import Unsettled
-from expirebridge.listener.station import adopter
+from expirebridge.listener.station import adopter, news
 from expirebridge.listener.station.adopter import Adopter
 from expirebridge.listener.station.clock import Clock
 from expirebridge.listener.station.cursor import Cursor
@@ -378,13 +378,13 @@ async def test_timers_that_scripts_set_are_not_looked_at(
 ) -> None:
     """However many tasks are made here, what other clients set does not wait for them."""
     looked_at: list[bytes] = []
-    hint_for = adopter.hint_for
+    hint_for = news.hint_for
 
     def remember(name: bytes, heard: Heard, home: str) -> Hint | None:
         looked_at.append(name)
         return hint_for(name, heard)
 
-    monkeypatch.setattr(adopter, "hint_for", remember)
+    monkeypatch.setattr(news, "hint_for", remember)
     witness = Witness()
 
     async def note() -> None: ...

@@ -5,7 +5,7 @@ import redis
 
 from expirebridge import AsyncBridge, State
 from expirebridge.hooks import End
-from expirebridge.listener.station.adopter import hint_for
+from expirebridge.listener.station.news import hint_for
 from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.store import Store

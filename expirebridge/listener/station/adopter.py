@@ -6,7 +6,7 @@ An event, or a scan, only names a key. Names are collected here for a moment and
 import asyncio
 import logging
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import islice, takewhile
 
@@ -16,11 +16,12 @@ from expirebridge.listener.footing import Footing, Ground
 from expirebridge.listener.misplaced import MisplacedKeys
 from expirebridge.listener.runner.clerk import Clerk
 from expirebridge.listener.station.clock import Clock
+from expirebridge.listener.station.news import News, hint_for, sift
 from expirebridge.log_fields import event
 from expirebridge.settings import Settings
 from expirebridge.store import calls
-from expirebridge.store.calls import Adoption, Heard, Hint, Steps
-from expirebridge.wire import IN_RECORD, InvalidKey, id_for_key, parse_key
+from expirebridge.store.calls import Adoption, Heard, Hint
+from expirebridge.wire import id_for_key
 
 logger = logging.getLogger("expirebridge")
 
@@ -39,10 +40,6 @@ ECHO_WAIT = 0.1
 that: the timer of another client's task is known since it was heard to be set."""
 LONGEST_ECHO_WAIT = 4.0
 """The same while more is due than this listener could claim."""
-
-
-News = tuple[bytes, Heard]
-"""What an event says: a key's name, and what happened to it."""
 
 
 class Adopter:
@@ -281,29 +278,3 @@ class Adopter:
         lost = list(ids)
         if self._clerk is not None and lost:
             await self._clerk.recall(lost)
-
-
-def sift(news: Collection[News], home: str = "") -> Steps[list[Hint]]:
-    """Leave out what records explain, by far the most, before names are read."""
-    unexplained: set[News] = set()
-    for heard in Heard:
-        if names := [name for name, what in news if what is heard]:
-            found = yield from calls.find_unexplained(names, heard)
-            unexplained.update((name, heard) for name in found)
-    hints = [hint_for(name, heard, home) for name, heard in news if (name, heard) in unexplained]
-    return [hint for hint in hints if hint]
-
-
-def hint_for(name: bytes, heard: Heard, home: str = "") -> Hint | None:
-    """The hint for a key's name; None if the key is not of our form.
-
-    `home` is that of its partition, for the id of a key that cannot be a task.
-    """
-    try:
-        key = parse_key(name, home)
-        if key is not None and key.args == IN_RECORD:
-            # Arguments in a record: of our own tasks only. Without a record, nobody knows them.
-            return Hint(name, key.id, key.call, heard, "its arguments, '@', are in no record")
-    except InvalidKey as error:
-        return Hint.of_invalid(name, error, heard)
-    return Hint.of(key, name, heard) if key else None
