@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from contextvars import Context
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,8 @@ _START = (
 _READ = 2**16
 _LINGER = 1.0
 """Seconds that a process may live on after it closed its channel."""
+_GROUP_ENDS_WITHIN, _LOOK_EVERY = 1.0, 0.002
+"""Seconds in which what was left of its group must have ended, and between two looks at that."""
 
 
 class Process:
@@ -146,8 +149,8 @@ class Process:
                 self._kill_group()
         code = process.wait()
         with self._lock:
-            self._kill_group()
             self._process = None
+        _end_group(process.pid)
         return code
 
     def _spawn(self) -> "subprocess.Popen[bytes]":
@@ -163,10 +166,9 @@ class Process:
         )  # fmt: skip
 
     def _kill_group(self) -> None:
-        """Kill what is left of its group; call it with the lock."""
+        """Kill it with its group; call it with the lock."""
         if self._process is not None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+            _kill_group(self._process.pid)
 
     # What arrives
 
@@ -246,6 +248,26 @@ def _interpreter_flags() -> list[str]:
     """The options with which this interpreter was started, such as -O or -X dev."""
     flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     return flags
+
+
+def _kill_group(leader: int) -> bool:
+    """Kill what is left of a process's group; whether anything was."""
+    try:
+        os.killpg(leader, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def _end_group(leader: int) -> None:
+    """Kill what is left of a group whose leader has ended, and wait until it is gone.
+
+    A killed process ends when the system next gives it a core. What nobody collects, as where the
+    listener is the first process of a container, stays in the group for ever.
+    """
+    until = time.monotonic() + _GROUP_ENDS_WITHIN
+    while _kill_group(leader) and time.monotonic() < until:
+        time.sleep(_LOOK_EVERY)
 
 
 def _write(record: Any) -> None:
