@@ -40,6 +40,7 @@ ROWS = (
 )  # fmt: skip
 COLUMNS = ("absent", *State)
 ENDS = {State.RUNNING, State.SUCCEEDED, State.FAILED}
+EXPIRED = {Heard.EXPIRED, Heard.EXPIRED_IN_LEDGER}
 
 any_call = st.sampled_from(CALLS)
 any_tags = st.sampled_from(["", "t", "t u"])
@@ -436,7 +437,7 @@ class Machine(RuleBasedStateMachine):
             self.promise.acknowledged(id, due)
         elif after is State.CANCELLED:
             self.promise.excused(id)
-        elif heard is Heard.EXPIRED and not there and after is State.PENDING:
+        elif heard in EXPIRED and not there and after is State.PENDING:
             self.promise.edited(id, ANY_TIME)
 
     @rule()

@@ -380,10 +380,10 @@ class Model:
         elif end is not None or heard is Heard.LIVE:
             self._follow_timer(task)
         elif task.look_at > self.now:  # otherwise its time has come anyhow
-            if heard is Heard.EXPIRED:
-                task.state, task.look_at = State.PENDING, self.now
-            else:
+            if heard is Heard.DELETED:
                 self._finish(task, State.CANCELLED)
+            else:
+                task.state, task.look_at = State.PENDING, self.now
 
     def _follow_timer(self, task: Modelled) -> None:
         end = self.timers.get(task.key)
