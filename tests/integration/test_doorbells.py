@@ -154,6 +154,29 @@ async def test_an_ear_that_opens_while_it_reconnects_hears(
         await witness.until_hearing()
 
 
+async def test_a_listener_outlives_a_subscription_that_breaks_while_it_changes(
+    settings: Settings, client: redis.Redis
+) -> None:
+    """At whichever step of the event loop: its end may be read while the change is being sent."""
+    client.zadd("expirebridge:listeners", {"!1": time.time() * 1000, "!2": time.time() * 1000})
+    witness = Witness()
+    async with listening(replace(settings, lease=600.0), witness) as listener:
+        assert isinstance(listener._site, OneServer)
+        node = listener._site.node
+        for steps in range(8):
+            async with asyncio.timeout(PATIENCE):
+                while node.subscriber._pubsub is None:  # noqa: ASYNC110 - nothing signals it
+                    await asyncio.sleep(0.01)
+            client.client_kill_filter(_type="pubsub")
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            node._ears.want("the test", not node._ears.open)
+            await asyncio.sleep(0.01)
+        if not node._ears.open:
+            node._ears.want("the test", True)
+        await witness.until_hearing()
+
+
 async def test_a_subscription_that_is_not_answered_is_told_of(
     url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -88,10 +88,14 @@ class Subscriber:
     async def _change(self, pubsub: PubSub) -> None:
         wanted, before = self._wanted(), self._channels
         self._channels = wanted
-        if new := [channel for channel in wanted if channel not in before]:
-            await pubsub.subscribe(*new)
-        if old := [channel for channel in before if channel not in wanted]:
-            await pubsub.unsubscribe(*old)
+        try:
+            if new := [channel for channel in wanted if channel not in before]:
+                await pubsub.subscribe(*new)
+            if old := [channel for channel in before if channel not in wanted]:
+                await pubsub.unsubscribe(*old)
+        except (AttributeError, RuntimeError) as error:
+            # What redis-py or the event loop says of a connection that its reader closes meanwhile.
+            raise ConnectionError("it was closed while it was changed") from error
 
     def _wanted(self) -> list[bytes]:
         """The channels of the stations, and of key events; without any, one that says nothing."""
