@@ -407,10 +407,21 @@ def _woke(start: Started, injection: Injection) -> bool:
     )
 
 
+def _made_unheard(story: Story, start: Started, injections: Sequence[Injection]) -> bool:
+    """Whether a run is of a call that a server answered to nobody and then forgot.
+
+    Its producer sent the call again, and that was acknowledged: with a later due time.
+    """
+    return start.at < story.made.at and any(
+        isinstance(each, Forgot) and each.at <= start.at <= each.until for each in injections
+    )
+
+
 def _judge_runs(story: Story, injections: Sequence[Injection], verdict: Verdict) -> None:
     for run in story.runs + story.outdated:
         start = run.started
-        too_soon = max(story.due_of(start), start.due) - start.at
+        promised = start.due if _made_unheard(story, start, injections) else story.due_of(start)
+        too_soon = max(promised, start.due) - start.at
         if too_soon > 0:
             what = f"started {too_soon} ms before it was due"
             verdict.early.append(Fault(start.id, what, story.lines))

@@ -536,6 +536,23 @@ def test_a_start_a_millisecond_before_the_due_time_is_early() -> None:
     assert fault.what == "started 1 ms before it was due"
 
 
+@pytest.mark.parametrize(
+    ("forgot", "due", "early"),
+    [
+        (Forgot(at=8_000, until=8_900), 8_400, []),
+        (Forgot(at=8_000, until=8_900), 8_501, ["started 1 ms before it was due"]),
+        (Forgot(at=8_501, until=8_900), 8_400, ["started 1500 ms before it was due"]),
+        (Forgot(at=8_000, until=8_499), 8_400, ["started 1500 ms before it was due"]),
+    ],
+)
+def test_what_a_server_forgot_before_its_producer_was_answered_was_due_by_the_first_call(
+    forgot: Forgot, due: int, early: list[str]
+) -> None:
+    """The producer's call was sent again, and made the task anew."""
+    events = [forgot, *run("r1", 8_500, 8_505, due=due), *run("r2", DUE, DUE + 5)]
+    assert [fault.what for fault in judge(SUCCEEDED, *events).early] == early
+
+
 def test_a_start_at_the_time_from_which_a_task_was_put_off_is_early() -> None:
     events = [put_off(DUE - 50, DUE + 100), *run("r1", DUE + 1, DUE + 5)]
     [fault] = judge(SUCCEEDED, *events).early
