@@ -26,7 +26,7 @@ from expirebridge.store import calls
 from expirebridge.store.calls import Settlement
 from expirebridge.store.store import Store
 from tests.kit.ledgers import Books
-from tests.kit.steps import settle, state_of
+from tests.kit.steps import reschedule, settle, state_of
 from tests.kit.witness import Witness, listening
 
 pytestmark = pytest.mark.timeout(60)
@@ -314,6 +314,26 @@ def test_what_runs_runs_to_its_end_although_its_series_is_paused_and_removed(
     settle(store, Settlement(id, "t", "succeeded"))
     books.settle_down()
     assert books.status(id) is Status.SUCCEEDED
+
+
+def test_a_change_lets_a_tick_run_once_more_that_began_before_the_databases_clock_had_it_due(
+    books: Books, ledger: Ledger, store: Store
+) -> None:
+    with books.engine.begin() as connection:
+        ledger.schedule(connection, "nightly", "mail.send", [1], every="1h")
+    books.settle_down()
+    [tick] = books.all_rows()
+    reschedule(store, tick.id, 0)  # as a clock of Redis that is ahead would have it
+    assert claim(store) == [tick.id]
+    with books.engine.begin() as connection:
+        ledger.schedule(connection, "nightly", "mail.send", [2], every="1h")
+    books.settle_down()
+    settle(store, Settlement(tick.id, "t", "succeeded"))
+    books.settle_down()
+    task = store.run(calls.get(tick.id))
+    assert task is not None
+    assert (task.state, list(task.args)) == (State.PENDING, [2])
+    assert books.status(tick.id) is Status.WAITING
 
 
 def test_scheduling_a_paused_series_does_not_resume_it(books: Books, ledger: Ledger) -> None:
