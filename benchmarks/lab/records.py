@@ -77,6 +77,20 @@ class Records:
     def __init__(self, document: dict[str, Any]) -> None:
         self.document = document
 
+    @classmethod
+    def newest(cls, files: Sequence["Records"]) -> "Records":
+        """Of each measurement what the last of these files has of it; the rest is the first's."""
+        contenders: dict[str, Any] = {}
+        by_measurement: dict[str, list[Record]] = {}
+        for each in files:
+            contenders |= each.document["contenders"]
+            found: defaultdict[str, list[Record]] = defaultdict(list)
+            for record in each.document["records"]:
+                found[record["measurement"]].append(record)
+            by_measurement |= found
+        records = [record for some in by_measurement.values() for record in some]
+        return cls(files[0].document | {"contenders": contenders, "records": records})
+
     def measured_together(self) -> str:
         """Two measurements during which the other was under way; nothing if there are none."""
         spans = sorted(

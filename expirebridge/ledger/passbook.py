@@ -8,15 +8,12 @@ from typing import Any, Final
 from sqlalchemy import (
     BigInteger,
     BindParameter,
-    ColumnElement,
     Connection,
     Engine,
     Text,
     bindparam,
     case,
     delete,
-    exists,
-    false,
     func,
     insert,
     null,
@@ -30,6 +27,7 @@ from expirebridge.ledger.clock import NowMs
 from expirebridge.ledger.entries import REFUSED, Carried, Fate, Lesson, Numbers, Page
 from expirebridge.ledger.schema import find
 from expirebridge.ledger.tables import VERSION, Status, Tables, Todo, Wanted
+from expirebridge.ledger.waiting import Slot, Waiting
 from expirebridge.slots import Layout
 from expirebridge.store.calls.ledger import MAX_ROWS, Life
 
@@ -63,7 +61,9 @@ class Passbook:
         own, nobody = task.slot == partition, task.slot.is_(None)
         # Of one partition, rows need not be sorted first.
         self._ours = (task.ledger == name, or_(nobody, own) if layout.count == 1 else own)
-        self._unsorted = (task.ledger == name, nobody if layout.count > 1 else false())
+        self._slots: list[Slot] = [None, partition] if layout.count == 1 else [partition]
+        self._unsorted: list[Slot] = [None] if layout.count > 1 else []
+        self._waiting = Waiting(made.task, name)
 
     def read(self) -> Numbers | None:
         """What is known of passes; None before the first one.
@@ -73,8 +73,11 @@ class Passbook:
         passes = self._passes.c
         query = select(
             passes.number, passes.stamp, passes.nonce, self._version,
-            self._any(self._ours, Todo.RELAY), self._any(self._ours, Todo.REBUILD),
-            self._any(self._unsorted, Todo.RELAY), self._any(self._unsorted, Todo.REBUILD),
+            *(
+                self._waiting.any(slots, todo)
+                for slots in (self._slots, self._unsorted)
+                for todo in (Todo.RELAY, Todo.REBUILD)
+            ),
         ).where(*self._our_pass)  # fmt: skip
         with self.engine.connect() as connection:
             found = connection.execute(query).first()
@@ -90,11 +93,10 @@ class Passbook:
 
     def read_all(self) -> dict[int, Numbers]:
         """The same of each partition that has made a pass, where there are several."""
-        passes, task = self._passes.c, self._task.c
-        own = (task.ledger == self.name, task.slot == passes.partition)
+        passes = self._passes.c
         relays, rebuilds, new, lost = (
-            self._any(which, todo)
-            for which in (own, self._unsorted)
+            self._waiting.any(slots, todo)
+            for slots in ([passes.partition], self._unsorted)
             for todo in (Todo.RELAY, Todo.REBUILD)
         )
         query = select(
@@ -113,10 +115,6 @@ class Passbook:
             )
             for row in rows
         }  # fmt: skip
-
-    def _any(self, which: Iterable[ColumnElement[bool]], todo: Todo) -> ColumnElement[bool]:
-        """Whether there is such a row. Each of these is one look at the index."""
-        return exists().where(*which, self._task.c.todo == todo)
 
     def begin(self, nonce: str) -> None:
         """Write that there are passes, from the number 0, unless another process just did."""
@@ -166,27 +164,20 @@ class Passbook:
     def sort(self, most: int = MAX_SORTED) -> None:
         """Write into rows that wait to which partition they belong."""
         task = self._task.c
-        query = select(task.id).where(*self._unsorted, task.todo.in_((Todo.RELAY, Todo.REBUILD)))
+        nobodys = (task.ledger == self.name, task.slot.is_(None))
         with self.engine.begin() as connection:
             ids: dict[int, list[str]] = {}
-            for id in connection.scalars(query.limit(most)):
-                ids.setdefault(self.layout.partition_of(id), []).append(id)
+            for row in connection.execute(self._waiting.page(most, self._unsorted)):
+                ids.setdefault(self.layout.partition_of(row.id), []).append(row.id)
             for number, own in sorted(ids.items()):
                 connection.execute(
-                    update(self._task).where(*self._unsorted, task.id.in_(own)).values(slot=number)
+                    update(self._task).where(*nobodys, task.id.in_(own)).values(slot=number)
                 )
 
     def page(self, most: int = MAX_ROWS) -> Page:
         """Rows to be carried: new ones first, then of what is rebuilt those that ended."""
-        task = self._task
-        query = (
-            select(task)
-            .where(*self._ours, task.c.todo > 0)
-            .order_by(task.c.todo, task.c.status.desc())
-            .limit(most)
-        )
         with self.engine.connect() as connection:
-            rows = connection.execute(query).all()
+            rows = connection.execute(self._waiting.page(most, self._slots)).all()
             return Page(rows, connection.scalar(select(NowMs())) or 0)
 
     def conclude(self, number: int, carried: Iterable[Carried]) -> bool:

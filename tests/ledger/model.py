@@ -219,7 +219,7 @@ class Model:
         """New ones first; of those to be rebuilt the finished ones."""
 
         def place(row: Row) -> tuple[int, int]:
-            return row.todo, -row.status
+            return row.todo, -row.status if row.todo == REBUILD else 0
 
         left = [row for id, row in self.rows.items() if row.todo and id not in page]
         assert all(row.todo for row in page.values())

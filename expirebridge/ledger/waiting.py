@@ -1,0 +1,130 @@
+"""The rows that wait to be carried, as the index has them.
+
+A million may wait, and as many may have waited a moment ago. A query here takes its rows from one
+stretch of the index `expirebridge_task_todo`, in the order of the index, and with constants that
+the planner can see: with an OR, another order, or EXISTS, databases read all that wait, for each
+page again.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    Table,
+    false,
+    literal_column,
+    or_,
+    select,
+    union_all,
+)
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
+
+from expirebridge.ledger.tables import Todo
+
+_FORCE_INDEX = "FORCE INDEX (expirebridge_task_todo)"
+"""For MySQL, which otherwise may walk over the primary key."""
+Slot = ColumnElement[int] | int | None
+"""A partition; None: that of a row which was not sorted yet."""
+
+
+class Waiting:
+    """The queries for the rows of one ledger that wait."""
+
+    def __init__(self, task: Table, ledger: str) -> None:
+        self._task = task
+        self._ledger = ledger
+
+    def first(self, most: int, *columns: Any, slot: Slot, todo: Todo) -> Select[Any]:
+        """So many rows of one stretch: new ones as they came, lost ones that ended first."""
+        row = self._task.c
+        order = _Forwards if todo is Todo.RELAY else _Backwards
+        return (
+            select(*columns)
+            .select_from(self._task)
+            .with_hint(self._task, _FORCE_INDEX, "mysql")
+            .with_hint(self._task, _FORCE_INDEX, "mariadb")
+            .where(
+                row.ledger == self._ledger,
+                row.slot.is_(None) if slot is None else row.slot == slot,
+                row.todo == _constant(todo),
+                _IsInIndex(row.todo),
+            )
+            .order_by(order(row.slot, row.status))
+            .limit(_constant(most))
+        )
+
+    def any(self, slots: Sequence[Slot], todo: Todo) -> ColumnElement[bool]:
+        """Whether there is such a row: one look at the index for each slot."""
+        looks = (
+            self.first(1, _constant(1), slot=slot, todo=todo).scalar_subquery().is_not(None)
+            for slot in slots
+        )
+        return or_(false(), *looks)
+
+    def page(self, most: int, slots: Sequence[Slot]) -> Select[Any]:
+        """So many rows: new ones first, then of what is rebuilt those that ended."""
+        stretches = [
+            select(self.first(most, self._task, slot=slot, todo=todo).subquery())
+            for slot in slots
+            for todo in (Todo.RELAY, Todo.REBUILD)
+        ]
+        found = union_all(*stretches).subquery()
+        order = found.c.todo, found.c.status.desc()
+        return select(found).order_by(*order).limit(_constant(most))
+
+
+class _IsInIndex(FunctionElement[Any]):
+    """The condition of the index, as each dialect must hear it."""
+
+    inherit_cache = True
+    name = "is_in_index"
+
+
+@compiles(_IsInIndex)
+def _condition(element: _IsInIndex, compiler: SQLCompiler, **options: Any) -> str:
+    return f"{compiler.process(element.clauses, **options)} > 0"
+
+
+@compiles(_IsInIndex, "sqlite")
+def _likely_condition(element: _IsInIndex, compiler: SQLCompiler, **options: Any) -> str:
+    # Otherwise SQLite walks over the range that this is, and not only what equals the constant.
+    return f"likely({compiler.process(element.clauses, **options)} > 0)"
+
+
+class _Forwards(FunctionElement[Any]):
+    """The order of the index within a stretch: slot and status."""
+
+    inherit_cache = True
+    name = "forwards"
+    way = ""
+
+
+class _Backwards(_Forwards):
+    """The same from its end."""
+
+    inherit_cache = True
+    name = "backwards"
+    way = " DESC"
+
+
+@compiles(_Forwards)
+def _order(element: _Forwards, compiler: SQLCompiler, **options: Any) -> str:
+    # For PostgreSQL IS NULL is no constant, so an order without the slot is none of the index.
+    parts = (compiler.process(each, **options) + element.way for each in element.clauses)
+    return ", ".join(parts)
+
+
+@compiles(_Forwards, "mysql")
+@compiles(_Forwards, "mariadb")
+def _mysql_order(element: _Forwards, compiler: SQLCompiler, **options: Any) -> str:
+    # For MySQL it is one, but it sorts if that is in the order.
+    _, status = element.clauses
+    return compiler.process(status, **options) + element.way
+
+
+def _constant(value: int) -> ColumnElement[int]:
+    return literal_column(str(int(value)))
