@@ -2,10 +2,15 @@
 
 Such a server takes the client's greeting for the beginning of a command, and waits for the rest of
 it, while the client waits for an answer.
+
+With TLS 1.3 a server sends session tickets after the handshake. redis-py refuses a connection with
+something left to read, and since version 8, with hiredis, it looks at the socket: there the tickets
+look like a reply. The first read consumes them. The awaited connections look at what is decrypted.
 """
 
 import asyncio
 import socket
+from typing import Any
 
 import redis
 import redis.asyncio
@@ -22,12 +27,25 @@ class PlainText(exceptions.ConnectionError):
 class TlsConnection(redis.SSLConnection):
     """One that waits."""
 
+    _is_unused = False
+    """Whether nothing was sent since it was opened: then there is no reply to be left unread."""
+
     def _connect(self) -> socket.socket:
+        self._is_unused = True
         try:
             return super()._connect()  # type: ignore[no-any-return,no-untyped-call]
         except TimeoutError:
             _refuse_plain_text(self.host, self.port)
             raise
+
+    def send_packed_command(self, command: Any, check_health: bool = True) -> None:
+        """Send a command; from now on there may be a reply to it."""
+        super().send_packed_command(command, check_health)  # type: ignore[no-untyped-call]
+        self._is_unused = False
+
+    def can_read(self, timeout: float = 0) -> bool:
+        """Whether there is something to read; session tickets are nothing."""
+        return not self._is_unused and super().can_read(timeout)
 
 
 class AsyncTlsConnection(redis.asyncio.SSLConnection):

@@ -1,5 +1,9 @@
 """Everything over TLS, against a server that takes nothing else from the network."""
 
+import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,7 +17,9 @@ import trustme
 from expirebridge import AsyncBridge, Bridge, InvalidSetting, ServerUnreachable, State
 from expirebridge.embedded import HOST, Server, free_port
 from expirebridge.settings import Settings
-from tests.kit.processes import run
+from tests.kit.new_connections import FAST
+from tests.kit.processes import ROOT, run
+from tests.kit.sentinels import Sentinels
 from tests.kit.servers import SERVERS
 from tests.kit.witness import PATIENCE, Witness, listening
 
@@ -33,6 +39,15 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
         leaf.private_key_pem.write_to_path(folder / f"{name}.key")
         leaf.cert_chain_pems[0].write_to_path(folder / f"{name}.pem")
     return folder
+
+
+def write_keys(folder: Path, host: str) -> None:
+    """Write the certificates of a CA and of a server on this host."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(folder / "ca.pem")
+    leaf = authority.issue_cert(host)
+    leaf.private_key_pem.write_to_path(folder / "server.key")
+    leaf.cert_chain_pems[0].write_to_path(folder / "server.pem")
 
 
 @contextmanager
@@ -137,11 +152,7 @@ def tls_cluster(tmp_path: Path) -> Iterator[str]:
     """A cluster whose nodes speak TLS, also among themselves."""
     if WITH_TLS is None:
         pytest.skip("needs a redis-server that is built with TLS, as Debian's are")
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
-    leaf = authority.issue_cert("127.0.0.1")
-    leaf.private_key_pem.write_to_path(tmp_path / "server.key")
-    leaf.cert_chain_pems[0].write_to_path(tmp_path / "server.pem")
+    write_keys(tmp_path, HOST)
     options = {
         "cluster-enabled": "yes",
         "databases": "1",
@@ -208,3 +219,59 @@ async def test_a_cluster_over_tls(tls_cluster: str) -> None:
     examined = run("doctor", url=tls_cluster)
     assert "ok       round trip" in examined.stdout
     assert examined.returncode == 0, examined.stdout
+
+
+@pytest.fixture
+def tls_sentinels(tmp_path: Path) -> Iterator[str]:
+    """A primary whose sentinels speak TLS, too, and ask nobody for a password."""
+    if WITH_TLS is None:
+        pytest.skip("needs a redis-server that is built with TLS, as Debian's are")
+    write_keys(tmp_path, HOST)
+    with Sentinels(WITH_TLS, tls=tmp_path, password=None) as sentinels:
+        yield sentinels.url
+
+
+@pytest.fixture
+def hiredis() -> dict[str, str]:
+    """What processes need in their environment to read replies with hiredis."""
+    if not any(FAST.glob("hiredis/*.so")):
+        pytest.skip("needs hiredis beside the tests' environment: make test installs it there")
+    return {"PYTHONPATH": f"{FAST}"}
+
+
+def failed_connections(url: str, count: int, parser: dict[str, str]) -> dict[str, Any]:
+    """Why new connections failed, by the client that opened them."""
+    result = subprocess.run(
+        [sys.executable, "-m", "tests.kit.new_connections", url, str(count)],
+        cwd=ROOT,
+        env=os.environ | parser,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    told = json.loads(result.stdout)
+    assert told["hiredis"] is bool(parser)
+    return {client: faults for client, faults in told["failed"].items() if faults}
+
+
+def test_every_new_connection_works(tls_url: str, keys: Path, hiredis: dict[str, str]) -> None:
+    # Of database 0, without a login: there nothing is exchanged before the first command.
+    url = f"{tls_url.removesuffix('1')}0?ssl_ca_certs={keys}/ca.pem"
+    assert failed_connections(url, 30, hiredis) == {}
+    assert failed_connections(url, 30, {}) == {}
+
+
+def test_every_new_connection_to_a_cluster_works(tls_cluster: str, hiredis: dict[str, str]) -> None:
+    assert failed_connections(tls_cluster, 10, hiredis) == {}
+    examined = run("doctor", url=tls_cluster, **hiredis)
+    assert examined.returncode == 0, examined.stdout + examined.stderr
+    assert "ok       round trip" in examined.stdout
+
+
+def test_every_new_connection_to_sentinels_works(
+    tls_sentinels: str, hiredis: dict[str, str]
+) -> None:
+    assert failed_connections(tls_sentinels, 10, hiredis) == {}
+    examined = run("doctor", url=tls_sentinels, **hiredis)
+    assert examined.returncode == 0, examined.stdout + examined.stderr
+    assert "3 of 3 sentinels name" in examined.stdout

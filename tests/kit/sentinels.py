@@ -25,7 +25,7 @@ LOGIN, PASSWORD = "app", "s3cret/1"
 WATCHER = "watcher"
 """The sentinels' login at primaries and replicas."""
 SENTINEL_PASSWORD = "w0rd&2"
-"""What the sentinels ask everybody for."""
+"""What the sentinels ask everybody for, unless a test wants it otherwise."""
 DOWN_AFTER_MS = 400
 URL_LOGIN = f"{LOGIN}:s3cret%2F1"
 URL_SENTINEL_LOGIN = "sentinel_password=w0rd%262"
@@ -38,8 +38,11 @@ BINARY = SERVERS.get("redis-7.0") or next(iter(SERVERS.values()), embedded_binar
 class Sentinel:
     """One sentinel process."""
 
-    def __init__(self, port: int, folder: Path, lines: list[str], *, tls: bool) -> None:
+    def __init__(
+        self, port: int, folder: Path, lines: list[str], *, tls: bool, password: str | None
+    ) -> None:
         self.port = port
+        self._password = password
         self._file = folder / f"sentinel-{port}.conf"
         listens = f"tls-port {port}\nport 0" if tls else f"port {port}"
         self._file.write_text("\n".join([listens, f"bind {HOST}", f"dir {folder}", *lines]) + "\n")
@@ -62,7 +65,7 @@ class Sentinel:
 
     def ask(self, *command: Any) -> Any:
         """What it answers to a command."""
-        with redis.Redis(port=self.port, password=SENTINEL_PASSWORD, decode_responses=True,
+        with redis.Redis(port=self.port, password=self._password, decode_responses=True,
                          **self._tls) as client:  # fmt: skip
             return client.execute_command(*command)
 
@@ -93,13 +96,20 @@ class Sentinel:
 class Sentinels:
     """A primary, a replica, and three sentinels; all with logins, on both sides.
 
+    `password` is what the sentinels ask everybody for; None: they ask for nothing.
     `tls` is a folder with server.pem, server.key and ca.pem for TLS everywhere.
     """
 
     def __init__(
-        self, binary: Path, *, options: Mapping[str, str] | None = None, tls: Path | None = None
+        self,
+        binary: Path,
+        *,
+        options: Mapping[str, str] | None = None,
+        tls: Path | None = None,
+        password: str | None = SENTINEL_PASSWORD,
     ) -> None:
         self._tls = tls
+        self._password = password
         self._tls_ports: dict[int, int] = {}
         self._folder = Path(tempfile.mkdtemp(prefix="expirebridge-sentinels-"))
         self._stack = ExitStack()
@@ -114,7 +124,8 @@ class Sentinels:
         scheme, tls = ("redis", "")
         if self._tls:
             scheme, tls = "rediss", f"&ssl_ca_certs={self._tls}/ca.pem"
-        return f"{scheme}+sentinel://{URL_LOGIN}@{hosts}/{NAME}/1?{URL_SENTINEL_LOGIN}{tls}"
+        login = URL_SENTINEL_LOGIN if self._password else ""
+        return f"{scheme}+sentinel://{URL_LOGIN}@{hosts}/{NAME}/1?{login}{tls}"
 
     def server_url(self, server: Server) -> str:
         """The URL of database 1 on one of the servers, whatever its role."""
@@ -200,7 +211,10 @@ class Sentinels:
             self.until_replicating_from(primary)
             ids = {free_port(): secrets.token_hex(20) for _ in range(3)}
             for port in ids:
-                sentinel = Sentinel(port, self._folder, self._lines(port, ids), tls=bool(self._tls))
+                sentinel = Sentinel(
+                    port, self._folder, self._lines(port, ids),
+                    tls=bool(self._tls), password=self._password,
+                )  # fmt: skip
                 stack.callback(sentinel.kill)
                 sentinel.start()
                 self.sentinels.append(sentinel)
@@ -247,11 +261,11 @@ class Sentinels:
             for other, id in ids.items()
             if other != port
         ]
+        asks = [f"requirepass {self._password}", f"sentinel sentinel-pass {self._password}"]
         return [
             *(f"{name} {value}" for name, value in self._tls_options().items()),
             f"sentinel myid {ids[port]}",
-            f"requirepass {SENTINEL_PASSWORD}",
-            f"sentinel sentinel-pass {SENTINEL_PASSWORD}",
+            *(asks if self._password else ["protected-mode no"]),
             f"sentinel monitor {NAME} {HOST} {self.port_of(primary)} {QUORUM}",
             f"sentinel down-after-milliseconds {NAME} {DOWN_AFTER_MS}",
             f"sentinel failover-timeout {NAME} 4000",
