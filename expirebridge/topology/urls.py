@@ -97,7 +97,7 @@ def check_url(url: object) -> None:
             f"url: give text, such as redis://localhost:6379/1, not a {type(url).__name__}; "
             "client= is for a Redis client of your own"
         )
-    if reason := _fault(url):
+    if reason := _fault(url) or _fault_of_tls(url):
         raise refused(url, reason)
 
 
@@ -165,7 +165,7 @@ def unknown_option(url: str, name: str) -> str:
     if "@" in rest.partition("?")[2]:
         return ESCAPES  # the name may be a part of the password
     known = set(_OPTIONS)
-    if (_SERVER | _SENTINEL | _CLUSTER).get(scheme) == "rediss":
+    if _asks_for_tls(scheme):
         known |= _TLS_OPTIONS
     if scheme in _SENTINEL:
         known |= set(_LOGIN_AT_SENTINELS)
@@ -200,6 +200,20 @@ def _fault(url: str) -> str:
         return ESCAPES if "@" in parts.query else _fault_of_port(parts)
     number = "" if parts.scheme == "unix" else parts.path[1:]
     return _fault_of_query(parts.query) or _fault_of_number(number)
+
+
+def _asks_for_tls(scheme: str) -> bool:
+    return (_SERVER | _SENTINEL | _CLUSTER).get(scheme) == "rediss"
+
+
+def _fault_of_tls(url: str) -> str:
+    """What is wrong with the options of TLS taken together, or nothing."""
+    if not _asks_for_tls(url.partition("://")[0]):
+        return ""
+    named = {name for name, _ in parse_qsl(url.partition("?")[2])}
+    if "ssl_keyfile" in named and "ssl_certfile" not in named:
+        return "ssl_keyfile: it needs ssl_certfile=, which names the file with its certificate"
+    return ""
 
 
 def _fault_of_scheme(url: str) -> str:

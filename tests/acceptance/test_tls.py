@@ -101,6 +101,10 @@ def test_a_server_that_asks_clients_for_a_certificate_takes_one(keys: Path) -> N
         own = f"&ssl_certfile={keys}/client.pem&ssl_keyfile={keys}/client.key"
         with Bridge(url + own) as known:
             assert known.count().pending == 0
+        both = keys / "both.pem"
+        both.write_text((keys / "client.pem").read_text() + (keys / "client.key").read_text())
+        with Bridge(f"{url}&ssl_certfile={both}") as known:
+            assert known.count().pending == 0
         # The server may only hang up.
         with pytest.raises(ServerUnreachable), Bridge(url) as unknown:
             unknown.count()

@@ -124,6 +124,10 @@ def test_a_login_that_is_not_escaped_is_refused_with_the_escapes(url: str) -> No
         ("redis://h/1?ssl_ca_crts=x", "'ssl_ca_crts' is not an option of a redis:// URL"),
         ("rediss://h/1?ssl_ca_crts=x", "'ssl_ca_crts' is not an option of a rediss:// URL"),
         ("redis://h/1?decode_responses=no", "decode_responses: leave it out"),
+        (f"rediss://h/1?ssl_keyfile={__file__}", "ssl_keyfile: it needs ssl_certfile="),
+        (f"rediss+sentinel://h/m?ssl_keyfile={__file__}", "ssl_keyfile: it needs ssl_certfile="),
+        (f"rediss+cluster://h?ssl_keyfile={__file__}", "ssl_keyfile: it needs ssl_certfile="),
+        (f"redis://h/1?ssl_keyfile={__file__}", "'ssl_keyfile' is not an option of a redis:// URL"),
     ],
 )
 def test_it_is_said_what_is_wrong_with_a_url(url: str, reason: str) -> None:
