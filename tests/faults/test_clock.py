@@ -70,6 +70,26 @@ def test_the_servers_clock_jumps(
 
 
 @needs_faketime
+@pytest.mark.parametrize("steps", [[2], [2, 0, 4]], ids=["ahead", "to and fro"])
+def test_a_series_goes_on_when_the_servers_clock_jumps(
+    binary: Path, folder: Path, history: Writer, tmp_path: Path, steps: list[int]
+) -> None:
+    """An hour passes between its ticks: one that is made by the time before a jump comes too late
+    for this test."""
+    need_servers_clock(binary)
+    offset = tmp_path / "offset"
+    offset.write_text("+0")
+    with started_with_clock(binary, offset) as server, Bridge(server.url) as bridge:
+        # Before the listener starts, so that it knows the first tick's time before the jump.
+        bridge.schedule("hourly", "recorded.work", [0, 0], every="1h")
+        with recorded_listener(server.url, folder, history, lease=LEASE):
+            until(bridge, bridge.make_task("recorded.work", [0, 0], 0).id, State.SUCCEEDED)
+            for hours in steps:
+                turn_clock(server, offset, hours * HOUR)
+                until_one_waits(bridge, after=now() + hours * HOUR * 1000)
+
+
+@needs_faketime
 @pytest.mark.parametrize("hours", [5, -5], ids=["ahead", "behind"])
 def test_the_clocks_of_a_producer_and_a_listener_are_wrong(
     binary: Path, folder: Path, history: Writer, hours: int
@@ -177,4 +197,10 @@ def lapsed_for_others(url: str) -> list[str]:
 def until(bridge: Bridge, id: str, state: State) -> None:
     """Wait until a task is in this state; the test's own timeout is the limit."""
     while (task := bridge.get(id)) is None or task.state is not state:
+        pass
+
+
+def until_one_waits(bridge: Bridge, *, after: int) -> None:
+    """Wait until a task is pending that is due after this ms; the test's timeout is the limit."""
+    while not any(to_ms(task.due) > after for task in bridge.list(state=State.PENDING).tasks):
         pass

@@ -1,6 +1,7 @@
 """The ticker: makes the next tick of each series when its latest is due."""
 
 import asyncio
+import contextlib
 import time
 
 from expirebridge.errors import ServerError
@@ -19,6 +20,8 @@ GATHERING = 0.01
 """Seconds between passes that leave nothing behind: what comes due meanwhile is made by one pass.
 An interval has a second at least, so its next tick is there in time."""
 RETRY_PAUSE = 0.5
+LONGEST_SLEEP = 1.0
+"""Seconds after which it reads the server's clock again, which may have jumped meanwhile."""
 
 
 class Ticker:
@@ -71,11 +74,9 @@ class Ticker:
         """Wait until the next tick is to be made, and this listener's turn has come."""
         while (left := self._left()) is None or left > 0:
             self._changed.clear()
-            try:
-                async with asyncio.timeout(left):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(None if left is None else min(left, LONGEST_SLEEP)):
                     await self._changed.wait()
-            except TimeoutError:
-                return
 
     def _left(self) -> float | None:
         """Seconds until its turn; None: there is no series."""
