@@ -28,6 +28,7 @@ from expirebridge.listener.suspension import Suspension
 from expirebridge.listener.watchdog import Watchdog
 from expirebridge.log_fields import event
 from expirebridge.settings import Settings
+from expirebridge.store import scripts
 from expirebridge.topology.urls import safe_url
 
 logger = logging.getLogger("expirebridge")
@@ -150,6 +151,7 @@ class Listener:
             raise RuntimeError("a listener runs once: make another one")
         self._loop, self._parent = asyncio.get_running_loop(), parent
         signals = taking_signals(self._take_signal) if take_signals else None
+        scripts.read_all()
         try:
             await self._site.examine()
             self._report.ring_at([station.doorbell for station in self._site.stations])

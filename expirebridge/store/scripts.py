@@ -49,7 +49,7 @@ class Library:
     """
 
     def __init__(self, texts: Mapping[str, str] | None = None, folder: Traversable = _LUA) -> None:
-        self._texts = texts or {}
+        self._texts = dict(texts or {})
         self._folder = folder
         self.load = cache(self._load)
         """Returns the script of an operation."""
@@ -59,6 +59,14 @@ class Library:
         if file in self._texts:
             return self._texts[file]
         return (self._folder / f"{file}.lua").read_text(encoding="utf-8")
+
+    def read_all(self) -> None:
+        """Read all files now. A process without a free file descriptor cannot open them later."""
+        for place in ("", "include/"):
+            for file in (self._folder / place).iterdir():
+                name, dot, ending = file.name.partition(".")
+                if (dot, ending) == (".", "lua"):
+                    self._texts.setdefault(place + name, file.read_text(encoding="utf-8"))
 
     def _load(self, name: str) -> Script:
         text = self.text(name)
@@ -104,6 +112,11 @@ _in_use = SHIPPED
 def load(name: str) -> Script:
     """Return the script of the operation `name`, from the library in use."""
     return _in_use.load(name)
+
+
+def read_all() -> None:
+    """Read all files of the library in use: for a process that goes on for long."""
+    _in_use.read_all()
 
 
 @contextmanager

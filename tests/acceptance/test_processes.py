@@ -1,6 +1,7 @@
 """Reconciliation between real processes: outages, crashes, many listeners, signals."""
 
 import json
+import resource
 import signal
 import time
 from collections import Counter
@@ -12,7 +13,7 @@ import pytest
 import redis
 
 from expirebridge import Bridge, State
-from tests.kit.processes import Reports, listener, until_logged
+from tests.kit.processes import Reports, listener, log_of, until_logged, until_subscribed
 
 
 def test_what_came_due_while_nobody_listened_runs_oldest_first(
@@ -54,6 +55,20 @@ def test_a_killed_listener_s_tasks_run_when_it_is_started_again(
     with listener(url, folder, "--lease", "1") as heir:
         again = reports.next()
     assert (again.id, again.pid) == (task.id, heir.pid)
+
+
+def test_a_listener_without_a_free_file_descriptor_runs_its_first_task(
+    url: str, bridge: Bridge, folder: Path
+) -> None:
+    """It needs scripts that it has sent no server so far."""
+    (folder / "calm.py").write_text("async def rest(): ...\n")
+    with listener(url, folder) as process:
+        until_subscribed(url)
+        files = len(list(Path(f"/proc/{process.pid}/fd").iterdir()))
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (files, files))
+        task = bridge.make_task("calm.rest", [], 0)
+        while (found := bridge.get(task.id)) is None or found.state is not State.SUCCEEDED:
+            assert process.poll() is None, log_of(folder)
 
 
 def test_ten_listeners_run_each_task_once_and_each_takes_a_share(
