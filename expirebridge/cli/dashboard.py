@@ -45,6 +45,7 @@ def dashboard(
         import uvicorn  # noqa: PLC0415
 
         from expirebridge import web  # noqa: PLC0415
+        from expirebridge.web.connections import Connection  # noqa: PLC0415
     except ImportError as missing:
         raise InvalidSetting(
             f"the dashboard needs {missing.name}: pip install 'expirebridge[web]'"
@@ -67,7 +68,7 @@ def dashboard(
     print_line(f"http://{shown}:{port}{root_path.rstrip('/')}/")
     uvicorn.run(
         application, host=host, port=port, root_path=root_path.rstrip("/"), log_level="warning",
-        server_header=False, timeout_graceful_shutdown=1,
+        server_header=False, timeout_graceful_shutdown=1, http=Connection, ws="none",
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable
 from functools import partial
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make_wsgi_app
 
 from expirebridge.errors import InvalidSetting
 from expirebridge.hooks import (
@@ -30,6 +30,7 @@ from expirebridge.hooks import (
     Source,
     Started,
 )
+from expirebridge.observe.metrics_server import MetricsServer
 from expirebridge.observe.server_metrics import OfTheServer
 from expirebridge.settings import Settings
 from expirebridge.task import Outcome
@@ -160,9 +161,10 @@ class Metrics:
         Raises InvalidSetting if the address cannot be used.
         """
         try:
-            server, _ = start_http_server(port, host, self.registry)
+            server = MetricsServer(make_wsgi_app(self.registry), host, port)
         except OSError as error:
             raise InvalidSetting(f"metrics on {host}:{port}: {error}") from None
+        server.start()
         return f"http://{host}:{server.server_port}/metrics"
 
     def _label(self, function: str) -> str:

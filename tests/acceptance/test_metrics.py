@@ -2,6 +2,7 @@
 
 import json
 import re
+import resource
 import time
 import urllib.request
 from pathlib import Path
@@ -14,8 +15,10 @@ from sqlalchemy import create_engine
 from expirebridge import Bridge
 from expirebridge.ledger.tables import own_tables
 from expirebridge.observe.metrics import Metrics
+from expirebridge.observe.metrics_server import MOST_CONNECTIONS
 from expirebridge.settings import Settings
-from tests.kit.processes import Reports, listener, run, until_logged
+from tests.kit.half_open import half_open, until_closed
+from tests.kit.processes import Reports, listener, log_of, run, until_logged
 from tests.kit.servers import AnyServer
 
 ROOT = Path(__file__).parents[2]
@@ -27,6 +30,13 @@ def scraped(url: str) -> list[Metric]:
         return list(text_string_to_metric_families(answer.read().decode()))
 
 
+def metrics_of(folder: Path) -> str:
+    """Where the listener serves its metrics."""
+    until_logged("metrics on http://", folder)
+    [where] = re.findall(r"metrics on (\S+)", log_of(folder))
+    return str(where)
+
+
 def numbers_of(metrics: list[Metric]) -> Numbers:
     """The value of each sample by its name and the values of its labels."""
     numbers: Numbers = {}
@@ -36,6 +46,26 @@ def numbers_of(metrics: list[Metric]) -> Numbers:
     return numbers
 
 
+def test_a_listener_goes_on_with_more_half_open_connections_than_it_may_have_files(
+    url: str, bridge: Bridge, folder: Path, reports: Reports
+) -> None:
+    with listener(url, folder, "--metrics-port", "0") as process:
+        where = metrics_of(folder)
+        files = len(list(Path(f"/proc/{process.pid}/fd").iterdir()))
+        limit = files + MOST_CONNECTIONS + 10
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (limit, limit))
+        with half_open(where, limit) as clients:
+            for client in clients[MOST_CONNECTIONS:]:
+                until_closed(client)
+            # What runs now needs scripts that no task has needed before.
+            bridge.make_task("acts.note", [], 0)
+            assert reports.next().word == "ran"
+            for client in clients[:MOST_CONNECTIONS]:
+                until_closed(client)
+            assert scraped(where)
+        assert process.poll() is None
+
+
 def test_a_listener_is_scraped(
     url: str, server: AnyServer, bridge: Bridge, folder: Path, reports: Reports
 ) -> None:
@@ -43,8 +73,7 @@ def test_a_listener_is_scraped(
         handlers.write("from expirebridge import Discard\ndef fail(): raise Discard('no')\n")
     options = ("--metrics-port", "0", "--concurrency", "1")
     with listener(url, folder, *options):
-        until_logged("metrics on http://", folder)
-        [where] = re.findall(r"metrics on (\S+)", (folder.parent / "listeners.log").read_text())
+        where = metrics_of(folder)
         bridge.make_task("acts.fail", [], 0)
         bridge.make_task("no.such", [], 0)
         for _ in range(3):

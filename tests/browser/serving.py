@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator
 
 import httpx
 import uvicorn
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
+
+from expirebridge.web.connections import Connection
 
 Asking = Callable[..., contextlib.AbstractAsyncContextManager[httpx.AsyncClient]]
 """Opens a client of a dashboard that is made with these options."""
@@ -22,10 +24,12 @@ PATIENCE_MS = 20_000
 
 
 @contextlib.contextmanager
-def served(app: Starlette) -> Iterator[str]:
+def served(app: ASGIApp) -> Iterator[str]:
     """The address of an application that runs in a thread."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        config = uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=0, ws="none")
+        config = uvicorn.Config(
+            app, log_level="critical", timeout_graceful_shutdown=0, ws="none", http=Connection
+        )
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,11 @@ from starlette.types import ASGIApp, Message
 
 from expirebridge import AsyncBridge, State, web
 from expirebridge.errors import InvalidSetting
+from expirebridge.web.connections import MOST_CONNECTIONS
 from expirebridge.web.live import MAX_STREAMS
 from expirebridge.web.sign_ins import LONGEST_PAUSE, MOST_WAITING, network_of, pause_after
 from tests.browser.serving import OWN, Asking
+from tests.kit.half_open import half_open, until_closed
 from tests.kit.processes import COMMAND, PATIENCE, run
 
 STATIC = Path(web.__file__).parent / "static"
@@ -324,27 +326,50 @@ async def test_arguments_are_shown_only_if_asked_for_and_may_be_hidden(
             assert "pass-word" not in (await client.get("/task/arguments?id=a")).text
 
 
-def test_the_command_serves_until_it_is_told_to_stop(url: str) -> None:
+@contextlib.contextmanager
+def commanded(url: str) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
+    """The command in a process of its own, and a client of it."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     with subprocess.Popen(
         [*COMMAND, "dashboard", "--url", url, "--port", port], stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
-        address = process.stdout.readline().strip()
-        assert address == f"http://127.0.0.1:{port}/"
-        # It says so before it listens.
-        with httpx.Client(base_url=address, transport=httpx.HTTPTransport(retries=10)) as client:
-            assert client.get("/").status_code == 200
-            assert client.get("/", headers={"host": "evil.example"}).status_code == 421
-            form = {"id": "a", "action": "cancel"}
-            own = {"origin": address.rstrip("/")}
-            assert client.post("/task", data=form, headers=own).status_code == 303
-            with client.stream("GET", "/live") as live:
-                assert live.headers["content-type"].startswith("text/event-stream")
-                assert next(live.iter_lines()) == ": still here"
-                process.send_signal(signal.SIGTERM)
-                assert process.wait(PATIENCE) in {0, -signal.SIGTERM}
+        try:
+            address = process.stdout.readline().strip()
+            assert address == f"http://127.0.0.1:{port}/"
+            # It says so before it listens.
+            transport = httpx.HTTPTransport(retries=10)
+            with httpx.Client(base_url=address, transport=transport) as client:
+                assert client.get("/").status_code == 200
+                yield process, client
+        finally:
+            process.terminate()
+
+
+def test_the_command_serves_until_it_is_told_to_stop(url: str) -> None:
+    with commanded(url) as (process, client):
+        assert client.get("/", headers={"host": "evil.example"}).status_code == 421
+        form = {"id": "a", "action": "cancel"}
+        own = {"origin": str(client.base_url).rstrip("/")}
+        assert client.post("/task", data=form, headers=own).status_code == 303
+        with client.stream("GET", "/live") as live:
+            assert live.headers["content-type"].startswith("text/event-stream")
+            assert next(live.iter_lines()) == ": still here"
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(PATIENCE) in {0, -signal.SIGTERM}
+
+
+def test_the_command_answers_after_more_half_open_connections_than_it_takes(url: str) -> None:
+    with commanded(url) as (_, client):
+        client.close()
+        where = str(client.base_url)
+        with half_open(where, MOST_CONNECTIONS + 100) as others:
+            for other in others[MOST_CONNECTIONS + 1 :]:
+                until_closed(other)
+            for other in others[:MOST_CONNECTIONS]:
+                until_closed(other)
+            assert httpx.get(where).status_code == 200
 
 
 def test_the_command_says_what_is_missing() -> None:
