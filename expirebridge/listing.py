@@ -18,6 +18,7 @@ from expirebridge.streams import (
     Spot,
     Stream,
     encode_spots,
+    read_ranks,
     read_spots,
     rows_of_each,
     take,
@@ -50,8 +51,11 @@ class Place:
         """Read a cursor. Raises InvalidTask unless it belongs to a listing of these sources."""
         named = {source or _ANY: source for source in sources}
         parts = _PLACE.fullmatch(text) if isinstance(text, str) else None
-        spots = read_spots(parts[2]) if parts else None
-        if parts is None or spots is None or parts[1] not in named:
+        if parts is None or parts[1] not in named:
+            raise _foreign(text)
+        # Of a tag the server chooses the cursors: any number.
+        spots = read_spots(parts[2]) if parts[1] == _ANY else read_ranks(parts[2])
+        if spots is None:
             raise _foreign(text)
         return cls(named[parts[1]], spots)
 

@@ -10,6 +10,8 @@ T = TypeVar("T")
 
 SMALLEST_PAGE = 10
 """What is read at once of each partition, at least."""
+LAST_RANK = 2**52
+"""Beyond all ranks. The scripts, which count on from a rank, know no whole numbers over 2**53."""
 _OVER = "x"
 SPOTS = r"(?:S(?:-S){0,255})".replace("S", r"(?:(?:0|[1-9][0-9]{0,19})\.(?:0|[1-9][0-9]{0,8})|x)")
 """What `encode_spots` writes, as a regular expression."""
@@ -50,6 +52,18 @@ def read_spots(text: str) -> list[Spot] | None:
         return None
     spots = [Spot.read(spot) for spot in text.split("-")]
     return spots if all(int(spot.cursor) < 2**64 for spot in spots) else None
+
+
+def read_ranks(text: str) -> list[Spot] | None:
+    """The same, of listings whose cursors are ranks; None if one of these is too large for that."""
+    spots = read_spots(text)
+    return spots if spots and all(is_rank(spot.cursor) for spot in spots) else None
+
+
+def is_rank(text: str) -> bool:
+    """Whether a cursor can be a rank."""
+    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(LAST_RANK))
+    return is_number and int(text) < LAST_RANK
 
 
 def rows_of_each(count: int) -> int:

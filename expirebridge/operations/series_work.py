@@ -22,7 +22,16 @@ from expirebridge.series.times import first_after
 from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.calls import LEFT_OUT, PARTITIONS, Put, Removal, Resumption, Steps
-from expirebridge.streams import Part, Spot, Stream, encode_spots, read_spots, rows_of_each, take
+from expirebridge.streams import (
+    Part,
+    Spot,
+    Stream,
+    encode_spots,
+    is_rank,
+    read_ranks,
+    rows_of_each,
+    take,
+)
 from expirebridge.task import Change, Task, to_ms
 
 _OUTCOMES = {
@@ -117,7 +126,7 @@ class SeriesWork:
         """Read a page of series."""
         if not isinstance(limit, int) or limit < 1:
             raise InvalidTask(f"limit={limit!r}: it must be a whole number, at least 1")
-        if cursor is not None and not _is_rank(cursor) and read_spots(cursor) is None:
+        if cursor is not None and not is_rank(cursor) and read_ranks(cursor) is None:
             raise _foreign(cursor)
         return self._list(limit, cursor or "0")
 
@@ -190,7 +199,7 @@ class SeriesWork:
 
     def _list_several(self, count: int, limit: int, cursor: str) -> Steps[SeriesListing]:
         """The series of all partitions, those first whose next tick is first."""
-        spots = [Spot()] * count if cursor == "0" else read_spots(cursor)
+        spots = [Spot()] * count if cursor == "0" else read_ranks(cursor)
         if spots is None or len(spots) != count:
             raise _foreign(cursor)
         streams = [
@@ -213,7 +222,7 @@ class SeriesWork:
         return Part(series, page.cursor, len(series))
 
     def _list_one(self, limit: int, cursor: str) -> Steps[SeriesListing]:
-        if not _is_rank(cursor):
+        if not is_rank(cursor):
             raise _foreign(cursor)
         found: list[Series] = []
         while len(found) < limit:
@@ -224,10 +233,6 @@ class SeriesWork:
             if cursor == "0":
                 return SeriesListing(series=found)
         return SeriesListing(series=found, cursor=cursor)
-
-
-def _is_rank(cursor: str) -> bool:
-    return cursor.isascii() and cursor.isdigit()
 
 
 def _foreign(cursor: str) -> InvalidTask:

@@ -6,7 +6,7 @@ from expirebridge.operations import Operations
 from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.calls import BEGINNING, PARTITIONS, Call, Steps
-from expirebridge.streams import read_spots
+from expirebridge.streams import LAST_RANK, read_spots
 from expirebridge.task import State, Task
 from expirebridge.web.looked_for import MAX_SOUGHT, SOUGHT_AT_ONCE, Bounds, Found, Search, lean
 from expirebridge.web.spread_search import find_everywhere
@@ -22,7 +22,6 @@ BULK_LIMIT = 10_000
 
 _CHUNK = 200
 _MAX_CURSOR = 2**64
-_LAST_RANK = 2**52
 
 
 def check_cursor(text: str) -> str:
@@ -107,7 +106,7 @@ def _seek(search: Search, operations: Operations, *, cursor: str, rows: int) -> 
     """
     states = [search.state] if search.state else list(State)
     tasks: list[Task] = []
-    examined, rank = 0, min(int(cursor), _LAST_RANK)
+    examined, rank = 0, min(int(cursor), LAST_RANK)
     unseen = []
     next_page = BEGINNING
     exact = (yield from operations.get(search.id)) if cursor == BEGINNING else None

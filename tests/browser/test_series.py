@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 import redis
 
 from expirebridge import Bridge
@@ -42,3 +43,16 @@ async def test_there_are_pages_of_series(asking: Asking, bridge: Bridge) -> None
     assert len(re.findall(r">s\d\d\d<", first)) == 100
     assert len(re.findall(r">s\d\d\d<", rest)) == 1
     assert bad.status_code == 400
+
+
+# One that is too large for a rank, for the server, for a cursor of the server, and for Python.
+@pytest.mark.parametrize("number", ["9" * 16, f"{2**63 - 1}", "9" * 30, "9" * 5000])
+@pytest.mark.parametrize("partitions", [1, 2])
+async def test_a_cursor_that_cannot_be_is_refused(
+    asking: Asking, bridge: Bridge, number: str, partitions: int
+) -> None:
+    if partitions > 1:
+        bridge.create_partitions(partitions)
+    async with asking() as pages:
+        for cursor in (number, f"{number}.0", f"0.0-{number}.0"):
+            assert (await pages.get(f"/series?cursor={cursor}")).status_code == 400

@@ -212,7 +212,8 @@ def test_ids_repeated_in_bulk_are_refused_by_both_positions() -> None:
         ({"cursor": "0"}, "cursor='0': give the cursor of a listing with the same state and tag"),
         ({"cursor": 1}, "cursor=1"),
         ({"cursor": "pending.-1.0"}, "cursor='pending.-1.0'"),
-        ({"cursor": "pending.18446744073709551616.0"}, "cursor="),
+        ({"cursor": "pending.4503599627370496.0"}, "cursor="),  # 2**52, which is no rank
+        ({"tag": "t", "cursor": "any.18446744073709551616.0"}, "cursor="),
         ({"cursor": "waiting.1.0"}, "cursor='waiting.1.0'"),
         ({"state": "failed", "cursor": "pending.1.0"}, "cursor='pending.1.0'"),
         ({"tag": "t", "cursor": "pending.1.0"}, "cursor='pending.1.0'"),
