@@ -4,8 +4,9 @@ from expirebridge.checks.finding import Finding, error, ok
 from expirebridge.errors import NotPermitted
 from expirebridge.store import calls
 from expirebridge.store.calls import Steps
-from expirebridge.store.rights import Role, grants
+from expirebridge.store.rights import Role, grants, key_rules
 from expirebridge.store.store import Database
+from expirebridge.store.translation import is_about_keys
 
 
 def check_rights(database: Database, role: Role) -> Steps[Finding]:
@@ -22,6 +23,14 @@ def check_rights(database: Database, role: Role) -> Steps[Finding]:
     try:
         refused = yield from calls.find_refused(grant.proof for grant in wanted)
     except NotPermitted as refusal:
+        if is_about_keys(refusal):
+            rule, *_ = key_rules(database.layout)
+            return error(
+                "rights",
+                f"the user {login!r} lacks a right of a {role}, without which it can run no "
+                f"script: {rule}",
+                f"ACL SETUSER {login} {rule}",
+            )
         return error(
             "rights",
             f"the user {login!r} may not even run scripts: {refusal}",

@@ -89,17 +89,16 @@ def grants(
     if re.search(r"""[\s"']""", prefix):
         raise InvalidSetting(f"prefix={prefix!r}: a rule cannot hold spaces or quotes")
     events = f"__keyevent@{database}__:"
-    # What the names begin with, and the beginning of those that are tried. Without a tag, `meta`
-    # is there in any case.
-    names = [(_escaped(prefix), prefix)]
+    # Without a tag, `meta` is there in any case.
+    layouts = [Layout(prefix)]
     if partitions > 1:
-        layout = Layout(prefix, partitions)
-        names.append((f"{{{'?' * len(layout.tag_of(0))}}}{_escaped(prefix)}", layout.prefix_of(0)))
-    # The prefix alone is the first key of every script.
-    found = [Grant(f"~{begin}", ("hmget", name, "x")) for begin, name in names]
-    found += [Grant(f"~{begin}:*", ("hmget", f"{name}:meta", "x")) for begin, name in names]
-    found.append(Grant(r"~*:\?*\?*", ("hmget", "id:?module.function?[]", "x")))
-    begin, prefix = names[-1]
+        layouts.append(Layout(prefix, partitions))
+    keys = [(key_rules(layout), layout.prefix_of(0)) for layout in layouts]
+    found = [Grant(rules[0], ("hmget", name, "x")) for rules, name in keys]
+    found += [Grant(rules[1], ("hmget", f"{name}:meta", "x")) for rules, name in keys]
+    rules, prefix = keys[-1]
+    found.append(Grant(rules[2], ("hmget", "id:?module.function?[]", "x")))
+    begin = rules[0][1:]
     doorbell = f"{prefix}:doorbell:{database}"
     found.append(Grant(f"&{begin}:doorbell:{database}", ("publish", doorbell, "0")))
     if role is Role.LISTENER:
@@ -130,6 +129,17 @@ def grants(
         keyed = (*name.split("|"), *[prefix] * _WORDS.get(name, 3))
         found.append(Grant(f"+{name}", proofs.get(name, keyed)))
     return found
+
+
+def key_rules(layout: Layout) -> list[str]:
+    """The patterns of the keys of every partition: the prefix alone, other keys, trigger keys.
+
+    The prefix alone is the first key of every script.
+    """
+    begin = _escaped(layout.prefix)
+    if layout.count > 1:
+        begin = f"{{{'?' * len(layout.tag_of(0))}}}{begin}"
+    return [f"~{begin}", f"~{begin}:*", r"~*:\?*\?*"]
 
 
 def line(

@@ -20,7 +20,7 @@ from expirebridge.store import scripts
 from expirebridge.store.calls import AWAY, LEFT_OUT, PARTITIONS, Call, Runnable, Steps
 from expirebridge.store.calls.routes import At, IfThere
 from expirebridge.store.overlapping import AsyncOverlappingClient, OverlappingClient, Work
-from expirebridge.store.translation import of_client, translated
+from expirebridge.store.translation import is_about_keys, is_within_script, of_client, translated
 from expirebridge.store.trips import AsyncTrips, Command, Passenger, Trips
 from expirebridge.wire import slot_of
 
@@ -145,7 +145,7 @@ class Database:
                 try:
                     reply = yield from self._send(call)
                 except exceptions.RedisError as error:
-                    ours = translated(error)
+                    ours = self._explained(translated(error), call)
                     if self._guessed and isinstance(ours, errors.PartitionsDiffer):
                         raise Rerouted(calls, call, ours) from None
                     call = calls.throw(ours)
@@ -154,6 +154,21 @@ class Database:
         except StopIteration as stop:
             result: T = stop.value
             return result
+
+    def _explained(self, error: errors.ServerError, call: Call[Any]) -> errors.ServerError:
+        """The error; if it is about a key, with the patterns of keys that the login needs."""
+        if not call.is_script or not isinstance(error, errors.NotPermitted):
+            return error
+        if not is_about_keys(error):
+            return error
+        # Here, since producers that have their rights do without it.
+        from expirebridge.store.rights import key_rules  # noqa: PLC0415
+
+        own, *others = key_rules(self.layout)
+        rules = " ".join(others) if is_within_script(error) else own
+        explained = errors.NotPermitted(f"{error}: ACL SETUSER {self.login} {rules}")
+        explained.__cause__ = error.__cause__
+        return explained
 
     def _send(self, call: Call[Any]) -> Generator[Sent, Any, Any]:
         if not call.is_script:

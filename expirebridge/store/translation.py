@@ -1,5 +1,7 @@
 """Translates the errors of the redis client into ours, which say what happened and what to do."""
 
+import re
+
 from redis import exceptions
 
 from expirebridge import errors
@@ -21,6 +23,8 @@ _NEEDED = ("SELECT", "EVALSHA", "EVAL")
 _OF_A_CLUSTER = ("SELECT is not allowed in cluster mode", "a non local key", "same slot")
 # How Redis and Valkey refuse a command inside of a script.
 _NO_RIGHT = ("The user executing the script can't", "ACL failure in script")
+# How they refuse a key, which they do not name.
+_NO_KEY = re.compile(r"access .*\bkeys?\b")
 # What a node answers for every slot; for one slot that lacks a node, another text.
 _NODE_IS_DOWN = "The cluster is down"
 
@@ -47,6 +51,16 @@ def translated(error: exceptions.RedisError) -> errors.ServerError:
     ours = _ours(error, str(error))
     ours.__cause__ = error
     return ours
+
+
+def is_about_keys(refusal: errors.NotPermitted) -> bool:
+    """Whether the login may not use a key; otherwise it is a command, or a channel."""
+    return _NO_KEY.search(str(refusal)) is not None
+
+
+def is_within_script(refusal: errors.NotPermitted) -> bool:
+    """Whether the login may run the script, and may not do something that the script does."""
+    return any(words in str(refusal) for words in _NO_RIGHT)
 
 
 def _of_place(error: exceptions.RedisError, text: str) -> errors.ServerError | None:

@@ -14,7 +14,7 @@ from expirebridge.checks import Level, check_health, check_server
 from expirebridge.checks.compat import compare, scope_of
 from expirebridge.checks.login import check_rights
 from expirebridge.cli.figures import store_of
-from expirebridge.errors import InvalidSetting, ServerError
+from expirebridge.errors import InvalidSetting, NotPermitted, ServerError
 from expirebridge.hooks import End, Hooks
 from expirebridge.listener.station.hearing import Hearing
 from expirebridge.mover import Mover
@@ -436,9 +436,9 @@ def test_a_missing_right_is_found_with_the_command_that_grants_it(
         finding = store.run(check_rights(store.database, role))
         if f"expirebridge acl {role}" in finding.remedy:
             assert finding.level is Level.ERROR
-            assert rule in {"~expirebridge", "+eval", "+evalsha", "+select"}
+            assert rule in {"+eval", "+evalsha", "+select"}
             return
-        if "+pexpiretime" not in rules:
+        if "+pexpiretime" not in rules and rule != "~expirebridge":
             assert finding.level is Level.OK
             return
         assert finding.level is Level.ERROR
@@ -448,6 +448,43 @@ def test_a_missing_right_is_found_with_the_command_that_grants_it(
         assert rule in found
         client.execute_command(*finding.remedy.split())
         assert store.run(check_rights(store.database, role)).level is Level.OK
+
+
+@pytest.mark.parametrize(
+    ("lost", "named"),
+    [
+        (["~expirebridge"], "~expirebridge"),
+        (["~expirebridge", "~expirebridge:*"], "~expirebridge"),
+        (["~expirebridge:*"], r"~expirebridge:* ~*:\?*\?*"),
+        ([r"~*:\?*\?*"], r"~expirebridge:* ~*:\?*\?*"),
+    ],
+)
+def test_an_error_names_the_patterns_of_keys_of_which_one_is_missing(
+    server: AnyServer, client: redis.Redis, lost: list[str], named: str
+) -> None:
+    """The server does not say which key it refused."""
+    rules = [rule for rule in rules_of(Role.PRODUCER, client) if rule not in lost]
+    with login(server, rules) as url, Bridge(url) as bridge:
+        with pytest.raises(NotPermitted) as refused:
+            bridge.make_task("mail.send", [1], 60)
+        assert str(refused.value).endswith(f": ACL SETUSER {NAME} {named}")
+        client.execute_command("ACL", "SETUSER", NAME, *lost)
+        assert bridge.make_task("mail.send", [1], 60).outcome is Outcome.CREATED
+
+
+def test_an_error_names_the_patterns_of_keys_of_several_partitions(
+    server: AnyServer, client: redis.Redis
+) -> None:
+    with Bridge(server.url) as bridge:
+        bridge.create_partitions(2)
+    rules = rules_of(Role.PRODUCER, client)  # those of one partition
+    with login(server, rules) as url, Bridge(url) as bridge:
+        for rule in ("~{???}expirebridge", "~{???}expirebridge:*"):
+            with pytest.raises(NotPermitted) as refused:
+                bridge.make_task("mail.send", [1], 60)
+            command, granted = str(refused.value).rpartition("ACL SETUSER ")[1:]
+            assert rule in granted.split()
+            client.execute_command(*command.split(), NAME, rule)
 
 
 async def test_a_listener_with_its_rights_runs_tasks_and_one_without_does_not_start(
