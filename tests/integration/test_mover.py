@@ -61,6 +61,11 @@ class Side:
         """Claim all that is due in every partition, and settle it."""
         return [id for part in self.parts for id in end_due_tasks(part, outcome, "x", **more)]
 
+    def sweep(self) -> None:
+        """Make the pass of a listener in each partition."""
+        for part in self.parts:
+            part.run(calls.sweep(self.settings))
+
     def close(self) -> None:
         self.bridge.close()
         self.store.close()
@@ -118,6 +123,35 @@ def fill(old: Side) -> None:
     for id, outcome in (("done", "succeeded"), ("broken", "failed"), ("tried", "retry")):
         bridge.make_task("mail.send", [id], 0, id=id)
         old.run_due(outcome, delay=HOUR)
+
+
+def test_what_was_carried_over_is_not_counted_as_cancelled(sides: Sides) -> None:
+    old, new = sides
+    for id in ("a", "b", "c"):
+        old.bridge.make_task("mail.send", [], HOUR, id=id)
+    old.bridge.cancel("c")
+    move(old, new)
+    for look_again in (False, True):
+        counts = old.bridge.count()
+        assert (counts.pending, counts.cancelled) == (0, 1)
+        assert old.bridge.cancel("a") is Change.ELSEWHERE
+        if not look_again:
+            old.sweep()  # what is left behind stays for 15 s
+    move(new, old)
+    counts = old.bridge.count()
+    assert (counts.pending, counts.cancelled) == (2, 1)
+    assert new.bridge.count().cancelled == 0
+
+
+def test_what_a_carried_task_leaves_behind_is_forgotten(sides: Sides) -> None:
+    old, new = sides
+    old.bridge.make_task("mail.send", [], HOUR, id="a")
+    move(old, new)
+    name = f"{old.layout.prefix_of(old.layout.partition_of('a'))}:cancelled"
+    assert old.client.zincrby(name, -16_000, "a")  # as if 16 s had passed
+    old.sweep()
+    assert not old.record("a")
+    assert not old.client.exists(name)
 
 
 def test_all_is_carried_over_as_it_is(sides: Sides) -> None:

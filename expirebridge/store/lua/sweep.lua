@@ -20,6 +20,7 @@
 -- include fleet
 -- include timer_edits
 -- include rearm
+-- include carried
 
 local lease, limit, keep_count = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local keep_succeeded, keep_failed = tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -32,9 +33,9 @@ local DIRTY_LOOK = 60000
 
 local left, forgotten, lapsed, failed = limit, 0, {}, {}
 
-local function due_in(state, until_ms)
+local function due_in(state, until_ms, from)
   if left <= 0 then return {} end
-  local ids = redis.call('ZRANGEBYSCORE', state_set(state), '-inf', until_ms, 'LIMIT', 0, left)
+  local ids = redis.call('ZRANGEBYSCORE', state_set(state), from or '-inf', until_ms, 'LIMIT', 0, left)
   left = left - #ids
   return ids
 end
@@ -84,8 +85,8 @@ local function look_at_paused(id)
   end
 end
 
-local function forget_all(state, until_ms)
-  for _, id in ipairs(due_in(state, until_ms)) do
+local function forget_all(state, until_ms, from)
+  for _, id in ipairs(due_in(state, until_ms, from)) do
     local record = read(id)
     if record and record.ledger and redis.call('ZSCORE', state_set('dirty'), id) then
       redis.call('ZADD', state_set(state), now + DIRTY_LOOK, id) -- its row has not been written yet
@@ -112,7 +113,10 @@ ring_after(function()
     for _, id in ipairs(due_in('running', now)) do lapse(id) end
   end
   for _, id in ipairs(due_in('paused', now)) do look_at_paused(id) end
-  for state in pairs(FINISHED) do forget_all(state, now) end
+  forget_all('succeeded', now)
+  forget_all('failed', now)
+  forget_all('cancelled', now - ASIDE)
+  forget_all('cancelled', now, -ASIDE / 2)
   forget_surplus()
   local gone = redis.call('ZRANGEBYSCORE', listeners_key, '-inf', now - 10 * lease)
   if gone[1] then
