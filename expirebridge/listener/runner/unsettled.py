@@ -1,7 +1,6 @@
 """Unsettled: the attempts whose outcome is not recorded yet."""
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -48,8 +47,15 @@ class Unsettled:
 
         It is asked after each attempt that was settled, and after `look_again`.
         """
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while not reached():
-                    self._settled.clear()
-                    await self._settled.wait()
+        # Not asyncio.timeout: this is for the end of a listener, which may have been cancelled, and
+        # Python 3.11.2 then takes the time that is over for another cancellation.
+        waiting = asyncio.create_task(self._until(reached))
+        try:
+            await asyncio.wait([waiting], timeout=seconds)
+        finally:
+            waiting.cancel()
+
+    async def _until(self, reached: Callable[[], bool]) -> None:
+        while not reached():
+            self._settled.clear()
+            await self._settled.wait()
