@@ -472,7 +472,8 @@ async def test_an_attempt_that_was_given_up_is_not_settled_again_when_its_handle
 
     with closing(runner_of_one()) as runner:
         attempt = attempt_of(overrun, runner)
-        runner._running[attempt] = running = asyncio.create_task(runner._run(attempt))
+        running = asyncio.create_task(runner._run(attempt))
+        runner._running.add(attempt, running)
         await asyncio.to_thread(began.wait, PATIENCE)
         runner._settle(attempt, attempt.overrun())
         end.set()

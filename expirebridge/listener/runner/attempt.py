@@ -26,6 +26,9 @@ from expirebridge.wire import decode_args
 
 logger = logging.getLogger("expirebridge")
 
+BROKEN_OFF = 1.0
+"""Seconds for which a task is put off after an error of the listener's own."""
+
 
 class Attempt:
     """A claimed task on its way through its handler.
@@ -161,6 +164,15 @@ class Attempt:
             return self.conclusions.failed(
                 f"its error cannot be printed: to format it raised {type(another).__name__}"
             )
+
+    def broken_off(self, error: BaseException) -> Conclusion:
+        """The conclusion if this ended it outside of its handler's call.
+
+        It does not count. An error that nobody foresaw may come again at once, so it waits a while.
+        """
+        reason = self.stopped or f"its listener raised {type(error).__name__}"
+        delay = BROKEN_OFF if isinstance(error, Exception) else 0.0
+        return self.conclusions.spread(delay, reason)
 
     def _after(self, error: BaseException) -> Conclusion:
         """One branch for each way in which a call can fail."""

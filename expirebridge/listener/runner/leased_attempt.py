@@ -24,6 +24,11 @@ class LeasedAttempt(Attempt):
         self.origin = origin
         self._unbegun = unbegun
 
+    @property
+    def has_row(self) -> bool:
+        """Whether the ledger is asked for its row before its handler is called."""
+        return self.claimed.ledger is not None and self.origin.clerk is not None
+
     def has_lease(self) -> bool:
         """Whether its lease cannot have lapsed yet; see Leases.is_fresh."""
         return self.origin.leases.is_fresh(self.claimed.id, self.claimed.token)

@@ -2,9 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from expirebridge.handlers import Kind, Registry
 from expirebridge.handlers.fingerprint import Fingerprint
@@ -15,7 +14,9 @@ from expirebridge.listener.runner.leased_attempt import LeasedAttempt
 from expirebridge.listener.runner.origin import Origin
 from expirebridge.listener.runner.overtime import Overtime
 from expirebridge.listener.runner.pipe import Pipe
+from expirebridge.listener.runner.processes.needed import processes_for
 from expirebridge.listener.runner.room import Room
+from expirebridge.listener.runner.running import Running
 from expirebridge.listener.runner.settler import Finished
 from expirebridge.listener.runner.threads import Threads
 from expirebridge.listener.runner.unbegun import NotBegun, Unbegun, Withdrawn
@@ -26,13 +27,11 @@ from expirebridge.policy.series import SeriesSpec
 from expirebridge.settings import Settings
 from expirebridge.store.views import ClaimedTask
 
-if TYPE_CHECKING:
-    from expirebridge.listener.runner.processes.processes import Processes
-
 logger = logging.getLogger("expirebridge")
 
 CANCEL_LIMIT = 5.0
 """Seconds that a cancelled handler has to end."""
+STOPS = "its listener stopped"
 
 
 class Runner:
@@ -56,13 +55,13 @@ class Runner:
         """What its handlers declare with `@every`."""
         self._settings = settings
         self.unsettled = Unsettled()
-        self._processes = _processes_for(registry, settings, hooks)
+        self._processes = processes_for(registry, settings, hooks)
         self.room = Room(self._places(), self.unsettled)
         self._threads = Threads(settings.concurrency)
         self._unbegun = Unbegun()
         overtime = Overtime(settings.grace, shutdown, self.unsettled)
         self.pipe = Pipe(Caller(self._threads, overtime, self._processes), hooks)
-        self._running: dict[LeasedAttempt, asyncio.Task[None]] = {}
+        self._running = Running()
         self._hurried = False
 
     def _places(self) -> int:
@@ -89,7 +88,7 @@ class Runner:
         attempt = self._take(claimed, origin)
         origin.leases.hold(claimed.id, claimed.token, asked=asked)
         self._unbegun.add(attempt)
-        self._running[attempt] = asyncio.create_task(self._run(attempt))
+        self._running.add(attempt, asyncio.create_task(self._run(attempt)))
 
     def give_back(self, claimed: ClaimedTask, origin: Origin, reason: str) -> None:
         """Let another listener run a task that was claimed, but for which there is no place."""
@@ -118,14 +117,19 @@ class Runner:
                 conclusion = await self.pipe.conclude(attempt)
         except NotBegun as reason:
             self._give_back(attempt, reason)
+        except BaseException as error:
+            self._break_off(attempt, error)
+            raise
         else:
             self._settle(attempt, conclusion)
         finally:
             self._end(attempt)
 
     def _check(self, attempt: LeasedAttempt) -> None:
-        """See that it still has its lease. Raises NotBegun."""
+        """See that it is still wanted, and has its lease. Raises NotBegun."""
         self._unbegun.check(attempt)
+        if attempt.stopped:
+            raise asyncio.CancelledError  # see Running.stop
         now = attempt.origin.footing.now.server_clock.now()
         attempt.lateness = now - attempt.claimed.due / 1000
 
@@ -134,7 +138,15 @@ class Runner:
         clerk = attempt.origin.clerk
         if clerk is None:
             return None
-        conclusion = await clerk.look_up(attempt)
+        try:
+            conclusion = await clerk.look_up(attempt)
+        except NotBegun:
+            attempt.begin()  # it ends here, and so it may not be withdrawn any more
+            raise
+        finally:
+            self._running.notice_answer(attempt)
+        if attempt.stopped:
+            raise asyncio.CancelledError  # what was awaited lost it
         if conclusion is not None:
             attempt.begin()
         else:
@@ -156,9 +168,20 @@ class Runner:
             # Another listener may run it by now. If none does, this one claims it again.
             self._settle(attempt, conclusion)
 
+    def _break_off(self, attempt: LeasedAttempt, error: BaseException) -> None:
+        """Conclude what an error ended outside of its handler: most often a cancellation."""
+        try:
+            if attempt.began is None:
+                attempt.begin()
+        except NotBegun as reason:
+            self._give_back(attempt, reason)
+        else:
+            self._settle(attempt, attempt.broken_off(error))
+
     def _end(self, attempt: LeasedAttempt) -> None:
         attempt.is_over = True
-        del self._running[attempt]
+        self._running.leave(attempt)
+        self._unbegun.forget(attempt)
         self.room.leave()
 
     # Stopping
@@ -178,20 +201,19 @@ class Runner:
     async def drain(self, grace: float) -> None:
         """Wait up to `grace` seconds for what runs; then stop what can be stopped.
 
-        What waits for a process is given back at once. Plain functions in threads that still run
-        are left to their leases; what could not be stopped at its timeout is recorded as timed out.
-        In the end there are no processes any more.
+        What waits for a process, or for the ledger, is given back at once. Plain functions in
+        threads that still run are left to their leases; what could not be stopped at its timeout is
+        recorded as timed out. In the end there are no processes any more.
         """
         unsettled, processes = self.unsettled, self._processes
+        self._running.stop(self._running.asking, STOPS)
         if processes is not None:
             processes.stop()
         await unsettled.wait_until(lambda: self._hurried or self._only_stuck_ones(), grace)
-        # An attempt that was made a moment ago must begin first: cancelled before, it would end
-        # without an outcome.
-        await asyncio.sleep(0)
         self.cancel_running()
         await unsettled.wait_until(
-            lambda: not any(a.can_be_stopped and not a.is_stuck for a in unsettled), CANCEL_LIMIT
+            lambda: not any((a.can_be_stopped or a.stopped) and not a.is_stuck for a in unsettled),
+            CANCEL_LIMIT,
         )
         await self._settle_overdue()
         for attempt in unsettled:
@@ -227,7 +249,7 @@ class Runner:
 
     def cancel_running(self) -> None:
         """Stop the handlers that can be stopped; their tasks are released for another listener."""
-        self._cancel(list(self._running), "its listener stopped")
+        self._running.stop(self._running, STOPS)
 
     def cancel(self, claims: Collection[tuple[str, str]]) -> None:
         """Stop the handlers of these claims, by id and token: their tasks were cancelled.
@@ -235,34 +257,18 @@ class Runner:
         An id alone may be that of the next task by now.
         """
         cancelled = [a for a in self._running if (a.claimed.id, a.claimed.token) in claims]
-        self._cancel(cancelled, "it was cancelled")
+        self._running.stop(cancelled, "it was cancelled")
 
     def close(self) -> None:
         """Let go of the threads; those that still run a handler end with the process."""
         self._threads.close()
 
-    def _cancel(self, attempts: Iterable[LeasedAttempt], reason: str) -> None:
-        for attempt in attempts:
-            if attempt.can_be_stopped and not attempt.stopped and not attempt.is_stuck:
-                attempt.stopped = reason
-                self._running[attempt].cancel()
-
     # For the heartbeat's thread, while the event loop is blocked
 
     def attempt_in(self, task: asyncio.Task[object] | None) -> LeasedAttempt | None:
         """The attempt that this asyncio task is, if it is one."""
-        return next((a for a, running in list(self._running.items()) if running is task), None)
+        return self._running.attempt_in(task)
 
     def withdraw(self) -> list[LeasedAttempt]:
         """Take out what has not begun; the leases are let go, and nothing is recorded yet."""
         return self._unbegun.withdraw()
-
-
-def _processes_for(registry: Registry, settings: Settings, hooks: Hooks) -> "Processes | None":
-    """The processes for these handlers; None if none of them wants one."""
-    if not any(handler.kind is Kind.PROCESS for handler in registry):
-        return None
-    # Here, so that it is imported only where there are processes.
-    from expirebridge.listener.runner.processes.processes import Processes  # noqa: PLC0415
-
-    return Processes(settings, hooks)

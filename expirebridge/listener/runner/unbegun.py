@@ -60,6 +60,10 @@ class Unbegun:
                 withdrawn.append(attempt)
         return withdrawn
 
+    def forget(self, attempt: "LeasedAttempt") -> None:
+        """See that it does not begin any more: it is over."""
+        self._attempts.discard(attempt)
+
     def _take(self, attempt: "LeasedAttempt") -> None:
         try:
             self._attempts.remove(attempt)

@@ -1,0 +1,254 @@
+"""While a row is asked: its task is cancelled, or its listener stops."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from expirebridge import Bridge, State
+from expirebridge.errors import LedgerUnreachable
+from expirebridge.hooks import End
+from expirebridge.ledger import books as ledger_books
+from expirebridge.ledger.entries import Fate
+from expirebridge.listener.listener import Listener
+from expirebridge.listener.runner.attempt import Attempt
+from expirebridge.listener.runner.clerk import Clerk
+from expirebridge.listener.runner.conclusion import Conclusion
+from expirebridge.listener.runner.gate import Gate
+from expirebridge.listener.runner.runner import Runner
+from expirebridge.settings import Settings
+from expirebridge.store.store import Store
+from tests.kit.ledgers import Books
+from tests.kit.steps import state_of
+from tests.kit.witness import Witness, listening
+
+pytestmark = pytest.mark.timeout(60)
+
+Handler = Callable[[int], Awaitable[None] | None]
+
+
+def into(ran: list[int]) -> Callable[[int], None]:
+    """A plain handler that notes its argument."""
+
+    def run(number: int) -> None:
+        ran.append(number)
+
+    return run
+
+
+class Question:
+    """Holds what asks rows, in its thread, until it may go on."""
+
+    def __init__(self) -> None:
+        self.asked, self.may_go_on = threading.Event(), threading.Event()
+
+    async def until_asked(self) -> None:
+        assert await asyncio.to_thread(self.asked.wait, 20)
+
+
+@pytest.fixture
+def question(monkeypatch: pytest.MonkeyPatch) -> Iterator[Question]:
+    question, ask = Question(), ledger_books.Books.ask
+
+    def held(self: ledger_books.Books, ids: Iterable[str]) -> dict[str, Fate]:
+        question.asked.set()
+        question.may_go_on.wait(30)
+        return ask(self, ids)
+
+    monkeypatch.setattr(ledger_books.Books, "ask", held)
+    yield question
+    question.may_go_on.set()
+
+
+@pytest.fixture
+def ran() -> list[int]:
+    return []
+
+
+@pytest.fixture(params=["async", "plain"])
+def run(request: pytest.FixtureRequest, ran: list[int]) -> Handler:
+    """A handler of each kind, which notes its argument."""
+
+    async def run(number: int) -> None:
+        ran.append(number)
+
+    return run if request.param == "async" else into(ran)
+
+
+@pytest.fixture
+def beats_fast(books: Books, with_ledger: Settings) -> Settings:
+    """The settings of a listener for one waiting row, and one place.
+
+    It soon hears that a task was cancelled.
+    """
+    books.insert("a", func="test.run", params="[1]")
+    return replace(with_ledger, lease=1.0, concurrency=1)
+
+
+def has_no_traces(listener: Listener) -> bool:
+    """Whether nothing of an attempt is left in it."""
+    runner = listener._runner
+    leases = sum(len(station.leases) for station in listener._site.stations)
+    return not (leases or runner.unsettled or list(runner._running) or runner.withdraw())
+
+
+async def test_a_task_that_is_cancelled_meanwhile_ends(
+    beats_fast: Settings, store: Store, bridge: Bridge, question: Question, run: Handler,
+    ran: list[int],
+) -> None:  # fmt: skip
+    witness = Witness()
+    async with listening(beats_fast, witness, run=run) as listener:
+        await question.until_asked()
+        await asyncio.to_thread(bridge.cancel, "a")
+        [ended] = await witness.until_ended()
+        assert not question.may_go_on.is_set()
+        assert (ended.end, ended.reason) == (End.RELEASED, "it was cancelled")
+        assert state_of(store, "a") is State.CANCELLED
+        assert has_no_traces(listener)
+    assert ran == []
+
+
+async def test_a_stop_meanwhile_gives_it_back_at_once(
+    beats_fast: Settings, store: Store, question: Question, run: Handler, ran: list[int]
+) -> None:
+    witness = Witness()
+    async with listening(beats_fast, witness, run=run) as listener:
+        await question.until_asked()
+        began = time.monotonic()
+        listener.stop()
+        [ended] = await witness.until_ended()
+        assert time.monotonic() - began < 1
+        question.may_go_on.set()
+    assert (ended.end, ended.reason) == (End.RELEASED, "its listener stopped")
+    assert state_of(store, "a") is State.PENDING
+    assert has_no_traces(listener)
+    assert ran == []
+
+
+async def test_a_cancellation_between_the_answer_and_the_next_step(
+    beats_fast: Settings, run: Handler, ran: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listeners: list[Listener] = []
+    answer = Clerk._answer
+
+    async def answer_and_cancel(self: Clerk, asked: dict[str, Any]) -> None:
+        await answer(self, asked)
+        runner = listeners[0]._runner
+        runner.cancel([(each.claimed.id, each.claimed.token) for each in runner._running])
+        monkeypatch.undo()
+
+    monkeypatch.setattr(Clerk, "_answer", answer_and_cancel)
+    witness = Witness()
+    async with listening(beats_fast, witness, run=run) as listener:
+        listeners.append(listener)
+        [first, second] = await witness.until_ended(2)
+        assert (first.end, first.reason) == (End.RELEASED, "it was cancelled")
+        assert second.end is End.SUCCEEDED  # nobody had cancelled the task
+        assert has_no_traces(listener)
+    assert ran == [1]
+
+
+async def test_a_cancellation_that_was_lost_on_its_way_counts(
+    beats_fast: Settings, run: Handler, ran: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look_up = Clerk.look_up
+
+    async def lose(self: Clerk, attempt: Attempt) -> Conclusion | None:
+        """Look up as the real one does; what was waited for swallows a cancellation."""
+        attempt.stopped = "it was cancelled"
+        monkeypatch.undo()
+        return await look_up(self, attempt)
+
+    monkeypatch.setattr(Clerk, "look_up", lose)
+    witness = Witness()
+    async with listening(beats_fast, witness, run=run) as listener:
+        [first, second] = await witness.until_ended(2)
+        assert (first.end, first.reason) == (End.RELEASED, "it was cancelled")
+        assert second.end is End.SUCCEEDED
+        assert has_no_traces(listener)
+    assert ran == [1]
+
+
+async def test_a_cancellation_before_the_first_step(
+    beats_fast: Settings, run: Handler, ran: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = Runner.start
+
+    def start_and_cancel(self: Runner, *args: Any, **options: Any) -> None:
+        start(self, *args, **options)
+        self.cancel([(each.claimed.id, each.claimed.token) for each in self._running])
+        monkeypatch.undo()
+
+    monkeypatch.setattr(Runner, "start", start_and_cancel)
+    witness = Witness()
+    async with listening(beats_fast, witness, run=run) as listener:
+        [first, second] = await witness.until_ended(2)
+        assert (first.end, first.reason) == (End.RELEASED, "it was cancelled")
+        assert second.end is End.SUCCEEDED
+        assert has_no_traces(listener)
+    assert ran == [1]
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("can't start new thread"), asyncio.CancelledError()], ids=str
+)
+async def test_an_error_that_nobody_foresaw_gives_it_back(
+    error: BaseException, beats_fast: Settings, ran: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(self: Clerk, attempt: Attempt) -> Conclusion | None:
+        monkeypatch.undo()
+        raise error
+
+    monkeypatch.setattr(Clerk, "look_up", fail)
+    witness = Witness()
+    async with listening(beats_fast, witness, run=into(ran)) as listener:
+        [first, second] = await witness.until_ended(2)
+        assert first.end is End.RELEASED
+        assert type(error).__name__ in first.reason
+        assert (second.end, second.task.attempt) == (End.SUCCEEDED, 1)
+        assert has_no_traces(listener)
+    assert ran == [1]
+
+
+async def test_a_gate_that_closes_meanwhile_gives_it_back(
+    beats_fast: Settings, question: Question, ran: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    witness = Witness()
+    async with listening(beats_fast, witness, run=into(ran)) as listener:
+        await question.until_asked()
+        with monkeypatch.context() as closed:
+            closed.setattr(Gate, "number", None)
+            question.may_go_on.set()
+            [first] = await witness.until_ended()
+        assert first.end is End.RELEASED
+        await witness.until_ended(1, End.SUCCEEDED)
+        assert has_no_traces(listener)
+    assert ran == [1]
+
+
+async def test_books_that_take_too_long_are_told_from_a_cancellation(
+    books: Books, with_ledger: Settings, monkeypatch: pytest.MonkeyPatch, store: Store
+) -> None:
+    """Also in a task that was cancelled before, where Python 3.11.2 takes one for the other."""
+    monkeypatch.setattr("expirebridge.ledger.patience.PATIENCE", 0.05)
+    office, go_on = ledger_books.Office(with_ledger), threading.Event()
+    real = office.books(lambda: store)
+
+    async def clean_up() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            with pytest.raises(LedgerUnreachable):
+                await real.run(go_on.wait, 20)
+            return
+
+    task = asyncio.create_task(clean_up())
+    await asyncio.sleep(0)
+    task.cancel()
+    await task
+    go_on.set()
+    office.close()
