@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -10,11 +11,14 @@ import redis
 from expirebridge import AsyncBridge, ListenerStuck
 from expirebridge.hooks import End
 from expirebridge.listener.listener import Listener
+from expirebridge.listener.runner.leased_attempt import LeasedAttempt
+from expirebridge.listener.runner.lost_attempts import let_lost_lapse
+from expirebridge.listener.runner.runner import Runner
 from expirebridge.listener.station import adopter
 from expirebridge.observe.logs import log_event
 from expirebridge.settings import Settings
 from tests.kit.logs import SECRET, Log, telling
-from tests.kit.witness import Witness, registry_of
+from tests.kit.witness import Witness, listening, registry_of
 
 
 async def test_a_handler_that_never_returns(url: str, async_bridge: AsyncBridge, log: Log) -> None:
@@ -76,6 +80,66 @@ async def test_an_outcome_that_cannot_be_recorded(
         await witness.until_ended(1, end=End.REFUSED)
     assert [fields["task"] for fields in log.fields("unsettled")] == ["a"]
     assert SECRET not in log.text()
+
+
+async def ended_without_an_outcome(runner: Runner, attempt: LeasedAttempt) -> None:
+    runner._end(attempt)
+
+
+async def never_ended(runner: Runner, attempt: LeasedAttempt) -> None:
+    pass
+
+
+async def unknown_to_all(runner: Runner, attempt: LeasedAttempt) -> None:
+    runner._end(attempt)
+    runner.unsettled.discard(attempt)
+
+
+@pytest.mark.parametrize("lose", [ended_without_an_outcome, never_ended, unknown_to_all])
+async def test_an_attempt_that_nobody_will_settle(
+    url: str, async_bridge: AsyncBridge, log: Log, monkeypatch: pytest.MonkeyPatch,
+    lose: Callable[[Runner, LeasedAttempt], Awaitable[None]],
+) -> None:  # fmt: skip
+    """Its lease is not renewed for ever: the task lapses, and finds room to run again."""
+
+    async def note(_: str) -> None: ...
+
+    async def lose_once(runner: Runner, attempt: LeasedAttempt) -> None:
+        monkeypatch.undo()
+        await lose(runner, attempt)
+
+    monkeypatch.setattr(Runner, "_run", lose_once)
+    witness = Witness()
+    settings = Settings(url=url, lease=1.0, concurrency=1)
+    async with listening(settings, witness, note=note) as listener:
+        await async_bridge.make_task("test.note", [SECRET], 0, id="a")
+        [ended] = await witness.until_ended()
+        assert not listener._runner.withdraw()
+    assert (ended.end, ended.task.lapses) == (End.SUCCEEDED, 1)
+    assert log.fields("lost attempt") == [{"task": "a"}]
+    assert SECRET not in log.text()
+
+
+@pytest.mark.timeout(60)
+async def test_what_is_under_way_at_a_beat_is_not_lost(
+    url: str, async_bridge: AsyncBridge, log: Log
+) -> None:
+    async def wait(_: int) -> None:
+        await asyncio.sleep(0.001)
+
+    def compute(_: int) -> None: ...
+
+    witness = Witness()
+    async with listening(Settings(url=url), witness, wait=wait, compute=compute) as listener:
+        [station] = listener._site.stations
+        await async_bridge.make_tasks(
+            [{"func": f"test.{name}", "args": [1], "delay": 0} for name in ("wait", "compute")]
+            * 200
+        )
+        while len(witness.ended()) < 400:
+            let_lost_lapse(station.leases, listener._runner)
+            await asyncio.sleep(0)
+    assert not log.fields("lost attempt")
 
 
 async def test_a_key_that_cannot_be_looked_at(url: str, client: redis.Redis, log: Log) -> None:

@@ -47,6 +47,11 @@ class Leases:
     def __len__(self) -> int:
         return len(self._held)
 
+    def held(self) -> list[tuple[str, str]]:
+        """The claims that it keeps, by id and token."""
+        with self._lock:
+            return [(id, hold.token) for id, hold in self._held.items()]
+
     def hold(self, id: str, token: str, *, asked: float) -> None:
         """Keep this claim, which was asked for at that time (monotonic), alive from now on."""
         with self._lock:

@@ -259,6 +259,17 @@ class Runner:
         cancelled = [a for a in self._running if (a.claimed.id, a.claimed.token) in claims]
         self._running.stop(cancelled, "it was cancelled")
 
+    def owns(self, attempt: LeasedAttempt) -> bool:
+        """Whether it will be settled: its steps go on, or what they came to is being recorded."""
+        return attempt.settlement is not None or self._running.owns(attempt)
+
+    def disown(self, attempt: LeasedAttempt) -> None:
+        """Let go of an attempt that nothing here will settle, and of its place."""
+        if attempt in self._running:
+            self._end(attempt)
+        self.unsettled.discard(attempt)
+        self.room.look()
+
     def close(self) -> None:
         """Let go of the threads; those that still run a handler end with the process."""
         self._threads.close()

@@ -46,6 +46,11 @@ class Running:
         self._asking.discard(attempt)
         del self._tasks[attempt]
 
+    def owns(self, attempt: "LeasedAttempt") -> bool:
+        """Whether there are steps that will conclude it."""
+        task = self._tasks.get(attempt)
+        return task is not None and not task.done()
+
     def stop(self, attempts: "Iterable[LeasedAttempt]", reason: str) -> None:
         """Stop those of them that can be stopped."""
         for attempt in attempts:

@@ -10,6 +10,7 @@ from expirebridge.listener.footing import Footing, Ground
 from expirebridge.listener.misplaced import MisplacedKeys
 from expirebridge.listener.runner.code import Code
 from expirebridge.listener.runner.leases import Leases
+from expirebridge.listener.runner.lost_attempts import let_lost_lapse
 from expirebridge.listener.runner.origin import Origin
 from expirebridge.listener.runner.runner import Runner
 from expirebridge.listener.runner.settler import Settler
@@ -165,6 +166,7 @@ class Station:
             self._footing.now.gaps.notice("no listener had beaten for half a lease")
         self._report_lost(beat.lost)
         self._runner.cancel(beat.cancelled)
+        let_lost_lapse(self.leases, self._runner)
 
     def _notice_birth(self, born: bytes) -> None:
         if born and self._born not in {None, born}:
