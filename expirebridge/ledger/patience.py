@@ -17,7 +17,8 @@ T = TypeVar("T")
 
 PATIENCE: Final = 5.0
 """Seconds for which an answer of the database is waited for where something else waits for it."""
-CLOSING: Final = 1.0
+CLOSING: Final = 0.2
+"""Seconds for which calls under way are waited for at the end. A pass cut off then is repeated."""
 
 
 class Waiters:
@@ -47,7 +48,7 @@ class Waiters:
     def close(self, then: Callable[[], None]) -> None:
         """Let the threads end, and call `then` after the last one: what they use can go.
 
-        That is waited for only for a second; a call that never returns ends with the process.
+        That is waited for a moment only; a call that never returns ends with the process.
         """
         with self._lock:
             self._then = then
