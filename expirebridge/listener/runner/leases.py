@@ -13,6 +13,10 @@ from expirebridge.store import calls
 
 logger = logging.getLogger("expirebridge")
 
+ROUNDED = 0.001
+"""Seconds by which a lease may end early: the server drops what is less than a millisecond from the
+time at which it begins."""
+
 
 class Hold(NamedTuple):
     """A claim that this listener holds."""
@@ -76,7 +80,7 @@ class Leases:
         hold = self._held.get(id)
         if hold is None or hold.token != token:
             return 0.0
-        return hold.asked + self._lease
+        return hold.asked + self._lease - ROUNDED
 
     def beat(self) -> calls.HeartbeatReply:
         """Beat once. Raises a ServerError.
