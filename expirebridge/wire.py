@@ -29,6 +29,8 @@ MAX_ARGS_IN_KEY = 512
 MAX_FUNC = 200
 IN_RECORD = b"@"
 """Takes the place of arguments in the key's name when they are in the record."""
+ERASED = b'{"erased":true}'
+"""Takes the place of arguments of a ledger's task that were erased: no task has it by chance."""
 
 _ID = re.compile(r"[A-Za-z0-9_.:@-]{1,128}", re.ASCII)
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"

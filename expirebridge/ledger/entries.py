@@ -74,6 +74,10 @@ class Lesson(NamedTuple):
     due: int | None
     retry_times: int
     message: str | None
+    runs: bool
+    """Whether its task runs."""
+    cancelling: bool
+    """Whether no further attempt is to follow the one that runs."""
 
 
 class Fate(NamedTuple):

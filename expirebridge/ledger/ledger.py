@@ -153,9 +153,9 @@ class Ledger(SeriesCalls):
     def cancel(self, session: object, id: str | None = None, *, ext: str | None = None) -> int:
         """Cancel the task of this `id`, or all tasks of this `ext`, once you have committed.
 
-        A task whose handler runs by then is not stopped, but no further attempt follows, and its
-        `complete_in` is refused. Returns how many unfinished tasks are cancelled that were not
-        before. Raises InvalidTask, and LedgerUnsuitable as `make_task`.
+        If a handler runs by then, no further attempt follows, its `complete_in` is refused, and it
+        is stopped if it is async or has a process of its own. Returns how many unfinished tasks are
+        cancelled that were not before. Raises InvalidTask, and LedgerUnsuitable as `make_task`.
         """
         by_id, values = self._which(id, ext)
         channel = self._changing(session)
@@ -173,8 +173,9 @@ class Ledger(SeriesCalls):
     ) -> int:
         """Move the task of this `id`, or all tasks of this `ext`, to `delay` from now, or to `at`.
 
-        A task whose handler runs by then runs once more. Returns how many unfinished tasks are
-        moved: none that is cancelled. Raises InvalidTask, and LedgerUnsuitable as `make_task`.
+        A task whose handler runs by then, or has just ended, runs once more. Returns how many
+        unfinished tasks are moved: none that is cancelled. Raises InvalidTask, and LedgerUnsuitable
+        as `make_task`.
         """
         by_id, values = self._which(id, ext)
         values |= times_of(when_of(delay, at))

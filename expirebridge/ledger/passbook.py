@@ -8,9 +8,12 @@ from typing import Any, Final
 from sqlalchemy import (
     BigInteger,
     BindParameter,
+    ColumnElement,
     Connection,
     Engine,
+    Integer,
     Text,
+    Update,
     bindparam,
     case,
     delete,
@@ -64,6 +67,7 @@ class Passbook:
         self._slots: list[Slot] = [None, partition] if layout.count == 1 else [partition]
         self._unsorted: list[Slot] = [None] if layout.count > 1 else []
         self._waiting = Waiting(made.task, name)
+        self._learning = self._learning_statement()
 
     def read(self) -> Numbers | None:
         """What is known of passes; None before the first one.
@@ -233,36 +237,17 @@ class Passbook:
     def learn(self, number: int, lessons: Iterable[Lesson], lost: Sequence[str] = ()) -> bool:
         """Write what happened to tasks; False if another number was taken since.
 
-        Of the ids in `lost` the server has no record any more: those rows are carried again.
+        A row that wants something which its task has not followed learns nothing: that is carried
+        first. One that has ended otherwise than its task is carried again: what it says counts. Of
+        the ids in `lost` the server has no record any more: those rows are carried again.
         """
         task = self._task
-        values = [self._lesson(each) for each in lessons]
-        generation: BindParameter[int] = bindparam("b_generation", type_=BigInteger)
-        is_later = task.c.generation < generation
-        same = (task.c.generation == generation) & (task.c.revision == bindparam("b_revision"))
-        statement = (
-            update(task)
-            .where(
-                task.c.ledger == self.name,
-                task.c.id == bindparam("b_id"),
-                or_(is_later, same & (task.c.status == Status.WAITING)),
-            )
-            .values(
-                generation=generation,
-                wanted=case((is_later, Wanted.NONE.value), else_=task.c.wanted),
-                status=bindparam("b_status"),
-                due=func.coalesce(_due, task.c.due),
-                retry_times=bindparam("b_retry_times"),
-                message=_message,
-                stamp=number,
-                modified=NowMs(),
-            )
-        )
+        values = [self._lesson(each, number) for each in lessons]
         with self.engine.begin() as connection:
             if not self._is_last(connection, number, stamps=bool(values)):
                 return False
             if values:
-                connection.execute(statement, values)
+                connection.execute(self._learning, values)
             if lost:
                 connection.execute(
                     update(task)
@@ -273,8 +258,47 @@ class Passbook:
                 )
         return True
 
-    def _lesson(self, lesson: Lesson) -> dict[str, Any]:
+    def _learning_statement(self) -> Update:
+        """The statement that writes a lesson into its row.
+
+        MySQL assigns from left to right, so `status` and `generation`, which decide, are the last.
+        """
+        task = self._task.c
+        generation: BindParameter[int] = bindparam("b_generation", type_=BigInteger)
+        retry_times: BindParameter[int] = bindparam("b_retry_times", type_=Integer)
+        began_anew = task.generation < generation
+        learns = or_(began_anew, task.status == Status.WAITING)
+        differs = (bindparam("b_runs") == 0) & (task.status != bindparam("b_status"))
+        uncancelled = began_anew & (bindparam("b_uncancelled") == 1)
+
+        def learnt(value: Any, column: ColumnElement[Any]) -> tuple[Any, ColumnElement[Any]]:
+            return column, case((learns, value), else_=column)
+
+        relayed = case((learns | (task.todo != Todo.NOTHING), task.todo), else_=Todo.RELAY)
+        return (
+            update(self._task)
+            .where(
+                task.ledger == self.name, task.id == bindparam("b_id"),
+                task.revision == bindparam("b_revision"), task.generation <= generation,
+                or_(learns, differs),
+            )
+            .ordered_values(
+                (task.wanted, case((uncancelled, Wanted.NONE.value), else_=task.wanted)),
+                learnt(func.coalesce(_due, task.due), task.due),
+                learnt(retry_times, task.retry_times),
+                learnt(_message, task.message),
+                (task.todo, relayed),
+                (task.stamp, bindparam("b_number")),
+                (task.modified, NowMs()),
+                learnt(bindparam("b_status"), task.status),
+                (task.generation, generation),
+            )
+        )  # fmt: skip
+
+    def _lesson(self, lesson: Lesson, number: int) -> dict[str, Any]:
+        waits = lesson.status == Status.WAITING
         return {
+            "b_number": number,
             "b_id": lesson.id,
             "b_generation": lesson.life.generation,
             "b_revision": lesson.life.revision,
@@ -282,6 +306,8 @@ class Passbook:
             "b_due": lesson.due,
             "b_retry_times": lesson.retry_times,
             "b_message": lesson.message,
+            "b_runs": int(lesson.runs),
+            "b_uncancelled": int(waits and not lesson.cancelling),
         }
 
     def _is_last(self, connection: Connection, number: int, *, stamps: bool) -> bool:

@@ -242,6 +242,8 @@ def _lesson(learnt: Learnt) -> Lesson | None:
         NEVER if learnt.state == "paused" else learnt.due,
         max(learnt.attempt - ran, 0),
         learnt.error or None,
+        learnt.state == "running",
+        learnt.cancelling,
     )
 
 

@@ -24,6 +24,7 @@ from expirebridge.ledger.clock import NowMs
 from expirebridge.ledger.tables import Status, Tables, Todo, Wanted
 from expirebridge.ledger.ticking import NEVER
 from expirebridge.ledger.timetable import page_query, series_query
+from expirebridge.wire import ERASED
 
 GIVEN: Final = (
     "ledger", "id", "func", "params", "options", "ext_string", "at_ms", "delay_ms",
@@ -33,8 +34,7 @@ OF_SERIES: Final = ("func", "params", "options", "schedule", "fingerprint", "tic
 """The columns that a series gives."""
 _WAITING: Final = Status.WAITING.value  # drivers may not know enums
 _RELAY, _REBUILD = Todo.RELAY.value, Todo.REBUILD.value
-ERASED: Final = '{"erased":true}'
-"""What stands in the place of arguments that were erased: no task has it by chance."""
+_ERASED = ERASED.decode()
 _UPSERTS: Final = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}
 
 
@@ -217,8 +217,8 @@ def _erase(task: Table) -> Update:
     """The relay then carries the row as another one, which takes the place of what Redis holds."""
     return (
         update(task)
-        .values(_relayed_again(task) | {"params": ERASED, "options": null(), "message": null()})
-        .where(_this_ledger(task), _finished(task), task.c.params != ERASED)
+        .values(_relayed_again(task) | {"params": _ERASED, "options": null(), "message": null()})
+        .where(_this_ledger(task), _finished(task), task.c.params != _ERASED)
     )
 
 

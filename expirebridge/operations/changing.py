@@ -156,7 +156,8 @@ class ChangingOperations(Subject):
     def run_now(self, id: str) -> Call[Change]:
         """Make a task due now; a finished one, failed or not, starts over with new attempts.
 
-        Returns due now, running or not found. Raises InvalidTask for an illegal id.
+        Returns due now, running or not found; or finished, for one of a ledger that was erased.
+        Raises InvalidTask for an illegal id.
         """
         return calls.run_now(wire.check_id(id))
 

@@ -9,9 +9,9 @@ from collections.abc import Collection, Generator, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
-WAITING, SUCCEEDED, CANCELLED = 1, 10, 30
+WAITING, SUCCEEDED, FAILED, CANCELLED = 1, 10, 20, 30
 NOTHING, RELAY, REBUILD = 0, 1, 2
-STATUS = {"succeeded": SUCCEEDED, "cancelled": CANCELLED}
+STATUS = {"succeeded": SUCCEEDED, "failed": FAILED, "cancelled": CANCELLED}
 STATE = {status: state for state, status in STATUS.items()}
 Steps = Generator[str, None, None]
 
@@ -27,6 +27,10 @@ class Row:
     status: int = WAITING
     todo: int = RELAY
     stamp: int = 0
+    call: str = ""
+    """The arguments."""
+    is_moved: bool = True
+    """Whether its time was not carried yet."""
 
 
 @dataclass(slots=True)
@@ -39,8 +43,11 @@ class Record:
     token: str = ""
     cancel: bool = False
     """Whether no further attempt is to follow the one that runs."""
+    rearm: bool = False
+    """Whether it is to run once more after its run."""
     next: "Record | None" = None
-    """A later life of the id, which is to follow the run of this one."""
+    """Another life of the id, which is to follow the run of this one; it may have ended."""
+    call: str = ""
 
 
 @dataclass(slots=True)
@@ -73,27 +80,49 @@ class Model:
 
     # The application
 
-    def insert(self, id: str, generation: int) -> None:
+    def insert(self, id: str, generation: int, call: str) -> None:
         """A new row, also of an id whose row was deleted. When that is decides its generation."""
-        self.rows[id] = Row(generation)
+        self.rows[id] = Row(generation, call=call)
 
-    def replace(self, id: str, generation: int) -> None:
+    def replace(self, id: str, generation: int, call: str) -> None:
         """A new task in the place of another."""
         row = self.rows[id]
         assert generation > row.generation
-        row.generation, row.revision = generation, row.revision + 1
+        row.generation, row.call, row.is_moved = generation, call, True
         row.is_cancelled, row.status = False, WAITING
-        row.todo = REBUILD if row.todo == REBUILD else RELAY
+        self._wish(row)
 
-    def want_cancel(self, id: str) -> None:
-        row = self.rows[id]
-        row.is_cancelled, row.todo = True, RELAY
+    def _wish(self, row: Row) -> None:
         row.revision += 1
+        row.todo = row.todo if row.todo == REBUILD else RELAY
+
+    def want_cancel(self, id: str) -> int:
+        if is_open := self._is_open(id):
+            self.rows[id].is_cancelled = True
+            self._wish(self.rows[id])
+        return int(is_open)
+
+    def move(self, id: str) -> int:
+        if is_open := self._is_open(id):
+            self.rows[id].is_moved = True
+            self._wish(self.rows[id])
+        return int(is_open)
+
+    def erase(self, id: str, erased: str) -> int:
+        row = self.rows[id]
+        if row.status == WAITING or row.call == erased:
+            return 0
+        row.call = erased
+        self._wish(row)
+        return 1
 
     def touch(self, id: str) -> None:
         """Change what is not the time: the row is carried, and nothing is to come of it."""
         self.rows[id].revision += 1
         self.rows[id].todo = RELAY
+
+    def _is_open(self, id: str) -> bool:
+        return self.rows[id].status == WAITING and not self.rows[id].is_cancelled
 
     def complete(self, id: str, generation: int, revision: int) -> bool:
         """`complete_in`, in the handler's transaction; whether it is let."""
@@ -144,9 +173,20 @@ class Model:
         """`pending` is what is to run again."""
         if record.next:
             self.redis.records[id] = record.next
+            if record.next.state != "pending":
+                self.mark(id)
+            return
+        if record.rearm:
+            self._begin_anew(id, record)
             return
         record.state = "cancelled" if record.cancel and state == "pending" else state
         record.cancel = False
+        self.mark(id)
+
+    def _begin_anew(self, id: str, record: Record) -> None:
+        """A task runs once more, as Redis wants it."""
+        record.generation += 1
+        record.state, record.rearm, record.cancel = "pending", False, False
         self.mark(id)
 
     def forget(self) -> None:
@@ -157,12 +197,47 @@ class Model:
                 del records[id]
 
     def revive(self, id: str) -> None:
-        """`run_now` of a finished task."""
+        """`run_now`, or a raw SET, of a finished task."""
+        self.now += 1
+        self._begin_anew(id, self.redis.records[id])
+
+    def set_timer(self, id: str) -> None:
+        """A raw SET, which a listener heard of."""
+        record = self.redis.records[id]
+        if record.state in STATUS:
+            self.revive(id)
+        elif record.state == "running":
+            record.rearm = True
+        else:
+            self.move_there(id)
+
+    def move_there(self, id: str) -> None:
+        """`Bridge.reschedule`."""
         self.now += 1
         record = self.redis.records[id]
-        record.state = "pending"
-        record.generation += 1
+        if record.state == "running":
+            self._rearm(record)
         self.mark(id)
+
+    def _rearm(self, record: Record) -> None:
+        if record.next and record.next.state != "pending":
+            record.next.generation += 1
+            record.next.state = "pending"
+        record.rearm, record.cancel = record.next is None, False
+
+    def cancel_there(self, id: str) -> None:
+        """`Bridge.cancel`."""
+        self.now += 1
+        self._cancel(id, self.redis.records[id])
+
+    def _cancel(self, id: str, record: Record) -> None:
+        if record.state != "running":
+            record.state = "cancelled"
+            self.mark(id)
+            return
+        record.cancel, record.rearm = True, False
+        if record.next:
+            record.next.state = "cancelled"
 
     # Numbers
 
@@ -230,41 +305,58 @@ class Model:
         for id, then in page.items():
             row = self.rows.get(id)
             if row and _life(row) == _life(then) and row.status == then.status:
-                row.todo, row.stamp = NOTHING, number
+                row.todo, row.stamp, row.is_moved = NOTHING, number, False
         if page:
             self.stamp = number
 
     def _land(self, id: str, row: Row) -> None:
         """One row of a page arrives."""
         record = self.redis.records.get(id)
-        last = record.next or record if record else None
-        if record is None or last is None or last.generation < row.generation:
+        if record is None:
             self._create(id, row)
-        elif last.generation > row.generation:
+            return
+        last = record.next or record
+        is_new = last.revision != row.revision
+        if last.generation > row.generation:
             self.mark(id)
-        elif row.status != WAITING:
-            if record.state != STATE[row.status]:
-                self.redis.records[id] = Record(*_life(row), STATE[row.status])
-        elif record.next and row.is_cancelled:
-            self._create(id, row)
-        else:
-            last.revision = max(last.revision, row.revision)
-            if record.state in STATUS:
-                self.mark(id)
-            elif row.is_cancelled and record.state == "running":
-                record.cancel = True
-            elif row.is_cancelled:
-                record.state = "cancelled"
+            if not is_new:
+                return
+        if last.generation < row.generation or last.call != row.call:
+            self._succeed(id, row, record)
+            return
+        last.revision = row.revision
+        if row.status == WAITING:
+            self._follow(id, row, record, is_new=is_new)
+        elif record.state not in {"running", STATE[row.status]}:
+            self.redis.records[id] = Record(*_life(row), STATE[row.status], call=row.call)
+
+    def _follow(self, id: str, row: Row, record: Record, *, is_new: bool) -> None:
+        if record.state in STATUS:
+            self.mark(id)
+        if row.is_cancelled:
+            if record.state not in STATUS:
+                self._cancel(id, record)
+        elif is_new and (row.is_moved or (row.todo == REBUILD and record.state != "pending")):
+            if record.state == "running":
+                self._rearm(record)
+            else:
+                record.state = "pending"
                 self.mark(id)
 
-    def _create(self, id: str, row: Row) -> None:
-        """A task, in the place of any other; one that is to run follows one that runs."""
-        state = STATE.get(row.status, "cancelled" if row.is_cancelled else "pending")
-        made, old = Record(*_life(row), state), self.redis.records.get(id)
-        if old and old.state == "running" and state == "pending":
-            old.next, old.cancel = made, False
+    def _succeed(self, id: str, row: Row, record: Record) -> None:
+        """Another life takes the place of the one that is here, or follows its run."""
+        if record.state != "running":
+            self._create(id, row)
             return
-        self.redis.records[id] = made
+        record.next = Record(*_life(row), STATE.get(row.status, "pending"), call=row.call)
+        record.rearm = record.cancel = False
+        if row.status == WAITING and row.is_cancelled:
+            self._cancel(id, record)
+
+    def _create(self, id: str, row: Row) -> None:
+        """A task, in the place of any other."""
+        state = STATE.get(row.status, "cancelled" if row.is_cancelled else "pending")
+        self.redis.records[id] = Record(*_life(row), state, call=row.call)
         if row.status == WAITING and row.is_cancelled:
             self.mark(id)
 
@@ -302,15 +394,23 @@ class Model:
             row = self.rows.get(id)
             if record:
                 self.stamp = number
-            if row and record and record.generation > row.generation:
-                row.is_cancelled, row.generation = False, record.generation
-            elif row and record is None:
+            if row and record is None:
                 row.todo = row.todo or RELAY
-                continue
-            elif not row or not record or _life(row) != _life(record) or row.status != WAITING:
-                continue
-            row.status = STATUS.get(record.state, WAITING)
-            row.stamp = number
+            elif row and record:
+                self._learn_one(row, record, number)
+
+    def _learn_one(self, row: Row, record: Record, number: int) -> None:
+        if row.revision != record.revision or row.generation > record.generation:
+            return  # it wants something that is not carried yet
+        status, is_later = STATUS.get(record.state, WAITING), row.generation < record.generation
+        if not is_later and row.status != WAITING:
+            if record.state != "running" and row.status != status:
+                row.todo, row.stamp = row.todo or RELAY, number
+            return
+        if is_later and status == WAITING and not record.cancel:
+            row.is_cancelled = False
+        row.generation, row.status, row.stamp = record.generation, status, number
+        row.is_moved = row.is_moved and status != WAITING
 
     def _forget_dirty(self, found: Mapping[str, int], seen: int, number: int) -> None:
         redis = self.redis

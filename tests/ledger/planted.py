@@ -5,11 +5,13 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from expirebridge.ledger.entries import Numbers
+from sqlalchemy import BigInteger, Update, bindparam
+
+from expirebridge.ledger.entries import Lesson, Numbers
 from expirebridge.ledger.passbook import Passbook
 from expirebridge.store import scripts
 
-RULES = ("reserve", "cas", "fence", "still", "gate", "mark", "tombstone", "row", "revision")
+KEPT_ANEW = "  if began_anew and not is_new then return KEPT end\n"
 IN_LUA = {
     "cas": (
         "relay",
@@ -25,9 +27,29 @@ IN_LUA = {
                   "  if FINISHED[row.what] then return KEPT end\n"),
     "revision": (
         "relay",
-        "  if FINISHED[old.state] then\n    mark_dirty(id)\n    return KEPT\n  end\n  follow",
-        "  if FINISHED[old.state] then return create(id, row, old) end\n  follow",
+        "  local is_moved = is_new and (row.moved",
+        "  local is_moved = is_new and (true",
     ),
+    # A wish of a row is lost if its task began anew in Redis.
+    "wish of an older life": ("relay", KEPT_ANEW, "  if began_anew then return KEPT end\n"),
+    # What was erased is begun anew by Redis.
+    "erased": ("relay", KEPT_ANEW,
+               "  if began_anew and (not is_new or FINISHED[row.what]) then return KEPT end\n"),
+    # A cancel does not take back that the task is to run again.
+    "re-armed": ("include/rearm", "  redis.call('DEL', trigger_key(id, record))\n"
+                 "  redis.call('HSET', record_key(id), 'cancel', 1)\n"
+                 "  redis.call('HDEL', record_key(id), 'rearm')\n",
+                 "  redis.call('HSET', record_key(id), 'cancel', 1)\n"),
+    # What ends while another life of it runs takes the place of that.
+    "one run": ("relay", "  if old.state ~= 'running' then return create(id, row, old) end\n",
+                "  if old.state ~= 'running' then return create(id, row, old) end\n"
+                "  if row.what ~= 'waits' then\n"
+                "    redis.call('HDEL', record_key(id), 'token', 'rearm', 'next')\n"
+                "    finish(id, old, row.what == 'cancel' and 'cancelled' or row.what, keep)\n"
+                "    put_generation(id, old, row.generation, row.revision)\n"
+                "    mark_dirty(id)\n"
+                "    return DONE\n"
+                "  end\n"),
 }  # fmt: skip
 """The script, what stands there, and what stands there without the rule."""
 
@@ -46,6 +68,12 @@ def planted(rule: str) -> Iterator[None]:
             yield
     elif rule == "reserve":
         with patch.object(Passbook, "take", _take_without_looking):
+            yield
+    elif rule == "write-back":
+        with patch.object(Passbook, "_learning_statement", _learning_whatever_it_wants):
+            yield
+    elif rule == "completed":
+        with patch.object(Passbook, "_lesson", _of_one_that_runs):
             yield
     else:
         yield
@@ -69,3 +97,24 @@ def _take_without_looking(self: Passbook, expected: Numbers, *, seen: int) -> in
         if seen < latest.stamp:
             connection.execute(task.update().where(task.c.stamp > seen).values(todo=2))
     return number
+
+
+def _of_one_that_runs(self: Passbook, lesson: Lesson, number: int) -> dict[str, Any]:
+    """A row that has ended otherwise than its task stays so."""
+    return _LESSON(self, lesson, number) | {"b_runs": 1}
+
+
+_LESSON = Passbook._lesson
+
+
+def _learning_whatever_it_wants(self: Passbook) -> Update:
+    """A later life is written into a row that wants something else by now."""
+    statement, task = _LEARNING(self), self._task.c
+    is_later = task.generation < bindparam("b_generation", type_=BigInteger)
+    statement._where_criteria = tuple(
+        each | is_later if "revision" in str(each) else each for each in statement._where_criteria
+    )
+    return statement
+
+
+_LEARNING = Passbook._learning_statement

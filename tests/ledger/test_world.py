@@ -24,10 +24,14 @@ from tests.ledger.planted import planted
 from tests.ledger.world import World
 
 STEPS = 250
-CAUGHT = {
-    "reserve": 7, "cas": 19, "fence": 10, "gate": 0, "mark": 1, "tombstone": 10, "row": 22,
+CAUGHT = {"cas": 4, "fence": 54, "gate": 5, "mark": 11, "tombstone": 24}
+"""For each rule a history that ends badly without it, found by trying. A listener does not ask how
+a task stands in its row, which would hide that."""
+ASKED = {
+    "reserve": 0, "row": 0, "wish": 1, "wish of an older life": 0, "erased": 0, "re-armed": 10,
+    "one run": 6, "write-back": 1, "completed": 6,
 }  # fmt: skip
-"""For each rule a history that ends badly without it, found by trying."""
+"""The same of histories in which nothing is lost: the first of a dozen that differs."""
 
 
 @pytest.fixture(scope="module")
@@ -58,26 +62,18 @@ def emptied(engine: Engine, made: Tables, store: Store, client: redis.Redis) -> 
     max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture],
     print_blob=False,
 )  # fmt: skip
-@given(seed=st.integers(0, 2**32))
+@given(seed=st.integers(0, 2**32), is_calm=st.booleans())
 def test_nothing_is_lost_and_nothing_done_starts_again(
-    memory: Engine, made: Tables, store: Store, client: redis.Redis, seed: int
+    memory: Engine, made: Tables, store: Store, client: redis.Redis, seed: int, is_calm: bool
 ) -> None:
     books = emptied(memory, made, store, client)
-    assert World(books, client, seed, model=Model()).live(STEPS) == []
+    assert World(books, client, seed, model=Model(), is_calm=is_calm).live(STEPS) == []
 
 
 @pytest.mark.usefixtures("few_rows")
-def test_on_each_database(books: Books, client: redis.Redis) -> None:
-    assert World(books, client, 5, model=Model()).live(120) == []
-
-
-@pytest.mark.usefixtures("few_rows")
-def test_the_model_differs_from_what_lacks_a_rule(
-    memory: Engine, made: Tables, store: Store, client: redis.Redis
-) -> None:
-    books = emptied(memory, made, store, client)
-    with planted("revision"), pytest.raises(AssertionError):
-        World(books, client, 0, model=Model()).live(STEPS)
+@pytest.mark.parametrize("is_calm", [False, True])
+def test_on_each_database(books: Books, client: redis.Redis, is_calm: bool) -> None:
+    assert World(books, client, 5, model=Model(), is_calm=is_calm).live(120) == []
 
 
 @pytest.mark.usefixtures("few_rows")
@@ -85,11 +81,31 @@ def test_the_model_differs_from_what_lacks_a_rule(
 def test_without_a_rule_a_history_ends_badly(
     memory: Engine, made: Tables, store: Store, client: redis.Redis, rule: str
 ) -> None:
-    seed = CAUGHT[rule]
-    assert World(emptied(memory, made, store, client), client, seed).live(STEPS) == []
+    def live(*out: str) -> list[str]:
+        books = emptied(memory, made, store, client)
+        return World(books, client, CAUGHT[rule], frozenset({"status", *out})).live(STEPS)
+
+    assert live() == []
     with planted(rule):
-        world = World(emptied(memory, made, store, client), client, seed, frozenset({rule}))
-        assert world.live(STEPS) != []
+        assert live(rule) != []
+
+
+@pytest.mark.usefixtures("few_rows")
+@pytest.mark.parametrize("rule", ASKED)
+def test_without_a_rule_about_wishes_a_calm_history_differs_from_the_model(
+    memory: Engine, made: Tables, store: Store, client: redis.Redis, rule: str
+) -> None:
+    def live(*out: str) -> list[str]:
+        books = emptied(memory, made, store, client)
+        world = World(books, client, ASKED[rule], frozenset(out), Model(), is_calm=True)
+        try:
+            return world.live(STEPS)
+        except AssertionError as differs:
+            return [f"differs: {differs}"]
+
+    assert live() == []
+    with planted(rule):
+        assert live(rule) != []
 
 
 @pytest.fixture

@@ -6,30 +6,42 @@ its transaction did so once, and each row says what happened. With a model besid
 and numbers are compared after each act.
 """
 
+import json
 import random
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from copy import deepcopy
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from sqlalchemy import Connection
+
+from expirebridge import Change, wire
 from expirebridge.errors import CompletionRefused, LedgerError
 from expirebridge.ledger import Ledger, complete
 from expirebridge.ledger.entries import Page
 from expirebridge.ledger.passbook import Passbook
 from expirebridge.ledger.relay import Pass
 from expirebridge.ledger.tables import Status, Todo, Wanted
+from expirebridge.listener.runner.clerk import verdict
 from expirebridge.settings import Settings
 from expirebridge.store import calls
-from expirebridge.store.calls import Settlement
+from expirebridge.store.calls import Heard, Settlement
 from expirebridge.store.calls import ledger as ledger_calls
 from expirebridge.store.calls.ledger import Life
 from tests.kit.ledgers import Books
-from tests.ledger.model import Model, Redis, Steps
+from tests.ledger.model import STATUS, Model, Redis, Steps
 
 SETTINGS = Settings()
 PREFIX = "expirebridge"
 KEPT = 40
-Snapshot = dict[bytes, bytes]
+FEW = 3
+"""Tasks that are asked much of at once."""
+HOUR = 3_600_000
+WISHES: Final = ("cancel", "reschedule", "replace", "erase")
+FINISHED = ("succeeded", "failed", "cancelled")
+ERASED = wire.ERASED.decode()
+Snapshot = dict[bytes, tuple[int, bytes]]
+"""Each key's time to live in ms, and its value."""
 
 
 class Run(NamedTuple):
@@ -38,6 +50,9 @@ class Run(NamedTuple):
     id: str
     token: str
     life: Life
+    args: str
+    link: int
+    """What the server had lost by then, counted."""
 
 
 class Watched(Passbook):
@@ -61,12 +76,17 @@ class World:
         seed: int,
         out: frozenset[str] = frozenset(),
         model: Model | None = None,
+        *,
+        is_calm: bool = False,
     ) -> None:
         self.books, self.client, self.out = books, client, out
+        self.is_calm = is_calm
+        """Whether nothing is lost or killed, and much is asked of few tasks."""
         self.model = model
         self.store = books.store
         self.pages = books.rows = Watched(books.engine, books.made, name=books.name)
         self.random = random.Random(seed)  # noqa: S311 - to be repeated
+        self.ledger = Ledger(tables=books.made)
         self.relays = [self.relay(), self.relay()]
         self.past = [self.remembered()]
         self.link = 0
@@ -82,6 +102,8 @@ class World:
         """What completed in its transaction: its id and its generation."""
         self.done_known: set[tuple[str, int]] = set()
         self.cancel_known: set[tuple[str, int]] = set()
+        self.cancelled_there: set[str] = set()
+        """Ids that were cancelled in Redis."""
         self.bad: list[str] = []
 
     # The server's past
@@ -90,8 +112,10 @@ class World:
         names = sorted(self.client.keys("*"))
         with self.client.pipeline(transaction=False) as pipe:
             for name in names:
+                pipe.pttl(name)
                 pipe.dump(name)
-            return dict(zip(names, pipe.execute(), strict=True))
+            found = pipe.execute()
+        return dict(zip(names, zip(found[::2], found[1::2], strict=True), strict=True))
 
     def remembered(self) -> tuple[Snapshot, Redis | None]:
         return self.snapshot(), deepcopy(self.model.redis) if self.model else None
@@ -110,8 +134,8 @@ class World:
 
     def restore(self, snapshot: Snapshot) -> None:
         self.client.flushdb()
-        for name, value in snapshot.items():
-            self.client.restore(name, 0, value)
+        for name, (left, value) in snapshot.items():
+            self.client.restore(name, max(left, 0), value)
 
     def empty(self) -> None:
         self.client.flushdb()
@@ -132,27 +156,52 @@ class World:
             self._insert(self.deleted.pop(self.random.randrange(len(self.deleted))))
 
     def _insert(self, id: str) -> None:
-        self.books.insert(id, **({"generation": 1} if "generation" in self.out else {}))
+        args = self._args()
+        early = {"generation": 1} if "generation" in self.out else {}
+        self.books.insert(id, params=args, **early)
         if self.model:
-            self.model.insert(id, self.books.row(id).generation)
+            self.model.insert(id, self.books.row(id).generation, args)
 
-    def replace(self) -> None:
-        """A new task takes the place of another, with the same arguments."""
-        if rows := self.rows():
-            id = self.random.choice(rows).id
-            with self.books.engine.begin() as connection:
-                Ledger(tables=self.books.made).make_task(
-                    connection, "mail.send", [1], 0, id=id, if_exists="replace"
-                )
-            if self.model:
-                self.model.replace(id, self.books.row(id).generation)
+    def _args(self) -> str:
+        return f"[{self.random.randrange(1, 4)}]"
 
-    def want_cancel(self) -> None:
-        if ids := self._open():
-            id = self.random.choice(ids)
-            self.books.cancel(id)
+    def wish(self, *wishes: str) -> None:
+        """Change what is wanted of a task: these wishes, or one or two, in one transaction."""
+        if not (rows := self.rows()):
+            return
+        open_rows = [row for row in rows if row.status == Status.WAITING]
+        id = self.random.choice(self.random.choice((open_rows, rows)) or rows).id
+        asked = wishes or self.random.sample(WISHES, self.random.choice((1, 1, 2)))
+        args = self._args()
+        with self.books.engine.begin() as session:
+            answers = [self._ask(session, wish, id, args) for wish in asked]
+        generation = self.books.row(id).generation
+        for wish, answer in zip(asked, answers, strict=True):
             if self.model:
-                self.model.want_cancel(id)
+                assert self._modelled(self.model, wish, id, args, generation) == answer
+
+    def _ask(self, session: Connection, wish: str, id: str, args: str) -> int:
+        match wish:
+            case "cancel":
+                return self.ledger.cancel(session, id)
+            case "reschedule":
+                return self.ledger.reschedule(session, id, "1h")
+            case "erase":
+                return self.ledger.erase(session, id)
+        numbers = json.loads(args)
+        self.ledger.make_task(session, "mail.send", numbers, 0, id=id, if_exists="replace")
+        return 1
+
+    def _modelled(self, model: Model, wish: str, id: str, args: str, generation: int) -> int:
+        match wish:
+            case "cancel":
+                return model.want_cancel(id)
+            case "reschedule":
+                return model.move(id)
+            case "erase":
+                return model.erase(id, ERASED)
+        model.replace(id, generation, args)
+        return 1
 
     def touch(self) -> None:
         """Change a row that was relayed, and not its task."""
@@ -225,7 +274,8 @@ class World:
         if self.model:
             self.model.claim([task.id for task in tasks], token, gate)
         for task in tasks:
-            self._start(Run(task.id, token, Life.read(task.ledger) or Life(0, 0)))
+            life, args = Life.read(task.ledger) or Life(0, 0), task.args.decode()
+            self._start(Run(task.id, token, life, args, self.link))
 
     def _gate(self, who: int) -> int | None:
         if "gate" in self.out:
@@ -251,34 +301,57 @@ class World:
         return known.number
 
     def _let_time_pass(self) -> None:
-        """What a rebuild put off by a lease is due now."""
+        """What is due later, as what a rebuild put off by a lease, is due now."""
         for id in self.client.zrangebyscore(f"{PREFIX}:pending", "(2", "+inf"):
             self._set_score("pending", id)
-            self.client.delete(id + b":?mail.send?[1]")
+            self.client.delete(self._key(id.decode()))
+
+    def _key(self, id: str) -> str:
+        return f"{id}:?{self.client.hget(f'{PREFIX}:task:{id}', 'call').decode()}"
 
     def _start(self, run: Run) -> None:
         row = self.books.row(run.id)
-        if "row" not in self.out:
-            if row is None:
-                return self._settle(run, "cancelled")
-            if row.generation != run.life.generation:
-                return self._settle(run, "released")
-            if row.status == Status.SUCCEEDED and (run.id, row.generation) in self.effects:
-                return self._settle(run, "succeeded")
+        outcome = self._verdict(run)
+        if outcome != "runs":
+            return self._settle(run, "released" if outcome == "later" else outcome)
+        self._look_at_start(run, row)
+        self.running.append(run)
+        self.save()
+        return None
+
+    def _verdict(self, run: Run) -> str:
+        """What a listener is told by the row."""
+        life, fate = run.life, self.books.rows.ask([run.id]).get(run.id)
+        if "row" in self.out:
+            return "runs"
+        if fate and "status" in self.out:
+            is_done = (run.id, fate.life.generation) in self.effects
+            fate = fate._replace(status=fate.status if is_done else Status.WAITING)
+        if fate and "wish" in self.out and life.generation == fate.life.generation:
+            life = fate.life
+        return verdict(life, fate)[0]
+
+    def _look_at_start(self, run: Run, row: Any) -> None:
         life = (run.id, run.life.generation)
         self.starts.add(life)
         if life in self.done_known:
             self.bad.append(f"{run.id} started after it was known as done")
         if life in self.cancel_known:
             self.bad.append(f"{run.id} started after its cancel was relayed")
-        self.running.append(run)
-        self.save()
-        return None
+        if any(other.id == run.id and other.link == self.link for other in self.running):
+            self.bad.append(f"{run.id} runs twice at once")
+        if row and row.params != run.args:
+            self.bad.append(f"{run.id} runs with {run.args}, its row has {row.params}")
+        is_over = row and (row.status != Status.WAITING or row.wanted == Wanted.CANCELLED.value)
+        if is_over and "status" not in self.out:
+            self.bad.append(f"{run.id} runs although its row has ended")
+        if row and row.revision != run.life.revision:
+            self.bad.append(f"{run.id} runs although its row wants something else")
 
     def _settle(self, run: Run, outcome: str) -> None:
         self.store.run(calls.settle([Settlement(run.id, run.token, outcome)], SETTINGS))
         if self.model:
-            state = "pending" if outcome == "released" else outcome
+            state = "pending" if outcome in {"released", "retry"} else outcome
             self.model.settle(run.id, run.token, state)
         self.save()
 
@@ -311,6 +384,15 @@ class World:
                 return False
         return True
 
+    def fail(self) -> None:
+        """A handler raises, perhaps after it has completed its task: its row is asked first."""
+        if self.running:
+            run = self._one_running()
+            outcome = "runs" if "completed" in self.out else self._verdict(run)
+            if outcome == "runs":
+                outcome = self.random.choice(("failed", "retry"))
+            self._settle(run, "released" if outcome == "later" else outcome)
+
     def kill(self) -> None:
         if self.running:
             self._one_running()
@@ -334,21 +416,65 @@ class World:
     def forget(self) -> None:
         """The time is over for which finished tasks are kept."""
         self._beat()
-        for state in ("succeeded", "cancelled"):
+        for state in FINISHED:
             for id in self.client.zrange(f"{PREFIX}:{state}", 0, -1):
                 self._set_score(state, id)
         if self.model:
             self.model.forget()
         self._sweep()
 
-    def revive(self) -> None:
-        """Somebody has a finished task run once more."""
-        if ids := self.client.zrange(f"{PREFIX}:succeeded", 0, -1):
-            id = self.random.choice(ids).decode()
-            self.store.run(calls.run_now(id))
-            if self.model:
-                self.model.revive(id)
+    # Who uses Redis alone
+
+    def use_redis(self) -> None:
+        """A call of a Bridge, or a raw command, about any task that is there."""
+        places = {
+            state: self.client.zrange(f"{PREFIX}:{state}", 0, -1)
+            for state in ("pending", "running", *FINISHED)
+        }
+        if states := [state for state, ids in places.items() if ids]:
+            state = self.random.choice(states)
+            id = self.random.choice(places[state]).decode()
+            acts = [self._set_timer, self._run_now] if state in FINISHED else [
+                self._set_timer, self._reschedule, self._cancel, self._delete
+            ]  # fmt: skip
+            self.random.choice(acts)(id, state)
             self.save()
+
+    def _run_now(self, id: str, _: str) -> None:
+        if self.store.run(calls.run_now(id)) is Change.DUE_NOW and self.model:
+            self.model.revive(id)
+
+    def _reschedule(self, id: str, _: str) -> None:
+        self.store.run(calls.reschedule(id, calls.When(HOUR, relative=True)))
+        if self.model:
+            self.model.move_there(id)
+
+    def _cancel(self, id: str, _: str) -> None:
+        self.store.run(calls.cancel([id], keep=3600))
+        self.cancelled_there.add(id)
+        if self.model:
+            self.model.cancel_there(id)
+
+    def _set_timer(self, id: str, _: str) -> None:
+        key = self._key(id)
+        if ERASED in key or self.client.hexists(f"{PREFIX}:task:{id}", "next"):
+            return
+        self.client.set(key, 0, px=HOUR)
+        self._hear(id, key, Heard.LIVE)
+        if self.model:
+            self.model.set_timer(id)
+
+    def _delete(self, id: str, state: str) -> None:
+        """A raw DEL of a timer that runs."""
+        if state == "pending" and self.client.delete(self._key(id)):
+            self._hear(id, self._key(id), Heard.DELETED)
+            self.cancelled_there.add(id)
+            if self.model:
+                self.model.cancel_there(id)
+
+    def _hear(self, id: str, key: str, heard: Heard) -> None:
+        hint = calls.Hint(key.encode(), id, key.partition(":?")[2].encode(), heard)
+        self.store.run(calls.adopt([hint], SETTINGS))
 
     def _set_score(self, state: str, id: bytes) -> None:
         self.client.execute_command("ZADD", f"{PREFIX}:{state}", 1, id)
@@ -375,17 +501,33 @@ class World:
 
     # All together
 
-    def step(self) -> None:
+    def _acts(self) -> list[tuple[Callable[[], object], float]]:
         acts: list[tuple[Callable[[], object], float]] = [
-            (self.insert, 3), (self.want_cancel, 1),
+            (self.insert, 3), (lambda: self.wish("cancel"), 1),
             (lambda: next(self.relays[0]), 12), (lambda: next(self.relays[1]), 4),
             (lambda: self.claim(0), 4), (lambda: self.claim(1), 4),
             (self.settle, 5), (self.lapse, 2), (self.forget, 2), (self.prune, 1),
             (self.lose, 0.5), (self.empty, 0.2), (self.kill, 0.7), (self.stall, 0.5),
         ]  # fmt: skip
-        if self.model:
-            acts += [(self.complete, 1), (self.touch, 0.5), (self.revive, 0.3)]
-            acts += [(self.insert_again, 0.5), (self.replace, 0.5)]
+        if "status" in self.out:
+            return acts
+        return [
+            *acts,
+            (self.wish, 2), (self.use_redis, 1), (self.touch, 0.5), (self.insert_again, 0.5),
+            (self.complete, 1), (self.fail, 1),
+        ]  # fmt: skip
+
+    def _calm_acts(self) -> list[tuple[Callable[[], object], float]]:
+        few = sum(row.status == Status.WAITING for row in self.rows()) < FEW
+        return [
+            (self.insert, 6 if few else 0), (self.wish, 5), (self.use_redis, 3),
+            (lambda: next(self.relays[0]), 12), (lambda: next(self.relays[1]), 4),
+            (lambda: self.claim(0), 4), (lambda: self.claim(1), 4), (self.settle, 3),
+            (self.fail, 1), (self.complete, 2), (self.stall, 0.5),
+        ]  # fmt: skip
+
+    def step(self) -> None:
+        acts = self._calm_acts() if self.is_calm else self._acts()
         [act] = self.random.choices([act for act, _ in acts], [weight for _, weight in acts])
         act()
 
@@ -410,8 +552,24 @@ class World:
                 self.bad.append(f"{row.id} never ended")
             if row.status == Status.SUCCEEDED and (row.id, row.generation) not in self.starts:
                 self.bad.append(f"{row.id} done, but never ran")
-            if row.status == Status.CANCELLED and row.wanted == Wanted.NONE.value:
+            is_asked = row.wanted == Wanted.CANCELLED.value or row.id in self.cancelled_there
+            if row.status == Status.CANCELLED and not is_asked:
                 self.bad.append(f"{row.id} cancelled by nobody")
+            self._look_at_rest(row)
+
+    def _look_at_rest(self, row: Any) -> None:
+        """Row and record agree, unless the record is forgotten."""
+        record = self.client.hgetall(f"{PREFIX}:task:{row.id}")
+        if not record:
+            return
+        state, args = record.get(b"state", b"pending"), record[b"call"].partition(b"?")[2]
+        is_same = (
+            row.status == STATUS.get(state.decode(), 1),
+            Life.read(record[b"ledger"]) == (row.generation, row.revision),
+            args.decode() == row.params,
+        )
+        if not all(is_same):
+            self.bad.append(f"{row.id}: its row has {row}, its record {record}")
 
     def live(self, steps: int) -> list[str]:
         """Let so many things happen, then wait until all is quiet; returns what went wrong."""
@@ -432,14 +590,23 @@ class World:
             return
         rows = {
             row.id: (row.generation, row.revision, row.wanted == "cancelled", row.status, row.todo,
-                     row.stamp) for row in self.rows()
+                     row.stamp, row.params, row.due is None) for row in self.rows()
         }  # fmt: skip
         assert rows == {
-            id: (row.generation, row.revision, row.is_cancelled, row.status, row.todo, row.stamp)
+            id: (
+                row.generation,
+                row.revision,
+                row.is_cancelled,
+                row.status,
+                row.todo,
+                row.stamp,
+                row.call,
+                row.is_moved,
+            )
             for id, row in model.rows.items()
         }
         assert self._records() == {
-            id: (f"{record.generation} {record.revision}", record.state)
+            id: (f"{record.generation} {record.revision}", record.state, record.call)
             for id, record in model.redis.records.items()
         }
         dirty = self.client.zrange(f"{PREFIX}:dirty", 0, -1)
@@ -450,14 +617,18 @@ class World:
             assert (numbers.number, numbers.stamp) == (model.taken, model.stamp)
             assert (known.number, bool(known.nonce)) == (model.redis.number, model.redis.is_bound)
 
-    def _records(self) -> dict[str, tuple[str, str]]:
+    def _records(self) -> dict[str, tuple[str, str, str]]:
         start = f"{PREFIX}:task:"
         names = [name.decode() for name in self.client.keys(f"{start}*")]
         with self.client.pipeline(transaction=False) as pipe:
             for name in names:
-                pipe.hmget(name, "ledger", "state")
+                pipe.hmget(name, "ledger", "state", "call")
             found = pipe.execute()
         return {
-            name.removeprefix(start): (life.decode(), (state or b"pending").decode())
-            for name, (life, state) in zip(names, found, strict=True)
+            name.removeprefix(start): (
+                life.decode(),
+                (state or b"pending").decode(),
+                call.decode().partition("?")[2],
+            )
+            for name, (life, state, call) in zip(names, found, strict=True)
         }

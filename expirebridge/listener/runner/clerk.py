@@ -1,17 +1,18 @@
-"""The clerk: asks the ledger about claimed tasks before their handlers are called."""
+"""The clerk: asks the ledger about tasks before they run, and after they failed."""
 
 import asyncio
 import contextlib
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from expirebridge.errors import LedgerError
+from expirebridge.errors import CompletionRefused, LedgerError
 from expirebridge.hooks import End
 from expirebridge.listener.runner.conclusion import Conclusion
 from expirebridge.listener.runner.gate import Gate
 from expirebridge.listener.runner.unbegun import NotBegun
 from expirebridge.store.calls import Settlement
 from expirebridge.store.calls.ledger import Life
+from expirebridge.wire import ERASED
 
 if TYPE_CHECKING:
     from expirebridge.ledger.books import Books
@@ -22,9 +23,8 @@ if TYPE_CHECKING:
 AWAY = 1.0
 """Seconds for which a task is put off when the ledger's database does not answer."""
 BEHIND = 0.5
-"""Seconds for which it is put off when its row is of another life: a pass will tell."""
-_OUTCOMES = {10: (End.SUCCEEDED, "succeeded"), 20: (End.FAILED, "failed")}
-_CANCELLED = (End.FAILED, "cancelled")
+"""Seconds for which it is put off when row and record differ: a pass brings them together."""
+_ENDED = {10: "succeeded", 20: "failed", 30: "cancelled"}
 _CLOSED = "the connection to the server is new: the ledger is compared with it first"
 
 
@@ -50,6 +50,20 @@ class Clerk:
             raise NotBegun(_CLOSED)
         return self._conclude(attempt, fate)
 
+    async def look_after(self, attempt: "Attempt", failed: Conclusion) -> Conclusion:
+        """What is to be recorded of an attempt that failed: its row may know better.
+
+        It may have been completed before it failed. Or the row wants something by now, and so
+        `complete_in` was refused, if it was called: then the attempt does not count.
+        """
+        try:
+            fate = await self._fate(attempt.claimed.id)
+        except LedgerError as error:
+            if not isinstance(failed.error, CompletionRefused):
+                return failed  # if its row has ended, a pass tells the server
+            return attempt.conclusions.spread(AWAY, f"{failed.error}; {error}")
+        return self._conclude(attempt, fate) or failed
+
     async def with_rows(self, ids: Collection[str]) -> set[str]:
         """Which of these tasks are the ledger's; none while its database does not answer."""
         try:
@@ -68,20 +82,15 @@ class Clerk:
         return self._books.completer(attempt.claimed.id, life, attempt.claimed.attempt)
 
     def _conclude(self, attempt: "Attempt", fate: "Fate | None") -> Conclusion | None:
-        if fate is None:
-            return self._ended(attempt, *_CANCELLED, "its row is gone from the ledger")
-        life = Life.read(attempt.claimed.ledger)
-        if life is None or life.generation != fate.life.generation:
-            return attempt.conclusions.spread(BEHIND, "the ledger has another life of it")
-        if fate.status != 1:
-            end, outcome = _OUTCOMES.get(fate.status, _CANCELLED)
-            return self._ended(attempt, end, outcome, fate.message or "")
-        if fate.wanted == "cancelled":
-            return self._ended(attempt, *_CANCELLED, "it was cancelled in the ledger")
-        return None
-
-    def _ended(self, attempt: "Attempt", end: End, outcome: str, reason: str) -> Conclusion:
+        """The conclusion if the row says that the task is not to run, or not now; else None."""
         claimed = attempt.claimed
+        outcome, reason = verdict(Life.read(claimed.ledger), fate)
+        if outcome == "later":
+            return attempt.conclusions.spread(BEHIND, reason)
+        if outcome == "runs":
+            erased = "its arguments were erased"
+            return attempt.conclusions.failed(erased) if claimed.args == ERASED else None
+        end = End.SUCCEEDED if outcome == "succeeded" else End.FAILED
         text = "" if end is End.SUCCEEDED else reason
         return Conclusion(
             end, Settlement(claimed.id, claimed.token, outcome, 0.0, text), reason, reason
@@ -110,3 +119,22 @@ class Clerk:
         else:
             for id, future in asked.items():
                 future.set_result(fates.get(id))
+
+
+def verdict(record: Life | None, row: "Fate | None") -> tuple[str, str]:
+    """What is to become of a task by its row, and why: see docs/states.md.
+
+    `runs`; `later`, once a pass has brought row and record together; or the state in which it ends.
+    """
+    if row is None:
+        return "cancelled", "its row is gone from the ledger"
+    if record is None:
+        return "later", "its record names no row"
+    is_new = row.life.revision != record.revision or row.life.generation > record.generation
+    if row.life.generation < record.generation and not is_new:
+        return "later", "its row does not know yet that it began anew"
+    if row.status != 1:
+        return _ENDED[row.status], row.message or ""
+    if row.wanted == "cancelled":
+        return "cancelled", "it was cancelled in the ledger"
+    return ("later", "it was changed in the ledger") if is_new else ("runs", "")

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from expirebridge.handlers import Kind, Registry
 from expirebridge.handlers.fingerprint import Fingerprint
-from expirebridge.hooks import Hooks
+from expirebridge.hooks import End, Hooks
 from expirebridge.listener.runner.caller import Caller
 from expirebridge.listener.runner.conclusion import Conclusion
 from expirebridge.listener.runner.leased_attempt import LeasedAttempt
@@ -32,6 +32,7 @@ logger = logging.getLogger("expirebridge")
 CANCEL_LIMIT = 5.0
 """Seconds that a cancelled handler has to end."""
 STOPS = "its listener stopped"
+_FAILURES = frozenset({End.FAILED, End.RETRY})
 
 
 class Runner:
@@ -115,6 +116,8 @@ class Runner:
                 conclusion = await self._look_up(attempt)
             if conclusion is None:
                 conclusion = await self.pipe.conclude(attempt)
+                if conclusion.end in _FAILURES and attempt.has_row:
+                    conclusion = await self._look_after(attempt, conclusion)
         except NotBegun as reason:
             self._give_back(attempt, reason)
         except BaseException as error:
@@ -152,6 +155,14 @@ class Runner:
         else:
             attempt.task = replace(attempt.task, completer=clerk.completer_for(attempt))
         return conclusion
+
+    async def _look_after(self, attempt: LeasedAttempt, failed: Conclusion) -> Conclusion:
+        """What is to be recorded of an attempt that failed, by its row; see Clerk.look_after."""
+        clerk = attempt.origin.clerk
+        try:
+            return failed if clerk is None else await clerk.look_after(attempt, failed)
+        except asyncio.CancelledError:  # its listener stops, and its handler has run
+            return failed
 
     def _settle(self, attempt: LeasedAttempt, conclusion: Conclusion) -> None:
         """Have this recorded, unless the listener has given the attempt up before."""

@@ -28,9 +28,9 @@ class Life(NamedTuple):
     """Which life of an id a record or a row is about, and what was asked of it."""
 
     generation: int
-    """How often the id began anew."""
+    """When this life of the id began; one more each time Redis begins it anew."""
     revision: int
-    """How often the application changed what it wants of the task."""
+    """What the application wants: each change of that has a revision of its own."""
 
     def __str__(self) -> str:
         return f"{self.generation} {self.revision}"
@@ -164,6 +164,8 @@ class Learnt(NamedTuple):
     due: int | None
     attempt: int
     error: str
+    cancelling: bool
+    """Whether it runs, and no further attempt is to follow."""
 
 
 class Dirty(NamedTuple):
@@ -183,9 +185,9 @@ def _read_dirty(reply: list[Any]) -> Dirty:
     entries = [
         Learnt(
             text(id), since, Life.read(life), text(state), due if due >= 0 else None, attempt,
-            text(error),
+            text(error), bool(cancel),
         )
-        for id, since, life, state, due, attempt, error in rows_of(columns, 7)
+        for id, since, life, state, due, attempt, error, cancel in rows_of(columns, 8)
     ]  # fmt: skip
     return Dirty(Known(text(nonce), number), entries)
 

@@ -12,6 +12,7 @@
 -- include timers
 -- include places
 -- include doorbell
+-- include rearm
 -- include resends
 -- include changes
 
@@ -19,14 +20,12 @@ local nonce, keep = ARGV[2], tonumber(ARGV[3])
 local running = false
 
 local function cancel(id)
-  local record, code = read_for_change(id, nonce, { 'nonce', 'due', 'left' })
+  local record, code = read_for_change(id, nonce, { 'nonce', 'due', 'left', 'next' })
   if not record then return code end
   if FINISHED[record.state] then return FINISHED_BEFORE end
   if record.state == 'running' then
     remember(id, record, nonce, RUNNING)
-    redis.call('HSET', record_key(id), 'cancel', 1)
-    redis.call('HDEL', record_key(id), 'rearm', 'next')
-    redis.call('DEL', trigger_key(id, record))
+    cancel_run(id, record, keep)
     running = true
     return RUNNING
   end

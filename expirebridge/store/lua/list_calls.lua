@@ -34,6 +34,8 @@ local function add_running(id)
     add(id, false, false, false)
   elseif record.state ~= state then
     return
+  elseif record.next and record.next.ended then
+    return
   elseif record.next then
     local args = value_of(record.next.fields, 'args')
     add(id, record.next.call, args and tostring(args) or false,

@@ -14,8 +14,9 @@
 --          each row: 1 done, 2 kept, 3 taken: a task that is not of the ledger has the id, 4 gone: the task
 --          that was to be adopted is not here any more; and when it is due in ms, -1 if that is not known
 --
--- A row can be carried more than once: the record names the generation and the revision that it has
--- followed. A row that this changes nothing for, since its task has ended, is dirty: so it learns that.
+-- The record names the generation and the revision that it has followed. A row that names others wants
+-- something, and that is done to whatever the record is now: see docs/states.md. A row can be carried more
+-- than once. One that does not know yet what its task did meanwhile is dirty: so it learns that.
 
 -- include names
 -- include clock
@@ -30,6 +31,7 @@
 -- include new_tasks
 -- include history
 -- include rearm
+-- include restart
 -- include ledger
 -- include row_times
 
@@ -54,7 +56,7 @@ end
 local function bury(id, record, state)
   record.ledger = nil
   redis.call('DEL', trigger_key(id, record))
-  redis.call('HDEL', record_key(id), 'token', 'rearm', 'next', 'cancel')
+  if state ~= 'failed' then redis.call('HDEL', record_key(id), 'error') end
   finish(id, record, state, keep)
 end
 
@@ -101,9 +103,7 @@ end
 
 local function cancel(id, old)
   if old.state == 'running' then
-    redis.call('HSET', record_key(id), 'cancel', 1)
-    redis.call('HDEL', record_key(id), 'rearm', 'next')
-    redis.call('DEL', trigger_key(id, old))
+    cancel_run(id, old, keep)
     to_be_cancelled = true
     return
   end
@@ -112,18 +112,18 @@ local function cancel(id, old)
   redis.call('DEL', trigger_key(id, old))
 end
 
--- A later life of the same id: it takes the place of one that waits or has ended, and follows one that
--- runs.
+-- Another life of the same id: it takes the place of one that waits or has ended, and follows one that
+-- runs, also if it has ended before it began. So there is never a second run beside the first.
 local function succeed(id, row, old)
   if old.state ~= 'running' then return create(id, row, old) end
-  if row.what ~= 'waits' then
-    bury(id, old, row.what == 'cancel' and 'cancelled' or row.what)
-    put_generation(id, old, row.generation, row.revision)
-    if row.what == 'cancel' then mark_dirty(id) end
-    return DONE
-  end
   redis.call('DEL', trigger_key(id, old))
-  note_next(id, old, { call = row.call, args = row.args, due = row.due, fields = row.fields })
+  local ended = FINISHED[row.what] and row.what or nil
+  old.next = { call = row.call, args = row.args, due = row.due, fields = row.fields, ended = ended, keep = keep }
+  if row.what == 'cancel' then
+    cancel(id, old)
+  else
+    note_next(id, old, old.next)
+  end
   return DONE
 end
 
@@ -141,10 +141,15 @@ local function restore_time(id, row, old)
   wait_until(id, old, row.due)
 end
 
-local function follow(id, row, old, revision)
+-- A new time counts for one that waits, runs or has ended. That a row which waits has another revision
+-- than the record means one, too, if this database may have lost it.
+local function follow(id, row, old, is_new)
+  local is_moved = is_new and (row.moved or row.rebuilt and row.when == 'at' and old.state ~= 'pending')
   if row.what == 'cancel' then
-    cancel(id, old)
-  elseif row.moved and revision < row.revision then
+    if not FINISHED[old.state] then cancel(id, old) end
+  elseif is_moved then
+    if not row.moved then spare(row) end
+    if FINISHED[old.state] then start_anew(id, old) end
     note_move(id, old, 'reschedule', row.due)
     if old.state == 'running' then
       note_rearm(id, old, row.due)
@@ -166,9 +171,9 @@ local function adopt(id, row, old)
 end
 
 -- What the record follows from now on: the task itself, or the one that is to follow it after its run.
-local function note_revision(id, row, old)
-  if not old.next then return put_generation(id, old, row.generation, row.revision) end
-  put_value(old.next.fields, 'ledger', row.ledger)
+local function note_revision(id, old, generation, revision)
+  if not old.next then return put_generation(id, old, generation, revision) end
+  put_value(old.next.fields, 'ledger', string.format('%.0f %.0f', generation, revision))
   redis.call('HSET', record_key(id), 'next', cmsgpack.pack(old.next))
 end
 
@@ -182,35 +187,35 @@ local function belongs(id, row, old)
   return true
 end
 
+-- The end that a row knows, of the life that is here. A run goes on, and its row is asked at its end.
+local function follow_end(id, row, old)
+  if old.state == 'running' or old.state == row.what then return KEPT end
+  bury(id, old, row.what)
+  put_generation(id, old, row.generation, row.revision)
+  return DONE
+end
+
 local function carry(id, row)
-  local old = read(id, { 'args', 'due', 'left', 'next', 'rearm', 'token', 'attempt', 'started' })
+  local old = read(id, { 'args', 'due', 'left', 'next', 'rearm', 'token', 'settled' })
   if row.adopted and not (old and old.ledger) and not adopt(id, row, old) then return GONE end
   if not old then return create(id, row) end
   if not belongs(id, row, old) then return TAKEN end
   if not old.ledger then return create(id, row, old) end
-  local generation, revision = generation_of(old.next and value_of(old.next.fields, 'ledger') or old.ledger)
-  if generation > row.generation then
-    mark_dirty(id)
-    return KEPT
-  end
-  -- Of one generation and with another call: revived here, while its row got a new life.
   local last = old.next or old
+  local generation, revision = generation_of(old.next and value_of(old.next.fields, 'ledger') or old.ledger)
+  local is_new = revision ~= row.revision
+  local began_anew = generation > row.generation -- here, and the row does not know it yet
+  if began_anew then mark_dirty(id) end
+  if began_anew and not is_new then return KEPT end
   local is_other = last.call ~= row.call or last.args ~= row.args
-  local ends_next = old.next and row.what == 'cancel'
-  if generation < row.generation or is_other or ends_next then return succeed(id, row, old) end
+  if generation < row.generation or is_other then return succeed(id, row, old) end
   if FINISHED[row.what] then
-    if old.state == row.what then return KEPT end
-    bury(id, old, row.what)
-    put_generation(id, old, row.generation, row.revision)
-    return DONE
+    if is_new then note_revision(id, old, generation, row.revision) end
+    return follow_end(id, row, old)
   end
-  local is_new = revision < row.revision
-  if is_new then note_revision(id, row, old) end
-  if FINISHED[old.state] then
-    mark_dirty(id)
-    return KEPT
-  end
-  follow(id, row, old, revision)
+  if is_new then note_revision(id, old, generation, row.revision) end
+  if FINISHED[old.state] then mark_dirty(id) end
+  follow(id, row, old, is_new)
   return is_new and DONE or KEPT
 end
 

@@ -1,5 +1,6 @@
 -- include names
 -- include clock
+-- include fields
 -- include records
 -- include timers
 -- include places
@@ -15,17 +16,34 @@ local function put_off_since(first, started)
   return first and first > (tonumber(started) or 0) and first or nil
 end
 
+-- What follows a run, and has ended before it began, is to run after all: its row does not know that.
+local function begin_next(task)
+  if not task.ended then return end
+  task.ended = nil
+  local generation, revision = generation_of(value_of(task.fields, 'ledger'))
+  put_value(task.fields, 'ledger', string.format('%.0f %.0f', generation + 1, revision))
+end
+
 -- Replaces a task that ran by the one that was to follow it. If their keys have the same name, the
--- timer may have been put off since. The nonces of resends are kept.
+-- timer may have been set since. The nonces of resends are kept.
 local function become_next(id, record)
   local task = record.next
   if trigger_key(id, task) == trigger_key(id, record) then
     local timer = read_timer(id, record)
-    if type(timer) == 'number' then task.due = timer end
+    if type(timer) == 'number' then
+      begin_next(task)
+      task.due = timer
+    end
   end
   local nonce = redis.call('HGET', record_key(id), 'nonce')
   forget(id, record.state)
-  write(id, task, task.due, task.fields)
+  if task.ended then
+    redis.call('HSET', record_key(id), 'call', task.call, 'made', math.floor(now / 1000), unpack(task.fields))
+    local made = { call = task.call, state = record.state, ledger = value_of(task.fields, 'ledger') }
+    finish(id, made, task.ended, task.keep)
+  else
+    write(id, task, task.due, task.fields)
+  end
   if nonce then redis.call('HSET', record_key(id), 'nonce', nonce) end
 end
 
@@ -58,16 +76,31 @@ end
 local function note_next(id, record, task)
   redis.call('HSET', record_key(id), 'next', cmsgpack.pack(task))
   redis.call('HDEL', record_key(id), 'rearm', 'cancel')
-  if trigger_key(id, task) == trigger_key(id, record) then set_timer(id, record, task.due) end
+  if not task.ended and trigger_key(id, task) == trigger_key(id, record) then set_timer(id, record, task.due) end
 end
 
 -- Notes that a running task, or its replacement, is to run at `due`.
 local function note_rearm(id, record, due)
   if record.next then
+    begin_next(record.next)
     record.next.due = due
     return note_next(id, record, record.next)
   end
   redis.call('HSET', record_key(id), 'rearm', due)
   redis.call('HDEL', record_key(id), 'cancel')
   set_timer(id, record, due)
+end
+
+-- Lets no further attempt of a running task follow. What was to follow it has a row of its own in a ledger,
+-- which must learn how it ended.
+local function cancel_run(id, record, keep)
+  redis.call('DEL', trigger_key(id, record))
+  redis.call('HSET', record_key(id), 'cancel', 1)
+  redis.call('HDEL', record_key(id), 'rearm')
+  if record.next and record.ledger then
+    record.next.ended, record.next.keep = 'cancelled', keep
+    redis.call('HSET', record_key(id), 'next', cmsgpack.pack(record.next))
+  else
+    redis.call('HDEL', record_key(id), 'next')
+  end
 end

@@ -22,7 +22,8 @@
 --   attempt, lapses, started, ended, result, error, unknown   what happened to it
 --   unfit    fingerprints of codes whose listeners refused it, and left it to others
 --   rearm    when it is to run once more, if asked while it ran
---   next     what it becomes after this run, if it was replaced while it ran (see rearm.lua)
+--   next     what it becomes after this run, if it was replaced while it ran (see rearm.lua); `ended` is its
+--            state if it has ended before it began
 --   snoozes  how often its handler put it off by Snooze since it was made
 --   cancel   1 if it was cancelled while it ran: no further attempt
 --   asked    while the database is moved: what its producer asked for if the id is known where it goes
@@ -46,6 +47,7 @@ local function read_next(packed)
   well = well and type(task) == 'table' and type(task.call) == 'string'
     and type(task.due) == 'number' and task.due >= 0 and task.due < 2 ^ 53
     and type(task.fields) == 'table' and #task.fields % 2 == 0 and #task.fields <= 100
+    and (task.ended == nil or FINISHED[task.ended] and type(task.keep) == 'number')
   for _, field in ipairs(well and task.fields or {}) do
     well = well and (type(field) == 'string' or type(field) == 'number')
   end

@@ -1,0 +1,270 @@
+"""The table in docs/states.md of what a row can ask for, cell by cell."""
+
+import re
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import redis
+from sqlalchemy import Connection, Engine
+
+from expirebridge import Bridge, TaskExists
+from expirebridge.ledger import Ledger, Tables, complete
+from expirebridge.ledger.relay import finish
+from expirebridge.ledger.tables import Todo
+from expirebridge.settings import Settings
+from expirebridge.store import calls
+from expirebridge.store.calls import Settlement
+from expirebridge.store.calls.ledger import Life
+from expirebridge.store.store import Store
+from tests.kit.ledgers import Books
+from tests.kit.steps import server_ms, settle
+
+PAGE: Final = Path(__file__).parents[2] / "docs/states.md"
+HOUR: Final = 3_600_000
+WISHES: Final = ("cancel", "reschedule", "replace", "make", "erase")
+STATES: Final = (
+    "not carried yet", "waits", "runs", "runs, and is to run again", "runs, and is replaced",
+    "runs, and has completed", "ended", "ended, and the row knows", "ended, and begun anew",
+    "ended, and begun anew; the row knows of the end",
+)  # fmt: skip
+RUNNING: Final = frozenset(state for state in STATES if state.startswith("runs"))
+# What a task is at rest: its state, its arguments, and in how many hours it is due.
+LEFT_ALONE: Final = dict(
+    zip(
+        STATES,
+        (
+            "pending [1] 3", "pending [1] 3", "succeeded [1]", "pending [1] 2", "pending [7] 2",
+            "succeeded [1]", "succeeded [1]", "succeeded [1]", "pending [1] 0", "pending [1] 0",
+        ),
+        strict=True,
+    )
+)  # fmt: skip
+"""What becomes of it if nothing is asked; a handler that runs succeeds."""
+
+
+def ask(ledger: Ledger, session: Connection, wish: str, id: str) -> object:
+    """Ask for something in a transaction; returns what was answered."""
+    match wish:
+        case "cancel":
+            return ledger.cancel(session, id)
+        case "reschedule":
+            return ledger.reschedule(session, id, "1h")
+        case "erase":
+            return ledger.erase(session, id)
+    try:
+        ledger.make_task(
+            session, "mail.send", [2], "1h", id=id,
+            if_exists="replace" if wish == "replace" else "reject",
+        )  # fmt: skip
+    except TaskExists:
+        return "TaskExists"
+    return 1
+
+
+class Stage:
+    """Tasks of a ledger, brought into any state, and what they are once all is at rest."""
+
+    def __init__(self, books: Books, bridge: Bridge, client: redis.Redis) -> None:
+        self.books, self.bridge, self.client = books, bridge, client
+        self.store = books.store
+        self.ledger = Ledger(tables=books.made)
+        self.tokens: dict[str, str] = {}
+
+    def ask(self, id: str, *wishes: str) -> list[object]:
+        """Ask for all of these in one transaction."""
+        with self.books.engine.begin() as session:
+            return [ask(self.ledger, session, wish, id) for wish in wishes]
+
+    def bring(self, state: str, *ids: str) -> None:
+        """Make tasks, in this state."""
+        waits = state in {"not carried yet", "waits"}
+        for id in ids:
+            self.books.insert(id, 3 * HOUR if waits else 0)
+        if state == "not carried yet":
+            return
+        self.books.settle_down()
+        if waits:
+            return
+        self.claim(*ids)
+        for id in ids:
+            self._go_on(state, id)
+        if state in {"runs, and is to run again", "runs, and is replaced"} or "row knows" in state:
+            self.books.settle_down()
+        for id in ids if "begun anew" in state else ():
+            self.bridge.run_now(id)
+
+    def _go_on(self, state: str, id: str) -> None:
+        match state:
+            case "runs, and is to run again":
+                self.bridge.reschedule(id, "2h")
+            case "runs, and is replaced":
+                with self.books.engine.begin() as session:
+                    self.ledger.make_task(
+                        session, "mail.send", [7], "2h", id=id, if_exists="replace"
+                    )
+            case "runs, and has completed":
+                self.complete(id)
+        if state not in RUNNING:
+            self.end(id, "succeeded")
+
+    def claim(self, *ids: str) -> None:
+        """Claim what is due: these tasks."""
+        token = f"token-{len(self.tokens)}"
+        gate = self.books.numbers()[2]
+        tasks = self.store.run(calls.claim(token, Settings(), room=100, idle=True, gate=gate)).tasks
+        assert sorted(task.id for task in tasks) == sorted(ids)
+        self.tokens |= dict.fromkeys(ids, token)
+
+    def complete(self, id: str) -> None:
+        """The handler commits its completion."""
+        row = self.books.row(id)
+        with self.books.engine.begin() as session:
+            complete(
+                session, self.books.made, ledger="default", id=id, attempt=1,
+                generation=row.generation, revision=row.revision,
+            )  # fmt: skip
+
+    def end(self, id: str, outcome: str) -> None:
+        settle(self.store, Settlement(id, self.tokens[id], outcome, 2 * 3600))
+
+    def look(self, id: str) -> str:
+        """What a task is, once row and record agree. Fails if they do not."""
+        row = self.books.row(id)
+        record: Any = self.client.hgetall(f"expirebridge:task:{id}")
+        state = record.get(b"state", b"pending").decode()
+        args = record[b"call"].partition(b"?")[2].decode()
+        assert row.todo == Todo.NOTHING
+        assert not self.client.zcard("expirebridge:dirty")
+        assert Life.read(record[b"ledger"]) == (row.generation, row.revision)
+        assert args == row.params
+        assert row.status == {"succeeded": 10, "failed": 20, "cancelled": 30}.get(state, 1)
+        due = self.client.zscore("expirebridge:pending", id)
+        if state != "pending":
+            assert due is None
+            return f"{state} {args}"
+        assert due is not None
+        hours = max(due - server_ms(self.client), 0) / HOUR
+        assert row.due == due
+        return f"{state} {args} {hours:.0f}"
+
+
+@pytest.fixture
+def stage(books: Books, bridge: Bridge, client: redis.Redis) -> Stage:
+    return Stage(books, bridge, client)
+
+
+def cells() -> dict[tuple[str, str], str]:
+    """The table of the page: for each state and each wish, what becomes of it."""
+    part = PAGE.read_text().split("## What a row can ask for")[1].split("\n## ")[0]
+    lines = [
+        [cell.strip() for cell in line.strip("| \n").split("|")]
+        for line in part.splitlines()
+        if line.startswith("|")
+    ]
+    head, _, *rows = lines
+    assert [re.sub("`", "", word) for word in head[1:]] == list(WISHES)
+    assert [row[0] for row in rows] == list(STATES)
+    return {
+        (row[0], wish): cell for row in rows for wish, cell in zip(WISHES, row[1:], strict=True)
+    }
+
+
+CELLS: Final = cells()
+MEANING: Final[dict[str, tuple[object, Callable[[str], str]]]] = {
+    "cancelled": (1, lambda before: re.sub(r"\w+ (\S+).*", r"cancelled \1", before)),
+    "its last attempt": (1, lambda _: "succeeded [1]"),
+    "as it ended": (1, lambda _: "succeeded [1]"),
+    "moved": (1, lambda before: re.sub(r"\w+ (\S+).*", r"pending \1 1", before)),
+    "begins anew": (1, lambda _: "pending [1] 1"),
+    "new task": (1, lambda _: "pending [2] 1"),
+    "TaskExists": ("TaskExists", lambda before: before),
+    "0": (0, lambda before: before),
+    "erased": (1, lambda _: 'succeeded {"erased":true}'),
+}
+"""What each word of the table means: what is answered, and what the task is once at rest."""
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_wish_is_done_whatever_its_task_is(stage: Stage, state: str) -> None:
+    stage.bring(state, *WISHES)
+    answers = {wish: stage.ask(wish, wish)[0] for wish in WISHES}
+    stage.books.settle_down()
+    if state in RUNNING:
+        for wish in WISHES:
+            stage.end(wish, "succeeded")  # it ran until now, and no other run began
+    stage.books.settle_down()
+    for wish in WISHES:
+        answer, become = MEANING[CELLS[state, wish]]
+        assert (answers[wish], stage.look(wish)) == (answer, become(LEFT_ALONE[state])), wish
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_it_is_done_as_well_while_another_one_waits_to_be_carried(stage: Stage, state: str) -> None:
+    """The record has followed an older revision: the row was moved, to two hours from now."""
+    stage.bring(state, *WISHES)
+    before, moved, answers = LEFT_ALONE[state], 0, {}
+    for wish in WISHES:
+        with stage.books.engine.begin() as session:
+            moved = stage.ledger.reschedule(session, wish, "2h")
+        answers[wish] = stage.ask(wish, wish)[0]
+        if state in RUNNING:
+            stage.end(wish, "succeeded")  # before anything is carried
+    if moved:
+        before = re.sub(r"\w+ (\S+).*", r"pending \1 2", before)
+    stage.books.settle_down()
+    for wish in WISHES:
+        cell = CELLS[state, wish]
+        if (state, wish) == ("runs, and is to run again", "cancel"):
+            cell = "cancelled"  # what it was to run again is what waits by then
+        answer, become = MEANING[cell]
+        assert (answers[wish], stage.look(wish)) == (answer, become(before)), wish
+
+
+@pytest.mark.parametrize("wish", WISHES)
+def test_a_run_that_is_to_be_retried_ends_as_its_row_asks(stage: Stage, wish: str) -> None:
+    stage.bring("runs", "a")
+    stage.ask("a", wish)
+    stage.books.settle_down()
+    stage.end("a", "retry")
+    stage.books.settle_down()
+    expected = {
+        "cancel": "cancelled [1]",
+        "reschedule": "pending [1] 1",
+        "replace": "pending [2] 1",
+    }
+    assert stage.look("a") == expected.get(wish, "pending [1] 2")
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_two_wishes_in_one_transaction_do_what_two_transactions_do(
+    stage: Stage, state: str
+) -> None:
+    pairs = list(product(WISHES, WISHES))
+    ids = [f"{one}-{other}" for one, other in pairs]
+    stage.bring(state, *ids, *(f"{id}-apart" for id in ids))
+    for id, pair in zip(ids, pairs, strict=True):
+        together = stage.ask(id, *pair)
+        apart = stage.ask(f"{id}-apart", pair[0])
+        finish(stage.books.relay().carry())
+        apart += stage.ask(f"{id}-apart", pair[1])
+        assert together == apart, id
+    stage.books.settle_down()
+    if state in RUNNING:
+        for id in ids:
+            stage.end(id, "succeeded")
+            stage.end(f"{id}-apart", "succeeded")
+        stage.books.settle_down()
+    for id in ids:
+        apart_it_is = stage.look(f"{id}-apart")
+        if (state, id) == ("ended", "reschedule-cancel"):
+            assert apart_it_is == "cancelled [1]"  # it waited to begin anew
+            apart_it_is = "succeeded [1]"
+        assert stage.look(id) == apart_it_is, id
+
+
+@pytest.fixture
+def books(engine: Engine, made: Tables, store: Store) -> Books:
+    return Books(engine, made, store)
