@@ -154,8 +154,11 @@ def until_ended(pids: Iterable[int]) -> Iterator[None]:
 
     They need not be children of this process.
     """
-    ends = {os.pidfd_open(pid): pid for pid in pids}
+    ends: dict[int, int] = {}
     try:
+        for pid in pids:
+            with suppress(ProcessLookupError):  # it ended a moment ago
+                ends[os.pidfd_open(pid)] = pid
         yield
         for end, pid in ends.items():
             assert select.select([end], [], [], PATIENCE)[0], f"process {pid} lives on"
