@@ -33,6 +33,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 THREADS = 4
 TRIES = 5
+LOOKS, LOOK_PAUSE = 5, 0.05
+"""How often in all, and after how many seconds, a server is asked again that seems to have lost
+something: another listener's pass stamps its rows a moment before the server has seen it."""
 MOST_TICKS = 10
 """How often a pass looks for ticks that are to be made: what is left is for the next."""
 
@@ -135,18 +138,37 @@ class Books:
             looked = self._look(time.monotonic() if since is None else since)
             carried, found = 0, cast(Found | None, looked)
             if looked.is_to_carry:
-                carried, found = _repeated(self.relay.carry, looked), None
+                carried, found = self._repeated(self.relay.carry, looked), None
             if self._is_first and self._make_ticks():
-                carried, found = max(carried, _repeated(self.relay.carry)), None
+                carried, found = max(carried, self._repeated(self.relay.carry)), None
             if found is None or found.known.dirty:
-                carried = max(carried, _repeated(self.relay.bring_back, found))
+                carried = max(carried, self._repeated(self.relay.bring_back, found))
             return carried
+
+    def _repeated(
+        self, make: Callable[[Found | None], Pass[int]], found: Found | None = None
+    ) -> int:
+        """Make a pass, again if another came before; that is tried so often, for the next look."""
+        for _ in range(TRIES):
+            if (carried := finish(make(found or self._settled(self.relay.bind())))) != INTERRUPTED:
+                return carried
+            found = None  # what was read is not so any more
+        return 0
 
     def _look(self, since: float) -> Found:
         """What both sides know of passes; Raises as `Relay.bind`."""
         if self._glances is None:
-            return self.relay.bind()
-        return self.relay.bind(self._glances.of(self._passbook.partition, since))
+            return self._settled(self.relay.bind())
+        return self._settled(self.relay.bind(self._glances.of(self._passbook.partition, since)))
+
+    def _settled(self, found: Found) -> Found:
+        """The same, once no pass of another listener is about to end. Raises as `Relay.bind`."""
+        for _ in range(LOOKS):
+            if not found.seems_lost:
+                break
+            time.sleep(LOOK_PAUSE)
+            found = self.relay.bind()
+        return found
 
     def _make_ticks(self) -> bool:
         """Make the ticks of series that are due soon; returns whether there were any."""
@@ -204,15 +226,6 @@ class Books:
 
 def _itself(store: Store) -> Store:
     return store
-
-
-def _repeated(make: Callable[[Found | None], Pass[int]], found: Found | None = None) -> int:
-    """Make a pass, again if another came before; that is tried so often, for the next look."""
-    for _ in range(TRIES):
-        if (carried := finish(make(found))) != INTERRUPTED:
-            return carried
-        found = None  # what was read is not so any more
-    return 0
 
 
 def place_of(settings: Settings, url: URL, partitions: int = 1) -> str:

@@ -48,8 +48,12 @@ class Found(NamedTuple):
     @property
     def is_to_carry(self) -> bool:
         """Whether rows wait to be carried, or the server has lost any."""
-        numbers = self.numbers
-        return numbers.waiting or numbers.unsorted or self.known.number < numbers.stamp
+        return self.numbers.waiting or self.numbers.unsorted or self.seems_lost
+
+    @property
+    def seems_lost(self) -> bool:
+        """Whether rows were carried, or written to, by a pass that the server has not seen."""
+        return self.known.number < self.numbers.stamp
 
 
 class Relay:

@@ -9,6 +9,7 @@ from sqlalchemy import Engine
 from expirebridge import Bridge, State, TaskExists
 from expirebridge.errors import LedgerUnsuitable
 from expirebridge.ledger import Ledger
+from expirebridge.ledger.books import Office, place_of
 from expirebridge.ledger.relay import INTERRUPTED, finish
 from expirebridge.ledger.tables import Status, Tables, Todo
 from expirebridge.settings import Settings
@@ -265,6 +266,27 @@ def test_an_intact_server_costs_no_pass(books: Books) -> None:
     before = books.numbers()
     books.settle_down()
     assert books.numbers() == before
+
+
+def test_a_pass_that_is_about_to_end_is_not_taken_for_a_loss(
+    books: Books, store: Store, with_ledger: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another listener has written to its rows, and not told the server yet."""
+    books = Books(books.engine, books.made, store, place=place_of(with_ledger, books.engine.url))
+    books.insert("a")
+    books.settle_down()
+    claim(store)
+    settle(store, Settlement("a", "t", "succeeded"))
+    ending = books.relay().bring_back()
+    while next(ending) != "written":
+        pass
+    monkeypatch.setattr("expirebridge.ledger.books.time.sleep", lambda _: finish(ending))
+    office = Office(with_ledger)
+    ours = office.books(lambda: store)
+    ours.pass_once()
+    office.close()
+    assert [each.rebuilt for each in ours.take_passed()] == []
+    assert books.status("a") is Status.SUCCEEDED
 
 
 def test_another_place_sends_nothing(books: Books, client: redis.Redis) -> None:
