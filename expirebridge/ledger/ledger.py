@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import URL, ClauseElement
+from sqlalchemy import URL
 
 from expirebridge import wire
 from expirebridge.durations import Duration
@@ -256,20 +256,14 @@ class Ledger(SeriesCalls):
             channel.execute(ours.insert, values)
             return True
         if new.if_exists == "replace":
-            return self._put(channel, ours.replace, ours.take_any, values)
-        return self._put(channel, ours.make, ours.take, values)
-
-    def _put(
-        self, channel: Channel, make: ClauseElement, take: ClauseElement, values: Mapping[str, Any]
-    ) -> bool:
-        """Send `make`; where there is a row in MySQL, `take`."""
+            return channel.execute(ours.replace, values) > 0
         try:
-            return channel.execute(make, values) > 0
+            return channel.execute(ours.make, values) > 0
         except Exception as error:
             # MySQL only. A duplicate key does not end its transaction.
             if not is_duplicate(error):
                 raise
-        return channel.execute(take, values) > 0
+        return channel.execute(ours.take, values) > 0
 
     def _made(self, new: NewTask, values: Mapping[str, Any], outcome: Outcome) -> LedgerTask:
         made = _made(new, values, outcome)

@@ -1,6 +1,6 @@
 """The producer's half of series: each statement in the caller's transaction."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,8 +26,6 @@ class Scheduler:
     ledger: str
     channel: Channel
     ours: Statements
-    insert: Callable[[Mapping[str, Any]], object]
-    """Inserts the row of a task, in the place of any other with its id."""
 
     def put(self, spec: SeriesSpec) -> SeriesOutcome:
         """Make a series, or change it, with its next tick."""
@@ -137,7 +135,10 @@ class Scheduler:
     def _insert_tick(self, series: Mapping[Any, Any], times: Times | None) -> None:
         if times is not None:
             tick = tick_values(series, times)
-            self.insert({"b_ext_string": None} | {f"b_{name}": tick[name] for name in tick})
+            self.channel.execute(
+                self.ours.replace,
+                {"b_ext_string": None} | {f"b_{name}": tick[name] for name in tick},
+            )
 
     def _drop_waiting(self, row: Mapping[str, Any]) -> None:
         """Cancel the latest tick, unless it was due: then it runs to its end."""

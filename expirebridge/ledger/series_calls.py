@@ -2,12 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
-
-from sqlalchemy import ClauseElement
 
 from expirebridge.durations import Duration
 from expirebridge.errors import InvalidTask
@@ -132,9 +129,7 @@ class SeriesCalls:
 
     def _scheduler(self, session: object) -> Scheduler:
         channel = self._changing(session)
-        ours = self._statements(channel)
-        replace = partial(self._put, channel, ours.replace, ours.take_any)
-        return Scheduler(self.name, channel, ours, replace)
+        return Scheduler(self.name, channel, self._statements(channel))
 
     # What a Ledger has
 
@@ -149,9 +144,4 @@ class SeriesCalls:
         raise NotImplementedError
 
     def _statements(self, channel: Channel) -> Statements:
-        raise NotImplementedError
-
-    def _put(
-        self, channel: Channel, make: ClauseElement, take: ClauseElement, values: Mapping[str, Any]
-    ) -> bool:
         raise NotImplementedError

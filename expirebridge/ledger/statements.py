@@ -18,7 +18,7 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from expirebridge.ledger.clock import NowMs
 from expirebridge.ledger.tables import Status, Tables, Todo, Wanted
@@ -48,11 +48,9 @@ class Statements:
     """A task with an id that a finished one may have. It changes no row if an unfinished one has
     it; in MySQL it fails with a duplicate key then, and `take` follows."""
     replace: ClauseElement
-    """The same, whatever has the id."""
+    """The same, whatever has the id: it never fails."""
     take: ClauseElement
     """Put the new task in the place of a finished one (MySQL)."""
-    take_any: ClauseElement
-    """Put the new task in the place of another one (MySQL)."""
     cancel: ClauseElement
     cancel_ext: ClauseElement
     move: ClauseElement
@@ -90,9 +88,8 @@ def statements(tables: Tables, dialect: str) -> Statements:
     return Statements(
         insert=plain,
         make=plain if upsert is None else _upsert(upsert, task, only=_finished(task)),
-        replace=plain if upsert is None else _upsert(upsert, task, only=None),
-        take=_take(task).where(_finished(task)),
-        take_any=_take(task),
+        replace=_mysql_replace(task) if upsert is None else _upsert(upsert, task, only=None),
+        take=_take(task),
         cancel=cancel.where(by_id),
         cancel_ext=cancel.where(by_ext),
         move=move.where(by_id),
@@ -182,12 +179,21 @@ def _upsert(upsert: Any, task: Table, *, only: ColumnElement[bool] | None) -> Cl
     return made
 
 
+def _mysql_replace(task: Table) -> ClauseElement:
+    """One statement: an INSERT that fails leaves a shared lock, and an UPDATE after it can be in a
+    deadlock with the relay's."""
+    statement = mysql.insert(task).values(_given())
+    taken = {name: statement.inserted[name] for name in GIVEN if name not in {"ledger", "id"}}
+    made: ClauseElement = statement.on_duplicate_key_update(taken | _new_life(task))
+    return made
+
+
 def _take(task: Table) -> Update:
     given = {name: value for name, value in _given().items() if name not in {"ledger", "id"}}
     return (
         update(task)
         .values(given | _new_life(task))
-        .where(_this_ledger(task), task.c.id == bindparam("b_id"))
+        .where(_this_ledger(task), task.c.id == bindparam("b_id"), _finished(task))
     )
 
 

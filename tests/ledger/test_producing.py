@@ -1,7 +1,9 @@
 """Tasks are made, changed and found in the caller's transaction, however that is held."""
 
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -186,6 +188,36 @@ def test_another_task_is_replaced(
     assert (old.func, old.revision, old.status) == ("a.c", 2, 1)
     assert (new.func, new.revision) == ("a.d", 1)
     assert all(abs(row.generation - row.created) < 1000 for row in (old, new))
+
+
+def test_to_replace_a_task_is_in_no_deadlock_with_who_writes_to_its_row(
+    engine: Engine, ledger: Ledger
+) -> None:
+    """An INSERT that fails on MySQL holds a lock that an UPDATE elsewhere waits for."""
+    if engine.dialect.name == "sqlite":
+        pytest.skip("SQLite has one writer at a time")
+    stop, written = threading.Event(), threading.Semaphore(0)
+
+    def write() -> None:
+        while not stop.is_set():
+            with engine.begin() as connection:
+                connection.execute(text("UPDATE expirebridge_task SET slot = 1 - slot"))
+            written.release()
+
+    with engine.begin() as connection:
+        ledger.make_task(connection, "a.b", [], 5, id="x")
+        connection.execute(text("UPDATE expirebridge_task SET slot = 0"))
+    with ThreadPoolExecutor(2) as threads:
+        writers = [threads.submit(write) for _ in range(2)]
+        try:
+            for _ in range(200):
+                written.acquire()
+                with engine.begin() as connection:
+                    ledger.make_task(connection, "a.b", [], 5, id="x", if_exists="replace")
+        finally:
+            stop.set()
+        for writer in writers:
+            writer.result()
 
 
 def test_a_row_that_is_to_be_rebuilt_stays_one(
