@@ -164,7 +164,7 @@ def cells() -> dict[tuple[str, str], str]:
         for line in part.splitlines()
         if line.startswith("|")
     ]
-    head, _, *rows = lines
+    head, _, *rows = lines[: len(STATES) + 2]
     assert [re.sub("`", "", word) for word in head[1:]] == list(WISHES)
     assert [row[0] for row in rows] == list(STATES)
     return {
