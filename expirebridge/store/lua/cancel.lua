@@ -12,7 +12,7 @@
 -- include timers
 -- include places
 -- include doorbell
--- include rearm
+-- include cancel_run
 -- include resends
 -- include changes
 

@@ -31,6 +31,7 @@
 -- include new_tasks
 -- include history
 -- include rearm
+-- include cancel_run
 -- include restart
 -- include ledger
 -- include row_times
