@@ -48,6 +48,9 @@ def _what(row: Row[Any]) -> str:
 
 
 def _hint(row: Row[Any]) -> str:
-    rebuilt = row.todo == Todo.REBUILD and row.due is not None
-    words = {"moved": row.due is None, "rebuilt": rebuilt, "adopted": row.stamp == ADOPTED}
+    words = {
+        "moved": row.due is None,
+        "rebuilt": row.todo == Todo.REBUILD,
+        "adopted": row.stamp == ADOPTED,
+    }
     return " ".join(word for word, holds in words.items() if holds)

@@ -36,6 +36,8 @@ from expirebridge.store.calls.ledger import MAX_ROWS, Life
 
 MAX_SORTED: Final = 1000
 """Rows that are sorted into partitions at once."""
+RESTORED: Final = 1_000_000
+"""By so much revisions go up of which a restored database may have lost some."""
 ONE: Final = Layout("")
 """One partition."""
 
@@ -349,7 +351,9 @@ class Passbook:
         """Bind this ledger to another server, which has seen nothing of it.
 
         Numbers go on above `above`. Every row is to be rebuilt: the first partition sees to that,
-        for all of them, since there may be another number of them now.
+        for all of them, since there may be another number of them now. If the server has seen later
+        passes than this ledger, that was restored: what rows ask for gets revisions that none of
+        those which were lost can have had.
         """
         passes, task = self._passes.c, self._task.c
         with self.engine.begin() as connection:
@@ -361,11 +365,12 @@ class Passbook:
             )
             if self.partition > 0:
                 return
-            connection.execute(
-                update(self._task)
-                .where(task.ledger == self.name)
-                .values(todo=Todo.REBUILD, slot=null())
-            )
+            ours = update(self._task).where(task.ledger == self.name)
+            if number < above:
+                connection.execute(
+                    ours.where(task.todo == Todo.RELAY).values(revision=task.revision + RESTORED)
+                )
+            connection.execute(ours.values(todo=Todo.REBUILD, slot=null()))
             connection.execute(
                 delete(self._passes).where(
                     passes.ledger == self.name, passes.partition >= self.layout.count

@@ -237,16 +237,17 @@ def _concluded(row: Row[Any], landed: Landed) -> Carried:
 def _lesson(learnt: Learnt) -> Lesson | None:
     if learnt.life is None:
         return None
-    status = _STATUS.get(learnt.state, Status.WAITING)
-    ran = status in {Status.SUCCEEDED, Status.FAILED}
+    status, runs = _STATUS.get(learnt.state, Status.WAITING), learnt.state == "running"
+    # A claim counts the attempt that it begins: of one that runs it is not over.
+    is_last = runs or status in {Status.SUCCEEDED, Status.FAILED}
     return Lesson(
         learnt.id,
         learnt.life,
         status,
         NEVER if learnt.state == "paused" else learnt.due,
-        max(learnt.attempt - ran, 0),
+        max(learnt.attempt - is_last, 0),
         learnt.error or None,
-        learnt.state == "running",
+        runs,
         learnt.cancelling,
     )
 

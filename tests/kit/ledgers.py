@@ -109,3 +109,25 @@ class Books:
         found = self.rows.read()
         assert found is not None
         return found.number, found.stamp, self.store.run(ledger_calls.read_ledger()).number
+
+
+Snapshot = dict[bytes, tuple[int, bytes]]
+"""When each key ends, in ms, or -1, and its value."""
+
+
+def snapshot(client: Any) -> Snapshot:
+    """All that a server holds."""
+    names = sorted(client.keys("*"))
+    with client.pipeline(transaction=False) as pipe:
+        for name in names:
+            pipe.pexpiretime(name)
+            pipe.dump(name)
+        found = pipe.execute()
+    return dict(zip(names, zip(found[::2], found[1::2], strict=True), strict=True))
+
+
+def restore(client: Any, past: Snapshot) -> None:
+    """Let a server hold that, and nothing else."""
+    client.flushdb()
+    for name, (ends, value) in past.items():
+        client.restore(name, max(ends, 0), value, absttl=True)

@@ -173,8 +173,7 @@ class Model:
         """`pending` is what is to run again."""
         if record.next:
             self.redis.records[id] = record.next
-            if record.next.state != "pending":
-                self.mark(id)
+            self.mark(id)
             return
         if record.rearm:
             self._begin_anew(id, record)

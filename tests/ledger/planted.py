@@ -27,8 +27,8 @@ IN_LUA = {
                   "  if FINISHED[row.what] then return KEPT end\n"),
     "revision": (
         "relay",
-        "  local is_moved = is_new and (row.moved",
-        "  local is_moved = is_new and (true",
+        "  elseif is_new and row.moved then\n",
+        "  elseif is_new then\n",
     ),
     # A wish of a row is lost if its task began anew in Redis.
     "wish of an older life": ("relay", KEPT_ANEW, "  if began_anew then return KEPT end\n"),

@@ -18,9 +18,8 @@ from expirebridge.store.calls import Settled, Settlement
 from expirebridge.store.calls import ledger as ledger_calls
 from expirebridge.store.calls.ledger import Life
 from expirebridge.store.store import Store
-from tests.kit.ledgers import Books
+from tests.kit.ledgers import Books, restore, snapshot
 from tests.kit.steps import server_ms, settle, state_of
-from tests.ledger.world import World
 
 HOUR = 3_600_000
 
@@ -117,6 +116,18 @@ def test_what_failed_and_waits_again_is_written_back(books: Books, store: Store)
     row = books.row("a")
     assert (row.status, row.retry_times, row.message) == (1, 1, "ValueError: no")
     assert row.due > row.created + 50_000
+
+
+def test_an_attempt_that_runs_when_the_one_before_is_written_back_does_not_count(
+    books: Books, store: Store
+) -> None:
+    books.insert("a")
+    books.settle_down()
+    claim(store)
+    settle(store, Settlement("a", "t", "retry", 0, "ValueError: no"))
+    assert claim(store, "u") == ["a"]
+    books.settle_down()
+    assert books.row("a").retry_times == 1
 
 
 def test_a_row_whose_id_is_taken_is_refused_and_the_rest_go_on(
@@ -422,16 +433,15 @@ def test_an_older_copy_of_redis_is_no_copy_of_a_later_task(
     """What an older copy knows of a pruned row: a new one with the same call is another task."""
     books.insert("a")
     books.settle_down()
-    world = World(books, client, 0)
-    copies = {"pending": world.snapshot()}
+    copies = {"pending": snapshot(client)}
     assert claim(store) == ["a"]
-    copies["running"] = world.snapshot()
+    copies["running"] = snapshot(client)
     settle(store, Settlement("a", "t", "succeeded"))
     books.settle_down()
-    copies["succeeded"] = world.snapshot()
+    copies["succeeded"] = snapshot(client)
     books.age("a")
     assert books.prune_old() == 1
-    world.restore(copies[was])
+    restore(client, copies[was])
     books.insert("a", HOUR)
     books.settle_down()
     settle(store, Settlement("a", "t", "succeeded"))

@@ -17,7 +17,7 @@ from expirebridge.store import calls
 from expirebridge.store.calls import Settlement
 from expirebridge.store.calls import ledger as ledger_calls
 from expirebridge.store.store import Store
-from tests.kit.ledgers import Books
+from tests.kit.ledgers import Books, restore, snapshot
 from tests.kit.steps import settle
 from tests.ledger.model import Model
 from tests.ledger.planted import planted
@@ -118,13 +118,13 @@ def lose_while_written_back(books: Books, client: redis.Redis) -> int | None:
     store, world = books.store, World(books, client, 0)
     books.insert("a")
     books.settle_down()
-    before = world.snapshot()
+    before = snapshot(client)
     store.run(calls.claim("t", Settings(), room=1, idle=True, gate=0))
     settle(store, Settlement("a", "t", "succeeded"))
     steps = books.relay().bring_back()
     while next(steps) != "dirty read":
         pass
-    world.restore(before)
+    restore(client, before)
     finish(steps)
     assert books.status("a") is Status.SUCCEEDED
     return world._gate(0)

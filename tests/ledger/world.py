@@ -28,7 +28,7 @@ from expirebridge.store import calls
 from expirebridge.store.calls import Heard, Settlement
 from expirebridge.store.calls import ledger as ledger_calls
 from expirebridge.store.calls.ledger import Life
-from tests.kit.ledgers import Books
+from tests.kit.ledgers import Books, Snapshot, restore, snapshot
 from tests.ledger.model import STATUS, Model, Redis, Steps
 
 SETTINGS = Settings()
@@ -40,8 +40,6 @@ HOUR = 3_600_000
 WISHES: Final = ("cancel", "reschedule", "replace", "erase")
 FINISHED = ("succeeded", "failed", "cancelled")
 ERASED = wire.ERASED.decode()
-Snapshot = dict[bytes, tuple[int, bytes]]
-"""Each key's time to live in ms, and its value."""
 
 
 class Run(NamedTuple):
@@ -108,17 +106,8 @@ class World:
 
     # The server's past
 
-    def snapshot(self) -> Snapshot:
-        names = sorted(self.client.keys("*"))
-        with self.client.pipeline(transaction=False) as pipe:
-            for name in names:
-                pipe.pttl(name)
-                pipe.dump(name)
-            found = pipe.execute()
-        return dict(zip(names, zip(found[::2], found[1::2], strict=True), strict=True))
-
     def remembered(self) -> tuple[Snapshot, Redis | None]:
-        return self.snapshot(), deepcopy(self.model.redis) if self.model else None
+        return snapshot(self.client), deepcopy(self.model.redis) if self.model else None
 
     def save(self) -> None:
         self.past = [*self.past, self.remembered()][-KEPT:]
@@ -126,16 +115,11 @@ class World:
     def lose(self) -> None:
         back = self.random.randrange(1, min(len(self.past), 12) + 1)
         self.past = self.past[: len(self.past) - back + 1]
-        snapshot, redis = self.past[-1]
-        self.restore(snapshot)
+        past, redis = self.past[-1]
+        restore(self.client, past)
         if self.model and redis:
             self.model.redis = deepcopy(redis)
         self.link += 1
-
-    def restore(self, snapshot: Snapshot) -> None:
-        self.client.flushdb()
-        for name, (left, value) in snapshot.items():
-            self.client.restore(name, max(left, 0), value)
 
     def empty(self) -> None:
         self.client.flushdb()

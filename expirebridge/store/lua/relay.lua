@@ -91,9 +91,7 @@ local function create(id, row, old)
   local made = { call = row.call, state = 'pending', ledger = row.ledger }
   redis.call('HSET', record_key(id), 'call', row.call, 'made', math.floor(now / 1000), unpack(row.fields))
   if row.what == 'waits' then
-    redis.call('HSET', record_key(id), 'left', 0)
-    redis.call('SET', trigger_key(id, made), 0)
-    move(id, made, 'paused', now + PAUSED_LOOK)
+    pause_new(id, made)
   elseif row.what == 'cancel' then
     finish(id, made, 'cancelled', keep)
   else
@@ -119,7 +117,8 @@ local function succeed(id, row, old)
   if old.state ~= 'running' then return create(id, row, old) end
   redis.call('DEL', trigger_key(id, old))
   local ended = FINISHED[row.what] and row.what or nil
-  old.next = { call = row.call, args = row.args, due = row.due, fields = row.fields, ended = ended, keep = keep }
+  local due = row.when == 'never' and WHILE_PAUSED or row.due
+  old.next = { call = row.call, args = row.args, due = due, fields = row.fields, ended = ended, keep = keep }
   if row.what == 'cancel' then
     cancel(id, old)
   else
@@ -142,23 +141,52 @@ local function restore_time(id, row, old)
   wait_until(id, old, row.due)
 end
 
--- A new time counts for one that waits, runs or has ended. That a row which waits has another revision
--- than the record means one, too, if this database may have lost it.
+-- A new time counts for one that waits, runs or has ended.
+local function follow_time(id, row, old)
+  spare(row)
+  if FINISHED[old.state] then start_anew(id, old) end
+  note_move(id, old, 'reschedule', row.due)
+  if old.state == 'running' then
+    note_rearm(id, old, row.due)
+  else
+    wait_until(id, old, row.due)
+  end
+end
+
+-- Pauses what the row knows as paused. While it runs, a timer without a TTL says so.
+local function follow_pause(id, old, is_new)
+  if FINISHED[old.state] then
+    if not is_new then return end
+    start_anew(id, old)
+  end
+  if old.state == 'running' and not is_new then return end
+  redis.call('SET', trigger_key(id, old), 0)
+  if old.state ~= 'running' then follow_timer(id, old) end
+end
+
+-- What this database may have lost of a task that it still knows: its time, or that it is paused. That the
+-- row has another revision than the record means a new time.
+local function restore(id, row, old, is_new)
+  if row.when == 'never' then
+    follow_pause(id, old, is_new)
+  elseif row.when ~= 'at' then
+    return
+  elseif old.state == 'pending' then
+    restore_time(id, row, old)
+  elseif old.state == 'paused' or is_new then
+    follow_time(id, row, old)
+  elseif old.state == 'running' then
+    redis.call('HSET', record_key(id), 'due', row.due) -- for its lapse: it may have ended, and wait again
+  end
+end
+
 local function follow(id, row, old, is_new)
-  local is_moved = is_new and (row.moved or row.rebuilt and row.when == 'at' and old.state ~= 'pending')
   if row.what == 'cancel' then
     if not FINISHED[old.state] then cancel(id, old) end
-  elseif is_moved then
-    if not row.moved then spare(row) end
-    if FINISHED[old.state] then start_anew(id, old) end
-    note_move(id, old, 'reschedule', row.due)
-    if old.state == 'running' then
-      note_rearm(id, old, row.due)
-    else
-      wait_until(id, old, row.due)
-    end
-  elseif row.rebuilt and old.state == 'pending' and row.when == 'at' then
-    restore_time(id, row, old)
+  elseif is_new and row.moved then
+    follow_time(id, row, old)
+  elseif row.rebuilt then
+    restore(id, row, old, is_new)
   end
 end
 
@@ -182,8 +210,8 @@ end
 local function belongs(id, row, old)
   if old.ledger then return true end
   if FINISHED[old.state] then return true end
-  if old.call ~= row.call or old.args ~= row.args then return false end
-  put_generation(id, old, row.generation, row.revision)
+  if old.next or old.call ~= row.call or old.args ~= row.args then return false end
+  put_generation(id, old, row.generation, 0)
   mark_dirty(id)
   return true
 end
@@ -198,7 +226,10 @@ end
 
 local function carry(id, row)
   local old = read(id, { 'args', 'due', 'left', 'next', 'rearm', 'token', 'settled' })
-  if row.adopted and not (old and old.ledger) and not adopt(id, row, old) then return GONE end
+  if row.adopted and not (old and old.ledger) and not adopt(id, row, old) then
+    if not row.moved then return GONE end
+    if old then put_generation(id, old, 0, 0) end -- replaced in its row meanwhile
+  end
   if not old then return create(id, row) end
   if not belongs(id, row, old) then return TAKEN end
   if not old.ledger then return create(id, row, old) end

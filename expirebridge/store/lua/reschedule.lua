@@ -22,7 +22,9 @@ local due = ARGV[4] == 'in' and now + ms or ms
 
 local record, code = read_for_change(id, nonce, { 'nonce', 'next' })
 if not record then return code end
-if FINISHED[record.state] then return FINISHED_BEFORE end
+if FINISHED[record.state] or record.next and record.ledger and is_erased(record.next) then
+  return FINISHED_BEFORE
+end
 note_move(id, record, 'reschedule', due)
 if record.state == 'running' then
   remember(id, record, nonce, REARMED)

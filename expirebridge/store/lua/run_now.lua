@@ -14,14 +14,11 @@
 -- include restart
 -- include ledger
 
--- As a row of the ledger says it, see expirebridge/wire.py.
-local ERASED = '?{"erased":true}'
-
 local nonce, id = ARGV[2], ARGV[3]
 local record, code = read_for_change(id, nonce, { 'nonce', 'token', 'settled' })
 if not record then return code end
 if record.state == 'running' then return RUNNING end
-if record.ledger and string.sub(record.call, -#ERASED) == ERASED then return FINISHED_BEFORE end
+if record.ledger and is_erased(record) then return FINISHED_BEFORE end
 return ring_after(function()
   if FINISHED[record.state] then
     start_anew(id, record)

@@ -22,6 +22,10 @@ local function put_generation(id, record, generation, revision)
   redis.call('HSET', record_key(id), 'ledger', record.ledger)
 end
 
+-- Whether what a task was given was erased, in its row and here: see expirebridge/wire.py. It cannot run.
+local ERASED = '?{"erased":true}'
+local function is_erased(record) return string.sub(record.call, -#ERASED) == ERASED end
+
 -- A finished task of a ledger begins anew here, not in its row.
 local function raise_generation(id, record)
   if not record.ledger then return end

@@ -18,31 +18,34 @@ end
 
 -- What follows a run, and has ended before it began, is to run after all: its row does not know that.
 local function begin_next(task)
-  if not task.ended then return end
+  if not task.ended or is_erased(task) then return end
   task.ended = nil
   local generation, revision = generation_of(value_of(task.fields, 'ledger'))
   put_value(task.fields, 'ledger', string.format('%.0f %.0f', generation + 1, revision))
 end
 
--- Replaces a task that ran by the one that was to follow it. If their keys have the same name, the
--- timer may have been set since. The nonces of resends are kept.
+-- Replaces a task that ran by the one that was to follow it. If their keys have the same name, a client
+-- may have set the timer since, and it may have ended unseen. The nonces of resends are kept.
 local function become_next(id, record)
   local task = record.next
   if trigger_key(id, task) == trigger_key(id, record) then
     local timer = read_timer(id, record)
-    if type(timer) == 'number' then
+    local asked = type(timer) == 'number' and timer or tonumber(record.rearm or nil)
+    if asked then
       begin_next(task)
-      task.due = timer
+      task.due = asked
     end
   end
   local nonce = redis.call('HGET', record_key(id), 'nonce')
+  local ledger = value_of(task.fields, 'ledger')
   forget(id, record.state)
   if task.ended then
     redis.call('HSET', record_key(id), 'call', task.call, 'made', math.floor(now / 1000), unpack(task.fields))
-    local made = { call = task.call, state = record.state, ledger = value_of(task.fields, 'ledger') }
-    finish(id, made, task.ended, task.keep)
+    finish(id, { call = task.call, state = record.state, ledger = ledger }, task.ended, task.keep)
   else
     write(id, task, task.due, task.fields)
+    if task.due == WHILE_PAUSED then pause_new(id, { call = task.call, key = task.key, state = 'pending' }) end
+    if ledger then mark_dirty(id) end
   end
   if nonce then redis.call('HSET', record_key(id), 'nonce', nonce) end
 end

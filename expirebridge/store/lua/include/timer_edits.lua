@@ -7,6 +7,15 @@
 -- How often a paused task's timer is checked again, in ms: so an edit whose event was missed is
 -- followed late.
 local PAUSED_LOOK = 300000
+-- When a paused task is due, as its row in a ledger says it.
+local WHILE_PAUSED = 2 ^ 53 - 1
+
+-- Pauses a task that has just been written, and of which nobody knows how much time it had left.
+local function pause_new(id, record)
+  redis.call('HSET', record_key(id), 'left', 0)
+  redis.call('SET', trigger_key(id, record), 0)
+  move(id, record, 'paused', now + PAUSED_LOOK)
+end
 
 -- The name of an edit in the history: anything that puts a watched task off is a beat.
 local function kind_of_edit(id, due, timer)
