@@ -429,8 +429,8 @@ class World:
             self.model.revive(id)
 
     def _reschedule(self, id: str, _: str) -> None:
-        self.store.run(calls.reschedule(id, calls.When(HOUR, relative=True)))
-        if self.model:
+        change = self.store.run(calls.reschedule(id, calls.When(HOUR, relative=True)))
+        if self.model and change is not Change.FINISHED:  # what is to follow was erased
             self.model.move_there(id)
 
     def _cancel(self, id: str, _: str) -> None:
@@ -529,7 +529,8 @@ class World:
                 self.settle()
             self.lapse()
             rows = self.rows()
-            if all(row.status != 1 and row.todo == Todo.NOTHING for row in rows):
+            is_dirty = self.client.exists(f"{PREFIX}:dirty")
+            if not is_dirty and all(row.status != 1 and row.todo == Todo.NOTHING for row in rows):
                 break
         for row in rows:
             if row.status == Status.WAITING:
