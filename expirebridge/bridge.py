@@ -8,8 +8,11 @@ import asyncio
 import functools
 import inspect
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+import os
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from weakref import WeakSet
 
 import redis
 import redis.asyncio
@@ -19,7 +22,7 @@ from expirebridge.log_fields import event
 from expirebridge.new_tasks import advice_on
 from expirebridge.operations import Operations
 from expirebridge.operations.unknown import UnknownFunction
-from expirebridge.settings import Settings
+from expirebridge.settings import DEFAULT_URL, Settings
 from expirebridge.store.calls import Runnable
 from expirebridge.store.partitions import AsyncPartitions, Partitions, PartitionsByLoop
 from expirebridge.topology import clients
@@ -132,6 +135,19 @@ class Bridge:
             clients.check_client(client, redis.Redis)
         self._store = Partitions(client, prefix=settings.prefix)
         self._operations = Operations(settings, Hooks(hooks), unknown=unknown)
+        self._prefix = settings.prefix
+        if self._owns_client and _is_led(settings.url):
+            _led.add(self)
+
+    @contextmanager
+    def _leading_to(self, url: str) -> Iterator[None]:
+        before = self._store
+        self._store = Partitions(clients.producer_client(url, self._prefix), prefix=self._prefix)
+        try:
+            yield
+        finally:
+            there, self._store = self._store, before
+            there.close()
 
     make_task = _waits(Operations.make_task)
     make_tasks = _waits(Operations.make_tasks)
@@ -208,13 +224,25 @@ class AsyncBridge:
         if client is not None:
             clients.check_client(client, redis.asyncio.Redis)
 
-        def begin() -> AsyncPartitions:
-            connecting = client or clients.async_producer_client(settings.url, settings.prefix)
+        def begin(url: str = settings.url) -> AsyncPartitions:
+            connecting = client or clients.async_producer_client(url, settings.prefix)
             return AsyncPartitions(connecting, prefix=settings.prefix)
 
         begin()  # sends nothing, and refuses a bad URL
+        self._begin = begin
         self._stores = PartitionsByLoop(begin)
         self._operations = Operations(settings, Hooks(hooks), unknown=unknown)
+        if self._owns_client and _is_led(settings.url):
+            _led.add(self)
+
+    @contextmanager
+    def _leading_to(self, url: str) -> Iterator[None]:
+        before = self._stores
+        self._stores = PartitionsByLoop(functools.partial(self._begin, url))
+        try:
+            yield
+        finally:
+            self._stores = before
 
     make_task = _awaits(Operations.make_task)
     make_tasks = _awaits(Operations.make_tasks)
@@ -267,6 +295,27 @@ class AsyncBridge:
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+
+_led: WeakSet[Bridge | AsyncBridge] = WeakSet()
+"""Those that were made with the URL of the environment."""
+
+
+def _is_led(url: str) -> bool:
+    return url == (os.environ.get("EXPIREBRIDGE_URL") or DEFAULT_URL)
+
+
+@contextmanager
+def leading_to(url: str) -> Iterator[None]:
+    """For a block, have the bridges that were made with the environment's URL use this one.
+
+    For tests: a bridge at the top of a module is made before any test begins. Those that were made
+    with another URL, or with a client, are left as they are.
+    """
+    with ExitStack() as stack:
+        for bridge in list(_led):
+            stack.enter_context(bridge._leading_to(url))
+        yield
 
 
 @functools.cache

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import redis
 
-from expirebridge.bridge import forget_default_bridge
+from expirebridge.bridge import forget_default_bridge, leading_to
 from expirebridge.checks import EVENT_FLAGS, check_server, events_are_on, refuse_unsuitable
 from expirebridge.errors import ServerUnsuitable
 from expirebridge.settings import Settings
@@ -64,11 +64,15 @@ def _check(store: Store, client: redis.Redis, mark: str) -> None:
 
 @contextmanager
 def led_to(url: str) -> Iterator[None]:
-    """While the block runs, the program finds the database of this URL."""
+    """While the block runs, the program finds the database of this URL.
+
+    So do the bridges that were made before with what the environment said then.
+    """
     before = os.environ.get(_URL)
     _set_url(url)
     try:
-        yield
+        with leading_to(url):
+            yield
     finally:
         _set_url(before)
 

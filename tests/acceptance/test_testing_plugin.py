@@ -37,11 +37,13 @@ pytestmark = pytest.mark.expirebridge(handlers={"mail.send": work, "orders.rate"
 """
 
 
-def run(folder: Path, test: str, *words: str, code: int = 0) -> str:
+def run(folder: Path, test: str, *words: str, code: int = 0, **more: str) -> str:
+    """Run a test module; `more` are variables of its environment."""
     (folder / "test_it.py").write_text(HEAD + test)
     result = subprocess.run(
-        [*PYTEST, *words], cwd=folder, env=SURROUNDINGS, capture_output=True, text=True, check=False
-    )
+        [*PYTEST, *words], cwd=folder, env=SURROUNDINGS | more,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
     assert result.returncode == code, result.stdout + result.stderr
     return result.stdout
 
@@ -204,3 +206,48 @@ def test_each_worker_has_a_database_of_a_server_that_is_named(
 def test_a_server_can_be_named(url: str, tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text(f"[pytest]\nexpirebridge_url = {url}\n")
     run(tmp_path, f"def test_it(expirebridge):\n    assert expirebridge.url == '{url}'\n")
+
+
+def test_bridges_made_before_the_fixture_lead_to_the_database_of_the_test(
+    url: str, tmp_path: Path
+) -> None:
+    """Those that were made with the URL of the environment, however it was read."""
+    (tmp_path / "shop.py").write_text(
+        """
+import os
+from expirebridge import AsyncBridge, Bridge
+
+by_default, by_url = Bridge(), Bridge(os.environ["EXPIREBRIDGE_URL"])
+awaited = AsyncBridge()
+elsewhere = Bridge(os.environ["ELSEWHERE"])
+used_before = by_default.count()
+"""
+    )
+    run(
+        tmp_path,
+        """
+import asyncio
+import shop
+
+@pytest.mark.parametrize("turn", [1, 2])
+def test_it(expirebridge, turn):
+    shop.by_default.make_task("mail.send", [1], "1h")
+    shop.by_url.make_task("mail.send", [2], "1h")
+    asyncio.run(make(3))
+    assert len(expirebridge.made("mail.send")) == 3
+    assert shop.elsewhere.count().pending == 0
+    assert len(expirebridge.travel("1h")) == 3
+
+async def make(number):
+    async with shop.awaited as bridge:
+        await bridge.make_task("mail.send", [number], "1h")
+
+def test_afterwards_they_lead_where_they_did():
+    with Bridge() as development:
+        assert development.count().pending == 0
+        shop.by_default.make_task("mail.send", id="made-after", delay="1h")
+        assert development.get("made-after") is not None
+""",
+        EXPIREBRIDGE_URL=url,
+        ELSEWHERE=url.rpartition("/")[0] + "/9",
+    )
