@@ -10,7 +10,6 @@ from sqlalchemy import (
     BindParameter,
     ColumnElement,
     Connection,
-    Engine,
     Integer,
     Text,
     Update,
@@ -30,6 +29,7 @@ from expirebridge.ledger.clock import NowMs
 from expirebridge.ledger.entries import REFUSED, Carried, Fate, Lesson, Numbers, Page
 from expirebridge.ledger.schema import find
 from expirebridge.ledger.tables import VERSION, Status, Tables, Todo, Wanted
+from expirebridge.ledger.transactions import Transactions
 from expirebridge.ledger.waiting import Slot, Waiting
 from expirebridge.slots import Layout
 from expirebridge.store.calls.ledger import MAX_ROWS, Life
@@ -53,7 +53,13 @@ class Passbook:
     """
 
     def __init__(
-        self, engine: Engine, made: Tables, *, name: str, layout: Layout = ONE, partition: int = 0
+        self,
+        engine: Transactions,
+        made: Tables,
+        *,
+        name: str,
+        layout: Layout = ONE,
+        partition: int = 0,
     ) -> None:
         self.engine = engine
         self.name = name

@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from expirebridge.handlers import Registry
-from expirebridge.hooks import Hooks
+from expirebridge.hooks import End, Hooks
 from expirebridge.listener.runner.attempt import Attempt
 from expirebridge.listener.runner.caller import Caller
 from expirebridge.listener.runner.conclusion import Conclusion
@@ -15,6 +16,11 @@ from expirebridge.listener.runner.unsettled import Unsettled
 from expirebridge.listener.shutdown import Shutdown
 from expirebridge.settings import Settings
 from expirebridge.store.views import ClaimedTask
+
+if TYPE_CHECKING:
+    from expirebridge.testing.rows import Rows
+
+_FAILURES = {End.FAILED, End.RETRY}
 
 
 class OwnThread:
@@ -54,9 +60,17 @@ class Attempts:
         self._pipe = Pipe(Caller(OwnThread(), overtime), self.hooks)
 
     async def run(
-        self, claimed: ClaimedTask, *, lateness: float = 0.0
+        self,
+        claimed: ClaimedTask,
+        *,
+        lateness: float = 0.0,
+        rows: "Rows | None" = None,
+        completer: Callable[[Any], None] | None = None,
     ) -> tuple[Attempt, Conclusion]:
         """Run a task that was claimed so many seconds late.
+
+        Of a task of a ledger, `rows` say whether it is to run. `completer` is what `complete_in`
+        calls where there are none.
 
         Raises what is not for its handler: KeyboardInterrupt, and how pytest ends a test.
         """
@@ -64,9 +78,17 @@ class Attempts:
         hint = "" if handler else self._registry.suggest(claimed.func)
         attempt = Attempt(claimed, handler, hint=hint, timeout=self._settings.timeout)
         attempt.lateness = lateness
+        if rows is not None:
+            conclusion = rows.look_up(attempt)
+            if conclusion is not None:
+                return attempt, conclusion
+            completer = rows.completer_for(attempt)
+        attempt.task = replace(attempt.task, completer=completer)
         # A task of asyncio for each, as in a listener: it has a context of its own.
         conclusion = await asyncio.create_task(self._pipe.conclude(attempt))
         attempt.is_over = True
+        if rows is not None and conclusion.end in _FAILURES:
+            conclusion = rows.look_after(attempt, conclusion)
         error = conclusion.error
         if error is not None and not isinstance(error, Exception | SystemExit):
             raise error

@@ -145,9 +145,10 @@ class Clock:
         listening: bool = True,
     ) -> list[Ran]:
         """Do the same in the running event loop, where async handlers run: see `travel`."""
-        goal = self._goal(duration, at, until)
         if self._travelling:
             raise TravelError(INSIDE)
+        self._traveller.exchange()  # before what is now is known: a row is due from its INSERT on
+        goal = self._goal(duration, at, until)
         self._travelling = True
         try:
             if listening:
@@ -188,6 +189,7 @@ class Clock:
     async def arun_now(self, task: Task | str, *, raising: bool = False) -> Ran:
         """Do the same in the running event loop: see `run_now`."""
         id = task if isinstance(task, str) else task.id
+        self._traveller.exchange()
         change = self._store.run(calls.run_now(id))
         if change is not Change.DUE_NOW:
             raise TravelError(f"task {id!r} cannot be run now: {change}")
@@ -205,6 +207,33 @@ class Clock:
         """
         self._traveller.declare_series()
 
+    def use_ledger(self, source: object, *, name: str | None = None) -> None:
+        """Relay the rows of the test's ledger until the clock ends.
+
+        `source` is the database, as a URL or an Engine of SQLAlchemy, where the test commits. Where
+        it holds a transaction open that is rolled back, `source` is that: a Session or Connection
+        of SQLAlchemy, a connection of a driver, or a connection of Django or its alias. What is
+        written to rows is a savepoint in it. `name` is the ledger's; without it
+        EXPIREBRIDGE_LEDGER_NAME, or `default`, is.
+
+        Rows are carried, and written back to, when time is moved, when a task is run, and when a
+        test looks at what was made. Raises TravelError if listeners have used this ledger outside
+        of tests, LedgerUnsuitable for tables that are missing or of another version, InvalidTask
+        for what is no database or transaction, and InvalidSetting for a URL or a name that cannot
+        be used. What the database or its driver raises is passed on, then and later.
+        """
+        # SQLAlchemy is imported only where there is a ledger.
+        from expirebridge.testing.rows import Rows  # noqa: PLC0415
+        from expirebridge.testing.sources import transactions_of  # noqa: PLC0415
+
+        settings = Settings.read(
+            url=self.url, ledger_name=name, keep_succeeded=LONGEST, keep_failed=LONGEST
+        )
+        found = self._stack.enter_context(transactions_of(source))
+        rows = Rows(found, self._store, settings)
+        rows.exchange()
+        self._traveller.rows = rows
+
     # What there is
 
     @property
@@ -217,11 +246,16 @@ class Clock:
 
         Those that wait come first, the soonest before.
         """
+        self._traveller.exchange()
+        return self._made(func)
+
+    def _made(self, func: Func | None = None) -> list[Task]:
         name = None if func is None else self._handlers.name_of(func)
         return [
             task
             for state in State
             for task in self.bridge.list(state=state, func=name, limit=10_000).tasks
+            if task.id not in self._traveller.undone
         ]
 
     def failed(self, func: Func | None = None) -> list[Task]:
@@ -274,7 +308,7 @@ class Clock:
 
     def __str__(self) -> str:
         now = self.now
-        waiting = [line(task, now) for task in self.made() if task.state in WAITING]
+        waiting = [line(task, now) for task in self._made() if task.state in WAITING]
         parts = [f"it is {now:%Y-%m-%d %H:%M:%S} UTC on the server's clock"]
         parts += _listed("ran:", [str(ran) for ran in self._traveller.ran[-MOST_SHOWN:]])
         parts += _listed("waits:", waiting[:MOST_SHOWN])

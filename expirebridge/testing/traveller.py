@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Collection
 from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
 
 from expirebridge.hooks import Claimed
 from expirebridge.listener.lifespans import entered
@@ -21,6 +22,9 @@ from expirebridge.testing.endless import never_idle
 from expirebridge.testing.handlers import Handlers
 from expirebridge.testing.python_clock import PythonClock
 from expirebridge.testing.ran import Ran, ran
+
+if TYPE_CHECKING:
+    from expirebridge.testing.rows import Rows
 
 STEP = 1000
 """About how many keys one step of a scan walks over."""
@@ -54,11 +58,15 @@ class Traveller:
         self._settings = settings
         self._handlers = handlers
         self._python_clock = python_clock
+        self.rows: Rows | None = None
+        """Those of the test's ledger, if it has one."""
         self.ran: list[Ran] = []
         """All attempts so far."""
 
     async def travel(self, goal: int | None, *, limit: int, raising: bool) -> list[Ran]:
         """Run what is due until that ms, or until nothing waits; at most `limit` attempts.
+
+        Rows of the ledger are carried before each claim, and written back to after each attempt.
 
         Raises NeverIdle if more are due, and with `raising` what a handler raised.
         """
@@ -72,9 +80,11 @@ class Traveller:
                 claim = self._claim(room=min(room, 1))
                 if claim.tasks:
                     attempts = attempts or await self._begin(stack)
-                    self.ran.append(await self._run(claim, attempts))
-                    if raising:
-                        self.ran[-1].raise_failure()
+                    done = await self._run(claim, attempts)
+                    if done is not None:
+                        self.ran.append(done)
+                        if raising:
+                            done.raise_failure()
                     continue
                 due = min((ms for ms in (claim.next_due, making) if ms is not None), default=None)
                 if due is not None and (goal is None or due <= goal):
@@ -88,6 +98,16 @@ class Traveller:
                     # What expired and was never looked at is noticed by a look.
                     self._store.run(_scan(self._settings))
                     arrived = True
+
+    @property
+    def undone(self) -> set[str]:
+        """The tasks of the ledger whose rows were rolled back."""
+        return set() if self.rows is None else self.rows.undone
+
+    def exchange(self) -> None:
+        """Carry rows of the ledger, and write back to them."""
+        if self.rows is not None:
+            self.rows.exchange()
 
     def declare_series(self) -> None:
         """Declare the series of the handlers, as a listener does when it starts."""
@@ -116,23 +136,30 @@ class Traveller:
     def _claim(self, *, room: int) -> Claim:
         """Take up what plain commands did, and claim what is due."""
         self._follow()
+        self.exchange()
         nonce = calls.new_nonce()
-        return self._store.run(calls.claim(nonce, self._settings, room=room, idle=True))
+        # What the server has seen of the ledger was compared just now.
+        gate = None if self.rows is None else 0
+        return self._store.run(calls.claim(nonce, self._settings, room=room, idle=True, gate=gate))
 
     def _follow(self) -> None:
         self._store.run(_take_up(self._ear.take().items(), self._settings))
 
-    async def _run(self, claim: Claim, attempts: Attempts) -> Ran:
-        """Run the one task of a claim, and record how it ended."""
+    async def _run(self, claim: Claim, attempts: Attempts) -> Ran | None:
+        """Run the one task of a claim, and record how it ended; None if its row let it not run."""
         [claimed] = claim.tasks
         attempts.hooks.emit(Claimed(count=1))
         lateness = claim.now_us / 1e6 - claimed.due / 1000
-        attempt, conclusion = await attempts.run(claimed, lateness=lateness)
+        rows = None if claimed.ledger is None else self.rows
+        attempt, conclusion = await attempts.run(claimed, lateness=lateness, rows=rows)
         settlement = conclusion.settlement
         if settlement.outcome == "unknown":
             # A listener looks again every 15 s for a day: that ends alike, after 5,760 attempts.
             settlement = settlement._replace(delay=UNKNOWN_FOR)
         [code] = self._store.run(calls.settle([settlement], self._settings))
+        self.exchange()
+        if not attempt.is_over:
+            return None
         attempts.hooks.emit(conclusion.ended(attempt.task, attempt.took, code))
         return ran(attempt, conclusion, from_ms(claim.now_us // 1000))
 

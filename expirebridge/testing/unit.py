@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ def run_handler(
     kwargs: Mapping[str, Any] | None = None,
     *,
     attempt: int = 1,
-    id: str = "test",
+    id: str | None = None,
     due: datetime | None = None,
     tick: datetime | None = None,
     raising: bool = True,
@@ -34,7 +35,12 @@ def run_handler(
     `func` is the function, or its name in the handlers' folder, `tasks`. The arguments go through
     JSON, as those of a task do: those of a typed handler, given itself, are converted. The handler
     finds `id`, the number of the `attempt`, `due` (now, unless given) and `tick`, for which a task
-    of a series stands, in `current_task()`.
+    of a series stands, in `current_task()`. Without an `id` it is "test".
+
+    `complete_in` does nothing, unless an `id` is given: then it completes the row of this id in the
+    ledger EXPIREBRIDGE_LEDGER_NAME, or `default`, of the handler's own transaction, and raises
+    CompletionRefused if that is not to be completed.
+
     `Retry`, `Snooze`, `Discard` and a timeout are results: see `Ran.end`, `Ran.delay` and
     `Ran.reason`.
 
@@ -65,7 +71,7 @@ async def arun_handler(
     kwargs: Mapping[str, Any] | None = None,
     *,
     attempt: int = 1,
-    id: str = "test",
+    id: str | None = None,
     due: datetime | None = None,
     tick: datetime | None = None,
     raising: bool = True,
@@ -75,13 +81,14 @@ async def arun_handler(
     settings = Settings.read(tasks=tasks)
     handler = Handlers(settings).find(func)
     now = datetime.now(UTC)
+    given = "test" if id is None else id
     encoded = wire.encode_args(*plain_arguments(func, args, kwargs))
     claimed = ClaimedTask(
-        id=wire.check_id(id),
+        id=wire.check_id(given),
         token="test",  # noqa: S106 - of a claim
         func=handler.name,
         args=encoded,
-        key=f"{id}:?{handler.name}?".encode() + encoded,
+        key=f"{given}:?{handler.name}?".encode() + encoded,
         due=to_ms(due or now),
         attempt=attempt,
         lapses=0,
@@ -89,7 +96,15 @@ async def arun_handler(
         shown={} if tick is None else {"tick": check_aware(tick, name="tick")},
     )
     attempts = Attempts(Registry({handler.name: handler}), settings)
-    done = ran(*await attempts.run(claimed), from_ms(to_ms(now)))
+    completer = partial(_complete, settings.ledger_name, id, attempt)
+    done = ran(*await attempts.run(claimed, completer=completer), from_ms(to_ms(now)))
     if raising and done.error is not None:
         raise done.error
     return done
+
+
+def _complete(ledger: str, id: str | None, attempt: int, session: object) -> None:
+    """What `complete_in` does without a listener."""
+    from expirebridge.testing.rows import complete_alone  # noqa: PLC0415 - imports SQLAlchemy
+
+    complete_alone(session, ledger, id, attempt)

@@ -48,7 +48,7 @@ class Clerk:
             return attempt.conclusions.spread(AWAY, f"{error}; it waits for the ledger")
         if self._gate.number is None:
             raise NotBegun(_CLOSED)
-        return self._conclude(attempt, fate)
+        return by_row(attempt, fate)
 
     async def look_after(self, attempt: "Attempt", failed: Conclusion) -> Conclusion:
         """What is to be recorded of an attempt that failed: its row may know better.
@@ -62,7 +62,7 @@ class Clerk:
             if not isinstance(failed.error, CompletionRefused):
                 return failed  # if its row has ended, a pass tells the server
             return attempt.conclusions.spread(AWAY, f"{failed.error}; {error}")
-        return self._conclude(attempt, fate) or failed
+        return by_row(attempt, fate) or failed
 
     async def with_rows(self, ids: Collection[str]) -> set[str]:
         """Which of these tasks are the ledger's; none while its database does not answer."""
@@ -80,21 +80,6 @@ class Clerk:
         """What completes the task in a transaction of its handler."""
         life = Life.read(attempt.claimed.ledger) or Life(0, 0)
         return self._books.completer(attempt.claimed.id, life, attempt.claimed.attempt)
-
-    def _conclude(self, attempt: "Attempt", fate: "Fate | None") -> Conclusion | None:
-        """The conclusion if the row says that the task is not to run, or not now; else None."""
-        claimed = attempt.claimed
-        outcome, reason = verdict(Life.read(claimed.ledger), fate)
-        if outcome == "later":
-            return attempt.conclusions.spread(BEHIND, reason)
-        if outcome == "runs":
-            erased = "its arguments were erased"
-            return attempt.conclusions.failed(erased) if claimed.args == ERASED else None
-        end = End.SUCCEEDED if outcome == "succeeded" else End.FAILED
-        text = "" if end is End.SUCCEEDED else reason
-        return Conclusion(
-            end, Settlement(claimed.id, claimed.token, outcome, 0.0, text), reason, reason
-        )
 
     async def _fate(self, id: str) -> "Fate | None":
         if not self._asked:
@@ -119,6 +104,22 @@ class Clerk:
         else:
             for id, future in asked.items():
                 future.set_result(fates.get(id))
+
+
+def by_row(attempt: "Attempt", fate: "Fate | None") -> Conclusion | None:
+    """The conclusion if the row says that the task is not to run, or not now; else None."""
+    claimed = attempt.claimed
+    outcome, reason = verdict(Life.read(claimed.ledger), fate)
+    if outcome == "later":
+        return attempt.conclusions.spread(BEHIND, reason)
+    if outcome == "runs":
+        erased = "its arguments were erased"
+        return attempt.conclusions.failed(erased) if claimed.args == ERASED else None
+    end = End.SUCCEEDED if outcome == "succeeded" else End.FAILED
+    text = "" if end is End.SUCCEEDED else reason
+    return Conclusion(
+        end, Settlement(claimed.id, claimed.token, outcome, 0.0, text), reason, reason
+    )
 
 
 def verdict(record: Life | None, row: "Fate | None") -> tuple[str, str]:

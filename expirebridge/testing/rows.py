@@ -1,0 +1,123 @@
+"""The rows of a test's ledger: carried to the test's database, and written back to."""
+
+from expirebridge.ledger.channel import channel_of
+from expirebridge.ledger.completer import Completer
+from expirebridge.ledger.entries import Fate, Page
+from expirebridge.ledger.passbook import Passbook
+from expirebridge.ledger.relay import INTERRUPTED, Relay, finish
+from expirebridge.ledger.schema import find
+from expirebridge.ledger.statements import statements
+from expirebridge.ledger.tables import own_tables
+from expirebridge.ledger.transactions import Transactions
+from expirebridge.listener.runner.attempt import Attempt
+from expirebridge.listener.runner.clerk import by_row
+from expirebridge.listener.runner.conclusion import Conclusion
+from expirebridge.settings import Settings
+from expirebridge.store import calls
+from expirebridge.store.calls.ledger import MAX_ROWS, Life, read_ledger
+from expirebridge.store.store import Store
+from expirebridge.testing.errors import TravelError
+
+PLACE = "test"
+"""Where the server of every test is, for a ledger."""
+
+
+class _NotingPassbook(Passbook):
+    """Notes which rows were carried."""
+
+    noted: set[str]
+
+    def page(self, most: int = MAX_ROWS) -> Page:
+        """Rows to be carried."""
+        page = super().page(most)
+        self.noted |= {row.id for row in page.rows}
+        return page
+
+
+class Rows:
+    """Relays between one ledger of the test and its database, in the test's own thread.
+
+    Raises what SQLAlchemy does, LedgerUnsuitable for tables that are missing or of another version,
+    and TravelError for a ledger that real listeners have used.
+    """
+
+    def __init__(self, source: Transactions, store: Store, settings: Settings) -> None:
+        with source.connect() as connection:
+            find(connection, own_tables())
+        database = store.database
+        self._passbook = _NotingPassbook(
+            source, own_tables(), name=settings.ledger_name, layout=database.layout,
+            partition=database.layout.number_of(database.prefix),
+        )  # fmt: skip
+        self._passbook.noted = set()
+        self._keep = settings.keep_succeeded
+        self._store = store
+        self._relay = Relay(self._passbook, lambda: store, settings, place=PLACE)
+        self.undone: set[str] = set()
+        """Tasks that were carried, and whose rows were rolled back since."""
+
+    def exchange(self) -> None:
+        """Carry rows, and write back how tasks ended, until nothing is left to do."""
+        if self._lost_passes():
+            self._relay.rebind()
+            self._undo()
+        while (carried := finish(self._relay.carry())) or finish(self._relay.bring_back()):
+            if carried == INTERRUPTED:
+                raise TravelError("something else relays this ledger: is a listener running?")
+        if self.undone:
+            self.undone -= set(self._passbook.ask(self.undone))
+
+    def _lost_passes(self) -> bool:
+        """Whether the test rolled back passes that its database has seen."""
+        numbers, known = self._passbook.read(), self._store.run(read_ledger())
+        if numbers is not None and numbers.nonce.rpartition("-")[2] != PLACE:
+            raise TravelError(
+                "listeners have used this ledger outside of tests: nothing is taken from it. Give "
+                "the test a database, or a ledger, of its own"
+            )
+        if numbers is None:
+            return bool(known.nonce)
+        return bool(known.nonce) and (numbers.nonce != known.nonce or known.number > numbers.number)
+
+    def _undo(self) -> None:
+        """Cancel those tasks of the ledger that have no rows any more."""
+        noted = self._passbook.noted
+        self.undone = noted - set(self._passbook.ask(noted))
+        if self.undone:
+            self._store.run(calls.cancel(sorted(self.undone), keep=self._keep))
+
+    def look_up(self, attempt: Attempt) -> Conclusion | None:
+        """The conclusion if the row of a claimed task says that it is not to run now."""
+        return by_row(attempt, self._fate(attempt))
+
+    def look_after(self, attempt: Attempt, failed: Conclusion) -> Conclusion:
+        """What is to be recorded of an attempt that failed: its row may know better."""
+        return by_row(attempt, self._fate(attempt)) or failed
+
+    def completer_for(self, attempt: Attempt) -> Completer:
+        """What completes the task in a transaction of its handler."""
+        claimed = attempt.claimed
+        life = Life.read(claimed.ledger) or Life(0, 0)
+        return Completer(
+            self._passbook.name, claimed.id, life.generation, life.revision, claimed.attempt
+        )
+
+    def _fate(self, attempt: Attempt) -> Fate | None:
+        id = attempt.claimed.id
+        return self._passbook.ask([id]).get(id)
+
+
+def complete_alone(session: object, ledger: str, id: str | None, attempt: int) -> None:
+    """Complete the row of this id in the transaction of a handler that runs without a server.
+
+    Raises InvalidTask for what is no transaction, and CompletionRefused as `complete` does.
+    """
+    tables = own_tables()
+    channel = channel_of(session, tables.task)
+    if id is None:
+        return
+    rows = channel.rows(
+        statements(tables, channel.dialect.name).get, {"b_ledger": ledger, "b_id": id}
+    )
+    generation, revision = (rows[0]["generation"], rows[0]["revision"]) if rows else (0, 0)
+    Completer(ledger, id, generation, revision, attempt)(session)

@@ -1,0 +1,145 @@
+"""Where the rows of a test are: in a database, or in a transaction that the test holds open."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
+from sqlalchemy.orm import Session, scoped_session
+from sqlalchemy.pool import StaticPool
+
+from expirebridge.errors import InvalidTask
+from expirebridge.ledger.channel import channel_of
+from expirebridge.ledger.engines import engine_of
+from expirebridge.ledger.tables import own_tables
+from expirebridge.ledger.transactions import Transactions
+
+
+@contextmanager
+def transactions_of(source: object) -> Iterator[Transactions]:
+    """The transactions of the relay, for a block: in the database that `source` names or is in.
+
+    Raises InvalidTask for what is neither a database nor a transaction, and InvalidSetting for a
+    URL that cannot be used.
+    """
+    if isinstance(source, AsyncEngine):
+        source = source.url
+    if isinstance(source, URL) or (isinstance(source, str) and "://" in source):
+        with _disposed(engine_of(source)) as engine:
+            yield engine
+    elif isinstance(source, Engine):
+        yield source
+    elif isinstance(source, AsyncSession | AsyncConnection):
+        raise InvalidTask("an open transaction that is async cannot be relayed: give the Engine")
+    elif isinstance(source, Session | scoped_session):
+        clause = {"clause": own_tables().task}
+        yield OpenTransaction(lambda: source.connection(bind_arguments=clause))
+    elif isinstance(source, Connection):
+        yield OpenTransaction(lambda: source)
+    else:
+        with _of_driver(source) as found:
+            yield found
+
+
+@contextmanager
+def _disposed(engine: Engine) -> Iterator[Engine]:
+    """An engine, and an end of its connections."""
+    try:
+        yield engine
+    finally:
+        engine.dispose()
+
+
+class OpenTransaction:
+    """A transaction of the test: what the relay does is a savepoint in it, and never committed."""
+
+    def __init__(self, connection: Callable[[], Connection]) -> None:
+        self._connection = connection
+
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
+        """A savepoint."""
+        connection = self._connection()
+        _begin_in_sqlite(connection)
+        with connection.begin_nested():
+            yield connection
+
+    connect = begin
+
+
+def _begin_in_sqlite(connection: Connection) -> None:
+    """Begin what Python's `sqlite3` begins later: a savepoint alone would be committed."""
+    if connection.dialect.name == "sqlite":
+        driver: Any = connection.connection.driver_connection
+        if not driver.in_transaction:
+            connection.exec_driver_sql("BEGIN")
+
+
+class _Lent:
+    """A driver's connection that is the test's: whoever has it can neither end nor close it."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    def commit(self) -> None:
+        """Leave that to the test."""
+
+    rollback = close = commit
+
+
+class LentTransaction:
+    """A transaction of a driver's connection, or of Django, as a transaction of SQLAlchemy."""
+
+    def __init__(
+        self, engine: Engine, savepoint: Callable[[], AbstractContextManager[Any]]
+    ) -> None:
+        self._engine = engine
+        self._savepoint = savepoint
+
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
+        """A savepoint."""
+        with self._savepoint(), self._engine.connect() as connection:
+            yield connection
+
+    connect = begin
+
+
+@contextmanager
+def _of_driver(source: Any) -> Iterator[Transactions]:
+    """That of a driver's connection, of Django's, or of the alias of one in Django."""
+    channel_of(source, own_tables().task)  # refuses what is none
+    if isinstance(source, str):
+        from django.db import connections  # noqa: PLC0415 - only programs with Django name aliases
+
+        source = connections[source]
+    if hasattr(source, "vendor"):
+        from django.db import transaction  # noqa: PLC0415
+
+        alias = source.alias
+        source.ensure_connection()
+        with _disposed(_lending(source.connection)) as engine:
+            yield LentTransaction(engine, lambda: transaction.atomic(using=alias))
+        return
+    with _disposed(_lending(source)) as engine, engine.connect() as connection:
+        yield OpenTransaction(lambda: connection)
+
+
+def _lending(own: Any) -> Engine:
+    """An engine that knows only this connection of a driver."""
+    dialect = channel_of(own, own_tables().task).dialect
+    options: dict[str, Any] = {}
+    if dialect.driver == "psycopg":
+        options["use_native_hstore"] = False  # else it looks for that type, in its own way
+    return create_engine(
+        f"{dialect.name}+{dialect.driver}://",
+        creator=lambda: _Lent(own),
+        poolclass=StaticPool,
+        pool_reset_on_return=None,
+        hide_parameters=True,
+        **options,
+    )

@@ -1,0 +1,349 @@
+"""The testing kit relays the rows of a test: of its database, and of its open transaction."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, Engine, select
+from sqlalchemy.orm import Session
+
+from expirebridge import InvalidTask, State, current_task
+from expirebridge.errors import CompletionRefused
+from expirebridge.hooks import End
+from expirebridge.ledger import Ledger, LedgerUnsuitable, Status, Tables
+from expirebridge.testing import Clock, TravelError, run_handler
+
+Handlers = dict[str, Callable[..., Any]]
+Within = Callable[[], AbstractContextManager[Any]]
+"""Opens a transaction of the test's program, which commits it."""
+
+
+class NoSaleError(Exception):
+    """Why a transaction is rolled back."""
+
+
+@pytest.fixture
+def handlers() -> Handlers:
+    """Those of the test; it may add more before it travels."""
+
+    def work(*args: Any) -> list[Any]:
+        return list(args)
+
+    def fail() -> None:
+        raise RuntimeError("the shop is closed")
+
+    return {"orders.rate": work, "orders.fail": fail}
+
+
+@pytest.fixture(params=["database", "connection", "session"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """What the test gives to the kit: a database, or its own open transaction."""
+    kind: str = request.param
+    return kind
+
+
+@pytest.fixture
+def place(kind: str, engine: Engine) -> Iterator[Engine | Connection | Session]:
+    """Where the rows are; an open transaction is rolled back in the end."""
+    if kind == "database":
+        yield engine
+        return
+    with engine.connect() as connection, connection.begin() as transaction:
+        if kind == "connection":
+            yield connection
+        else:
+            with Session(connection, join_transaction_mode="create_savepoint") as session:
+                yield session
+        transaction.rollback()
+
+
+@pytest.fixture
+def within(place: Engine | Connection | Session) -> Within:
+    """Opens a transaction, as the program under test does."""
+
+    @contextmanager
+    def opened() -> Iterator[Any]:
+        match place:
+            case Engine():
+                with Session(place) as session, session.begin():
+                    yield session
+            case Connection():
+                joining = Session(place, join_transaction_mode="create_savepoint")
+                with joining as session, session.begin():
+                    yield session
+            case _:
+                with place.begin_nested():
+                    yield place
+
+    return opened
+
+
+@pytest.fixture
+def clock(handlers: Handlers, place: object) -> Iterator[Clock]:
+    with Clock(handlers=handlers) as clock:
+        clock.use_ledger(place)
+        yield clock
+
+
+def status(within: Within, made: Tables, id: str) -> tuple[Status, int, str | None]:
+    task = made.task.c
+    with within() as session:
+        query = select(task.status, task.retry_times, task.message).where(task.id == id)
+        [(code, retries, message)] = session.connection().execute(query).all()
+    return Status(code), retries, message
+
+
+def test_a_row_is_made_runs_in_its_time_and_learns_how_it_ended(
+    clock: Clock, ledger: Ledger, within: Within, made: Tables
+) -> None:
+    with within() as session:
+        ledger.make_task(session, "orders.rate", [17], "24h", id="a", ext="order-17")
+        ledger.make_task(session, "orders.fail", [], "24h", id="b", retry=[60])
+    clock.assert_made("orders.rate", args=[17], due_in="24h", count=1)
+    assert clock.travel("23h") == []
+    ran = clock.travel("1h", limit=3)
+    assert [(one.func, one.end) for one in ran] == [
+        ("orders.rate", End.SUCCEEDED),
+        ("orders.fail", End.RETRY),
+    ]
+    assert status(within, made, "a") == (Status.SUCCEEDED, 0, None)
+    waiting, retries, message = status(within, made, "b")
+    assert (waiting, retries) == (Status.WAITING, 1)
+    assert "the shop is closed" in (message or "")
+    [last] = clock.travel(until="idle")
+    assert last.end is End.FAILED
+    assert status(within, made, "b")[0] is Status.FAILED
+
+
+def test_all_of_a_delay_is_the_delay(clock: Clock, ledger: Ledger, within: Within) -> None:
+    for turn in range(5):
+        with within() as session:
+            ledger.make_task(session, "orders.rate", [turn], "1h")
+        [ran] = clock.travel("1h")
+        assert ran.task.args == [turn]
+
+
+def test_a_rollback_makes_nothing(clock: Clock, ledger: Ledger, within: Within) -> None:
+    with suppress(NoSaleError), within() as session:
+        ledger.make_task(session, "orders.rate", [1], "1h")
+        raise NoSaleError
+    clock.assert_not_made("orders.rate")
+    assert clock.travel(until="idle") == []
+
+
+def test_a_savepoint_that_is_rolled_back_makes_nothing(
+    clock: Clock, ledger: Ledger, within: Within
+) -> None:
+    with within() as session:
+        ledger.make_task(session, "orders.rate", ["kept"], "1h")
+        with suppress(NoSaleError), session.begin_nested():
+            ledger.make_task(session, "orders.rate", ["gone"], "1h")
+            raise NoSaleError
+    clock.assert_made("orders.rate", args=["kept"], count=1)
+    clock.assert_not_made("orders.rate", args=["gone"])
+    assert [ran.task.args for ran in clock.travel("1h")] == [["kept"]]
+
+
+@pytest.mark.parametrize("kind", ["connection", "session"], indirect=True)
+def test_what_was_looked_at_before_its_savepoint_is_rolled_back_is_undone(
+    clock: Clock, ledger: Ledger, within: Within
+) -> None:
+    with within() as session:
+        ledger.make_task(session, "orders.rate", ["kept"], "1h")
+    clock.assert_made("orders.rate", count=1)
+    with suppress(NoSaleError), within() as session:
+        ledger.make_task(session, "orders.rate", ["gone"], "1h", id="x")
+        clock.assert_made("orders.rate", count=2)
+        raise NoSaleError
+    clock.assert_made("orders.rate", args=["kept"], count=1)
+    assert len(clock.made()) == 1
+    assert [ran.task.args for ran in clock.travel("1h")] == [["kept"]]
+    with within() as session:
+        ledger.make_task(session, "orders.rate", ["new"], "1h", id="x")
+    assert [ran.task.args for ran in clock.travel("1h")] == [["new"]]
+
+
+def test_what_a_handler_makes_runs_in_the_same_travel(
+    clock: Clock, ledger: Ledger, within: Within, handlers: Handlers
+) -> None:
+    def begin() -> None:
+        with within() as session:
+            ledger.make_task(session, "orders.rate", ["next"], "2h")
+
+    handlers["orders.begin"] = begin
+    with within() as session:
+        ledger.make_task(session, "orders.begin", [], "1h")
+    assert [ran.func for ran in clock.travel("3h")] == ["orders.begin", "orders.rate"]
+
+
+def test_changes_are_carried(clock: Clock, ledger: Ledger, within: Within, made: Tables) -> None:
+    with within() as session:
+        ledger.make_task(session, "orders.rate", ["cancelled"], "1h", id="a")
+        ledger.make_task(session, "orders.rate", ["moved"], "1h", id="b")
+    assert len(clock.made()) == 2
+    with within() as session:
+        ledger.cancel(session, "a")
+        ledger.reschedule(session, "b", "5h")
+    clock.assert_not_made("orders.rate", args=["cancelled"])
+    assert clock.travel("2h") == []
+    assert [ran.task.args for ran in clock.travel("3h")] == [["moved"]]
+    assert status(within, made, "a")[0] is Status.CANCELLED
+
+
+def test_a_handler_completes_its_task(
+    clock: Clock, ledger: Ledger, within: Within, made: Tables, handlers: Handlers
+) -> None:
+    found: list[Status] = []
+
+    def complete() -> None:
+        with within() as session:
+            current_task().complete_in(session)
+        found.append(status(within, made, "a")[0])
+        raise RuntimeError("after its commit")
+
+    handlers["orders.complete"] = complete
+    with within() as session:
+        ledger.make_task(session, "orders.complete", [], "1h", id="a")
+    [ran] = clock.travel(until="idle")
+    assert found == [Status.SUCCEEDED]
+    assert ran.end is End.SUCCEEDED
+    assert status(within, made, "a") == (Status.SUCCEEDED, 0, None)
+    assert [task.state for task in clock.made()] == [State.SUCCEEDED]
+
+
+def test_a_completion_is_refused_and_the_attempt_does_not_count(
+    clock: Clock, ledger: Ledger, within: Within, handlers: Handlers
+) -> None:
+    def complete() -> None:
+        if current_task().attempt == 1 and clock.ran == []:
+            with within() as session:
+                ledger.reschedule(session, "a", "5h")
+        with within() as session:
+            current_task().complete_in(session)
+
+    handlers["orders.complete"] = complete
+    with within() as session:
+        ledger.make_task(session, "orders.complete", [], "1h", id="a")
+    refused, completed = clock.travel("7h")
+    assert (refused.end, completed.end) == (End.RELEASED, End.SUCCEEDED)
+    assert completed.attempt == 1
+
+
+def test_run_now_finds_a_row(clock: Clock, ledger: Ledger, within: Within, made: Tables) -> None:
+    with within() as session:
+        ledger.make_task(session, "orders.rate", [1], "24h", id="a")
+    assert clock.run_now("a").end is End.SUCCEEDED
+    assert status(within, made, "a")[0] is Status.SUCCEEDED
+
+
+async def test_it_does_so_in_an_event_loop(clock: Clock, ledger: Ledger, within: Within) -> None:
+    with within() as session:
+        ledger.make_task(session, "orders.rate", [1], "24h")
+    [ran] = await clock.atravel("24h")
+    assert ran.end is End.SUCCEEDED
+
+
+def test_tasks_without_a_row_run_beside_them(clock: Clock, ledger: Ledger, within: Within) -> None:
+    clock.bridge.make_task("orders.rate", ["plain"], "1h")
+    with within() as session:
+        ledger.make_task(session, "orders.rate", ["row"], "2h")
+    assert [ran.task.args for ran in clock.travel("3h")] == [["plain"], ["row"]]
+
+
+def test_nothing_is_left_of_an_open_transaction(
+    engine: Engine, ledger: Ledger, handlers: Handlers, made: Tables
+) -> None:
+    for _ in range(2):
+        with engine.connect() as connection, Clock(handlers=handlers) as clock:
+            clock.use_ledger(connection)
+            ledger.make_task(connection, "orders.rate", [1], "1h", id="same")
+            assert len(clock.travel("1h")) == 1
+            connection.rollback()
+        with engine.connect() as connection:
+            assert connection.execute(select(made.task)).all() == []
+            assert connection.execute(select(made.passes)).all() == []
+
+
+def test_a_ledger_that_listeners_use_is_refused(
+    engine: Engine, made: Tables, handlers: Handlers
+) -> None:
+    with engine.begin() as connection:
+        connection.execute(
+            made.passes.insert().values(
+                ledger="default", partition=0, number=3, stamp=3, nonce="aa-somewhere"
+            )
+        )
+    with Clock(handlers=handlers) as clock:
+        with pytest.raises(TravelError, match="outside of tests"):
+            clock.use_ledger(engine)
+        clock.use_ledger(engine, name="own")
+
+
+def test_a_database_is_named_by_its_url(engine: Engine, ledger: Ledger, handlers: Handlers) -> None:
+    with Clock(handlers=handlers) as clock:
+        clock.use_ledger(engine.url.render_as_string(hide_password=False))
+        with Session(engine) as session, session.begin():
+            ledger.make_task(session, "orders.rate", [1], "1h")
+        assert len(clock.travel("1h")) == 1
+
+
+def test_a_connection_of_a_driver_is_a_transaction(
+    engine: Engine, ledger: Ledger, handlers: Handlers, made: Tables
+) -> None:
+    with engine.connect() as connection, Clock(handlers=handlers) as clock:
+        own: Any = connection.connection.driver_connection
+        clock.use_ledger(own)
+        ledger.make_task(own, "orders.rate", [1], "1h", id="a")
+        assert [ran.end for ran in clock.travel("1h")] == [End.SUCCEEDED]
+        found = ledger.get(own, "a")
+        assert found is not None
+        assert found.status is Status.SUCCEEDED
+        own.rollback()
+    with engine.connect() as connection:
+        assert connection.execute(select(made.task)).all() == []
+
+
+@pytest.mark.parametrize("source", [object(), 17, None])
+def test_what_is_no_database_is_refused(source: object) -> None:
+    with Clock() as clock, pytest.raises(InvalidTask, match="session="):
+        clock.use_ledger(source)
+
+
+def test_missing_tables_are_named(database_url: Any) -> None:
+    with Clock() as clock, pytest.raises(LedgerUnsuitable, match="there is no table"):
+        clock.use_ledger(database_url)
+
+
+# A handler alone
+
+
+def test_a_handler_alone_completes_nothing_without_an_id(engine: Engine, made: Tables) -> None:
+    def complete() -> None:
+        with engine.begin() as connection:
+            current_task().complete_in(connection)
+
+    assert run_handler(complete).end is End.SUCCEEDED
+    with pytest.raises(InvalidTask, match="session=int"):
+        run_handler(lambda: current_task().complete_in(17))
+    with engine.connect() as connection:
+        assert connection.execute(select(made.task)).all() == []
+
+
+def test_a_handler_alone_completes_the_row_of_its_id(
+    engine: Engine, ledger: Ledger, made: Tables
+) -> None:
+    def complete() -> None:
+        with engine.begin() as connection:
+            current_task().complete_in(connection)
+
+    with engine.begin() as connection:
+        ledger.make_task(connection, "orders.rate", [], "1h", id="a")
+    assert run_handler(complete, id="a", attempt=2).end is End.SUCCEEDED
+    with engine.connect() as connection:
+        [row] = connection.execute(select(made.task))
+    assert (row.status, row.retry_times) == (Status.SUCCEEDED, 1)
+    with pytest.raises(CompletionRefused, match="succeeded already"):
+        run_handler(complete, id="a")
+    with pytest.raises(CompletionRefused, match="no row"):
+        run_handler(complete, id="b")
