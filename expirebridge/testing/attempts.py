@@ -16,6 +16,7 @@ from expirebridge.listener.runner.unsettled import Unsettled
 from expirebridge.listener.shutdown import Shutdown
 from expirebridge.settings import Settings
 from expirebridge.store.views import ClaimedTask
+from expirebridge.testing.loop import unseen_loop
 
 if TYPE_CHECKING:
     from expirebridge.testing.rows import Rows
@@ -39,12 +40,8 @@ class OwnThread:
         return future
 
     def _call(self, function: Callable[[], Any], future: asyncio.Future[Any]) -> None:
-        loop = asyncio.get_running_loop()
-        asyncio._set_running_loop(None)
-        try:
+        with unseen_loop():
             value = function()
-        finally:
-            asyncio._set_running_loop(loop)
         if not future.done():
             future.set_result(value)
 

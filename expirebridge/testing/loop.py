@@ -2,7 +2,8 @@
 
 import asyncio
 import contextvars
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -11,6 +12,17 @@ from expirebridge.testing.errors import TravelError
 T = TypeVar("T")
 
 INSIDE = "time cannot be moved while a handler runs"
+
+
+@contextmanager
+def unseen_loop() -> Iterator[None]:
+    """For a block that awaits nothing, let no event loop seem to run: some code refuses to wait."""
+    loop = asyncio._get_running_loop()
+    asyncio._set_running_loop(None)
+    try:
+        yield
+    finally:
+        asyncio._set_running_loop(loop)
 
 
 class OwnLoop:

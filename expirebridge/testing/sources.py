@@ -14,6 +14,7 @@ from expirebridge.ledger.channel import channel_of
 from expirebridge.ledger.engines import engine_of
 from expirebridge.ledger.tables import own_tables
 from expirebridge.ledger.transactions import Transactions
+from expirebridge.testing.loop import unseen_loop
 
 
 @contextmanager
@@ -91,19 +92,20 @@ class _Lent:
     rollback = close = commit
 
 
-class LentTransaction:
-    """A transaction of a driver's connection, or of Django, as a transaction of SQLAlchemy."""
+class DjangoTransaction:
+    """A block of Django's as a transaction of SQLAlchemy: a savepoint, if the test is in a block.
 
-    def __init__(
-        self, engine: Engine, savepoint: Callable[[], AbstractContextManager[Any]]
-    ) -> None:
+    `atomic` opens it, and `engine` knows Django's connection only.
+    """
+
+    def __init__(self, engine: Engine, atomic: Callable[[], AbstractContextManager[Any]]) -> None:
         self._engine = engine
-        self._savepoint = savepoint
+        self._atomic = atomic
 
     @contextmanager
     def begin(self) -> Iterator[Connection]:
-        """A savepoint."""
-        with self._savepoint(), self._engine.connect() as connection:
+        """A block of Django's."""
+        with unseen_loop(), self._atomic(), self._engine.connect() as connection:
             yield connection
 
     connect = begin
@@ -123,7 +125,7 @@ def _of_driver(source: Any) -> Iterator[Transactions]:
         alias = source.alias
         source.ensure_connection()
         with _disposed(_lending(source.connection)) as engine:
-            yield LentTransaction(engine, lambda: transaction.atomic(using=alias))
+            yield DjangoTransaction(engine, lambda: transaction.atomic(using=alias))
         return
     with _disposed(_lending(source)) as engine, engine.connect() as connection:
         yield OpenTransaction(lambda: connection)
