@@ -218,14 +218,17 @@ class Clock:
 
         Rows are carried, and written back to, when time is moved, when a task is run, and when a
         test looks at what was made. Raises TravelError if listeners have used this ledger outside
-        of tests, LedgerUnsuitable for tables that are missing or of another version, InvalidTask
-        for what is no database or transaction, and InvalidSetting for a URL or a name that cannot
-        be used. What the database or its driver raises is passed on, then and later.
+        of tests, or the clock has a ledger already, LedgerUnsuitable for tables that are missing or
+        of another version, InvalidTask for what is no database or transaction, and InvalidSetting
+        for a URL or a name that cannot be used. What the database or its driver raises is passed
+        on, then and later.
         """
         # SQLAlchemy is imported only where there is a ledger.
         from expirebridge.testing.rows import Rows  # noqa: PLC0415
         from expirebridge.testing.sources import transactions_of  # noqa: PLC0415
 
+        if self._traveller.rows is not None:
+            raise TravelError("this clock has a ledger already")
         settings = Settings.read(
             url=self.url, ledger_name=name, keep_succeeded=LONGEST, keep_failed=LONGEST
         )

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Connection, Engine, select
+from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
 from expirebridge import InvalidTask, State, current_task
@@ -174,7 +175,7 @@ def test_what_a_handler_makes_runs_in_the_same_travel(
     handlers["orders.begin"] = begin
     with within() as session:
         ledger.make_task(session, "orders.begin", [], "1h")
-    assert [ran.func for ran in clock.travel("3h")] == ["orders.begin", "orders.rate"]
+    assert [ran.func for ran in clock.travel("4h")] == ["orders.begin", "orders.rate"]
 
 
 def test_changes_are_carried(clock: Clock, ledger: Ledger, within: Within, made: Tables) -> None:
@@ -278,6 +279,8 @@ def test_a_ledger_that_listeners_use_is_refused(
         with pytest.raises(TravelError, match="outside of tests"):
             clock.use_ledger(engine)
         clock.use_ledger(engine, name="own")
+        with pytest.raises(TravelError, match="already"):
+            clock.use_ledger(engine, name="another")
 
 
 def test_a_database_is_named_by_its_url(engine: Engine, ledger: Ledger, handlers: Handlers) -> None:
@@ -302,6 +305,11 @@ def test_a_connection_of_a_driver_is_a_transaction(
         own.rollback()
     with engine.connect() as connection:
         assert connection.execute(select(made.task)).all() == []
+
+
+def test_an_open_transaction_that_is_async_is_refused() -> None:
+    with Clock() as clock, pytest.raises(InvalidTask, match="async"):
+        clock.use_ledger(AsyncSession())
 
 
 @pytest.mark.parametrize("source", [object(), 17, None])
