@@ -8,11 +8,8 @@ from typing import Any, Final
 from sqlalchemy import (
     BigInteger,
     BindParameter,
-    ColumnElement,
     Connection,
-    Integer,
     Text,
-    Update,
     bindparam,
     case,
     delete,
@@ -40,6 +37,9 @@ RESTORED: Final = 1_000_000
 """By so much revisions go up of which a restored database may have lost some."""
 ONE: Final = Layout("")
 """One partition."""
+
+_LEARNT: Final = ("generation", "wanted", "status", "due", "retry_times", "message")
+"""The columns of a row that learns."""
 
 _due: BindParameter[int | None] = bindparam("b_due", type_=BigInteger)
 _message: BindParameter[str | None] = bindparam("b_message", type_=Text)
@@ -75,7 +75,14 @@ class Passbook:
         self._slots: list[Slot] = [None, partition] if layout.count == 1 else [partition]
         self._unsorted: list[Slot] = [None] if layout.count > 1 else []
         self._waiting = Waiting(made.task, name)
-        self._learning = self._learning_statement()
+        named = {
+            column: bindparam(f"b_{column}", type_=made.task.c[column].type) for column in _LEARNT
+        }
+        self._learning = (
+            update(made.task)
+            .where(task.ledger == self.name, task.id == bindparam("b_id"))
+            .values(**named, stamp=bindparam("b_number"), modified=NowMs())
+        )
 
     def read(self) -> Numbers | None:
         """What is known of passes; None before the first one.
@@ -249,74 +256,44 @@ class Passbook:
         first. One that has ended otherwise than its task is carried again: what it says counts. Of
         the ids in `lost` the server has no record any more: those rows are carried again.
         """
-        task = self._task
-        values = [self._lesson(each, number) for each in lessons]
+        task, by_id = self._task, {lesson.id: lesson for lesson in lessons}
         with self.engine.begin() as connection:
-            if not self._is_last(connection, number, stamps=bool(values)):
+            if not self._is_last(connection, number, stamps=bool(by_id)):
                 return False
-            if values:
-                connection.execute(self._learning, values)
-            if lost:
+            learnt, again = self._sort_lessons(connection, by_id)
+            if learnt:
+                connection.execute(self._learning, [{"b_number": number, **row} for row in learnt])
+            if again := [*again, *lost]:
                 connection.execute(
                     update(task)
                     .where(
-                        task.c.ledger == self.name, task.c.id.in_(lost), task.c.todo == Todo.NOTHING
+                        task.c.ledger == self.name, task.c.id.in_(again),
+                        task.c.todo == Todo.NOTHING,
                     )
                     .values(todo=Todo.RELAY)
-                )
+                )  # fmt: skip
         return True
 
-    def _learning_statement(self) -> Update:
-        """The statement that writes a lesson into its row.
-
-        MySQL assigns from left to right, so `status` and `generation`, which decide, are the last.
-        """
+    def _sort_lessons(
+        self, connection: Connection, lessons: Mapping[str, Lesson]
+    ) -> tuple[list[dict[str, Any]], list[str]]:
+        """What rows learn, and which are carried again. They are locked until that is written."""
         task = self._task.c
-        generation: BindParameter[int] = bindparam("b_generation", type_=BigInteger)
-        retry_times: BindParameter[int] = bindparam("b_retry_times", type_=Integer)
-        began_anew = task.generation < generation
-        learns = or_(began_anew, task.status == Status.WAITING)
-        differs = (bindparam("b_runs") == 0) & (task.status != bindparam("b_status"))
-        uncancelled = began_anew & (bindparam("b_uncancelled") == 1)
-
-        def learnt(value: Any, column: ColumnElement[Any]) -> tuple[Any, ColumnElement[Any]]:
-            return column, case((learns, value), else_=column)
-
-        relayed = case((learns | (task.todo != Todo.NOTHING), task.todo), else_=Todo.RELAY)
-        return (
-            update(self._task)
-            .where(
-                task.ledger == self.name, task.id == bindparam("b_id"),
-                task.revision == bindparam("b_revision"), task.generation <= generation,
-                or_(learns, differs),
-            )
-            .ordered_values(
-                (task.wanted, case((uncancelled, Wanted.NONE.value), else_=task.wanted)),
-                learnt(func.coalesce(_due, task.due), task.due),
-                learnt(retry_times, task.retry_times),
-                learnt(_message, task.message),
-                (task.todo, relayed),
-                (task.stamp, bindparam("b_number")),
-                (task.modified, NowMs()),
-                learnt(bindparam("b_status"), task.status),
-                (task.generation, generation),
-            )
-        )  # fmt: skip
-
-    def _lesson(self, lesson: Lesson, number: int) -> dict[str, Any]:
-        waits = lesson.status == Status.WAITING
-        return {
-            "b_number": number,
-            "b_id": lesson.id,
-            "b_generation": lesson.life.generation,
-            "b_revision": lesson.life.revision,
-            "b_status": lesson.status,
-            "b_due": lesson.due,
-            "b_retry_times": lesson.retry_times,
-            "b_message": lesson.message,
-            "b_runs": int(lesson.runs),
-            "b_uncancelled": int(waits and not lesson.cancelling),
-        }
+        query = (
+            select(task.id, task.generation, task.revision, task.status, task.wanted, task.due)
+            .where(task.ledger == self.name, task.id.in_(list(lessons)))
+            .order_by(task.id)
+            .with_for_update()
+        )
+        learnt, again = [], []
+        for row in connection.execute(query) if lessons else ():
+            lesson = lessons[row.id]
+            match what_comes_of(row, lesson):
+                case "learns":
+                    learnt.append(_learnt(row, lesson))
+                case "again":
+                    again.append(row.id)
+        return learnt, again
 
     def _is_last(self, connection: Connection, number: int, *, stamps: bool) -> bool:
         """Whether this number is the last one taken; none is until this transaction ends."""
@@ -382,6 +359,31 @@ class Passbook:
                     passes.ledger == self.name, passes.partition >= self.layout.count
                 )
             )
+
+
+def what_comes_of(row: Any, lesson: Lesson) -> str:
+    """What comes of a lesson: the row `learns`, it is carried `again`, or `nothing`."""
+    life = lesson.life
+    if row.revision != life.revision or row.generation > life.generation:
+        return "nothing"
+    if row.generation < life.generation or row.status == Status.WAITING:
+        return "learns"
+    return "nothing" if lesson.runs or row.status == lesson.status else "again"
+
+
+def _learnt(row: Any, lesson: Lesson) -> dict[str, Any]:
+    """What is written into a row, as parameters."""
+    began_anew = row.generation < lesson.life.generation
+    waits = lesson.status == Status.WAITING and not lesson.cancelling
+    return {
+        "b_id": row.id,
+        "b_generation": lesson.life.generation,
+        "b_wanted": Wanted.NONE.value if began_anew and waits else row.wanted,
+        "b_status": lesson.status.value,
+        "b_due": row.due if lesson.due is None else lesson.due,
+        "b_retry_times": lesson.retry_times,
+        "b_message": lesson.message,
+    }
 
 
 def new_nonce(place: str) -> str:

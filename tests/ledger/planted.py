@@ -5,8 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from sqlalchemy import BigInteger, Update, bindparam
-
+from expirebridge.ledger import passbook
 from expirebridge.ledger.entries import Lesson, Numbers
 from expirebridge.ledger.passbook import Passbook
 from expirebridge.store import scripts
@@ -70,10 +69,10 @@ def planted(rule: str) -> Iterator[None]:
         with patch.object(Passbook, "take", _take_without_looking):
             yield
     elif rule == "write-back":
-        with patch.object(Passbook, "_learning_statement", _learning_whatever_it_wants):
+        with patch.object(passbook, "what_comes_of", _learning_whatever_it_wants):
             yield
     elif rule == "completed":
-        with patch.object(Passbook, "_lesson", _of_one_that_runs):
+        with patch.object(passbook, "what_comes_of", _leaving_what_differs):
             yield
     else:
         yield
@@ -99,22 +98,16 @@ def _take_without_looking(self: Passbook, expected: Numbers, *, seen: int) -> in
     return number
 
 
-def _of_one_that_runs(self: Passbook, lesson: Lesson, number: int) -> dict[str, Any]:
+def _leaving_what_differs(row: Any, lesson: Lesson) -> str:
     """A row that has ended otherwise than its task stays so."""
-    return _LESSON(self, lesson, number) | {"b_runs": 1}
+    found = _WHAT_COMES_OF(row, lesson)
+    return "nothing" if found == "again" else found
 
 
-_LESSON = Passbook._lesson
-
-
-def _learning_whatever_it_wants(self: Passbook) -> Update:
+def _learning_whatever_it_wants(row: Any, lesson: Lesson) -> str:
     """A later life is written into a row that wants something else by now."""
-    statement, task = _LEARNING(self), self._task.c
-    is_later = task.generation < bindparam("b_generation", type_=BigInteger)
-    statement._where_criteria = tuple(
-        each | is_later if "revision" in str(each) else each for each in statement._where_criteria
-    )
-    return statement
+    is_later = row.generation < lesson.life.generation
+    return "learns" if is_later else _WHAT_COMES_OF(row, lesson)
 
 
-_LEARNING = Passbook._learning_statement
+_WHAT_COMES_OF = passbook.what_comes_of
