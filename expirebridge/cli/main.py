@@ -9,6 +9,8 @@ import logging
 import sys
 from collections.abc import Iterable
 from importlib import import_module
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 
@@ -87,10 +89,26 @@ def application(words: Iterable[str] = COMMANDS) -> typer.Typer:
 
 def asked_for(words: list[str]) -> Iterable[str]:
     """Return the command that these words call; all if they call none, as for help."""
+    if words == ["--version"]:
+        return []
     return words[:1] if words and words[0] in COMMANDS else COMMANDS
 
 
-def _root() -> None:
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"expirebridge {version('expirebridge')}")
+        raise typer.Exit
+
+
+def _root(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_print_version, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
     """Keep a single command a word: without this Typer takes it for the whole."""
 
 

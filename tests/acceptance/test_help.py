@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -80,3 +81,10 @@ def test_the_help_lists_the_exit_codes(url: str) -> None:
         "5 the doctor",
     ):
         assert shown in overview
+
+
+def test_it_prints_its_version(url: str) -> None:
+    assert invoke("--version", url=url) == f"expirebridge {version('expirebridge')}\n"
+    command = Path(sys.executable).with_name("expirebridge")
+    printed = subprocess.run([command, "--version"], capture_output=True, text=True, check=True)
+    assert printed.stdout == f"expirebridge {version('expirebridge')}\n"
