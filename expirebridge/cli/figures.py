@@ -66,7 +66,7 @@ def read(store: Partitions, settings: Settings) -> Figures:
 
 
 def stats(url: Url = None, prefix: Prefix = None, as_json: AsJson = False) -> None:
-    """Count tasks by state, and show how recent ones did.
+    """Show totals once, and how recent tasks of each function did.
 
     Recent tasks are the last 200 that succeeded, and the last 200 that failed, by function.
 
@@ -88,7 +88,9 @@ def top(
     prefix: Prefix = None,
     as_json: AsJson = False,
 ) -> None:
-    """Watch the database until Ctrl-C; in a pipe show it once.
+    """Watch stats live, with the tasks that run, come and failed.
+
+    It runs until Ctrl-C; in a pipe it shows them once.
 
     Example: expirebridge top --every 1s
     """

@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 
 from expirebridge.cli.ending import end, leave
+from expirebridge.cli.headings import HeadedGroup
 from expirebridge.cli.options import BAD_INPUT, FAULT, NOT_POSSIBLE, STUCK, as_typed
 from expirebridge.errors import (
     ExpirebridgeError,
@@ -24,49 +25,63 @@ from expirebridge.errors import (
     TaskExists,
 )
 
-COMMANDS = {
-    "make": "tasks.make",
-    "watch": "tasks.watch",
-    "beat": "changing.beat",
-    "show": "tasks.show",
-    "list": "tasks.list_",
-    "cancel": "changing.cancel",
-    "reschedule": "changing.reschedule",
-    "put-off": "changing.put_off",
-    "pause": "changing.pause",
-    "resume": "changing.resume",
-    "run": "changing.run",
-    "count": "tasks.count",
-    "doctor": "operators.doctor",
-    "check": "operators.check",
-    "acl": "operators.acl",
-    "dashboard": "dashboard.dashboard",
-    "stats": "figures.stats",
-    "top": "figures.top",
-    "export": "export.export",
-    "import": "importing.import_",
-    "move": "move.move",
-    "format": "formats.format_",
-    "forecast": "forecast.forecast",
-    "compat": "compat.compat",
-    "demo": "demo.demo",
-    "init": "init.init",
-    "listen": "listen.listen",
-    "server": "server.server",
-    "handlers": "handlers.handlers",
-    "functions": "functions.group",
-    "failed": "failed.group",
-    "ledger": "ledger.group",
-    "series": "series.group",
-    "partitions": "partitions.group",
-    "key": "partitions.key",
+PANELS = {
+    "Tasks": {
+        "make": "tasks.make",
+        "watch": "tasks.watch",
+        "beat": "changing.beat",
+        "show": "tasks.show",
+        "list": "tasks.list_",
+        "cancel": "changing.cancel",
+        "reschedule": "changing.reschedule",
+        "put-off": "changing.put_off",
+        "pause": "changing.pause",
+        "resume": "changing.resume",
+        "run": "changing.run",
+        "failed": "failed.group",
+        "series": "series.group",
+        "ledger": "ledger.group",
+    },
+    "Running": {
+        "listen": "listen.listen",
+        "handlers": "handlers.handlers",
+        "server": "server.server",
+        "init": "init.init",
+        "demo": "demo.demo",
+    },
+    "Looking": {
+        "count": "tasks.count",
+        "stats": "figures.stats",
+        "top": "figures.top",
+        "forecast": "forecast.forecast",
+        "dashboard": "dashboard.dashboard",
+    },
+    "Operating": {
+        "doctor": "operators.doctor",
+        "check": "operators.check",
+        "acl": "operators.acl",
+        "compat": "compat.compat",
+        "format": "formats.format_",
+        "partitions": "partitions.group",
+    },
+    "Moving": {
+        "move": "move.move",
+        "export": "export.export",
+        "import": "importing.import_",
+    },
+    "Other languages": {
+        "key": "partitions.key",
+        "functions": "functions.group",
+    },
 }
-"""Where each command is, or each group of commands, in the order of the help."""
+"""Where each command is, or each group of commands, by its heading in the help, in that order."""
+COMMANDS = {word: place for places in PANELS.values() for word, place in places.items()}
 
 
 def application(words: Iterable[str] = COMMANDS) -> typer.Typer:
     """Return the application with these commands; what the others need is not imported."""
     app = typer.Typer(
+        cls=HeadedGroup,
         help="Tasks that run later: each is a plain Redis key with a TTL.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
@@ -81,9 +96,9 @@ def application(words: Iterable[str] = COMMANDS) -> typer.Typer:
         module, _, name = COMMANDS[word].partition(".")
         found = getattr(import_module(f"expirebridge.cli.{module}"), name)
         if isinstance(found, typer.Typer):
-            app.add_typer(found, name=word)
+            app.add_typer(found, name=word, rich_help_panel=_panel_of(word))
         else:
-            app.command(word)(found)
+            app.command(word, rich_help_panel=_panel_of(word))(found)
     return app
 
 
@@ -92,6 +107,10 @@ def asked_for(words: list[str]) -> Iterable[str]:
     if words == ["--version"]:
         return []
     return words[:1] if words and words[0] in COMMANDS else COMMANDS
+
+
+def _panel_of(word: str) -> str:
+    return next(panel for panel, places in PANELS.items() if word in places)
 
 
 def _print_version(wanted: bool) -> None:

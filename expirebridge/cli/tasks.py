@@ -182,7 +182,9 @@ def list_(
 
 
 def count(url: Url = None, as_json: AsJson = False) -> None:
-    """Count tasks by state, overdue tasks, and listeners that beat.
+    """Print totals, for scripts: tasks by state, overdue, listeners.
+
+    Listeners are those that beat.
 
     Example: expirebridge count --json
     """

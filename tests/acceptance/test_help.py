@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from expirebridge.cli.main import COMMANDS, PANELS
 from tests.kit.invoked import ROOT_COMMAND, commands, invoke
 
 CALL = re.compile(r"(?:^|\| |\$\()expirebridge ([^|>&)]*)")
@@ -88,3 +89,13 @@ def test_it_prints_its_version(url: str) -> None:
     command = Path(sys.executable).with_name("expirebridge")
     printed = subprocess.run([command, "--version"], capture_output=True, text=True, check=True)
     assert printed.stdout == f"expirebridge {version('expirebridge')}\n"
+
+
+def test_the_help_lists_commands_below_headings(url: str) -> None:
+    shown: dict[str, list[str]] = {}
+    for line in invoke("--help", url=url).splitlines():
+        if line.endswith(":") and not line.startswith(" "):
+            heading = line.removesuffix(":")
+        elif line.startswith("  ") and line.split()[0] in COMMANDS:
+            shown.setdefault(heading, []).append(line.split()[0])
+    assert shown == {panel: list(places) for panel, places in PANELS.items()}
