@@ -109,9 +109,11 @@ class Bridge:
     instead, and is not closed; it must not decode replies, nor be a cluster's. `tasks` is the
     handlers' folder, needed only to name a handler that is given as a function. `prefix` is what
     the names of expirebridge's keys begin with. `hooks` are called for every task that is made.
-    `unknown` is what is done about a new task whose function no listener knows: `"warn"` logs it
-    with the nearest name, `"refuse"` raises InvalidTask, `"off"` does not ask the listeners. A task
-    is refused only if at least one listener beats, and each that beats says what it knows.
+    `unknown` is what is done about a new task or series whose function no listener knows: `"warn"`
+    logs it with the nearest name, `"refuse"` raises InvalidTask before anything is made, `"off"`
+    does not ask the listeners. To warn, they are asked once in this process about each function,
+    when its first task has been made. A task is refused only if at least one listener beats, and
+    each that beats says what it knows.
 
     A context manager; safe to share between threads. Raises InvalidSetting for a URL or a client
     that it cannot use, and for another value of `unknown`.
@@ -125,7 +127,7 @@ class Bridge:
         prefix: str | None = None,
         tasks: str | None = None,
         hooks: Sequence[Hook] = (),
-        unknown: UnknownFunction = "off",
+        unknown: UnknownFunction = "warn",
     ) -> None:
         settings = Settings.read(url=url, prefix=prefix, tasks=tasks)
         self._owns_client = client is None
@@ -217,7 +219,7 @@ class AsyncBridge:
         prefix: str | None = None,
         tasks: str | None = None,
         hooks: Sequence[Hook] = (),
-        unknown: UnknownFunction = "off",
+        unknown: UnknownFunction = "warn",
     ) -> None:
         settings = Settings.read(url=url, prefix=prefix, tasks=tasks)
         self._owns_client = client is None

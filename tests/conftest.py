@@ -7,6 +7,7 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge, Bridge
+from expirebridge.operations import unknown
 from expirebridge.settings import Settings
 from expirebridge.store.store import AsyncStore, Store
 from expirebridge.topology import clients
@@ -17,6 +18,12 @@ from tests.kit.servers import AnyServer, server_of
 from tests.kit.versions import FIRST, Version, version_at
 
 pytest_plugins = ["tests.kit.matrix", "tests.kit.printing"]
+
+
+@pytest.fixture(autouse=True)
+def nothing_asked() -> None:
+    """A test is like a new process: it has asked no listeners what they know."""
+    unknown.asked_of.clear()
 
 
 @pytest.fixture(scope="session")

@@ -116,8 +116,8 @@ class MakingOperations(Subject):
         folder = self._settings.tasks
         new = [checked(folder, position, item) for position, item in enumerate(tasks)]
         refuse_repeated_ids(new)
-        if self._unknown.is_on:
-            yield from self._check_functions(new)
+        if self._unknown.refuses:
+            yield from self._unknown.check(map(_func_of, new))
         made: dict[str, Task] = {}
         replied = deque[tuple[calls.NewTask, calls.MakeReply]]()
 
@@ -159,6 +159,8 @@ class MakingOperations(Subject):
         if fault is not None and undone:
             places = [place for place, task in enumerate(new) if task.id in undone]
             raise PartlyDone([made.get(task.id) for task in new], places, fault.__cause__)
+        if self._unknown.warns:
+            yield from self._unknown.warn(map(_func_of, new))
         return [made[task.id] for task in new]
 
     def watch(
@@ -200,12 +202,9 @@ class MakingOperations(Subject):
         layout = Layout(self._settings.prefix, count)
         return sorted(new, key=lambda task: layout.partition_of(task.id))
 
-    def _check_functions(self, new: Sequence[calls.NewTask]) -> Steps[None]:
-        yield from self._unknown.check(split_call(task.call)[0] for task in new)
-
     def _make(self, new: calls.NewTask) -> Steps[Task]:
-        if self._unknown.is_on:
-            yield from self._check_functions([new])
+        if self._unknown.refuses:
+            yield from self._unknown.check([_func_of(new)])
         new, made = yield from self._make_one(new)
         refused: TaskExists | None = None
         if made.differs:
@@ -215,7 +214,10 @@ class MakingOperations(Subject):
         if refused is not None:
             self._not_made([new], refused)
             raise refused
-        return self._made(new, made)
+        task = self._made(new, made)
+        if self._unknown.warns:
+            yield from self._unknown.warn([_func_of(new)])
+        return task
 
     def _make_one(self, new: calls.NewTask) -> Steps[tuple[calls.NewTask, calls.MakeReply]]:
         """Ask for the task. If its partition is away, one whose id was drawn goes to another."""
@@ -293,6 +295,10 @@ class MakingOperations(Subject):
         if self._hooks:
             self._hooks.emit(hooks.Made(task=task))
         return task
+
+
+def _func_of(new: calls.NewTask) -> str:
+    return split_call(new.call)[0]
 
 
 def _tags_of(new: calls.NewTask) -> tuple[str, ...]:

@@ -99,17 +99,19 @@ class SeriesWork:
     def schedule_many(self, series: Iterable[Mapping[str, Any]]) -> Steps[list[SeriesOutcome]]:
         """Check all, and put those that are new in chunks, the others one by one."""
         specs = [_checked(self._folder, position, one) for position, one in enumerate(series)]
-        if self._unknown.is_on:
-            yield from self._unknown.check(list(dict.fromkeys(spec.func for spec in specs)))
+        if self._unknown.refuses:
+            yield from self._unknown.check([spec.func for spec in specs])
         outcomes: list[SeriesOutcome] = []
         for chunk in calls.batches(specs, calls.MAX_TICKS):
             done = yield from put_new(chunk, lease=self._lease)
             for spec, code in zip(chunk, done, strict=True):
                 outcome = _OUTCOMES.get(code)
                 if outcome is None:  # there is one of its id already
-                    outcome = (yield from self._schedule(spec)).outcome
+                    outcome = (yield from self._put(spec)).outcome
                     assert outcome is not None  # noqa: S101 - for the type checker
                 outcomes.append(outcome)
+        if self._unknown.warns:
+            yield from self._unknown.warn([spec.func for spec in specs])
         return outcomes
 
     def unschedule(self, id: str) -> Steps[Change]:
@@ -174,8 +176,14 @@ class SeriesWork:
         return removed
 
     def _schedule(self, spec: SeriesSpec) -> Steps[Series]:
-        if self._unknown.is_on:
+        if self._unknown.refuses:
             yield from self._unknown.check([spec.func])
+        series = yield from self._put(spec)
+        if self._unknown.warns:
+            yield from self._unknown.warn([spec.func])
+        return series
+
+    def _put(self, spec: SeriesSpec) -> Steps[Series]:
         while True:
             read = yield from calls.get_series(spec.id, self._lease)
             if read.series is not None and "declared" in read.series.record:

@@ -19,7 +19,7 @@ class Subject:
     ) -> None:
         self._settings = settings
         self._hooks = hooks
-        self._unknown = UnknownFunctions(unknown, lease=settings.lease)
+        self._unknown = UnknownFunctions(unknown, settings)
 
 
 def refuse_left_out(done: Any) -> Steps[None]:

@@ -93,6 +93,7 @@ def test_it_prints_its_version(url: str) -> None:
 
 def test_the_help_lists_commands_below_headings(url: str) -> None:
     shown: dict[str, list[str]] = {}
+    heading = ""
     for line in invoke("--help", url=url).splitlines():
         if line.endswith(":") and not line.startswith(" "):
             heading = line.removesuffix(":")

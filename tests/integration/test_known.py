@@ -124,22 +124,42 @@ def test_a_dead_listener_knows_nothing(
             strict.make_task("test.send", [1], 60)
 
 
-def test_it_is_warned_of_once_until_the_listeners_know_something_else(
-    url: str, store: Store, bridge: Bridge, caplog: pytest.LogCaptureFixture, impatient: None
+@pytest.mark.parametrize("colour", [Bridge, AsyncBridge])
+async def test_it_is_warned_of_once_in_a_process(
+    colour: Any, url: str, store: Store, bridge: Bridge, caplog: pytest.LogCaptureFixture
 ) -> None:
     join(store, "host:1:aa", "send")
-    with Bridge(url, unknown="warn") as warning:
-        for _ in range(2):
-            warning.make_task("test.sned", [1], 60)
-            warning.make_tasks([{"func": "a.b", "delay": 60}] * 3)
-        assert warnings(caplog) == [
-            "test.sned: no listener knows it (did you mean 'test.send'?)",
-            "a.b: no listener knows it",
-        ]
-        join(store, "host:2:aa", "read")
-        warning.make_task("a.b", [], 60)
-        assert len(warnings(caplog)) == 3
-    assert bridge.count().pending == 9
+    for _ in range(2):
+        producer = colour(url)
+        ask = asking(producer)
+        await ask("make_task", "test.sned", [1], 60)
+        await ask("make_task", "test.send", [1], 60)
+        await ask("make_tasks", [{"func": "a.b", "delay": 60}] * 3)
+        await ask("watch", "w", "a.c", ttl=60)
+        await ask("schedule", "daily", "test.sedn", [1], cron="@daily")
+        await ask("schedule_many", [{"id": "more", "func": "a.d", "cron": "@daily"}])
+        await ask("aclose" if colour is AsyncBridge else "close")
+    assert warnings(caplog) == [
+        "test.sned: no listener knows it (did you mean 'test.send'?)",
+        "a.b: no listener knows it",
+        "a.c: no listener knows it",
+        "test.sedn: no listener knows it (did you mean 'test.send'?)",
+        "a.d: no listener knows it",
+    ]
+    assert bridge.count().pending == 13
+
+
+def test_a_function_is_asked_about_again_if_no_listener_said_what_it_knows(
+    url: str, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Bridge(url) as producer:
+        producer.make_task("a.b", [], 60)
+        join(store, "host:1:aa", "send")
+        producer.make_task("a.b", [], 60)
+        assert warnings(caplog) == []
+        unknown.asked_of[url, "expirebridge"].next_at -= unknown.SILENT_FOR
+        producer.make_task("a.b", [], 60)
+    assert warnings(caplog) == ["a.b: no listener knows it"]
 
 
 def test_an_unknown_function_is_asked_about_again_but_not_each_time(
@@ -162,17 +182,30 @@ def reads(client: redis.Redis) -> int:
 
 
 def test_the_listeners_are_asked_once_in_a_while_and_never_without_the_setting(
-    url: str, store: Store, bridge: Bridge, client: redis.Redis
+    url: str, store: Store, client: redis.Redis
 ) -> None:
     join(store, "host:1:aa", "send")
     client.config_resetstat()
-    bridge.make_task("a.b", [], 60)
-    bridge.make_tasks([{"func": "a.b", "delay": 60}])
+    with Bridge(url, unknown="off") as careless:
+        careless.make_task("a.b", [], 60)
+        careless.make_tasks([{"func": "a.b", "delay": 60}])
     assert reads(client) == 0
     with refusing(url) as strict:
         for n in range(10):
             strict.make_task("test.send", [n], 60)
     assert reads(client) == 1
+
+
+def test_to_warn_the_listeners_are_asked_once_about_each_function(
+    url: str, store: Store, client: redis.Redis
+) -> None:
+    join(store, "host:1:aa", "send", "read")
+    client.config_resetstat()
+    for _ in range(3):
+        with Bridge(url) as producer:
+            for func in ("test.send", "test.read", "test.send"):
+                producer.make_task(func, [1], 60)
+    assert reads(client) == 2
 
 
 def test_a_producers_login_may_ask(server: AnyServer, store: Store, client: redis.Redis) -> None:
@@ -192,9 +225,12 @@ def test_a_login_that_may_not_ask_may_still_make(
 ) -> None:
     join(store, "host:1:aa", "send")
     rules = ["~*", "&*", "+@all", "-hgetall"]
-    with login(server, rules) as limited, refusing(limited) as strict:
-        strict.make_task("a.b", [], 60)
-    assert bridge.count().pending == 1
+    with login(server, rules) as limited:
+        with refusing(limited) as strict:
+            strict.make_task("a.b", [], 60)
+        with Bridge(limited) as warning:
+            warning.make_task("a.b", [], 60)
+    assert bridge.count().pending == 2
 
 
 def test_another_word_is_no_setting(url: str) -> None:
