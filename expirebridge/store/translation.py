@@ -96,8 +96,8 @@ def _of_cluster(error: exceptions.RedisError, text: str) -> errors.ServerError |
     if any(words in text for words in _OF_A_CLUSTER):
         return errors.ServerUnsuitable(
             "this is a node of a cluster, and refuses what concerns several slots, or another "
-            f"database than 0: {text}; begin the URL with redis+cluster://, and the prefix with a "
-            "hash tag, such as {eb}"
+            f"database than 0: {text}; give the cluster's URL: redis+cluster://HOST:PORT, or "
+            "rediss+cluster:// with TLS"
         )
     return None
 

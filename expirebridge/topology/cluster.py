@@ -36,6 +36,8 @@ class Cluster:
         """Nodes that did not answer when they were last asked, the latest at the end."""
         self._lock, self._pid = threading.Lock(), os.getpid()
         self._asked = float("-inf")
+        self.reached = set(seeds)
+        """Nodes that have answered at the address by which they are known, and those of the URL."""
         self.known: SlotMap | None = None
         """As it was when it was last looked for; None: it has not been found yet."""
 
@@ -120,9 +122,11 @@ class Cluster:
 
     def _answer(self, node: Address) -> SlotMap | exceptions.RedisError:
         try:
-            return self._ask(node)
+            answer = self._ask(node)
         except exceptions.RedisError as error:
             return error
+        self.reached.add(node)
+        return answer
 
 
 class SlotPrimary:

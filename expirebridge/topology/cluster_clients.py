@@ -90,8 +90,9 @@ class Errands:
         while True:
             node: Address = self.node_of(slot) or (yield Find(slot))
             try:
-                return (yield Ask(node))
+                answer = yield Ask(node)
             except exceptions.MovedError as moved:
+                self.cluster.reached.add(node)
                 moves += 1
                 if moves > _MOST_MOVES:
                     raise
@@ -106,16 +107,45 @@ class Errands:
             ) as failure:
                 if isinstance(failure, exceptions.AuthenticationError) or is_plain_text(failure):
                     raise
-                error = _described(failure, node, slot)
+                error = self._described(failure, node, slot)
                 unsent = unsent and "connecting to" in str(failure)
                 if isinstance(error, NoPrimary):
                     error.unsent = unsent
+            else:
+                self.cluster.reached.add(node)
+                return answer
             failures += 1
             yield Look(node)
             pause = _PAUSES.compute(failures)
             if time.monotonic() + pause > end:
                 raise error
             yield Pause(pause)
+
+    def _described(self, error: Exception, node: Address, slot: int) -> exceptions.RedisError:
+        """What became of a command for a slot at its node."""
+        if isinstance(error, exceptions.AskError):
+            return SlotIsMoving(
+                f"slot {slot} is being moved from {node} to {_named_by(error, node)} key by key, "
+                "and nothing was written; if nobody is doing that any more, finish it: `redis-cli "
+                f"--cluster fix {node}`"
+            )
+        if isinstance(error, exceptions.ClusterDownError):
+            return SlotUnserved(
+                f"{node} takes no commands: {error}; `redis-cli --cluster check {node}` shows "
+                "which slots lack a node; with `cluster-require-full-coverage no` the others go "
+                "on meanwhile"
+            )
+        advice = (
+            "it answered before: until it is back, or the cluster names another node, tasks of "
+            "its slots wait"
+            if node in self.cluster.reached
+            else "if it cannot be reached at that address from here, the nodes need another: "
+            "`cluster-announce-ip` and `cluster-announce-port`, or `cluster-announce-hostname` "
+            "with `cluster-preferred-endpoint-type hostname`"
+        )
+        return NoPrimary(
+            f"no answer from {node}, which the cluster names for slot {slot}: {error}; {advice}"
+        )
 
     def take(self, step: Find | Look | Follow) -> Any:
         """Take a step that asks nodes who serves what; it waits for them."""
@@ -143,27 +173,6 @@ def slot_of(key: str) -> int:
 def _named_by(error: exceptions.AskError, node: Address) -> Address:
     """The node to which another one sends; it may leave its name out."""
     return Address(error.host or node.host, int(error.port))
-
-
-def _described(error: Exception, node: Address, slot: int) -> exceptions.RedisError:
-    """What became of a command for a slot at its node."""
-    if isinstance(error, exceptions.AskError):
-        return SlotIsMoving(
-            f"slot {slot} is being moved from {node} to {_named_by(error, node)} key by key, and "
-            "nothing was written; if nobody is doing that any more, finish it: `redis-cli "
-            f"--cluster fix {node}`"
-        )
-    if isinstance(error, exceptions.ClusterDownError):
-        return SlotUnserved(
-            f"{node} takes no commands: {error}; `redis-cli --cluster check {node}` shows which "
-            "slots lack a node; with `cluster-require-full-coverage no` the others go on meanwhile"
-        )
-    return NoPrimary(
-        f"no answer from {node}, which the cluster names for slot {slot}: {error}; if it cannot be "
-        "reached at that address from here, the nodes need another: `cluster-announce-ip` and "
-        "`cluster-announce-port`, or `cluster-announce-hostname` with "
-        "`cluster-preferred-endpoint-type hostname`"
-    )
 
 
 class Nodes(Generic[C]):

@@ -23,6 +23,7 @@ from expirebridge import (
     Outcome,
     PartitionsDiffer,
     SeriesOutcome,
+    ServerUnsuitable,
     State,
     TaskExists,
 )
@@ -120,6 +121,18 @@ def cluster(request: pytest.FixtureRequest, node: redis.Redis) -> Iterator[Clust
     yield Cluster(node, headers=headers, whole=whole)
     if not whole:
         cluster_command(node, "ADDSLOTS", *others)
+
+
+def test_the_url_of_one_node_advises_that_of_the_cluster(cluster: Cluster) -> None:
+    if not (cluster.headers and cluster.whole):
+        pytest.skip("only such a server compares the slots of a script's keys")
+    with (
+        Bridge(cluster.url) as bridge,
+        pytest.raises(ServerUnsuitable, match=r"redis\+cluster://HOST:PORT") as raised,
+    ):
+        bridge.make_task("mail.send", [], 60)
+    # A hash tag would put all tasks into one slot, for ever.
+    assert "hash tag" not in str(raised.value)
 
 
 def test_a_script_that_leaves_its_slot_is_refused(cluster: Cluster) -> None:
