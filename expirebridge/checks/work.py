@@ -85,7 +85,7 @@ def check_format(lease: float) -> Steps[Finding]:
         return error(
             "format",
             f"the database has format 2, and listeners beat that know only format 1: "
-            f"{_first(found.older_listeners)}",
+            f"{first_of(found.older_listeners)}",
             "upgrade them",
         )
     return ok("format", f"format 2, for {', '.join(found.uses) or 'nothing at present'}")
@@ -119,12 +119,12 @@ def check_functions(lease: float) -> Steps[Finding]:
         named = [f"{func} ({count})" for func, count in counts.most_common()]
         problems.append(
             f"tasks{_scope(waiting.examined)} wait for functions that the listeners do not know: "
-            f"{_first(named)}; each fails after 24 h"
+            f"{first_of(named)}; each fails after 24 h"
         )
     if lacking:
         named = [f"{func}: {lack}" for func, lack in lacking.items()]
         problems.append(
-            f"tasks{_scope(coming.examined)} will wait when they are due: {_first(named)}"
+            f"tasks{_scope(coming.examined)} will wait when they are due: {first_of(named)}"
         )
     if problems:
         func = next(iter([*(func for func, _ in counts.most_common(1)), *lacking]))
@@ -160,22 +160,22 @@ def check_series(lease: float) -> Steps[Finding | None]:
     idle = [one.id for one in series if _never_ran(one, now)]
     if broken:
         return error(
-            "series", f"the schedule of {_first(broken)} cannot be read: no more ticks are made",
+            "series", f"the schedule of {first_of(broken)} cannot be read: no more ticks are made",
             f"expirebridge series show {shlex.quote(broken[0])}",
         )  # fmt: skip
     if behind:
         return warning(
-            "series", f"the next tick was not made in time of {_first(behind)}",
+            "series", f"the next tick was not made in time of {first_of(behind)}",
             f"{_LISTEN}: listeners make the ticks",
         )  # fmt: skip
     if orphans:
         return warning(
-            "series", f"no listener declares any more: {_first(orphans)}",
+            "series", f"no listener declares any more: {first_of(orphans)}",
             "expirebridge series prune, or start the listeners that declare them",
         )  # fmt: skip
     if idle:
         return warning(
-            "series", f"never ran, although their time has come: {_first(idle)}",
+            "series", f"never ran, although their time has come: {first_of(idle)}",
             f"expirebridge series show {shlex.quote(idle[0])}",
         )  # fmt: skip
     return ok("series", _plural(len(series), "series has its next tick", "series have their ticks"))
@@ -194,14 +194,15 @@ def _scope(examined: int) -> str:
     return "" if examined < _SAMPLE else f" among the {_SAMPLE:,} that are due first"
 
 
-def _first(named: list[str], most: int = 5) -> str:
+def first_of(named: list[str], most: int = 5) -> str:
+    """The first of these names, and how many others there are."""
     more = f" and {len(named) - most} others" if len(named) > most else ""
     return ", ".join(named[:most]) + more
 
 
 def _of(tags: list[str]) -> str:
     """Which partitions are meant; nothing if there is one."""
-    return "" if tags == [""] else f" of {_first(tags)}"
+    return "" if tags == [""] else f" of {first_of(tags)}"
 
 
 def _asked_for(health: Health, *, here: bool) -> list[str]:

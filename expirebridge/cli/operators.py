@@ -51,6 +51,7 @@ def doctor(
     with closing(_store(settings)) as store:
         findings = examine(store, settings, role)
         findings += _of_ledger(store, settings, writes=True)
+        findings += _of_ledger_series(settings)
     if as_json:
         print_json(_as_data(findings, fine={Level.OK, Level.LIMIT, Level.WARNING}))
     else:
@@ -161,6 +162,14 @@ def _of_ledger(store: Partitions, settings: Settings, **options: Any) -> list[Fi
     with extra_is_there():
         from expirebridge.ledger.findings import check_ledger  # noqa: PLC0415
     return check_ledger(settings, lambda: store.run(read_ledgers()), **options)
+
+
+def _of_ledger_series(settings: Settings) -> list[Finding]:
+    if settings.ledger is None:
+        return []
+    from expirebridge.ledger.findings import check_ledger_series  # noqa: PLC0415 - as above
+
+    return check_ledger_series(settings)
 
 
 def _store(settings: Settings) -> Partitions:

@@ -1,10 +1,12 @@
 """The checks of a ledger, beside those of the server: what is wrong, and how to fix it."""
 
+import shlex
 import time
 from collections.abc import Callable, Mapping
 
 from expirebridge.checks import OVERDUE_LIMIT, Finding
 from expirebridge.checks.finding import error, ok, warning
+from expirebridge.checks.work import BEHIND, first_of
 from expirebridge.durations import human
 from expirebridge.errors import LedgerError, LedgerUnreachable, LedgerUnsuitable
 from expirebridge.ledger.auditor import MOST, Auditor, Figures
@@ -15,6 +17,7 @@ from expirebridge.settings import Settings
 from expirebridge.store.calls.ledger import Known
 
 TRIES, PAUSE = 3, 0.1
+MOST_SERIES = 1000
 _LISTEN = "start a listener with this ledger, or read the log of those that have it"
 _REFUSED = "SELECT id, message FROM delay_queue WHERE message LIKE 'refused: %'"
 
@@ -47,6 +50,35 @@ def check_ledger(
     except LedgerError as failure:
         return [error("ledger", str(failure), "the relay reads and writes its tables")]
     return _findings(figures, limit)
+
+
+def check_ledger_series(settings: Settings) -> list[Finding]:
+    """Whether the series of the ledger have their ticks; nothing if there is none.
+
+    Only the first thousand are looked at. What keeps the ledger from being read is found by
+    `check_ledger`.
+    """
+    try:
+        series = Auditor(settings).series(MOST_SERIES, None).series
+    except LedgerError:
+        return []
+    if not series:
+        return []
+    broken = [one.id for one in series if one.schedule is None]
+    behind = [one.id for one in series if one.is_behind(BEHIND)]
+    if broken:
+        return [
+            error(
+                "ledger series",
+                f"the schedule of {first_of(broken)} cannot be read: no more ticks are made",
+                f"expirebridge series show {shlex.quote(broken[0])}",
+            )
+        ]
+    if behind:
+        message = f"the next tick was not made in time of {first_of(behind)}"
+        return [warning("ledger series", message, f"{_LISTEN}: listeners make the ticks")]
+    several = f"{len(series):,} series have their ticks"
+    return [ok("ledger series", "1 series has its next tick" if len(series) == 1 else several)]
 
 
 def _look(auditor: Auditor, ask: Callable[[], Mapping[int, Known]]) -> Figures:

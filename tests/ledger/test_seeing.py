@@ -13,7 +13,7 @@ from sqlalchemy import Engine, update
 from sqlalchemy.orm import Session
 from typer.testing import CliRunner
 
-from expirebridge import TaskExists
+from expirebridge import Bridge, TaskExists
 from expirebridge.checks.finding import Finding, Level
 from expirebridge.checks.ledger import check_dirty
 from expirebridge.errors import InvalidTask
@@ -176,6 +176,32 @@ def test_doctor_and_check_look_at_the_ledger(books: Books, with_ledger: Settings
     shown = run("doctor", "--role", "producer", settings=away, code=5)
     assert "error    ledger" in shown
     assert "s3cret" not in shown
+
+
+def test_doctor_counts_the_series_of_the_ledger(
+    books: Books, with_ledger: Settings, ledger: Ledger, url: str, bridge: Bridge
+) -> None:
+    def found() -> dict[str, str]:
+        report = json.loads(
+            run("doctor", "--role", "producer", "--json", settings=with_ledger, code=0)
+        )
+        return {one["check"]: one["message"] for one in report["findings"]}
+
+    assert "ledger series" not in found()
+    bridge.schedule("a", "mail.send", every="1h")
+    with books.engine.begin() as connection:
+        ledger.schedule(connection, "b", "mail.send", every="1h")
+        ledger.schedule(connection, "c", "mail.send", every="1h")
+    both = found()
+    assert both["series"] == "1 series has its next tick"
+    assert both["ledger series"] == "2 series have their ticks"
+    with books.engine.begin() as connection:
+        connection.execute(update(books.made.series).values(due=1))
+    assert found()["ledger series"] == "the next tick was not made in time of b, c"
+    with books.engine.begin() as connection:
+        connection.execute(update(books.made.series).values(schedule="?"))
+    report = json.loads(run("doctor", "--role", "producer", "--json", settings=with_ledger, code=5))
+    assert report["findings"][-1]["message"].startswith("the schedule of b, c cannot be read")
 
 
 # Metrics
