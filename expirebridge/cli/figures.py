@@ -23,7 +23,7 @@ from expirebridge.cli.output import (
 from expirebridge.durations import human, seconds_of
 from expirebridge.hooks import Hooks
 from expirebridge.operations import Operations
-from expirebridge.recent import Recent, read_recent
+from expirebridge.recent import SAMPLE, Recent, read_recent
 from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.calls import Health
@@ -33,6 +33,8 @@ from expirebridge.topology import clients
 
 SHOWN = 8
 """How many tasks `top` shows in each of its lists: running, waiting, failed."""
+ALL_TASKS = "all tasks:"
+RECENT_TASKS = f"the last {SAMPLE} that succeeded, and the last {SAMPLE} that failed:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +81,12 @@ def stats(url: Url = None, prefix: Prefix = None, as_json: AsJson = False) -> No
         figures = read(store, settings)
     if as_json:
         return print_json(_as_data(figures))
-    return print_shown(Group(*_summary(figures), Text(), _functions(figures)))
+    return print_shown(
+        Group(
+            Text(ALL_TASKS), *_totals(figures),
+            Text(), Text(RECENT_TASKS), _pace(figures), _functions(figures),
+        )
+    )  # fmt: skip
 
 
 def top(
@@ -134,13 +141,10 @@ def _as_data(figures: Figures) -> dict[str, Any]:
 # For people
 
 
-def _summary(figures: Figures) -> list[Text]:
+def _totals(figures: Figures) -> list[Text]:
     counts, health = figures.counts, figures.health
     states = "   ".join(f"{state} {asdict(counts)[state]:,}" for state in State)
     waits = f", the first for {human(health.waited)}" if counts.overdue else ""
-    late = "   ".join(
-        f"p{share * 100:.0f} {_human(figures.recent.lateness(share))}" for share in (0.5, 0.99)
-    )
     overdue = [
         f"{number}: {one.overdue:,}" for number, one in enumerate(figures.partitions) if one.overdue
     ]
@@ -148,11 +152,17 @@ def _summary(figures: Figures) -> list[Text]:
         Text(states),
         Text(f"overdue {counts.overdue:,}{waits}", style="red" if health.waited > 30 else ""),
         Text(f"listeners {counts.listeners}", style="" if counts.listeners else "red"),
-        Text(f"ended {figures.recent.per_minute:,.0f} a minute   late {late}"),
         *([Text(f"overdue in partition {', '.join(overdue)}")] if overdue else []),
         *([Text(f"moving {counts.moving.way}")] if counts.moving else []),
         *(Text(f"left out: {text}", style="red") for text in texts_of(figures.left_out)),
     ]
+
+
+def _pace(figures: Figures) -> Text:
+    late = "   ".join(
+        f"p{share * 100:.0f} {_human(figures.recent.lateness(share))}" for share in (0.5, 0.99)
+    )
+    return Text(f"ended {figures.recent.per_minute:,.0f} a minute   late {late}")
 
 
 def _functions(figures: Figures) -> RenderableType:
@@ -178,7 +188,8 @@ def _screen(figures: Figures, server: str) -> RenderableType:
     at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     return Group(
         Text(f"{server}   {at}", style="bold"),
-        *_summary(figures),
+        *_totals(figures),
+        _pace(figures),
         *titled(
             "running now",
             [(*start(task), moment(task.started) or "") for task in figures.running],
@@ -199,6 +210,7 @@ def _screen(figures: Figures, server: str) -> RenderableType:
         ),
         *titled("listeners", [(name,) for name in figures.health.listeners], "name"),
         Text(),
+        Text(RECENT_TASKS, style="bold reverse"),
         _functions(figures),
     )  # fmt: skip
 

@@ -57,6 +57,11 @@ def test_stats_tell_states_and_how_each_function_did(url: str) -> None:
     assert "pending 2   paused 0   running 1   succeeded 3   failed 2" in text
     assert "overdue 1, the first for " in text
     assert "\x1b" not in text
+    totals, _, recent = text.partition("the last 200 that succeeded, and the last 200 that failed:")
+    assert totals.startswith("all tasks:\n")
+    assert "ended" not in totals
+    assert "ended 5 a minute" in recent
+    assert "orders.rate" in recent
 
 
 @pytest.mark.usefixtures("busy")
