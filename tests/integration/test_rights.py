@@ -161,6 +161,8 @@ def listen(url: str, client: redis.Redis) -> None:
         store.run(check_server(store.database))
         assert store.run(calls.heartbeat("me", 10, [], code="aa", functions=1)).undeclared
         store.run(calls.declare("aa", {"mail.send": "(to)"}))
+        # A handler that makes tasks asks whether their function is known.
+        assert store.run(calls.read_fleet(10)).codes == {"aa": {"mail.send": "(to)"}}
         run_one(store, bridge)
         assert tallied(client)
         adopt_one(store, client)
