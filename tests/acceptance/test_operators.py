@@ -41,7 +41,7 @@ def test_the_doctor_finds_nothing_wrong_beside_a_listener(url: str, folder: Path
     # for servers with functions.
     elsewhere = {
         "sentinels", "failover", "cluster", "coverage", "partitions", "misplaced keys", "nodes",
-        "series", "ledger", "ledger rows", "library", "move",
+        "series", "ledger", "ledger rows", "ledger series", "library", "move",
     }  # fmt: skip
     assert set(report_of(result.stdout)) == set(explained) - elsewhere
     assert result.stdout.startswith(f"{url}\n\nok       version        ")
