@@ -5,10 +5,11 @@ any name, and each label value costs memory here and in Prometheus until both ar
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make_wsgi_app
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, make_wsgi_app
+from prometheus_client.registry import Collector
 
 from expirebridge.errors import InvalidSetting
 from expirebridge.hooks import (
@@ -59,9 +60,10 @@ class Metrics:
         self._known = frozenset(functions)
         self._series = tuple(series)
         self.registry = registry if registry is not None else CollectorRegistry()
-        counter = partial(Counter, registry=self.registry)
-        gauge = partial(Gauge, registry=self.registry)
-        histogram = partial(Histogram, registry=self.registry)
+        inner = CollectorRegistry()
+        counter = partial(Counter, registry=inner)
+        gauge = partial(Gauge, registry=inner)
+        histogram = partial(Histogram, registry=inner)
         self._made = counter(
             "expirebridge_tasks_made", "Calls of make_task that returned, by outcome.",
             ["function", "outcome"],
@@ -105,8 +107,9 @@ class Metrics:
         self._process_ends = counter(
             "expirebridge_process_ends", "Processes for handlers that ended, by reason.", ["reason"]
         )
-        self._passes = _Passes(self.registry)
+        self._passes = _Passes(inner)
         self._begin_at_zero()
+        self.registry.register(_WithoutCreated(inner))
 
     def __call__(self, event: Event) -> None:
         """Count one event."""
@@ -182,6 +185,24 @@ class Metrics:
             self._process_ends.labels(reason)
         for result in (EMPTY, FULL):
             self._claims.labels(result)
+
+
+class _WithoutCreated(Collector):
+    """The metrics of a registry without their `_created` series, which double what is stored.
+
+    prometheus-client can only leave them out for a whole process, and so also for metrics that are
+    not ours.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def collect(self) -> Iterator[Metric]:
+        for metric in self._registry.collect():
+            metric.samples = [one for one in metric.samples if not one.name.endswith("_created")]
+            yield metric
+
+    describe = collect
 
 
 class _Passes:

@@ -8,7 +8,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from prometheus_client import Metric
+from prometheus_client import CollectorRegistry, Counter, Metric, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import create_engine
 
@@ -44,6 +44,18 @@ def numbers_of(metrics: list[Metric]) -> Numbers:
         for sample in metric.samples:
             numbers.setdefault(sample.name, {})[tuple(sample.labels.values())] = sample.value
     return numbers
+
+
+def test_no_series_says_when_another_was_created() -> None:
+    theirs = CollectorRegistry()
+    Counter("their_orders", "Not ours.", registry=theirs)
+    counting = Metrics(["mail.send"], registry=theirs)
+    text = generate_latest(counting.registry).decode()
+    assert 'expirebridge_attempts_total{function="mail.send",outcome="failed"} 0.0' in text
+    assert 'expirebridge_lateness_seconds_bucket{function="mail.send"' not in text
+    assert re.findall(r"^\w+_created\b", text, re.MULTILINE) == ["their_orders_created"]
+    with pytest.raises(ValueError, match="Duplicated timeseries"):
+        Metrics(registry=theirs)
 
 
 def test_a_listener_goes_on_with_more_half_open_connections_than_it_may_have_files(

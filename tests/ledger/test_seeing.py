@@ -212,7 +212,7 @@ def samples_of(counting: Metrics) -> dict[str, float]:
         " ".join([sample.name, *sample.labels.values()]): sample.value
         for family in counting.registry.collect()
         for sample in family.samples
-        if sample.name.startswith("expirebridge_ledger_") and not sample.name.endswith("_created")
+        if sample.name.startswith("expirebridge_ledger_")
     }
 
 
