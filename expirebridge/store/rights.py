@@ -32,8 +32,8 @@ _TALLY = "expire hincrby"
 _STEER = "lpush lrange ltrim"
 _PROBE = "pubsub|numsub zcount zrange zrangebyscore"
 _LISTEN = (
-    "exists hgetall info pexpiretime ping rename scan subscribe type unsubscribe zcard zremrangebyscore "
-    "zrevrange zscore"
+    "exists hgetall info pexpiretime ping rename scan subscribe type unsubscribe zcard "
+    "zremrangebyscore zrevrange zscore"
 )
 _CARRY = (
     "exists hexists hgetall pexpiretime rename scan type zcard zcount zrange zrangebyscore "
