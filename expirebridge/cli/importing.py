@@ -46,7 +46,7 @@ def import_(
     ] = None,
     tasks: Annotated[
         Path | None,
-        typer.Option(help="The folder of your handlers: refuse jobs that have none."),
+        typer.Option(help="The folder of your handlers: refuse jobs that fit none."),
     ] = None,
     queue: Annotated[
         list[str] | None,

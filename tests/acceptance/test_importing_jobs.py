@@ -182,6 +182,33 @@ def test_names_are_mapped_and_the_nearest_is_named(
     assert checked.stderr == "expirebridge: no job is named x, as --map says\n"
 
 
+def test_a_job_whose_arguments_the_handler_does_not_take_is_refused(
+    source: redis.Redis, old: str, url: str, tmp_path: Path
+) -> None:
+    (tmp_path / "handlers").mkdir()
+    (tmp_path / "handlers" / "mail.py").write_text("def send(user, *, subject): ...\n")
+    for id, args, kwargs in (
+        ("fits", (7,), {"subject": "s3cret"}),
+        ("few", (), {"subject": "s3cret"}),
+        ("more", (7, "s3cret"), {"subject": "s3cret"}),
+        ("other", (7,), {"topic": "s3cret"}),
+    ):
+        value = {"t": None, "f": "mail.send", "a": args, "k": kwargs, "et": 1}
+        source.set(f"arq:job:{id}", pickle.dumps(value))
+        source.zadd("arq:queue", {id: DUE})
+    words = ("import", "--from", "arq", old, "--dry-run", "--json", "--tasks")
+    checked = run(*words, tmp_path / "handlers", url=url)
+    assert checked.returncode == 2
+    done = json.loads(checked.stdout)
+    assert (done["would_create"], done["refused"]) == (1, 3)
+    assert {one["reason"] for one in done["reasons"]} == {
+        "mail.send(user, *, subject): missing a required argument: 'user'",
+        "mail.send(user, *, subject): too many positional arguments",
+        "mail.send(user, *, subject): missing a required argument: 'subject'",
+    }
+    assert "s3cret" not in checked.stdout
+
+
 @pytest.mark.parametrize(
     ("words", "wrong"),
     [

@@ -131,7 +131,9 @@ def _task(found: Found, names: Names, report: Report) -> NewTask | None:
         report.add_left(found)
         return None
     try:
-        task = _new_task(found, names.function_of(found.names))
+        func = names.function_of(found.names)
+        names.check_arguments(func, found.args, found.kwargs)
+        task = _new_task(found, func)
     except Refused as error:
         report.add_left(Left(found.source_id, str(error), refused=True))
         return None

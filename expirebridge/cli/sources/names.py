@@ -2,18 +2,21 @@
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from expirebridge import wire
 from expirebridge.cli.sources.job import Refused
 from expirebridge.errors import InvalidSetting, InvalidTask
 from expirebridge.handlers import Registry
+from expirebridge.handlers.shapes import Shape
 
 
 class Names:
     """Which function of ours a job calls.
 
-    `pairs` are the values of --map. With a registry, the function must be one of its handlers.
+    `pairs` are the values of --map. With a registry, the function must be one of its handlers,
+    and its signature must fit the arguments.
     Raises InvalidSetting for a pair that is not old=new, InvalidTask for a new name that is none.
     """
 
@@ -21,6 +24,7 @@ class Names:
         self._map: dict[str, str] = {}
         self._registry = registry
         self._unused: set[str] = set()
+        self._shapes: dict[str, Shape] = {}
         for pair in pairs:
             # A name of the other library may hold a =, and a name of ours does not.
             old, equals, new = pair.rpartition("=")
@@ -53,6 +57,17 @@ class Names:
         if self._registry and self._registry.find(name) is None:
             raise Refused(f"there is no handler {name}: --map {name}={self._near(name)}")
         return name
+
+    def check_arguments(self, func: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Raise Refused if the handler cannot be called with so many arguments of these names."""
+        handler = self._registry.find(func) if self._registry else None
+        if handler is None:
+            return
+        if func not in self._shapes:
+            self._shapes[func] = Shape.of(handler.function)
+        shape = self._shapes[func]
+        if shape.known and (misfit := shape.fits(len(args), tuple(sorted(kwargs)))) is not None:
+            raise Refused(f"{func}{shape}: {misfit}")
 
     def unused(self) -> list[str]:
         """The mapped names that no job had: mistyped, perhaps."""
