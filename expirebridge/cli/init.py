@@ -37,7 +37,8 @@ Wants=network-online.target
 
 [Service]
 WorkingDirectory={folder}
-Environment=EXPIREBRIDGE_URL=redis://localhost:6379/1
+# URLs may hold passwords. Everyone can read what is in Environment=; this file, only its owner.
+EnvironmentFile={folder}/expirebridge.env
 # To use all cores, add: --workers auto. Then `systemctl reload` can replace the workers one by one,
 # with ExecReload=/bin/kill -HUP $MAINPID
 ExecStart={command} listen --tasks tasks --grace 30
@@ -55,6 +56,14 @@ ProtectHome=read-only
 [Install]
 WantedBy=multi-user.target
 """
+
+ENVIRONMENT = """# Read by expirebridge.service. It may hold passwords: only its owner may read it.
+EXPIREBRIDGE_URL=redis://localhost:6379/1
+# With a ledger, tasks in a table of your own SQL database:
+#EXPIREBRIDGE_LEDGER=postgresql+psycopg://app:PASSWORD@localhost/app
+"""
+SECRET = 0o600
+"""Who may read the file of the environment: its owner."""
 
 COMPOSE = """# docker compose up
 #
@@ -93,8 +102,8 @@ def init(
 ) -> None:
     """Start a project.
 
-    Writes a handler, a producer, redis.conf, a systemd unit and a compose file; but nothing if one
-    of the files exists.
+    Writes a handler, a producer, redis.conf, a systemd unit with the file of its environment, and a
+    compose file; but nothing if one of the files exists.
 
     Example: expirebridge init reminders
     """
@@ -105,6 +114,7 @@ def init(
         "make_task.py": PRODUCER,
         "redis.conf": redis_conf().read_text(),
         "expirebridge.service": unit,
+        "expirebridge.env": ENVIRONMENT,
         "compose.yaml": COMPOSE.replace("{folder}", str(folder.resolve())),
     }
     if there := [name for name in files if (folder / name).exists()]:
@@ -115,6 +125,7 @@ def init(
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(SECRET if path.suffix == ".env" else 0o666)
         path.write_text(text)
         print_line(f"wrote {path}")
     print_line(

@@ -4,6 +4,7 @@ import configparser
 import os
 import re
 import shutil
+import stat
 import subprocess
 import sys
 import time
@@ -11,7 +12,8 @@ from pathlib import Path
 
 import redis
 
-from expirebridge import Bridge
+from expirebridge import Bridge, Settings
+from expirebridge.ledger.engines import read_url
 from tests.kit.invoked import invoke
 from tests.kit.processes import COMMAND, ROOT, Reports, listener, run
 
@@ -53,6 +55,27 @@ def test_the_unit_starts_a_command_that_is_there(url: str, tmp_path: Path) -> No
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert "expirebridge.service" not in checked.stderr
+
+
+def test_the_unit_has_its_urls_from_a_file_that_only_the_owner_may_read(
+    url: str, tmp_path: Path
+) -> None:
+    old = os.umask(0)
+    try:
+        invoke("init", str(tmp_path), url=url)
+    finally:
+        os.umask(old)
+    unit = (tmp_path / "expirebridge.service").read_text()
+    file = tmp_path / "expirebridge.env"
+    assert f"\nEnvironmentFile={file}\n" in unit
+    assert "\nEnvironment=" not in unit
+    assert "redis://" not in unit
+    assert stat.filemode(file.stat().st_mode) == "-rw-------"
+    lines = file.read_text().splitlines()
+    assert "EXPIREBRIDGE_URL=redis://localhost:6379/1" in lines
+    [ledger] = [line.removeprefix("#") for line in lines if "EXPIREBRIDGE_LEDGER=" in line]
+    read_url(ledger.partition("=")[2])
+    Settings.read(ledger=ledger.partition("=")[2])
 
 
 def test_the_compose_file_installs_the_wheel_that_it_says_how_to_build(
