@@ -46,10 +46,12 @@ class LivePages:
         return self._stream(parts)
 
     async def task(self, request: Request) -> Response:
-        """The part of a task's page that changes."""
+        """The parts of a task's page that change. What can be done follows from the state."""
         id = wire.check_id(request.query_params.get("id", ""))
+        shown = request.query_params.get("state", "")
 
         async def parts() -> dict[str, str]:
+            nonlocal shown
             try:
                 task = await self._site.bridge.get(id)
                 if task is None:
@@ -57,7 +59,11 @@ class LivePages:
                 values = await task_values(self._site, task)
             except ServerError:
                 return {}  # the page keeps what it shows
-            return {"task": self._site.draw(request, "facts.html", **values)}
+            drawn = {"task": self._site.draw(request, "facts.html", **values)}
+            if task.state != shown:  # else a question that is open there would be closed
+                drawn["acts"] = self._site.draw(request, "acts.html", **values)
+                shown = task.state
+            return drawn
 
         return self._stream(parts)
 

@@ -13,7 +13,9 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from expirebridge import Bridge, State, web
+from expirebridge.store.store import Store
 from tests.browser.serving import CHROMIUM, OPTIONS, PATIENCE_MS, served
+from tests.kit.invoked import end_due_tasks
 from tests.kit.processes import listener
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
@@ -269,6 +271,21 @@ def test_a_failed_task_is_retried(visit: Open, bridge: Bridge, client: redis.Red
     page.locator("td.id a").click()
     page.get_by_role("button", name="Retry").click()
     expect(page.locator(".state")).to_have_text("pending")
+
+
+def test_what_can_be_done_follows_the_state_while_the_page_is_open(
+    visit: Open, bridge: Bridge, store: Store
+) -> None:
+    bridge.make_task("mail.send", [1], 0, id="a")
+    end_due_tasks(store)
+    page = visit("/task?id=a")
+    page.get_by_role("button", name="Retry").click()
+    expect(page.locator(".state")).to_have_text("pending")
+    expect(page.get_by_text("Cancel…")).to_have_count(1)
+    end_due_tasks(store)
+    expect(page.locator(".state")).to_have_text("failed")
+    expect(page.get_by_role("button", name="Retry")).to_have_count(1)
+    expect(page.get_by_text("Cancel…")).to_have_count(0)
 
 
 def test_an_action_on_all_that_match_is_previewed_first(visit: Open, bridge: Bridge) -> None:
