@@ -89,9 +89,9 @@ def app(
 
 
 def _routes(site: Site) -> list[BaseRoute]:
-    overview = Overview(site)
-    pages, live, acting = Pages(site, overview), LivePages(site, overview), ActionPages(site)
     of_ledger = _pages_of_ledger(site)
+    overview = Overview(site, None if of_ledger is None else of_ledger.alarms)
+    pages, live, acting = Pages(site, overview), LivePages(site, overview), ActionPages(site)
     return [
         Route("/", pages.overview, name="overview"),
         Route("/live", live.overview),

@@ -62,6 +62,10 @@ class LedgerPages:
             now=await self._site.now(),
         )  # fmt: skip
 
+    async def alarms(self) -> tuple[Finding, ...]:
+        """What is wrong with the ledger, for the overview."""
+        return (await self._present()).alarms
+
     async def series(self, request: Request) -> Response:
         """A page of all series: those of Redis, and those of the ledger."""
         cursor = request.query_params.get("cursor") or None

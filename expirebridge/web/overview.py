@@ -24,6 +24,8 @@ from expirebridge.web.charts import Chart, Column, bars, decades
 from expirebridge.web.site import Site
 
 T = TypeVar("T")
+Look = Callable[[], Awaitable[tuple[Finding, ...]]]
+"""Finds what is wrong elsewhere."""
 
 PRESENT_FOR = 1.0
 """For how many seconds a reading of the present is shown to other viewers, too."""
@@ -78,8 +80,9 @@ class Course:
 class Overview:
     """Reads both. A reading serves all viewers for some time, so more of them cost nothing."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, of_ledger: Look | None = None) -> None:
         self._site = site
+        self._of_ledger = of_ledger
         self._readings = Readings()
         self.present = Shared(self._present, PRESENT_FOR)
         self._courses = {
@@ -131,6 +134,8 @@ class Overview:
             past = await self._site.store.run(calls.read_tally(spans=spans, minutes=minutes))
             functions = await self._functions()
             findings = [await self._site.store.run(check_functions(self._site.settings.lease))]
+            if self._of_ledger is not None:
+                findings += await self._of_ledger()
         except ServerUnreachable:
             return Course()  # the present reports it
         except ServerError as failure:

@@ -122,6 +122,24 @@ async def test_a_database_that_is_away_is_an_alarm(asking: Asking) -> None:
     assert "s3cret" not in answer.text
 
 
+async def test_the_overview_shows_the_alarms_of_the_ledger(
+    asking: Asking, books: Books, ledger: str
+) -> None:
+    books.settle_down()
+    async with asking(ledger=ledger) as pages:
+        assert "to be carried to Redis" not in (await pages.get("/")).text
+    books.insert("old", HOUR, modified=1)
+    async with asking(ledger=ledger) as pages:
+        page = (await pages.get("/")).text
+    assert "1 row waits to be carried to Redis, the first for" in page
+    assert "No alarm" not in page
+    away = "postgresql+psycopg://a:s3cret@127.0.0.1:1/d"
+    async with asking(ledger=away) as pages:
+        page = (await pages.get("/")).text
+    assert "cannot be reached" in page
+    assert "s3cret" not in page
+
+
 async def test_without_a_ledger_there_is_no_page(asking: Asking) -> None:
     async with asking() as pages:
         assert (await pages.get("/ledger")).status_code == 404
