@@ -114,12 +114,12 @@ def test_a_chart_tells_its_columns_by_pointer_and_by_keys(
     chart = page.locator(".chart.whole")
     column = chart.locator(f'svg:visible .column[data-told^="{at:%H:%M}"]')
     told = chart.locator(".told")
-    expect(told).to_have_text("tasks a minute")
+    expect(told).to_have_text("")
     column.locator(".hit").hover()
     expect(told).to_contain_text("3 due")
     box = chart.bounding_box()
     page.mouse.move(0, 0)
-    expect(told).to_have_text("tasks a minute")
+    expect(told).to_have_text("")
     chart.locator("svg:visible").focus()
     for _ in range(60):
         if "3 due" in (told.text_content() or ""):

@@ -46,9 +46,7 @@
     const chart = column.closest(".chart");
     for (const other of chart.querySelectorAll(".column.on")) other.classList.remove("on");
     column.classList.add("on");
-    const told = chart.querySelector(".told");
-    if (!told.dataset.unit) told.dataset.unit = told.textContent;
-    told.textContent = column.dataset.told;
+    chart.querySelector(".told").textContent = column.dataset.told;
   }
 
   // A chart is not redrawn under the pointer: the next change updates it.
@@ -58,8 +56,7 @@
 
   function forget(chart) {
     for (const column of chart.querySelectorAll(".column.on")) column.classList.remove("on");
-    const told = chart.querySelector(".told");
-    if (told.dataset.unit) told.textContent = told.dataset.unit;
+    chart.querySelector(".told").textContent = "";
   }
 
   document.addEventListener("pointerover", (event) => {
