@@ -99,9 +99,14 @@ class UnknownFunctions:
             return
         asked.next_at = time.monotonic() + SILENT_FOR
         try:
-            known = yield from _read_known(self._lease)
+            fleet = yield from calls.read_fleet(self._lease)
         except ServerError:
             return
+        if not fleet.codes:
+            return
+        from expirebridge.handlers.known import KnownFunctions  # noqa: PLC0415 - if asked for
+
+        known = KnownFunctions.of(fleet)
         if known.telling:
             asked.next_at = -math.inf
             asked.names |= new

@@ -27,7 +27,6 @@ NOT_NEEDED = [
     "expirebridge.policy.every",
     "expirebridge.series",
     "expirebridge.store.calls.examining",
-    "expirebridge.store.calls.fleet",
     "expirebridge.store.calls.running",
     "expirebridge.store.calls.series",
 ]
