@@ -1,9 +1,11 @@
 """A listener with a ledger: it relays, keeps the gate, and asks the rows."""
 
+import asyncio
 import socket
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from expirebridge import Bridge, State, current_task
 from expirebridge.errors import CompletionRefused
-from expirebridge.hooks import End
+from expirebridge.hooks import Direction, End, Passed
 from expirebridge.ledger import Ledger
 from expirebridge.ledger.poker import Poker
 from expirebridge.ledger.tables import Status
@@ -37,8 +39,6 @@ def into(ran: list[int]) -> Callable[[int], None]:
 
 async def until(holds: Any) -> None:
     """Until rows say so: there is no signal for that but to look."""
-    import asyncio
-
     async with asyncio.timeout(20):
         while not await asyncio.to_thread(holds):  # noqa: ASYNC110 - a row has no event
             await asyncio.sleep(0.02)
@@ -265,6 +265,64 @@ async def test_a_poke_makes_the_relay_look_at_once(
             ledger.make_task(session, "test.run", [3], 0)
         await witness.until_ended(3)
     assert ran == [1, 2, 3]
+
+
+@pytest.fixture
+def no_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The relay looks when it begins, and then only when it is woken."""
+    monkeypatch.setattr("expirebridge.listener.station.relayer.INTERVAL", 3600.0)
+
+
+def brought_back(witness: Witness) -> list[int]:
+    """The rows of each pass that wrote back how tasks ended."""
+    return [each.rows for each in witness.seen(Passed) if each.direction is Direction.BACK]
+
+
+@pytest.mark.usefixtures("no_looks")
+async def test_an_end_is_written_back_at_once(books: Books, with_ledger: Settings) -> None:
+    ran: list[int] = []
+    witness = Witness()
+    books.insert("a", func="test.run", params="[1]")
+    books.insert("b", 300, func="test.run", params="[2]")
+    async with listening(with_ledger, witness, run=into(ran)):
+        await witness.until(lambda: sum(brought_back(witness)) == 2)
+    assert books.status("a") is books.status("b") is Status.SUCCEEDED
+
+
+@pytest.mark.usefixtures("no_looks")
+async def test_an_attempt_that_is_to_be_repeated_is_written_back_at_once(
+    books: Books, with_ledger: Settings
+) -> None:
+    def fail() -> None:
+        raise ValueError("no")
+
+    witness = Witness()
+    books.insert("a", func="test.fail", params="[]", options='{"retry":"[3600]"}')
+    async with listening(with_ledger, witness, fail=fail):
+        await witness.until(lambda: brought_back(witness))
+    assert books.row("a").retry_times == 1
+
+
+@pytest.mark.usefixtures("no_looks")
+async def test_tasks_that_end_together_are_written_back_by_one_pass(
+    books: Books, with_ledger: Settings
+) -> None:
+    many = 20
+    began: list[int] = []
+    go_on = asyncio.Event()
+
+    async def wait(number: int) -> None:
+        began.append(number)
+        if len(began) == many:
+            go_on.set()
+        await go_on.wait()
+
+    witness = Witness()
+    for number in range(many):
+        books.insert(str(number), func="test.wait", params=f"[{number}]")
+    async with listening(replace(with_ledger, concurrency=many), witness, wait=wait):
+        await witness.until(lambda: sum(brought_back(witness)) == many)
+    assert brought_back(witness) == [many]
 
 
 def test_a_poke_of_a_server_that_is_away_raises_nothing() -> None:

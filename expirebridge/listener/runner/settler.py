@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import NamedTuple
 
 from expirebridge.errors import ScriptFailed, ServerError
@@ -53,6 +54,7 @@ class Settler:
         unsettled: Unsettled,
         doorbell: Doorbell,
         hooks: Hooks,
+        hear_end: Callable[[], None] | None = None,
     ) -> None:
         self._footing = footing
         self._settings = settings
@@ -61,6 +63,8 @@ class Settler:
         self._room = room
         self._doorbell = doorbell
         self._hooks = hooks
+        self._hear_end = hear_end
+        """Notifies the relay of the ledger, if there is one."""
         self._waiting: asyncio.Queue[Finished] = asyncio.Queue()
         self._is_awaited = False
         """Whether the claimer waits for outcomes to be recorded."""
@@ -83,6 +87,8 @@ class Settler:
         self._room.look()
         if self._is_awaited:
             self._doorbell.ring()
+        if self._hear_end is not None and item.attempt.claimed.ledger is not None:
+            self._hear_end()
 
     async def run(self) -> None:
         """Settle what comes, for ever."""

@@ -23,6 +23,9 @@ INTERVAL = 1.0
 at the same moments, so that they can share what they read."""
 FULL = 100
 """Rows of a pass from which on another follows at once, after as long as it took."""
+REST = 0.015
+"""Seconds after a look until an end causes another, and at least as long as that took: what ends
+meanwhile shares a pass."""
 RETRY_PAUSE = 1.0
 LONG = 15.0
 """Seconds after which a pass that has not ended is reported. A large rebuild may take as long."""
@@ -43,6 +46,12 @@ class Relayer:
         self._standing = standing
         self._hooks = hooks
         self._poked = asyncio.Event()
+        self._ended = False
+        """Whether a row is to learn something that may have come too late for the latest look."""
+        self._rest = 0.0
+        """Seconds after the latest look for which ends wait."""
+        self._is_rested = False
+        """Whether these have passed."""
         self._looked = time.monotonic()
         self._error: LedgerError | None = None
 
@@ -50,17 +59,34 @@ class Relayer:
         """Look at once: a row was committed."""
         self._poked.set()
 
+    def hear_end(self) -> None:
+        """Look soon: a row is to learn how an attempt ended. Of ends close together, one counts."""
+        self._ended = True
+        if self._is_rested:
+            self._poked.set()
+
     async def run(self) -> None:
         """Make passes, for ever."""
         while True:
             pause = await self.run_once()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await self._poked.wait()
+            rest = min(self._rest, pause)
+            if not await self._is_poked(within=rest):
+                self._is_rested = True
+                if not self._ended:
+                    await self._is_poked(within=pause - rest)
+
+    async def _is_poked(self, *, within: float) -> bool:
+        """Wait for a poke, for so many seconds; returns whether one came."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                return await self._poked.wait()
+        return False
 
     async def run_once(self) -> float:
         """Make a pass in each direction, if it is its turn; returns the seconds to pause."""
         self._poked.clear()
+        self._ended = self._is_rested = False
+        self._rest = INTERVAL
         began = time.monotonic()
         if began < self._looked + min(self._standing.rank, MOST_RANKS) * INTERVAL:
             return _until_next(began)
@@ -79,9 +105,11 @@ class Relayer:
                 self._hooks.emit(passed)
         outage.answered(ROLE)
         self._report(None)
+        took = time.monotonic() - began
         if carried >= FULL:
-            await asyncio.sleep(time.monotonic() - began)
+            await asyncio.sleep(took)
             return 0.0
+        self._rest = max(REST, took)
         return _until_next(time.monotonic())
 
     async def _make_passes(self) -> int:

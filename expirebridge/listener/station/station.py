@@ -72,7 +72,7 @@ class Station:
         )  # fmt: skip
         self._settler = Settler(
             footing, settings, leases=self.leases, room=runner.room, unsettled=runner.unsettled,
-            doorbell=doorbell, hooks=hooks,
+            doorbell=doorbell, hooks=hooks, hear_end=desk.relayer.hear_end if desk else None,
         )  # fmt: skip
         self._claimer = Claimer(
             footing, settings,
