@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
+from expirebridge.transactions import Transaction
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
 _FIRST_MS = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MS
@@ -131,10 +133,10 @@ class Task:
     """Of a task of a series: the scheduled time for which it stands, whenever it runs."""
     trace: str | None = None
     """Its producer's place in a trace, if there was one: a W3C `traceparent`."""
-    completer: Callable[[Any], None] | None = field(default=None, repr=False, compare=False)
+    completer: Callable[[Transaction], None] | None = field(default=None, repr=False, compare=False)
     """For `complete_in`: what a listener with a ledger gives the handler of one of its tasks."""
 
-    def complete_in(self, session: Any) -> None:
+    def complete_in(self, session: Transaction) -> None:
         """Record that this task succeeded, in the handler's own transaction, as its last statement.
 
         `session` is what `Ledger.make_task` takes: a Session or Connection of SQLAlchemy, or a

@@ -79,7 +79,7 @@ class AllSeries:
     def remove(self, id: str) -> Change:
         """Remove a series."""
         found = self._in_ledger(lambda ledger, at: ledger.unschedule(at, id))
-        return Change.REMOVED if found else self._bridge.unschedule(id)
+        return found if _is_there(found) else self._bridge.unschedule(id)
 
     def _in_ledger(self, call: "Callable[[Ledger, Connection], Any]") -> Any:
         """What a call of the ledger answers, in a transaction of its own; None without a ledger."""

@@ -69,9 +69,7 @@ def _pruned(books: "Books", keep: float) -> int:
 
 def erase(
     id: Annotated[str | None, typer.Option("--id", help="The task of this id.")] = None,
-    ext: Annotated[
-        str | None, typer.Option("--ext", help="All tasks that the application calls so.")
-    ] = None,
+    ext: Annotated[str | None, typer.Option("--ext", help="All tasks of this ext.")] = None,
     ledger: LedgerUrl = None,
     ledger_name: LedgerName = None,
     as_json: AsJson = False,

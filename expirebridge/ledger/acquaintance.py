@@ -3,7 +3,7 @@
 import logging
 from weakref import WeakSet
 
-from sqlalchemy import URL
+from sqlalchemy import URL, Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
@@ -23,11 +23,13 @@ class Acquaintance:
     """Looks at each database once, when it is first seen: whether it is the ledger's.
 
     `url` is that of the ledger's own database; without one, any with its tables is taken for it.
+    `engine` is the application's own for it: its sessions need no comparison.
     """
 
-    def __init__(self, tables: Tables, url: URL | None) -> None:
+    def __init__(self, tables: Tables, url: URL | None, engine: Engine | None = None) -> None:
         self._tables = tables
         self._url = url
+        self._engine = engine
         self._known: WeakSet[object] = WeakSet()
         self._own: Schema | None = None
 
@@ -39,7 +41,8 @@ class Acquaintance:
         if channel.database in self._known:
             return
         found = self._read(channel)
-        own = self._own_schema()
+        is_own = self._engine is not None and channel.database is self._engine
+        own = found if is_own else self._own_schema()
         if own is not None and own.identity != found.identity:
             raise LedgerUnsuitable(
                 "the session is of another database than the ledger's, "

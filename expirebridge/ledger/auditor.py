@@ -90,7 +90,7 @@ class Auditor:
         return in_time(lambda: self._tasks(query.limit(limit)))
 
     def find(self, ext: str, limit: int = 100) -> list[LedgerTask]:
-        """The tasks that the application calls so, the latest first."""
+        """The tasks of this `ext`, the latest first."""
         row = self._made.task.c
         query = select(self._made.task).where(self._ours, row.ext_string == ext)
         return in_time(lambda: self._tasks(query.order_by(row.created.desc()).limit(limit)))

@@ -15,6 +15,7 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import Session, scoped_session
 
 from expirebridge.errors import InvalidTask
+from expirebridge.transactions import Transaction
 
 Values = Mapping[str, Any]
 
@@ -22,6 +23,7 @@ _ACCEPTED: Final = (
     "give a Session or a Connection of SQLAlchemy, or a connection of psycopg, psycopg2, sqlite3, "
     "PyMySQL, mysqlclient or Django"
 )
+_FIRST: Final = "the first argument of each call is your transaction; "
 _DRIVERS: Final = {
     "sqlite3": ("sqlite://", "qmark"),
     "psycopg": ("postgresql+psycopg://", "pyformat"),
@@ -64,32 +66,66 @@ class Channel(Protocol):
         ...
 
 
-def channel_of(transaction: object, table: Table) -> Channel:
+def channel_of(transaction: Transaction, table: Table) -> Channel:
     """The way to the database that holds `table` in the caller's transaction.
 
     Raises InvalidTask for what is no transaction that can be used.
     """
+    check_transaction(transaction)
     if isinstance(transaction, Session | scoped_session):
         return AlchemyChannel(transaction.connection(bind_arguments={"clause": table}))
     if isinstance(transaction, Connection):
         return AlchemyChannel(transaction)
+    if isinstance(transaction, str):
+        return _django_channel(_of_alias(transaction))
+    if _is_django(transaction):
+        return _django_channel(transaction)
+    return _driver_channel(transaction)
+
+
+def check_transaction(transaction: object) -> None:
+    """Raise InvalidTask for what is no transaction that can be used, before anything is sent."""
+    if isinstance(transaction, Session | scoped_session | Connection) or _is_django(transaction):
+        return
     if hasattr(transaction, "run_sync"):
         raise InvalidTask(
             "session: of an async one, call `await session.run_sync(lambda session: "
             "ledger.make_task(session, ...))`"
         )
     if isinstance(transaction, str):
-        return _django_channel(_of_alias(transaction))
-    if hasattr(transaction, "vendor") and hasattr(transaction, "alias"):
-        return _django_channel(transaction)
-    return _driver_channel(transaction)
+        _of_alias(transaction)
+        return
+    connection = type(transaction)
+    if connection.__module__.partition(".")[0] not in _DRIVERS or not hasattr(connection, "cursor"):
+        raise InvalidTask(f"session={_shown(transaction)}: {_FIRST}{_ACCEPTED}")
+    if inspect.iscoroutinefunction(getattr(transaction, "commit", None)):
+        raise InvalidTask(f"session={connection.__name__}: it is async; {_ACCEPTED}")
+
+
+def _shown(given: object) -> str:
+    """A value, or the type of what may be large, or hold a password."""
+    plain = given is None or isinstance(given, str | int | float)
+    return f"{given!r:.60}" if plain else type(given).__name__
+
+
+def _is_django(transaction: object) -> bool:
+    return hasattr(transaction, "vendor") and hasattr(transaction, "alias")
 
 
 def _of_alias(alias: str) -> Any:
     try:
-        from django.db import connections  # noqa: PLC0415 - only programs with Django name aliases
+        from django.core.exceptions import (  # noqa: PLC0415 - only programs with Django name them
+            ImproperlyConfigured,
+        )
+        from django.db import connections  # noqa: PLC0415
     except ImportError:
-        raise InvalidTask(f"session={alias!r}: {_ACCEPTED}") from None
+        raise InvalidTask(f"session={_shown(alias)}: {_FIRST}{_ACCEPTED}") from None
+    try:
+        known = list(connections)
+    except ImproperlyConfigured:
+        known = []
+    if alias not in known:
+        raise InvalidTask(f"session={_shown(alias)}: {_FIRST}{_ACCEPTED}")
     return connections[alias]
 
 
@@ -101,10 +137,6 @@ def _django_channel(wrapper: Any) -> "DriverChannel":
 
 def _driver_channel(connection: Any) -> "DriverChannel":
     module = type(connection).__module__.partition(".")[0]
-    if module not in _DRIVERS or not hasattr(connection, "cursor"):
-        raise InvalidTask(f"session={type(connection).__name__}: {_ACCEPTED}")
-    if inspect.iscoroutinefunction(getattr(connection, "commit", None)):
-        raise InvalidTask(f"session={type(connection).__name__}: it is async; {_ACCEPTED}")
     return DriverChannel(connection, _dialect(*_DRIVERS[module]), None)
 
 

@@ -7,6 +7,7 @@ from sqlalchemy import MetaData
 
 from expirebridge.ledger.completing import complete
 from expirebridge.ledger.tables import Tables, tables
+from expirebridge.transactions import Transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,7 @@ class Completer:
     revision: int
     attempt: int
 
-    def __call__(self, session: object) -> None:
+    def __call__(self, session: Transaction) -> None:
         """Set the status in the transaction of `session`. Raises CompletionRefused."""
         complete(
             session, _tables(), ledger=self.ledger, id=self.id, generation=self.generation,

@@ -7,10 +7,11 @@ from expirebridge.ledger.channel import channel_of
 from expirebridge.ledger.rows import Row
 from expirebridge.ledger.statements import statements
 from expirebridge.ledger.tables import Status, Tables, Wanted
+from expirebridge.transactions import Transaction
 
 
 def complete(
-    transaction: object,
+    transaction: Transaction,
     tables: Tables,
     *,
     ledger: str,

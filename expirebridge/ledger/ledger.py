@@ -3,21 +3,25 @@
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
-from sqlalchemy import URL
+from sqlalchemy import URL, Connection, Engine
+from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
+from sqlalchemy.pool import NullPool
 
 from expirebridge import wire
 from expirebridge.durations import Duration
-from expirebridge.errors import InvalidTask, TaskExists
+from expirebridge.errors import InvalidSetting, InvalidTask, TaskExists
 from expirebridge.hooks import Hook, Hooks
 from expirebridge.ledger.acquaintance import Acquaintance
 from expirebridge.ledger.announcing import announce, emit_made, not_made
-from expirebridge.ledger.channel import Channel, channel_of
-from expirebridge.ledger.engines import read_url
+from expirebridge.ledger.channel import Channel, channel_of, check_transaction
+from expirebridge.ledger.engines import engine_of, read_url, translated
 from expirebridge.ledger.faults import is_duplicate
 from expirebridge.ledger.poker import Poker, poke_after_commit
 from expirebridge.ledger.rows import LedgerTask, check_ext, ledger_task, times_of, values_of
+from expirebridge.ledger.schema import create, upgrade
 from expirebridge.ledger.series_calls import SeriesCalls
 from expirebridge.ledger.statements import Statements, statements
 from expirebridge.ledger.tables import Tables, own_tables
@@ -26,7 +30,8 @@ from expirebridge.new_tasks import Func, advice_on, new_task, refuse_repeated_id
 from expirebridge.retry import RetrySpec
 from expirebridge.settings import Settings
 from expirebridge.store.calls import NewTask
-from expirebridge.task import Outcome
+from expirebridge.task import Change, Outcome
+from expirebridge.transactions import Transaction
 
 IfExists = Literal["reject", "replace"]
 
@@ -39,11 +44,11 @@ class Ledger(SeriesCalls):
     Django or its alias. Of an AsyncSession or an AsyncConnection, use `run_sync`. Nothing is sent
     to Redis: a listener's relay does that once you have committed.
 
-    `url` is the database that holds the ledger, as a URL of SQLAlchemy; without it
-    EXPIREBRIDGE_LEDGER is. If there is one, a session of another database is refused. `name` is
-    that of the ledger: applications that share its table use one each. `tables` are those that
-    `expirebridge.ledger.tables(metadata)` put into your own MetaData. `tasks` is the handlers'
-    folder, needed only to name a handler that is given as a function.
+    `url` is the database that holds the ledger, as a URL of SQLAlchemy, or as an Engine or
+    AsyncEngine for it; without it EXPIREBRIDGE_LEDGER is. If there is one, a session of another
+    database is refused. `name` is that of the ledger: applications that share its table use one
+    each. `tables` are those that `expirebridge.ledger.tables(metadata)` put into your own MetaData.
+    `tasks` is the handlers' folder, needed only to name a handler that is given as a function.
 
     `redis` is the URL of the Redis database whose listeners relay; without it EXPIREBRIDGE_URL is.
     If there is one, `poke` notifies them of a commit. `hooks` receive events, as those of a Bridge
@@ -54,7 +59,7 @@ class Ledger(SeriesCalls):
 
     def __init__(
         self,
-        url: str | URL | None = None,
+        url: str | URL | Engine | AsyncEngine | None = None,
         *,
         name: str | None = None,
         tables: Tables | None = None,
@@ -62,8 +67,7 @@ class Ledger(SeriesCalls):
         redis: str | None = None,
         hooks: Sequence[Hook] = (),
     ) -> None:
-        given = url.render_as_string(hide_password=False) if isinstance(url, URL) else url
-        settings = Settings.read(ledger=given, ledger_name=name, tasks=tasks)
+        settings = Settings.read(ledger=_written(url), ledger_name=name, tasks=tasks)
         self.name = settings.ledger_name
         """The name of the ledger in each row."""
         self.tables = own_tables() if tables is None else tables
@@ -71,13 +75,32 @@ class Ledger(SeriesCalls):
         self._folder = settings.tasks
         self._hooks = Hooks(hooks)
         own = None if settings.ledger is None else read_url(settings.ledger)
-        self._acquaintance = Acquaintance(self.tables, own)
+        self._url = own
+        self._engine = url if isinstance(url, Engine) else None
+        engine = url.sync_engine if isinstance(url, AsyncEngine) else self._engine
+        self._acquaintance = Acquaintance(self.tables, own, engine)
         there = redis is not None or "EXPIREBRIDGE_URL" in os.environ
         self._poker = Poker(Settings.read(url=redis)) if there else None
 
+    def create(self) -> bool:
+        """Create the ledger's tables, or upgrade those of an earlier version.
+
+        It is what `expirebridge ledger create` does, in a transaction of its own, through the
+        engine that `Ledger` was given, or one that it makes for its URL. Returns whether there was
+        anything to do. Raises InvalidSetting without an engine and a URL, LedgerUnsuitable for
+        tables of a later version, and a LedgerError if the database fails.
+        """
+        if self._url is None:
+            raise InvalidSetting(
+                "which database? Give Ledger a URL or an Engine, or set EXPIREBRIDGE_LEDGER"
+            )
+        engine = self._engine or engine_of(self._url, poolclass=NullPool)
+        with translated(self._url), engine.begin() as connection:
+            return upgrade(connection, self.tables) or create(connection, self.tables)
+
     def make_task(
         self,
-        session: object,
+        session: Transaction,
         func: Func,
         args: Sequence[Any] = (),
         delay: Duration | None = None,
@@ -108,6 +131,7 @@ class Ledger(SeriesCalls):
         database, or if its tables are of another version. What your database or its driver raises
         is passed on. After TaskExists and InvalidTask your transaction can go on.
         """
+        check_transaction(session)
         new = self._new_task(
             func=func, args=args, delay=delay, kwargs=kwargs, at=at, id=id, if_exists=if_exists,
             tags=tags, retry=retry, timeout=timeout, late_after=late_after, misfire=misfire,
@@ -121,7 +145,9 @@ class Ledger(SeriesCalls):
                 raise _exists(new.id)
         return self._made(new, values, Outcome.CREATED)
 
-    def make_tasks(self, session: object, tasks: Iterable[Mapping[str, Any]]) -> list[LedgerTask]:
+    def make_tasks(
+        self, session: Transaction, tasks: Iterable[Mapping[str, Any]]
+    ) -> list[LedgerTask]:
         """Make many tasks: each is a mapping of `make_task`'s arguments by their names.
 
         All are checked before the first is inserted. Tasks without an `id` are inserted together,
@@ -130,6 +156,7 @@ class Ledger(SeriesCalls):
 
         Raises InvalidTask, whose message names the position, and what `make_task` raises.
         """
+        check_transaction(session)
         new, exts = self._checked(tasks)
         channel = self._changing(session)
         announce(self._hooks, new)
@@ -150,21 +177,37 @@ class Ledger(SeriesCalls):
             for one, row, made in zip(new, values, done, strict=True)
         ]
 
-    def cancel(self, session: object, id: str | None = None, *, ext: str | None = None) -> int:
+    @overload
+    def cancel(self, session: Transaction, id: str) -> Change: ...
+
+    @overload
+    def cancel(self, session: Transaction, *, ext: str) -> int: ...
+
+    def cancel(
+        self, session: Transaction, id: str | None = None, *, ext: str | None = None
+    ) -> Change | int:
         """Cancel the task of this `id`, or all tasks of this `ext`, once you have committed.
 
         If a handler runs by then, no further attempt follows, its `complete_in` is refused, and it
-        is stopped if it is async or has a process of its own. Returns how many unfinished tasks are
-        cancelled that were not before. Raises InvalidTask, and LedgerUnsuitable as `make_task`.
+        is stopped if it is async or has a process of its own.
+
+        Returns, of an `id`, cancelled, finished (it has ended, or was cancelled before) or not
+        found; of an `ext`, how many unfinished tasks are cancelled that were not before. Whether a
+        handler runs, only Redis knows. Raises InvalidTask, and LedgerUnsuitable as `make_task`.
         """
+        check_transaction(session)
         by_id, values = self._which(id, ext)
         channel = self._changing(session)
         ours = self._statements(channel)
-        return channel.execute(ours.cancel if by_id else ours.cancel_ext, values)
+        if not by_id:
+            return channel.execute(ours.cancel_ext, values)
+        if channel.execute(ours.cancel, values) > 0:
+            return Change.CANCELLED
+        return Change.FINISHED if channel.rows(ours.get, values) else Change.NOT_FOUND
 
     def reschedule(
         self,
-        session: object,
+        session: Transaction,
         id: str | None = None,
         delay: Duration | None = None,
         *,
@@ -177,25 +220,27 @@ class Ledger(SeriesCalls):
         unfinished tasks are moved: none that is cancelled. Raises InvalidTask, and LedgerUnsuitable
         as `make_task`.
         """
+        check_transaction(session)
         by_id, values = self._which(id, ext)
         values |= times_of(when_of(delay, at))
         channel = self._changing(session)
         ours = self._statements(channel)
         return channel.execute(ours.move if by_id else ours.move_ext, values)
 
-    def erase(self, session: object, id: str | None = None, *, ext: str | None = None) -> int:
+    def erase(self, session: Transaction, id: str | None = None, *, ext: str | None = None) -> int:
         """Erase what finished tasks were given, and why they failed: of this `id`, or this `ext`.
 
         The rows stay, without arguments, tags and `message`; the relay has Redis forget them as
         well. Of an unfinished task nothing is erased: cancel it first. Returns how many tasks were
         erased that were not before. Raises InvalidTask, and LedgerUnsuitable as `make_task`.
         """
+        check_transaction(session)
         by_id, values = self._which(id, ext)
         channel = self._changing(session)
         ours = self._statements(channel)
         return channel.execute(ours.erase if by_id else ours.erase_ext, values)
 
-    def get(self, session: object, id: str) -> LedgerTask | None:
+    def get(self, session: Transaction, id: str) -> LedgerTask | None:
         """Return a task as its row is in your transaction; None if there is none.
 
         Raises InvalidTask for an illegal id, and LedgerUnsuitable as `make_task`.
@@ -205,8 +250,8 @@ class Ledger(SeriesCalls):
         rows = channel.rows(self._statements(channel).get, values)
         return ledger_task(rows[0]) if rows else None
 
-    def find(self, session: object, *, ext: str, limit: int = 100) -> list[LedgerTask]:
-        """Return the tasks that you call so, the oldest first, at most `limit`.
+    def find(self, session: Transaction, *, ext: str, limit: int = 100) -> list[LedgerTask]:
+        """Return the tasks of this `ext`, the oldest first, at most `limit`.
 
         Raises InvalidTask for an illegal `ext`, and LedgerUnsuitable as `make_task`.
         """
@@ -283,18 +328,35 @@ class Ledger(SeriesCalls):
         if self._poker is not None:
             self._poker.poke()
 
-    def _changing(self, session: object) -> Channel:
+    def _changing(self, session: Transaction) -> Channel:
         """The same as `_channel`, for what is to be relayed after the commit."""
         channel = self._channel(session)
         if self._poker is not None:
             poke_after_commit(session, self._poker)
         return channel
 
-    def _channel(self, session: object) -> Channel:
+    def _channel(self, session: Transaction) -> Channel:
         """The way to the caller's database, which is looked at when it is first seen."""
         channel = channel_of(session, self.tables.task)
         self._acquaintance.check(channel)
         return channel
+
+
+def _written(given: object) -> str | None:
+    """The URL of what a Ledger was given. Raises InvalidSetting for what has none."""
+    if given is None or isinstance(given, str):
+        return given
+    if isinstance(given, Engine | AsyncEngine):
+        given = given.url
+    if isinstance(given, URL):
+        return given.render_as_string(hide_password=False)
+    kind = type(given).__name__
+    if isinstance(given, Session | scoped_session | sessionmaker | Connection):
+        raise InvalidSetting(
+            f"Ledger({kind}): give its engine here, Ledger(engine), and the session to each call: "
+            "ledger.make_task(session, ...)"
+        )
+    raise InvalidSetting(f"Ledger({kind}): give a URL, an Engine or an AsyncEngine of SQLAlchemy")
 
 
 def _exists(id: str) -> TaskExists:

@@ -15,6 +15,7 @@ from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.partitions import Partitions
 from expirebridge.topology import clients
+from expirebridge.transactions import Transaction
 
 logger = logging.getLogger("expirebridge")
 
@@ -80,7 +81,7 @@ class Poker:
         return server
 
 
-def poke_after_commit(transaction: object, poker: Poker) -> None:
+def poke_after_commit(transaction: Transaction, poker: Poker) -> None:
     """Poke when this transaction is committed, if it is one of a Session or of Django."""
     if isinstance(transaction, scoped_session):
         transaction = transaction()

@@ -92,7 +92,7 @@ def times_of(when: When) -> dict[str, Any]:
 
 
 def check_ext(ext: object) -> str | None:
-    """Return a legal `ext_string` unchanged, or None; raise InvalidTask for any other."""
+    """Return a legal `ext` unchanged, or None; raise InvalidTask for any other."""
     if ext is None:
         return None
     if not isinstance(ext, str) or not 1 <= len(ext) <= LONGEST_EXT or "\0" in ext:

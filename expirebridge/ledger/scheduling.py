@@ -79,14 +79,14 @@ class Scheduler:
     def _has_task(self, id: str) -> bool:
         return bool(self.channel.rows(self.ours.get, {"b_ledger": self.ledger, "b_id": id}))
 
-    def remove(self, id: str) -> bool:
-        """Remove a series and its waiting tick; whether there was one."""
+    def remove(self, id: str) -> Change:
+        """Remove a series and its waiting tick."""
         row = self._read(id)
         if row is None:
-            return False
+            return Change.NOT_FOUND
         self.channel.execute(self.ours.series_delete, {"b_ledger": self.ledger, "b_id": id})
         self._drop_waiting(row)
-        return True
+        return Change.REMOVED
 
     def _read(self, id: str) -> Mapping[str, Any] | None:
         values = {"b_ledger": self.ledger, "b_id": id}

@@ -1,6 +1,7 @@
 """The producer's side of series: what recurs, in the caller's own transaction."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 from expirebridge.durations import Duration
 from expirebridge.errors import InvalidTask
-from expirebridge.ledger.channel import Channel
+from expirebridge.ledger.channel import Channel, check_transaction
 from expirebridge.ledger.rows import LedgerTask
 from expirebridge.ledger.scheduling import Scheduler
 from expirebridge.ledger.statements import Statements
@@ -19,8 +20,9 @@ from expirebridge.operations.series_work import spec_from
 from expirebridge.policy.every import Missed, Overlap
 from expirebridge.policy.series import check_series_id
 from expirebridge.retry import RetrySpec
-from expirebridge.series.state import Series, SeriesListing, SeriesOutcome
+from expirebridge.series.state import Series, SeriesListing
 from expirebridge.task import Change
+from expirebridge.transactions import Transaction
 
 
 class SeriesCalls:
@@ -31,7 +33,7 @@ class SeriesCalls:
 
     def schedule(
         self,
-        session: object,
+        session: Transaction,
         id: str,
         func: Func,
         args: Sequence[Any] = (),
@@ -50,7 +52,7 @@ class SeriesCalls:
         timeout: Duration | None = None,
         late_after: Duration | None = None,
         misfire: MisfireSpec | None = None,
-    ) -> SeriesOutcome:
+    ) -> Series:
         """Let `func` run again and again, from your commit on. The arguments are those of
         `Bridge.schedule`.
 
@@ -59,25 +61,30 @@ class SeriesCalls:
         clock.
 
         If the id belongs to a series of the ledger, that is changed: its waiting tick is replaced.
-        The same once more changes nothing. Returns what was done. Raises InvalidTask, and
-        LedgerUnsuitable as `make_task`.
+        The same once more changes nothing. Returns the series as `get_series` does;
+        `series.outcome` says what was done. Raises InvalidTask, and LedgerUnsuitable as
+        `make_task`.
         """
+        check_transaction(session)
         spec = spec_from(
             self._folder, id, func, args, cron=cron, every=every, kwargs=kwargs, tz=tz,
             jitter=jitter, start=start, until=until, missed=missed, overlap=overlap, tags=tags,
             retry=retry, timeout=timeout, late_after=late_after, misfire=misfire,
         )  # fmt: skip
-        return self._scheduler(session).put(spec)
+        outcome = self._scheduler(session).put(spec)
+        series = self.get_series(session, id)
+        assert series is not None  # noqa: S101 - this transaction has written it
+        return replace(series, outcome=outcome)
 
-    def unschedule(self, session: object, id: str) -> bool:
+    def unschedule(self, session: Transaction, id: str) -> Change:
         """Remove a series and its waiting tick, once you have committed; what runs goes on.
 
-        Returns whether there was one. Raises InvalidTask for an illegal id, and LedgerUnsuitable as
+        Returns removed or not found. Raises InvalidTask for an illegal id, and LedgerUnsuitable as
         `make_task`.
         """
         return self._scheduler(session).remove(check_series_id(id))
 
-    def get_series(self, session: object, id: str) -> Series | None:
+    def get_series(self, session: Transaction, id: str) -> Series | None:
         """Return a series as it is in your transaction; None if there is none.
 
         When its last tick began, and how late, only Redis knows: those fields are None. Raises
@@ -89,7 +96,7 @@ class SeriesCalls:
         return series_of(rows[0]) if rows else None
 
     def list_series(
-        self, session: object, *, limit: int = 100, cursor: str | None = None
+        self, session: Transaction, *, limit: int = 100, cursor: str | None = None
     ) -> SeriesListing:
         """Return up to `limit` series, those first whose next tick is first; paused ones last.
 
@@ -103,7 +110,7 @@ class SeriesCalls:
         values = {"b_ledger": self.name, "b_due": due, "b_id": id, "b_limit": limit}
         return listing_of(channel.rows(self._statements(channel).series_list, values), limit)
 
-    def pause_series(self, session: object, id: str) -> Change:
+    def pause_series(self, session: Transaction, id: str) -> Change:
         """Let a series make no ticks until it is resumed, from your commit on.
 
         Its waiting tick is cancelled; one that is due within two seconds may still run. `schedule`
@@ -111,7 +118,7 @@ class SeriesCalls:
         """
         return self._scheduler(session).pause(check_series_id(id))
 
-    def resume_series(self, session: object, id: str) -> Change:
+    def resume_series(self, session: Transaction, id: str) -> Change:
         """Let a paused series go on, with its first tick from now on.
 
         Returns resumed or not found. Raises as `unschedule`, and InvalidTask if its schedule cannot
@@ -119,7 +126,7 @@ class SeriesCalls:
         """
         return self._scheduler(session).resume(check_series_id(id))
 
-    def run_series(self, session: object, id: str) -> LedgerTask | None:
+    def run_series(self, session: Transaction, id: str) -> LedgerTask | None:
         """Make one more tick of a series, due now; the others stay as they are.
 
         Returns its task, or None if there is no such series. Raises as `unschedule`.
@@ -127,20 +134,20 @@ class SeriesCalls:
         tick = self._scheduler(session).run(check_series_id(id))
         return None if tick is None else self.get(session, tick)
 
-    def _scheduler(self, session: object) -> Scheduler:
+    def _scheduler(self, session: Transaction) -> Scheduler:
         channel = self._changing(session)
         return Scheduler(self.name, channel, self._statements(channel))
 
     # What a Ledger has
 
-    def get(self, session: object, id: str) -> LedgerTask | None:
+    def get(self, session: Transaction, id: str) -> LedgerTask | None:
         """Return a task as its row is in your transaction; None if there is none."""
         raise NotImplementedError
 
-    def _channel(self, session: object) -> Channel:
+    def _channel(self, session: Transaction) -> Channel:
         raise NotImplementedError
 
-    def _changing(self, session: object) -> Channel:
+    def _changing(self, session: Transaction) -> Channel:
         raise NotImplementedError
 
     def _statements(self, channel: Channel) -> Statements:

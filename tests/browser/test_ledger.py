@@ -169,9 +169,9 @@ def test_it_is_used_in_a_browser(books: Books, ledger: str, url: str, width: int
         page.get_by_role("link", name="Ledger").click()
         expect(page.get_by_role("heading", name="Refused rows")).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-        page.get_by_label("Called").fill("ann")
+        page.get_by_label("Ext").fill("ann")
         page.get_by_role("button", name="Find").last.click()
-        expect(page.get_by_role("heading", name="Called ann")).to_be_visible()
+        expect(page.get_by_role("heading", name="Ext ann")).to_be_visible()
         page.get_by_role("link", name="a", exact=True).first.click()
         expect(page).to_have_url(f"{address}/task?id=a")
     assert complaints == []

@@ -5,7 +5,7 @@ from typing import Any, Final
 import redis
 from sqlalchemy import Connection
 
-from expirebridge import Bridge, TaskExists
+from expirebridge import Bridge, Change, TaskExists
 from expirebridge.ledger import Ledger, complete
 from expirebridge.ledger.tables import Todo
 from expirebridge.settings import Settings
@@ -28,7 +28,7 @@ def ask(ledger: Ledger, session: Connection, wish: str, id: str) -> object:
     """Ask for something in a transaction; returns what was answered."""
     match wish:
         case "cancel":
-            return ledger.cancel(session, id)
+            return int(ledger.cancel(session, id) is Change.CANCELLED)
         case "reschedule":
             return ledger.reschedule(session, id, "1h")
         case "erase":

@@ -1,5 +1,7 @@
 """The sessions of asyncio, through `run_sync`."""
 
+from typing import Any, cast
+
 import pytest
 from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
@@ -30,11 +32,23 @@ async def test_an_async_session_runs_it_in_its_transaction(engine: Engine, ledge
         await application.dispose()
 
 
+async def test_an_async_engine_names_the_ledgers_database(engine: Engine) -> None:
+    driver = DRIVERS.get(engine.dialect.name)
+    if driver is None:
+        pytest.skip("no driver of MySQL for asyncio is among the tests' own")
+    application = create_async_engine(engine.url.set(drivername=driver))
+    ledger = Ledger(application)
+    assert not ledger.create()
+    async with AsyncSession(application) as session:
+        await session.run_sync(ledger.make_task, "a.b", [], 5, id="x")
+    await application.dispose()
+
+
 async def test_without_run_sync_it_is_named() -> None:
     application = create_async_engine("sqlite+aiosqlite://")
     async with AsyncSession(application) as session:
         with pytest.raises(InvalidTask, match=r"await session\.run_sync"):
-            Ledger().make_task(session, "a.b", [], 5)
+            Ledger().make_task(cast(Any, session), "a.b", [], 5)
     await application.dispose()
 
 

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Engine, create_engine, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
+from expirebridge import Change
 from expirebridge.errors import TaskExists
 from expirebridge.ledger import Ledger, Tables, complete
 from expirebridge.ledger.rows import new_task_of
@@ -88,7 +89,7 @@ def test_a_plain_update_cancels(engine: Engine, ledger: Ledger, made: Tables) ->
             ledger.make_task(connection, "orders.rate", [17], "72h", id=id, ext=f"order-{id}")
     typed(engine, CANCEL.replace("order-17", "order-plain"))
     with engine.begin() as connection:
-        assert ledger.cancel(connection, "same") == 1
+        assert ledger.cancel(connection, "same") is Change.CANCELLED
         plain, same = (ledger.get(connection, id) for id in ("plain", "same"))
         assert plain is not None
         assert same is not None
@@ -161,7 +162,7 @@ def everything(connection: Connection) -> None:
         revision=2, attempt=1,
     )  # fmt: skip
     ledger.make_task(connection, "a.b", [], 5, id="x")
-    assert ledger.cancel(connection, "x") == 1
+    assert ledger.cancel(connection, "x") is Change.CANCELLED
 
 
 def test_a_program_needs_these_rights_and_each_of_them(login: Any) -> None:

@@ -11,12 +11,12 @@ from typing import Any
 import psycopg
 import pymysql
 import pytest
-from sqlalchemy import URL, Engine, create_engine, text
+from sqlalchemy import URL, Engine, MetaData, create_engine, text
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from expirebridge.errors import InvalidTask, TaskExists
-from expirebridge.ledger import Ledger, LedgerTask, Status, Tables, Wanted
-from expirebridge.task import Outcome
+from expirebridge.errors import InvalidSetting, InvalidTask, LedgerUnsuitable, TaskExists
+from expirebridge.ledger import Ledger, LedgerTask, Status, Tables, Wanted, tables
+from expirebridge.task import Change, Outcome
 
 
 def driver_connection(url: URL) -> Any:
@@ -111,7 +111,7 @@ def test_a_rollback_leaves_nothing(
         ledger.make_task(session, "a.b", [], 5, id="x")
         session.commit()
     with opened() as session:
-        assert ledger.cancel(session, "x") == 1
+        assert ledger.cancel(session, "x") is Change.CANCELLED
         assert ledger.reschedule(session, ext="none", delay=1) == 0
         session.rollback()
     [row] = rows(engine, made)
@@ -244,8 +244,8 @@ def test_tasks_are_cancelled_by_id_and_by_ext(
         for id in ("a", "b", "c"):
             ledger.make_task(session, "a.b", [], 5, id=id, ext="order-1" if id != "c" else None)
         session.commit()
-        assert ledger.cancel(session, "c") == 1
-        assert ledger.cancel(session, "c") == 0
+        assert ledger.cancel(session, "c") is Change.CANCELLED
+        assert ledger.cancel(session, "c") is Change.FINISHED
         assert ledger.cancel(session, ext="order-1") == 2
         assert ledger.cancel(session, ext="order-2") == 0
         session.commit()
@@ -332,7 +332,7 @@ def test_ids_that_differ_in_case_only_are_two_tasks(
     with engine.begin() as connection:
         ledger.make_task(connection, "a.b", [], 5, id="a")
         ledger.make_task(connection, "a.b", [], 5, id="A")
-        assert ledger.cancel(connection, "A") == 1
+        assert ledger.cancel(connection, "A") is Change.CANCELLED
     assert {row.id: row.wanted for row in rows(engine, made)} == {"a": "none", "A": "cancelled"}
 
 
@@ -355,7 +355,7 @@ def test_ledgers_of_two_names_share_the_table(engine: Engine) -> None:
         assert blog.get(connection, "x") is None
         assert blog.cancel(connection, ext="e") == 0
         blog.make_task(connection, "a.b", [], 5, id="x")
-        assert shop.cancel(connection, "x") == 1
+        assert shop.cancel(connection, "x") is Change.CANCELLED
 
 
 @pytest.mark.parametrize(
@@ -382,18 +382,108 @@ def test_what_cannot_be_is_refused_before_anything_is_sent(
 ) -> None:
     task: dict[str, Any] = {"func": "a.b", "args": [], "delay": 5, **given}
     ledger = Ledger()
+    nothing_is_there = sqlite3.connect(":memory:")
     with pytest.raises(InvalidTask, match=error):
-        ledger.make_task(None, **task)
+        ledger.make_task(nothing_is_there, **task)
     with pytest.raises(InvalidTask, match="task 1: .*" + error):
-        ledger.make_tasks(None, [{"func": "a.b", "delay": 1}, task])
+        ledger.make_tasks(nothing_is_there, [{"func": "a.b", "delay": 1}, task])
 
 
 def test_a_session_must_be_one() -> None:
     ledger = Ledger()
+    wrong: Any
     for wrong in (None, object(), create_engine("sqlite://")):
         with pytest.raises(InvalidTask, match="session"):
             ledger.make_task(wrong, "a.b", [], 5)
-    with pytest.raises(InvalidTask, match="either id or ext"):
-        ledger.cancel(None)
-    with pytest.raises(InvalidTask, match="either id or ext"):
-        ledger.cancel(None, "x", ext="y")
+
+
+def test_either_an_id_or_an_ext_is_given() -> None:
+    ledger: Any = Ledger()
+    session = sqlite3.connect(":memory:")
+    for call in (ledger.cancel, ledger.reschedule, ledger.erase):
+        with pytest.raises(InvalidTask, match="either id or ext"):
+            call(session)
+        with pytest.raises(InvalidTask, match="either id or ext"):
+            call(session, "x", ext="y")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda ledger: ledger.make_task("a.b", [1], 5),
+        lambda ledger: ledger.make_task("a.b", [1], "5m"),
+        lambda ledger: ledger.make_tasks([{"func": "a.b", "delay": 1}], []),
+        lambda ledger: ledger.cancel("x"),
+        lambda ledger: ledger.reschedule("x", "5m"),
+        lambda ledger: ledger.erase("x"),
+        lambda ledger: ledger.schedule("nightly", "a.b", [1], every="1h"),
+        lambda ledger: ledger.list_series("nightly"),
+        lambda ledger: ledger.unschedule("nightly", "x"),
+    ],
+)
+def test_a_call_without_its_transaction_says_that_it_comes_first(
+    call: Callable[[Any], object],
+) -> None:
+    with pytest.raises(InvalidTask, match=r"^session=.*: the first argument of each call is your"):
+        call(Ledger())
+
+
+def test_a_cancellation_answers_as_that_of_a_bridge(engine: Engine, ledger: Ledger) -> None:
+    with engine.begin() as connection:
+        ledger.make_task(connection, "a.b", [], 5, id="x")
+        answers = [ledger.cancel(connection, id) for id in ("x", "x", "nobody")]
+    assert answers == [Change.CANCELLED, Change.FINISHED, Change.NOT_FOUND]
+
+
+def test_an_engine_names_the_ledgers_database(engine: Engine, database_url: URL) -> None:
+    ledger = Ledger(engine)
+    with Session(engine) as session, session.begin():
+        assert ledger.make_task(session, "a.b", [], 5).outcome is Outcome.CREATED
+    elsewhere = create_engine(database_url)
+    assert Ledger(elsewhere).create()
+    with (
+        elsewhere.begin() as connection,
+        pytest.raises(LedgerUnsuitable, match="another database"),
+    ):
+        ledger.make_task(connection, "a.b", [], 5)
+    elsewhere.dispose()
+
+
+def test_a_ledger_creates_its_tables(database_url: URL) -> None:
+    engine = create_engine(database_url)
+    ledgers = [Ledger(engine), Ledger(database_url)]
+    assert [ledger.create() for ledger in ledgers] == [True, False]
+    with engine.begin() as connection:
+        assert ledgers[1].make_task(connection, "a.b", [], 5).outcome is Outcome.CREATED
+    engine.dispose()
+
+
+def test_create_all_is_enough_for_tables_of_ones_own(database_url: URL) -> None:
+    metadata = MetaData()
+    own = Ledger(database_url, tables=tables(metadata))
+    engine = create_engine(database_url)
+    metadata.create_all(engine)
+    assert not own.create()
+    with engine.begin() as connection:
+        assert own.make_task(connection, "a.b", [], 5).outcome is Outcome.CREATED
+    engine.dispose()
+
+
+def test_tables_are_created_in_a_database_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("EXPIREBRIDGE_LEDGER", raising=False)
+    with pytest.raises(InvalidSetting, match=r"a URL or an Engine, or set EXPIREBRIDGE_LEDGER"):
+        Ledger().create()
+
+
+def test_what_is_no_engine_is_refused_with_what_to_give() -> None:
+    engine = create_engine("sqlite://")
+    given: Any
+    for given in (
+        Session(engine), sessionmaker(engine), scoped_session(sessionmaker(engine)),
+        engine.connect(),
+    ):  # fmt: skip
+        with pytest.raises(InvalidSetting, match=r"Ledger\(engine\), and the session to each call"):
+            Ledger(given)
+    given = sqlite3.connect(":memory:")
+    with pytest.raises(InvalidSetting, match="give a URL, an Engine or an AsyncEngine"):
+        Ledger(given)

@@ -74,7 +74,7 @@ def test_a_series_and_its_first_tick_are_of_the_transaction(books: Books, ledger
     assert (series_of(books), books.all_rows()) == (None, [])
     with Session(books.engine) as session, session.begin():
         done = ledger.schedule(session, "nightly", "mail.send", [1], every="1h", tags=["a"])
-    assert done is SeriesOutcome.CREATED
+    assert done.outcome is SeriesOutcome.CREATED
     series = series_of(books)
     [tick] = books.all_rows()
     assert tick.id == f"nightly@{series.tick}"
@@ -92,10 +92,10 @@ def test_the_same_once_more_changes_nothing_and_a_change_replaces_its_tick(
     books.settle_down()
     [tick] = books.all_rows()
     first = tick.generation
-    assert same is SeriesOutcome.UNCHANGED
+    assert same.outcome is SeriesOutcome.UNCHANGED
     with books.engine.begin() as connection:
         changed = ledger.schedule(connection, "nightly", "mail.send", [2], every="1h")
-    assert changed is SeriesOutcome.CHANGED
+    assert changed.outcome is SeriesOutcome.CHANGED
     books.settle_down()
     [tick] = books.all_rows()
     task = books.store.run(calls.get(tick.id))
@@ -115,8 +115,8 @@ def test_a_removed_series_has_no_more_ticks(books: Books, ledger: Ledger) -> Non
         ledger.schedule(connection, "nightly", "mail.send", [1], every="1h")
     books.settle_down()
     with books.engine.begin() as connection:
-        assert ledger.unschedule(connection, "nightly")
-        assert not ledger.unschedule(connection, "nightly")
+        assert ledger.unschedule(connection, "nightly") is Change.REMOVED
+        assert ledger.unschedule(connection, "nightly") is Change.NOT_FOUND
     books.settle_down()
     [tick] = books.all_rows()
     assert tick.status == Status.CANCELLED
@@ -310,7 +310,7 @@ def test_what_runs_runs_to_its_end_although_its_series_is_paused_and_removed(
     books.settle_down()
     [id] = claim(store)
     steer(books, ledger, "pause_series")
-    assert steer(books, ledger, "unschedule") is True
+    assert steer(books, ledger, "unschedule") is Change.REMOVED
     settle(store, Settlement(id, "t", "succeeded"))
     books.settle_down()
     assert books.status(id) is Status.SUCCEEDED

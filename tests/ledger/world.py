@@ -167,7 +167,7 @@ class World:
     def _ask(self, session: Connection, wish: str, id: str, args: str) -> int:
         match wish:
             case "cancel":
-                return self.ledger.cancel(session, id)
+                return int(self.ledger.cancel(session, id) is Change.CANCELLED)
             case "reschedule":
                 return self.ledger.reschedule(session, id, "1h")
             case "erase":

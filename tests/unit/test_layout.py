@@ -41,6 +41,7 @@ LAYERS = [
         "slots",
         "wire",
         "task",
+        "transactions",
         "retry",
         "misfire",
         "moments",

@@ -71,7 +71,7 @@ class Shop:
     def _take_back(self, id: str) -> None:
         with Session(self._engine) as session, session.begin():
             session.connection()
-            if not self._ledger.cancel(session, id):
+            if self._ledger.cancel(session, id) is not Change.CANCELLED:
                 return
             session.execute(text("UPDATE orders SET returned = 1 WHERE id = :id"), {"id": id})
         self._history.write(Cancelled(id=id, answer=Change.RUNNING.value))
