@@ -14,5 +14,6 @@ def current_task() -> Task:
         return running_task.get()
     except LookupError:
         raise LookupError(
-            "current_task() works only in a handler: no task is running here"
+            "current_task() works only in a handler, while a listener calls it: no task is running "
+            "here. In a test, call the handler by expirebridge.testing.run_handler"
         ) from None

@@ -107,12 +107,35 @@ def call_of(
     """Return the name of a handler and its arguments as JSON. Raises InvalidTask."""
     func, args, kwargs = _parts(func, args, kwargs)
     if isinstance(func, str):
-        return wire.check_func(func), wire.encode_args(args, kwargs)
+        return _checked_name(func, folder), wire.encode_args(args, kwargs)
     if not callable(func):
-        raise InvalidTask(f"func={func!r}: give a handler, or its name 'module.function'")
+        raise _no_handler(func)
     name = handlers.name_of(func, folder)
     handlers.check_binding(func, args, kwargs or {})
     return name, wire.encode_args(*handlers.plain_arguments(func, args, kwargs))
+
+
+def _checked_name(name: str, folder: Path) -> str:
+    """Return a valid name of a handler unchanged. Raises InvalidTask, with what may be meant."""
+    try:
+        return wire.check_func(name)
+    except InvalidTask as error:
+        meant = handlers.inner_name(name, folder)
+        if meant is None:
+            raise
+        raise InvalidTask(f"{error} (did you mean {meant!r}?)") from None
+
+
+def _no_handler(given: object) -> InvalidTask:
+    """For what is no function. It may be what came of calling one."""
+    shown = f"{given!r:.60}"
+    if inspect.iscoroutine(given):
+        shown = f"{given.__name__}(...)"
+        given.close()  # nobody will await it
+    return InvalidTask(
+        f"func={shown}: give a handler, or its name 'module.function'. A handler is given without "
+        "parentheses: make_task(send, [17], ...), not make_task(send(17), ...)"
+    )
 
 
 def checked(folder: Path, position: int, item: Mapping[str, Any]) -> calls.NewTask:

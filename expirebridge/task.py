@@ -148,7 +148,11 @@ class Task:
         ledger.
         """
         if self.completer is None:
-            raise LookupError(f"task {self.id!r} is not of a ledger that this listener has")
+            raise LookupError(
+                f"task {self.id!r} cannot complete in a transaction: make it by ledger.make_task, "
+                "start the listener with that ledger (EXPIREBRIDGE_LEDGER), and call "
+                "current_task().complete_in(session) in its handler"
+            )
         self.completer(session)
 
 

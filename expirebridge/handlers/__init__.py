@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from expirebridge.handlers.definition import Handler, Kind, handler, typed_arguments
     from expirebridge.handlers.folder import HandlersFolder
     from expirebridge.handlers.registry import Registry, name_of
+    from expirebridge.handlers.suggestion import inner_name
 
 __all__ = [
     "Call",
@@ -25,6 +26,7 @@ __all__ = [
     "check_binding",
     "every",
     "handler",
+    "inner_name",
     "name_of",
     "plain_arguments",
     "typed_arguments",
@@ -39,6 +41,7 @@ _MODULES = {
     "check_binding": "arguments",
     "every": "declared",
     "handler": "definition",
+    "inner_name": "suggestion",
     "name_of": "registry",
     "plain_arguments": "arguments",
     "typed_arguments": "definition",

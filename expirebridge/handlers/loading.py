@@ -12,7 +12,7 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 
-from expirebridge.errors import HandlersError
+from expirebridge.errors import HandlersError, InvalidSetting, InvalidTask
 from expirebridge.handlers.folder import HandlersFolder
 
 logger = logging.getLogger("expirebridge")
@@ -58,7 +58,7 @@ def _open_package(name: str, directory: Path, folder: HandlersFolder) -> None:
             _import_package(name, directory, folder)
         except (Exception, SystemExit) as error:
             file = directory / "__init__.py"
-            raise HandlersError(f"{file} does not import:\n{_traceback(error)}") from error
+            raise _unimported(file, error) from error
     present = sys.modules[name]
     places = [Path(place).resolve() for place in getattr(present, "__path__", ())]
     if directory.resolve() not in places:
@@ -158,13 +158,30 @@ def _import(folder: HandlersFolder, path: Path) -> ModuleType:
     try:
         module = importlib.import_module(name)
     except (Exception, SystemExit) as error:
-        raise HandlersError(f"{path} does not import:\n{_traceback(error)}") from error
+        raise _unimported(path, error) from error
     found = getattr(module, "__file__", None)
     if found is None or Path(found).resolve() != path.resolve():
         raise HandlersError(
             f"{path} is hidden by {found}, which Python imports as {name}: rename one of them"
         )
     return module
+
+
+def _unimported(path: Path, error: BaseException) -> HandlersError:
+    """What kept a module from being imported: a line if a value was refused, else a traceback."""
+    if isinstance(error, InvalidTask | InvalidSetting) and (place := _place_of(error, path)):
+        return HandlersError(f"{path} does not import: {place}: {error}")
+    return HandlersError(f"{path} does not import:\n{_traceback(error)}")
+
+
+def _place_of(error: BaseException, path: Path) -> str | None:
+    """The line that gave this package the value; with its file, if that is not `path`."""
+    frames = traceback.extract_tb(error.__traceback__)
+    for frame in reversed(frames):
+        if _PACKAGE.parent not in Path(frame.filename).parents:
+            file = "" if Path(frame.filename) == path else f"{frame.filename}, "
+            return f"{file}line {frame.lineno}"
+    return None
 
 
 def _traceback(error: BaseException) -> str:

@@ -184,7 +184,7 @@ def name_of(function: Function, folder: Path) -> str:
     except ValueError:
         raise InvalidTask(
             f"func={name}: {source} is not under the handlers' folder {folder.resolve()}; "
-            "set EXPIREBRIDGE_TASKS or Bridge(tasks=...), or give the name"
+            "set EXPIREBRIDGE_TASKS, or give `tasks` to the Bridge or Ledger; or give the name"
         ) from None
     if any(part.startswith("_") for part in (*module.parts, name)):
         raise InvalidTask(f"func={name}: only public functions of public modules are handlers")

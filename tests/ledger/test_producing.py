@@ -485,5 +485,5 @@ def test_what_is_no_engine_is_refused_with_what_to_give() -> None:
         with pytest.raises(InvalidSetting, match=r"Ledger\(engine\), and the session to each call"):
             Ledger(given)
     given = sqlite3.connect(":memory:")
-    with pytest.raises(InvalidSetting, match="give a URL, an Engine or an AsyncEngine"):
+    with pytest.raises(InvalidSetting, match=r"give a URL, an Engine or an AsyncEngine"):
         Ledger(given)

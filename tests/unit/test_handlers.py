@@ -474,3 +474,39 @@ def test_a_lifespan_that_is_none_is_refused(folder: Path, wrong: str) -> None:
     put(folder, "app.py", f"from expirebridge import lifespan\n@lifespan\n{wrong}")
     with pytest.raises(HandlersError, match=r"app\.pool: @lifespan marks"):
         Registry.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ("@every('61 * * * *')", "line 3: cron='61 * * * *': '61' is not a valid minute"),
+        ("@every('1h', jitter='x')", "line 3: jitter='x'"),
+        ("@handler(timeout=0)", "line 3: timeout=0"),
+    ],
+)
+def test_a_value_that_is_refused_is_one_line_with_its_place(
+    folder: Path, source: str, line: str
+) -> None:
+    above = "from expirebridge import every, handler\n\n"
+    path = put(folder, "shop/mail.py", f"{above}{source}\ndef f(): ...")
+    with pytest.raises(HandlersError) as caught:
+        Registry.load(folder)
+    message = str(caught.value)
+    assert message.startswith(f"{path} does not import: {line}")
+    assert "\n" not in message
+
+
+def test_a_value_that_is_refused_elsewhere_is_told_with_that_file(folder: Path) -> None:
+    put(folder, "__init__.py", "")
+    shared = put(folder, "_shared.py", "from expirebridge import every\nhourly = every('nope')")
+    path = put(folder, "mail.py", f"from {folder.name}._shared import hourly")
+    with pytest.raises(HandlersError) as caught:
+        Registry.load(folder)
+    assert str(caught.value).startswith(f"{path} does not import: {shared}, line 2: ")
+
+
+def test_a_function_of_another_folder_is_refused_with_what_a_ledger_takes_too(
+    folder: Path,
+) -> None:
+    with pytest.raises(InvalidTask, match=r"give `tasks` to the Bridge or Ledger"):
+        name_of(put, folder)

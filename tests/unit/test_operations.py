@@ -1,5 +1,6 @@
 """What producers may ask for: everything is checked before the first call is made."""
 
+import gc
 import re
 import sys
 from collections.abc import Iterator
@@ -588,3 +589,43 @@ def test_rejected_tasks_do_not_keep_the_others_from_being_made() -> None:
     items = ({"func": "mail.send", "delay": 60, "id": id} for id in "ab")
     _, made = run(OPERATIONS.make_tasks(items), code=3)
     assert [task.outcome for task in made] == [Outcome.REJECTED] * 2
+
+
+@pytest.mark.parametrize(
+    ("folder", "func", "meant"),
+    [
+        ("tasks", "tasks.mail.send", "mail.send"),
+        ("/srv/shop/tasks", "tasks.mail.send", "mail.send"),
+        ("/srv/shop/tasks", "shop.tasks.mail.send", "mail.send"),
+        ("tasks", "tasks.shop.mail.send", "shop/mail.send"),
+        ("tasks", "shop.mail.send", "shop/mail.send"),
+    ],
+)
+def test_a_name_as_python_imports_it_is_advised(folder: str, func: str, meant: str) -> None:
+    operations = Operations(Settings(tasks=Path(folder)), Hooks())
+    with pytest.raises(InvalidTask, match=rf"^func='{func}': .*\(did you mean '{meant}'\?\)$"):
+        first_call(operations.make_task(func, [1], 5))
+
+
+@pytest.mark.parametrize("func", ["tasks.", "tasks.größe.send", "send", "..", ""])
+def test_a_name_that_can_mean_nothing_is_refused_without_advice(func: str) -> None:
+    with pytest.raises(InvalidTask, match=r"in ASCII identifiers$"):
+        new_task(func)
+
+
+def send(number: int) -> None:
+    """What a program may call by mistake, instead of giving it."""
+
+
+async def async_send(number: int) -> None:
+    """The same."""
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_call_in_place_of_a_function_is_advised() -> None:
+    advice = r"without parentheses: make_task\(send, \[17\], \.\.\.\)"
+    with pytest.raises(InvalidTask, match=rf"^func=None: .*{advice}"):
+        new_task(send(1))  # type: ignore[func-returns-value]
+    with pytest.raises(InvalidTask, match=rf"^func=async_send\(\.\.\.\): .*{advice}"):
+        new_task(async_send(1))
+    gc.collect()  # of a coroutine that was not closed, this warns

@@ -1,12 +1,14 @@
 """Times of tasks, and their states."""
 
+import sqlite3
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from expirebridge.task import FINISHED, State, from_ms, to_ms
+from expirebridge import current_task
+from expirebridge.task import FINISHED, State, Task, from_ms, to_ms
 
 MILLISECOND = timedelta(milliseconds=1)
 ZONES = st.integers(-23 * 60, 23 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
@@ -53,3 +55,13 @@ def test_a_moment_is_given_in_utc() -> None:
 def test_three_states_are_finished() -> None:
     assert {state for state in State if state.finished} == FINISHED
     assert {State.SUCCEEDED, State.FAILED, State.CANCELLED} == FINISHED
+
+
+def test_what_cannot_complete_says_what_to_do() -> None:
+    session = sqlite3.connect(":memory:")
+    with pytest.raises(LookupError, match=r"only in a handler.*testing\.run_handler"):
+        current_task().complete_in(session)
+    now = datetime.now(UTC)
+    task = Task(id="a", func="mail.send", key=b"a:?mail.send?[]", state=State.RUNNING, due=now)
+    with pytest.raises(LookupError, match=r"^task 'a' .*make it by ledger\.make_task.*_LEDGER"):
+        task.complete_in(session)
