@@ -92,6 +92,8 @@ class Books:
             partition=layout.number_of(database.prefix),
         )  # fmt: skip
         self.name = settings.ledger_name
+        self.partitions = layout.count
+        """How many partitions share the connections and threads."""
         place = place_of(settings, office.url, layout.count)
         self.relay = Relay(self._passbook, store, settings, place=place)
         self._archive = Archive(

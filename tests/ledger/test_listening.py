@@ -325,6 +325,22 @@ async def test_tasks_that_end_together_are_written_back_by_one_pass(
     assert brought_back(witness) == [many]
 
 
+@pytest.mark.usefixtures("no_looks")
+async def test_ends_soon_after_a_pass_wait_for_each_other(
+    books: Books, with_ledger: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("expirebridge.listener.station.relayer.REST", 3600.0)
+    witness = Witness()
+    for id in "ab":
+        books.insert(id, func="test.run", params="[1]")
+    async with listening(with_ledger, witness, run=into([])):
+        await witness.until_ended(2)
+        assert brought_back(witness) == []
+        Poker(with_ledger).poke()
+        await witness.until(lambda: brought_back(witness))
+    assert brought_back(witness) == [2]
+
+
 def test_a_poke_of_a_server_that_is_away_raises_nothing() -> None:
     poker = Poker(Settings(url="redis://127.0.0.1:1/1"))
     began = time.monotonic()

@@ -24,8 +24,8 @@ at the same moments, so that they can share what they read."""
 FULL = 100
 """Rows of a pass from which on another follows at once, after as long as it took."""
 REST = 0.015
-"""Seconds after a look until an end causes another, and at least as long as that took: what ends
-meanwhile shares a pass."""
+"""Seconds after a look until an end causes another, for each partition that shares the connections,
+and at least as long as that look took: what ends meanwhile shares a pass."""
 RETRY_PAUSE = 1.0
 LONG = 15.0
 """Seconds after which a pass that has not ended is reported. A large rebuild may take as long."""
@@ -109,7 +109,7 @@ class Relayer:
         if carried >= FULL:
             await asyncio.sleep(took)
             return 0.0
-        self._rest = max(REST, took)
+        self._rest = max(REST * self._books.partitions, took)
         return _until_next(time.monotonic())
 
     async def _make_passes(self) -> int:
