@@ -1,5 +1,6 @@
 """What of a module tasks may call: all public functions, marked ones, or those that it lists."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -183,8 +184,7 @@ def test_what_is_marked_and_is_no_function_is_refused_with_its_place(
     for only_marked in (False, True):
         with pytest.raises(HandlersError, match=rf"@handler marks {named}.* not a function") as bad:
             Registry.load(folder, only_marked=only_marked)
-        assert f'File "{path}", line ' in str(bad.value)
-        assert "    fetch = handler(process=True)(" in str(bad.value)
+        assert re.match(rf"{path} does not import: line \d+: @handler marks", str(bad.value))
 
 
 # Classes and helpers
