@@ -17,6 +17,7 @@ from expirebridge.store import calls
 from expirebridge.store.calls.ledger import MAX_ROWS, Life, read_ledger
 from expirebridge.store.store import Store
 from expirebridge.testing.errors import TravelError
+from expirebridge.transactions import Transaction
 
 PLACE = "test"
 """Where the server of every test is, for a ledger."""
@@ -107,7 +108,7 @@ class Rows:
         return self._passbook.ask([id]).get(id)
 
 
-def complete_alone(session: object, ledger: str, id: str | None, attempt: int) -> None:
+def complete_alone(session: Transaction, ledger: str, id: str | None, attempt: int) -> None:
     """Complete the row of this id in the transaction of a handler that runs without a server.
 
     Raises InvalidTask for what is no transaction, and CompletionRefused as `complete` does.

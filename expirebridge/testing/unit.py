@@ -16,6 +16,7 @@ from expirebridge.testing.attempts import Attempts
 from expirebridge.testing.handlers import Func, Handlers
 from expirebridge.testing.loop import OwnLoop
 from expirebridge.testing.ran import Ran, ran
+from expirebridge.transactions import Transaction
 
 
 def run_handler(
@@ -103,7 +104,7 @@ async def arun_handler(
     return done
 
 
-def _complete(ledger: str, id: str | None, attempt: int, session: object) -> None:
+def _complete(ledger: str, id: str | None, attempt: int, session: Transaction) -> None:
     """What `complete_in` does without a listener."""
     from expirebridge.testing.rows import complete_alone  # noqa: PLC0415 - imports SQLAlchemy
 

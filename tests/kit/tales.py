@@ -25,7 +25,7 @@ import redis
 from sqlalchemy import Engine, text
 from sqlalchemy.orm import Session
 
-from expirebridge import Bridge, State, current_task
+from expirebridge import Bridge, Change, State, current_task
 from expirebridge.ledger import Ledger
 from expirebridge.settings import Settings
 from tests.kit.witness import listening
@@ -179,9 +179,9 @@ class Stage:
 
         return await asyncio.to_thread(transaction)
 
-    async def wish(self, tale: Tale, call: Callable[..., int], *args: Any) -> None:
+    async def wish(self, tale: Tale, call: Callable[..., int | Change], *args: Any) -> None:
         """Ask for a change that is to count from its commit on, if there is something to change."""
-        if await self.commit(call, tale.id, *args):
+        if await self.commit(call, tale.id, *args) in {1, Change.CANCELLED}:
             tale.wish = time.time()
 
     async def each(self, step: Callable[[Tale], Awaitable[T]]) -> list[T]:

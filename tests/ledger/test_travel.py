@@ -332,8 +332,8 @@ def test_a_handler_alone_completes_nothing_without_an_id(engine: Engine, made: T
             current_task().complete_in(connection)
 
     assert run_handler(complete).end is End.SUCCEEDED
-    with pytest.raises(InvalidTask, match="session=int"):
-        run_handler(lambda: current_task().complete_in(17))
+    with pytest.raises(InvalidTask, match="session=17"):
+        run_handler(lambda: current_task().complete_in(17))  # type: ignore[arg-type]
     with engine.connect() as connection:
         assert connection.execute(select(made.task)).all() == []
 
