@@ -17,7 +17,7 @@ from tests.kit.processes import Reports
 from tests.kit.servers import AnyServer, server_of
 from tests.kit.versions import FIRST, Version, version_at
 
-pytest_plugins = ["tests.kit.matrix", "tests.kit.printing"]
+pytest_plugins = ["tests.kit.interrupts", "tests.kit.matrix", "tests.kit.printing"]
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,16 @@
 import contextlib
 import logging
 import os
+import signal
 import sys
+
+
+def ends_at_ctrl_c() -> None:
+    """Have SIGINT raise KeyboardInterrupt, whatever this process has inherited.
+
+    A shell starts its background jobs with SIGINT ignored, and Python leaves that as it is.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def end(error: Exception | None, code: int) -> None:

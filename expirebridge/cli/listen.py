@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from expirebridge.cli import functions as function_commands
-from expirebridge.cli.ending import end
+from expirebridge.cli.ending import end, ends_at_ctrl_c
 from expirebridge.cli.ledger_options import LedgerKeep, LedgerName, LedgerUrl, refuse_password
 from expirebridge.cli.options import (
     STUCK,
@@ -223,6 +223,8 @@ def _listen_and_reload(settings: Settings) -> None:
         ) from None
     words = [word for word in sys.argv[1:] if word != "--reload"]
     os.environ[RELOADER] = str(os.getpid())
+    # It ends at SIGINT, which is also how it ends the other process: before that one is ready, too.
+    ends_at_ctrl_c()
     watchfiles.run_process(
         HandlersFolder.at(settings.tasks, settings.app_dir).outermost,
         target=shlex.join([sys.executable, "-m", "expirebridge", *words]),

@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from expirebridge.cli.ending import ends_at_ctrl_c
 from expirebridge.durations import human
 from expirebridge.errors import ServerError
 from expirebridge.task import Change, Counts, HistoryEntry, LeftOut, Listing, Task, texts_of
@@ -68,6 +69,7 @@ def watch(render: Callable[[], RenderableType], every: float) -> None:
     """
     if not sys.stdout.isatty():
         return print_shown(render())
+    ends_at_ctrl_c()
     with contextlib.suppress(KeyboardInterrupt), Live(screen=True, auto_refresh=False) as live:
         while True:
             try:

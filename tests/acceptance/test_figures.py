@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from expirebridge.settings import Settings
 from expirebridge.store import calls, rights
 from expirebridge.store.rights import Role
 from expirebridge.store.store import Store
+from tests.kit.interrupts import ignoring
 from tests.kit.invoked import end_due_tasks, invoke, invoke_json
 from tests.kit.processes import COMMAND, run
 
@@ -109,6 +110,17 @@ def test_on_a_terminal_it_is_shown_anew_until_ctrl_c(
         until_shown(b"the-first", terminal)
         bridge.make_task("mail.send", [], "1h", id="the-second")
         until_shown(b"the-second", terminal)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+
+
+def test_ctrl_c_ends_what_was_started_in_the_background(url: str, bridge: Bridge) -> None:
+    bridge.make_task("mail.send", [], "1h", id="the-first")
+    with ExitStack() as stack:
+        with ignoring():
+            shown = stack.enter_context(on_a_terminal("top", "--every", "50ms", url=url))
+        process, terminal = shown
+        until_shown(b"the-first", terminal)
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
@@ -17,6 +17,7 @@ import pytest
 import redis
 
 from expirebridge import Bridge, State, Task
+from tests.kit.interrupts import ignoring
 from tests.kit.modules import put
 from tests.kit.processes import (
     COMMAND,
@@ -238,6 +239,19 @@ def test_a_listener_ends_with_the_process_that_restarts_it(
     found = bridge.get(held.id)
     assert found is not None
     assert found.state is State.PENDING
+    assert bridge.count().listeners == 0
+
+
+def test_ctrl_c_ends_a_listener_that_reloads_in_the_background(
+    url: str, bridge: Bridge, folder: Path, reports: Reports
+) -> None:
+    with ExitStack() as stack:
+        with ignoring():
+            reloader = stack.enter_context(launched(url, folder, "--reload"))
+        bridge.make_task("acts.note", [], 0)
+        with until_ended([reports.next().pid]):
+            reloader.send_signal(signal.SIGINT)
+            assert reloader.wait(30) == 0
     assert bridge.count().listeners == 0
 
 
