@@ -356,8 +356,8 @@ def in_terminal(url: str, folder: Path, *, nohup: bool = False) -> Iterator[tupl
     (folder.parent / "listeners.log").touch()
     pid, terminal = pty.fork()
     if pid == 0:
-        if nohup:
-            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        # The tests themselves may run under nohup.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN if nohup else signal.SIG_DFL)
         command = [*COMMAND, "listen", "--tasks", str(folder), "--url", url, "--workers", "2"]
         os.environ |= {"PYTHONPATH": str(ROOT), "REPORTS_PORT": "1"}
         os.dup2(os.open(folder.parent / "listeners.log", os.O_WRONLY | os.O_APPEND), 2)
