@@ -1,6 +1,7 @@
 """Times of tasks, and their states."""
 
 import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -58,10 +59,10 @@ def test_three_states_are_finished() -> None:
 
 
 def test_what_cannot_complete_says_what_to_do() -> None:
-    session = sqlite3.connect(":memory:")
-    with pytest.raises(LookupError, match=r"only in a handler.*testing\.run_handler"):
-        current_task().complete_in(session)
     now = datetime.now(UTC)
     task = Task(id="a", func="mail.send", key=b"a:?mail.send?[]", state=State.RUNNING, due=now)
-    with pytest.raises(LookupError, match=r"^task 'a' .*make it by ledger\.make_task.*_LEDGER"):
-        task.complete_in(session)
+    with closing(sqlite3.connect(":memory:")) as session:
+        with pytest.raises(LookupError, match=r"only in a handler.*testing\.run_handler"):
+            current_task().complete_in(session)
+        with pytest.raises(LookupError, match=r"^task 'a' .*make it by ledger\.make_task.*_LEDGER"):
+            task.complete_in(session)
