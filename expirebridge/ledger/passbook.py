@@ -350,9 +350,9 @@ class Passbook:
                 return
             ours = update(self._task).where(task.ledger == self.name)
             if number < above:
-                connection.execute(
-                    ours.where(task.todo == Todo.RELAY).values(revision=task.revision + RESTORED)
-                )
+                # What was only made is another generation if it is another task.
+                asks = (task.todo == Todo.RELAY, task.revision > 1)
+                connection.execute(ours.where(*asks).values(revision=task.revision + RESTORED))
             connection.execute(ours.values(todo=Todo.REBUILD, slot=null()))
             connection.execute(
                 delete(self._passes).where(
