@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from expirebridge.handlers import Registry
-from expirebridge.hooks import End, Hooks
+from expirebridge.hooks import Hooks
 from expirebridge.listener.runner.attempt import Attempt
 from expirebridge.listener.runner.caller import Caller
 from expirebridge.listener.runner.conclusion import Conclusion
@@ -20,8 +20,6 @@ from expirebridge.testing.loop import unseen_loop
 
 if TYPE_CHECKING:
     from expirebridge.testing.rows import Rows
-
-_FAILURES = {End.FAILED, End.RETRY}
 
 
 class OwnThread:
@@ -84,7 +82,7 @@ class Attempts:
         # A task of asyncio for each, as in a listener: it has a context of its own.
         conclusion = await asyncio.create_task(self._pipe.conclude(attempt))
         attempt.is_over = True
-        if rows is not None and conclusion.end in _FAILURES:
+        if rows is not None and conclusion.is_failure:
             conclusion = rows.look_after(attempt, conclusion)
         error = conclusion.error
         if error is not None and not isinstance(error, Exception | SystemExit):

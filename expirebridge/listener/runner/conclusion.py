@@ -26,6 +26,11 @@ class Conclusion(NamedTuple):
     error: BaseException | None = None
     """What the handler raised, if that is the reason."""
 
+    @property
+    def is_failure(self) -> bool:
+        """Whether the attempt failed, for good or not."""
+        return self.end in {End.FAILED, End.RETRY}
+
     def ended(self, task: Task, duration: float, settled: Settled = Settled.DONE) -> Ended:
         """The event once it is settled so; the handler took so many seconds."""
         end, reason, brief = self.end, self.reason, self.brief

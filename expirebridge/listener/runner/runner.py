@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from expirebridge.handlers import Kind, Registry
 from expirebridge.handlers.fingerprint import Fingerprint
-from expirebridge.hooks import End, Hooks
+from expirebridge.hooks import Hooks
 from expirebridge.listener.runner.caller import Caller
 from expirebridge.listener.runner.conclusion import Conclusion
 from expirebridge.listener.runner.leased_attempt import LeasedAttempt
@@ -32,7 +32,6 @@ logger = logging.getLogger("expirebridge")
 CANCEL_LIMIT = 5.0
 """Seconds that a cancelled handler has to end."""
 STOPS = "its listener stopped"
-_FAILURES = frozenset({End.FAILED, End.RETRY})
 
 
 class Runner:
@@ -116,7 +115,7 @@ class Runner:
                 conclusion = await self._look_up(attempt)
             if conclusion is None:
                 conclusion = await self.pipe.conclude(attempt)
-                if conclusion.end in _FAILURES and attempt.has_row:
+                if conclusion.is_failure and attempt.has_row:
                     conclusion = await self._look_after(attempt, conclusion)
         except NotBegun as reason:
             self._give_back(attempt, reason)
