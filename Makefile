@@ -12,21 +12,23 @@ SERVER ?= embedded
 WORKERS ?= 4
 # What is installed for tests.
 EXTRAS ?= dev,browser
-PYTEST = .ci/pytest $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
+PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 # The laboratory's own environment: what it needs is not needed for tests.
 LAB := $(VENV)-bench/lab
 
-.PHONY: demo test test-servers test-between test-pythons test-lowest servers clients sources machine faults series soak check format bench bench-report designs screenshots clean
+.PHONY: demo test test-all test-rest test-servers test-pythons test-lowest servers clients sources machine faults series soak check format bench bench-report designs screenshots clean
 .DELETE_ON_ERROR:
-
-# CI runs these beside the suite, with fewer.
-test-servers test-between test-pythons test-lowest: WORKERS := $(or $(OTHERS),$(WORKERS))
 
 demo: $(VENV)/.demo  ## A real server, a real listener, a task of each kind; CLUSTER=1: on a cluster
 	@$(BIN)/expirebridge demo $(if $(CLUSTER),--cluster 3)
 
-test: $(VENV)/.dev $(VENV)/fast/hiredis  ## The suite, against every server that is found here
-	@$(PYTEST) $(ARGS)
+test: $(VENV)/.dev $(VENV)/fast/hiredis  ## What the product does: on the embedded server, and in part on the system's
+	@EXPIREBRIDGE_TEST_PART=quick $(PYTEST) $(ARGS)
+
+test-all: test test-rest test-pythons test-lowest  ## All tests, against every server and SQL database that is found here
+
+test-rest: $(VENV)/.dev $(VENV)/fast/hiredis  ## Those that `make test` leaves out
+	@EXPIREBRIDGE_TEST_PART=rest $(PYTEST) $(ARGS)
 
 machine: $(VENV)/.dev  ## Long random sequences of operations, against the model
 	@EXPIREBRIDGE_EXAMPLES=$${EXPIREBRIDGE_EXAMPLES:-3000} $(BIN)/pytest tests/machine -q $(ARGS)
@@ -36,10 +38,6 @@ faults: $(VENV)/.dev  ## The fault tests, many rounds of each; the table goes in
 
 test-servers: $(VENV)/.dev  ## What differs from server to server: make test-servers SERVERS="redis-8.0"
 	@EXPIREBRIDGE_TEST_SERVERS="$(SERVERS)" $(PYTEST) tests/integration tests/conformance $(ARGS)
-
-test-between: $(VENV)/.dev  ## A part of that, for servers between two that have all: make test-between BETWEEN="docker"
-	@EXPIREBRIDGE_TEST_SERVERS="$(BETWEEN)" $(PYTEST) tests/conformance \
-	  $(patsubst %,tests/integration/test_%.py,bridge checks functions mover rights running series_store states store) $(ARGS)
 
 series: $(VENV)/.dev  ## Series for ten minutes, while one of ten listeners is killed every 5 s
 	@SERIES_SECONDS=$${SERIES_SECONDS:-600} $(BIN)/pytest tests/faults/test_series.py -q $(ARGS)

@@ -51,6 +51,7 @@ CHANGES = [
 ]
 
 
+@pytest.mark.rest
 @pytest.mark.skipif(bool(MISSING), reason=MISSING)
 def test_ticks_are_when_cron_runs(tmp_path: Path) -> None:
     def run(change: Change) -> dict[str, list[int]]:

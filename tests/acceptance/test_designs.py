@@ -25,6 +25,8 @@ from benchmarks.measurements import keepalive, server_restart
 from expirebridge.embedded import Server, embedded_binary
 from tests.kit.processes import ROOT
 
+pytestmark = pytest.mark.rest
+
 KEEPS = {
     "cron_scan": True,
     "sql_polling": True,

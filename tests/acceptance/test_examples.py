@@ -40,7 +40,7 @@ def test_connections_that_fall_silent_are_marked_as_offline() -> None:
     assert re.search(r"[1-9]\d* keepalives a second", result.stdout)
 
 
-@pytest.mark.parametrize("workers", ["0", "4"])
+@pytest.mark.parametrize("workers", ["0", pytest.param("4", marks=pytest.mark.rest)])
 def test_the_shop_passes_its_own_tests(workers: str, tmp_path: Path) -> None:
     """Three days in a moment, each worker with a server of its own."""
     shop = shutil.copytree(EXAMPLES / "bookshop", tmp_path / "shop")

@@ -54,7 +54,7 @@ def test_handlers_of_the_fleet_are_listed_by_their_code(
         store.run(calls.heartbeat("host:1:older", Settings.lease, []))
         codes = invoke_json("handlers", "--fleet", url=url)
     by_functions = {tuple(code["functions"] or ()): code for code in codes}
-    old = by_functions["acts.block", "acts.hold", "acts.note", "acts.work"]
+    old = by_functions["acts.block", "acts.hold", "acts.meet", "acts.note"]
     assert old["functions"]["acts.hold"] == "(seconds=...)"
     assert sorted(int(name.split(":")[1]) for name in old["listeners"]) == sorted(
         [first.pid, second.pid]

@@ -23,6 +23,8 @@ from expirebridge.embedded import embedded_binary
 from tests.kit.databases import POSTGRESQL, binary_of
 from tests.kit.processes import ROOT
 
+pytestmark = pytest.mark.rest
+
 POSTGRESQL_IS_HERE = binary_of(POSTGRESQL) is not None
 
 

@@ -74,13 +74,14 @@ def test_a_listener_without_a_free_file_descriptor_runs_its_first_task(
 def test_ten_listeners_run_each_task_once_and_each_takes_a_share(
     url: str, bridge: Bridge, folder: Path, reports: Reports
 ) -> None:
+    """None of the first tasks ends before each listener has one."""
     count = 2000
     with ExitStack() as stack:
         processes = [
             stack.enter_context(listener(url, folder, "--concurrency", "20")) for _ in range(10)
         ]
         at = datetime.now(UTC) + timedelta(seconds=1.5)
-        bridge.make_tasks([{"func": "acts.work", "at": at} for _ in range(count)])
+        bridge.make_tasks([{"func": "acts.meet", "args": [10], "at": at} for _ in range(count)])
         seen = [reports.next() for _ in range(count)]
         for process in processes:
             process.send_signal(signal.SIGTERM)

@@ -32,6 +32,7 @@ def report_of(checker: str, *options: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
+@pytest.mark.rest
 def test_mypy_finds_exactly_the_wrong_uses(program: Path) -> None:
     report = report_of("mypy", "--strict", "--cache-dir", str(program.parent), str(program))
     found = {int(line) for line in re.findall(rf"{USES.name}:(\d+): error:", report)}
@@ -39,6 +40,7 @@ def test_mypy_finds_exactly_the_wrong_uses(program: Path) -> None:
     assert len(found) > 10
 
 
+@pytest.mark.rest
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node, for pyright")
 def test_pyright_finds_exactly_the_wrong_uses(program: Path) -> None:
     output = report_of("pyright", "--outputjson", "--pythonpath", sys.executable, str(program))

@@ -132,6 +132,7 @@ ELSEWHERE = {"dashboard", "demo", "init", "listen", "server", "functions scripts
 """Commands that have tests of their own for each topology, or that ask no server."""
 
 
+@pytest.mark.rest
 def test_commands_answer_as_on_one_server_or_the_table_says_otherwise(tmp_path: Path) -> None:
     binary, folder = SERVERS[FEW[0]], tmp_path / "walked"
     put(folder, "acts.py", HANDLERS)

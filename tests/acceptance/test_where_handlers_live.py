@@ -217,7 +217,7 @@ def test_a_listener_of_some_functions_leaves_the_others(
         until_logged("released acts.note", folder)
         bridge.make_task("acts.speak", [], 0)
         assert reports.next().word == "talked"
-    with listener(url, folder, "--functions", "acts.w*, acts.note"):
+    with listener(url, folder, "--functions", "acts.m*, acts.note"):
         bridge.run_now(noted.id)
         assert reports.next().id == noted.id
     log = (folder.parent / "listeners.log").read_text()

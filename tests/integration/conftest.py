@@ -36,7 +36,7 @@ collect_ignore = (
 
 @pytest.fixture(scope="module", params=FEW if ROUNDS > 1 else FEW[:1])
 def server_name(request: pytest.FixtureRequest) -> str:
-    """Which server the nodes are; `make test ROUNDS=2` takes a second one, too."""
+    """Which server the nodes are; `make test-rest ROUNDS=2` takes a second one, too."""
     return str(request.param)
 
 

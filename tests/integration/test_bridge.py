@@ -386,10 +386,11 @@ async def test_a_server_that_hangs_is_given_up_after_six_seconds() -> None:
                         seconds(async_warm),
                         seconds(async_cold),
                     )
-    warm_took, cold_took, async_warm_took, async_cold_took = map(round, took)
-    assert (warm_took, async_warm_took) == (6, 6)
+    # Each attempt takes three seconds, and a busy machine adds to them.
+    warm_tries, cold_tries, async_warm_tries, async_cold_tries = (int(each / 2.95) for each in took)
+    assert (warm_tries, async_warm_tries) == (2, 2)
     # Older versions of redis-py greet a server once.
-    assert {cold_took, async_cold_took} <= {3, 6}
+    assert {cold_tries, async_cold_tries} <= {1, 2}
 
 
 async def test_tls_with_a_server_that_speaks_plain_text_is_said_to_be_so(url: str) -> None:

@@ -7,6 +7,8 @@ import threading
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from expirebridge.hooks import ProcessEnd
 from tests.kit.handler_processes import open_files, processes_below, zombies_of
 from tests.kit.killed_processes import Killing
@@ -15,6 +17,7 @@ KILLS = int(os.environ.get("EXPIREBRIDGE_KILLS", "300"))
 """`make soak` asks for more."""
 
 
+@pytest.mark.rest
 async def test_no_process_file_or_thread_is_left_after_many_kills(tmp_path: Path) -> None:
     # The first process brings what stays: modules, and the loop's own files.
     await Killing(tmp_path / "first").kill(5)

@@ -32,6 +32,7 @@ def clock() -> Iterator[Clock]:
         yield clock
 
 
+@pytest.mark.rest
 def test_a_year_of_every_night_in_three_zones(clock: Clock) -> None:
     begun = clock.now
     for zone in ZONES:

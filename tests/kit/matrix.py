@@ -1,6 +1,8 @@
-"""Which tests run against which servers, and how many each passed.
+"""Which tests run against which servers, in which part of the suite, and how many each passed.
 
-What was asked for must have been found, and used; and CI, which installs all, must lack nothing.
+`make test` runs the quick part: what the product does, on the embedded server and with SQLite, and
+what differs from server to server on that of the system, too. `make test-rest` runs all else. What
+was asked for must have been found, and used; and CI, which installs all, must lack nothing.
 """
 
 import os
@@ -11,7 +13,7 @@ import pytest
 
 from tests.faults.stage import ROUNDS
 from tests.kit import databases
-from tests.kit.servers import ASKED, DOCKER, EMBEDDED, FEW, NAMES, version_of
+from tests.kit.servers import ASKED, DOCKER, EMBEDDED, FEW, NAMES, PART, QUICK, version_of
 
 PASSED: Counter[str] = Counter()
 """Tests that passed against each server, and with each SQL database."""
@@ -38,18 +40,64 @@ def pytest_sessionstart() -> None:
 OLDEST = "redis-6.2"
 """The oldest server that is supported: it knows no functions."""
 
+QUICK_FOLDERS = {"unit", "integration", "ledger", "acceptance", "browser"}
+"""Where the tests of the quick part are: all, but those of `pytest.mark.rest`."""
+
+DIFFERS = {
+    f"test_{name}"
+    for name in (
+        "bridge", "checks", "functions", "mover", "rights", "running", "series_store", "states",
+        "store",
+    )
+}  # fmt: skip
+"""The modules of tests/integration whose result a server between two others could change."""
+
+
+def _quick_servers_for(path: Path) -> list[str]:
+    return QUICK if path.stem in DIFFERS else QUICK[:1]
+
 
 def _servers_for(path: Path) -> list[str]:
     """What differs from server to server runs on all, and all else, for want of time, on fewer."""
     folder = path.parent.name
+    if PART == "quick":
+        return _quick_servers_for(path)
     if folder == "integration":
         # A container differs from a server of its kind in how it is reached, and in nothing else.
-        return [name for name in NAMES if name != DOCKER or path.stem == "test_bridge"]
+        found = [name for name in NAMES if name != DOCKER or path.stem == "test_bridge"]
+        if path.stem in DIFFERS or not PART:
+            return found
+        return [name for name in found if name in {*QUICK, OLDEST}]
     if folder == "conformance":
-        # The others are tested beside the suite, with those that it has no time for.
         wanted = {*FEW, OLDEST} if EMBEDDED in NAMES else {OLDEST}
         return [name for name in NAMES if name in wanted]
     return FEW if folder == "machine" or ROUNDS > 1 else FEW[:1]
+
+
+def _databases() -> tuple[str, ...]:
+    return (databases.SQLITE,) if PART == "quick" else databases.NAMES
+
+
+def _parameters(item: pytest.Item) -> dict[str, object]:
+    call = getattr(item, "callspec", None)
+    return {} if call is None else call.params
+
+
+def _is_quick(item: pytest.Item) -> bool:
+    values = _parameters(item)
+    return (
+        item.path.parent.name in QUICK_FOLDERS
+        and item.get_closest_marker("rest") is None
+        and values.get("shared_server", QUICK[0]) in _quick_servers_for(item.path)
+        and values.get("shared_database", databases.SQLITE) == databases.SQLITE
+    )
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """What has no test of the quick part is not even read for it."""
+    if PART == "quick" and collection_path.parent.name == "tests" and collection_path.is_dir():
+        return collection_path.name not in QUICK_FOLDERS or None
+    return None
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -57,15 +105,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         names = _servers_for(metafunc.definition.path)
         metafunc.parametrize("shared_server", names, indirect=True, scope="session")
     if "shared_database" in metafunc.fixturenames:
-        metafunc.parametrize("shared_database", databases.NAMES, indirect=True, scope="session")
+        metafunc.parametrize("shared_database", _databases(), indirect=True, scope="session")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Write down which server each test runs against, and which database: its parameters say so."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Write down which server and which database each test uses; keep those of the part."""
+    known = [*NAMES, *databases.NAMES]
     for item in items:
-        parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
-        known = [*NAMES, *databases.NAMES]
-        item.user_properties += [("server", value) for value in parameters if value in known]
+        values = _parameters(item).values()
+        item.user_properties += [("server", value) for value in values if value in known]
+    if PART:
+        left = [item for item in items if _is_quick(item) != (PART == "quick")]
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if _is_quick(item) == (PART == "quick")]
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -1,5 +1,6 @@
 """Listeners as processes of their own, and a channel on which their handlers report."""
 
+import asyncio
 import os
 import select
 import signal
@@ -23,7 +24,7 @@ COMMAND = (sys.executable, "-m", "expirebridge")
 HANDLERS = '''
 """Handlers that report."""
 import asyncio, time
-from tests.kit.processes import report
+from tests.kit.processes import met, report
 
 async def note():
     report("ran")
@@ -38,9 +39,9 @@ def block(seconds=60):
     time.sleep(seconds)
     report("ended")
 
-async def work():
-    await asyncio.sleep(0.005)
+async def meet(count):
     report("ran")
+    await met(count)
 '''
 
 
@@ -49,6 +50,14 @@ def report(word: str) -> None:
     task = current_task()
     line = f"{word} {task.id} {os.getpid()} {task.attempt} {time.time()}"
     _reporting_client().rpush("reports", line)
+
+
+async def met(count: int) -> None:
+    """Wait, in a handler, until handlers in so many processes do."""
+    client = _reporting_client()
+    client.sadd("met", os.getpid())
+    while int(client.scard("met")) < count:  # noqa: ASYNC110 - other processes
+        await asyncio.sleep(0.01)
 
 
 @cache

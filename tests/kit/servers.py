@@ -6,7 +6,7 @@
 - `docker`: an image, where a Docker engine answers (see container.py).
 
 EXPIREBRIDGE_TEST_SERVERS names those to test with. Each must be found, and must have been used when
-the run ends; without it all that are found are used.
+the run ends; without it all that are found are used. `make test` takes the first two kinds only.
 """
 
 import os
@@ -16,6 +16,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain, islice
 from pathlib import Path
 
 from expirebridge.embedded import Server, embedded_binary
@@ -29,13 +30,14 @@ DOCKER = "docker"
 AnyServer = Server | container.Container
 
 
-def _binaries() -> Iterator[Path]:
+def _systems() -> Iterator[Path]:
     # Debian's are in /usr/bin, which a bare PATH may lack.
     path = f"{os.environ.get('PATH', '')}:/usr/local/bin:/usr/bin"
-    for command in COMMANDS:
-        if found := shutil.which(command, path=path):
-            yield Path(found)
-        yield from sorted(FOLDER.glob(f"*/{command}"))
+    return (Path(found) for command in COMMANDS if (found := shutil.which(command, path=path)))
+
+
+def _others() -> Iterator[Path]:
+    return (binary for command in COMMANDS for binary in sorted(FOLDER.glob(f"*/{command}")))
 
 
 def _version_of(binary: Path) -> str:
@@ -51,25 +53,38 @@ def _name_of(binary: Path) -> str:
     return f"{named[1].lower()}-{named[2]}"
 
 
-def find_servers() -> dict[str, Path]:
-    """The binaries by name: the embedded one first, then the system's, then the others."""
+ASKED = os.environ.get("EXPIREBRIDGE_TEST_SERVERS", "").split()
+
+PART = os.environ.get("EXPIREBRIDGE_TEST_PART", "")
+"""`quick` in `make test`, `rest` in `make test-rest`; all tests without it."""
+
+
+def find_servers(*, few: bool) -> dict[str, Path]:
+    """The binaries by name: the embedded one, that of the system, and unless `few` the others."""
     found = {EMBEDDED: embedded_binary()}
-    for binary in _binaries():
+    for binary in chain(islice(_systems(), 1 if few else None), () if few else _others()):
         found.setdefault(_name_of(binary), binary)
     return found
-
-
-ASKED = os.environ.get("EXPIREBRIDGE_TEST_SERVERS", "").split()
 
 
 def _asked_for(name: str) -> bool:
     return not ASKED or name in ASKED
 
 
-SERVERS = {name: binary for name, binary in find_servers().items() if _asked_for(name)}
+QUICK = [name for name in find_servers(few=True) if _asked_for(name)]
+"""The servers of `make test`."""
+
+SERVERS = {
+    name: binary for name, binary in find_servers(few=PART == "quick").items() if _asked_for(name)
+}
 """The binaries to test with, which a test may start, kill and start again."""
 
-NAMES = [*SERVERS, *([DOCKER] if _asked_for(DOCKER) and container.can_run() else [])]
+
+def _has_container() -> bool:
+    return PART != "quick" and _asked_for(DOCKER) and container.can_run()
+
+
+NAMES = [*SERVERS, *([DOCKER] if _has_container() else [])]
 """All servers to test with."""
 
 

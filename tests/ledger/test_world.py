@@ -76,6 +76,7 @@ def test_on_each_database(books: Books, client: redis.Redis, is_calm: bool) -> N
     assert World(books, client, 5, model=Model(), is_calm=is_calm).live(120) == []
 
 
+@pytest.mark.rest
 @pytest.mark.usefixtures("few_rows")
 @pytest.mark.parametrize("rule", CAUGHT)
 def test_without_a_rule_a_history_ends_badly(
@@ -90,6 +91,7 @@ def test_without_a_rule_a_history_ends_badly(
         assert live(rule) != []
 
 
+@pytest.mark.rest
 @pytest.mark.usefixtures("few_rows")
 @pytest.mark.parametrize("rule", ASKED)
 def test_without_a_rule_about_wishes_a_calm_history_differs_from_the_model(
