@@ -36,8 +36,8 @@ from tests.kit.logs import Log
 from tests.kit.servers import EMBEDDED, SERVERS, hanging
 from tests.kit.witness import Witness, listening
 
-QUICK = 1.0
-"""Seconds in which a call ends that waits for nothing."""
+QUICK = 2.5
+"""Seconds in which a call ends that waits for no answer: that would take three."""
 
 
 @pytest.fixture(params=[Bridge, AsyncBridge])

@@ -47,7 +47,7 @@ async def test_tasks_of_all_partitions_run_on_time(apart: Bridge, settings: Sett
         await asyncio.to_thread(apart.make_tasks, tasks)
         await witness.until_ended(len(MANY), End.SUCCEEDED)
     late = [event.lateness for event in witness.seen(Started)]
-    assert sorted(late)[len(late) // 2] < 0.1
+    assert sorted(late)[len(late) // 2] < 0.5
     counts = await asyncio.to_thread(apart.count)
     assert (counts.succeeded, counts.listeners) == (len(MANY), 0)
 

@@ -346,7 +346,7 @@ def test_a_poke_of_a_server_that_is_away_raises_nothing() -> None:
     began = time.monotonic()
     for _ in range(100):
         poker.poke()
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 5
 
 
 def lose(client: redis.Redis, *ids: str) -> None:
