@@ -18,7 +18,7 @@ class Role(StrEnum):
 
     PRODUCER = "producer"  # makes, finds and steers tasks: with a Bridge, FCALL, EXPIRE, PTTL
     LISTENER = "listener"  # runs tasks, whose handlers may make others
-    DASHBOARD = "dashboard"  # finds and steers tasks, notes who did, and looks after listeners
+    DASHBOARD = "dashboard"  # steers tasks and series, notes who did, and looks after listeners
     MOVER = "mover"  # carries tasks from one database to another, on either side
 
 
@@ -42,7 +42,8 @@ _CARRY = (
 _COMMANDS = {
     Role.PRODUCER: f"{_SCRIPTS} {_LOOK} {_CHANGE} {_MAKE} {_TIMERS} {_FUNCTIONS}",
     Role.LISTENER: f"{_SCRIPTS} {_LISTEN} {_CHANGE} {_MAKE} {_PROBE} {_TALLY}",
-    Role.DASHBOARD: f"{_SCRIPTS} {_LOOK} {_CHANGE} {_PROBE} {_STEER}",
+    # It makes no tasks, but has series make and drop theirs, which may have tags.
+    Role.DASHBOARD: f"{_SCRIPTS} {_LOOK} {_CHANGE} {_MAKE} {_PROBE} {_STEER}",
     Role.MOVER: f"{_SCRIPTS} {_CARRY} {_CHANGE} {_MAKE}",
 }
 _FEW_WORDS = [

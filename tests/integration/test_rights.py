@@ -128,6 +128,18 @@ def steer(url: str) -> None:
         assert bridge.cancel_tag("y")[Change.CANCELLED] == 1
 
 
+def steer_series(url: str, client: redis.Redis) -> None:
+    """Find and change the series `s`, whose tasks have a tag."""
+    with Bridge(url) as bridge:
+        assert [series.id for series in bridge.list_series().series] == ["s"]
+        assert bridge.run_series("s") is not None
+        assert client.scard("expirebridge:tag:z") == 2
+        assert bridge.pause_series("s") is Change.PAUSED
+        assert client.scard("expirebridge:tag:z") == 1
+        assert bridge.resume_series("s") is Change.RESUMED
+        assert bridge.get_series("s") is not None
+
+
 def compare_one(url: str) -> None:
     """Compare the one task that waits with a registry that does not know its function."""
     with store_at(url) as store:
@@ -341,6 +353,9 @@ async def work_as(
             with Bridge(f"redis://127.0.0.1:{client.get_connection_kwargs()['port']}/1") as bridge:
                 bridge.make_task("mail.send", [1], 60, id="a", tags=["y"])
             steer(url)
+            with Bridge(f"redis://127.0.0.1:{client.get_connection_kwargs()['port']}/1") as bridge:
+                bridge.schedule("s", "mail.send", every="1h", tags=["z"])
+            steer_series(url, client)
             probe(url, client)
             watch(url)
         case Role.LISTENER:
