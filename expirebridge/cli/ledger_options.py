@@ -75,15 +75,7 @@ def refuse_password(url: str | None) -> None:
 @contextmanager
 def connected(settings: Settings) -> "Iterator[Connection]":
     """A transaction in the ledger's database; what goes wrong there becomes a LedgerError."""
-    from sqlalchemy.exc import DBAPIError  # noqa: PLC0415
+    from expirebridge.ledger import engines  # noqa: PLC0415
 
-    from expirebridge.ledger.engines import engine_of, ledger_error  # noqa: PLC0415
-
-    engine = engine_of(settings.ledger or "")
-    try:
-        with engine.begin() as connection:
-            yield connection
-    except DBAPIError as error:
-        raise ledger_error(error, engine.url) from None
-    finally:
-        engine.dispose()
+    with engines.connected(settings.ledger or "") as connection:
+        yield connection

@@ -16,8 +16,14 @@ from expirebridge.ledger.patience import in_time
 from expirebridge.ledger.rows import LedgerTask, ledger_task
 from expirebridge.ledger.schema import find
 from expirebridge.ledger.tables import Status, Todo, tables
-from expirebridge.ledger.timetable import listing_of, page_query, place_in
-from expirebridge.series.state import SeriesListing
+from expirebridge.ledger.timetable import (
+    listing_of,
+    page_query,
+    place_in,
+    series_of,
+    series_query,
+)
+from expirebridge.series.state import Series, SeriesListing
 from expirebridge.settings import Settings
 from expirebridge.store.calls.ledger import Known
 
@@ -100,6 +106,12 @@ class Auditor:
         due, id = place_in(cursor)
         query = page_query(self._made, literal(self._name), (literal(due), literal(id)), limit)
         return in_time(lambda: listing_of(self._rows(query), limit))
+
+    def one_series(self, id: str) -> Series | None:
+        """A series; None if there is none."""
+        query = series_query(self._made, literal(self._name)).where(self._made.series.c.id == id)
+        rows = in_time(lambda: self._rows(query))
+        return series_of(rows[0]) if rows else None
 
     def try_to_write(self) -> None:
         """See whether the relay could write: change nothing in its numbers, and roll that back."""

@@ -129,6 +129,19 @@ def ledger_error(error: DBAPIError, url: URL) -> LedgerError:
 
 
 @contextmanager
+def connected(url: str) -> Iterator[Connection]:
+    """A transaction through an engine of its own; what goes wrong there becomes a LedgerError."""
+    engine = engine_of(url)
+    try:
+        with engine.begin() as connection:
+            yield connection
+    except DBAPIError as error:
+        raise ledger_error(error, engine.url) from None
+    finally:
+        engine.dispose()
+
+
+@contextmanager
 def translated(url: URL) -> Iterator[None]:
     """Let SQLAlchemy's errors be raised as LedgerError."""
     try:

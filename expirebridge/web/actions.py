@@ -1,25 +1,18 @@
-"""The pages that change tasks, one or all that match, and the log of these actions."""
+"""The pages that change tasks, one or all that match, and the one that shows what was done."""
 
-import logging
 from collections.abc import Mapping
-from urllib.parse import parse_qsl
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from expirebridge import wire
-from expirebridge.errors import InvalidTask, ServerError
-from expirebridge.log_fields import event
 from expirebridge.store import calls
 from expirebridge.task import Change
+from expirebridge.web.action_log import READ_ONLY, carry_out, read_form
 from expirebridge.web.search import BULK_LIMIT, Found, Search, find
 from expirebridge.web.site import Site, redirect
 from expirebridge.web.steering import Order
 
-logger = logging.getLogger("expirebridge")
-
-_READ_ONLY = "This dashboard is read only."
-_MAX_FORM = 16 * 1024
 _LOGGED = 200
 
 
@@ -32,8 +25,8 @@ class ActionPages:
     async def act(self, request: Request) -> Response:
         """Do something to one task."""
         if not self._site.actions:
-            return PlainTextResponse(_READ_ONLY, 403)
-        form = await _form(request)
+            return PlainTextResponse(READ_ONLY, 403)
+        form = await read_form(request)
         order, id = Order.read(form), wire.check_id(form.get("id", "").strip())
         changes = await self._carry_out(request, order, [id], target=id)
         return redirect(request, "task", id=id, told=next(iter(changes)))
@@ -52,8 +45,8 @@ class ActionPages:
     async def act_on_all(self, request: Request) -> Response:
         """Do something to all that match now."""
         if not self._site.actions:
-            return PlainTextResponse(_READ_ONLY, 403)
-        form = await _form(request)
+            return PlainTextResponse(READ_ONLY, 403)
+        form = await read_form(request)
         search, order = Search.read(form), Order.read(form)
         found = await self._all(search, order)
         ids = list(dict.fromkeys(task.id for task in found.tasks))
@@ -93,43 +86,5 @@ class ActionPages:
     async def _carry_out(
         self, request: Request, order: Order, ids: list[str], *, target: str
     ) -> Mapping[Change, int]:
-        who, action = str(request.state.who), order.choice.name
-        result = "failed midway"
-        try:
-            changes = await order.carry_out(self._site.bridge, ids)
-            result = (
-                ", ".join(f"{n:,} {change}" for change, n in changes.items()) or "nothing to do"
-            )
-        finally:
-            logger.warning(
-                "%s: %s on %s: %s", who, action, target, result,
-                extra=event("action", who=who, action=action, target=target, result=result),
-            )  # fmt: skip
-            await self._note(who, action, target, result)
-        return changes
-
-    async def _note(self, who: str, action: str, target: str, result: str) -> None:
-        """Record the action. If that fails, it is still done, and in the log."""
-        try:
-            await self._site.store.run(
-                calls.note_action(who=who, action=action, target=target, result=result)
-            )
-        except ServerError as failure:
-            logger.warning(
-                "an action could not be recorded: %s",
-                failure,
-                extra=event("unnoted", error=failure),
-            )
-
-
-async def _form(request: Request) -> dict[str, str]:
-    """The fields of a small form. Raises InvalidTask if this is not one."""
-    body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > _MAX_FORM:
-            raise InvalidTask("the form is too large")
-    try:
-        return dict(parse_qsl(body.decode(), max_num_fields=20, errors="strict"))
-    except ValueError:
-        raise InvalidTask("this is not a form") from None
+        work = order.carry_out(self._site.bridge, ids)
+        return await carry_out(self._site, request, order.choice.name, target, work)

@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from expirebridge.bridge import AsyncBridge
-from expirebridge.errors import InvalidSetting, InvalidTask, ServerError
+from expirebridge.errors import InvalidSetting, InvalidTask, LedgerError, ServerError
 from expirebridge.hooks import Hooks
 from expirebridge.operations import Operations
 from expirebridge.settings import Settings
@@ -27,10 +27,12 @@ from expirebridge.web.live import LivePages
 from expirebridge.web.overview import Overview
 from expirebridge.web.pages import Pages
 from expirebridge.web.security import Credentials
+from expirebridge.web.series import SeriesPages
 from expirebridge.web.site import Redact, Site
 
 if TYPE_CHECKING:
     from expirebridge.web.ledger import LedgerPages
+    from expirebridge.web.ledger_series import LedgerSeries
 
 STATIC = Path(__file__).parent / "static"
 
@@ -82,6 +84,7 @@ def app(
         exception_handlers={
             InvalidTask: site.refused,
             ServerError: site.troubled,
+            LedgerError: site.troubled_by_ledger,
             404: site.nothing_there,
         },
         lifespan=lifespan,
@@ -89,14 +92,16 @@ def app(
 
 
 def _routes(site: Site) -> list[BaseRoute]:
-    of_ledger = _pages_of_ledger(site)
+    of_ledger, series_of_ledger = _of_ledger(site)
     overview = Overview(site, None if of_ledger is None else of_ledger.alarms)
     pages, live, acting = Pages(site, overview), LivePages(site, overview), ActionPages(site)
+    series = SeriesPages(site, series_of_ledger)
     return [
         Route("/", pages.overview, name="overview"),
         Route("/live", live.overview),
         Route("/tasks", pages.tasks, name="tasks"),
-        Route("/series", pages.series if of_ledger is None else of_ledger.series, name="series"),
+        Route("/series", series.series, name="series"),
+        Route("/series", series.act, methods=["POST"]),
         Route("/find", pages.find),
         Route("/task", pages.task, name="task"),
         Route("/task", acting.act, methods=["POST"]),
@@ -110,16 +115,17 @@ def _routes(site: Site) -> list[BaseRoute]:
     ]
 
 
-def _pages_of_ledger(site: Site) -> "LedgerPages | None":
-    """The pages that show a ledger, if there is one."""
+def _of_ledger(site: Site) -> "tuple[LedgerPages, LedgerSeries] | tuple[None, None]":
+    """The page that shows a ledger, and what the pages of series ask of it, if there is one."""
     if site.settings.ledger is None:
-        return None
+        return None, None
     # Here, so that SQLAlchemy is imported only where there is a ledger.
     try:
         from expirebridge.web.ledger import LedgerPages  # noqa: PLC0415
+        from expirebridge.web.ledger_series import LedgerSeries  # noqa: PLC0415
     except ModuleNotFoundError as missing:
         raise InvalidSetting(str(missing)) from None
-    return LedgerPages(site)
+    return LedgerPages(site), LedgerSeries(site.settings)
 
 
 def without_arguments(task: Task) -> Task:

@@ -1,4 +1,4 @@
-"""The pages that show a ledger: how far it is behind, refused rows, a search by `ext`; series."""
+"""The page of a ledger: how far it is behind, refused rows, a search by `ext`."""
 
 import asyncio
 from collections.abc import Sequence
@@ -14,9 +14,8 @@ from expirebridge.ledger.auditor import MOST, Auditor, Figures
 from expirebridge.ledger.findings import check_ledger
 from expirebridge.ledger.rows import LedgerTask, check_ext
 from expirebridge.ledger.tables import Status
-from expirebridge.series.joining import cursors_in, joined
 from expirebridge.store.calls.ledger import Known, read_ledgers
-from expirebridge.task import State, Task, from_ms, texts_of
+from expirebridge.task import State, Task, from_ms
 from expirebridge.web.overview import PRESENT_FOR, Shared
 from expirebridge.web.site import Site
 
@@ -65,26 +64,6 @@ class LedgerPages:
     async def alarms(self) -> tuple[Finding, ...]:
         """What is wrong with the ledger, for the overview."""
         return (await self._present()).alarms
-
-    async def series(self, request: Request) -> Response:
-        """A page of all series: those of Redis, and those of the ledger."""
-        cursor = request.query_params.get("cursor") or None
-        here, there = cursors_in(cursor)
-        of_redis, of_ledger, trouble = None, None, []
-        if here != "":
-            of_redis = await self._site.bridge.list_series(cursor=here)
-        try:
-            if there != "":
-                of_ledger = await asyncio.to_thread(self._auditor.series, LIMIT, there)
-        except LedgerError as error:
-            trouble = [f"the ledger: {error}"]
-        listing = joined(of_redis, of_ledger)
-        return self._site.page(
-            request, "series.html",
-            series=listing.series, cursor=cursor, following=listing.cursor,
-            left_out=[*texts_of(listing.left_out), *trouble],
-            now=await self._site.now(),
-        )  # fmt: skip
 
     async def _read(self) -> Present:
         loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""The pages that show: the overview, the list of tasks, one task, and the list of series."""
+"""The pages that show: the overview, the list of tasks, and one task."""
 
 from typing import Any
 
@@ -12,6 +12,7 @@ from expirebridge.web.overview import Overview, span_in
 from expirebridge.web.search import MAX_EXAMINED, Search, check_cursor, find
 from expirebridge.web.site import Site, cut, redirect
 from expirebridge.web.steering import actions_in
+from expirebridge.web.ticks import series_of_tick
 
 OPTIONS = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS
 
@@ -55,17 +56,6 @@ class Pages:
             choices=actions_in(search.state),
             functions=await self._overview.function_names(),
             left_out=texts_of(found.left_out or counts.left_out),
-        )  # fmt: skip
-
-    async def series(self, request: Request) -> Response:
-        """A page of the series: when each is next, and how its last tick went."""
-        cursor = request.query_params.get("cursor") or None
-        listing = await self._site.bridge.list_series(cursor=cursor)
-        return self._site.page(
-            request, "series.html",
-            series=listing.series, cursor=cursor, following=listing.cursor,
-            left_out=texts_of(listing.left_out),
-            now=await self._site.now(),
         )  # fmt: skip
 
     async def find(self, request: Request) -> Response:
@@ -115,6 +105,7 @@ async def task_values(site: Site, task: Task) -> dict[str, Any]:
         # If a redaction hides the last error, earlier errors are hidden, too.
         "errors": shown.error == task.error,
         "waits": task.state in {State.PENDING, State.PAUSED},
+        "series": series_of_tick(task),
     }
 
 

@@ -75,6 +75,12 @@ class Site:
             request, "trouble.html", status=503, title="The server does not answer", text=str(error)
         )
 
+    async def troubled_by_ledger(self, request: Request, error: Exception) -> Response:
+        """The page for a ledger whose database failed or refused the call."""
+        return self.page(
+            request, "trouble.html", status=503, title="The ledger does not answer", text=str(error)
+        )
+
     async def nothing_there(self, request: Request, _: Exception | None = None) -> Response:
         """The page for a path that does not exist."""
         return self.page(
@@ -93,9 +99,15 @@ def redirect(request: Request, page: str, **query: str) -> RedirectResponse:
 
 
 def _clock(moment: datetime) -> Markup:
-    """A moment, to the millisecond."""
+    """A moment, to the millisecond in UTC, and beside it as the browser's clock has it."""
     text = f"{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03}"
-    return Markup('<time datetime="{}Z">{}</time>').format(text.replace(" ", "T"), text)
+    utc = Markup('<time datetime="{}Z">{}</time>').format(text.replace(" ", "T"), text)
+    return utc + _local(moment)
+
+
+def _local(moment: datetime) -> Markup:
+    """A place for a moment by the browser's clock; the page's script writes it there."""
+    return Markup('<time class="local" datetime="{:%Y-%m-%dT%H:%M:%S}Z"></time>').format(moment)
 
 
 def _relative(moment: datetime, now: datetime) -> Markup:
@@ -140,7 +152,7 @@ _TEMPLATES = jinja2.Environment(
     lstrip_blocks=True,
 )
 _TEMPLATES.filters.update(
-    clock=_clock, relative=_relative, brief=brief, cut=cut, end=end, ms=to_ms, human=human,
-    lasted=_lasted, number=lambda value: f"{value:,}",
+    clock=_clock, local=_local, relative=_relative, brief=brief, cut=cut, end=end, ms=to_ms,
+    human=human, lasted=_lasted, number=lambda value: f"{value:,}",
 )  # fmt: skip
 _TEMPLATES.globals.update(overdue_limit=OVERDUE_LIMIT, sample=SAMPLE)

@@ -101,7 +101,7 @@ def _seek(search: Search, operations: Operations, count: int, *, rows: int) -> S
     each = max(MAX_SOUGHT // len(states) // count, SOUGHT_AT_ONCE)
     for state in states:
         for number in range(count):
-            ids, looked, seen = yield from _ids_in(search, state, number, each, rows - len(tasks))
+            ids, looked, seen = yield from ids_in(search.id, state, number, each, rows - len(tasks))
             examined += looked
             if not seen and state not in unseen:
                 unseen.append(state)
@@ -116,14 +116,14 @@ def _seek(search: Search, operations: Operations, count: int, *, rows: int) -> S
     )  # fmt: skip
 
 
-def _ids_in(
-    search: Search, state: State, number: int, most: int, rows: int
+def ids_in(
+    beginning: str, state: State, number: int, most: int, rows: int
 ) -> Steps[tuple[list[str], int, bool]]:
-    """Ids in one partition, how many were looked at, and whether those were all."""
+    """Ids that begin so in one partition, how many were looked at, and whether those were all."""
     ids, looked, rank = list[str](), 0, 0
     while looked < most and len(ids) < rows:
         call = calls.seek(
-            state, search.id, rank=rank, examine=SOUGHT_AT_ONCE, find=max(rows - len(ids), 1)
+            state, beginning, rank=rank, examine=SOUGHT_AT_ONCE, find=max(rows - len(ids), 1)
         )
         sought = yield from calls.at_if_there(call, number, hasty=True)
         if sought is None:

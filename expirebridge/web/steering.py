@@ -1,13 +1,15 @@
-"""The actions on tasks: on one, or on all that match a filter."""
+"""The actions on tasks, on one or on all that match a filter, and those on one series."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from expirebridge.bridge import AsyncBridge
 from expirebridge.durations import seconds_of
 from expirebridge.errors import InvalidTask
+from expirebridge.policy.series import check_series_id
+from expirebridge.series.state import Series
 from expirebridge.task import Change, State
 
 
@@ -75,3 +77,56 @@ class Order:
                 return await bridge.put_off_all(ids, self.by)
             case _:
                 return Counter([await bridge.run_now(id) for id in ids])
+
+
+SERIES_CHOICES = {"run": "Run now", "pause": "Pause", "resume": "Resume"}
+"""The actions on a series, by the words of `expirebridge series`, and their labels."""
+
+
+def actions_on(series: Series) -> dict[str, str]:
+    """Those that make sense for a series as it is, with their labels."""
+    left_out = "resume" if series.paused is None else "pause"
+    return {name: label for name, label in SERIES_CHOICES.items() if name != left_out}
+
+
+class Place(Protocol):
+    """Where a series is: an AsyncBridge, or a ledger."""
+
+    async def pause_series(self, id: str) -> Change:
+        """Let a series make no ticks."""
+        ...
+
+    async def resume_series(self, id: str) -> Change:
+        """Let a paused series go on."""
+        ...
+
+    async def run_series(self, id: str) -> object | None:
+        """Make one more tick, due now; None if there is no such series."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesOrder:
+    """An action on one series."""
+
+    name: str
+    id: str
+
+    @classmethod
+    def read(cls, form: Mapping[str, str]) -> "SeriesOrder":
+        """Read a form. Raises InvalidTask for an invalid one."""
+        name, id = form.get("action", ""), check_series_id(form.get("id", "").strip())
+        if name not in SERIES_CHOICES:
+            raise InvalidTask(f"action: one of {', '.join(SERIES_CHOICES)}")
+        return cls(name, id)
+
+    async def carry_out(self, place: Place) -> Mapping[Change, int]:
+        """Carry it out; return the result, as the actions on tasks do."""
+        match self.name:
+            case "pause":
+                return {await place.pause_series(self.id): 1}
+            case "resume":
+                return {await place.resume_series(self.id): 1}
+            case _:
+                made = await place.run_series(self.id)
+                return {Change.NOT_FOUND if made is None else Change.DUE_NOW: 1}

@@ -1,13 +1,16 @@
-"""The dashboard, asked without a browser: what it answers, byte for byte."""
+"""The dashboard: asked without a browser, byte for byte, and looked at in one."""
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import httpx
 import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from expirebridge import web
-from tests.browser.serving import OWN, Asking
+from tests.browser.serving import CHROMIUM, OPTIONS, OWN, PATIENCE_MS, Asking, Open, served
+
+expect.set_options(timeout=PATIENCE_MS)
 
 
 @pytest.fixture
@@ -25,3 +28,55 @@ def asking(url: str) -> Asking:
             yield client
 
     return opened
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def dashboard(url: str) -> Iterator[str]:
+    with served(web.app(url, actions=True, loopback_only=True)) as address:
+        yield address
+
+
+@pytest.fixture
+def visit(browser: Browser, dashboard: str) -> Iterator[Open]:
+    """Opens pages; in the end, none of them has complained, or run what was slipped in."""
+    complaints: list[str] = []
+    pages: list[Page] = []
+
+    def complain(text: str) -> None:
+        complaints.append(text)
+
+    def opened(
+        path: str = "/",
+        *,
+        width: int = 1600,
+        theme: str = "light",
+        at: str = "",
+        zone: str = "UTC",
+    ) -> Page:
+        context = browser.new_context(
+            viewport={"width": width, "height": 900},
+            color_scheme="dark" if theme == "dark" else "light",
+            timezone_id=zone,
+        )
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE_MS)
+        page.on("console", lambda said: complain(said.text) if said.type == "error" else None)
+        page.on("pageerror", lambda error: complain(str(error)))
+        page.on("dialog", lambda dialog: complain(f"a dialog: {dialog.message}"))
+        page.goto((at or dashboard) + path, wait_until="domcontentloaded")
+        pages.append(page)
+        return page
+
+    yield opened
+    for page in pages:
+        assert page.evaluate("window.hacked") is None
+        page.context.close()
+    assert complaints == []

@@ -5,9 +5,11 @@ import shutil
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from typing import Protocol
 
 import httpx
 import uvicorn
+from playwright.sync_api import Page
 from starlette.types import ASGIApp
 
 from expirebridge.web.connections import Connection
@@ -21,6 +23,20 @@ CHROMIUM = shutil.which("chromium")
 # A container's root has no sandbox; only our own pages are opened.
 OPTIONS = ["--no-sandbox", "--disable-dev-shm-usage"]
 PATIENCE_MS = 20_000
+
+
+class Open(Protocol):
+    """Opens a page of the dashboard."""
+
+    def __call__(
+        self,
+        path: str = "/",
+        *,
+        width: int = 1600,
+        theme: str = "light",
+        at: str = "",
+        zone: str = "UTC",
+    ) -> Page: ...
 
 
 @contextlib.contextmanager

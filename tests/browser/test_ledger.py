@@ -16,7 +16,7 @@ from expirebridge.ledger.schema import create
 from expirebridge.ledger.tables import own_tables
 from expirebridge.settings import Settings
 from expirebridge.store.store import Store
-from tests.browser.serving import CHROMIUM, OPTIONS, PATIENCE_MS, Asking, served
+from tests.browser.serving import CHROMIUM, OPTIONS, OWN, PATIENCE_MS, Asking, served
 from tests.kit.ledgers import Books
 
 HOUR = 3_600_000
@@ -61,11 +61,66 @@ async def test_series_of_the_ledger_stand_among_the_others(
         [following] = re.findall(r'href="(/series\?cursor=[^"]+)"', page)
         rest = (await pages.get(following.replace("&amp;", "&"))).text
         bad = await pages.get("/series?cursor=x")
-    assert page.index("tenant:7@b <small>ledger</small>") < page.index("in-redis<")
-    assert "in-redis <small>" not in page
+    assert page.index("tenant:7@b</a> <small>ledger</small>") < page.index("in-redis<")
+    assert "in-redis</a> <small>" not in page
     assert len(re.findall(r">s\d\d\d<", page + rest)) == 101
     assert "tenant:7@b" not in rest
     assert bad.status_code == 400
+
+
+async def test_a_series_of_the_ledger_is_steered_there(
+    asking: Asking, books: Books, ledger: str, bridge: Bridge
+) -> None:
+    bridge.schedule("same", "db.tidy", every="2h")
+    with books.engine.begin() as connection:
+        Ledger(ledger).schedule(connection, "same", "db.tidy", every="1h")
+
+    def paused() -> tuple[bool, bool]:
+        with books.engine.connect() as connection:
+            there = Ledger(ledger).get_series(connection, "same")
+        here = bridge.get_series("same")
+        assert here is not None
+        assert there is not None
+        return here.paused is not None, there.paused is not None
+
+    async with asking(ledger=ledger, actions=True) as pages:
+
+        async def act(action: str, place: str) -> str:
+            form = {"id": "same", "action": action, "in": place}
+            answer = await pages.post("/series", data=form, headers={"origin": OWN})
+            assert answer.status_code == 303, answer.text
+            return (await pages.get(answer.headers["location"])).text
+
+        assert "Done: paused. A listener carries it" in await act("pause", "ledger")
+        assert paused() == (False, True)
+        assert "of the ledger" not in await act("pause", "redis")
+        assert paused() == (True, True)
+        assert "Done: resumed." in await act("resume", "ledger")
+        assert paused() == (True, False)
+        before = len(books.all_rows())
+        assert "Done: due now." in await act("run", "ledger")
+        assert len(books.all_rows()) == before + 1
+        books.settle_down()
+        page = (await pages.get("/series?id=same")).text
+    # Of two, the commands take that of the ledger as well.
+    assert "a series of the ledger" in page
+    assert len(re.findall(r'<td class="mono id"', page)) == 2
+
+
+async def test_where_the_dashboard_may_not_write_it_says_how_to_steer_a_series(
+    asking: Asking, books: Books, ledger: str
+) -> None:
+    with books.engine.begin() as connection:
+        Ledger(ledger).schedule(connection, "nightly", "db.tidy", every="1h")
+    locked = f"{ledger.replace('///', '///file:')}?mode=ro&uri=true"
+    async with asking(ledger=locked, actions=True) as pages:
+        assert "nightly" in (await pages.get("/series")).text
+        form = {"id": "nightly", "action": "pause", "in": "ledger"}
+        answer = await pages.post("/series", data=form, headers={"origin": OWN})
+        log = (await pages.get("/actions")).text
+    assert answer.status_code == 503
+    assert "expirebridge series pause nightly" in answer.text
+    assert "failed midway" in log
 
 
 async def test_series_of_redis_are_shown_while_the_ledger_is_away(

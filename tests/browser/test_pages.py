@@ -1,20 +1,18 @@
 """The dashboard as a person uses it: in a browser, with the keyboard too, on a small screen too."""
 
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
 
 import pytest
 import redis
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import expect
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from expirebridge import Bridge, State, web
 from expirebridge.store.store import Store
-from tests.browser.serving import CHROMIUM, OPTIONS, PATIENCE_MS, served
+from tests.browser.serving import CHROMIUM, Open, served
 from tests.kit.invoked import end_due_tasks
 from tests.kit.processes import listener
 
@@ -24,60 +22,6 @@ EVIL = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>\'"
 WIDTHS = [375, 1600]
 THEMES = ["light", "dark"]
 REFUSED = "mail.example: connection refused"
-
-expect.set_options(timeout=PATIENCE_MS)
-
-
-class Open(Protocol):
-    """Opens a page of the dashboard."""
-
-    def __call__(
-        self, path: str = "/", *, width: int = 1600, theme: str = "light", at: str = ""
-    ) -> Page: ...
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def dashboard(url: str) -> Iterator[str]:
-    with served(web.app(url, actions=True, loopback_only=True)) as address:
-        yield address
-
-
-@pytest.fixture
-def visit(browser: Browser, dashboard: str) -> Iterator[Open]:
-    """Opens pages; in the end, none of them has complained, or run what was slipped in."""
-    complaints: list[str] = []
-    pages: list[Page] = []
-
-    def complain(text: str) -> None:
-        complaints.append(text)
-
-    def opened(path: str = "/", *, width: int = 1600, theme: str = "light", at: str = "") -> Page:
-        context = browser.new_context(
-            viewport={"width": width, "height": 900},
-            color_scheme="dark" if theme == "dark" else "light",
-        )
-        page = context.new_page()
-        page.set_default_timeout(PATIENCE_MS)
-        page.on("console", lambda said: complain(said.text) if said.type == "error" else None)
-        page.on("pageerror", lambda error: complain(str(error)))
-        page.on("dialog", lambda dialog: complain(f"a dialog: {dialog.message}"))
-        page.goto((at or dashboard) + path, wait_until="domcontentloaded")
-        pages.append(page)
-        return page
-
-    yield opened
-    for page in pages:
-        assert page.evaluate("window.hacked") is None
-        page.context.close()
-    assert complaints == []
 
 
 def state_of(bridge: Bridge, id: str) -> State | None:

@@ -238,7 +238,9 @@ async def test_each_action_is_noted_and_logged(
             await pages.post("/task", data=form, headers={"origin": OWN})
         log = (await pages.get("/actions")).text
     noted = re.findall(
-        r"<td>ann</td><td>(\w+)</td><td class=\"mono\">(\w)</td><td>([\w ]+)</td>", log
+        r">ann</td><td [^>]*>(\w+)</td><td [^>]*><a href=\"/task\?id=a\">(\w)</a></td>"
+        r"<td [^>]*>([\w ]+)</td>",
+        log,
     )
     assert noted == [
         ("cancel", "a", "1 cancelled"),
