@@ -82,7 +82,7 @@ async def test_functions_are_shown_with_the_numbers_of_stats(
     end_due_tasks(store)
     async with asking() as pages:
         shown = (await pages.get("/")).text
-    rows = re.findall(r"<tr><td class=\"mono\">(.*?)</tr>", shown)
+    rows = re.findall(r"<tr><td class=\"mono\" data-label=\"Function\">(.*?)</tr>", shown)
     cells = [re.sub(r"<[^>]+>", " ", row).split() for row in rows]
     stats = invoke_json("stats", url=url)["functions"]
     assert [(row[0], int(row[1]), int(row[2])) for row in cells] == [

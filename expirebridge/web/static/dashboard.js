@@ -1,4 +1,4 @@
-// The theme, how far times are from now, and the values of a chart's column.
+// The theme, times by this machine's clock, how far they are from now, and the values of a chart's column.
 (function () {
   "use strict";
   const root = document.documentElement;
@@ -39,14 +39,44 @@
     }
   }
   setInterval(tick, 1000);
-  document.addEventListener("htmx:afterSwap", tick);
+
+  // Beside each time in UTC, the same by this machine's zone: to the minute, since the seconds are equal, and
+  // with the date where that differs. In UTC there is nothing to add.
+  const two = (number) => String(number).padStart(2, "0");
+
+  function local(moment, next) {
+    const minutes = -moment.getTimezoneOffset();
+    if (!minutes) return "";
+    const here = new Date(moment.getTime() + minutes * 60000);
+    const date = here.toISOString().slice(0, 10);
+    const until = next ? "–" + local(next).slice(-12, -7) : "";
+    const size = Math.abs(minutes);
+    const offset = (minutes < 0 ? "−" : "+") + two(Math.floor(size / 60)) + ":" + two(size % 60);
+    const day = date === moment.toISOString().slice(0, 10) ? "" : date + " ";
+    return day + here.toISOString().slice(11, 16) + until + " " + offset;
+  }
+
+  function write() {
+    tick();
+    for (const time of document.querySelectorAll("time.local:empty"))
+      time.textContent = local(new Date(time.dateTime));
+  }
+  write();
+  const zone = local(new Date()) && Intl.DateTimeFormat().resolvedOptions().timeZone;
+  if (zone) document.querySelector(".zone").textContent = ", and beside them in " + zone;
+  document.addEventListener("htmx:afterSwap", write);
 
   // Charts: the column under the pointer, or the one that the arrow keys selected
   function display(column) {
     const chart = column.closest(".chart");
     for (const other of chart.querySelectorAll(".column.on")) other.classList.remove("on");
     column.classList.add("on");
-    chart.querySelector(".told").textContent = column.dataset.told;
+    const { from, until } = column.dataset;
+    const time = document.createElement("time");
+    time.className = "local";
+    time.dateTime = new Date(Number(from)).toISOString();
+    time.textContent = local(new Date(Number(from)), new Date(Number(until)));
+    chart.querySelector(".told").replaceChildren(column.dataset.told, time);
   }
 
   // A chart is not redrawn under the pointer: the next change updates it.
