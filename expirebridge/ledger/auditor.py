@@ -13,6 +13,7 @@ from expirebridge.ledger.clock import NowMs
 from expirebridge.ledger.engines import engine_of, ledger_error, read_url
 from expirebridge.ledger.entries import REFUSED, Account
 from expirebridge.ledger.patience import in_time
+from expirebridge.ledger.row_pages import RECENT_MS, Kind, RowPage, read_page
 from expirebridge.ledger.rows import LedgerTask, ledger_task
 from expirebridge.ledger.schema import find
 from expirebridge.ledger.tables import Status, Todo, tables
@@ -29,8 +30,6 @@ from expirebridge.store.calls.ledger import Known
 
 MOST: Final = 10_000
 """Rows of a kind that are counted at most: a look must not become a load."""
-RECENT_MS: Final = 86_400_000
-"""For how long a refused row is news."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,11 +88,9 @@ class Auditor:
         """The numbers; `known` is what each partition of the server knows of its ledger."""
         return in_time(lambda: self._figures(known))
 
-    def refused(self, limit: int = 100) -> list[LedgerTask]:
-        """The rows that were refused within the last day, the latest first."""
-        row = self._made.task.c
-        query = select(self._made.task).where(*self._refused()).order_by(row.modified.desc())
-        return in_time(lambda: self._tasks(query.limit(limit)))
+    def page(self, kind: Kind, cursor: str | None = None) -> RowPage:
+        """A page of the rows that wait for something. Raises InvalidTask for a foreign cursor."""
+        return in_time(lambda: read_page(self._rows, self._made.task, self._name, kind, cursor))
 
     def find(self, ext: str, limit: int = 100) -> list[LedgerTask]:
         """The tasks of this `ext`, the latest first."""
@@ -171,7 +168,7 @@ class Auditor:
     def _tasks(self, query: Select[Any]) -> list[LedgerTask]:
         return [ledger_task(row) for row in self._rows(query)]
 
-    def _rows(self, query: Select[Any]) -> list[Any]:
+    def _rows(self, query: Executable) -> list[Any]:
         try:
             with self._engine.connect() as connection:
                 find(connection, self._made)

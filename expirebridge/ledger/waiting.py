@@ -50,17 +50,29 @@ class Waiting:
             .where(
                 row.ledger == self._ledger,
                 row.slot.is_(None) if slot is None else row.slot == slot,
-                row.todo == _constant(todo),
+                row.todo == constant(todo),
                 _IsInIndex(row.todo),
             )
             .order_by(order(row.slot, row.status))
-            .limit(_constant(most))
+            .limit(constant(most))
+        )
+
+    def all(self, *columns: Any, todo: Todo) -> Select[Any]:
+        """Those of all partitions, in the order of the index: for a page at a time."""
+        row = self._task.c
+        return (
+            select(*columns)
+            .select_from(self._task)
+            .with_hint(self._task, _FORCE_INDEX, "mysql")
+            .with_hint(self._task, _FORCE_INDEX, "mariadb")
+            .where(row.ledger == self._ledger, row.todo == constant(todo), _IsInIndex(row.todo))
+            .order_by(row.slot, row.status)
         )
 
     def any(self, slots: Sequence[Slot], todo: Todo) -> ColumnElement[bool]:
         """Whether there is such a row: one look at the index for each slot."""
         looks = (
-            self.first(1, _constant(1), slot=slot, todo=todo).scalar_subquery().is_not(None)
+            self.first(1, constant(1), slot=slot, todo=todo).scalar_subquery().is_not(None)
             for slot in slots
         )
         return or_(false(), *looks)
@@ -74,7 +86,7 @@ class Waiting:
         ]
         found = union_all(*stretches).subquery()
         order = found.c.todo, found.c.status.desc()
-        return select(found).order_by(*order).limit(_constant(most))
+        return select(found).order_by(*order).limit(constant(most))
 
 
 class _IsInIndex(FunctionElement[Any]):
@@ -82,17 +94,25 @@ class _IsInIndex(FunctionElement[Any]):
 
     inherit_cache = True
     name = "is_in_index"
+    beyond = 0
+
+
+class HasEnded(_IsInIndex):
+    """That of the index `expirebridge_task_ended`."""
+
+    inherit_cache = True
+    beyond = 1
 
 
 @compiles(_IsInIndex)
 def _condition(element: _IsInIndex, compiler: SQLCompiler, **options: Any) -> str:
-    return f"{compiler.process(element.clauses, **options)} > 0"
+    return f"{compiler.process(element.clauses, **options)} > {element.beyond}"
 
 
 @compiles(_IsInIndex, "sqlite")
 def _likely_condition(element: _IsInIndex, compiler: SQLCompiler, **options: Any) -> str:
     # Otherwise SQLite walks over the range that this is, and not only what equals the constant.
-    return f"likely({compiler.process(element.clauses, **options)} > 0)"
+    return f"likely({compiler.process(element.clauses, **options)} > {element.beyond})"
 
 
 class _Forwards(FunctionElement[Any]):
@@ -126,5 +146,6 @@ def _mysql_order(element: _Forwards, compiler: SQLCompiler, **options: Any) -> s
     return compiler.process(status, **options) + element.way
 
 
-def _constant(value: int) -> ColumnElement[int]:
+def constant(value: int) -> ColumnElement[int]:
+    """A number that the planner can see."""
     return literal_column(str(int(value)))

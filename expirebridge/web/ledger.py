@@ -1,25 +1,43 @@
-"""The page of a ledger: how far it is behind, refused rows, a search by `ext`."""
+"""The page of a ledger: how far it is behind, the rows that wait, a search by `ext`."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from expirebridge import wire
 from expirebridge.checks.finding import Finding, Level
-from expirebridge.errors import LedgerError
+from expirebridge.errors import InvalidTask, LedgerError
 from expirebridge.ledger.auditor import MOST, Auditor, Figures
 from expirebridge.ledger.findings import check_ledger
+from expirebridge.ledger.row_pages import (
+    MOST_LISTED,
+    MOST_LOOKED_AT,
+    Kind,
+    ListedRow,
+    RowPage,
+)
 from expirebridge.ledger.rows import LedgerTask, check_ext
 from expirebridge.ledger.tables import Status
+from expirebridge.operations import Operations
+from expirebridge.store.calls import Steps
 from expirebridge.store.calls.ledger import Known, read_ledgers
 from expirebridge.task import State, Task, from_ms
 from expirebridge.web.overview import PRESENT_FOR, Shared
 from expirebridge.web.site import Site
 
 LIMIT = 100
+KINDS = {
+    Kind.RELAY: "to be carried",
+    Kind.REBUILD: "to be rebuilt",
+    Kind.REFUSED: "refused",
+    Kind.TIME: "wait for their time",
+}
+"""The rows that the page lists, and what it calls them."""
 _STATES = {
     Status.WAITING: State.PENDING,
     Status.SUCCEEDED: State.SUCCEEDED,
@@ -35,7 +53,17 @@ class Present:
     figures: Figures | None = None
     """None if its database does not answer."""
     alarms: tuple[Finding, ...] = ()
-    refused: Sequence[LedgerTask] = ()
+
+
+class Beside(NamedTuple):
+    """A row that is listed, and what Redis has of it."""
+
+    row: ListedRow
+    shown: Task
+    """The row as a task, without what must not be shown."""
+    state: State | None
+    """That of its task; None if Redis has none."""
+    reason: str
 
 
 class LedgerPages:
@@ -53,12 +81,14 @@ class LedgerPages:
         found: Sequence[LedgerTask] = ()
         if check_ext(ext or None) and present.figures is not None:
             found = await self._find(ext)
+        kind = _kind_in(request.query_params, present)
+        page = await self._page(kind, request.query_params.get("cursor") or None)
         return self._site.page(
             request, "ledger.html",
             name=self._site.settings.ledger_name, present=present, ext=ext, limit=LIMIT, most=MOST,
-            found=[self._shown(task) for task in found],
-            refused=[self._shown(task) for task in present.refused],
-            now=await self._site.now(),
+            found=[self._shown(task) for task in found], kind=kind, kinds=KINDS, page=page,
+            listed=await self._beside(page.rows), is_first="cursor" not in request.query_params,
+            most_listed=MOST_LISTED, most_looked_at=MOST_LOOKED_AT, now=await self._site.now(),
         )  # fmt: skip
 
     async def alarms(self) -> tuple[Finding, ...]:
@@ -77,16 +107,34 @@ class LedgerPages:
         known = await self._known()
         try:
             figures = await asyncio.to_thread(self._auditor.figures, known)
-            refused = await asyncio.to_thread(self._auditor.refused, LIMIT)
         except LedgerError:
             return Present(alarms=alarms)  # which say so
-        return Present(figures=figures, alarms=alarms, refused=refused)
+        return Present(figures=figures, alarms=alarms)
 
     async def _find(self, ext: str) -> Sequence[LedgerTask]:
         try:
             return await asyncio.to_thread(partial(self._auditor.find, ext, LIMIT))
         except LedgerError:
             return ()
+
+    async def _page(self, kind: Kind, cursor: str | None) -> RowPage:
+        try:
+            return await asyncio.to_thread(self._auditor.page, kind, cursor)
+        except LedgerError:  # an alarm says so
+            return RowPage(rows=[], cursor=None)
+
+    async def _beside(self, rows: Sequence[ListedRow]) -> list[Beside]:
+        """Rows as they may be shown, each with the state of its task in Redis, if there is one."""
+        ids = [row.task.id for row in rows if wire.is_id(row.task.id)]
+        states = await self._site.store.run(_states_of(ids, self._site.operations))
+        beside = []
+        for row in rows:
+            _, shown = self._shown(row.task)
+            # Why a row is refused is its message, which a redaction may hide.
+            hidden = row.task.status is Status.FAILED and shown.error != row.task.message
+            reason = (shown.error or "") if hidden else row.reason
+            beside.append(Beside(row, shown, states.get(row.task.id), reason))
+        return beside
 
     async def _known(self) -> dict[int, Known]:
         return await self._site.store.run(read_ledgers())
@@ -104,3 +152,29 @@ class LedgerPages:
             error=row.message,
         )
         return row, self._site.redact(task)
+
+
+def _kind_in(query: Mapping[str, str], present: Present) -> Kind:
+    """The rows that are asked for; else the first kind of which there are some."""
+    if (asked := query.get("rows")) is not None:
+        if asked not in set(Kind):
+            raise InvalidTask(f"rows={asked[:60]!r}: one of {', '.join(Kind)}")
+        return Kind(asked)
+    if (figures := present.figures) is None:
+        return Kind.RELAY
+    counts = {
+        Kind.RELAY: figures.to_relay,
+        Kind.REBUILD: figures.to_rebuild,
+        Kind.REFUSED: figures.refused,
+    }
+    return next((kind for kind, count in counts.items() if count), Kind.TIME)
+
+
+def _states_of(ids: Sequence[str], operations: Operations) -> Steps[dict[str, State]]:
+    """How the tasks of these ids stand that Redis has."""
+    states = {}
+    for id in ids:
+        task = yield from operations.get(id)
+        if task is not None:
+            states[id] = task.state
+    return states

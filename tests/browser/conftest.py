@@ -2,13 +2,21 @@
 
 import contextlib
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
+from sqlalchemy import Engine, create_engine
 
 from expirebridge import web
+from expirebridge.ledger.books import place_of
+from expirebridge.ledger.schema import create
+from expirebridge.ledger.tables import own_tables
+from expirebridge.settings import Settings
+from expirebridge.store.store import Store
 from tests.browser.serving import CHROMIUM, OPTIONS, OWN, PATIENCE_MS, Asking, Open, served
+from tests.kit.ledgers import Books
 
 expect.set_options(timeout=PATIENCE_MS)
 
@@ -80,3 +88,23 @@ def visit(browser: Browser, dashboard: str) -> Iterator[Open]:
         assert page.evaluate("window.hacked") is None
         page.context.close()
     assert complaints == []
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/ledger.db"
+
+
+@pytest.fixture
+def engine(ledger: str) -> Iterator[Engine]:
+    engine = create_engine(ledger)
+    with engine.begin() as connection:
+        create(connection, own_tables())
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def books(engine: Engine, store: Store, url: str, ledger: str) -> Books:
+    place = place_of(Settings(url=url, ledger=ledger), engine.url)
+    return Books(engine, own_tables(), store, place=place)

@@ -21,6 +21,7 @@ from expirebridge.hooks import Direction, Event, Made, Making, NotMade, Passed
 from expirebridge.ledger import Ledger
 from expirebridge.ledger.auditor import Auditor
 from expirebridge.ledger.findings import check_ledger
+from expirebridge.ledger.row_pages import Kind
 from expirebridge.ledger.tables import VERSION
 from expirebridge.observe.metrics import Metrics
 from expirebridge.observe.tracing import Tracing
@@ -327,5 +328,5 @@ def test_rows_are_found_by_what_the_application_calls_them(
     books.settle_down()
     auditor = Auditor(with_ledger)
     assert sorted(task.id for task in auditor.find("ann")) == ["a", "b"]
-    [refused] = auditor.refused()
-    assert refused.id == "b"
+    [refused] = auditor.page(Kind.REFUSED).rows
+    assert refused.task.id == "b"

@@ -1,12 +1,9 @@
 """What a pass costs the database does not grow with the rows that wait."""
 
-import json
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Engine, event, insert, text
+from sqlalchemy import Engine, insert, text
 
 from expirebridge.ledger import Tables
 from expirebridge.ledger.passbook import Passbook
@@ -15,12 +12,12 @@ from expirebridge.ledger.tables import Todo
 from expirebridge.slots import Layout
 from expirebridge.store.store import Store
 from tests.kit.ledgers import Books
+from tests.ledger.plans import noted, rows_read
 
 pytestmark = pytest.mark.timeout(120)
 
 WAITING = 10_000
 LAYOUT = Layout("expirebridge", 4)
-Query = tuple[str, Any]
 
 
 @pytest.fixture(params=[Todo.RELAY, Todo.REBUILD])
@@ -40,72 +37,6 @@ def full(engine: Engine, made: Tables, request: pytest.FixtureRequest) -> Iterat
     yield engine
     with engine.begin() as connection:
         connection.execute(made.task.delete())
-
-
-@contextmanager
-def noted(engine: Engine) -> Iterator[list[Query]]:
-    """The queries of the table of tasks that are made meanwhile."""
-    queries: list[Query] = []
-
-    def note(
-        _connection: Connection, _cursor: object, statement: str, parameters: Any, *_rest: object
-    ) -> None:
-        if statement.startswith("SELECT") and "expirebridge_task" in statement:
-            queries.append((statement, parameters))
-
-    event.listen(engine, "before_cursor_execute", note)
-    try:
-        yield queries
-    finally:
-        event.remove(engine, "before_cursor_execute", note)
-
-
-def rows_read(connection: Connection, query: Query) -> int:
-    """How many rows or entries of an index the database looks at for a query, or a bit more."""
-    match connection.dialect.name:
-        case "postgresql":
-            statement, parameters = query
-            explained = connection.exec_driver_sql(
-                f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", parameters
-            ).scalar_one()
-            plans = json.loads(explained) if isinstance(explained, str) else explained
-            return sum(_rows_of(plan["Plan"]) for plan in plans)
-        case "sqlite":
-            return _steps_of(connection, query) // 100  # a row has 20 columns and more
-        case _:
-            before = _handler_reads(connection)
-            connection.exec_driver_sql(*query).all()
-            return _handler_reads(connection) - before
-
-
-def _rows_of(plan: Any) -> int:
-    own = 0
-    if plan.get("Relation Name") == "expirebridge_task":
-        own = (plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)) * plan["Actual Loops"]
-    return int(own) + sum(map(_rows_of, plan.get("Plans", [])))
-
-
-def _steps_of(connection: Connection, query: Query) -> int:
-    """The steps of SQLite's virtual machine."""
-    steps = 0
-
-    def count() -> int:
-        nonlocal steps
-        steps += 100
-        return 0
-
-    raw: Any = connection.connection.driver_connection
-    raw.set_progress_handler(count, 100)
-    try:
-        connection.exec_driver_sql(*query).all()
-    finally:
-        raw.set_progress_handler(None, 0)
-    return steps
-
-
-def _handler_reads(connection: Connection) -> int:
-    found = connection.execute(text("SHOW SESSION STATUS LIKE 'Handler_read%'")).all()
-    return sum(int(value) for _, value in found)
 
 
 def test_a_pass_reads_no_more_rows_than_it_carries(

@@ -1,0 +1,204 @@
+"""The rows that wait, and those that were refused, for people: a page at a time.
+
+A million may wait, so each query reads a bounded part of one index. New and lost rows stand
+together in `expirebridge_task_todo`, and refused ones are among the last that failed, in
+`expirebridge_task_ended`: of these, up to 10,000 are listed. No index holds the rows that Redis has
+already: they are looked for along the primary key, among 2,000 rows for a page.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final
+
+from sqlalchemy import Executable, Select, Table, func, select
+
+from expirebridge.errors import InvalidTask
+from expirebridge.ledger.clock import NowMs
+from expirebridge.ledger.entries import REFUSED
+from expirebridge.ledger.rows import LedgerTask, Row, ledger_task, new_task_of
+from expirebridge.ledger.tables import LONGEST_ID, Status, Todo, Wanted
+from expirebridge.ledger.ticking import NEVER
+from expirebridge.ledger.waiting import HasEnded, Waiting, constant
+from expirebridge.task import from_ms
+
+PAGE_ROWS: Final = 50
+MOST_LISTED: Final = 10_000
+"""Rows of a kind that are listed, and those that failed last among which refused ones are found."""
+MOST_LOOKED_AT: Final = 2_000
+"""Rows that a page of those that Redis has looks at."""
+RECENT_MS: Final = 86_400_000
+"""For how long a refused row is news."""
+_FORCE_INDEX: Final = "FORCE INDEX (expirebridge_task_ended)"
+"""For MySQL, which may choose another."""
+
+Read = Callable[[Executable], list[Row]]
+"""Sends a query, and returns its rows."""
+
+
+class Kind(StrEnum):
+    """What a row waits for, or that it was refused."""
+
+    RELAY = "relay"  # it is new, or changed, and not carried to Redis yet
+    REBUILD = "rebuild"  # Redis lost it
+    REFUSED = "refused"  # within the last day; it waits for nobody
+    TIME = "time"  # Redis has it: until it is due, or has run
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ListedRow:
+    """A row of a page."""
+
+    task: LedgerTask
+    due: datetime | None
+    """When it is to run: on Redis's clock, or as its row asks if that is not known yet. None if it
+    is paused, or that cannot be read."""
+    reason: str
+    """Why it is listed, without what a handler said."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RowPage:
+    """A page of rows."""
+
+    rows: list[ListedRow]
+    cursor: str | None
+    """Where the next page begins; None if there is none."""
+    is_cut: bool = False
+    """Whether there are more, beyond those that are listed."""
+
+
+def read_page(read: Read, task: Table, ledger: str, kind: Kind, cursor: str | None) -> RowPage:
+    """Read a page of the rows of one kind. Raises InvalidTask for a foreign cursor."""
+    if kind is Kind.TIME:
+        return _read_by_id(read, task, ledger, _id_in(cursor))
+    skipped = _skipped(cursor)
+    query = _refused(task, ledger) if kind is Kind.REFUSED else _to_carry(task, ledger, kind)
+    rows = read(query.offset(skipped).limit(PAGE_ROWS + 1))
+    following = skipped + PAGE_ROWS
+    more = len(rows) > PAGE_ROWS
+    return RowPage(
+        rows=[_listed(row, kind) for row in rows[:PAGE_ROWS]],
+        cursor=str(following) if more and following < MOST_LISTED else None,
+        is_cut=more and following >= MOST_LISTED,
+    )
+
+
+def _skipped(cursor: str | None) -> int:
+    """How many rows are before a page."""
+    if cursor is None:
+        return 0
+    if not re.fullmatch(r"[0-9]{1,5}", cursor) or int(cursor) >= MOST_LISTED:
+        raise InvalidTask(f"cursor={cursor[:60]!r}: give that of the page before")
+    return int(cursor)
+
+
+def _id_in(cursor: str | None) -> str:
+    """The id after which a page begins. A refused row may have one that no task has."""
+    id = cursor or ""
+    if len(id) > LONGEST_ID or not id.isprintable():
+        raise InvalidTask(f"cursor={id[:60]!r}: give that of the page before")
+    return id
+
+
+def _to_carry(task: Table, ledger: str, kind: Kind) -> Select[Any]:
+    todo = Todo.RELAY if kind is Kind.RELAY else Todo.REBUILD
+    return Waiting(task, ledger).all(task, NowMs().label("now"), todo=todo)
+
+
+def _refused(task: Table, ledger: str) -> Select[Any]:
+    """Those of the last day among the last that failed, the latest first."""
+    row = task.c
+    # How many failed is limited before anything else is asked: for PostgreSQL its clock is no
+    # constant, so a condition on the time would not end the walk along the index.
+    failed = (
+        select(task)
+        .with_hint(task, _FORCE_INDEX, "mysql")
+        .with_hint(task, _FORCE_INDEX, "mariadb")
+        .where(
+            row.ledger == ledger, row.status == constant(Status.FAILED), HasEnded(row.status)
+        )
+        .order_by(row.modified.desc())
+        .limit(MOST_LISTED)
+        .subquery()
+    )  # fmt: skip
+    return (
+        select(failed, NowMs().label("now"))
+        .where(failed.c.message.like(f"{REFUSED}%"), failed.c.modified > NowMs() - RECENT_MS)
+        .order_by(failed.c.modified.desc(), failed.c.id)
+    )
+
+
+def _read_by_id(read: Read, task: Table, ledger: str, after: str) -> RowPage:
+    """Those that wait and were carried, in the order of their ids."""
+    row = task.c
+    looked_at = (
+        select(task)
+        .where(row.ledger == ledger, row.id > after)
+        .order_by(row.id)
+        .limit(MOST_LOOKED_AT)
+    )
+    ids = looked_at.with_only_columns(row.id).subquery()
+    some = looked_at.subquery()
+    found = read(
+        select(some, NowMs().label("now"))
+        .where(some.c.status == Status.WAITING.value, some.c.todo == Todo.NOTHING.value)
+        .order_by(some.c.id)
+        .limit(PAGE_ROWS + 1)
+    )
+    shown = found[:PAGE_ROWS]
+    cursor = None
+    if len(found) > PAGE_ROWS:
+        cursor = shown[-1]["id"]
+    else:
+        [seen] = read(select(func.count().label("count"), func.max(ids.c.id).label("last")))
+        cursor = seen["last"] if seen["count"] == MOST_LOOKED_AT else None
+    return RowPage(rows=[_listed(row, Kind.TIME) for row in shown], cursor=cursor)
+
+
+def _listed(row: Row, kind: Kind) -> ListedRow:
+    return ListedRow(task=ledger_task(row), due=_due(row), reason=_reason(row, kind))
+
+
+def _due(row: Row) -> datetime | None:
+    due = next((row[name] for name in ("due", "at_ms") if isinstance(row[name], int)), None)
+    if due is None and isinstance(row["delay_ms"], int) and isinstance(row["written"], int):
+        due = row["written"] + row["delay_ms"]
+    # What is paused is due at the end of time.
+    return from_ms(due) if due is not None and due < NEVER else None
+
+
+def _reason(row: Row, kind: Kind) -> str:
+    match kind:
+        case Kind.REFUSED:
+            return str(row["message"]).removeprefix(REFUSED)
+        case Kind.TIME:
+            return _why_it_waits(row)
+        case _ if row["status"] == Status.WAITING and (fault := _fault(row)):
+            return f"it will be refused: {fault}"
+        case Kind.REBUILD:
+            return "Redis lost it"
+        case _ if row["wanted"] == Wanted.CANCELLED:
+            return "to be cancelled"
+        case _:
+            return "changed" if row["stamp"] else "new"
+
+
+def _why_it_waits(row: Row) -> str:
+    due = _due(row)
+    if due is None:
+        return "paused"
+    if due <= from_ms(row["now"]):
+        return "due, or running"
+    return "to be retried" if row["retry_times"] else "not due yet"
+
+
+def _fault(row: Row) -> str:
+    """Why the relay will refuse a row; nothing if it will not."""
+    try:
+        new_task_of(row, row["now"])
+    except InvalidTask as error:
+        return str(error)
+    return ""

@@ -1,0 +1,180 @@
+"""The rows that people look at: each kind, a page at a time, and never a walk over all."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, insert, text
+
+from expirebridge.errors import InvalidTask
+from expirebridge.ledger import Tables, row_pages
+from expirebridge.ledger.auditor import Auditor
+from expirebridge.ledger.clock import NowMs
+from expirebridge.ledger.row_pages import PAGE_ROWS, Kind, RowPage, read_page
+from expirebridge.ledger.tables import Status, Todo
+from expirebridge.ledger.ticking import NEVER
+from expirebridge.settings import Settings
+from expirebridge.task import from_ms
+from tests.kit.ledgers import Books
+from tests.ledger.plans import noted, rows_read
+
+pytestmark = pytest.mark.timeout(120)
+
+HOUR = 3_600_000
+MANY = 10_000
+Look = Callable[[Kind, str | None], RowPage]
+
+
+@pytest.fixture
+def look(with_ledger: Settings) -> Look:
+    return Auditor(with_ledger).page
+
+
+def reasons(page: RowPage) -> dict[str, str]:
+    return {row.task.id: row.reason for row in page.rows}
+
+
+def test_each_row_is_listed_with_its_reason(books: Books, look: Look) -> None:
+    books.insert("bad", params="no JSON")
+    books.insert("dropped", HOUR)
+    books.insert("moved", HOUR)
+    books.settle_down()
+    books.cancel("dropped")
+    books.change("moved", due=None)
+    books.insert("new", at_ms=1_900_000_000_000)
+    books.insert("unfit", options="[]")
+    books.insert("lost", HOUR, todo=Todo.REBUILD)
+    carried = {"todo": Todo.NOTHING, "at_ms": 1}
+    future = 4_000_000_000_000
+    books.insert("due", **carried, due=1)
+    books.insert("early", **carried, due=future)
+    books.insert("paused", **carried, due=NEVER)
+    books.insert("retried", **carried, due=future, retry_times=1, message="boom")
+    assert reasons(look(Kind.RELAY, None)) == {
+        "dropped": "to be cancelled",
+        "moved": "changed",
+        "new": "new",
+        "unfit": "it will be refused: options: write one JSON object",
+    }
+    assert reasons(look(Kind.REBUILD, None)) == {"lost": "Redis lost it"}
+    assert reasons(look(Kind.TIME, None)) == {
+        "due": "due, or running",
+        "early": "not due yet",
+        "paused": "paused",
+        "retried": "to be retried",
+    }
+    [refused] = look(Kind.REFUSED, None).rows
+    assert (refused.task.id, refused.reason[:5]) == ("bad", "args:")
+
+
+def test_a_row_is_due_as_it_asks_until_redis_says(books: Books, look: Look) -> None:
+    books.insert("at", at_ms=1_900_000_000_000)
+    books.insert("in", HOUR)
+    books.insert("carried", at_ms=1, due=1_900_000_000_001)
+    due = {row.task.id: row.due for row in look(Kind.RELAY, None).rows}
+    written = books.row("in").written
+    assert due == {
+        "at": from_ms(1_900_000_000_000),
+        "in": from_ms(written + HOUR),
+        "carried": from_ms(1_900_000_000_001),
+    }
+
+
+def test_a_page_follows_another_and_none_is_left_out(
+    books: Books, made: Tables, look: Look
+) -> None:
+    rows = [
+        {"id": f"r{n:03}", "func": "a.b", "params": "[]", "delay_ms": HOUR, "todo": todo,
+         "ledger": "default"}
+        for n, todo in enumerate([Todo.RELAY, Todo.NOTHING] * 120)
+    ]  # fmt: skip
+    with books.engine.begin() as connection:
+        connection.execute(insert(made.task), rows)
+    for kind in (Kind.RELAY, Kind.TIME):
+        found, cursor, pages = list[str](), None, 0
+        while pages == 0 or cursor is not None:
+            page = look(kind, cursor)
+            found += [row.task.id for row in page.rows]
+            cursor, pages = page.cursor, pages + 1
+        assert pages == 3
+        assert len(found) == len(set(found)) == 120
+
+
+def test_rows_of_another_ledger_are_not_listed(books: Books, made: Tables, look: Look) -> None:
+    values = {"id": "x", "func": "a.b", "params": "[]", "delay_ms": HOUR, "ledger": "other"}
+    with books.engine.begin() as connection:
+        connection.execute(insert(made.task), [values])
+    assert all(look(kind, None).rows == [] for kind in Kind)
+
+
+@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("cursor", ["x" * 200, "a\0b"])
+def test_a_cursor_that_cannot_be_is_refused(look: Look, kind: Kind, cursor: str) -> None:
+    with pytest.raises(InvalidTask, match="cursor"):
+        look(kind, cursor)
+
+
+@pytest.mark.parametrize("cursor", ["-1", "10000", "99999", "1.5", "\u0661"])
+def test_a_number_that_cannot_be_is_refused(look: Look, cursor: str) -> None:
+    with pytest.raises(InvalidTask, match="cursor"):
+        look(Kind.RELAY, cursor)
+
+
+# What a page costs
+
+
+@pytest.fixture
+def full(engine: Engine, made: Tables) -> Iterator[Engine]:
+    """An engine whose table has many rows of each kind."""
+    todos = {"relay": Todo.RELAY, "rebuild": Todo.REBUILD}
+    kinds: list[dict[str, Any]] = [
+        {"todo": todos.get(kind, Todo.NOTHING),
+         "status": Status.FAILED if kind in {"refused", "failed"} else Status.WAITING,
+         "message": "refused: x" if kind == "refused" else "boom"}
+        for kind in ("relay", "rebuild", "refused", "failed", "time")
+    ]  # fmt: skip
+    rows = [
+        kinds[n % 5]
+        | {"id": f"t{n:06}", "func": "a.b", "params": "[1]", "delay_ms": HOUR, "slot": None}
+        for n in range(5 * MANY)
+    ]
+    with engine.begin() as connection:
+        connection.execute(insert(made.task).values(ledger="default", modified=NowMs()), rows)
+        if engine.dialect.name != "sqlite":
+            verb = "ANALYZE" if engine.dialect.name == "postgresql" else "ANALYZE TABLE"
+            connection.execute(text(f"{verb} expirebridge_task"))
+    yield engine
+    with engine.begin() as connection:
+        connection.execute(made.task.delete())
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_a_page_reads_few_rows_of_many(
+    full: Engine, made: Tables, kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_pages, "MOST_LISTED", 400)
+    monkeypatch.setattr(row_pages, "MOST_LOOKED_AT", 400)
+    cursor = "t020000" if kind is Kind.TIME else "100"
+    with full.connect() as connection, noted(full) as queries:
+        page = read_page(
+            lambda query: list(connection.execute(query).mappings()),
+            made.task, "default", kind, cursor,
+        )  # fmt: skip
+    assert len(page.rows) == PAGE_ROWS
+    assert page.cursor is not None
+    with full.connect() as connection:
+        read = {query[0]: rows_read(connection, query) for query in queries}
+    assert read
+    assert max(read.values()) < 2500, read
+
+
+def test_no_more_rows_are_listed_than_the_most(
+    books: Books, look: Look, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(PAGE_ROWS + 1):
+        books.insert(f"r{number}", HOUR)
+    page = look(Kind.RELAY, None)
+    assert (page.cursor, page.is_cut) == (str(PAGE_ROWS), False)
+    monkeypatch.setattr(row_pages, "MOST_LISTED", PAGE_ROWS)
+    page = look(Kind.RELAY, None)
+    assert (len(page.rows), page.cursor, page.is_cut) == (PAGE_ROWS, None, True)
