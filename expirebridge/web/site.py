@@ -102,7 +102,7 @@ def _clock(moment: datetime) -> Markup:
     """A moment, to the millisecond in UTC, and beside it as the browser's clock has it."""
     text = f"{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03}"
     utc = Markup('<time datetime="{}Z">{}</time>').format(text.replace(" ", "T"), text)
-    return utc + _local(moment)
+    return utc + " " + _local(moment)
 
 
 def _local(moment: datetime) -> Markup:

@@ -11,6 +11,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from expirebridge import Bridge, State, web
+from expirebridge.policy.series import MAX_ID
 from expirebridge.store.store import Store
 from tests.browser.serving import CHROMIUM, Open, served
 from tests.kit.invoked import end_due_tasks
@@ -334,12 +335,18 @@ def test_pages_fit_the_screen_in_both_themes(
     long = "x" * 120
     bridge.make_task("path/to/" + long + ".run", [1], 600, id=long, tags=[long])
     client.hset(f"expirebridge:task:{long}", "error", "word " * 200 + long * 9)
+    series = "s" * MAX_ID
+    bridge.schedule(series, long + ".run", every="1h", tags=[long])
+    bridge.run_series(series)
     client.zadd("expirebridge:listeners", {f"{long}:1:x": 4_000_000_000_000})
     page = visit(width=width, theme=theme)
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(17, 20, 24)"
     assert dark is (theme == "dark")
     base = page.url.rstrip("/")
-    for path in ("/", "/tasks", f"/task?id={long}", "/actions", "/bulk?action=pause&state=pending"):
+    for path in (
+        "/", "/tasks", f"/task?id={long}", "/actions", "/bulk?action=pause&state=pending",
+        "/series", f"/series?id={series}",
+    ):  # fmt: skip
         page.goto(base + path, wait_until="domcontentloaded")
         assert page.evaluate("document.documentElement.scrollWidth") <= width, path
     page.locator("#theme").click()

@@ -31,6 +31,7 @@ CELLS = """() => [...document.querySelectorAll("table")].map((table) => {
     const rows = [...table.querySelectorAll("tbody tr")].filter((row) => row.cells.length > 1);
     return rows.map((row) => [...row.cells].map((cell, at) => [
         headings[at], cell.dataset.label, getComputedStyle(cell, "::before").content,
+        getComputedStyle(cell).paddingLeft, getComputedStyle(cell).textAlign,
     ]));
 })"""
 TIMES = """() => [...document.querySelectorAll("time[datetime]:not(.local)")].map((time) => {
@@ -78,9 +79,10 @@ def test_each_cell_is_labelled_by_its_heading_where_a_table_has_none(
         assert len(tables) == count, path
         for rows in tables:
             assert rows, path
-            for heading, label, shown in (cell for row in rows for cell in row):
+            for heading, label, shown, *place in (cell for row in rows for cell in row):
                 assert label == heading, path
                 assert shown == (f'"{heading}"' if width == 375 else "none"), path
+                assert width != 375 or place == ["80px", "left"], (path, heading)
         for heading in page.locator("thead").all():
             expect(heading).to_be_visible(visible=width == 1600)
         assert page.evaluate("document.documentElement.scrollWidth") <= width, path
@@ -91,7 +93,7 @@ def in_zone(utc: str, zone: str) -> str:
     moment = datetime.fromisoformat(utc)
     local = moment.astimezone(ZoneInfo(zone))
     offset = re.sub(r"(\d\d)(\d\d)$", r"\1:\2", f"{local:%z}").replace("-", "\u2212")
-    day = "" if local.date() == moment.date() else f"{local:%Y-%m-%d} "
+    day = "" if local.date() == moment.date() else f"{local:%m-%d} "
     return f"{day}{local:%H:%M} {offset}"
 
 

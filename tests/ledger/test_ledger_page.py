@@ -176,6 +176,25 @@ def test_a_program_needs_these_rights_and_each_of_them(login: Any) -> None:
             everything(connection)
 
 
+def test_who_steers_series_needs_two_rights_more(login: Any, engine: Engine) -> None:
+    steers = [("SELECT", "expirebridge_series"), ("UPDATE", "expirebridge_series")]
+    ledger = Ledger()
+    with engine.begin() as connection:
+        ledger.schedule(connection, "s", "a.b", every="1h", tags=["x"])
+
+    def steer(connection: Connection) -> None:
+        assert ledger.pause_series(connection, "s") is Change.PAUSED
+        assert ledger.resume_series(connection, "s") is Change.RESUMED
+        assert ledger.run_series(connection, "s") is not None
+
+    with login([*rights_of(GRANTS[0]), *steers]).begin() as connection:
+        steer(connection)
+    for right in steers:
+        few = login([*rights_of(GRANTS[0]), right])
+        with few.connect() as connection, pytest.raises(DBAPIError, match="denied"):
+            steer(connection)
+
+
 def test_a_program_that_only_inserts_needs_one_right(login: Any) -> None:
     with login(rights_of(GRANTS[1])).connect() as connection:
         connection.execute(text(INSERT))

@@ -41,7 +41,7 @@
   setInterval(tick, 1000);
 
   // Beside each time in UTC, the same by this machine's zone: to the minute, since the seconds are equal, and
-  // with the date where that differs. In UTC there is nothing to add.
+  // with month and day where those differ. In UTC there is nothing to add.
   const two = (number) => String(number).padStart(2, "0");
 
   function local(moment, next) {
@@ -52,7 +52,7 @@
     const until = next ? "–" + local(next).slice(-12, -7) : "";
     const size = Math.abs(minutes);
     const offset = (minutes < 0 ? "−" : "+") + two(Math.floor(size / 60)) + ":" + two(size % 60);
-    const day = date === moment.toISOString().slice(0, 10) ? "" : date + " ";
+    const day = date === moment.toISOString().slice(0, 10) ? "" : date.slice(5) + " ";
     return day + here.toISOString().slice(11, 16) + until + " " + offset;
   }
 
