@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, insert, text
+from sqlalchemy import Engine, insert, text, update
 
 from expirebridge.errors import InvalidTask
 from expirebridge.ledger import Tables, row_pages
@@ -148,24 +148,51 @@ def full(engine: Engine, made: Tables) -> Iterator[Engine]:
         connection.execute(made.task.delete())
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_a_page_reads_few_rows_of_many(
-    full: Engine, made: Tables, kind: Kind, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(row_pages, "MOST_LISTED", 400)
-    monkeypatch.setattr(row_pages, "MOST_LOOKED_AT", 400)
-    cursor = "t020000" if kind is Kind.TIME else "100"
-    with full.connect() as connection, noted(full) as queries:
+def read_few(engine: Engine, made: Tables, kind: Kind, cursor: str) -> RowPage:
+    """Read a page, and see that none of its queries looks at more than a few rows."""
+    with engine.connect() as connection, noted(engine) as queries:
         page = read_page(
             lambda query: list(connection.execute(query).mappings()),
             made.task, "default", kind, cursor,
         )  # fmt: skip
-    assert len(page.rows) == PAGE_ROWS
-    assert page.cursor is not None
-    with full.connect() as connection:
+    with engine.connect() as connection:
         read = {query[0]: rows_read(connection, query) for query in queries}
     assert read
     assert max(read.values()) < 2500, read
+    return page
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> int:
+    """The most that is listed, and looked at."""
+    monkeypatch.setattr(row_pages, "MOST_LISTED", 400)
+    monkeypatch.setattr(row_pages, "MOST_LOOKED_AT", 400)
+    return 400
+
+
+@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.usefixtures("few")
+def test_a_page_reads_few_rows_of_many(full: Engine, made: Tables, kind: Kind) -> None:
+    page = read_few(full, made, kind, "t020000" if kind is Kind.TIME else "100")
+    assert len(page.rows) == PAGE_ROWS
+    assert page.cursor is not None
+
+
+def test_a_page_on_which_none_waits_reads_few_rows(full: Engine, made: Tables, few: int) -> None:
+    task = made.task
+    with full.begin() as connection:
+        connection.execute(update(task).where(task.c.todo == 0).values(status=Status.SUCCEEDED))
+    page = read_few(full, made, Kind.TIME, "t020000")
+    assert (page.rows, page.cursor) == ([], f"t{20_000 + few:06}")
+
+
+@pytest.mark.usefixtures("few")
+def test_few_of_many_that_failed_are_looked_at(full: Engine, made: Tables) -> None:
+    task = made.task
+    with full.begin() as connection:
+        old = update(task).where(task.c.status == Status.FAILED.value)
+        connection.execute(old.values(modified=1))
+    assert read_few(full, made, Kind.REFUSED, "0").rows == []
 
 
 def test_no_more_rows_are_listed_than_the_most(
