@@ -83,6 +83,28 @@ async def test_a_read_only_dashboard_steers_no_series(
     assert found.paused is not None
 
 
+async def test_a_login_that_may_not_write_steers_no_series(
+    asking: Asking, async_bridge: AsyncBridge, client: redis.Redis, url: str
+) -> None:
+    await async_bridge.schedule("nightly", "db.tidy", every="1h")
+    client.acl_setuser(
+        "looks", enabled=True, nopass=True, keys="*", channels="*", commands=["+@all", "-hset"]
+    )
+    looks = redis.asyncio.Redis.from_url(url.replace("redis://", "redis://looks:x@"))
+    try:
+        async with looks, asking(actions=True, client=looks) as pages:
+            form = {"id": "nightly", "action": "pause"}
+            answer = await pages.post("/series", data=form, headers={"origin": OWN})
+            assert (await pages.get("/series?id=nightly")).status_code == 200
+    finally:
+        client.acl_deluser("looks")
+    assert answer.status_code == 503
+    assert "hset" in answer.text
+    found = await async_bridge.get_series("nightly")
+    assert found is not None
+    assert found.paused is None
+
+
 @pytest.mark.parametrize(
     ("form", "status"),
     [
