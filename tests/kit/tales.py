@@ -251,18 +251,13 @@ class Stage:
 
     async def rest(self, within: float = REST) -> dict[str, str]:
         """Wait until nothing is left to do; returns what is wrong then, by the tasks' ids."""
-        wrong: dict[str, str] = {}
 
         def rests() -> bool:
-            nonlocal wrong
-            if not (self._agrees() and self._has_finished()):
-                return False
-            wrong = self._wrong()
-            return self._agrees()
+            # Asked twice: what has ended in between has made rows that are to learn it.
+            return self._agrees() and self._has_finished() and self._agrees()
 
-        if not await self.look(rests, within):
-            wrong = await self.ask(self._wrong)
-        return wrong
+        await self.look(rests, within)
+        return await self.ask(self._wrong)
 
     def _agrees(self) -> bool:
         """Whether nothing is on its way in either direction."""
