@@ -1,5 +1,7 @@
 """SQL expressions that each dialect writes in its own way: the time, and a random text."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from sqlalchemy import BigInteger, String
@@ -38,6 +40,28 @@ class RandomId(FunctionElement[str]):
     type = String(32)
     inherit_cache = True
     name = "random_id"
+
+
+_ahead: Callable[[], int] = int
+
+
+def ahead() -> int:
+    """Milliseconds that are added to the database's clock where the ticks of series are computed.
+
+    0, but in tests: they move Redis's clock, and the times of ticks are compared with that.
+    """
+    return _ahead()
+
+
+@contextmanager
+def moved(by: Callable[[], int]) -> Iterator[None]:
+    """While the block runs, `ahead` returns what this returns."""
+    global _ahead  # noqa: PLW0603 - the one place that says how far tests moved the clock
+    before, _ahead = _ahead, by
+    try:
+        yield
+    finally:
+        _ahead = before
 
 
 @compiles(NowMs)

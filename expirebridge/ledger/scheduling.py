@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 
 from expirebridge.ledger.channel import Channel
+from expirebridge.ledger.clock import ahead
 from expirebridge.ledger.faults import is_duplicate
 from expirebridge.ledger.rows import options_of
 from expirebridge.ledger.statements import Statements
@@ -91,12 +92,12 @@ class Scheduler:
     def _read(self, id: str) -> Mapping[str, Any] | None:
         values = {"b_ledger": self.ledger, "b_id": id}
         rows = self.channel.rows(self.ours.series_get, values)
-        return rows[0] if rows else None
+        return {**rows[0], "now": rows[0]["now"] + ahead()} if rows else None
 
     def _make(self, spec: SeriesSpec) -> bool:
         """Make a new series; False if another was faster."""
         [clock] = self.channel.rows(self.ours.clock, {})
-        now = clock["now"]
+        now = clock["now"] + ahead()
         times = first_after(spec.schedule, spec.id, now, made=now)
         values = self._values(spec) | _watermark(times, now) | {"b_made": now}
         try:

@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import orjson
-from sqlalchemy import Connection, Engine, Row, insert, select, update
+from sqlalchemy import Connection, Row, func, insert, select, update
 
 from expirebridge import wire
-from expirebridge.ledger.clock import NowMs
+from expirebridge.ledger.clock import NowMs, ahead
 from expirebridge.ledger.tables import Tables
+from expirebridge.ledger.transactions import Transactions
 from expirebridge.log_fields import event
 from expirebridge.series.records import read_schedule
 from expirebridge.series.times import following
@@ -25,16 +26,17 @@ MOST: Final = 100
 """Series whose next tick one transaction makes."""
 
 
-def make_ticks(engine: Engine, made: Tables, ledger: str, *, most: int = MOST) -> int:
+def make_ticks(engine: Transactions, made: Tables, ledger: str, *, most: int = MOST) -> int:
     """Make the next tick of up to so many series whose latest is due soon; returns how many.
 
     It is to be repeated until it makes none: the tick that was made may be due soon as well. Of two
     that do this at once, one makes each tick. Raises SQLAlchemy's errors.
     """
     series = made.series.c
+    now = NowMs() + ahead()
     query = (
-        select(made.series, NowMs().label("now"))
-        .where(series.ledger == ledger, series.due <= NowMs() + AHEAD)
+        select(made.series, now.label("now"))
+        .where(series.ledger == ledger, series.due <= now + AHEAD)
         .order_by(series.due)
         .limit(most)
     )
@@ -44,6 +46,18 @@ def make_ticks(engine: Engine, made: Tables, ledger: str, *, most: int = MOST) -
         return 0
     with engine.begin() as connection:
         return sum(_follow(connection, made, row) for row in found)
+
+
+def next_due(engine: Transactions, made: Tables, ledger: str) -> int | None:
+    """The ms when the first of the latest ticks is due, before which its successor is made.
+
+    None if no series makes another tick. Raises SQLAlchemy's errors.
+    """
+    series = made.series.c
+    query = select(func.min(series.due)).where(series.ledger == ledger, series.due < NEVER)
+    with engine.connect() as connection:
+        due: int | None = connection.scalar(query)
+        return due
 
 
 def _follow(connection: Connection, made: Tables, row: Row[Any]) -> bool:

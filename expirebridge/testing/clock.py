@@ -224,6 +224,7 @@ class Clock:
         on, then and later.
         """
         # SQLAlchemy is imported only where there is a ledger.
+        from expirebridge.ledger.clock import moved  # noqa: PLC0415
         from expirebridge.testing.rows import Rows  # noqa: PLC0415
         from expirebridge.testing.sources import transactions_of  # noqa: PLC0415
 
@@ -233,6 +234,7 @@ class Clock:
             url=self.url, ledger_name=name, keep_succeeded=LONGEST, keep_failed=LONGEST
         )
         found = self._stack.enter_context(transactions_of(source))
+        self._stack.enter_context(moved(lambda: server_time.ahead(self._store)))
         rows = Rows(found, self._store, settings)
         rows.exchange()
         self._traveller.rows = rows

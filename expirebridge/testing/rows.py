@@ -8,6 +8,7 @@ from expirebridge.ledger.relay import INTERRUPTED, Relay, finish
 from expirebridge.ledger.schema import find
 from expirebridge.ledger.statements import statements
 from expirebridge.ledger.tables import own_tables
+from expirebridge.ledger.ticking import make_ticks, next_due
 from expirebridge.ledger.transactions import Transactions
 from expirebridge.listener.runner.attempt import Attempt
 from expirebridge.listener.runner.clerk import by_row
@@ -51,6 +52,7 @@ class Rows:
             partition=database.layout.number_of(database.prefix),
         )  # fmt: skip
         self._passbook.noted = set()
+        self._source = source
         self._keep = settings.keep_succeeded
         self._store = store
         self._relay = Relay(self._passbook, lambda: store, settings, place=PLACE)
@@ -58,15 +60,21 @@ class Rows:
         """Tasks that were carried, and whose rows were rolled back since."""
 
     def exchange(self) -> None:
-        """Carry rows, and write back how tasks ended, until nothing is left to do."""
+        """Make ticks of series, carry rows, and write back how tasks ended, until all is done."""
         if self._lost_passes():
             self._relay.rebind()
             self._undo()
+        while make_ticks(self._source, own_tables(), self._passbook.name):
+            pass
         while (carried := finish(self._relay.carry())) or finish(self._relay.bring_back()):
             if carried == INTERRUPTED:
                 raise TravelError("something else relays this ledger: is a listener running?")
         if self.undone:
             self.undone -= set(self._passbook.ask(self.undone))
+
+    def next_tick(self) -> int | None:
+        """The ms when the next tick of a series is to be made; None if none is."""
+        return next_due(self._source, own_tables(), self._passbook.name)
 
     def _lost_passes(self) -> bool:
         """Whether the test rolled back passes that its database has seen."""

@@ -11,6 +11,7 @@ from importlib import resources
 from expirebridge.store.calls import Call
 from expirebridge.store.calls.call import script
 from expirebridge.store.scripts import SHIPPED, Library
+from expirebridge.store.store import Store
 
 _OFFSET = "local offset = tonumber(redis.call('GET', own_key('offset')) or 0)\n"
 _CHANGES = {
@@ -53,6 +54,11 @@ def _changed(file: str, changes: list[tuple[str, str]]) -> str:
 def shift(to: int) -> Call[int]:
     """Move the clock forward to this ms since 1970, if that is to come; now in microseconds."""
     return script("shift", to, read=int)
+
+
+def ahead(store: Store) -> int:
+    """How many ms the clock was moved so far."""
+    return int(store.client.get(f"{store.database.prefix}:offset") or 0)
 
 
 def now() -> Call[int]:

@@ -131,7 +131,9 @@ class Traveller:
         while True:
             ticked = self._store.run(make_due_ticks())
             if ticked.next is None or ticked.next > ticked.now:
-                return ticked.next
+                break
+        rows = None if self.rows is None else self.rows.next_tick()
+        return min((ms for ms in (ticked.next, rows) if ms is not None), default=None)
 
     def _claim(self, *, room: int) -> Claim:
         """Take up what plain commands did, and claim what is due."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,11 +14,16 @@ from expirebridge import InvalidTask, State, current_task
 from expirebridge.errors import CompletionRefused
 from expirebridge.hooks import End
 from expirebridge.ledger import Ledger, LedgerUnsuitable, Status, Tables
+from expirebridge.task import to_ms
 from expirebridge.testing import Clock, TravelError, run_handler
 
 Handlers = dict[str, Callable[..., Any]]
 Within = Callable[[], AbstractContextManager[Any]]
 """Opens a transaction of the test's program, which commits it."""
+
+
+DAY = 86_400_000
+"""In ms."""
 
 
 class NoSaleError(Exception):
@@ -321,6 +327,85 @@ def test_what_is_no_database_is_refused(source: object) -> None:
 def test_missing_tables_are_named(database_url: Any) -> None:
     with Clock() as clock, pytest.raises(LedgerUnsuitable, match="there is no table"):
         clock.use_ledger(database_url)
+
+
+# Series
+
+
+def ticks(made: Tables, within: Within) -> list[tuple[int, Status]]:
+    """Those of the series "nightly" that have rows, by their times."""
+    task = made.task.c
+    with within() as session:
+        query = select(task.at_ms, task.status).where(task.id.like("nightly@%")).order_by(task.id)
+        return [(at, Status(code)) for at, code in session.connection().execute(query)]
+
+
+def test_a_series_has_a_tick_each_night(
+    clock: Clock, ledger: Ledger, within: Within, made: Tables
+) -> None:
+    with within() as session:
+        ledger.schedule(session, "nightly", "orders.rate", [1], cron="0 3 * * *")
+    ran = clock.travel("3d", limit=5)
+    assert [one.end for one in ran] == [End.SUCCEEDED] * 3
+    assert [(one.task.tick, one.late < 1) for one in ran] == [(one.task.due, True) for one in ran]
+    assert {(one.at.hour, one.at.minute) for one in ran} == {(3, 0)}
+    *past, (coming, status) = ticks(made, within)
+    assert past == [(to_ms(one.task.due), Status.SUCCEEDED) for one in ran]
+    assert (coming, status) == (past[-1][0] + DAY, Status.WAITING)
+
+
+def test_a_tick_that_was_cancelled_does_not_end_its_series(
+    clock: Clock, ledger: Ledger, within: Within, made: Tables
+) -> None:
+    with within() as session:
+        ledger.schedule(session, "nightly", "orders.rate", [1], every="1d")
+    [(first, _)] = ticks(made, within)
+    with within() as session:
+        ledger.cancel(session, f"nightly@{first}")
+    assert len(clock.travel("3d", limit=5)) == 2
+    assert ticks(made, within)[0] == (first, Status.CANCELLED)
+
+
+def test_a_series_counts_from_the_time_to_which_the_test_moved(
+    clock: Clock, ledger: Ledger, within: Within
+) -> None:
+    clock.travel("10d")
+    began = clock.now
+    with within() as session:
+        ledger.schedule(session, "nightly", "orders.rate", [1], every="1d")
+    assert clock.travel("23h") == []
+    [ran] = clock.travel("1h1m", limit=3)
+    assert ran.at - began >= timedelta(days=1)
+    with within() as session:
+        ledger.pause_series(session, "nightly")
+    assert clock.travel("7d") == []
+    with within() as session:
+        ledger.resume_series(session, "nightly")
+    assert clock.travel(0) == []
+    assert len(clock.travel("1d", limit=3)) == 1
+    with within() as session:
+        ledger.unschedule(session, "nightly")
+    assert clock.travel(until="idle") == []
+
+
+def test_nights_without_a_listener_are_made_up_for_by_one_tick(
+    clock: Clock, ledger: Ledger, within: Within
+) -> None:
+    with within() as session:
+        ledger.schedule(session, "nightly", "orders.rate", [1], every="1d")
+    assert len(clock.travel("1d", limit=2)) == 1
+    clock.travel("4d12h", listening=False)
+    [late] = clock.travel(0, limit=5)
+    assert late.late // 3600 == 12
+
+
+def test_a_series_of_which_the_transaction_is_rolled_back_has_no_ticks(
+    clock: Clock, ledger: Ledger, within: Within
+) -> None:
+    with suppress(NoSaleError), within() as session:
+        ledger.schedule(session, "nightly", "orders.rate", [1], every="1d")
+        raise NoSaleError
+    assert clock.travel("3d") == []
 
 
 # A handler alone
