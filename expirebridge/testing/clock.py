@@ -213,15 +213,16 @@ class Clock:
         `source` is the database, as a URL or an Engine of SQLAlchemy, where the test commits. Where
         it holds a transaction open that is rolled back, `source` is that: a Session or Connection
         of SQLAlchemy, a connection of a driver, or a connection of Django or its alias. What is
-        written to rows is a savepoint in it. `name` is the ledger's; without it
+        written to rows is a savepoint in it. Where the test commits, all that this ledger has is
+        deleted when the clock ends. `name` is the ledger's; without it
         EXPIREBRIDGE_LEDGER_NAME, or `default`, is.
 
         Rows are carried, and written back to, when time is moved, when a task is run, and when a
         test looks at what was made. Raises TravelError if listeners have used this ledger outside
-        of tests, or the clock has a ledger already, LedgerUnsuitable for tables that are missing or
-        of another version, InvalidTask for what is no database or transaction, and InvalidSetting
-        for a URL or a name that cannot be used. What the database or its driver raises is passed
-        on, then and later.
+        of tests, if it has rows that no test made, or if the clock has a ledger already,
+        LedgerUnsuitable for tables that are missing or of another version, InvalidTask for what is
+        no database or transaction, and InvalidSetting for a URL or a name that cannot be used. What
+        the database or its driver raises is passed on, then and later.
         """
         # SQLAlchemy is imported only where there is a ledger.
         from expirebridge.ledger.clock import moved  # noqa: PLC0415
@@ -236,7 +237,9 @@ class Clock:
         found = self._stack.enter_context(transactions_of(source))
         self._stack.enter_context(moved(lambda: server_time.ahead(self._store)))
         rows = Rows(found, self._store, settings)
+        rows.empty()
         rows.exchange()
+        self._stack.callback(rows.clear)
         self._traveller.rows = rows
 
     # What there is
@@ -291,7 +294,7 @@ class Clock:
         found = find(wanted, tasks)
         if (not found) if count is None else len(found) != count:
             asked = "wanted" if count is None else f"wanted {count}"
-            raise AssertionError(complaint(wanted, tasks, found, asked))
+            raise AssertionError(self._complaint(wanted, tasks, found, asked))
         return found
 
     def assert_not_made(
@@ -309,7 +312,11 @@ class Clock:
         wanted = self._wanted(func, args, kwargs, None, 0)
         tasks = [task for task in self.made() if task.state is not State.CANCELLED]
         if found := find(wanted, tasks):
-            raise AssertionError(complaint(wanted, tasks, found, "not wanted"))
+            raise AssertionError(self._complaint(wanted, tasks, found, "not wanted"))
+
+    def _complaint(self, wanted: Wanted, tasks: list[Task], found: list[Task], asked: str) -> str:
+        ledger = self._traveller.rows is not None
+        return complaint(wanted, tasks, found, asked, ledger=ledger)
 
     def __str__(self) -> str:
         now = self.now

@@ -1,8 +1,12 @@
 """The rows of a test's ledger: carried to the test's database, and written back to."""
 
+from sqlalchemy import delete, select
+from sqlalchemy.exc import DBAPIError
+
 from expirebridge.ledger.channel import channel_of
 from expirebridge.ledger.completer import Completer
-from expirebridge.ledger.entries import Fate, Page
+from expirebridge.ledger.entries import Fate, Numbers, Page
+from expirebridge.ledger.faults import is_missing
 from expirebridge.ledger.passbook import Passbook
 from expirebridge.ledger.relay import INTERRUPTED, Relay, finish
 from expirebridge.ledger.schema import find
@@ -18,6 +22,7 @@ from expirebridge.store import calls
 from expirebridge.store.calls.ledger import MAX_ROWS, Life, read_ledger
 from expirebridge.store.store import Store
 from expirebridge.testing.errors import TravelError
+from expirebridge.testing.sources import commits
 from expirebridge.transactions import Transaction
 
 PLACE = "test"
@@ -59,6 +64,39 @@ class Rows:
         self.undone: set[str] = set()
         """Tasks that were carried, and whose rows were rolled back since."""
 
+    def empty(self) -> None:
+        """Delete what earlier tests left where tests commit.
+
+        Raises TravelError if there are rows, and no test has relayed this ledger.
+        """
+        if not commits(self._source):
+            return
+        if self._numbers() is not None:
+            self.clear()
+            return
+        with self._source.connect() as connection:
+            task = own_tables().task.c
+            query = select(task.id).where(task.ledger == self._passbook.name).limit(1)
+            if connection.execute(query).first() is not None:
+                raise TravelError(
+                    "this ledger has rows that no test made: they would be run, and deleted. Give "
+                    "the test a database, or a ledger, of its own, and call use_ledger before "
+                    "tasks are made"
+                )
+
+    def clear(self) -> None:
+        """Delete all that is the ledger's, where tests commit, unless its tables are gone."""
+        if not commits(self._source):
+            return
+        made, name = own_tables(), self._passbook.name
+        try:
+            with self._source.begin() as connection:
+                for table in (made.task, made.series, made.passes):
+                    connection.execute(delete(table).where(table.c.ledger == name))
+        except DBAPIError as error:
+            if not is_missing(error):
+                raise
+
     def exchange(self) -> None:
         """Make ticks of series, carry rows, and write back how tasks ended, until all is done."""
         if self._lost_passes():
@@ -78,15 +116,20 @@ class Rows:
 
     def _lost_passes(self) -> bool:
         """Whether the test rolled back passes that its database has seen."""
-        numbers, known = self._passbook.read(), self._store.run(read_ledger())
+        numbers, known = self._numbers(), self._store.run(read_ledger())
+        if numbers is None:
+            return bool(known.nonce)
+        return bool(known.nonce) and (numbers.nonce != known.nonce or known.number > numbers.number)
+
+    def _numbers(self) -> Numbers | None:
+        """What the ledger knows of passes. Raises TravelError if they are not those of tests."""
+        numbers = self._passbook.read()
         if numbers is not None and numbers.nonce.rpartition("-")[2] != PLACE:
             raise TravelError(
                 "listeners have used this ledger outside of tests: nothing is taken from it. Give "
                 "the test a database, or a ledger, of its own"
             )
-        if numbers is None:
-            return bool(known.nonce)
-        return bool(known.nonce) and (numbers.nonce != known.nonce or known.number > numbers.number)
+        return numbers
 
     def _undo(self) -> None:
         """Cancel those tasks of the ledger that have no rows any more."""

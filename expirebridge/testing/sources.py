@@ -43,6 +43,13 @@ def transactions_of(source: object) -> Iterator[Transactions]:
             yield found
 
 
+def commits(transactions: Transactions) -> bool:
+    """Whether what is written there stays when the test has ended."""
+    if isinstance(transactions, DjangoTransaction):
+        return transactions.commits
+    return isinstance(transactions, Engine)
+
+
 @contextmanager
 def _disposed(engine: Engine) -> Iterator[Engine]:
     """An engine, and an end of its connections."""
@@ -95,12 +102,20 @@ class _Lent:
 class DjangoTransaction:
     """A block of Django's as a transaction of SQLAlchemy: a savepoint, if the test is in a block.
 
-    `atomic` opens it, and `engine` knows Django's connection only.
+    `atomic` opens it, and `engine` knows Django's `wrapper` of a connection only.
     """
 
-    def __init__(self, engine: Engine, atomic: Callable[[], AbstractContextManager[Any]]) -> None:
+    def __init__(
+        self, engine: Engine, wrapper: Any, atomic: Callable[[], AbstractContextManager[Any]]
+    ) -> None:
         self._engine = engine
+        self._wrapper = wrapper
         self._atomic = atomic
+
+    @property
+    def commits(self) -> bool:
+        """Whether the test is in no block of its own now."""
+        return not self._wrapper.in_atomic_block
 
     @contextmanager
     def begin(self) -> Iterator[Connection]:
@@ -125,7 +140,7 @@ def _of_driver(source: Any) -> Iterator[Transactions]:
         alias = source.alias
         source.ensure_connection()
         with _disposed(_lending(source.connection)) as engine:
-            yield DjangoTransaction(engine, lambda: transaction.atomic(using=alias))
+            yield DjangoTransaction(engine, source, lambda: transaction.atomic(using=alias))
         return
     with _disposed(_lending(source)) as engine, engine.connect() as connection:
         yield OpenTransaction(lambda: connection)

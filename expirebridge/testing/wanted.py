@@ -66,16 +66,23 @@ def find(wanted: Wanted, tasks: Iterable[Task]) -> list[Task]:
     return [task for task in tasks if not wanted.differences(task)]
 
 
-def complaint(wanted: Wanted, tasks: Sequence[Task], found: Sequence[Task], asked: str) -> str:
-    """What to say if not as many tasks as asked for were found: what there is instead."""
+def complaint(
+    wanted: Wanted, tasks: Sequence[Task], found: Sequence[Task], asked: str, *, ledger: bool
+) -> str:
+    """What to say if not as many tasks as asked for were found: what there is instead.
+
+    `ledger`: whether the clock sees the rows of one.
+    """
     lines = [f"{asked} {wanted}; {_number(len(found))} made"]
     if found:
         lines += [f"  {line(task, wanted.now)}" for task in found[:MOST_SHOWN]]
         return "\n".join(lines)
     if not tasks:
         lines.append(
-            "no task was made at all (one that was made by a Bridge from before the test went "
-            "elsewhere)"
+            "no task was made at all: is the transaction committed?"
+            if ledger
+            else "no task was made at all (those of a ledger are seen after use_ledger, and those "
+            "of a Bridge with a URL of its own go elsewhere)"
         )
         return "\n".join(lines)
     functions = sorted({task.func for task in tasks})

@@ -6,16 +6,17 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Engine, select
+from sqlalchemy import Connection, Engine, MetaData, create_engine, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
 from expirebridge import InvalidTask, State, current_task
 from expirebridge.errors import CompletionRefused
 from expirebridge.hooks import End
-from expirebridge.ledger import Ledger, LedgerUnsuitable, Status, Tables
+from expirebridge.ledger import Ledger, LedgerUnsuitable, Status, Tables, tables
 from expirebridge.task import to_ms
 from expirebridge.testing import Clock, TravelError, run_handler
+from expirebridge.testing.rows import Rows
 
 Handlers = dict[str, Callable[..., Any]]
 Within = Callable[[], AbstractContextManager[Any]]
@@ -287,6 +288,71 @@ def test_a_ledger_that_listeners_use_is_refused(
         clock.use_ledger(engine, name="own")
         with pytest.raises(TravelError, match="already"):
             clock.use_ledger(engine, name="another")
+
+
+def test_what_a_test_commits_is_deleted_when_its_clock_ends(
+    engine: Engine, ledger: Ledger, handlers: Handlers, made: Tables
+) -> None:
+    with engine.begin() as connection:
+        Ledger(engine.url, name="another").make_task(connection, "orders.rate", [2], "1h")
+    for _ in range(2):
+        with Clock(handlers=handlers) as clock:
+            clock.use_ledger(engine)
+            with engine.begin() as connection:
+                ledger.make_task(connection, "orders.rate", [1], "1h", id="same")
+                ledger.schedule(connection, "nightly", "orders.rate", every="1d")
+            assert len(clock.travel("1h")) == 1
+    with engine.connect() as connection:
+        [row] = connection.execute(select(made.task))
+        assert row.ledger == "another"
+        for table in (made.series, made.passes):
+            assert connection.execute(select(table)).all() == []
+
+
+def test_what_a_killed_test_left_is_deleted(
+    engine: Engine, ledger: Ledger, handlers: Handlers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Rows, "clear", lambda _: None)  # it has no time for that
+    with Clock(handlers=handlers) as clock:
+        clock.use_ledger(engine)
+        with engine.begin() as connection:
+            ledger.make_task(connection, "orders.rate", [1], "1h")
+        clock.assert_made("orders.rate")
+    monkeypatch.undo()
+    with Clock(handlers=handlers) as clock:
+        clock.use_ledger(engine)
+        assert clock.made() == []
+
+
+def test_rows_that_no_test_made_are_refused(
+    engine: Engine, ledger: Ledger, handlers: Handlers, made: Tables
+) -> None:
+    with engine.begin() as connection:
+        ledger.make_task(connection, "orders.rate", [1], "1h")
+    with Clock(handlers=handlers) as clock, pytest.raises(TravelError, match="no test made"):
+        clock.use_ledger(engine)
+    with engine.connect() as connection:
+        assert len(connection.execute(select(made.task)).all()) == 1
+
+
+def test_a_test_may_drop_its_tables(database_url: Any, handlers: Handlers) -> None:
+    metadata = MetaData()
+    tables(metadata)
+    own = create_engine(database_url)
+    metadata.create_all(own)
+    with Clock(handlers=handlers) as clock:
+        clock.use_ledger(own)
+        metadata.drop_all(own)
+    own.dispose()
+
+
+def test_a_test_without_a_ledger_is_told_of_it(handlers: Handlers, engine: Engine) -> None:
+    with Clock(handlers=handlers) as clock:
+        with pytest.raises(AssertionError, match="after use_ledger"):
+            clock.assert_made("orders.rate")
+        clock.use_ledger(engine)
+        with pytest.raises(AssertionError, match="is the transaction committed"):
+            clock.assert_made("orders.rate")
 
 
 def test_a_database_is_named_by_its_url(engine: Engine, ledger: Ledger, handlers: Handlers) -> None:
