@@ -88,7 +88,7 @@ def test_the_commands_that_it_names_are_there() -> None:
         assert command in overview
 
 
-EXAMPLES = ("examples/bookshop", "examples/presence", "examples/shop")
+EXAMPLES = ("examples/bookshop", "examples/orders", "examples/presence", "examples/shop")
 PAGES = [
     page
     for folder in (".", "docs", "docs/adr", "examples", *EXAMPLES, "benchmarks")
