@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from expirebridge.handlers import Registry
 from expirebridge.hooks import Hooks
@@ -18,8 +18,21 @@ from expirebridge.settings import Settings
 from expirebridge.store.views import ClaimedTask
 from expirebridge.testing.loop import unseen_loop
 
-if TYPE_CHECKING:
-    from expirebridge.testing.rows import Rows
+
+class Row(Protocol):
+    """What a listener knows of a task by its row in the ledger."""
+
+    async def look_up(self, attempt: Attempt) -> Conclusion | None:
+        """The conclusion if the task is not to run now."""
+        ...
+
+    def completer_for(self, attempt: Attempt) -> Callable[[Any], None]:
+        """What `complete_in` calls."""
+        ...
+
+    async def look_after(self, attempt: Attempt, failed: Conclusion) -> Conclusion:
+        """What is to be recorded of an attempt that failed."""
+        ...
 
 
 class OwnThread:
@@ -59,13 +72,11 @@ class Attempts:
         claimed: ClaimedTask,
         *,
         lateness: float = 0.0,
-        rows: "Rows | None" = None,
-        completer: Callable[[Any], None] | None = None,
+        row: Row | None = None,
     ) -> tuple[Attempt, Conclusion]:
         """Run a task that was claimed so many seconds late.
 
-        Of a task of a ledger, `rows` say whether it is to run. `completer` is what `complete_in`
-        calls where there are none.
+        Of a task of a ledger, `row` says whether it is to run.
 
         Raises what is not for its handler: KeyboardInterrupt, and how pytest ends a test.
         """
@@ -73,18 +84,17 @@ class Attempts:
         hint = "" if handler else self._registry.suggest(claimed.func)
         attempt = Attempt(claimed, handler, hint=hint, timeout=self._settings.timeout)
         attempt.lateness = lateness
-        if rows is not None:
-            conclusion = rows.look_up(attempt)
+        if row is not None:
+            conclusion = await row.look_up(attempt)
             if conclusion is not None:
                 return attempt, conclusion
-            completer = rows.completer_for(attempt)
-        attempt.task = replace(attempt.task, completer=completer)
+            attempt.task = replace(attempt.task, completer=row.completer_for(attempt))
         # A task of asyncio for each, as in a listener: it has a context of its own.
         conclusion = await asyncio.create_task(self._pipe.conclude(attempt))
         attempt.is_over = True
-        if rows is not None and conclusion.is_failure:
-            conclusion = rows.look_after(attempt, conclusion)
         error = conclusion.error
         if error is not None and not isinstance(error, Exception | SystemExit):
             raise error
+        if row is not None and conclusion.is_failure:
+            conclusion = await row.look_after(attempt, conclusion)
         return attempt, conclusion

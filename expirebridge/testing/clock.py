@@ -1,6 +1,6 @@
 """The clock of a test: its database, whose time the test moves on."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from datetime import datetime
 from pathlib import Path
@@ -13,24 +13,25 @@ from expirebridge.errors import InvalidTask
 from expirebridge.moments import check_aware
 from expirebridge.settings import Settings
 from expirebridge.store import calls, scripts
-from expirebridge.task import Change, State, Task, from_ms, to_ms
+from expirebridge.task import Change, Task, from_ms, to_ms
 from expirebridge.testing import server, server_time
 from expirebridge.testing.database import empty_database, led_to
 from expirebridge.testing.ear import Ear
 from expirebridge.testing.errors import TravelError
-from expirebridge.testing.handlers import Func, Handlers
+from expirebridge.testing.handlers import Handlers
 from expirebridge.testing.loop import INSIDE, OwnLoop
+from expirebridge.testing.made import MadeCalls
 from expirebridge.testing.python_clock import PythonClock
 from expirebridge.testing.ran import Ran
 from expirebridge.testing.traveller import Traveller
-from expirebridge.testing.wanted import WAITING, Wanted, complaint, find, line
+from expirebridge.testing.wanted import WAITING, line
 
 LIMIT = 1000
 """Attempts in one travel, unless a test allows more."""
 MOST_SHOWN = 30
 
 
-class Clock:
+class Clock(MadeCalls):
     """A database for one test, with a clock that the test moves on.
 
     While its `with` block runs, `EXPIREBRIDGE_URL` and `make_task` lead to that database, which is
@@ -98,14 +99,6 @@ class Clock:
 
     # Time
 
-    @property
-    def now(self) -> datetime:
-        """What the server's clock shows, which the test moved."""
-        return from_ms(self._now_ms())
-
-    def _now_ms(self) -> int:
-        return self._store.run(server_time.now()) // 1000
-
     def travel(
         self,
         duration: Duration | None = None,
@@ -147,7 +140,9 @@ class Clock:
         """Do the same in the running event loop, where async handlers run: see `travel`."""
         if self._travelling:
             raise TravelError(INSIDE)
-        self._traveller.exchange()  # before what is now is known: a row is due from its INSERT on
+        await (
+            self._traveller.exchange()
+        )  # before what is now is known: a row is due from its INSERT on
         goal = self._goal(duration, at, until)
         self._travelling = True
         try:
@@ -189,7 +184,7 @@ class Clock:
     async def arun_now(self, task: Task | str, *, raising: bool = False) -> Ran:
         """Do the same in the running event loop: see `run_now`."""
         id = task if isinstance(task, str) else task.id
-        self._traveller.exchange()
+        await self._traveller.exchange()
         change = self._store.run(calls.run_now(id))
         if change is not Change.DUE_NOW:
             raise TravelError(f"task {id!r} cannot be run now: {change}")
@@ -210,12 +205,13 @@ class Clock:
     def use_ledger(self, source: object, *, name: str | None = None) -> None:
         """Relay the rows of the test's ledger until the clock ends.
 
-        `source` is the database, as a URL or an Engine of SQLAlchemy, where the test commits. Where
-        it holds a transaction open that is rolled back, `source` is that: a Session or Connection
-        of SQLAlchemy, a connection of a driver, or a connection of Django or its alias. What is
-        written to rows is a savepoint in it. Where the test commits, all that this ledger has is
-        deleted when the clock ends. `name` is the ledger's; without it
-        EXPIREBRIDGE_LEDGER_NAME, or `default`, is.
+        `source` is the database, as a URL or an Engine of SQLAlchemy, where the test commits: all
+        that this ledger has is deleted when the clock ends. Where the test holds a transaction open
+        that is rolled back, `source` is that: a Session or Connection of SQLAlchemy, or one of its
+        asyncio, a connection of a driver, or a connection of Django or its alias. What is written
+        to rows is a savepoint in it. A transaction of asyncio is looked at when a call is awaited
+        for the first time. `name` is the ledger's; without it EXPIREBRIDGE_LEDGER_NAME, or
+        `default`, is.
 
         Rows are carried, and written back to, when time is moved, when a task is run, and when a
         test looks at what was made. Raises TravelError if listeners have used this ledger outside
@@ -237,86 +233,15 @@ class Clock:
         found = self._stack.enter_context(transactions_of(source))
         self._stack.enter_context(moved(lambda: server_time.ahead(self._store)))
         rows = Rows(found, self._store, settings)
-        rows.empty()
-        rows.exchange()
+        if not rows.awaits:
+            rows.exchange()
         self._stack.callback(rows.clear)
         self._traveller.rows = rows
-
-    # What there is
 
     @property
     def ran(self) -> list[Ran]:
         """All attempts so far."""
         return list(self._traveller.ran)
-
-    def made(self, func: Func | None = None) -> list[Task]:
-        """The tasks that were made, or those of a function: those that wait, and that have ended.
-
-        Those that wait come first, the soonest before.
-        """
-        self._traveller.exchange()
-        return self._made(func)
-
-    def _made(self, func: Func | None = None) -> list[Task]:
-        name = None if func is None else self._handlers.name_of(func)
-        return [
-            task
-            for state in State
-            for task in self.bridge.list(state=state, func=name, limit=10_000).tasks
-            if task.id not in self._traveller.undone
-        ]
-
-    def failed(self, func: Func | None = None) -> list[Task]:
-        """The tasks that failed for good, or those of a function; `error` says why."""
-        return [task for task in self.made(func) if task.state is State.FAILED]
-
-    def assert_made(
-        self,
-        func: Func,
-        *,
-        args: Sequence[Any] | None = None,
-        kwargs: Mapping[str, Any] | None = None,
-        due_in: Duration | None = None,
-        within: Duration = 1.0,
-        count: int | None = None,
-    ) -> list[Task]:
-        """Assert that a task was made, and return it, or all that are like it.
-
-        What is not given may be anything. With `due_in` the task must wait, and be due in that time
-        from now, give or take `within`. `count` is how many there must be; without it, one or more.
-
-        Raises AssertionError, which shows what was made instead, and InvalidTask for values that
-        cannot be.
-        """
-        __tracebackhide__ = True
-        wanted = self._wanted(func, args, kwargs, due_in, within)
-        tasks = self.made()
-        found = find(wanted, tasks)
-        if (not found) if count is None else len(found) != count:
-            asked = "wanted" if count is None else f"wanted {count}"
-            raise AssertionError(self._complaint(wanted, tasks, found, asked))
-        return found
-
-    def assert_not_made(
-        self,
-        func: Func,
-        *,
-        args: Sequence[Any] | None = None,
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Assert that no such task waits or has run. One that was cancelled does not count.
-
-        Raises AssertionError, which shows what was made, and InvalidTask for values that cannot be.
-        """
-        __tracebackhide__ = True
-        wanted = self._wanted(func, args, kwargs, None, 0)
-        tasks = [task for task in self.made() if task.state is not State.CANCELLED]
-        if found := find(wanted, tasks):
-            raise AssertionError(self._complaint(wanted, tasks, found, "not wanted"))
-
-    def _complaint(self, wanted: Wanted, tasks: list[Task], found: list[Task], asked: str) -> str:
-        ledger = self._traveller.rows is not None
-        return complaint(wanted, tasks, found, asked, ledger=ledger)
 
     def __str__(self) -> str:
         now = self.now
@@ -325,23 +250,6 @@ class Clock:
         parts += _listed("ran:", [str(ran) for ran in self._traveller.ran[-MOST_SHOWN:]])
         parts += _listed("waits:", waiting[:MOST_SHOWN])
         return "\n".join(parts)
-
-    def _wanted(
-        self,
-        func: Func,
-        args: Sequence[Any] | None,
-        kwargs: Mapping[str, Any] | None,
-        due_in: Duration | None,
-        within: Duration,
-    ) -> Wanted:
-        return Wanted(
-            func=self._handlers.name_of(func),
-            args=args,
-            kwargs=kwargs,
-            due_in=None if due_in is None else seconds_of(due_in, name="due_in"),
-            within=seconds_of(within, name="within"),
-            now=self.now,
-        )
 
 
 def _listed(head: str, lines: list[str]) -> list[str]:

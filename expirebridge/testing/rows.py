@@ -1,16 +1,19 @@
 """The rows of a test's ledger: carried to the test's database, and written back to."""
 
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
 from sqlalchemy import delete, select
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.util import greenlet_spawn
 
-from expirebridge.ledger.channel import channel_of
 from expirebridge.ledger.completer import Completer
 from expirebridge.ledger.entries import Fate, Numbers, Page
 from expirebridge.ledger.faults import is_missing
 from expirebridge.ledger.passbook import Passbook
 from expirebridge.ledger.relay import INTERRUPTED, Relay, finish
 from expirebridge.ledger.schema import find
-from expirebridge.ledger.statements import statements
 from expirebridge.ledger.tables import own_tables
 from expirebridge.ledger.ticking import make_ticks, next_due
 from expirebridge.ledger.transactions import Transactions
@@ -22,8 +25,9 @@ from expirebridge.store import calls
 from expirebridge.store.calls.ledger import MAX_ROWS, Life, read_ledger
 from expirebridge.store.store import Store
 from expirebridge.testing.errors import TravelError
-from expirebridge.testing.sources import commits
-from expirebridge.transactions import Transaction
+from expirebridge.testing.sources import AwaitedTransaction, commits
+
+T = TypeVar("T")
 
 PLACE = "test"
 """Where the server of every test is, for a ledger."""
@@ -49,8 +53,6 @@ class Rows:
     """
 
     def __init__(self, source: Transactions, store: Store, settings: Settings) -> None:
-        with source.connect() as connection:
-            find(connection, own_tables())
         database = store.database
         self._passbook = _NotingPassbook(
             source, own_tables(), name=settings.ledger_name, layout=database.layout,
@@ -58,17 +60,27 @@ class Rows:
         )  # fmt: skip
         self._passbook.noted = set()
         self._source = source
+        self._is_open = False
+        self.awaits = isinstance(source, AwaitedTransaction)
+        """Whether the methods of this class are to be called by `run`, in an event loop."""
         self._keep = settings.keep_succeeded
         self._store = store
         self._relay = Relay(self._passbook, lambda: store, settings, place=PLACE)
         self.undone: set[str] = set()
         """Tasks that were carried, and whose rows were rolled back since."""
 
-    def empty(self) -> None:
-        """Delete what earlier tests left where tests commit.
+    async def run(self, method: Callable[[], T]) -> T:
+        """Call one of the other methods in an event loop."""
+        return await greenlet_spawn(method) if self.awaits else method()
+
+    def _open(self) -> None:
+        """Look at the tables, and delete what earlier tests left where tests commit.
 
         Raises TravelError if there are rows, and no test has relayed this ledger.
         """
+        with self._source.connect() as connection:
+            find(connection, own_tables())
+        self._is_open = True
         if not commits(self._source):
             return
         if self._numbers() is not None:
@@ -99,6 +111,8 @@ class Rows:
 
     def exchange(self) -> None:
         """Make ticks of series, carry rows, and write back how tasks ended, until all is done."""
+        if not self._is_open:
+            self._open()
         if self._lost_passes():
             self._relay.rebind()
             self._undo()
@@ -138,13 +152,14 @@ class Rows:
         if self.undone:
             self._store.run(calls.cancel(sorted(self.undone), keep=self._keep))
 
-    def look_up(self, attempt: Attempt) -> Conclusion | None:
+    async def look_up(self, attempt: Attempt) -> Conclusion | None:
         """The conclusion if the row of a claimed task says that it is not to run now."""
-        return by_row(attempt, self._fate(attempt))
+        fate = await self.run(partial(self._fate, attempt))
+        return by_row(attempt, Life.read(attempt.claimed.ledger), fate)
 
-    def look_after(self, attempt: Attempt, failed: Conclusion) -> Conclusion:
+    async def look_after(self, attempt: Attempt, failed: Conclusion) -> Conclusion:
         """What is to be recorded of an attempt that failed: its row may know better."""
-        return by_row(attempt, self._fate(attempt)) or failed
+        return await self.look_up(attempt) or failed
 
     def completer_for(self, attempt: Attempt) -> Completer:
         """What completes the task in a transaction of its handler."""
@@ -157,19 +172,3 @@ class Rows:
     def _fate(self, attempt: Attempt) -> Fate | None:
         id = attempt.claimed.id
         return self._passbook.ask([id]).get(id)
-
-
-def complete_alone(session: Transaction, ledger: str, id: str | None, attempt: int) -> None:
-    """Complete the row of this id in the transaction of a handler that runs without a server.
-
-    Raises InvalidTask for what is no transaction, and CompletionRefused as `complete` does.
-    """
-    tables = own_tables()
-    channel = channel_of(session, tables.task)
-    if id is None:
-        return
-    rows = channel.rows(
-        statements(tables, channel.dialect.name).get, {"b_ledger": ledger, "b_id": id}
-    )
-    generation, revision = (rows[0]["generation"], rows[0]["revision"]) if rows else (0, 0)
-    Completer(ledger, id, generation, revision, attempt)(session)

@@ -5,7 +5,12 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
+from sqlalchemy.ext.asyncio import (
+    AsyncConnection,
+    AsyncEngine,
+    AsyncSession,
+    async_scoped_session,
+)
 from sqlalchemy.orm import Session, scoped_session
 from sqlalchemy.pool import StaticPool
 
@@ -15,6 +20,7 @@ from expirebridge.ledger.engines import engine_of
 from expirebridge.ledger.tables import own_tables
 from expirebridge.ledger.transactions import Transactions
 from expirebridge.testing.loop import unseen_loop
+from expirebridge.transactions import Transaction
 
 
 @contextmanager
@@ -31,11 +37,14 @@ def transactions_of(source: object) -> Iterator[Transactions]:
             yield engine
     elif isinstance(source, Engine):
         yield source
-    elif isinstance(source, AsyncSession | AsyncConnection):
-        raise InvalidTask("an open transaction that is async cannot be relayed: give the Engine")
+    elif isinstance(source, AsyncConnection):
+        yield AwaitedTransaction(lambda: _started(source))
+    elif isinstance(source, async_scoped_session):
+        yield AwaitedTransaction(lambda: _connection_of(source().sync_session))
+    elif isinstance(source, AsyncSession):
+        yield AwaitedTransaction(lambda: _connection_of(source.sync_session))
     elif isinstance(source, Session | scoped_session):
-        clause = {"clause": own_tables().task}
-        yield OpenTransaction(lambda: source.connection(bind_arguments=clause))
+        yield OpenTransaction(lambda: _connection_of(source))
     elif isinstance(source, Connection):
         yield OpenTransaction(lambda: source)
     else:
@@ -43,11 +52,45 @@ def transactions_of(source: object) -> Iterator[Transactions]:
             yield found
 
 
+@contextmanager
+def seen_after(session: Transaction) -> Iterator[tuple[Transactions, bool]]:
+    """Where it shows what was committed in the session of a handler that has ended.
+
+    That is another connection, unless the handler was in a transaction of the test. Also whether it
+    is one of asyncio.
+    """
+    if isinstance(session, Session | scoped_session):
+        bind = session.get_bind(clause=own_tables().task)
+    elif isinstance(session, Connection):
+        bind = session
+    else:
+        with _of_driver(session) as found:
+            yield found, False
+        return
+    if isinstance(bind, Engine):
+        yield bind, bind.dialect.is_async
+    elif bind.in_transaction():
+        yield OpenTransaction(lambda: bind), bind.dialect.is_async
+    else:
+        yield bind.engine, bind.dialect.is_async
+
+
 def commits(transactions: Transactions) -> bool:
     """Whether what is written there stays when the test has ended."""
     if isinstance(transactions, DjangoTransaction):
         return transactions.commits
     return isinstance(transactions, Engine)
+
+
+def _connection_of(session: Session | scoped_session[Any]) -> Connection:
+    """That in which a session has the ledger's tables."""
+    return session.connection(bind_arguments={"clause": own_tables().task})
+
+
+def _started(connection: AsyncConnection) -> Connection:
+    if connection.sync_connection is None:
+        raise InvalidTask("the AsyncConnection is not open: enter it, or await its start()")
+    return connection.sync_connection
 
 
 @contextmanager
@@ -74,6 +117,10 @@ class OpenTransaction:
             yield connection
 
     connect = begin
+
+
+class AwaitedTransaction(OpenTransaction):
+    """One of asyncio: whoever uses it is called by SQLAlchemy's `greenlet_spawn`."""
 
 
 def _begin_in_sqlite(connection: Connection) -> None:
@@ -133,13 +180,16 @@ def _of_driver(source: Any) -> Iterator[Transactions]:
     if isinstance(source, str):
         from django.db import connections  # noqa: PLC0415 - only programs with Django name aliases
 
-        source = connections[source]
+        with unseen_loop():  # Django has others for what runs in an event loop
+            source = connections[source]
     if hasattr(source, "vendor"):
         from django.db import transaction  # noqa: PLC0415
 
         alias = source.alias
-        source.ensure_connection()
-        with _disposed(_lending(source.connection)) as engine:
+        with unseen_loop():
+            source.ensure_connection()
+            own = source.connection
+        with _disposed(_lending(own)) as engine:
             yield DjangoTransaction(engine, source, lambda: transaction.atomic(using=alias))
         return
     with _disposed(_lending(source)) as engine, engine.connect() as connection:

@@ -75,9 +75,9 @@ class Traveller:
         async with AsyncExitStack() as stack:
             attempts: Attempts | None = None
             while True:
-                making = self._make_ticks()
+                making = await self._make_ticks()
                 room = limit - len(self.ran) + first
-                claim = self._claim(room=min(room, 1))
+                claim = await self._claim(room=min(room, 1))
                 if claim.tasks:
                     attempts = attempts or await self._begin(stack)
                     done = await self._run(claim, attempts)
@@ -104,10 +104,10 @@ class Traveller:
         """The tasks of the ledger whose rows were rolled back."""
         return set() if self.rows is None else self.rows.undone
 
-    def exchange(self) -> None:
+    async def exchange(self) -> None:
         """Carry rows of the ledger, and write back to them."""
         if self.rows is not None:
-            self.rows.exchange()
+            await self.rows.run(self.rows.exchange)
 
     def declare_series(self) -> None:
         """Declare the series of the handlers, as a listener does when it starts."""
@@ -126,19 +126,19 @@ class Traveller:
         await stack.enter_async_context(entered(registry.lifespans))
         return Attempts(registry, self._settings)
 
-    def _make_ticks(self) -> int | None:
+    async def _make_ticks(self) -> int | None:
         """Make the ticks of series whose turn has come; returns the ms when the next one's does."""
         while True:
             ticked = self._store.run(make_due_ticks())
             if ticked.next is None or ticked.next > ticked.now:
                 break
-        rows = None if self.rows is None else self.rows.next_tick()
+        rows = None if self.rows is None else await self.rows.run(self.rows.next_tick)
         return min((ms for ms in (ticked.next, rows) if ms is not None), default=None)
 
-    def _claim(self, *, room: int) -> Claim:
+    async def _claim(self, *, room: int) -> Claim:
         """Take up what plain commands did, and claim what is due."""
         self._follow()
-        self.exchange()
+        await self.exchange()
         nonce = calls.new_nonce()
         # What the server has seen of the ledger was compared just now.
         gate = None if self.rows is None else 0
@@ -152,14 +152,14 @@ class Traveller:
         [claimed] = claim.tasks
         attempts.hooks.emit(Claimed(count=1))
         lateness = claim.now_us / 1e6 - claimed.due / 1000
-        rows = None if claimed.ledger is None else self.rows
-        attempt, conclusion = await attempts.run(claimed, lateness=lateness, rows=rows)
+        row = None if claimed.ledger is None else self.rows
+        attempt, conclusion = await attempts.run(claimed, lateness=lateness, row=row)
         settlement = conclusion.settlement
         if settlement.outcome == "unknown":
             # A listener looks again every 15 s for a day: that ends alike, after 5,760 attempts.
             settlement = settlement._replace(delay=UNKNOWN_FOR)
         [code] = self._store.run(calls.settle([settlement], self._settings))
-        self.exchange()
+        await self.exchange()
         if not attempt.is_over:
             return None
         attempts.hooks.emit(conclusion.ended(attempt.task, attempt.took, code))

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,9 @@ from expirebridge.store.views import ClaimedTask
 from expirebridge.task import from_ms, to_ms
 from expirebridge.testing.attempts import Attempts
 from expirebridge.testing.handlers import Func, Handlers
+from expirebridge.testing.lone_row import LoneRow
 from expirebridge.testing.loop import OwnLoop
 from expirebridge.testing.ran import Ran, ran
-from expirebridge.transactions import Transaction
 
 
 def run_handler(
@@ -40,7 +39,8 @@ def run_handler(
 
     `complete_in` does nothing, unless an `id` is given: then it completes the row of this id in the
     ledger EXPIREBRIDGE_LEDGER_NAME, or `default`, of the handler's own transaction, and raises
-    CompletionRefused if that is not to be completed.
+    CompletionRefused if that is not to be completed. If the handler fails after it,
+    the row says how the attempt ended, as in a listener: what was committed has succeeded.
 
     `Retry`, `Snooze`, `Discard` and a timeout are results: see `Ran.end`, `Ran.delay` and
     `Ran.reason`.
@@ -97,15 +97,8 @@ async def arun_handler(
         shown={} if tick is None else {"tick": check_aware(tick, name="tick")},
     )
     attempts = Attempts(Registry({handler.name: handler}), settings)
-    completer = partial(_complete, settings.ledger_name, id, attempt)
-    done = ran(*await attempts.run(claimed, completer=completer), from_ms(to_ms(now)))
+    row = LoneRow(settings.ledger_name, id)
+    done = ran(*await attempts.run(claimed, row=row), from_ms(to_ms(now)))
     if raising and done.error is not None:
         raise done.error
     return done
-
-
-def _complete(ledger: str, id: str | None, attempt: int, session: Transaction) -> None:
-    """What `complete_in` does without a listener."""
-    from expirebridge.testing.rows import complete_alone  # noqa: PLC0415 - imports SQLAlchemy
-
-    complete_alone(session, ledger, id, attempt)

@@ -69,8 +69,9 @@ def test_the_recipes_for_pytest_pass(project: Path) -> None:
 
 def test_the_recipe_for_a_ledger_passes(project: Path) -> None:
     keep(project, "ratings.py")
-    told = run(project, "pytest", "-p", "no:valkey", "-W", "error", "test_ratings.py")
-    assert "3 passed" in told
+    files = ["test_ratings.py", "test_async_ratings.py"]
+    told = run(project, "pytest", "-p", "no:valkey", "-W", "error", *files)
+    assert "4 passed" in told
 
 
 def test_the_recipe_for_unittest_passes(project: Path) -> None:

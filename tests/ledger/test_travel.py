@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Connection, Engine, MetaData, create_engine, select
-from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
 from expirebridge import InvalidTask, State, current_task
@@ -220,6 +219,21 @@ def test_a_handler_completes_its_task(
     assert [task.state for task in clock.made()] == [State.SUCCEEDED]
 
 
+def test_an_interrupt_after_a_completion_ends_the_test(
+    clock: Clock, ledger: Ledger, within: Within, handlers: Handlers
+) -> None:
+    def complete() -> None:
+        with within() as session:
+            current_task().complete_in(session)
+        raise KeyboardInterrupt
+
+    handlers["orders.complete"] = complete
+    with within() as session:
+        ledger.make_task(session, "orders.complete", [], "1h")
+    with pytest.raises(KeyboardInterrupt):
+        clock.travel("1h")
+
+
 def test_a_completion_is_refused_and_the_attempt_does_not_count(
     clock: Clock, ledger: Ledger, within: Within, handlers: Handlers
 ) -> None:
@@ -377,11 +391,6 @@ def test_a_connection_of_a_driver_is_a_transaction(
         own.rollback()
     with engine.connect() as connection:
         assert connection.execute(select(made.task)).all() == []
-
-
-def test_an_open_transaction_that_is_async_is_refused() -> None:
-    with Clock() as clock, pytest.raises(InvalidTask, match="async"):
-        clock.use_ledger(AsyncSession())
 
 
 @pytest.mark.parametrize("source", [object(), 17, None])

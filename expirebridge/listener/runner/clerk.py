@@ -48,7 +48,7 @@ class Clerk:
             return attempt.conclusions.spread(AWAY, f"{error}; it waits for the ledger")
         if self._gate.number is None:
             raise NotBegun(_CLOSED)
-        return by_row(attempt, fate)
+        return by_row(attempt, Life.read(attempt.claimed.ledger), fate)
 
     async def look_after(self, attempt: "Attempt", failed: Conclusion) -> Conclusion:
         """What is to be recorded of an attempt that failed: its row may know better.
@@ -62,7 +62,7 @@ class Clerk:
             if not isinstance(failed.error, CompletionRefused):
                 return failed  # if its row has ended, a pass tells the server
             return attempt.conclusions.spread(AWAY, f"{failed.error}; {error}")
-        return by_row(attempt, fate) or failed
+        return by_row(attempt, Life.read(attempt.claimed.ledger), fate) or failed
 
     async def with_rows(self, ids: Collection[str]) -> set[str]:
         """Which of these tasks are the ledger's; none while its database does not answer."""
@@ -106,10 +106,10 @@ class Clerk:
                 future.set_result(fates.get(id))
 
 
-def by_row(attempt: "Attempt", fate: "Fate | None") -> Conclusion | None:
+def by_row(attempt: "Attempt", record: Life | None, fate: "Fate | None") -> Conclusion | None:
     """The conclusion if the row says that the task is not to run, or not now; else None."""
     claimed = attempt.claimed
-    outcome, reason = verdict(Life.read(claimed.ledger), fate)
+    outcome, reason = verdict(record, fate)
     if outcome == "later":
         return attempt.conclusions.spread(BEHIND, reason)
     if outcome == "runs":

@@ -1,0 +1,50 @@
+"""What a handler that is called alone does to its row, and what the row then says of it."""
+
+from functools import partial
+
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.util import greenlet_spawn
+
+from expirebridge.ledger.channel import channel_of
+from expirebridge.ledger.completer import Completer
+from expirebridge.ledger.passbook import Passbook
+from expirebridge.ledger.statements import statements
+from expirebridge.ledger.tables import own_tables
+from expirebridge.listener.runner.attempt import Attempt
+from expirebridge.listener.runner.clerk import by_row
+from expirebridge.listener.runner.conclusion import Conclusion
+from expirebridge.store.calls.ledger import Life
+from expirebridge.testing.sources import seen_after
+from expirebridge.transactions import Transaction
+
+
+def life_of(session: Transaction, ledger: str, id: str | None) -> Life:
+    """What a claim would have found in this row; nothing is sent without an `id`.
+
+    Raises InvalidTask for what is no transaction.
+    """
+    tables = own_tables()
+    channel = channel_of(session, tables.task)
+    get = statements(tables, channel.dialect.name).get
+    rows = [] if id is None else channel.rows(get, {"b_ledger": ledger, "b_id": id})
+    return Life(rows[0]["generation"], rows[0]["revision"]) if rows else Life(0, 0)
+
+
+def complete(session: Transaction, ledger: str, id: str, life: Life, attempt: int) -> None:
+    """Complete the row in this transaction. Raises CompletionRefused."""
+    Completer(ledger, id, life.generation, life.revision, attempt)(session)
+
+
+async def told_by_row(
+    session: Transaction, ledger: str, life: Life | None, attempt: Attempt
+) -> Conclusion | None:
+    """What a listener concludes from the row, after an attempt failed that completed it in this
+    session; None if the row says nothing, or cannot be read."""
+    try:
+        with seen_after(session) as (transactions, awaits):
+            passbook = Passbook(transactions, own_tables(), name=ledger)
+            ask = partial(passbook.ask, [attempt.claimed.id])
+            fates = await greenlet_spawn(ask) if awaits else ask()
+    except SQLAlchemyError:
+        return None
+    return by_row(attempt, life, fates.get(attempt.claimed.id))

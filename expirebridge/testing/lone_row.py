@@ -1,0 +1,53 @@
+"""The row of a handler that is called alone: it shows what the handler did with `complete_in`."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from expirebridge.listener.runner.conclusion import Conclusion
+from expirebridge.store.calls.ledger import Life
+from expirebridge.transactions import Transaction
+
+if TYPE_CHECKING:
+    from expirebridge.listener.runner.attempt import Attempt
+
+
+class LoneRow:
+    """The row of one id in a ledger, in the database of the handler's own transaction.
+
+    That is known once the handler calls `complete_in`: SQLAlchemy is imported only then. Without an
+    `id` nothing is completed.
+    """
+
+    def __init__(self, ledger: str, id: str | None) -> None:
+        self._ledger = ledger
+        self._id = id
+        self._session: Transaction | None = None
+        self._life: Life | None = None
+        """As it was before the handler completed it."""
+
+    async def look_up(self, attempt: "Attempt") -> Conclusion | None:
+        """Its handler is called whatever the row says."""
+
+    def completer_for(self, attempt: "Attempt") -> Callable[[Transaction], None]:
+        """What completes the row in a transaction of its handler."""
+        return partial(self._complete, attempt.claimed.attempt)
+
+    def _complete(self, attempt: int, session: Transaction) -> None:
+        """Raises InvalidTask for what is no transaction, and CompletionRefused."""
+        from expirebridge.testing import alone  # noqa: PLC0415
+
+        life = alone.life_of(session, self._ledger, self._id)
+        if self._id is None:
+            return
+        self._session, self._life = session, self._life or life
+        alone.complete(session, self._ledger, self._id, self._life, attempt)
+
+    async def look_after(self, attempt: "Attempt", failed: Conclusion) -> Conclusion:
+        """What a listener records of an attempt that failed, by the row; what was raised stays."""
+        if self._session is None:
+            return failed
+        from expirebridge.testing import alone  # noqa: PLC0415
+
+        told = await alone.told_by_row(self._session, self._ledger, self._life, attempt)
+        return failed if told is None else told._replace(error=failed.error)
