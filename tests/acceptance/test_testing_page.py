@@ -71,7 +71,7 @@ def test_the_recipe_for_a_ledger_passes(project: Path) -> None:
     keep(project, "ratings.py")
     files = ["test_ratings.py", "test_async_ratings.py"]
     told = run(project, "pytest", "-p", "no:valkey", "-W", "error", *files)
-    assert "4 passed" in told
+    assert "7 passed" in told
 
 
 def test_the_recipe_for_unittest_passes(project: Path) -> None:
