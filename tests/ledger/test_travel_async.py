@@ -9,6 +9,7 @@ from sqlalchemy import Engine, event, select
 from sqlalchemy.ext.asyncio import (
     AsyncEngine,
     AsyncSession,
+    async_scoped_session,
     create_async_engine,
 )
 
@@ -65,16 +66,22 @@ def clock(handlers: dict[str, Any]) -> Iterator[Clock]:
         yield clock
 
 
-@pytest.fixture(params=["session", "connection"])
+@pytest.fixture(params=["session", "scoped", "connection"])
 async def session(
     request: pytest.FixtureRequest, application: AsyncEngine, clock: Clock
 ) -> AsyncIterator[AsyncSession]:
-    """The test's own, given to the kit as such or as its connection; it is rolled back."""
+    """The test's own, given to the kit as such, by its registry or as its connection; it is rolled
+    back."""
     async with application.connect() as connection:
         await connection.begin()
         own = AsyncSession(connection, join_transaction_mode="create_savepoint")
         async with own as session:
-            clock.use_ledger(session if request.param == "session" else connection)
+            scoped: async_scoped_session[AsyncSession] = async_scoped_session(
+                lambda: own,  # type: ignore[arg-type]
+                scopefunc=lambda: 0,
+            )
+            sources = {"session": session, "scoped": scoped, "connection": connection}
+            clock.use_ledger(sources[request.param])
             yield session
         await connection.rollback()
 
