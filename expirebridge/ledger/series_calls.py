@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 from expirebridge.durations import Duration
 from expirebridge.errors import InvalidTask
 from expirebridge.ledger.channel import Channel, check_transaction
+from expirebridge.ledger.clock import ahead
 from expirebridge.ledger.rows import LedgerTask
 from expirebridge.ledger.scheduling import Scheduler
 from expirebridge.ledger.statements import Statements
@@ -91,7 +92,7 @@ class SeriesCalls:
         InvalidTask for an illegal id, and LedgerUnsuitable as `make_task`.
         """
         channel = self._channel(session)
-        values = {"b_ledger": self.name, "b_id": check_series_id(id)}
+        values = {"b_ledger": self.name, "b_id": check_series_id(id), "b_ahead": ahead()}
         rows = channel.rows(self._statements(channel).series_show, values)
         return series_of(rows[0]) if rows else None
 
@@ -107,7 +108,9 @@ class SeriesCalls:
             raise InvalidTask(f"limit={limit!r}: it must be a whole number, at least 1")
         due, id = place_in(cursor)
         channel = self._channel(session)
-        values = {"b_ledger": self.name, "b_due": due, "b_id": id, "b_limit": limit}
+        values = {
+            "b_ledger": self.name, "b_due": due, "b_id": id, "b_limit": limit, "b_ahead": ahead(),
+        }  # fmt: skip
         return listing_of(channel.rows(self._statements(channel).series_list, values), limit)
 
     def pause_series(self, session: Transaction, id: str) -> Change:

@@ -9,7 +9,18 @@ from datetime import timedelta
 from typing import Any, Final
 
 import orjson
-from sqlalchemy import ColumnElement, Select, Table, and_, func, select, tuple_
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Select,
+    Table,
+    and_,
+    bindparam,
+    func,
+    select,
+    tuple_,
+)
+from sqlalchemy.sql.elements import Grouping
 
 from expirebridge import wire
 from expirebridge.errors import InvalidTask
@@ -41,7 +52,7 @@ def series_query(made: Tables, ledger: ColumnElement[str]) -> Select[Any]:
     return (
         select(
             *series.c,
-            NowMs().label("now"),
+            _now().label("now"),
             waiting.c.status.label("waiting_status"),
             waiting.c.wanted.label("waiting_wanted"),
             func.coalesce(waiting.c.due, waiting.c.at_ms).label("waiting_due"),
@@ -59,6 +70,12 @@ def _tick_id(series: Table, at: ColumnElement[Any]) -> ColumnElement[str]:
     return series.c.id.concat("@").concat(at)
 
 
+def _now() -> ColumnElement[int]:
+    """The database's clock, and how far it is ahead in a test."""
+    # In parentheses: in SQLite `||` comes before `+`.
+    return Grouping(NowMs() + bindparam("b_ahead", 0, type_=BigInteger))
+
+
 def _last_id(made: Tables) -> ColumnElement[str]:
     series, task = made.series, made.task.alias("tick")
     return (
@@ -66,7 +83,7 @@ def _last_id(made: Tables) -> ColumnElement[str]:
         .where(
             task.c.ledger == series.c.ledger,
             task.c.id > series.c.id.concat("@"),
-            task.c.id <= _tick_id(series, NowMs()),
+            task.c.id <= _tick_id(series, _now()),
         )
         .correlate(series)
         .scalar_subquery()

@@ -13,7 +13,7 @@ from expirebridge import InvalidTask, State, current_task
 from expirebridge.errors import CompletionRefused
 from expirebridge.hooks import End
 from expirebridge.ledger import Ledger, LedgerUnsuitable, Status, Tables, tables
-from expirebridge.task import to_ms
+from expirebridge.task import from_ms, to_ms
 from expirebridge.testing import Clock, TravelError, run_handler
 from expirebridge.testing.rows import Rows
 
@@ -427,6 +427,12 @@ def test_a_series_has_a_tick_each_night(
     *past, (coming, status) = ticks(made, within)
     assert past == [(to_ms(one.task.due), Status.SUCCEEDED) for one in ran]
     assert (coming, status) == (past[-1][0] + DAY, Status.WAITING)
+    with within() as session:
+        series = ledger.get_series(session, "nightly")
+        [listed] = ledger.list_series(session).series
+    assert series is not None
+    assert (series.last, series.next) == (ran[-1].task.tick, from_ms(coming))
+    assert (listed.last, listed.behind) == (series.last, timedelta(0))
 
 
 def test_a_tick_that_was_cancelled_does_not_end_its_series(
