@@ -163,8 +163,8 @@ def rebuild_(
 ) -> None:
     """Bind the ledger to this Redis database, and have every row carried there again.
 
-    Needed only when the relay says that the two are not each other's: after one was restored from a
-    backup, or when Redis has a new address. What Redis has lost is otherwise rebuilt without it.
+    Needed only when the relay says that the two are not each other's: after SQL was restored from a
+    backup, or when both were moved at once. What Redis has lost is otherwise rebuilt without it.
 
     Example: expirebridge ledger rebuild --yes
     """

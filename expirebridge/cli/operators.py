@@ -161,7 +161,7 @@ def _of_ledger(store: Partitions, settings: Settings, **options: Any) -> list[Fi
         return []
     with extra_is_there():
         from expirebridge.ledger.findings import check_ledger  # noqa: PLC0415
-    return check_ledger(settings, lambda: store.run(read_ledgers()), **options)
+    return check_ledger(settings, lambda: store.run(read_ledgers(run_ids=True)), **options)
 
 
 def _of_ledger_series(settings: Settings) -> list[Finding]:

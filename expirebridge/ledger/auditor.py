@@ -16,6 +16,7 @@ from expirebridge.ledger.patience import in_time
 from expirebridge.ledger.row_pages import RECENT_MS, Kind, RowPage, read_page
 from expirebridge.ledger.rows import LedgerTask, ledger_task
 from expirebridge.ledger.schema import find
+from expirebridge.ledger.sides import identity_of
 from expirebridge.ledger.tables import Status, Todo, tables
 from expirebridge.ledger.timetable import (
     listing_of,
@@ -110,6 +111,10 @@ class Auditor:
         rows = in_time(lambda: self._rows(query))
         return series_of(rows[0]) if rows else None
 
+    def identity(self) -> str:
+        """What only this database has."""
+        return in_time(self._identity)
+
     def try_to_write(self) -> None:
         """See whether the relay could write: change nothing in its numbers, and roll that back."""
         in_time(self._try_to_write)
@@ -131,13 +136,20 @@ class Auditor:
             refused=refused,
             dirty=sum(one.dirty for one in known.values()),
             oldest_dirty=max((one.behind for one in known.values()), default=0.0),
-            accounts={row.partition: Account(row.number, row.stamp, row.nonce) for row in passes},
+            accounts={row.partition: Account(*row[1:]) for row in passes},
             known=known,
         )
 
+    def _identity(self) -> str:
+        try:
+            with self._engine.connect() as connection:
+                return identity_of(connection, self._made.passes)
+        except DBAPIError as error:
+            raise self._error(error) from None
+
     def _passes(self) -> Executable:
         row = self._made.passes.c
-        return select(row.partition, row.number, row.stamp, row.nonce).where(
+        return select(row.partition, row.number, row.stamp, row.nonce, row.met).where(
             row.ledger == self._name
         )
 

@@ -1,19 +1,18 @@
 """The books: one ledger and one partition of a server, as a listener that has both uses them."""
 
 import asyncio
-import hashlib
 import threading
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import ParamSpec, TypeVar, cast
-from urllib.parse import urlsplit
 
-from sqlalchemy import URL, MetaData
+from sqlalchemy import MetaData, event
 
 from expirebridge.hooks import Passed
 from expirebridge.ledger import patience
 from expirebridge.ledger.archive import Archive, Place, Pruned
+from expirebridge.ledger.binder import Binder
 from expirebridge.ledger.completer import Completer
 from expirebridge.ledger.engines import engine_of, read_url, translated
 from expirebridge.ledger.entries import Fate, Numbers
@@ -21,6 +20,7 @@ from expirebridge.ledger.glances import Glances
 from expirebridge.ledger.passbook import Passbook
 from expirebridge.ledger.patience import Waiters, too_slow
 from expirebridge.ledger.relay import INTERRUPTED, Found, Pass, Relay, finish
+from expirebridge.ledger.sides import place_of
 from expirebridge.ledger.tables import tables
 from expirebridge.ledger.ticking import make_ticks
 from expirebridge.settings import Settings
@@ -53,12 +53,23 @@ class Office:
         self.url = read_url(settings.ledger)
         self.made = tables(MetaData())
         self.engine = engine_of(self.url, pool_pre_ping=True)
+        self.connections = 0
+        """How many were made to the database: each may lead to another server."""
+        event.listen(self.engine, "connect", self._count)
         self.waiters = Waiters(THREADS)
         self._glances: dict[Layout, Glances] = {}
 
-    def books(self, store: Callable[[], Store]) -> "Books":
-        """The books of the ledger and this partition of the server, which can change its node."""
-        return Books(self, store)
+    def books(
+        self, store: Callable[[], Store], link: Callable[[], object] = lambda: None
+    ) -> "Books":
+        """The books of the ledger and this partition of the server, which can change its node.
+
+        `link` is equal as long as the server is reached on the same connections.
+        """
+        return Books(self, store, link)
+
+    def _count(self, *_: object) -> None:
+        self.connections += 1
 
     def glances(self, passbook: Passbook) -> Glances:
         """The looks that all partitions of one layout share."""
@@ -81,7 +92,9 @@ class Books:
     Each raises a LedgerError if the ledger's database fails, and a ServerError if the server does.
     """
 
-    def __init__(self, office: Office, store: Callable[[], Store]) -> None:
+    def __init__(
+        self, office: Office, store: Callable[[], Store], link: Callable[[], object]
+    ) -> None:
         settings, database = office.settings, store().database
         layout = database.layout
         self._url = office.url
@@ -94,8 +107,11 @@ class Books:
         self.name = settings.ledger_name
         self.partitions = layout.count
         """How many partitions share the connections and threads."""
-        place = place_of(settings, office.url, layout.count)
-        self.relay = Relay(self._passbook, store, settings, place=place)
+        binder = Binder(
+            self._passbook, store, place_of(settings, office.url, layout.count),
+            lambda: (link(), office.connections),
+        )  # fmt: skip
+        self.relay = Relay(self._passbook, store, settings, binder)
         self._archive = Archive(
             self._engine, self._made, self.relay, store, name=self.name,
             partition=self._passbook.partition,
@@ -189,10 +205,16 @@ class Books:
         with translated(self._url):
             self._passbook.fence(seen)
 
-    def read(self) -> Numbers | None:
-        """What the ledger knows of its passes."""
+    def read_beside(self, known: calls.Known) -> Numbers | None:
+        """What the ledger knows of its passes, beside what the server does.
+
+        Raises LedgerUnsuitable if they agree, and are copies.
+        """
         with translated(self._url):
-            return self._passbook.read()
+            numbers = self._passbook.read()
+            if numbers is not None and numbers.agrees_with(known):
+                self.relay.check(numbers, known)
+            return numbers
 
     def ask(self, ids: Iterable[str]) -> dict[str, Fate]:
         """What it says of these tasks; those without a row are left out."""
@@ -228,17 +250,3 @@ class Books:
 
 def _itself(store: Store) -> Store:
     return store
-
-
-def place_of(settings: Settings, url: URL, partitions: int = 1) -> str:
-    """Where server and ledger are, as a short hash: logins and passwords are no part of it.
-
-    The number of partitions is: rows know the partition of their id.
-    """
-    server = urlsplit(settings.url)
-    parts = (
-        server.netloc.rpartition("@")[2].lower(), server.path, settings.prefix, url.host or "",
-        str(url.port or ""), url.database or "",
-        *([str(partitions)] if partitions > 1 else []),
-    )  # fmt: skip
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]

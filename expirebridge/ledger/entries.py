@@ -18,6 +18,8 @@ class Account(NamedTuple):
     number: int
     stamp: int
     nonce: str
+    met: str | None
+    """What is remembered of both sides: see `binding.Met`."""
 
 
 class Numbers(NamedTuple):

@@ -10,9 +10,9 @@ from expirebridge.checks.work import BEHIND, first_of
 from expirebridge.durations import human
 from expirebridge.errors import LedgerError, LedgerUnreachable, LedgerUnsuitable
 from expirebridge.ledger.auditor import MOST, Auditor, Figures
-from expirebridge.ledger.books import place_of
+from expirebridge.ledger.binding import Met, Seen, check_numbers, check_partitions, check_sides
 from expirebridge.ledger.engines import read_url
-from expirebridge.ledger.relay import check_binding
+from expirebridge.ledger.sides import place_of
 from expirebridge.settings import Settings
 from expirebridge.store.calls.ledger import Known
 
@@ -31,16 +31,14 @@ def check_ledger(
 ) -> list[Finding]:
     """Whether the ledger of these settings can be used, and is kept up with.
 
-    `ask` asks each partition of the server what it knows of its ledger. A row may wait `limit`
-    seconds. With `writes` it is tried whether the database takes writes.
+    `ask` asks each partition of the server what it knows of its ledger, and which process it is. A
+    row may wait `limit` seconds. With `writes` it is tried whether the database takes writes.
     """
     auditor = Auditor(settings)
     try:
         figures = _look(auditor, ask)
-        place = place_of(settings, read_url(settings.ledger or ""), figures.partitions)
-        for partition, known in figures.known.items():
-            if partition in figures.accounts:
-                check_binding(figures.accounts[partition], known, place)
+        if figures.accounts:
+            _check_binding(figures, settings, auditor.identity())
         if writes:
             auditor.try_to_write()
     except LedgerUnreachable as failure:
@@ -50,6 +48,21 @@ def check_ledger(
     except LedgerError as failure:
         return [error("ledger", str(failure), "the relay reads and writes its tables")]
     return _findings(figures, limit)
+
+
+def _check_binding(figures: Figures, settings: Settings, identity: str) -> None:
+    """Raise LedgerUnsuitable as the relay does for what is not bound to each other."""
+    count = max(figures.partitions, max(figures.known, default=0) + 1)
+    place = place_of(settings, read_url(settings.ledger or ""), count)
+    for partition, known in figures.known.items():
+        if (account := figures.accounts.get(partition)) is not None:
+            met = Met.read(account.met)
+            check_partitions(met, count)
+            check_numbers(account, known)
+            # A dashboard may not ask for it. Spelt otherwise than by the listeners, this could be
+            # their Redis: only they can tell.
+            if known.run_id is not None:
+                check_sides(met, Seen(place, identity, known.run_id), known)
 
 
 def check_ledger_series(settings: Settings) -> list[Finding]:

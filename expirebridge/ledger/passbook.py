@@ -25,6 +25,7 @@ from sqlalchemy.exc import IntegrityError
 from expirebridge.ledger.clock import NowMs
 from expirebridge.ledger.entries import REFUSED, Carried, Fate, Lesson, Numbers, Page
 from expirebridge.ledger.schema import find
+from expirebridge.ledger.sides import identity_of
 from expirebridge.ledger.tables import VERSION, Status, Tables, Todo, Wanted
 from expirebridge.ledger.transactions import Transactions
 from expirebridge.ledger.waiting import Slot, Waiting
@@ -135,13 +136,40 @@ class Passbook:
             for row in rows
         }  # fmt: skip
 
-    def begin(self, nonce: str) -> None:
-        """Write that there are passes, from the number 0, unless another process just did."""
-        values = {"number": 0, "stamp": 0, "nonce": nonce}
+    def begin(self, nonce: str, met: str) -> None:
+        """Write that there are passes, from the number 0, unless that was done before."""
+        values = {"number": 0, "stamp": 0, "nonce": nonce, "met": met}
         with suppress(IntegrityError), self.engine.begin() as connection:
             connection.execute(
                 insert(self._passes).values(ledger=self.name, partition=self.partition, **values)
             )
+
+    def identity(self) -> str:
+        """What only this database has."""
+        with self.engine.connect() as connection:
+            return identity_of(connection, self._passes)
+
+    def met(self) -> str | None:
+        """What is remembered of both sides; None before the first pass."""
+        with self.engine.connect() as connection:
+            return connection.scalar(select(self._passes.c.met).where(*self._our_pass))
+
+    def met_by_all(self) -> Sequence[str | None]:
+        """The same of each partition."""
+        passes = self._passes.c
+        with self.engine.connect() as connection:
+            return connection.scalars(select(passes.met).where(passes.ledger == self.name)).all()
+
+    def remember(self, nonce: str, met: str, *, instead_of: str | None) -> bool:
+        """Remember this of both sides; False if another process wrote there meanwhile."""
+        passes = self._passes
+        with self.engine.begin() as connection:
+            done = connection.execute(
+                update(passes)
+                .where(*self._our_pass, passes.c.nonce == nonce, passes.c.met == instead_of)
+                .values(met=met)
+            )
+        return bool(done.rowcount)
 
     def take(self, expected: Numbers, *, seen: int) -> int | None:
         """Take the next number; None if another was taken since `expected` was read.
@@ -330,7 +358,7 @@ class Passbook:
                 .values(todo=Todo.REBUILD)
             )  # fmt: skip
 
-    def rebind(self, nonce: str, *, above: int) -> None:
+    def rebind(self, nonce: str, met: str, *, above: int) -> None:
         """Bind this ledger to another server, which has seen nothing of it.
 
         Numbers go on above `above`. Every row is to be rebuilt: the first partition sees to that,
@@ -344,7 +372,7 @@ class Passbook:
             connection.execute(
                 update(self._passes)
                 .where(*self._our_pass)
-                .values(number=max(number, above) + 1, nonce=nonce)
+                .values(number=max(number, above) + 1, nonce=nonce, met=met)
             )
             if self.partition > 0:
                 return
@@ -386,6 +414,6 @@ def _learnt(row: Any, lesson: Lesson) -> dict[str, Any]:
     }
 
 
-def new_nonce(place: str) -> str:
-    """A nonce for a ledger that belongs to the server at this place."""
-    return f"{secrets.token_hex(12)}-{place}"
+def new_nonce() -> str:
+    """A nonce for a ledger and a server that are bound to each other."""
+    return secrets.token_hex(16)

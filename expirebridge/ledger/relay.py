@@ -11,11 +11,12 @@ from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import Row
 
-from expirebridge.errors import InvalidTask, LedgerUnsuitable
+from expirebridge.errors import InvalidTask
 from expirebridge.hooks import Direction, Passed
+from expirebridge.ledger.binder import Binder
 from expirebridge.ledger.carrying import NEVER, carried
-from expirebridge.ledger.entries import Account, Carried, Lesson, Numbers, Page
-from expirebridge.ledger.passbook import Passbook, new_nonce
+from expirebridge.ledger.entries import Carried, Lesson, Numbers, Page
+from expirebridge.ledger.passbook import Passbook
 from expirebridge.ledger.tables import Status, Todo
 from expirebridge.log_fields import event
 from expirebridge.settings import Settings
@@ -59,17 +60,16 @@ class Found(NamedTuple):
 class Relay:
     """Makes passes between one ledger and one partition of one server.
 
-    Several can: of two that make a pass at once, one finds that the other did. `place` says which
-    server it is, as a short hash: a copy of the ledger elsewhere sends nothing there.
+    Several can: of two that make a pass at once, one finds that the other did.
     """
 
     def __init__(
-        self, passbook: Passbook, store: Callable[[], Store], settings: Settings, *, place: str
+        self, passbook: Passbook, store: Callable[[], Store], settings: Settings, binder: Binder
     ) -> None:
         self._passbook = passbook
         self._store = store
         self._settings = settings
-        self._place = place
+        self._binder = binder
         self.passed: deque[Passed] = deque(maxlen=1000)
         """The passes that were made, for hooks: whoever tells them takes them from here."""
 
@@ -82,32 +82,21 @@ class Relay:
         numbers = numbers or self._passbook.read()
         known = self._store().run(calls.read_ledger())
         if numbers is None:
-            self._begin(known)
+            self._binder.begin(known)
             return self.bind()
-        self._check(numbers, known)
+        self.check(numbers, known)
         return Found(numbers, known)
 
-    def _begin(self, known: Known) -> None:
-        if known.nonce:
-            raise LedgerUnsuitable(
-                "Redis belongs to another ledger, or this one was restored to before "
-                "its first pass; nothing is sent. `expirebridge ledger rebuild --yes` binds them"
-            )
-        self._passbook.begin(new_nonce(self._place))
-
-    def _check(self, numbers: Numbers, known: Known) -> None:
+    def check(self, numbers: Numbers, known: Known) -> None:
+        """Raise LedgerUnsuitable unless the two are each other's."""
         if known.number > numbers.number:
             numbers = self._passbook.read() or numbers
-        check_binding(numbers, known, self._place)
+        self._binder.check(numbers, known)
 
     def rebind(self) -> None:
         """Bind ledger and server to each other again; all rows are carried again."""
         known = self._store().run(calls.read_ledger())
-        numbers = self._passbook.read()
-        nonce = new_nonce(self._place)
-        if numbers is None:
-            self._passbook.begin(nonce)
-        self._passbook.rebind(nonce, above=known.number)
+        nonce = self._binder.rebind(above=known.number)
         self._store().run(calls.bind_ledger(nonce, self._settings.lease))
 
     # From rows to the server
@@ -206,27 +195,6 @@ class Relay:
 def _passed(page: Page, refused: int) -> Passed:
     rebuilt = sum(row.todo == Todo.REBUILD for row in page.rows)
     return Passed(direction=Direction.OUT, rows=len(page.rows), rebuilt=rebuilt, refused=refused)
-
-
-def check_binding(numbers: Numbers | Account, known: Known, place: str) -> None:
-    """Raise LedgerUnsuitable unless a ledger and the server at this place are each other's."""
-    if numbers.nonce.rpartition("-")[2] != place:
-        raise LedgerUnsuitable(
-            "the ledger belongs to a Redis at another address, or with another number of "
-            "partitions: is it a copy? Nothing is sent. `expirebridge ledger rebuild --yes` binds "
-            "it to this one"
-        )
-    if known.nonce not in {"", numbers.nonce}:
-        raise LedgerUnsuitable(
-            "Redis belongs to another ledger; nothing is sent. `expirebridge ledger "
-            "rebuild --yes` binds it to this one"
-        )
-    if known.number > numbers.number:
-        raise LedgerUnsuitable(
-            f"Redis has seen pass {known.number}, the ledger only {numbers.number}: was it "
-            "restored from a backup? Nothing is sent. `expirebridge ledger rebuild --yes` "
-            "carries every row again"
-        )
 
 
 def _concluded(row: Row[Any], landed: Landed) -> Carried:

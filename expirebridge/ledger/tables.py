@@ -260,6 +260,11 @@ def pass_table(metadata: MetaData) -> Table:
             "nonce", ascii_(64),
             comment="binds ledger and Redis: Redis holds the same, or the relay stops",
         ),
+        column(
+            "met", long_text(), nullable=True,
+            comment="where and as what both databases were met: a JSON object; the relay stops if "
+            "both change at once",
+        ),
         **INNODB,
     )  # fmt: skip
 

@@ -18,14 +18,17 @@ def upgrade_statements(dialect: Dialect, made: Tables) -> list[str]:
     """The statements that make these tables of the oldest version those of the present one.
 
     Version 1 counted generations from 1; since version 2 the time at which a life began is its
-    number. Rows keep theirs. A series can be paused since version 2.
+    number. Rows keep theirs. Since version 2 a series can be paused, and it is remembered where
+    both databases were met: after the upgrade `ledger rebuild` binds them.
     """
     version = update(made.schema).where(made.schema.c.version == OLDEST).values(version=VERSION)
     change = {"postgresql": _in_postgresql, "sqlite": _in_sqlite}.get(dialect.name, _in_mysql)
     paused = _text(CreateColumn(made.series.c.paused), dialect)
+    met = _text(CreateColumn(made.passes.c.met), dialect)
     return [
         *change(dialect, made),
         f"ALTER TABLE {_name(dialect, made, made.series.name)} ADD COLUMN {paused}",
+        f"ALTER TABLE {_name(dialect, made, made.passes.name)} ADD COLUMN {met}",
         _text(version, dialect, literal_binds=True),
     ]
 

@@ -8,6 +8,8 @@ from sqlalchemy import delete, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.util import greenlet_spawn
 
+from expirebridge.ledger.binder import Binder
+from expirebridge.ledger.binding import Met, Place
 from expirebridge.ledger.completer import Completer
 from expirebridge.ledger.entries import Fate, Numbers, Page
 from expirebridge.ledger.faults import is_missing
@@ -29,8 +31,8 @@ from expirebridge.testing.sources import AwaitedTransaction, commits
 
 T = TypeVar("T")
 
-PLACE = "test"
-"""Where the server of every test is, for a ledger."""
+PLACE = Place(("test",), "test", "test")
+"""Where both sides of every test are, for a ledger."""
 
 
 class _NotingPassbook(Passbook):
@@ -43,6 +45,10 @@ class _NotingPassbook(Passbook):
         page = super().page(most)
         self.noted |= {row.id for row in page.rows}
         return page
+
+    def identity(self) -> str:
+        """Each database of a test will do."""
+        return "test"
 
 
 class Rows:
@@ -65,7 +71,9 @@ class Rows:
         """Whether the methods of this class are to be called by `run`, in an event loop."""
         self._keep = settings.keep_succeeded
         self._store = store
-        self._relay = Relay(self._passbook, lambda: store, settings, place=PLACE)
+        place = PLACE._replace(partitions=database.layout.count)
+        binder = Binder(self._passbook, lambda: store, place, lambda: None)
+        self._relay = Relay(self._passbook, lambda: store, settings, binder)
         self.undone: set[str] = set()
         """Tasks that were carried, and whose rows were rolled back since."""
 
@@ -138,7 +146,7 @@ class Rows:
     def _numbers(self) -> Numbers | None:
         """What the ledger knows of passes. Raises TravelError if they are not those of tests."""
         numbers = self._passbook.read()
-        if numbers is not None and numbers.nonce.rpartition("-")[2] != PLACE:
+        if numbers is not None and Met.read(self._passbook.met()).redis != PLACE.redis:
             raise TravelError(
                 "listeners have used this ledger outside of tests: nothing is taken from it. Give "
                 "the test a database, or a ledger, of its own"

@@ -137,7 +137,7 @@ class LedgerPages:
         return beside
 
     async def _known(self) -> dict[int, Known]:
-        return await self._site.store.run(read_ledgers())
+        return await self._site.store.run(read_ledgers(run_ids=True))
 
     def _shown(self, row: LedgerTask) -> tuple[LedgerTask, Task]:
         """A row, and beside it the same as a task, without what must not be shown."""

@@ -10,8 +10,8 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from sqlalchemy import Engine, create_engine
 
 from expirebridge import web
-from expirebridge.ledger.books import place_of
 from expirebridge.ledger.schema import create
+from expirebridge.ledger.sides import place_of
 from expirebridge.ledger.tables import own_tables
 from expirebridge.settings import Settings
 from expirebridge.store.store import Store

@@ -536,6 +536,7 @@ def relay(store: Store) -> None:
     """What the relay of a ledger sends."""
     store.run(ledger_calls.bind_ledger("nonce", 10.0))
     known = store.run(ledger_calls.read_ledger())
+    assert store.run(ledger_calls.read_run_id())
     row = ledger_calls.CarriedRow(
         id="ledgered", life=ledger_calls.Life(1, 1), what="cancel", hint="", call=b"mail.send?[1]",
         when="in", ms=60_000,

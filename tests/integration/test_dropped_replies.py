@@ -911,7 +911,15 @@ def test_what_is_asked_of_series_is_done_once(
 # The ledger's relay
 
 
-LEDGER = ("read_ledger", "relay", "read_dirty", "forget_dirty", "bind_ledger", "forget_ended")
+LEDGER = (
+    "read_ledger",
+    "read_run_id",
+    "relay",
+    "read_dirty",
+    "forget_dirty",
+    "bind_ledger",
+    "forget_ended",
+)
 
 
 @pytest.mark.parametrize("script", LEDGER)

@@ -1,18 +1,23 @@
 """A ledger and a server beside each other, and what an application would do with its rows."""
 
+import asyncio
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Engine, delete, insert, select, update
 
-from expirebridge.ledger.archive import Archive, Place
+from expirebridge.ledger import archive
+from expirebridge.ledger.binder import Binder
+from expirebridge.ledger.binding import Place
 from expirebridge.ledger.passbook import Passbook
 from expirebridge.ledger.relay import Relay, finish
 from expirebridge.ledger.tables import Status, Tables, Todo, Wanted
 from expirebridge.settings import Settings
 from expirebridge.store.calls import ledger as ledger_calls
 from expirebridge.store.store import Store
+
+HERE: Final = Place(("here",), "1 expirebridge", "here")
 
 
 @dataclass
@@ -23,7 +28,7 @@ class Books:
     made: Tables
     store: Store
     name: str = "default"
-    place: str = "here"
+    place: Place = HERE
 
     def __post_init__(self) -> None:
         database = self.store.database
@@ -32,8 +37,14 @@ class Books:
             partition=database.layout.number_of(database.prefix),
         )  # fmt: skip
 
-    def relay(self, place: str = "", store: Store | None = None) -> Relay:
-        return Relay(self.rows, lambda: store or self.store, Settings(), place=place or self.place)
+    def relay(self, place: Place | None = None, store: Store | None = None) -> Relay:
+        own = (place or self.place)._replace(partitions=self.store.database.layout.count)
+
+        def there() -> Store:
+            return store or self.store
+
+        binder = Binder(self.rows, there, own, lambda: None)
+        return Relay(self.rows, there, Settings(), binder)
 
     def settle_down(self) -> None:
         """Make passes until nothing is left to do in either direction."""
@@ -80,10 +91,12 @@ class Books:
 
     def prune_old(self, keep: float = 60.0) -> int:
         """Make one round through the finished rows, as a listener does."""
-        archive = Archive(self.engine, self.made, self.relay(), lambda: self.store, name=self.name)
-        count, place = 0, Place()
+        rows = archive.Archive(
+            self.engine, self.made, self.relay(), lambda: self.store, name=self.name
+        )
+        count, place = 0, archive.Place()
         while True:
-            pruned = archive.prune(keep, place)
+            pruned = rows.prune(keep, place)
             count += pruned.deleted
             if pruned.place is None:
                 return count
@@ -109,6 +122,13 @@ class Books:
         found = self.rows.read()
         assert found is not None
         return found.number, found.stamp, self.store.run(ledger_calls.read_ledger()).number
+
+
+async def until(holds: Any) -> None:
+    """Until rows say so: there is no signal for that but to look."""
+    async with asyncio.timeout(20):
+        while not await asyncio.to_thread(holds):  # noqa: ASYNC110 - a row has no event
+            await asyncio.sleep(0.02)
 
 
 Snapshot = dict[bytes, tuple[int, bytes]]

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import URL, Engine, MetaData, create_engine
 
+from expirebridge.embedded import Server
 from expirebridge.ledger import Ledger, Tables, tables
-from expirebridge.ledger.books import place_of
 from expirebridge.ledger.schema import create
+from expirebridge.ledger.sides import place_of
 from expirebridge.settings import Settings
 from expirebridge.store.store import Store
 from tests.kit.databases import Database
@@ -60,3 +61,10 @@ def books(engine: Engine, made: Tables, store: Store, with_ledger: Settings) -> 
 @pytest.fixture
 def ledger(engine: Engine) -> Ledger:
     return Ledger(engine.url)
+
+
+@pytest.fixture
+def original() -> Iterator[Server]:
+    """The Redis of production."""
+    with Server() as server:
+        yield server

@@ -17,11 +17,11 @@ from expirebridge import Bridge, State
 from expirebridge.checks.finding import Level
 from expirebridge.errors import LedgerUnreachable
 from expirebridge.ledger.auditor import Auditor
-from expirebridge.ledger.books import place_of
 from expirebridge.ledger.engines import read_url
 from expirebridge.ledger.findings import check_ledger
 from expirebridge.ledger.patience import PATIENCE
 from expirebridge.ledger.schema import create
+from expirebridge.ledger.sides import place_of
 from expirebridge.ledger.tables import VERSION, Status, Tables, Todo
 from expirebridge.settings import Settings
 from expirebridge.store.calls.ledger import Known

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import redis
@@ -21,7 +20,7 @@ from expirebridge.ledger.poker import Poker
 from expirebridge.ledger.tables import Status
 from expirebridge.settings import Settings
 from expirebridge.store.store import Store
-from tests.kit.ledgers import Books
+from tests.kit.ledgers import Books, until
 from tests.kit.steps import state_of
 from tests.kit.witness import Witness, listening, until_logged
 
@@ -35,13 +34,6 @@ def into(ran: list[int]) -> Callable[[int], None]:
         ran.append(number)
 
     return run
-
-
-async def until(holds: Any) -> None:
-    """Until rows say so: there is no signal for that but to look."""
-    async with asyncio.timeout(20):
-        while not await asyncio.to_thread(holds):  # noqa: ASYNC110 - a row has no event
-            await asyncio.sleep(0.02)
 
 
 async def test_a_row_runs_and_is_written_back(books: Books, with_ledger: Settings) -> None:
@@ -221,7 +213,7 @@ async def test_a_copy_of_the_ledger_stops_with_one_error(
         connection.execute(text("UPDATE expirebridge_pass SET nonce = 'x-elsewhere'"))
     ran: list[int] = []
     async with listening(with_ledger, run=into(ran)):
-        await until_logged(lambda: "another address" in caplog.text)
+        await until_logged(lambda: "another ledger" in caplog.text)
     assert ran == []
 
 

@@ -9,8 +9,10 @@ from sqlalchemy import Engine
 from expirebridge import Bridge, State, TaskExists
 from expirebridge.errors import LedgerUnsuitable
 from expirebridge.ledger import Ledger
-from expirebridge.ledger.books import Office, place_of
+from expirebridge.ledger.binding import Place
+from expirebridge.ledger.books import Office
 from expirebridge.ledger.relay import INTERRUPTED, finish
+from expirebridge.ledger.sides import place_of
 from expirebridge.ledger.tables import Status, Tables, Todo
 from expirebridge.settings import Settings
 from expirebridge.store import calls
@@ -22,6 +24,7 @@ from tests.kit.ledgers import Books, restore, snapshot
 from tests.kit.steps import server_ms, settle, state_of
 
 HOUR = 3_600_000
+ELSEWHERE = Place(("elsewhere",), "2 expirebridge", "here")
 
 
 @pytest.fixture
@@ -304,8 +307,8 @@ def test_another_place_sends_nothing(books: Books, client: redis.Redis) -> None:
     books.insert("a")
     books.settle_down()
     client.flushall()
-    with pytest.raises(LedgerUnsuitable, match="another address"):
-        finish(books.relay("elsewhere").carry())
+    with pytest.raises(LedgerUnsuitable, match="Redis is at elsewhere, and was met at here"):
+        finish(books.relay(ELSEWHERE).carry())
     assert client.dbsize() == 0
 
 
@@ -372,7 +375,7 @@ def test_a_rebuild_binds_the_ledger_to_another_server(
     settle(store, Settlement("a", "t", "succeeded"))
     books.settle_down()
     client.flushall()
-    moved = Books(books.engine, books.made, store, place="elsewhere")
+    moved = Books(books.engine, books.made, store, place=ELSEWHERE)
     with pytest.raises(LedgerUnsuitable):
         finish(moved.relay().carry())
     moved.relay().rebind()

@@ -98,6 +98,7 @@ def create_version_1(engine: Engine) -> None:
     with engine.begin() as connection:
         create(connection, of_version_1())
     run(engine, "ALTER TABLE expirebridge_series DROP COLUMN paused")
+    run(engine, "ALTER TABLE expirebridge_pass DROP COLUMN met")
     run(engine, "UPDATE expirebridge_schema SET version = 1")
     run(
         engine,

@@ -104,7 +104,8 @@ def test_refused_rows_are_found_for_a_day(books: Books, look: Look) -> None:
     [
         ("UPDATE expirebridge_schema SET version = 99", "are of version 99"),
         ("UPDATE expirebridge_schema SET version = 0", "are of version 0"),
-        ("UPDATE expirebridge_pass SET nonce = 'x-elsewhere'", "another address"),
+        ("UPDATE expirebridge_pass SET nonce = 'x-elsewhere'", "another ledger"),
+        ("UPDATE expirebridge_pass SET met = NULL", "another number of partitions"),
     ],
 )
 def test_what_cannot_be_used_is_an_error(

@@ -17,7 +17,8 @@ from expirebridge import Bridge, Change, State
 from expirebridge.errors import InvalidTask
 from expirebridge.hooks import End
 from expirebridge.ledger import Ledger, Tables
-from expirebridge.ledger.books import Office, place_of
+from expirebridge.ledger.books import Office
+from expirebridge.ledger.sides import place_of
 from expirebridge.ledger.tables import Status
 from expirebridge.ledger.ticking import NEVER, make_ticks
 from expirebridge.series.state import SeriesOutcome

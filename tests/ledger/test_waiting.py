@@ -58,7 +58,7 @@ def test_a_look_at_all_partitions_reads_few_rows(full: Engine, made: Tables) -> 
         for number in range(LAYOUT.count)
     ]
     for each in books:
-        each.begin("nonce")
+        each.begin("nonce", "{}")
     with noted(full) as queries:
         found = books[0].read_all()
         books[1].sort(100)

@@ -17,18 +17,19 @@ from expirebridge.settings import Settings
 from expirebridge.store import calls
 
 if TYPE_CHECKING:
-    from expirebridge.ledger.books import Books, Office
+    from expirebridge.ledger.books import Office
 
 
 class Desk:
     """The roles of a station that has a ledger, and what they share."""
 
     def __init__(
-        self, books: "Books", settings: Settings, footing: Footing, *, doorbell: Doorbell,
-        standing: Standing, hooks: Hooks,
+        self, office: "Office", footing: Footing, *, doorbell: Doorbell, standing: Standing,
+        hooks: Hooks,
     ) -> None:  # fmt: skip
-        self._books = books
+        settings = office.settings
         self.gate = gate = Gate(footing)
+        self._books = books = office.books(lambda: footing.now.heart_store, lambda: gate.link)
         self.clerk = Clerk(books, gate)
         self._gatekeeper = Gatekeeper(
             footing, books, gate, doorbell=doorbell, pause=settings.lease / calls.BEATS_PER_LEASE
@@ -52,8 +53,7 @@ def desk_of(
     """The desk for this office; None if there is none."""
     if office is None:
         return None
-    books = office.books(lambda: footing.now.heart_store)
-    return Desk(books, office.settings, footing, doorbell=doorbell, standing=standing, hooks=hooks)
+    return Desk(office, footing, doorbell=doorbell, standing=standing, hooks=hooks)
 
 
 def office_of(settings: Settings) -> "Office | None":

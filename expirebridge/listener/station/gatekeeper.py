@@ -80,7 +80,7 @@ class Gatekeeper:
             await self._books.run(self._books.fence, seen)
             self._fenced = link
         known = await link.ground.store.run(calls.read_ledger())
-        numbers = await self._books.run(self._books.read)
+        numbers = await self._books.run(self._books.read_beside, known)
         if numbers is None or not numbers.agrees_with(known):
             self._doubts += 1
             if self._doubts >= DOUBTS or (numbers is not None and numbers.rebuilding):

@@ -57,6 +57,8 @@ class Known(NamedTuple):
     """How many rows are to learn something."""
     dirty_since: int | None = None
     """Since when the first of them is, in microseconds."""
+    run_id: str | None = None
+    """Which process the server is; None if it does not say, or was not asked."""
 
     @property
     def behind(self) -> float:
@@ -70,7 +72,12 @@ def read_ledger() -> Call[Known]:
     return script("read_ledger", read=_read_known)
 
 
-def read_ledgers() -> Steps[dict[int, Known]]:
+def read_run_id() -> Call[str | None]:
+    """Read which process the server is; None if it does not say, or the login may not ask."""
+    return script("read_run_id", read=_read_run_id)
+
+
+def read_ledgers(*, run_ids: bool = False) -> Steps[dict[int, Known]]:
     """Read the same of each partition, by its number; those that cannot be asked are left out."""
     known: dict[int, Known] = {}
     first = yield from at_if_there(read_ledger(), 0, hasty=True)  # it tells how many there are
@@ -80,12 +87,19 @@ def read_ledgers() -> Steps[dict[int, Known]]:
         found = yield from at_if_there(read_ledger(), number, hasty=True)
         if found is not None:
             known[number] = found
+    for number in known if run_ids else ():
+        run_id = yield from at_if_there(read_run_id(), number, hasty=True)
+        known[number] = known[number]._replace(run_id=run_id)
     return known
 
 
 def _read_known(reply: list[Any]) -> Known:
     nonce, number, now, dirty, since = reply
     return Known(text(nonce), number, now, dirty, since if since >= 0 else None)
+
+
+def _read_run_id(reply: bytes) -> str | None:
+    return text(reply) or None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -74,5 +74,5 @@ def install() -> None:
     _before_its_commit("learn", "back: written, not committed")
     event.listen(Engine, "commit", _reach_before_commit)
     _around(Books, "fence", "gate: new connection", "gate: number taken")
-    _around(Books, "read", "gate: server read", "gate: ledger read")
+    _around(Books, "read_beside", "gate: server read", "gate: ledger read")
     _around(Books, "ask", "claimed", "claimed, row asked")

@@ -1,0 +1,173 @@
+"""The binding: which Redis and which database a ledger was met in, and whether these are they.
+
+One side may change its address, or its server, while the other is as it was. What changes on both
+sides at once may be a copy of both. ADR 59 says why it is decided like this.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import NamedTuple
+
+import orjson
+
+from expirebridge.errors import LedgerUnsuitable
+from expirebridge.ledger.entries import Account, Numbers
+from expirebridge.store.calls.ledger import Known
+
+MOST = 50
+"""How many addresses of a side are remembered; beyond, the oldest is forgotten."""
+SHOWN = 5
+"""How many of them an error names."""
+_LISTS = ("redis", "sql", "identities")
+REBUILD = "Nothing is sent. `expirebridge ledger rebuild --yes` binds them to each other"
+
+
+class Place(NamedTuple):
+    """Where both sides are, as settings spell it, without logins."""
+
+    redis: tuple[str, ...]
+    """The addresses at which Redis is found, each with its database and prefix; any of them will
+    do."""
+    database: str
+    """The database's number in Redis, and the prefix."""
+    sql: str
+    """The address of the SQL database."""
+    partitions: int = 1
+
+
+class Seen(NamedTuple):
+    """What both sides say of themselves now."""
+
+    place: Place
+    identity: str
+    """What only this SQL database has, as long as nobody restores a dump of it elsewhere."""
+    run_id: str | None
+    """The server's process; None if it does not say."""
+
+    @property
+    def run(self) -> str | None:
+        """The process, and the database in it."""
+        return self.run_id and f"{self.run_id} {self.place.database}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Met:
+    """What a ledger remembers of the two sides, since they were bound to each other."""
+
+    redis: tuple[str, ...] = ()
+    """The addresses at which Redis was met."""
+    run: str | None = None
+    """Its process and database when it last said so; None: it never did."""
+    sql: tuple[str, ...] = ()
+    """The addresses at which the SQL database was met."""
+    identities: tuple[str, ...] = ()
+    """What it said of itself: there are several servers in a cluster of MariaDB."""
+    partitions: int = 0
+
+    @classmethod
+    def first(cls, seen: Seen) -> "Met":
+        """What is remembered when both are bound to each other."""
+        place = seen.place
+        return cls(
+            redis=place.redis, run=seen.run, sql=(place.sql,), identities=(seen.identity,),
+            partitions=place.partitions,
+        )  # fmt: skip
+
+    @classmethod
+    def read(cls, text: str | None) -> "Met":
+        """As `text` writes it."""
+        fields = orjson.loads(text or "{}")
+        lists = {name: tuple(fields[name]) for name in _LISTS if name in fields}
+        return cls(**(fields | lists))
+
+    @property
+    def text(self) -> str:
+        """As the column `met` holds it."""
+        return orjson.dumps(asdict(self)).decode()
+
+    def with_(self, seen: Seen) -> "Met":
+        """The same after both were met as they are now; addresses stay known."""
+        place = seen.place
+        return replace(
+            self, redis=_added(self.redis, place.redis), run=seen.run or self.run,
+            sql=_added(self.sql, (place.sql,)),
+            identities=_added(self.identities, (seen.identity,)),
+        )  # fmt: skip
+
+
+def check_numbers(numbers: Numbers | Account, known: Known) -> None:
+    """Raise LedgerUnsuitable unless server and ledger know of each other, and of the same passes.
+
+    A server that knows no ledger may have lost everything.
+    """
+    if known.nonce not in {"", numbers.nonce}:
+        raise LedgerUnsuitable(f"Redis belongs to another ledger. {REBUILD}")
+    if known.number > numbers.number:
+        raise LedgerUnsuitable(
+            f"Redis has seen pass {known.number}, the ledger only {numbers.number}: was it "
+            f"restored from a backup? {REBUILD}"
+        )
+
+
+def check_partitions(met: Met, partitions: int) -> None:
+    """Raise LedgerUnsuitable for another number of partitions: rows know that of their id."""
+    if met.partitions != partitions:
+        raise LedgerUnsuitable(
+            f"Redis has another number of partitions ({partitions}) than the ledger knows "
+            f"({met.partitions}). {REBUILD}"
+        )
+
+
+def check_sides(met: Met, seen: Seen, known: Known) -> None:
+    """Raise LedgerUnsuitable unless one side is as it was, and what it says of the other holds.
+
+    If Redis knows no ledger, both must be as they were: then it lost everything.
+    """
+    place = seen.place
+    same_run = seen.run is not None and seen.run == met.run
+    redis_is_known = same_run or not set(place.redis).isdisjoint(met.redis)
+    same_identity = seen.identity in met.identities
+    sql_is_known = same_identity and place.sql in met.sql
+    if known.nonce and (sql_is_known or (redis_is_known and (same_identity or same_run))):
+        return
+    if not known.nonce and sql_is_known and redis_is_known:
+        return
+    faults = "; ".join(_faults(met, seen, known))
+    raise LedgerUnsuitable(f"the ledger and this Redis may be copies: {faults}. {REBUILD}")
+
+
+def _faults(met: Met, seen: Seen, known: Known) -> list[str]:
+    """What is not as it was, on both sides."""
+    place, faults = seen.place, []
+    if not known.nonce:
+        faults.append("Redis knows no ledger")
+    if set(place.redis).isdisjoint(met.redis):
+        faults.append(f"Redis is at {_shown(place.redis)}, and was met at {_shown(met.redis)}")
+    elif known.nonce:
+        process = "is another process than the one met last"
+        unknown = "does not say which process it is"
+        faults.append(f"Redis at {_shown(place.redis)} {process if seen.run else unknown}")
+    if seen.identity not in met.identities:
+        faults.append(
+            f"the SQL database at {place.sql} says that it is {seen.identity!r}, and was met as "
+            f"{_shown(met.identities)!r}"
+        )
+    if place.sql not in met.sql:
+        faults.append(f"the SQL database is at {place.sql}, and was met at {_shown(met.sql)}")
+    return faults
+
+
+def news_of(before: Met, after: Met) -> list[str]:
+    """What is new about where both are, for the log; a restart is not."""
+    news = [f"Redis is at {one}" for one in after.redis if one not in before.redis]
+    news += [f"the SQL database is at {one}" for one in after.sql if one not in before.sql]
+    fresh = [one for one in after.identities if one not in before.identities]
+    return news + [f"the SQL database says that it is {one!r}" for one in fresh]
+
+
+def _added(known: Sequence[str], seen: Sequence[str]) -> tuple[str, ...]:
+    return (*known, *(one for one in seen if one not in known))[-MOST:]
+
+
+def _shown(addresses: Sequence[str]) -> str:
+    return ", ".join(addresses[-SHOWN:])
