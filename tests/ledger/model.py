@@ -404,7 +404,7 @@ class Model:
         status, is_later = STATUS.get(record.state, WAITING), row.generation < record.generation
         if not is_later and row.status != WAITING:
             if record.state != "running" and row.status != status:
-                row.todo, row.stamp = row.todo or RELAY, number
+                row.todo = row.todo or RELAY
             return
         if is_later and status == WAITING and not record.cancel:
             row.is_cancelled = False
