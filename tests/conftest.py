@@ -15,7 +15,6 @@ from tests.kit.databases import SQLITE, Database, binary_of, database_of
 from tests.kit.logs import Log
 from tests.kit.processes import Reports
 from tests.kit.servers import AnyServer, server_of
-from tests.kit.versions import FIRST, Version, version_at
 
 pytest_plugins = ["tests.kit.interrupts", "tests.kit.matrix", "tests.kit.printing"]
 
@@ -113,9 +112,3 @@ def reports(server: AnyServer) -> Iterator[Reports]:
 def log(caplog: pytest.LogCaptureFixture) -> Log:
     """What listeners in this process log."""
     return Log(caplog)
-
-
-@pytest.fixture(scope="session")
-def first(tmp_path_factory: pytest.TempPathFactory) -> Version:
-    """The first version of expirebridge."""
-    return version_at(FIRST, "first", tmp_path_factory.mktemp("first-version"))
