@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from expirebridge.errors import (
         EmbeddedServerError,
         ExpirebridgeError,
-        FormatRefused,
         FormatTooNew,
         HandlersError,
         InvalidSetting,
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
     from expirebridge.task import (
         Change,
         Counts,
-        Format,
         HistoryEntry,
         LeftOut,
         Listing,
@@ -64,8 +62,6 @@ __all__ = [
     "EmbeddedServerError",
     "ExpirebridgeError",
     "Exponential",
-    "Format",
-    "FormatRefused",
     "FormatTooNew",
     "HandlersError",
     "HistoryEntry",
@@ -118,8 +114,6 @@ _MODULES = {
     "EmbeddedServerError": "errors",
     "ExpirebridgeError": "errors",
     "Exponential": "retry",
-    "Format": "task",
-    "FormatRefused": "errors",
     "FormatTooNew": "errors",
     "HandlersError": "errors",
     "HistoryEntry": "task",

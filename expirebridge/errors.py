@@ -24,7 +24,6 @@ ExpirebridgeError
     ├── ServerUnsuitable     lacks something that expirebridge needs
     ├── ScriptFailed         a script found data that it could not handle
     ├── FormatTooNew         a newer expirebridge wrote this database
-    ├── FormatRefused        its format cannot be raised, or lowered, now
     └── PartitionsDiffer     the database has another number of partitions
 
 `retry.py` has the exceptions that a handler raises to control its own task: `Retry`, `Snooze`,
@@ -189,10 +188,6 @@ class ScriptFailed(ServerError):
 
 class FormatTooNew(ServerError):
     """A newer expirebridge wrote the database, in a format that this one does not know."""
-
-
-class FormatRefused(ServerError):
-    """The format cannot be raised, or lowered, now; nothing was written. The message says why."""
 
 
 class MoveRefused(ServerError):

@@ -78,13 +78,13 @@ class Mover:
         self._stop.set()
 
     def begin(self) -> None:
-        """Begin, or resume. Raises MoveRefused, FormatRefused and InvalidSetting."""
+        """Begin, or resume. Raises MoveRefused and InvalidSetting."""
         source, target = self._names
         if source == target:
             raise InvalidSetting(f"to={target!r}: that is the database to move from")
-        self._target.run(calls.begin_arrival(self._old.lease, source))
+        self._target.run(calls.begin_arrival(source))
         try:
-            self._nonces = self._source.run(calls.begin_move(self._old.lease, target))
+            self._nonces = self._source.run(calls.begin_move(target))
         except ServerError:
             with suppress(ServerError):
                 self._target.run(calls.end_arrival())

@@ -225,21 +225,6 @@ class Counts:
     """The move of this database, from when one was begun."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Format:
-    """The version of what a database stores, and what stands in the way of another one."""
-
-    written: int | None
-    """The database's format; None if nothing was written yet, or if it is no number."""
-    known: int
-    """The highest format that this expirebridge knows."""
-    uses: list[str]
-    """What in the database needs format 2: it cannot be lowered meanwhile."""
-    older_listeners: list[str]
-    """Listeners that sent a heartbeat within the last lease and know only format 1: it cannot be
-    raised meanwhile."""
-
-
 def texts_of(left_out: Iterable[LeftOut]) -> list[str]:
     """For each reason, which partitions an answer leaves out."""
     tags = defaultdict[tuple[str, str], list[str]](list)

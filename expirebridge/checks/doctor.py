@@ -24,7 +24,7 @@ from expirebridge.checks.server import (
     check_role,
     check_version,
 )
-from expirebridge.checks.work import check_format, check_functions, check_series
+from expirebridge.checks.work import check_functions, check_series
 from expirebridge.errors import (
     FormatTooNew,
     NotPermitted,
@@ -116,7 +116,6 @@ class _Doctor:
     def _of_work(self) -> list[Finding]:
         lease = self._settings.lease
         parts: list[tuple[str, Steps[list[Finding]]]] = [
-            ("format", _listed(check_format(lease))),
             ("work", check_health(self._database, self._settings)),
             ("functions", _listed(check_functions(lease))),
             ("series", _if_any(check_series(lease))),

@@ -76,21 +76,6 @@ def check_subscriptions(
     return ok("subscriptions", f"the listeners are subscribed to {heard}")
 
 
-def check_format(lease: float) -> Steps[Finding]:
-    """Which format the database has, and why not 1; whether a listener beats that stays behind."""
-    found = yield from calls.read_format(lease)
-    if found.written is None or found.written < 2:
-        return ok("format", "plain use: format 1")
-    if found.older_listeners:
-        return error(
-            "format",
-            f"the database has format 2, and listeners beat that know only format 1: "
-            f"{first_of(found.older_listeners)}",
-            "upgrade them",
-        )
-    return ok("format", f"format 2, for {', '.join(found.uses) or 'nothing at present'}")
-
-
 def check_overdue(health: Health, limit: float) -> Finding:
     """Whether due tasks start within `limit` seconds."""
     if health.overdue and health.waited > limit:

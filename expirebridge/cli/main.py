@@ -61,7 +61,6 @@ PANELS = {
         "check": "operators.check",
         "acl": "operators.acl",
         "compat": "compat.compat",
-        "format": "formats.format_",
         "partitions": "partitions.group",
     },
     "Moving": {

@@ -11,7 +11,7 @@ from expirebridge.cli.figures import store_of
 from expirebridge.cli.options import NOT_POSSIBLE, AsJson, Lease, Prefix, Url
 from expirebridge.cli.output import print_counts
 from expirebridge.cli.progress import warn
-from expirebridge.errors import FormatRefused, MoveRefused, ServerUnsuitable
+from expirebridge.errors import MoveRefused, ServerUnsuitable
 from expirebridge.mover import Mover
 from expirebridge.settings import Settings
 from expirebridge.store.partitions import Partitions
@@ -56,7 +56,7 @@ def move(
         try:
             mover.begin()
             is_over = mover.run(report.tell)
-        except (FormatRefused, MoveRefused) as refusal:
+        except MoveRefused as refusal:
             warn(str(refusal))
             raise typer.Exit(NOT_POSSIBLE) from None
         finally:

@@ -10,7 +10,7 @@ from expirebridge.cli.figures import store_of
 from expirebridge.cli.options import NOT_POSSIBLE, AsJson, Prefix, Url
 from expirebridge.cli.output import print_json, print_line, print_table, warn_of
 from expirebridge.cli.tasks import read_arguments
-from expirebridge.errors import FormatRefused, PartitionsDiffer
+from expirebridge.errors import PartitionsDiffer
 from expirebridge.hooks import Hooks
 from expirebridge.operations import Operations
 from expirebridge.settings import Settings
@@ -34,15 +34,15 @@ def create(
 ) -> None:
     """Divide a new database into partitions, before anything else is written to it.
 
-    Their number cannot be changed later. If the database has another number, or a listener beats
-    that is older than partitions, nothing is changed, and the exit code is 3.
+    Their number cannot be changed later. If the database has another number, nothing is changed,
+    and the exit code is 3.
 
     Example: expirebridge partitions create 16
     """
     with Bridge(url, prefix=prefix) as bridge:
         try:
             bridge.create_partitions(count)
-        except (FormatRefused, PartitionsDiffer) as refusal:
+        except PartitionsDiffer as refusal:
             typer.echo(f"expirebridge: {refusal}", err=True)
             raise typer.Exit(NOT_POSSIBLE) from None
     if as_json:

@@ -4,7 +4,6 @@
 """
 
 from expirebridge.operations.changing import ChangingOperations
-from expirebridge.operations.formats import FormatOperations
 from expirebridge.operations.looking import LookingOperations
 from expirebridge.operations.making import MakingOperations
 from expirebridge.operations.partitioning import PartitionOperations
@@ -18,7 +17,6 @@ class Operations(
     LookingOperations,
     ChangingOperations,
     SchedulingOperations,
-    FormatOperations,
     PartitionOperations,
 ):
     """The operations of a producer, with the settings and hooks that they need."""

@@ -21,14 +21,13 @@ class PartitionOperations(Subject):
     def create_partitions(self, count: int) -> Steps[int]:
         """Divide a database into so many partitions, before anything else is written to it.
 
-        `count` is a power of two, up to 256, and cannot be changed later. More than one needs
-        format 2. On one server they serve to prepare for a cluster: each has names in a hash slot
-        of its own. Idempotent. Returns the count.
+        `count` is a power of two, up to 256, and cannot be changed later. On one server they serve
+        to prepare for a cluster: each has names in a hash slot of its own. Idempotent. Returns the
+        count.
 
-        Raises InvalidSetting if there cannot be so many, or the prefix has a tag of its own;
+        Raises InvalidSetting if there cannot be so many, or the prefix has a tag of its own; and
         PartitionsDiffer if the database has another number: whatever is written to a new database
-        first, by a producer or a listener, gives it one partition; and FormatRefused while a
-        listener beats that knows only format 1. Nothing is written then.
+        first, by a producer or a listener, gives it one partition. Nothing is written then.
         """
         if not isinstance(count, int) or isinstance(count, bool) or not is_count(count):
             raise InvalidSetting(f"partitions={count!r}: a power of two, up to {MAX_PARTITIONS}")
@@ -37,7 +36,7 @@ class PartitionOperations(Subject):
             raise InvalidSetting(
                 f"prefix={prefix!r}: with a tag of its own there is one partition; leave it out"
             )
-        yield from calls.create_partitions(count, self._settings.lease)
+        yield from calls.create_partitions(count)
         # Whoever comes from now on is told the number; each partition keeps it, too.
         try:
             yield from calls.read_partitions()
@@ -45,7 +44,7 @@ class PartitionOperations(Subject):
             if told.count != count:
                 raise
         if count > 1:
-            yield from calls.raise_format(self._settings.lease)
+            yield from calls.mark_partition()
         return count
 
     def count_partitions(self) -> Call[int]:

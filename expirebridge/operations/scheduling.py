@@ -70,9 +70,8 @@ class SchedulingOperations(Subject):
         Returns the series; `series.outcome` says what was done.
 
         Raises InvalidTask if it cannot be (nothing was sent then), SeriesDeclared if handlers
-        declare a series of this id, FormatRefused if it would be the first series while a listener
-        beats that does not know series, and a ServerError if the server failed or refused a call.
-        After ServerUnreachable it is safe to call again.
+        declare a series of this id, and a ServerError if the server failed or refused a call. After
+        ServerUnreachable it is safe to call again.
         """
         return self._series.schedule(
             id, func, args, cron=cron, every=every, kwargs=kwargs, tz=tz, jitter=jitter,

@@ -188,7 +188,7 @@ class SeriesWork:
             read = yield from calls.get_series(spec.id, self._lease)
             if read.series is not None and "declared" in read.series.record:
                 raise SeriesDeclared(spec.id)
-            outcome = _OUTCOMES.get((yield from put(spec, read, declared=False, lease=self._lease)))
+            outcome = _OUTCOMES.get((yield from put(spec, read, declared=False)))
             if outcome is None:  # the time of its first tick passed, or another was faster
                 continue
             after = yield from calls.get_series(spec.id, self._lease)

@@ -14,7 +14,7 @@ logger = logging.getLogger("expirebridge")
 
 
 def put(
-    spec: SeriesSpec, read: calls.Read, *, declared: bool, lease: float, made: int | None = None
+    spec: SeriesSpec, read: calls.Read, *, declared: bool, made: int | None = None
 ) -> Steps[Put]:
     """Put a series in the place of what was read, with the first tick after that.
 
@@ -29,7 +29,7 @@ def put(
     times = first_after(spec.schedule, spec.id, read.now, made=made)
     before = "" if standing is None else standing.text("fingerprint")
     item = Putting(new_series(spec, declared=declared), before, made, times)
-    [done] = yield from calls.put_series([item], lease)
+    [done] = yield from calls.put_series([item])
     return done
 
 
@@ -47,8 +47,7 @@ def put_new(specs: Sequence[SeriesSpec], *, lease: float) -> Steps[list[Put]]:
                     first_after(spec.schedule, spec.id, now, made=now),
                 )
                 for spec in specs
-            ],
-            lease,
+            ]
         )
     )  # fmt: skip
 
@@ -63,7 +62,7 @@ def restore(spec: SeriesSpec, *, made: int, paused: bool, lease: float) -> Steps
         read = yield from calls.get_series(spec.id, lease)
         if read.series is not None:
             return False
-        done = yield from put(spec, read, declared=False, lease=lease, made=made)
+        done = yield from put(spec, read, declared=False, made=made)
     if paused:
         yield from calls.pause_series(spec.id)
     return done is Put.CREATED
@@ -95,7 +94,7 @@ def _put_declared(spec: SeriesSpec, before: str, lease: float) -> Steps[None]:
         standing = read.series.text("fingerprint") if read.series is not None else ""
         if standing != before:
             return
-        done = yield from put(spec, read, declared=True, lease=lease)
+        done = yield from put(spec, read, declared=True)
     if done in {Put.CREATED, Put.CHANGED}:
         logger.info(
             "series %s: %s, %s", spec.id, done.name.lower(), spec.schedule,

@@ -34,11 +34,11 @@ class Numbering:
             if not known:
                 raise NothingWritten
         elif known:
-            yield Request(layout, number, calls.raise_format(lease=0), sure=True)
+            yield Request(layout, number, calls.mark_partition(), sure=True)
         else:
-            yield from self.create(layout.count, lease=0)  # those that are away learn it later
+            yield from self.create(layout.count)  # those that are away learn it later
 
-    def create(self, count: int, lease: float) -> Requests[errors.ServerError | None]:
+    def create(self, count: int) -> Requests[errors.ServerError | None]:
         """Fix the number of partitions: the first one decides, then it is written to each.
 
         Returns why it could not be written to one. Raises PartitionsDiffer for another number.
@@ -49,13 +49,13 @@ class Numbering:
         if not (yield from self._is_known(layout)):
             first = layout if self.spread else Layout(self.prefix)
             try:
-                yield Request(first, 0, calls.create_partitions(count, lease), sure=True)
+                yield Request(first, 0, calls.create_partitions(count), sure=True)
             except errors.PartitionsDiffer as other:
                 raise errors.PartitionsDiffer(other.count, count) from other
         fault = None
         for number in range(count):
             try:
-                yield Request(layout, number, calls.raise_format(lease), sure=True)
+                yield Request(layout, number, calls.mark_partition(), sure=True)
             except errors.ServerError as error:
                 fault = error
         return fault

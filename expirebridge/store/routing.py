@@ -155,8 +155,8 @@ class _Run:
             return result
 
         match call.route:
-            case Creation(count, lease) if self._spread:
-                if fault := (yield from self._numbering.create(count, lease)):
+            case Creation(count) if self._spread:
+                if fault := (yield from self._numbering.create(count)):
                     raise fault
                 return Ready(None)
             case None | Creation():

@@ -10,13 +10,9 @@ from expirebridge.store.tls_advice import advice, is_of_tls
 from expirebridge.store.unfound import NoPrimary, SlotIsMoving, SlotUnserved, WrongPlace
 
 _FORMAT = "EXPIREBRIDGE_FORMAT "
-_OLDER_LISTENERS = "EXPIREBRIDGE_OLDER_LISTENERS "
-_STILL_USED = "EXPIREBRIDGE_STILL_USED "
 _PARTITIONS = "EXPIREBRIDGE_PARTITIONS "
 _UNMARKED = "EXPIREBRIDGE_UNMARKED "
 _MOVE = "EXPIREBRIDGE_MOVE "
-_SHOWN = 5
-"""How many listeners an error names."""
 # What a server with data knows, and a sentinel does not.
 _NEEDED = ("SELECT", "EVALSHA", "EVAL")
 # What one node of a cluster refuses: another database, and names whose slots are other nodes'.
@@ -156,14 +152,8 @@ def _of_format(text: str) -> errors.ServerError | None:
         return errors.PartitionsDiffer(int(count), int(asked.rstrip(":")))
     if _UNMARKED in text:
         return Unmarked(f"the partition does not know how many there are: {text}")
-    if _OLDER_LISTENERS in text:
-        return errors.FormatRefused(_older_listeners(text))
     if _MOVE in text:
         return errors.MoveRefused(_reason(text))
-    if _STILL_USED in text:
-        return errors.FormatRefused(
-            f"the database needs format 2, for {', '.join(_words(text, _STILL_USED))}"
-        )
     return None
 
 
@@ -178,15 +168,6 @@ def _too_new(text: str) -> str:
 def _reason(text: str) -> str:
     # A server adds to a script's own error where that was raised.
     return text.split(_MOVE, 1)[1].partition(" script: ")[0].rstrip(", ")
-
-
-def _older_listeners(text: str) -> str:
-    names = _words(text, _OLDER_LISTENERS)
-    more = f" and {len(names) - _SHOWN} others" if len(names) > _SHOWN else ""
-    return (
-        f"the database stays at format 1: listeners beat that know no other: "
-        f"{', '.join(names[:_SHOWN])}{more}; upgrade them, or stop them, then try again"
-    )
 
 
 def _words(text: str, code: str) -> list[str]:

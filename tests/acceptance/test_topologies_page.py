@@ -78,7 +78,6 @@ STEPS = [
     "acl",
     "partitions show",
     "3 partitions create 64",
-    "format",
     "functions load",
     "functions load",
     "functions show",
@@ -123,7 +122,6 @@ OF_CLUSTERS = {
     "acl": "rights",
     "partitions show": "[partitions](#partitions)",
     "3 partitions create 64": "[partitions](#partitions)",
-    "format": "[format](wire-protocol.md#versions)",
     "functions load": "functions for other languages",
     "METRICS": "metrics",
 }

@@ -86,7 +86,7 @@ async def test_a_server_with_our_configuration_and_a_listener_has_nothing_to_men
     assert {name: one.message for name, one in found.items() if one.level is not Level.OK} == {}
     assert set(found) == {
         "version", "role", "events", "eviction", "memory", "persistence", "buffers", "clock",
-        "rights", "format", "listeners", "overdue", "subscriptions", "functions", "data",
+        "rights", "listeners", "overdue", "subscriptions", "functions", "data",
             "round trip",
     }  # fmt: skip
 
@@ -358,7 +358,7 @@ async def test_a_hosted_server_runs_tasks_and_the_doctor_names_its_limits(
             report = await asyncio.to_thread(invoke, "doctor", url=server.url)
     limits = re.findall(r"^limit +(\w+)", report, re.MULTILINE)
     assert limits == ["persistence", "events", "buffers"]
-    assert "0 errors, 0 warnings, 13 ok, 3 limits" in report
+    assert "0 errors, 0 warnings, 12 ok, 3 limits" in report
     assert "where its provider does" in report
 
 

@@ -369,14 +369,14 @@ def hand_over(client: redis.Redis) -> None:
     tasks = Tasks(client)
     run = tasks.store.run
     tasks.bridge.make_task("mail.send", [1], "1h", id="goes")
-    [nonce] = run(calls.begin_move(SETTINGS.lease, "redis://new"))
+    [nonce] = run(calls.begin_move("redis://new"))
     parcel = run(calls.pack_parcel(0, nonce, 0, SETTINGS.lease, State.PENDING, 0))
     assert [item.id for item in parcel.items] == ["goes"]
     run(calls.drop_parcel(0, nonce, parcel.number))
     assert tasks.state("goes") is State.CANCELLED  # what is heard late is an echo
     client.flushdb()
 
-    run(calls.begin_arrival(SETTINGS.lease, "redis://old"))
+    run(calls.begin_arrival("redis://old"))
     assert run(calls.receive_parcel(nonce, parcel.number, parcel.items)) == [Arrival.HERE]
     assert run(calls.read_arrivals(nonce)) == parcel.number
     run(calls.end_arrival())
@@ -519,10 +519,8 @@ def look_after(cluster: Cluster) -> None:
         assert sum(span.count for span in coming.spans) > 0
         for listener in ("me", "ahead"):
             store.run(calls.leave(listener))
-        store.run(calls.raise_format(10.0))
-        assert store.run(calls.read_format(10.0)).written == 2
-        store.run(calls.lower_format())
-        store.run(calls.create_partitions(1, 10.0))
+        store.run(calls.create_partitions(1))
+        store.run(calls.mark_partition())
         assert store.run(calls.read_partitions()) == 1
         assert store.run(calls.look_over([b"elsewhere"], SETTINGS)).found == []
         relay(store)

@@ -140,7 +140,7 @@ async def test_a_cluster_with_a_listener_is_well(cluster: Cluster, bridge: Bridg
     counts = re.findall(r"(\d+) at \S+", str(found["cluster"][0]))
     assert sorted(map(int, counts)) == [5, 5, 6]
     assert {"version", "role", "eviction", "memory", "events", "buffers", "clock", "rights",
-            "format", "listeners", "overdue", "subscriptions", "functions", "partitions", "data",
+            "listeners", "overdue", "subscriptions", "functions", "partitions", "data",
             "round trip", "misplaced keys", "coverage"} < found.keys()  # fmt: skip
 
 

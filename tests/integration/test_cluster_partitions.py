@@ -57,17 +57,18 @@ def stored(cluster: Cluster, pattern: str = "*") -> dict[bytes, int]:
 
 
 def metas(cluster: Cluster) -> dict[str, list[Any]]:
-    """What `meta` says of format and partitions, of each prefix that has one."""
+    """What `meta` says of format, partitions and features, of each prefix that has one."""
     found = dict[str, list[Any]]()
     for name, place in stored(cluster, "*:meta").items():
-        words = cluster.ask(cluster.nodes[place], "HMGET", name, "format", "partitions")
+        words = cluster.ask(cluster.nodes[place], "HMGET", name, "format", "partitions", "features")
         found[name.decode().removesuffix(":meta")] = words
     return found
 
 
 def all_with(count: int) -> dict[str, list[Any]]:
     """What `metas` are if there are so many."""
-    return {prefix: [b"2", b"%d" % count] for prefix in Layout(PREFIX, count).prefixes()}
+    words = [b"1", b"%d" % count, b"partitions"]
+    return dict.fromkeys(Layout(PREFIX, count).prefixes(), words)
 
 
 # How many there are
@@ -140,7 +141,7 @@ def test_a_lost_meta_is_that_of_its_sisters(cluster: Cluster, bridge: Bridge, co
         assert task is not None
         assert other.reschedule("a", 120) is Change.MOVED
         assert other.count().pending == 1
-    assert metas(cluster)[layout.prefix_of(own)] == [b"2", b"%d" % count]
+    assert metas(cluster)[layout.prefix_of(own)] == [b"1", b"%d" % count, b"partitions"]
 
 
 # Used
@@ -186,7 +187,7 @@ def test_a_store_of_a_station_is_certain(cluster: Cluster) -> None:
     client = clients.producer_client(cluster.url, PREFIX)
     store = Store(client, prefix=LAYOUT.prefix_of(3), partitions=16)
     store.run(calls.heartbeat("me", 10.0, []))
-    assert metas(cluster) == {LAYOUT.prefix_of(3): [b"2", b"16"]}
+    assert metas(cluster) == {LAYOUT.prefix_of(3): [b"1", b"16", b"partitions"]}
     client.close()
 
 

@@ -771,7 +771,6 @@ OPERATORS: dict[str, Callable[[Store], object]] = {
     "read_actions": lambda store: store.run(calls.read_actions(10)),
     "forecast": lambda store: store.run(calls.forecast(60, 2, sample=2)),
     "find_known": lambda store: store.run(calls.find_known(["a"])),
-    "read_format": lambda store: store.run(calls.read_format(10)),
 }
 
 
@@ -840,21 +839,12 @@ def test_partitions_are_created_once(proxy: Proxy, client: redis.Redis) -> None:
     with Bridge(proxy.url) as through:
         proxy.cut_reply_of("create_partitions", times=2)
         assert through.create_partitions(4) == 4
+        proxy.cut_reply_of("mark_partition", times=2)
+        assert through.create_partitions(4) == 4
         proxy.cut_reply_of("read_partitions", times=2)
         assert through.count_partitions() == 4
-        assert proxy.cuts == {"create_partitions": 2, "read_partitions": 2}
+        assert proxy.cuts == {"create_partitions": 2, "mark_partition": 2, "read_partitions": 2}
     assert client.hget("expirebridge:meta", "partitions") == b"4"
-
-
-def test_a_format_is_raised_and_lowered_once(proxy: Proxy, client: redis.Redis) -> None:
-    with contextlib.closing(
-        Store(clients.producer_client(proxy.url), prefix="expirebridge")
-    ) as store:
-        for call, format in ((calls.raise_format(10), b"2"), (calls.lower_format(), b"1")):
-            proxy.cut_reply_of(call.name, times=2)
-            store.run(call)
-            assert proxy.cuts[call.name] == 2
-            assert client.hget("expirebridge:meta", "format") == format
 
 
 def remove_one(store: Store, _: int) -> None:
@@ -984,8 +974,7 @@ def test_every_script_is_cut_off_somewhere_above() -> None:
         "purge",
         "note_action",
         "note_import",
-        "raise_format",
-        "lower_format",
+        "mark_partition",
         "create_partitions",
         "read_partitions",
     }

@@ -224,10 +224,10 @@ def test_a_call_without_the_prefix_is_refused(ask: Ask, client: redis.Redis) -> 
 
 
 def test_a_newer_format_is_refused(ask: Ask, client: redis.Redis) -> None:
-    client.hset("expirebridge:meta", "format", 3)
-    with pytest.raises(redis.ResponseError, match="EXPIREBRIDGE_FORMAT 3 2"):
+    client.hset("expirebridge:meta", "format", 2)
+    with pytest.raises(redis.ResponseError, match="EXPIREBRIDGE_FORMAT 2 1"):
         ask("make", "f.g", "[]", 60_000)
-    with pytest.raises(redis.ResponseError, match="EXPIREBRIDGE_FORMAT 3 2"):
+    with pytest.raises(redis.ResponseError, match="EXPIREBRIDGE_FORMAT 2 1"):
         ask("get", "a")
 
 

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from expirebridge import Bridge, Change, Outcome, ServerUnreachable, State
 from expirebridge.checks import Finding, Level, examine
 from expirebridge.cli.figures import store_of
-from expirebridge.errors import FormatRefused, InvalidSetting, MoveRefused
+from expirebridge.errors import InvalidSetting, MoveRefused
 from expirebridge.hooks import Hooks
 from expirebridge.mover import Mover
 from expirebridge.observe.server_metrics import OfTheServer
@@ -585,15 +585,6 @@ def test_it_is_not_turned_round_while_a_parcel_is_on_its_way(
     third = Side(old.url[:-1] + "5", 1)
     with closing(third), pytest.raises(MoveRefused, match="on their way to"):
         mover_of(old, third).begin()
-
-
-@only_one
-def test_the_format_says_so(sides: Sides) -> None:
-    old, new = sides
-    move(old, new)
-    assert old.bridge.read_format().uses == ["moving"]
-    with pytest.raises(FormatRefused, match="moving"):
-        old.bridge.lower_format()
 
 
 @only_one

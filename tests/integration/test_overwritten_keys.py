@@ -101,21 +101,21 @@ async def test_a_newer_format_is_told_of_by_all_and_waited_for_by_listeners(
     witness = Witness()
     async with listening(settings, witness, note=note):
         await async_bridge.make_task("test.note", [], 60, id="a")
-        client.hset("expirebridge:meta", "format", 3)
-        await logged("the database has format 3, but this expirebridge knows only up to 2", caplog)
+        client.hset("expirebridge:meta", "format", 2)
+        await logged("the database has format 2, but this expirebridge knows only up to 1", caplog)
         with pytest.raises(FormatTooNew, match="upgrade it, or use another database"):
             await async_bridge.make_task("test.note", [], 0)
         client.hset("expirebridge:meta", "format", 1)
         await logged("everything works again", caplog)
         await async_bridge.run_now("a")
         await witness.until_ended(1, End.SUCCEEDED)
-    assert caplog.text.count("has format 3") == 1
+    assert caplog.text.count("has format 2") == 1
 
 
 async def test_a_listener_does_not_start_on_a_newer_format_and_changes_nothing(
     settings: Settings, client: redis.Redis
 ) -> None:
-    client.hset("expirebridge:meta", "format", 3)
+    client.hset("expirebridge:meta", "format", 2)
     client.set("expirebridge:pending", "of another type in that format")
     with pytest.raises(FormatTooNew):
         async with listening(settings, Witness(), note=note):

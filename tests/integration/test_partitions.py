@@ -11,7 +11,6 @@ from expirebridge import (
     AsyncBridge,
     Bridge,
     Change,
-    FormatRefused,
     InvalidSetting,
     InvalidTask,
     Outcome,
@@ -28,6 +27,7 @@ from expirebridge.topology import clients
 from tests.kit.colours import asking
 
 COUNT = 16
+OF_META = ("format", "partitions", "features")
 LAYOUT = Layout("expirebridge", COUNT)
 SETTINGS = Settings()
 LEASE = SETTINGS.lease
@@ -77,19 +77,19 @@ async def test_they_are_created_once(url: str, client: redis.Redis, colour: Any)
     for _ in range(2):
         assert await ask("create_partitions", COUNT) == COUNT
         assert await ask("count_partitions") == COUNT
-    metas = {name: client.hmget(name, "format", "partitions") for name in client.keys("*")}
+    metas = {name: client.hmget(name, *OF_META) for name in client.keys("*")}
     expected = {f"{prefix}:meta".encode() for prefix in ["expirebridge", *LAYOUT.prefixes()]}
-    assert metas == {name: [b"2", b"16"] for name in expected}
+    assert metas == {name: [b"1", b"16", b"partitions"] for name in expected}
     with pytest.raises(PartitionsDiffer, match="has 16 partitions") as refusal:
         await ask("create_partitions", 4)
     assert (refusal.value.count, refusal.value.asked) == (16, 4)
-    assert {name: client.hmget(name, "format", "partitions") for name in client.keys("*")} == metas
+    assert {name: client.hmget(name, *OF_META) for name in client.keys("*")} == metas
     await ask("aclose" if colour is AsyncBridge else "close")
 
 
 def test_the_one_without_a_tag_is_written_first(url: str, client: redis.Redis) -> None:
     """Whoever comes in between is told: nothing is written without a tag."""
-    Store(client, prefix="expirebridge").run(calls.create_partitions(4, LEASE))
+    Store(client, prefix="expirebridge").run(calls.create_partitions(4))
     assert client.keys() == [b"expirebridge:meta"]
     with Bridge(url) as bridge:
         assert bridge.make_task("mail.send", [1], 60, id="a").key.startswith(b"{")
@@ -118,14 +118,6 @@ def test_a_database_that_is_in_use_has_one(bridge: Bridge, client: redis.Redis) 
 def test_one_partition_is_plain_use(bridge: Bridge, client: redis.Redis) -> None:
     assert bridge.create_partitions(1) == 1
     assert client.hgetall("expirebridge:meta") == {b"format": b"1", b"partitions": b"1"}
-
-
-def test_an_older_listener_is_in_the_way(bridge: Bridge, store: Store, client: redis.Redis) -> None:
-    store.run(calls.heartbeat("h:1:old", LEASE, []))
-    client.delete("expirebridge:meta")
-    with pytest.raises(FormatRefused, match="h:1:old"):
-        bridge.create_partitions(COUNT)
-    assert not client.exists("expirebridge:meta")
 
 
 def test_a_prefix_with_a_tag_has_one(url: str, apart: Bridge, client: redis.Redis) -> None:
@@ -300,11 +292,11 @@ def test_a_lost_meta_is_that_of_its_sisters(
         with pytest.raises(PartitionsDiffer):
             wrong.run(calls.get(id))
         stores[number].run(calls.heartbeat("h:1:a", LEASE, []))
-        assert client.hmget(key, "format", "partitions") == [b"2", b"16"]
+        assert client.hmget(key, *OF_META) == [b"1", b"16", b"partitions"]
         apart.make_task("mail.send", [1], 60, id=id)
 
 
-@pytest.mark.parametrize("lost", ["deleted", "overwritten", "of older code"])
+@pytest.mark.parametrize("lost", ["deleted", "overwritten", "of one partition"])
 def test_a_lost_meta_without_a_tag_is_written_again(
     apart: Bridge, url: str, stores: list[Store], client: redis.Redis, lost: str
 ) -> None:
@@ -312,17 +304,17 @@ def test_a_lost_meta_without_a_tag_is_written_again(
     client.delete("expirebridge:meta")
     if lost == "overwritten":
         client.set("expirebridge:meta", "x")
-    if lost == "of older code":
+    if lost == "of one partition":
         client.hset("expirebridge:meta", mapping={"format": 1, "partitions": 1})
     else:
         with Bridge(url) as new:  # it asks the first partition
             assert new.count().pending == 1
             assert new.make_task("mail.send", [1], 60, id="b").key.startswith(b"{")
     beat = stores[0].run(calls.heartbeat("h:1:a", LEASE, []))
-    assert client.hmget("expirebridge:meta", "format", "partitions") == [b"2", b"16"]
+    assert client.hmget("expirebridge:meta", *OF_META) == [b"1", b"16", b"partitions"]
     assert ("meta" in beat.mended) is (lost != "deleted")
     with Bridge(url) as new:
-        assert new.count().pending == (1 if lost == "of older code" else 2)
+        assert new.count().pending == (1 if lost == "of one partition" else 2)
 
 
 def test_a_client_follows_when_the_database_is_written_anew(
@@ -340,12 +332,6 @@ def test_a_client_follows_when_the_database_is_written_anew(
         assert client.exists(f"{tag}:task:task-1")
         assert apart.get("task-1") is not None
         assert made.outcome is Outcome.CREATED
-
-
-def test_the_format_cannot_be_lowered(apart: Bridge) -> None:
-    assert apart.read_format().uses == ["partitions"]
-    with pytest.raises(FormatRefused, match="for partitions"):
-        apart.lower_format()
 
 
 # Plain use

@@ -4,7 +4,6 @@ import pytest
 import redis
 
 from expirebridge import State
-from expirebridge.errors import FormatRefused
 from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.calls import Put, Removal, Retimed, Settled, Settlement, Standing, Times
@@ -69,13 +68,6 @@ def test_a_series_has_its_next_tick_as_an_ordinary_task(store: Store, client: re
     assert int(task.tick.timestamp() * 1000) == tick
     assert client.sismember(f"{PREFIX}:tag:nightly", f"s@{tick}")
     assert place_of(client) == tick
-
-
-def test_the_first_series_raises_the_format(store: Store, client: redis.Redis) -> None:
-    store.run(calls.make([new("a")]))
-    assert client.hget(f"{PREFIX}:meta", "format") == b"1"
-    put(store, series(), server_ms(client) + HOUR)
-    assert client.hget(f"{PREFIX}:meta", "format") == b"2"
 
 
 def test_without_a_series_a_heartbeat_says_so(store: Store) -> None:
@@ -606,21 +598,10 @@ def test_series_are_read_one_by_one_and_in_pages(store: Store, client: redis.Red
     assert store.run(calls.get_series("none", LEASE)).series is None
 
 
-def test_series_keep_the_format_that_they_need(store: Store, client: redis.Redis) -> None:
-    put(store, series(), server_ms(client) + HOUR)
-    with pytest.raises(FormatRefused, match="series"):
-        store.run(calls.lower_format())
+def test_a_database_whose_meta_was_lost_still_has_series(store: Store, client: redis.Redis) -> None:
+    tick = server_ms(client) + HOUR
+    put(store, series(), tick)
     client.delete(f"{PREFIX}:meta")
     store.run(calls.make([new("a")]))
-    assert client.hget(f"{PREFIX}:meta", "format") == b"2"
-    store.run(calls.remove_series(["s"], LEASE))
-    store.run(calls.lower_format())
-
-
-def test_a_series_is_refused_while_an_older_listener_beats(
-    store: Store, client: redis.Redis
-) -> None:
-    store.run(calls.heartbeat("older", LEASE, []))
-    with pytest.raises(FormatRefused, match="older"):
-        put(store, series(), server_ms(client) + HOUR)
-    assert client.exists(f"{PREFIX}:series", f"{PREFIX}:series:s") == 0
+    assert client.hget(f"{PREFIX}:meta", "features") == b"series"
+    assert store.run(calls.heartbeat("l", LEASE, [], code="c0de")).next_making is not None

@@ -7,7 +7,7 @@ import pytest
 import redis
 
 from expirebridge import Change, Outcome, State
-from expirebridge.errors import FormatTooNew, NotPermitted, ServerOutOfMemory, ServerUnreachable
+from expirebridge.errors import NotPermitted, ServerOutOfMemory, ServerUnreachable
 from expirebridge.settings import Settings
 from expirebridge.store import calls
 from expirebridge.store.calls import Settled, Settlement
@@ -160,16 +160,6 @@ def test_without_memory_a_task_is_refused_whole_but_outcomes_are_recorded(
         client.config_set("maxmemory", 0)
     assert client.keys("b:[?]*") == []
     assert state_of(store, "b") is None
-
-
-def test_a_newer_format_is_refused_before_anything_is_read_or_written(
-    store: Store, client: redis.Redis
-) -> None:
-    client.hset("expirebridge:meta", "format", 3)
-    for call in (calls.make([new("a")]), calls.get("a"), calls.count(10)):
-        with pytest.raises(FormatTooNew, match=r"format 3, but .* only up to 2"):
-            store.run(call)
-    assert client.keys() == [b"expirebridge:meta"]
 
 
 # Claiming

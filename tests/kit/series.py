@@ -34,7 +34,7 @@ def put(
 ) -> Put:
     """Put one series, whose next tick stands for that ms."""
     times = Times(tick, tick + jitter, successor, tzdata) if tick is not None else None
-    [done] = store.run(calls.put_series([Putting(new, before, 0, times)], LEASE))
+    [done] = store.run(calls.put_series([Putting(new, before, 0, times)]))
     return done
 
 

@@ -328,14 +328,14 @@ def test_a_server_that_is_ahead_stops_the_relay(books: Books, client: redis.Redi
         finish(books.relay().carry())
 
 
-def test_the_first_pass_raises_the_format(books: Books, client: redis.Redis) -> None:
+def test_the_first_pass_notes_that_there_is_a_ledger(books: Books, client: redis.Redis) -> None:
     books.insert("a")
     books.settle_down()
-    assert client.hget("expirebridge:meta", "format") == b"2"
+    assert client.hget("expirebridge:meta", "features") == b"ledger"
     client.delete("expirebridge:meta")
     books.insert("b")
     books.settle_down()
-    assert client.hget("expirebridge:meta", "format") == b"2"
+    assert client.hget("expirebridge:meta", "features") == b"ledger"
 
 
 def test_a_paused_task_comes_back_paused(

@@ -60,8 +60,6 @@ def test_the_public_names_are_these() -> None:
         "EmbeddedServerError",
         "ExpirebridgeError",
         "Exponential",
-        "Format",
-        "FormatRefused",
         "FormatTooNew",
         "HandlersError",
         "HistoryEntry",

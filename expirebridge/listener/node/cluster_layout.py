@@ -62,7 +62,7 @@ async def _create(settings: Settings) -> Layout:
     partitions = AsyncPartitions(client, prefix=settings.prefix)
     try:
         with contextlib.suppress(PartitionsDiffer):  # somebody else was faster, and it knows now
-            await partitions.run(calls.create_partitions(PARTITIONS_OF_CLUSTER, settings.lease))
+            await partitions.run(calls.create_partitions(PARTITIONS_OF_CLUSTER))
         await partitions.run(calls.read_partitions())
     finally:
         await partitions.aclose()

@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     )
     from expirebridge.store.calls.fleet import Fleet, FleetListener, declare, read_fleet
     from expirebridge.store.calls.forecasting import ComingSpan, Forecast, forecast
-    from expirebridge.store.calls.formats import lower_format, raise_format, read_format
     from expirebridge.store.calls.moving import (
         Stored,
         StoredPage,
@@ -77,7 +76,11 @@ if TYPE_CHECKING:
         read_arrivals,
         receive_parcel,
     )
-    from expirebridge.store.calls.partitions import create_partitions, read_partitions
+    from expirebridge.store.calls.partitions import (
+        create_partitions,
+        mark_partition,
+        read_partitions,
+    )
     from expirebridge.store.calls.producing import (
         COUNTED,
         MakeReply,
@@ -175,10 +178,10 @@ __all__ = [
     "create_partitions", "declare", "declare_series", "drop_parcel", "earliest", "end_arrival",
     "find_due_series", "find_known", "find_outdated", "find_refused", "find_unexplained",
     "find_unhandled", "forecast", "get", "get_series", "heartbeat", "is_primary", "leave",
-    "list_listeners", "list_page", "look_over", "lower_format", "make", "make_ticks", "new_nonce",
+    "list_listeners", "list_page", "look_over", "make", "make_ticks", "mark_partition", "new_nonce",
     "no_counts", "note_action", "note_import", "only", "pack_parcel", "patient", "pause",
-    "pause_series", "purge", "put_off", "put_series", "raise_format", "read_actions",
-    "read_arrivals", "read_fleet", "read_format", "read_health", "read_partitions", "read_tally",
+    "pause_series", "purge", "put_off", "put_series", "read_actions",
+    "read_arrivals", "read_fleet", "read_health", "read_partitions", "read_tally",
     "read_time", "receive_parcel", "remove_series", "reschedule", "resent", "resume",
     "resume_series", "retime_ticks", "run_now", "run_series", "scan", "seek", "series_page",
     "settle", "stored_page", "survey", "sweep", "walk",
@@ -200,14 +203,13 @@ _MODULES = {
         ),
         "fleet": "Fleet FleetListener declare read_fleet",
         "forecasting": "ComingSpan Forecast forecast",
-        "formats": "lower_format raise_format read_format",
         "moving": "Stored StoredPage find_known note_import stored_page",
         "pages": "BEGINNING Pages",
         "parcels": (
             "PARCEL SERIES Arrival Item Parcel begin_arrival begin_move drop_parcel end_arrival "
             "pack_parcel read_arrivals receive_parcel"
         ),
-        "partitions": "create_partitions read_partitions",
+        "partitions": "create_partitions mark_partition read_partitions",
         "producing": (
             "COUNTED MakeReply NewTask Page beat cancel count get list_page make no_counts pause "
             "purge put_off reschedule resume run_now"

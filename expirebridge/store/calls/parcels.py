@@ -47,21 +47,15 @@ class Arrival(IntEnum):
     BEFORE = 3  # the parcel arrived before
 
 
-def begin_arrival(lease: float, source: str) -> Call[None]:
-    """Let tasks of another database arrive. Raises MoveRefused, and FormatRefused."""
+def begin_arrival(source: str) -> Call[None]:
+    """Let tasks of another database arrive. Raises MoveRefused."""
+    return script("begin_arrival", source, read=lambda _: None, route=Everywhere(lambda _: None))
+
+
+def begin_move(target: str) -> Call[list[str]]:
+    """Begin, or resume, to move tasks: the nonce of each partition. Raises MoveRefused."""
     return script(
-        "begin_arrival", milliseconds(lease), source, read=lambda _: None,
-        route=Everywhere(lambda _: None),
-    )  # fmt: skip
-
-
-def begin_move(lease: float, target: str) -> Call[list[str]]:
-    """Begin, or resume, to move tasks: the nonce of each partition.
-
-    Raises MoveRefused, and FormatRefused.
-    """
-    return script(
-        "begin_move", milliseconds(lease), target, new_nonce(),
+        "begin_move", target, new_nonce(),
         read=lambda reply: [text(reply)], route=Everywhere(_chained),
     )  # fmt: skip
 

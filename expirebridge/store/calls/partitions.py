@@ -1,6 +1,6 @@
 """The calls about the number of partitions of a database: read it, and fix it."""
 
-from expirebridge.store.calls.call import Call, milliseconds, script
+from expirebridge.store.calls.call import Call, script
 from expirebridge.store.calls.routes import Creation, Everywhere
 
 
@@ -12,13 +12,14 @@ def read_partitions() -> Call[int]:
     return script("read_partitions", read=int, route=Everywhere(max))
 
 
-def create_partitions(count: int, lease: float) -> Call[None]:
+def create_partitions(count: int) -> Call[None]:
     """Fix the number of partitions of a database in which nothing was written yet.
 
-    Raises PartitionsDiffer if it has another number, and FormatRefused while a listener beats that
-    knows only format 1.
+    Raises PartitionsDiffer if it has another number.
     """
-    return script(
-        "create_partitions", count, milliseconds(lease),
-        read=lambda _: None, route=Creation(count, lease),
-    )  # fmt: skip
+    return script("create_partitions", count, read=lambda _: None, route=Creation(count))
+
+
+def mark_partition() -> Call[None]:
+    """Write to each partition how many there are, unless it knows."""
+    return script("mark_partition", read=lambda _: None, route=Everywhere(lambda _: None))

@@ -52,7 +52,6 @@ class Creation(NamedTuple):
     """The partitions themselves, which are created."""
 
     partitions: int
-    lease: float
 
 
 Route = OfId | ByItem | Everywhere | Anywhere | At | IfThere | Creation

@@ -90,13 +90,13 @@ class Putting(NamedTuple):
         )  # fmt: skip
 
 
-def put_series(items: Sequence[Putting], lease: float) -> Call[list[Put]]:
+def put_series(items: Sequence[Putting]) -> Call[list[Put]]:
     """Make series, or change them, each with its next tick."""
     arguments = [argument for item in items for argument in item.encode()]
     return script(
-        "put_series", milliseconds(lease), *arguments,
+        "put_series", *arguments,
         read=lambda reply: [Put(code) for code in reply],
-        route=ByItem(items, attrgetter("series.id"), partial(put_series, lease=lease)),
+        route=ByItem(items, attrgetter("series.id"), put_series),
     )  # fmt: skip
 
 

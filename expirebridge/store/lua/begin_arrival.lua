@@ -2,8 +2,8 @@
 -- Lets tasks of another database arrive here.
 --
 -- KEYS[1]  prefix
--- ARGV     1 database, 2 lease in ms, 3 where they come from
--- returns  1, or the error EXPIREBRIDGE_MOVE, or EXPIREBRIDGE_OLDER_LISTENERS: nothing is written then
+-- ARGV     1 database, 2 where they come from
+-- returns  1, or the error EXPIREBRIDGE_MOVE: nothing is written then
 --
 -- If the tasks of this database were moved before, that is over: a mover that is still at it is refused
 -- from now on.
@@ -11,14 +11,13 @@
 -- include names
 -- include clock
 -- include format
--- include raise_format
+-- include features
 
 if redis.call('HEXISTS', own_key('move'), 'parcel') == 1 then
   return redis.error_reply('EXPIREBRIDGE_MOVE the tasks of this database are being moved '
     .. (moving or 'elsewhere') .. ', and some are on their way: finish that first, with the same command')
 end
-local refused = raise_format(tonumber(ARGV[2]))
-if refused then return refused end
+note_feature('moving')
 redis.call('HSET', own_key('arrivals'), 'at', now)
-redis.call('HSET', meta_key, 'moving', 'from ' .. ARGV[3])
+redis.call('HSET', meta_key, 'moving', 'from ' .. ARGV[2])
 return 1

@@ -2,13 +2,12 @@
 -- Binds this database to a ledger, whatever it was bound to: nothing of it is known to be here.
 --
 -- KEYS[1]  prefix
--- ARGV     1 database, 2 nonce of the ledger, 3 lease in ms
+-- ARGV     1 database, 2 nonce of the ledger, 3 unused
 -- returns  1
 
 -- include names
--- include raise_format
+-- include features
 
-local refused = raise_format(tonumber(ARGV[3]))
-if refused then return refused end
+note_feature('ledger')
 redis.call('HSET', ledger_key(), 'nonce', ARGV[2], 'number', 0)
 return 1

@@ -4,13 +4,12 @@
 -- kept out from then on.
 --
 -- KEYS[1]  prefix, without a tag
--- ARGV     1 database, 2 number of partitions, 3 lease in ms
--- returns  1, or the error EXPIREBRIDGE_PARTITIONS with the number that is written already, or
---          EXPIREBRIDGE_OLDER_LISTENERS: nothing is written then
+-- ARGV     1 database, 2 number of partitions
+-- returns  1, or the error EXPIREBRIDGE_PARTITIONS with the number that is written already: nothing is
+--          written then
 
 -- include names
 -- include format
--- include silent
 
 local count = tonumber(ARGV[2])
 if count == partitions and written then return 1 end
@@ -18,9 +17,6 @@ if written then
   return redis.error_reply('EXPIREBRIDGE_PARTITIONS ' .. partitions .. ' ' .. count
     .. ': the database has another number of partitions; nothing was written')
 end
-local silent = silent_listeners(tonumber(ARGV[3]))
-if silent[1] then
-  return redis.error_reply('EXPIREBRIDGE_OLDER_LISTENERS ' .. table.concat(silent, ' '))
-end
-redis.call('HSET', meta_key, 'format', count > 1 and 2 or 1, 'partitions', count)
+redis.call('HSET', meta_key, 'format', KNOWN_FORMAT, 'partitions', count)
+if count > 1 then redis.call('HSET', meta_key, 'features', 'partitions') end
 return 1

@@ -57,7 +57,7 @@ local function look_at(id, mine)
   return known[2] == mine and redis.call('ZSCORE', series_set(), id) and STANDS or PUT, known[2] or ''
 end
 
--- Before the first series raises the format, too: another listener must know of it at once.
+-- Before the first series is put, too: another listener must know of it at once.
 say()
 texts = texts_of_carriers(tonumber(ARGV[3]))
 local reply = { now }

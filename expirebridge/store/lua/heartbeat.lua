@@ -93,9 +93,9 @@ if birth[1] ~= database then redis.call('HSET', meta_key, 'database', database) 
 mend('listeners', 'zset')
 mend('fleet', 'hash')
 for _, state in ipairs(STATES) do mend(state, 'zset') end
--- Without a series, which needs format 2, nothing is asked for.
+-- In plain use there is no series: nothing is asked for.
 local next_making
-if written == '2' then
+if features then
   guard_plain_meta()
   mend('series', 'zset')
   mend('carriers', 'hash')

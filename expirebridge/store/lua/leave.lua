@@ -7,6 +7,7 @@
 -- returns  1
 
 -- include names
+-- include format
 -- include doorbell
 -- include fleet
 

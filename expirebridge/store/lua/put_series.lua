@@ -2,7 +2,7 @@
 -- Makes series, or changes them, each with its next tick; a waiting tick is replaced.
 --
 -- KEYS[1]  prefix
--- ARGV     1 database, 2 lease in ms, then for each series:
+-- ARGV     1 database, then for each series:
 --          id, fingerprint, the fingerprint that it replaces ('' : there is no such series yet), '1' if
 --          handlers declare it (else '0'), when it is made, in ms, if it is new, the next tick's ms
 --          ('' : there is none any more), when that is due, when the tick after it is due ('' : never),
@@ -11,7 +11,7 @@
 -- returns  for each series: 1 created, 2 changed, 3 unchanged, 4 another was faster, 5 the next tick's
 --          time has passed: compute it again
 --
--- The first series raises the format: the error is that of `raise_format`. A paused series stays paused.
+-- A paused series stays paused.
 -- What happened to a series before stays in its record.
 
 -- include names
@@ -19,7 +19,7 @@
 -- include waits
 -- include series
 -- include doorbell
--- include raise_format
+-- include features
 
 local CREATED, CHANGED, UNCHANGED, RACE, LATE = 1, 2, 3, 4, 5
 local DEFINITION = { 'call', 'spec', 'overlap', 'tzdata', unpack(OF_TICKS) }
@@ -70,11 +70,10 @@ local function put(item)
   return old.call and CHANGED or CREATED
 end
 
-local refused = raise_format(tonumber(ARGV[2]))
-if refused then return refused end
+note_feature('series')
 local before = redis.call('ZRANGE', series_set(), 0, 0, 'WITHSCORES')[2]
 local reply = ring_after(function()
-  local codes, at = {}, 3
+  local codes, at = {}, 2
   while at <= #ARGV do
     local item, after = next_item(at)
     codes[#codes + 1] = put(item)

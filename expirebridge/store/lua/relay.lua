@@ -20,7 +20,7 @@
 
 -- include names
 -- include clock
--- include raise_format
+-- include features
 -- include fields
 -- include records
 -- include timers
@@ -258,8 +258,7 @@ end
 
 local nonce, number = read_binding()
 if nonce ~= ARGV[2] or number ~= tonumber(ARGV[4]) then return { 0, now } end
-local refused = raise_format(lease)
-if refused then return refused end
+note_feature('ledger')
 local result = ring_after(function()
   local reply, at = { 1, now }, 8
   while at <= #ARGV do

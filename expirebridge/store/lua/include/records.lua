@@ -58,9 +58,9 @@ end
 -- overwrote it. Beside it, the values of `call`, `state`, `key` and those fields by their places, false
 -- where there is none.
 local function read(id, names)
-  -- Only where the format was raised can there be a ledger: elsewhere it is not asked for.
+  -- In plain use there is no ledger: it is not asked for.
   local values, ledger
-  if written == '1' then
+  if plain then
     values = redis.pcall('HMGET', record_key(id), 'call', 'state', 'key', unpack(names or {}))
   else
     values = redis.pcall('HMGET', record_key(id), 'ledger', 'call', 'state', 'key', unpack(names or {}))
