@@ -13,13 +13,11 @@ ROLE = "the ticks of zones that changed"
 BEHIND_A_RANK = 0.1
 """Seconds that a listener waits for each rank above it, before each pass."""
 MOST_RANKS = 10
-AGAIN = 600.0
-"""Seconds until it looks again: a listener with older data may make ticks meanwhile."""
 RETRY_PAUSE = 1.0
 
 
 class Retimer:
-    """Looks when it starts, once there are series, and every ten minutes.
+    """Looks once: when it starts, or as soon as there are series.
 
     It takes bounded passes, with a pause after each as long as the pass took. A process reads a
     zone once: newer data count from the next start.
@@ -29,20 +27,18 @@ class Retimer:
         self._footing = footing
         self._standing = standing
         self._version = newest_tzdata()
-        self._series = asyncio.Event()
-        """Whether there are series."""
+        self._due = asyncio.Event()
+        self._has_looked = False
 
     def hear(self, next_making: int | None) -> None:
-        """Take note of what a heartbeat said."""
-        if next_making is not None:
-            self._series.set()
-        else:
-            self._series.clear()
+        """Take note of what a heartbeat said: whether there are series."""
+        if next_making is not None and not self._has_looked:
+            self._due.set()
 
     async def run(self) -> None:
-        """Look for ever."""
+        """Look, again if the server failed, and then no more."""
         while True:
-            await self._series.wait()
+            await self._due.wait()
             ground = self._footing.now
             try:
                 await self.run_once()
@@ -51,7 +47,8 @@ class Retimer:
                 await asyncio.sleep(RETRY_PAUSE)
             else:
                 ground.outage.answered(ROLE)
-                await asyncio.sleep(AGAIN)
+                self._has_looked = True
+                self._due.clear()
 
     async def run_once(self) -> None:
         """Move all ticks that are to be moved. Raises a ServerError."""
