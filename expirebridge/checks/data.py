@@ -1,8 +1,8 @@
-"""The checks of what else is in a database with several partitions; see `check_data` for one."""
+"""The checks of overwritten keys, and of what else is in a database with several partitions."""
 
-from expirebridge.checks.finding import Finding, ok
-from expirebridge.checks.server import SAMPLE, other_data, overwritten
-from expirebridge.errors import ScriptFailed
+from expirebridge.checks.finding import Finding, error, ok
+from expirebridge.checks.server import SAMPLE, other_data
+from expirebridge.checks.work import first_of
 from expirebridge.slots import Layout
 from expirebridge.store import calls
 from expirebridge.store.calls import Steps
@@ -18,13 +18,19 @@ def check_others_data(layout: Layout) -> Steps[Finding]:
 
 def check_overwritten(layout: Layout) -> Steps[list[Finding]]:
     """Whether another client overwrote keys of ours, in each partition that answers."""
-    found = []
+    names = list[str]()
     for number in range(layout.count):
-        try:
-            yield from calls.at_if_there(calls.scan(calls.BEGINNING, 1), number, hasty=True)
-        except ScriptFailed as failure:
-            found.append(overwritten(f"in partition {layout.slot_of(number)}, {failure}"))
-    return found
+        found = yield from calls.at_if_there(calls.find_overwritten(), number, hasty=True)
+        names += found or []
+    if not names:
+        return []
+    return [
+        error(
+            "data",
+            f"another client overwrote {first_of(names)}: what needs that fails",
+            f"DEL {names[0]}; then restart the listeners, whose scan finds the tasks again",
+        )
+    ]
 
 
 def _is_ours(name: bytes, layout: Layout) -> bool:

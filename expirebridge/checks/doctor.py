@@ -134,10 +134,11 @@ class _Doctor:
 
     def _of_data(self) -> list[Finding]:
         layout = self._store.database.layout
+        if found := _examined(self._store, "data", check_overwritten(layout)):
+            return found
         if layout.count == 1:
             return self._everywhere("data", check_data)
-        found = self._everywhere("data", lambda: check_others_data(layout))
-        return found + _examined(self._store, "data", check_overwritten(layout))
+        return self._everywhere("data", lambda: check_others_data(layout))
 
     def _of_functions(self) -> list[Finding]:
         """What other languages call; a login that may call nothing need not know of it."""

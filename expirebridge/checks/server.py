@@ -5,7 +5,7 @@ from typing import Any
 
 from expirebridge.checks.finding import Finding, error, limit, ok, warning
 from expirebridge.durations import human
-from expirebridge.errors import ScriptFailed, ServerError, ServerUnreachable
+from expirebridge.errors import ServerError, ServerUnreachable
 from expirebridge.store import calls
 from expirebridge.store.calls import Steps
 
@@ -94,20 +94,8 @@ def check_eviction(info: dict[str, Any]) -> Finding:
 
 def check_data() -> Steps[Finding]:
     """Whether the database also holds other data."""
-    try:
-        sample = yield from calls.scan("0", SAMPLE)
-    except ScriptFailed as failure:
-        return overwritten(str(failure))
+    sample = yield from calls.scan("0", SAMPLE)
     return other_data(sample.alien) if sample.alien else ok("data", "no other data")
-
-
-def overwritten(failure: str) -> Finding:
-    """What is reported if scripts fail on what another client wrote."""
-    return warning(
-        "data",
-        f"another client overwrote keys of expirebridge: {failure}",
-        "a listener moves them aside, and finds their tasks again",
-    )
 
 
 def other_data(count: int) -> Finding:

@@ -512,8 +512,9 @@ def test_a_database_of_a_newer_version_is_an_error(store: Store, client: redis.R
 def test_what_the_scripts_cannot_read_hides_nothing_else(store: Store, client: redis.Redis) -> None:
     client.set("expirebridge:pending", "x")
     found = examined(store)
-    assert found["data"].level is Level.WARNING
-    assert "overwrote keys" in found["data"].message
+    assert found["data"].level is Level.ERROR
+    assert "overwrote expirebridge:pending:" in found["data"].message
+    assert found["data"].remedy.startswith("DEL expirebridge:pending;")
     assert found["work"].level is found["functions"].level is Level.ERROR
     assert found["version"].level is found["round trip"].level is Level.OK
 

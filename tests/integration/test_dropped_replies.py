@@ -757,6 +757,7 @@ async def test_a_listener_that_stops_runs_what_its_last_claim_brought(scene: Sce
 
 
 OPERATORS: dict[str, Callable[[Store], object]] = {
+    "find_overwritten": lambda store: store.run(calls.find_overwritten()),
     "find_refused": lambda store: examine(store, Settings(), Role.LISTENER),
     "seek": lambda store: store.run(calls.seek(State.PENDING, "a", rank=0, examine=10, find=10)),
     "survey": lambda store: store.run(calls.survey(10)),

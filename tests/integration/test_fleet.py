@@ -153,14 +153,17 @@ def test_a_code_of_another_length_is_declared_again(store: Store, client: redis.
     assert beat(store, "one", "aa", 1).undeclared
 
 
-def test_a_fleet_that_was_overwritten_is_moved_aside(store: Store, client: redis.Redis) -> None:
+def test_a_fleet_that_was_overwritten_stops_no_heartbeat(store: Store, client: redis.Redis) -> None:
     join(store, "one", "aa", OLD)
     client.set(FLEET, "mine")
     assert store.run(calls.read_fleet(LEASE)).listeners[0].fingerprint is None
     store.run(calls.leave("two"))
-    assert beat(store, "one", "aa", 1).mended == ["fleet"]
-    assert client.get("expirebridge:broken:fleet") == b"mine"
+    beat(store, "one", "aa", 1)
+    assert store.run(calls.find_overwritten()) == [FLEET]
+    client.delete(FLEET)
+    beat(store, "one", "aa", 1)
     assert client.hgetall(FLEET) == {b"one": b"aa"}
+    assert store.run(calls.find_overwritten()) == []
 
 
 def test_words_that_are_no_fingerprints_do_not_reach_meta(

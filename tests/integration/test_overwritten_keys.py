@@ -6,13 +6,14 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge, State
-from expirebridge.errors import FormatTooNew, ScriptFailed
+from expirebridge.checks.data import check_overwritten
+from expirebridge.errors import FormatTooNew
 from expirebridge.hooks import Claimed, End
 from expirebridge.settings import Doorbells, Settings
 from expirebridge.store import calls
 from expirebridge.store.store import Store
 from tests.kit.steps import new
-from tests.kit.witness import Witness, listening, logged, until_logged
+from tests.kit.witness import Witness, listening, logged
 
 KEYS = ["pending", "paused", "running", "succeeded", "failed", "cancelled", "listeners", "meta"]
 
@@ -25,55 +26,43 @@ def settings(url: str) -> Settings:
     return Settings(url=url, lease=1)
 
 
-async def made(bridge: AsyncBridge, id: str) -> None:
-    """Make a task, as soon as a listener has mended what stands in the way."""
-    while True:
-        try:
-            await bridge.make_task("test.note", [], 0, id=id, if_exists="keep")
-        except ScriptFailed:
-            await asyncio.sleep(0.05)
-        else:
-            return
-
-
 @pytest.mark.parametrize("key", KEYS)
-async def test_a_key_that_was_overwritten_is_moved_aside(
+async def test_a_key_that_was_overwritten_is_named_and_once_it_is_deleted_all_goes_on(
     settings: Settings,
     async_bridge: AsyncBridge,
     client: redis.Redis,
+    store: Store,
     caplog: pytest.LogCaptureFixture,
     key: str,
 ) -> None:
-    """Before the listener starts, and again while it is at work."""
     name = f"expirebridge:{key}"
-    client.set(name, "first")
     witness = Witness()
     async with listening(settings, witness, note=note):
-        await made(async_bridge, "a")
+        await async_bridge.make_task("test.note", [], 0)
         await witness.until_ended(1, End.SUCCEEDED)
         client.delete(name)
-        client.set(name, "second")
-        await made(async_bridge, "b")
+        client.set(name, "what")
+        assert store.run(calls.find_overwritten()) == [name]
+        await logged("a script failed on what it found in the database", caplog)
+        client.delete(name)
+        await logged("everything works again", caplog)
+        await async_bridge.make_task("test.note", [], 0)
         await witness.until_ended(2, End.SUCCEEDED)
-        # The next heartbeat finds it.
-        await until_logged(lambda: caplog.text.count(f"overwrote the key {key};") >= 2)
-        if key == "meta":  # there is still an alarm when there is a reason
-            assert "the database was emptied" not in caplog.text
-            client.flushdb()
-            await logged("the database was emptied", caplog)
-    assert caplog.text.count("overwrote the key") == 2
 
 
 @pytest.mark.parametrize("doorbell", [Doorbells.BOTH, Doorbells.CLOCK])
-async def test_the_tasks_of_an_overwritten_set_are_found_again(
-    url: str, async_bridge: AsyncBridge, client: redis.Redis, doorbell: Doorbells
+async def test_the_tasks_of_an_overwritten_set_are_found_by_the_next_listener(
+    url: str, async_bridge: AsyncBridge, client: redis.Redis, store: Store, doorbell: Doorbells
 ) -> None:
-    """By the events of their keys, or by a scan alone."""
+    """What the doctor says: delete it, and restart the listeners."""
     settings = Settings(url=url, lease=1, doorbell=doorbell)
-    witness = Witness()
     tasks = await async_bridge.make_tasks([{"func": "test.note", "delay": 1} for _ in range(50)])
-    async with listening(settings, witness, note=note):
+    async with listening(settings, Witness(), note=note):
         client.set("expirebridge:pending", "what")
+        [finding] = store.run(check_overwritten(store.database.layout))
+        client.execute_command(*finding.remedy.partition(";")[0].split())
+    witness = Witness()
+    async with listening(settings, witness, note=note):
         ended = await witness.until_ended(50, End.SUCCEEDED)
     assert {event.task.id for event in ended} == {task.id for task in tasks}
     assert all(event.task.due >= tasks[0].due for event in ended)

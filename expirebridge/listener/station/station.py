@@ -160,7 +160,6 @@ class Station:
         self._ticker.hear(beat.next_making)
         self._retimer.hear(beat.next_making)
         self._notice_birth(beat.born)
-        self._report_mended(beat.mended)
         if beat.gap and self._settings.doorbell is Doorbells.CLOCK:
             # With events, the subscription is new then, too, and is a gap by itself.
             self._footing.now.gaps.notice("no listener had beaten for half a lease")
@@ -177,14 +176,6 @@ class Station:
             )
             self._declarer.hurry()
         self._born = born or self._born or b""
-
-    def _report_mended(self, mended: list[str]) -> None:
-        for name in mended:
-            logger.error(
-                "another client overwrote the key %s; the new value was moved to broken:%s",
-                name, name, extra=event("overwritten", key=name),
-            )  # fmt: skip
-            self._footing.now.gaps.notice(f"the key {name} was overwritten")
 
     def _report_lost(self, lost: list[str]) -> None:
         for id in lost:

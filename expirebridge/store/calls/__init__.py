@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         Unhandled,
         count_before,
         count_subscribers,
+        find_overwritten,
         find_refused,
         find_unhandled,
         list_listeners,
@@ -176,15 +177,15 @@ __all__ = [
     "at_if_there", "batches", "beat", "begin_arrival", "begin_move", "calls_page", "cancel",
     "claim", "claim_known", "command", "count", "count_before", "count_subscribers",
     "create_partitions", "declare", "declare_series", "drop_parcel", "earliest", "end_arrival",
-    "find_due_series", "find_known", "find_outdated", "find_refused", "find_unexplained",
-    "find_unhandled", "forecast", "get", "get_series", "heartbeat", "is_primary", "leave",
-    "list_listeners", "list_page", "look_over", "make", "make_ticks", "mark_partition", "new_nonce",
-    "no_counts", "note_action", "note_import", "only", "pack_parcel", "patient", "pause",
-    "pause_series", "purge", "put_off", "put_series", "read_actions",
-    "read_arrivals", "read_fleet", "read_health", "read_partitions", "read_tally",
-    "read_time", "receive_parcel", "remove_series", "reschedule", "resent", "resume",
-    "resume_series", "retime_ticks", "run_now", "run_series", "scan", "seek", "series_page",
-    "settle", "stored_page", "survey", "sweep", "walk",
+    "find_due_series", "find_known", "find_outdated", "find_overwritten", "find_refused",
+    "find_unexplained", "find_unhandled", "forecast", "get", "get_series", "heartbeat",
+    "is_primary", "leave", "list_listeners", "list_page", "look_over", "make", "make_ticks",
+    "mark_partition", "new_nonce", "no_counts", "note_action", "note_import", "only", "pack_parcel",
+    "patient", "pause", "pause_series", "purge", "put_off", "put_series", "read_actions",
+    "read_arrivals", "read_fleet", "read_health", "read_partitions", "read_tally", "read_time",
+    "receive_parcel", "remove_series", "reschedule", "resent", "resume", "resume_series",
+    "retime_ticks", "run_now", "run_series", "scan", "seek", "series_page", "settle", "stored_page",
+    "survey", "sweep", "walk",
 ]  # fmt: skip
 
 _MODULES = {
@@ -198,8 +199,8 @@ _MODULES = {
         "comparing": "CallsPage StoredCall calls_page",
         "examining": (
             "STEPS CountsBefore Health LastBeat Sought Span Survey Unhandled count_before "
-            "count_subscribers find_refused find_unhandled list_listeners read_health read_tally "
-            "read_time seek survey"
+            "count_subscribers find_overwritten find_refused find_unhandled list_listeners "
+            "read_health read_tally read_time seek survey"
         ),
         "fleet": "Fleet FleetListener declare read_fleet",
         "forecasting": "ComingSpan Forecast forecast",

@@ -272,6 +272,11 @@ def _joined_surveys(each: Sequence[Survey]) -> Survey:
     return Survey(examined, retries, list(functions))
 
 
+def find_overwritten() -> Call[list[str]]:
+    """Find the keys of ours in whose place another client put something of another type."""
+    return script("find_overwritten", read=lambda names: [text(name) for name in names])
+
+
 def find_refused(commands: Iterable[Sequence[Argument]]) -> Call[list[int] | None]:
     """Ask which of these commands the login may not send: their places, counted from 0.
 

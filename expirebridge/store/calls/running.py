@@ -259,8 +259,6 @@ class HeartbeatReply:
     born: bytes
     """When this database was first written to; another value says that it was emptied since. Empty
     if that is not known any longer."""
-    mended: list[str]
-    """Keys of ours in whose place another client had put something else; it was moved aside."""
     undeclared: bool
     """Whether what its code knows must be declared, again or for the first time."""
     codes: list[tuple[str, int]]
@@ -289,12 +287,12 @@ def heartbeat(
 
 
 def _read_heartbeat(reply: list[Any]) -> HeartbeatReply:
-    now_us, rank, listeners, gap, lost, cancelled, born, mended, undeclared, codes, making = reply
+    now_us, rank, listeners, gap, lost, cancelled, born, undeclared, codes, making = reply
     pairs = ids_of(cancelled)
     claims = list(zip(pairs[::2], pairs[1::2], strict=True))
     return HeartbeatReply(
-        now_us, rank, listeners, bool(gap), ids_of(lost), claims, born, ids_of(mended),
-        bool(undeclared), [(text(code), count) for code, count in rows_of(codes, 2)],
+        now_us, rank, listeners, bool(gap), ids_of(lost), claims, born, bool(undeclared),
+        [(text(code), count) for code, count in rows_of(codes, 2)],
         making if making >= 0 else None,
     )  # fmt: skip
 

@@ -8,8 +8,7 @@
 -- returns  now in microseconds, the listener's rank among those that beat, their number,
 --          1 if none had beaten for half a lease, the ids that it lost (not those that it
 --          settled while this heartbeat was on its way), id and token of each that was cancelled,
---          when this database was first written to, the names of keys of ours that were mended,
---          1 if what its code knows is not declared as it should be, fingerprints and how many
+--          when this database was first written to, 1 if what its code knows is not declared as it should be, fingerprints and how many
 --          listeners run each, if there are several, the ms at which the next tick of a series is to be
 --          made (-1: there is no series)
 --
@@ -23,8 +22,6 @@
 -- include clock
 -- include format
 -- include mark_format
--- include mend
--- include plain_meta
 -- include records
 -- include beats
 -- include doorbell
@@ -52,7 +49,7 @@ local function note_code(listeners)
   local words, counts, texts = {}, {}, codes_of(listeners)
   for i, listener in ipairs(listeners) do
     if listener == me and code ~= '' and texts[i] ~= code then
-      redis.call('HSET', fleet_key(), me, code)
+      redis.pcall('HSET', fleet_key(), me, code) -- if another client overwrote it, all count as of one code
       texts[i] = code
     end
   end
@@ -85,23 +82,12 @@ local function is_declared()
   return count == ARGV[5]
 end
 
-mend('meta', 'hash')
 mark_format()
 local birth = redis.call('HMGET', meta_key, 'database', 'born')
 local database = string.match(ARGV[1], '^%d+')
 if birth[1] ~= database then redis.call('HSET', meta_key, 'database', database) end
-mend('listeners', 'zset')
-mend('fleet', 'hash')
-for _, state in ipairs(STATES) do mend(state, 'zset') end
 -- In plain use there is no series: nothing is asked for.
-local next_making
-if features then
-  guard_plain_meta()
-  mend('series', 'zset')
-  mend('carriers', 'hash')
-  mend('tzdata', 'zset')
-  next_making = redis.call('ZRANGE', series_set(), 0, 0, 'WITHSCORES')[2]
-end
+local next_making = features and redis.call('ZRANGE', series_set(), 0, 0, 'WITHSCORES')[2]
 local last = last_beat()
 local gap = is_long_ago(last, lease)
 if gap then renew_all('-inf') end
@@ -135,5 +121,5 @@ for at = 6, #ARGV, 2 do
     lost[#lost + 1] = id
   end
 end
-return { now_us, rank, #beating, gap and 1 or 0, lost, cancelled, birth[2] or '', mended,
+return { now_us, rank, #beating, gap and 1 or 0, lost, cancelled, birth[2] or '',
   is_declared() and 0 or 1, codes, next_making and tonumber(next_making) or -1 }

@@ -1,0 +1,24 @@
+-- flags: no-writes
+-- Finds keys of ours in whose place another client put something of another type.
+--
+-- KEYS[1]  prefix
+-- ARGV     1 database
+-- returns  their names
+
+-- include names
+-- include records
+
+local found = {}
+
+local function look_at(names, kind)
+  for _, name in ipairs(names) do
+    local stored = redis.call('TYPE', own_key(name)).ok
+    if stored ~= 'none' and stored ~= kind then found[#found + 1] = own_key(name) end
+  end
+end
+
+look_at(STATES, 'zset')
+look_at({ 'listeners', 'series', 'tzdata', 'dirty' }, 'zset')
+look_at({ 'meta', 'fleet', 'carriers', 'ledger', 'move', 'arrivals', 'imports' }, 'hash')
+look_at({ 'actions' }, 'list')
+return found
