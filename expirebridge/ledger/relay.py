@@ -97,7 +97,7 @@ class Relay:
         """Bind ledger and server to each other again; all rows are carried again."""
         known = self._store().run(calls.read_ledger())
         nonce = self._binder.rebind(above=known.number)
-        self._store().run(calls.bind_ledger(nonce, self._settings.lease))
+        self._store().run(calls.bind_ledger(nonce))
 
     # From rows to the server
 

@@ -532,7 +532,7 @@ def look_after(cluster: Cluster) -> None:
 
 def relay(store: Store) -> None:
     """What the relay of a ledger sends."""
-    store.run(ledger_calls.bind_ledger("nonce", 10.0))
+    store.run(ledger_calls.bind_ledger("nonce"))
     known = store.run(ledger_calls.read_ledger())
     assert store.run(ledger_calls.read_run_id())
     row = ledger_calls.CarriedRow(

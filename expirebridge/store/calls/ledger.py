@@ -216,9 +216,9 @@ def forget_dirty(dirty: Dirty, *, number: int) -> Call[bool]:
     return script("forget_dirty", known.nonce, known.number, number, *pairs, read=bool)
 
 
-def bind_ledger(nonce: str, lease: float) -> Call[None]:
+def bind_ledger(nonce: str) -> Call[None]:
     """Bind the server to a ledger, as one of which it has seen nothing."""
-    return script("bind_ledger", nonce, milliseconds(lease), read=lambda _: None)
+    return script("bind_ledger", nonce, read=lambda _: None)
 
 
 def forget_ended(ids: Sequence[str], *, nonce: str, least: int) -> Call[list[str]]:

@@ -2,7 +2,7 @@
 -- Binds this database to a ledger, whatever it was bound to: nothing of it is known to be here.
 --
 -- KEYS[1]  prefix
--- ARGV     1 database, 2 nonce of the ledger, 3 unused
+-- ARGV     1 database, 2 nonce of the ledger
 -- returns  1
 
 -- include names
