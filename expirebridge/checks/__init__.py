@@ -5,7 +5,9 @@ those of `check_health`, and the doctor runs all of them.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 
+from expirebridge.checks.data import overwritten
 from expirebridge.checks.doctor import check_rights_everywhere, examine
 from expirebridge.checks.finding import Finding, Level
 from expirebridge.checks.health import OVERDUE_LIMIT, check_health
@@ -42,7 +44,10 @@ def check_server(database: Database, *, data: bool = True) -> Steps[list[Finding
     if _well(findings):
         findings.append((yield from check_rights(database, Role.LISTENER)))
     if data and _well(findings):
-        findings.append((yield from check_data()))
+        names = yield from calls.find_overwritten()
+        # No reason to refuse the server: what does not need those keys works.
+        bad = replace(overwritten(names), level=Level.WARNING) if names else None
+        findings.append(bad or (yield from check_data()))
     return findings
 
 

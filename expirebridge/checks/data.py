@@ -22,15 +22,16 @@ def check_overwritten(layout: Layout) -> Steps[list[Finding]]:
     for number in range(layout.count):
         found = yield from calls.at_if_there(calls.find_overwritten(), number, hasty=True)
         names += found or []
-    if not names:
-        return []
-    return [
-        error(
-            "data",
-            f"another client overwrote {first_of(names)}: what needs that fails",
-            f"DEL {names[0]}; then restart the listeners, whose scan finds the tasks again",
-        )
-    ]
+    return [overwritten(names)] if names else []
+
+
+def overwritten(names: list[str]) -> Finding:
+    """What is reported of keys of ours in whose place another client put something else."""
+    return error(
+        "data",
+        f"another client overwrote {first_of(names)}: what needs that fails",
+        f"DEL {names[0]}; then restart the listeners, whose scan finds the tasks again",
+    )
 
 
 def _is_ours(name: bytes, layout: Layout) -> bool:

@@ -7,7 +7,7 @@ import redis
 
 from expirebridge import AsyncBridge, State
 from expirebridge.checks.data import check_overwritten
-from expirebridge.errors import FormatTooNew
+from expirebridge.errors import FormatTooNew, ScriptFailed
 from expirebridge.hooks import Claimed, End
 from expirebridge.settings import Doorbells, Settings
 from expirebridge.store import calls
@@ -16,6 +16,7 @@ from tests.kit.steps import new
 from tests.kit.witness import Witness, listening, logged
 
 KEYS = ["pending", "paused", "running", "succeeded", "failed", "cancelled", "listeners", "meta"]
+OF_HEARTBEATS = ["running", "listeners", "meta"]
 
 
 async def note() -> None: ...
@@ -48,6 +49,40 @@ async def test_a_key_that_was_overwritten_is_named_and_once_it_is_deleted_all_go
         await logged("everything works again", caplog)
         await async_bridge.make_task("test.note", [], 0)
         await witness.until_ended(2, End.SUCCEEDED)
+        if key == "meta":  # there is still an alarm when there is a reason
+            assert "the database was emptied" not in caplog.text
+            client.flushdb()
+            await logged("the database was emptied", caplog)
+
+
+@pytest.mark.parametrize("key", [key for key in KEYS if key not in OF_HEARTBEATS])
+async def test_a_listener_starts_beside_a_key_that_was_overwritten_and_names_it(
+    settings: Settings,
+    async_bridge: AsyncBridge,
+    client: redis.Redis,
+    caplog: pytest.LogCaptureFixture,
+    key: str,
+) -> None:
+    name = f"expirebridge:{key}"
+    await async_bridge.make_task("test.note", [], 0, id="a")
+    client.delete(name)
+    client.set(name, "what")
+    witness = Witness()
+    async with listening(settings, witness, note=note):
+        await logged(f"another client overwrote {name}: ", caplog)
+        client.delete(name)
+        await witness.until_ended(1, End.SUCCEEDED)
+
+
+@pytest.mark.parametrize("key", OF_HEARTBEATS)
+async def test_a_listener_that_cannot_beat_names_the_key_and_ends(
+    settings: Settings, client: redis.Redis, caplog: pytest.LogCaptureFixture, key: str
+) -> None:
+    client.set(f"expirebridge:{key}", "what")
+    with pytest.raises(ScriptFailed):
+        async with listening(settings, Witness(), note=note):
+            pass
+    assert f"another client overwrote expirebridge:{key}: " in caplog.text
 
 
 @pytest.mark.parametrize("doorbell", [Doorbells.BOTH, Doorbells.CLOCK])

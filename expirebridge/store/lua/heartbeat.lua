@@ -8,9 +8,9 @@
 -- returns  now in microseconds, the listener's rank among those that beat, their number,
 --          1 if none had beaten for half a lease, the ids that it lost (not those that it
 --          settled while this heartbeat was on its way), id and token of each that was cancelled,
---          when this database was first written to, 1 if what its code knows is not declared as it should be, fingerprints and how many
---          listeners run each, if there are several, the ms at which the next tick of a series is to be
---          made (-1: there is no series)
+--          when this database was first written to, 1 if what its code knows is not declared as it
+--          should be, fingerprints and how many listeners run each, if there are several, the ms at
+--          which the next tick of a series is to be made (-1: there is no series)
 --
 -- All beat when a listener joins them, and so learn at once how many they are.
 --
@@ -49,7 +49,8 @@ local function note_code(listeners)
   local words, counts, texts = {}, {}, codes_of(listeners)
   for i, listener in ipairs(listeners) do
     if listener == me and code ~= '' and texts[i] ~= code then
-      redis.pcall('HSET', fleet_key(), me, code) -- if another client overwrote it, all count as of one code
+      -- If another client overwrote the hash, all count as of one code.
+      redis.pcall('HSET', fleet_key(), me, code)
       texts[i] = code
     end
   end

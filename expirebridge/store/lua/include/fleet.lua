@@ -11,7 +11,7 @@ local function values_of(key, listeners)
   local values = {}
   for from = 1, #listeners, LISTENERS_AT_ONCE do
     local upto = math.min(from + LISTENERS_AT_ONCE - 1, #listeners)
-    -- What another client put there says nothing of anybody; a heartbeat moves it aside.
+    -- What another client put there says nothing of anybody.
     local part = redis.pcall('HMGET', key, unpack(listeners, from, upto))
     for i = 1, upto - from + 1 do values[#values + 1] = part[i] or false end
   end
