@@ -43,7 +43,7 @@ def _codes(fleet: Fleet) -> list[dict[str, Any]]:
 
 
 def _print_code(code: dict[str, Any]) -> None:
-    name = code["fingerprint"] or "not told (an older version, or overwritten)"
+    name = code["fingerprint"] or "not told (overwritten by another client)"
     print_line(f"{name}: {printable(', '.join(code['listeners']))}")
     for func, shape in (code["functions"] or {}).items():
         print_line(f"    {printable(func + shape)}")

@@ -25,7 +25,7 @@ class KnownFunctions:
     telling: int = 0
     """How many listeners say what they know."""
     silent: int = 0
-    """How many do not: older ones, and those whose declaration was overwritten."""
+    """How many do not, since another client overwrote what they declared."""
 
     @classmethod
     def of(cls, fleet: Fleet) -> Self:

@@ -62,5 +62,5 @@ def test_handlers_of_the_fleet_are_listed_by_their_code(
     assert by_functions["mail.send",]["functions"] == {"mail.send": "(to, *, subject=...)"}
     assert codes[-1] == {"fingerprint": None, "listeners": ["host:1:older"], "functions": None}
     assert "    mail.send(to, *, subject=...)\n" in printed
-    assert "not told (an older version, or overwritten): host:1:older\n" in printed
+    assert "not told (overwritten by another client): host:1:older\n" in printed
     assert f"{old['fingerprint']}: {', '.join(old['listeners'])}\n" in printed

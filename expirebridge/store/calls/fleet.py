@@ -21,7 +21,7 @@ class FleetListener:
     ago: float
     """Seconds since its last beat."""
     fingerprint: str | None
-    """Of the functions that it knows; None for a listener of an older version."""
+    """Of the functions that it knows; None if another client overwrote that."""
 
 
 @dataclass(frozen=True, slots=True)

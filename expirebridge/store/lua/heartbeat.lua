@@ -3,7 +3,7 @@
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 listener, 3 lease in ms, 4 the code that it runs: its fingerprint, and ` ?`
---          if it passes over many tasks that nobody knows; '': none, as an older listener,
+--          if it passes over many tasks that nobody knows; '': it does not say,
 --          5 how many functions this code has, then id and token of each task that it holds
 -- returns  now in microseconds, the listener's rank among those that beat, their number,
 --          1 if none had beaten for half a lease, the ids that it lost (not those that it

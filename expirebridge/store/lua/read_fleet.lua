@@ -4,7 +4,7 @@
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 lease in ms
 -- returns  {for each listener that beat within a lease, the longest silent first: name, ms since its
---          last beat, its code, or '' if it is of an older version}, then for each fingerprint among
+--          last beat, its code, or '' if another client overwrote that}, then for each fingerprint among
 --          these codes: fingerprint, {name and shape of each function, and the field `#`}
 
 -- include names

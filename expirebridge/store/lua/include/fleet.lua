@@ -18,7 +18,7 @@ local function values_of(key, listeners)
   return values
 end
 
--- What these listeners run; false for those of an older version.
+-- What these listeners run; false for those of which nothing is known.
 local function codes_of(listeners) return values_of(fleet_key(), listeners) end
 
 -- Forgets what listeners carried that are gone, their code, and what no other listener runs.
