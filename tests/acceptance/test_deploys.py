@@ -14,6 +14,8 @@ import redis
 from expirebridge import Bridge, State, Task
 from tests.kit.processes import Report, Reports, listener
 
+pytestmark = pytest.mark.rest
+
 COUNT = 100
 LATE = 5.0
 """Seconds after which a task is late because of the others, not of a busy machine: one that was

@@ -87,6 +87,7 @@ def test_the_metrics_say_which_server_is_the_primary(sentinels: Sentinels) -> No
     assert "expirebridge_failovers_total 1.0" in lines
 
 
+@pytest.mark.rest
 async def test_everything_over_tls(tmp_path: Path) -> None:
     binary = SERVERS.get("redis-7.0") or SERVERS.get("redis-8.0") or SERVERS.get("valkey-8.1")
     if binary is None:

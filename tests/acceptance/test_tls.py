@@ -222,6 +222,7 @@ def failed_connections(url: str, count: int, parser: dict[str, str]) -> dict[str
     return {client: faults for client, faults in told["failed"].items() if faults}
 
 
+@pytest.mark.rest
 def test_every_new_connection_works(tls_url: str, keys: Path, hiredis: dict[str, str]) -> None:
     # Of database 0, without a login: there nothing is exchanged before the first command.
     url = f"{tls_url.removesuffix('1')}0?ssl_ca_certs={keys}/ca.pem"
@@ -229,6 +230,7 @@ def test_every_new_connection_works(tls_url: str, keys: Path, hiredis: dict[str,
     assert failed_connections(url, 30, {}) == {}
 
 
+@pytest.mark.rest
 def test_every_new_connection_to_a_cluster_works(tls_cluster: str, hiredis: dict[str, str]) -> None:
     assert failed_connections(tls_cluster, 10, hiredis) == {}
     examined = run("doctor", url=tls_cluster, **hiredis)
@@ -236,6 +238,7 @@ def test_every_new_connection_to_a_cluster_works(tls_cluster: str, hiredis: dict
     assert "ok       round trip" in examined.stdout
 
 
+@pytest.mark.rest
 def test_every_new_connection_to_sentinels_works(
     tls_sentinels: str, hiredis: dict[str, str]
 ) -> None:

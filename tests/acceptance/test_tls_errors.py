@@ -114,6 +114,7 @@ async def test_a_url_without_tls(tls_url: str) -> None:
             assert "if the server speaks TLS there, begin the URL with rediss" in refusal
 
 
+@pytest.mark.rest
 async def test_urls_of_sentinels(tmp_path: Path) -> None:
     write_leaf(write_authority(tmp_path), tmp_path, "localhost")
     with Sentinels(needed(), tls=tmp_path) as sentinels:
@@ -125,6 +126,7 @@ async def test_urls_of_sentinels(tmp_path: Path) -> None:
             assert "if the server speaks TLS there, begin the URL with rediss" in refusal
 
 
+@pytest.mark.rest
 async def test_a_url_with_tls_of_a_cluster_without(url: str) -> None:
     for refusal in await refusals(url.replace("redis", "rediss+cluster", 1).removesuffix("/1")):
         assert "begin the URL with redis in place of rediss" in refusal

@@ -204,6 +204,7 @@ async def test_without_a_ledger_there_is_no_page(asking: Asking) -> None:
         assert "Ledger" not in (await pages.get("/")).text
 
 
+@pytest.mark.rest
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
 @pytest.mark.parametrize("width", [375, 1600])
 def test_it_is_used_in_a_browser(books: Books, ledger: str, url: str, width: int) -> None:
@@ -235,6 +236,7 @@ def test_it_is_used_in_a_browser(books: Books, ledger: str, url: str, width: int
     assert complaints == []
 
 
+@pytest.mark.rest
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
 def test_one_pages_through_the_rows_in_a_browser(books: Books, ledger: str, url: str) -> None:
     for number in range(60):

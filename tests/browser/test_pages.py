@@ -17,7 +17,10 @@ from tests.browser.serving import CHROMIUM, Open, served
 from tests.kit.invoked import end_due_tasks
 from tests.kit.processes import listener
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
+pytestmark = [
+    pytest.mark.rest,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs chromium"),
+]
 
 EVIL = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>\'"`${1}'
 WIDTHS = [375, 1600]

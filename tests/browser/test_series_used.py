@@ -8,7 +8,10 @@ from expirebridge.store.store import Store
 from tests.browser.serving import CHROMIUM, Open
 from tests.kit.invoked import end_due_tasks
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
+pytestmark = [
+    pytest.mark.rest,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs chromium"),
+]
 
 
 def test_a_series_is_steered_from_the_list_and_from_its_page(visit: Open, bridge: Bridge) -> None:

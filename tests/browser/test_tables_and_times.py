@@ -16,7 +16,10 @@ from tests.browser.serving import CHROMIUM, Open, served
 from tests.kit.invoked import end_due_tasks
 from tests.kit.ledgers import Books
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
+pytestmark = [
+    pytest.mark.rest,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs chromium"),
+]
 
 HOUR = 3_600_000
 WIDTHS = [375, 1600]

@@ -43,6 +43,8 @@ OLDEST = "redis-6.2"
 QUICK_FOLDERS = {"unit", "integration", "ledger", "acceptance", "browser"}
 """Where the tests of the quick part are: all, but those of `pytest.mark.rest`."""
 
+_OTHER_DATABASES = [name for name in databases.NAMES if name != databases.SQLITE]
+
 DIFFERS = {
     f"test_{name}"
     for name in (
@@ -89,7 +91,7 @@ def _is_quick(item: pytest.Item) -> bool:
         item.path.parent.name in QUICK_FOLDERS
         and item.get_closest_marker("rest") is None
         and values.get("shared_server", QUICK[0]) in _quick_servers_for(item.path)
-        and values.get("shared_database", databases.SQLITE) == databases.SQLITE
+        and not any(value in _OTHER_DATABASES for value in values.values())
     )
 
 
