@@ -9,7 +9,7 @@ MINUTES ?= 15
 KILLS ?= 10000
 SERVER ?= embedded
 # Tests that run at the same time: most of their time they wait.
-WORKERS ?= 4
+WORKERS ?= 6
 # What is installed for tests.
 EXTRAS ?= dev,browser
 PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal

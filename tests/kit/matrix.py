@@ -43,8 +43,6 @@ OLDEST = "redis-6.2"
 QUICK_FOLDERS = {"unit", "integration", "ledger", "acceptance", "browser"}
 """Where the tests of the quick part are: all, but those of `pytest.mark.rest`."""
 
-_OTHER_DATABASES = [name for name in databases.NAMES if name != databases.SQLITE]
-
 DIFFERS = {
     f"test_{name}"
     for name in (
@@ -86,12 +84,12 @@ def _parameters(item: pytest.Item) -> dict[str, object]:
 
 
 def _is_quick(item: pytest.Item) -> bool:
-    values = _parameters(item)
+    others = {*NAMES, *databases.NAMES} - {*_quick_servers_for(item.path), databases.SQLITE}
+    names = {value for value in _parameters(item).values() if isinstance(value, str)}
     return (
         item.path.parent.name in QUICK_FOLDERS
         and item.get_closest_marker("rest") is None
-        and values.get("shared_server", QUICK[0]) in _quick_servers_for(item.path)
-        and not any(value in _OTHER_DATABASES for value in values.values())
+        and not names & others
     )
 
 

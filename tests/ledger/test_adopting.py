@@ -27,7 +27,7 @@ from tests.kit.processes import COMMAND
 from tests.kit.steps import settle, state_of
 from tests.kit.witness import Witness, listening
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.rest, pytest.mark.timeout(60)]
 
 HOUR = 3_600_000
 

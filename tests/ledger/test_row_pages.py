@@ -18,7 +18,7 @@ from expirebridge.task import from_ms
 from tests.kit.ledgers import Books
 from tests.ledger.plans import noted, rows_read
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.rest, pytest.mark.timeout(120)]
 
 HOUR = 3_600_000
 MANY = 10_000
