@@ -87,7 +87,7 @@ class AllSeries:
             return None
         with extra_is_there():
             from expirebridge.ledger import Ledger  # noqa: PLC0415
-        ledger = Ledger(name=self._settings.ledger_name)
+        ledger = Ledger(self._settings.ledger, name=self._settings.ledger_name)
         with connected(self._settings) as connection:
             return call(ledger, connection)
 

@@ -85,7 +85,8 @@ def erase(
         from expirebridge.ledger.ledger import Ledger  # noqa: PLC0415
     settings = settings_of(ledger, ledger_name)
     with connected(settings) as connection:
-        count = Ledger(name=settings.ledger_name).erase(connection, id, ext=ext)
+        own = Ledger(settings.ledger, name=settings.ledger_name)
+        count = own.erase(connection, id, ext=ext)
     if as_json:
         return print_json({"erased": count})
     return print_line(f"erased {count} tasks")

@@ -1,6 +1,7 @@
 """`expirebridge series` with a ledger: its series are seen and steered through SQL."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -55,6 +56,15 @@ def test_series_of_a_ledger_are_seen_and_steered(books: Books, ledger: Ledger, u
     assert books.row(tick) is not None
     assert ask("remove", "tenant-7") == {"id": "tenant-7", "outcome": "removed"}
     assert ask("list")["series"] == []
+
+
+def test_another_ledger_than_that_of_the_environment_is_named(
+    books: Books, ledger: Ledger, url: str, tmp_path: Path
+) -> None:
+    schedule(books, ledger, "tenant-7")
+    words = ("pause", "tenant-7", "--ledger", url_of(books.engine))
+    done = series(*words, url=url, ledger=f"sqlite:///{tmp_path}/other.db")
+    assert (done.exit_code, done.output) == (0, "tenant-7: paused\n")
 
 
 def test_one_list_has_both_kinds(books: Books, ledger: Ledger, url: str, bridge: Bridge) -> None:
