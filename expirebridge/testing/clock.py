@@ -140,9 +140,8 @@ class Clock(MadeCalls):
         """Do the same in the running event loop, where async handlers run: see `travel`."""
         if self._travelling:
             raise TravelError(INSIDE)
-        await (
-            self._traveller.exchange()
-        )  # before what is now is known: a row is due from its INSERT on
+        # Before what is now is known: a row is due from its INSERT on.
+        await self._traveller.exchange()
         goal = self._goal(duration, at, until)
         self._travelling = True
         try:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import httpx
+import pytest
 import uvicorn
 from playwright.sync_api import Page
 from starlette.types import ASGIApp
@@ -20,6 +21,11 @@ OWN = "http://127.0.0.1:8321"
 """Where that client finds it."""
 
 CHROMIUM = shutil.which("chromium")
+IN_CHROMIUM = [
+    pytest.mark.rest,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs chromium"),
+]
+"""The marks of modules whose tests use a browser."""
 # A container's root has no sandbox; only our own pages are opened.
 OPTIONS = ["--no-sandbox", "--disable-dev-shm-usage"]
 PATIENCE_MS = 20_000

@@ -13,14 +13,11 @@ from starlette.routing import Mount
 from expirebridge import Bridge, State, web
 from expirebridge.policy.series import MAX_ID
 from expirebridge.store.store import Store
-from tests.browser.serving import CHROMIUM, Open, served
+from tests.browser.serving import IN_CHROMIUM, Open, served
 from tests.kit.invoked import end_due_tasks
 from tests.kit.processes import listener
 
-pytestmark = [
-    pytest.mark.rest,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs chromium"),
-]
+pytestmark = IN_CHROMIUM
 
 EVIL = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>\'"`${1}'
 WIDTHS = [375, 1600]

@@ -1,17 +1,13 @@
 """The dashboard's pages of series, used in a browser."""
 
-import pytest
 from playwright.sync_api import expect
 
 from expirebridge import Bridge
 from expirebridge.store.store import Store
-from tests.browser.serving import CHROMIUM, Open
+from tests.browser.serving import IN_CHROMIUM, Open
 from tests.kit.invoked import end_due_tasks
 
-pytestmark = [
-    pytest.mark.rest,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs chromium"),
-]
+pytestmark = IN_CHROMIUM
 
 
 def test_a_series_is_steered_from_the_list_and_from_its_page(visit: Open, bridge: Bridge) -> None:

@@ -12,14 +12,11 @@ from playwright.sync_api import Page, expect
 from expirebridge import Bridge, web
 from expirebridge.ledger import Ledger
 from expirebridge.store.store import Store
-from tests.browser.serving import CHROMIUM, Open, served
+from tests.browser.serving import IN_CHROMIUM, Open, served
 from tests.kit.invoked import end_due_tasks
 from tests.kit.ledgers import Books
 
-pytestmark = [
-    pytest.mark.rest,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs chromium"),
-]
+pytestmark = IN_CHROMIUM
 
 HOUR = 3_600_000
 WIDTHS = [375, 1600]

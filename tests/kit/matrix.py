@@ -115,9 +115,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         values = _parameters(item).values()
         item.user_properties += [("server", value) for value in values if value in known]
     if PART:
-        left = [item for item in items if _is_quick(item) != (PART == "quick")]
+        kept, left = list[pytest.Item](), list[pytest.Item]()
+        for item in items:
+            (kept if _is_quick(item) == (PART == "quick") else left).append(item)
         config.hook.pytest_deselected(items=left)
-        items[:] = [item for item in items if _is_quick(item) == (PART == "quick")]
+        items[:] = kept
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -5,9 +5,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, Engine, event, text
+from sqlalchemy import Connection, Engine, Table, event, insert, text
 
 Query = tuple[str, Any]
+
+
+@contextmanager
+def filled(engine: Engine, task: Table, rows: list[dict[str, Any]], **more: Any) -> Iterator[None]:
+    """While the block runs, the table has these rows, and the database knows how many.
+
+    `more` are values of all of them.
+    """
+    with engine.begin() as connection:
+        connection.execute(insert(task).values(ledger="default", **more), rows)
+        if engine.dialect.name != "sqlite":
+            verb = "ANALYZE" if engine.dialect.name == "postgresql" else "ANALYZE TABLE"
+            connection.execute(text(f"{verb} {task.name}"))
+    yield
+    with engine.begin() as connection:
+        connection.execute(task.delete())
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, insert, text, update
+from sqlalchemy import Engine, insert, update
 
 from expirebridge.errors import InvalidTask
 from expirebridge.ledger import Tables, row_pages
@@ -16,7 +16,7 @@ from expirebridge.ledger.ticking import NEVER
 from expirebridge.settings import Settings
 from expirebridge.task import from_ms
 from tests.kit.ledgers import Books
-from tests.ledger.plans import noted, rows_read
+from tests.ledger.plans import filled, noted, rows_read
 
 pytestmark = [pytest.mark.rest, pytest.mark.timeout(120)]
 
@@ -138,14 +138,8 @@ def full(engine: Engine, made: Tables) -> Iterator[Engine]:
         | {"id": f"t{n:06}", "func": "a.b", "params": "[1]", "delay_ms": HOUR, "slot": None}
         for n in range(5 * MANY)
     ]
-    with engine.begin() as connection:
-        connection.execute(insert(made.task).values(ledger="default", modified=NowMs()), rows)
-        if engine.dialect.name != "sqlite":
-            verb = "ANALYZE" if engine.dialect.name == "postgresql" else "ANALYZE TABLE"
-            connection.execute(text(f"{verb} expirebridge_task"))
-    yield engine
-    with engine.begin() as connection:
-        connection.execute(made.task.delete())
+    with filled(engine, made.task, rows, modified=NowMs()):
+        yield engine
 
 
 def read_few(engine: Engine, made: Tables, kind: Kind, cursor: str) -> RowPage:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from sqlalchemy import Engine, insert, text
+from sqlalchemy import Engine
 
 from expirebridge.ledger import Tables
 from expirebridge.ledger.passbook import Passbook
@@ -12,7 +12,7 @@ from expirebridge.ledger.tables import Todo
 from expirebridge.slots import Layout
 from expirebridge.store.store import Store
 from tests.kit.ledgers import Books
-from tests.ledger.plans import noted, rows_read
+from tests.ledger.plans import filled, noted, rows_read
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -29,14 +29,8 @@ def full(engine: Engine, made: Tables, request: pytest.FixtureRequest) -> Iterat
          "todo": request.param if n % 2 else Todo.NOTHING, "slot": slots[n // 2 % len(slots)]}
         for n in range(2 * WAITING)
     ]  # fmt: skip
-    with engine.begin() as connection:
-        connection.execute(insert(made.task).values(ledger="default"), rows)
-        if engine.dialect.name != "sqlite":
-            verb = "ANALYZE" if engine.dialect.name == "postgresql" else "ANALYZE TABLE"
-            connection.execute(text(f"{verb} expirebridge_task"))
-    yield engine
-    with engine.begin() as connection:
-        connection.execute(made.task.delete())
+    with filled(engine, made.task, rows):
+        yield engine
 
 
 def test_a_pass_reads_no_more_rows_than_it_carries(
