@@ -80,3 +80,28 @@ def test_an_installed_wheel_runs_the_demo_beside_packages_that_hold_redis_py_bac
     )
     assert demo.returncode == 0, demo.stdout + demo.stderr
     assert demo.stdout.count("\nok ") == 6
+
+
+LEDGER = """
+from sqlalchemy import create_engine
+from expirebridge.ledger import Ledger
+
+engine = create_engine("sqlite:///ledger.db")
+ledger = Ledger(engine)
+ledger.create()
+with engine.begin() as connection:
+    print(ledger.make_task(connection, "mail.send", [42], "24h", id="a").id)
+"""
+
+
+@pytest.mark.timeout(300)
+def test_the_ledger_needs_no_more_than_its_extra(wheel: Path, tmp_path: Path) -> None:
+    venv.create(tmp_path / "env", with_pip=True)
+    bin = tmp_path / "env" / "bin"
+    install = [str(bin / "pip"), "install", "--quiet", f"{wheel}[sql]"]
+    installed = subprocess.run(install, capture_output=True, text=True, check=False)
+    assert installed.returncode == 0, installed.stderr
+    made = subprocess.run(
+        [bin / "python", "-c", LEDGER], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (made.returncode, made.stdout) == (0, "a\n"), made.stderr
