@@ -19,7 +19,7 @@ from pathlib import Path
 import redis
 
 from expirebridge import Bridge
-from expirebridge.embedded import Server
+from expirebridge.embedded.server import Server
 
 TICK = os.sysconf("SC_CLK_TCK")
 QUIET = 1.5

@@ -1,7 +1,7 @@
 """How long it takes to move all tasks to another server, and for how long each of them waits.
 
 Two servers: an old one with one partition, and a new one with 16, each with a listener. So many
-tasks wait at the old one for an hour and more. Then they are moved, by `expirebridge.mover` in this
+tasks wait at the old one for an hour and more. Then they are moved, by `expirebridge.migration.migrator` in this
 process, while a producer goes on at the old one, 50 tasks a second that are due after 6 s. Printed:
 
 - how long the move took, and how many tasks a second that is;
@@ -28,8 +28,8 @@ import redis
 
 from benchmarks.adoption import cpu
 from expirebridge import Bridge, ServerUnreachable, State
-from expirebridge.embedded import Server
-from expirebridge.mover import Mover
+from expirebridge.embedded.server import Server
+from expirebridge.migration.migrator import Mover
 from expirebridge.settings import Settings
 from expirebridge.store.partitions import Partitions
 

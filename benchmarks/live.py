@@ -23,7 +23,7 @@ from rich.text import Text
 from benchmarks.lab.contender import Contender, find_contenders
 from benchmarks.lab.stage import Stage, now_ms
 from benchmarks.lab.verdict import Dues, Runs
-from expirebridge.embedded import embedded_binary
+from expirebridge.embedded.server import embedded_binary
 
 TASKS, SECONDS = 20, 9
 LEAD = 3.0

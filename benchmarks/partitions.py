@@ -21,7 +21,7 @@ import redis
 from benchmarks.adoption import cpu
 from benchmarks.growing import HANDLER, listener
 from expirebridge import Bridge
-from expirebridge.embedded import Server
+from expirebridge.embedded.server import Server
 
 PRODUCE = """
 import sys, time

@@ -6,11 +6,9 @@ of pytest, and is to cost it nothing.
 
 from typing import TYPE_CHECKING
 
-from expirebridge.on_demand import names_of
+from expirebridge.model.lazy_imports import names_of
 
 if TYPE_CHECKING:
-    from expirebridge.bridge import AsyncBridge, Bridge, make_task, make_tasks
-    from expirebridge.current import current_task
     from expirebridge.errors import (
         EmbeddedServerError,
         ExpirebridgeError,
@@ -36,11 +34,10 @@ if TYPE_CHECKING:
     from expirebridge.handlers import Call, every, handler
     from expirebridge.hooks import hook, lifespan
     from expirebridge.listener.listener import Listener
-    from expirebridge.misfire import Spread
-    from expirebridge.retry import Discard, Exponential, Retry, Snooze
-    from expirebridge.series.state import Series, SeriesListing, SeriesOutcome
-    from expirebridge.settings import Settings
-    from expirebridge.task import (
+    from expirebridge.model.current import current_task
+    from expirebridge.model.misfire import Spread
+    from expirebridge.model.policies import Discard, Exponential, Retry, Snooze
+    from expirebridge.model.task import (
         Change,
         Counts,
         HistoryEntry,
@@ -51,6 +48,9 @@ if TYPE_CHECKING:
         State,
         Task,
     )
+    from expirebridge.producer.bridge import AsyncBridge, Bridge, make_task, make_tasks
+    from expirebridge.series.state import Series, SeriesListing, SeriesOutcome
+    from expirebridge.settings import Settings
 
 __all__ = [
     "AsyncBridge",
@@ -105,30 +105,30 @@ __all__ = [
 ]
 
 _MODULES = {
-    "AsyncBridge": "bridge",
-    "Bridge": "bridge",
+    "AsyncBridge": "producer.bridge",
+    "Bridge": "producer.bridge",
     "Call": "handlers",
-    "Change": "task",
-    "Counts": "task",
-    "Discard": "retry",
+    "Change": "model.task",
+    "Counts": "model.task",
+    "Discard": "model.policies",
     "EmbeddedServerError": "errors",
     "ExpirebridgeError": "errors",
-    "Exponential": "retry",
+    "Exponential": "model.policies",
     "FormatTooNew": "errors",
     "HandlersError": "errors",
-    "HistoryEntry": "task",
+    "HistoryEntry": "model.task",
     "InvalidSetting": "errors",
     "InvalidTask": "errors",
     "Listener": "listener.listener",
     "ListenerStuck": "errors",
-    "LeftOut": "task",
-    "Listing": "task",
-    "Moving": "task",
+    "LeftOut": "model.task",
+    "Listing": "model.task",
+    "Moving": "model.task",
     "NotPermitted": "errors",
     "PartitionsDiffer": "errors",
     "PartlyDone": "errors",
-    "Outcome": "task",
-    "Retry": "retry",
+    "Outcome": "model.task",
+    "Retry": "model.policies",
     "Series": "series.state",
     "SeriesDeclared": "errors",
     "SeriesListing": "series.state",
@@ -141,19 +141,19 @@ _MODULES = {
     "Settings": "settings",
     "SlotMoving": "errors",
     "SlotUnserved": "errors",
-    "Snooze": "retry",
-    "Spread": "misfire",
-    "State": "task",
-    "Task": "task",
+    "Snooze": "model.policies",
+    "Spread": "model.misfire",
+    "State": "model.task",
+    "Task": "model.task",
     "TaskDiffers": "errors",
     "TaskExists": "errors",
-    "current_task": "current",
+    "current_task": "model.current",
     "every": "handlers",
     "handler": "handlers",
     "hook": "hooks",
     "lifespan": "hooks",
-    "make_task": "bridge",
-    "make_tasks": "bridge",
+    "make_task": "producer.bridge",
+    "make_tasks": "producer.bridge",
 }
 """Where each name is."""
 

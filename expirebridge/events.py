@@ -6,7 +6,7 @@ Hooks get them, see `hooks.py`.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from expirebridge.task import Task
+from expirebridge.model.task import Task
 
 
 class End(StrEnum):

@@ -7,8 +7,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self
 
-from expirebridge.durations import LONGEST, seconds_of
 from expirebridge.errors import InvalidSetting, InvalidTask
+from expirebridge.model.durations import LONGEST, seconds_of
 
 DEFAULT_URL = "redis://localhost:6379/1"
 LEAST_MEMORY = 64 * 1024 * 1024

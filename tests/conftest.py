@@ -7,10 +7,10 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge, Bridge
-from expirebridge.operations import unknown
+from expirebridge.connection import clients
+from expirebridge.producer import unknown_functions
 from expirebridge.settings import Settings
-from expirebridge.store.store import AsyncStore, Store
-from expirebridge.topology import clients
+from expirebridge.store.client import AsyncStore, Store
 from tests.kit.databases import SQLITE, Database, binary_of, database_of
 from tests.kit.logs import Log
 from tests.kit.processes import Reports
@@ -22,7 +22,7 @@ pytest_plugins = ["tests.kit.interrupts", "tests.kit.matrix", "tests.kit.printin
 @pytest.fixture(autouse=True)
 def nothing_asked() -> None:
     """A test is like a new process: it has asked no listeners what they know."""
-    unknown.asked_of.clear()
+    unknown_functions.asked_of.clear()
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from expirebridge.embedded import embedded_binary
+from expirebridge.embedded.server import embedded_binary
 
 EMBEDDED = "embedded"
 

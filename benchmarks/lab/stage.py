@@ -19,7 +19,7 @@ from benchmarks.lab import processes
 from benchmarks.lab.contender import FOLDER, Contender
 from benchmarks.lab.environments import Environment
 from benchmarks.lab.verdict import Dues, Runs, Verdict
-from expirebridge.embedded import Server
+from expirebridge.embedded.server import Server
 
 if TYPE_CHECKING:
     from benchmarks.lab.database import Database

@@ -16,12 +16,12 @@ from benchmarks.lab import verdict
 from benchmarks.lab.contender import Contender
 from benchmarks.lab.measurement import Case, Figures, Measurement, Scale, Variant
 from expirebridge import Bridge
-from expirebridge.embedded import Server
+from expirebridge.embedded.server import Server
 from expirebridge.settings import Settings
-from expirebridge.store import calls
-from expirebridge.store.calls import Call, Claim, Walk
-from expirebridge.store.scripts import load
-from expirebridge.store.store import Store
+from expirebridge.store import commands
+from expirebridge.store.client import Store
+from expirebridge.store.commands import Call, Claim, Walk
+from expirebridge.store.script_loader import load
 
 KEPT = 100_000
 PERCENTS = (50, 99, 100)
@@ -63,8 +63,8 @@ def measure(case: Case) -> Figures:
 
 
 def _join(store: Store, code: str, func: str) -> None:
-    store.run(calls.declare(code, {func: "(a, b)"}))
-    store.run(calls.heartbeat(f"listener of {code}", LEASE, [], code=code, functions=1))
+    store.run(commands.declare(code, {func: "(a, b)"}))
+    store.run(commands.heartbeat(f"listener of {code}", LEASE, [], code=code, functions=1))
 
 
 def _tasks(count: int, func: str, *, delay: float) -> Iterable[dict[str, object]]:
@@ -72,10 +72,10 @@ def _tasks(count: int, func: str, *, delay: float) -> Iterable[dict[str, object]
 
 
 def _claim(walk: Walk, codes: int) -> Call[Claim]:
-    nonce, settings = calls.new_nonce(), Settings()
+    nonce, settings = commands.new_nonce(), Settings()
     if codes == 1:
-        return calls.claim(nonce, settings, room=50, idle=True, fingerprint=f"{0:016x}")
-    return calls.claim_known(nonce, settings, room=50, idle=True, code=f"{0:016x}", walks=[walk])
+        return commands.claim(nonce, settings, room=50, idle=True, fingerprint=f"{0:016x}")
+    return commands.claim_known(nonce, settings, room=50, idle=True, code=f"{0:016x}", walks=[walk])
 
 
 def _claim_often(
@@ -92,8 +92,8 @@ def _claim_often(
         taken += len(claim.tasks)
         if claim.walked:
             walk = walk._replace(score=claim.walked[0].score, id=claim.walked[0].id)
-        done = [calls.Settlement(task.id, task.token, "succeeded") for task in claim.tasks]
-        store.run(calls.settle(done, Settings(), fingerprint=f"{0:016x}"))
+        done = [commands.Settlement(task.id, task.token, "succeeded") for task in claim.tasks]
+        store.run(commands.settle(done, Settings(), fingerprint=f"{0:016x}"))
     if taken != due * times:
         raise ValueError(f"{taken} tasks were claimed of {due * times}")
     return _times(client, "claim" if codes == 1 else "claim_known")

@@ -15,7 +15,7 @@ from benchmarks.lab import verdict
 from benchmarks.lab.contender import Contender
 from benchmarks.lab.measurement import Case, Figures, Measurement, Scale, Variant
 from benchmarks.lab.stage import Stage
-from expirebridge.store.scripts import load
+from expirebridge.store.script_loader import load
 
 KEPT = 100_000
 PERCENTS = (50, 99, 100)

@@ -6,7 +6,7 @@ from sqlalchemy import ForeignKey, String, create_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sessionmaker
 
 from expirebridge.ledger import Ledger, tables
-from expirebridge.ledger.engines import begin_immediate
+from expirebridge.ledger.engine import begin_immediate
 
 engine = create_engine(os.environ.get("DATABASE_URL", "sqlite:///orders.db"))
 if engine.dialect.name == "sqlite":

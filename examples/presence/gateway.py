@@ -18,7 +18,7 @@ from typing import Any
 import redis
 
 from expirebridge import Bridge
-from expirebridge.embedded import Server
+from expirebridge.embedded.server import Server
 
 TASKS = Path(__file__).parent / "tasks"
 AT_ONCE = 100

@@ -21,10 +21,10 @@ from expirebridge.checks.server import (
     check_version,
 )
 from expirebridge.errors import ServerReadOnly, ServerUnsuitable
-from expirebridge.store import calls
-from expirebridge.store.calls import Steps
-from expirebridge.store.rights import Role
-from expirebridge.store.store import Database
+from expirebridge.store import commands
+from expirebridge.store.acl import Role
+from expirebridge.store.client import Database
+from expirebridge.store.commands import Steps
 
 __all__ = [
     "EVENT_FLAGS", "OVERDUE_LIMIT", "Finding", "Level", "check_health",
@@ -38,13 +38,13 @@ def check_server(database: Database, *, data: bool = True) -> Steps[list[Finding
     Without `data` the database's keys are not examined: this check is the most expensive for the
     server, at about a thousand commands. Raises ServerUnreachable if the server does not answer.
     """
-    info = yield from calls.command("INFO")
+    info = yield from commands.command("INFO")
     events = yield from check_events()
     findings = [check_version(info), check_role(info), events, check_eviction(info)]
     if _well(findings):
         findings.append((yield from check_rights(database, Role.LISTENER)))
     if data and _well(findings):
-        names = yield from calls.find_overwritten()
+        names = yield from commands.find_overwritten()
         # No reason to refuse the server: what does not need those keys works.
         bad = replace(overwritten(names), level=Level.WARNING) if names else None
         findings.append(bad or (yield from check_data()))

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from expirebridge.handlers import Registry
-from expirebridge.handlers.comparison import Comparison
-from expirebridge.store import calls
-from expirebridge.store.calls import Steps
-from expirebridge.store.series_views import NEVER
-from expirebridge.store.views import call_of
-from expirebridge.task import State
+from expirebridge.handlers.compatibility import Comparison
+from expirebridge.model.task import State
+from expirebridge.store import commands
+from expirebridge.store.commands import Steps
+from expirebridge.store.series_records import NEVER
+from expirebridge.store.task_records import call_of
 
 WAITING = {State.PENDING, State.PAUSED}
 
@@ -43,14 +43,14 @@ def scope_of(*, due_within: float | None = None, failed: bool = False) -> Steps[
     """
     counts: dict[State, int] = {}
     for state in (State.PENDING, State.PAUSED, State.RUNNING, State.FAILED):
-        counts[state] = (yield from calls.count_before(state, [])).total
+        counts[state] = (yield from commands.count_before(state, [])).total
     if not failed:
         del counts[State.FAILED]
     if due_within is None:
         return Scope(counts=counts)
-    now = (yield from calls.count_before(State.PENDING, [])).now
+    now = (yield from commands.count_before(State.PENDING, [])).now
     until = now + round(due_within * 1000)
-    pending = yield from calls.count_before(State.PENDING, [until])
+    pending = yield from commands.count_before(State.PENDING, [until])
     [counts[State.PENDING]] = pending.before
     later = pending.total - counts[State.PENDING]
     return Scope(counts=counts, until=until, later=later, paused=counts.pop(State.PAUSED))
@@ -69,7 +69,7 @@ def compare(
     comparison = Comparison(registry)
     for state in scope.counts:
         until = scope.until if state is State.PENDING else None
-        pages = calls.Pages(partial(calls.calls_page, state, until=until))
+        pages = commands.Pages(partial(commands.calls_page, state, until=until))
         while page := (yield from pages.next()):
             for call in page.calls:
                 comparison.add(call)
@@ -83,8 +83,8 @@ def _compare_series(comparison: Comparison) -> Steps[None]:
     """Compare the series that go on, or are paused, and of which no tick waits now."""
     cursor = None
     while cursor != "0":
-        page = yield from calls.series_page(cursor or "0", 0)
+        page = yield from commands.series_page(cursor or "0", 0)
         for one in page.series:
             if one.waiting not in WAITING and (one.place < NEVER or "paused" in one.record):
-                comparison.add(calls.StoredCall(one.id, *call_of(one.record), None))
+                comparison.add(commands.StoredCall(one.id, *call_of(one.record), None))
         cursor = page.cursor

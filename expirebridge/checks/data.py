@@ -3,15 +3,15 @@
 from expirebridge.checks.finding import Finding, error, ok
 from expirebridge.checks.server import SAMPLE, other_data
 from expirebridge.checks.work import first_of
-from expirebridge.slots import Layout
-from expirebridge.store import calls
-from expirebridge.store.calls import Steps
-from expirebridge.wire import InvalidKey, parse_key
+from expirebridge.model.keys import InvalidKey, parse_key
+from expirebridge.model.partitions import Layout
+from expirebridge.store import commands
+from expirebridge.store.commands import Steps
 
 
 def check_others_data(layout: Layout) -> Steps[Finding]:
     """Whether a server also holds other data: in a cluster, each node has keys of its own."""
-    _, names = yield from calls.walk(calls.BEGINNING, SAMPLE)
+    _, names = yield from commands.walk(commands.BEGINNING, SAMPLE)
     alien = sum(not _is_ours(name, layout) for name in names)
     return other_data(alien) if alien else ok("data", "no other data")
 
@@ -20,7 +20,7 @@ def check_overwritten(layout: Layout) -> Steps[list[Finding]]:
     """Whether another client overwrote keys of ours, in each partition that answers."""
     names = list[str]()
     for number in range(layout.count):
-        found = yield from calls.at_if_there(calls.find_overwritten(), number, hasty=True)
+        found = yield from commands.at_if_there(commands.find_overwritten(), number, hasty=True)
         names += found or []
     return [overwritten(names)] if names else []
 

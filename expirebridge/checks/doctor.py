@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from expirebridge.checks.cluster import check_cluster, check_coverage, check_isolation
 from expirebridge.checks.data import check_others_data, check_overwritten
 from expirebridge.checks.finding import Finding, Level, error, warning
 from expirebridge.checks.health import check_health
@@ -24,7 +23,9 @@ from expirebridge.checks.server import (
     check_role,
     check_version,
 )
+from expirebridge.checks.topology import check_cluster, check_coverage, check_isolation
 from expirebridge.checks.work import check_functions, check_series
+from expirebridge.connection import clients
 from expirebridge.errors import (
     FormatTooNew,
     NotPermitted,
@@ -33,12 +34,11 @@ from expirebridge.errors import (
     ServerUnreachable,
 )
 from expirebridge.settings import Settings
-from expirebridge.store import calls, library
-from expirebridge.store.calls import Steps
+from expirebridge.store import commands, function_library
+from expirebridge.store.acl import Role
+from expirebridge.store.client import Database, Store
+from expirebridge.store.commands import Steps
 from expirebridge.store.partitions import Partitions
-from expirebridge.store.rights import Role
-from expirebridge.store.store import Database, Store
-from expirebridge.topology import clients
 
 
 def examine(store: Partitions | Store, settings: Settings, role: Role) -> list[Finding]:
@@ -56,7 +56,7 @@ def check_rights_everywhere(store: Partitions | Store, role: Role) -> list[Findi
 
     Raises ServerUnreachable if none answers, and NotPermitted if it may not even be asked.
     """
-    store.run(calls.read_partitions())
+    store.run(commands.read_partitions())
     return Nodes(store).look(lambda node: _rights_at(node, store.database, role))
 
 
@@ -148,7 +148,7 @@ class _Doctor:
                 continue
             try:
                 store = Store(client, prefix=self._database.prefix)
-                found[name] = store.run(library.find_version())
+                found[name] = store.run(function_library.find_version())
             except NotPermitted:
                 return []
             except ServerUnreachable as failure:
@@ -175,7 +175,7 @@ def _look_at_round_trip(node: Node) -> list[Finding]:
 
 
 def _server() -> Steps[list[Finding]]:
-    info = yield from calls.command("INFO")
+    info = yield from commands.command("INFO")
     return [
         check_version(info),
         check_role(info),

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from expirebridge.checks.finding import Finding, error, ok
 from expirebridge.checks.ledger import check_dirty
 from expirebridge.checks.work import check_listeners, check_overdue, check_subscriptions
+from expirebridge.model.task import LeftOut, texts_of
 from expirebridge.settings import Settings
-from expirebridge.store import calls
-from expirebridge.store.calls import Steps
-from expirebridge.store.store import Database
-from expirebridge.task import LeftOut, texts_of
+from expirebridge.store import commands
+from expirebridge.store.client import Database
+from expirebridge.store.commands import Steps
 
 OVERDUE_LIMIT = 30.0
 """Seconds that a due task may wait before it is reported."""
@@ -24,7 +24,7 @@ def check_health(
     `settings` are those with which the listeners were started. Partitions that do not answer are
     left out.
     """
-    health = yield from calls.read_health(settings.lease)
+    health = yield from commands.read_health(settings.lease)
     findings = [check_listeners(health, here=here), check_overdue(health, limit)]
     if health.listeners:
         subscriptions = check_subscriptions(database, settings.doorbell, health, here=here)

@@ -1,9 +1,9 @@
 """Checks of what a server knows of its ledger: whether rows learn what happened to their tasks."""
 
 from expirebridge.checks.finding import Finding, error, ok, warning
-from expirebridge.durations import human
-from expirebridge.store.calls import Steps
-from expirebridge.store.calls.ledger import MOST_DIRTY, read_ledgers
+from expirebridge.model.durations import human
+from expirebridge.store.commands import Steps
+from expirebridge.store.commands.ledger import MOST_DIRTY, read_ledgers
 
 MANY_DIRTY = MOST_DIRTY // 2
 """Tasks from which on it is reported that rows do not learn what happened to them."""

@@ -1,7 +1,7 @@
 """The check of the functions that clients in other languages call: each node needs them."""
 
 from expirebridge.checks.finding import Finding, ok, warning
-from expirebridge.store import functions, library
+from expirebridge.store import function_library, functions
 
 _NONE = ""
 
@@ -23,7 +23,7 @@ def check_library(found: dict[str, str | None]) -> list[Finding]:
     if not others:
         return [ok("library", f"the functions of expirebridge {mine}{_at_all(versions)}")]
     told = "; ".join(_told(version, nodes) for version, nodes in others.items())
-    newest = any(library.is_newer(version, mine) for version in others)
+    newest = any(function_library.is_newer(version, mine) for version in others)
     return [
         warning(
             "library",

@@ -2,11 +2,11 @@
 
 from expirebridge.checks.finding import Finding, error, ok
 from expirebridge.errors import NotPermitted
-from expirebridge.store import calls
-from expirebridge.store.calls import Steps
-from expirebridge.store.rights import Role, grants, key_rules
-from expirebridge.store.store import Database
-from expirebridge.store.translation import is_about_keys
+from expirebridge.store import commands
+from expirebridge.store.acl import Role, grants, key_rules
+from expirebridge.store.client import Database
+from expirebridge.store.commands import Steps
+from expirebridge.store.errors import is_about_keys
 
 
 def check_rights(database: Database, role: Role) -> Steps[Finding]:
@@ -21,7 +21,7 @@ def check_rights(database: Database, role: Role) -> Steps[Finding]:
         partitions=database.partitions, followed=database.followed, clustered=database.clustered,
     )  # fmt: skip
     try:
-        refused = yield from calls.find_refused(grant.proof for grant in wanted)
+        refused = yield from commands.find_refused(grant.proof for grant in wanted)
     except NotPermitted as refusal:
         if is_about_keys(refusal):
             rule, *_ = key_rules(database.layout)
@@ -68,7 +68,7 @@ def _without_consequences(missing: list[str], database: Database) -> Steps[list[
 def _is_refused_itself(*command: str) -> Steps[bool]:
     """Whether the command itself is refused, not the keys or channels that it uses."""
     try:
-        yield from calls.command(*command)
+        yield from commands.command(*command)
     except NotPermitted as refusal:
         return "permissions to run" in str(refusal)
     return False

@@ -1,10 +1,10 @@
 """The check of a move: whether somebody carries it on."""
 
 from expirebridge.checks.finding import Finding, ok, warning
-from expirebridge.durations import human
-from expirebridge.store import calls
-from expirebridge.store.calls import Steps
-from expirebridge.task import Counts
+from expirebridge.model.durations import human
+from expirebridge.model.task import Counts
+from expirebridge.store import commands
+from expirebridge.store.commands import Steps
 
 LEFT_AFTER = 15.0
 """Seconds without the mover after which a move was left half-way: it waits for no longer itself."""
@@ -12,7 +12,7 @@ LEFT_AFTER = 15.0
 
 def check_move(lease: float) -> Steps[Finding | None]:
     """How far a move of this database is; None if there is none."""
-    return of_move((yield from calls.count(lease)))
+    return of_move((yield from commands.count(lease)))
 
 
 def of_move(counts: Counts) -> Finding | None:

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 import redis
 
 from expirebridge.checks.finding import Finding, Level, error
+from expirebridge.connection.clients import primaries_of
+from expirebridge.connection.cluster_client import ClusterClient
 from expirebridge.errors import FormatTooNew, NotPermitted, PartitionsDiffer, ServerUnreachable
-from expirebridge.store import calls
+from expirebridge.model.keys import slot_of
+from expirebridge.store import commands
+from expirebridge.store.client import Store
 from expirebridge.store.partitions import Partitions
-from expirebridge.store.store import Store
-from expirebridge.topology.clients import primaries_of
-from expirebridge.topology.cluster_clients import ClusterClient
-from expirebridge.wire import slot_of
 
 _SHOWN = 5
 """Nodes that a finding names at most."""
@@ -85,7 +85,7 @@ def _nodes_of(store: Partitions | Store) -> list[Node]:
     if not isinstance(client, ClusterClient) or slot_of(database.layout.prefix):
         return [Node("", client, store, database.layout.prefixes())]
     with suppress(FormatTooNew, NotPermitted, PartitionsDiffer):  # the checks find these
-        store.run(calls.read_partitions())
+        store.run(commands.read_partitions())
     layout = store.database.layout
     homes = {prefix: str(client.node_of(prefix)) for prefix in layout.prefixes()}
     nodes = []

@@ -8,11 +8,11 @@ import redis
 
 from expirebridge.checks.finding import Finding, Level, error, ok, warning
 from expirebridge.errors import PartitionsDiffer
-from expirebridge.slots import Layout
-from expirebridge.store import calls
-from expirebridge.store.calls import LEFT_OUT, PARTITIONS, Steps
-from expirebridge.task import texts_of
-from expirebridge.wire import InvalidKey, TriggerKey, parse_key
+from expirebridge.model.keys import InvalidKey, TriggerKey, parse_key
+from expirebridge.model.partitions import Layout
+from expirebridge.model.task import texts_of
+from expirebridge.store import commands
+from expirebridge.store.commands import LEFT_OUT, PARTITIONS, Steps
 
 _MOST_KEYS = 1_000_000
 _SHOWN = 5
@@ -24,7 +24,7 @@ def check_partitions(lease: float) -> Steps[list[Finding]]:
     if (yield from PARTITIONS) == 1:
         return []
     try:
-        count = yield from calls.read_partitions()
+        count = yield from commands.read_partitions()
     except PartitionsDiffer as differ:
         return [
             error(
@@ -36,7 +36,7 @@ def check_partitions(lease: float) -> Steps[list[Finding]]:
         ]
     overdue = []
     for number in range(count):
-        counts = yield from calls.at_if_there(calls.count(lease), number, hasty=True)
+        counts = yield from commands.at_if_there(commands.count(lease), number, hasty=True)
         if counts is not None and counts.overdue:
             overdue.append(f"{number}: {counts.overdue:,}")
     left_out = yield from LEFT_OUT

@@ -7,8 +7,8 @@ import redis
 
 from expirebridge.checks.finding import Finding, error, ok, warning
 from expirebridge.checks.server import EVENT_FLAGS
-from expirebridge.store.store import Database
-from expirebridge.store.translation import translated
+from expirebridge.store.client import Database
+from expirebridge.store.errors import translated
 
 LIFE_MS = 20
 PATIENCE = 1.0

@@ -3,9 +3,9 @@
 from typing import Any
 
 from expirebridge.checks.finding import Finding, error, ok, warning
-from expirebridge.store import calls
-from expirebridge.store.calls import Steps
-from expirebridge.topology.sentinels import Sentinels, leader_of
+from expirebridge.connection.sentinels import Sentinels, leader_of
+from expirebridge.store import commands
+from expirebridge.store.commands import Steps
 
 
 def check_sentinels(sentinels: Sentinels) -> Finding:
@@ -31,7 +31,7 @@ def check_sentinels(sentinels: Sentinels) -> Finding:
 
 def check_failover() -> Steps[Finding]:
     """Whether a replica could take over, and whether the primary that it replaces takes writes."""
-    info: dict[str, Any] = yield from calls.command("INFO", "replication")
+    info: dict[str, Any] = yield from commands.command("INFO", "replication")
     replicas = int(info.get("connected_slaves", 0))
     if not replicas:
         return warning(

@@ -4,10 +4,10 @@ import time
 from typing import Any
 
 from expirebridge.checks.finding import Finding, error, limit, ok, warning
-from expirebridge.durations import human
 from expirebridge.errors import ServerError, ServerUnreachable
-from expirebridge.store import calls
-from expirebridge.store.calls import Steps
+from expirebridge.model.durations import human
+from expirebridge.store import commands
+from expirebridge.store.commands import Steps
 
 OLDEST_VERSION = (6, 2)
 EVENT_FLAGS = "Exg"
@@ -94,7 +94,7 @@ def check_eviction(info: dict[str, Any]) -> Finding:
 
 def check_data() -> Steps[Finding]:
     """Whether the database also holds other data."""
-    sample = yield from calls.scan("0", SAMPLE)
+    sample = yield from commands.scan("0", SAMPLE)
     return other_data(sample.alien) if sample.alien else ok("data", "no other data")
 
 
@@ -177,7 +177,7 @@ def check_buffers() -> Steps[Finding]:
 def check_clock() -> Steps[Finding]:
     """Whether this machine's clock agrees with the server's."""
     sent = time.time()
-    reply = yield from calls.command("TIME")
+    reply = yield from commands.command("TIME")
     received = time.time()
     ahead = int(reply[0]) + int(reply[1]) / 1e6 - (sent + received) / 2
     doubt = (received - sent) / 2
@@ -194,7 +194,7 @@ def check_clock() -> Steps[Finding]:
 def setting(name: str) -> Steps[str | None]:
     """A setting of the server; None if it does not show it, as hosted servers may not."""
     try:
-        reply = yield from calls.command("CONFIG", "GET", name)
+        reply = yield from commands.command("CONFIG", "GET", name)
     except ServerUnreachable:
         raise
     except ServerError:

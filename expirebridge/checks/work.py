@@ -5,16 +5,16 @@ import socket
 from collections import Counter
 
 from expirebridge.checks.finding import Finding, error, ok, warning
-from expirebridge.durations import human
-from expirebridge.handlers.known import KnownFunctions
-from expirebridge.retry import UNKNOWN_DELAY
+from expirebridge.handlers.fleet import KnownFunctions
+from expirebridge.model.durations import human
+from expirebridge.model.partitions import Layout
+from expirebridge.model.policies import UNKNOWN_DELAY
+from expirebridge.model.task import from_ms
 from expirebridge.series.state import Series
 from expirebridge.settings import Doorbells
-from expirebridge.slots import Layout
-from expirebridge.store import calls
-from expirebridge.store.calls import PARTITIONS, Health, Steps
-from expirebridge.store.store import Database
-from expirebridge.task import from_ms
+from expirebridge.store import commands
+from expirebridge.store.client import Database
+from expirebridge.store.commands import PARTITIONS, Health, Steps
 
 _SAMPLE = 1000
 BEHIND = 60.0
@@ -54,7 +54,7 @@ def check_subscriptions(
     layout = Layout(database.layout.prefix, (yield from PARTITIONS))
     few, deaf = dict[int, list[str]](), list[str]()
     for number in range(layout.count):
-        counts = yield from calls.at_if_there(calls.count_subscribers(), number, hasty=True)
+        counts = yield from commands.at_if_there(commands.count_subscribers(), number, hasty=True)
         if counts is None:
             continue
         if counts.doorbell < wanted:
@@ -94,9 +94,9 @@ def check_functions(lease: float) -> Steps[Finding]:
     The first is what listeners found that claimed such tasks. For the second, the functions of the
     tasks that come next are held against what the listeners know that beat within `lease` seconds.
     """
-    waiting = yield from calls.find_unhandled(UNKNOWN_DELAY, limit=_SAMPLE)
-    coming = yield from calls.survey(_SAMPLE)
-    known = KnownFunctions.of((yield from calls.read_fleet(lease)))
+    waiting = yield from commands.find_unhandled(UNKNOWN_DELAY, limit=_SAMPLE)
+    coming = yield from commands.survey(_SAMPLE)
+    known = KnownFunctions.of((yield from commands.read_fleet(lease)))
     counts = Counter(waiting.functions)
     lacking = known.lacking(func for func in coming.functions if func not in counts)
     problems = []
@@ -132,13 +132,13 @@ def check_series(lease: float) -> Steps[Finding | None]:
     None if there is no series. Only the first thousand are looked at.
     """
     series, now = list[Series](), 0
-    pages = calls.Pages(lambda cursor: calls.series_page(cursor, lease, _SAMPLE))
+    pages = commands.Pages(lambda cursor: commands.series_page(cursor, lease, _SAMPLE))
     while len(series) < _SAMPLE and (page := (yield from pages.next())):
         series += [Series.of(one, page.now) for one in page.series]
         now = page.now
     if not series:
         return None
-    counts = yield from calls.count(lease)
+    counts = yield from commands.count(lease)
     broken = [one.id for one in series if one.schedule is None]
     behind = [one.id for one in series if one.is_behind(BEHIND)]
     orphans = [one.id for one in series if one.declared and not one.carriers and counts.listeners]

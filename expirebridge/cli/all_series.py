@@ -4,15 +4,15 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from expirebridge.bridge import Bridge
-from expirebridge.cli.figures import store_of
 from expirebridge.cli.ledger_options import connected, extra_is_there, refuse_password
+from expirebridge.cli.stats import store_of
 from expirebridge.errors import NotPermitted, ServerUnreachable
-from expirebridge.series.joining import cursors_in, joined
+from expirebridge.model.task import Change
+from expirebridge.producer.bridge import Bridge
+from expirebridge.series.merged_listing import cursors_in, joined
 from expirebridge.series.state import Series, SeriesListing
 from expirebridge.settings import Settings
-from expirebridge.store.calls.ledger import read_ledgers
-from expirebridge.task import Change
+from expirebridge.store.commands.ledger import read_ledgers
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from expirebridge.bridge import Bridge
 from expirebridge.cli.options import NOT_POSSIBLE, AsJson, At, In, Url, Yes, confirm, read_time
 from expirebridge.cli.output import print_counts, print_json, print_line, print_progress
-from expirebridge.listing import MAX_EXAMINED
-from expirebridge.task import Change
+from expirebridge.model.task import Change
+from expirebridge.producer.bridge import Bridge
+from expirebridge.producer.listing import MAX_EXAMINED
 
 TaskId = Annotated[str, typer.Argument(help="The task's id.")]
 IdOrTag = Annotated[str | None, typer.Argument(help="The task's id.")]

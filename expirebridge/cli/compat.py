@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 
 from expirebridge.checks.compat import Scope, compare, scope_of
-from expirebridge.cli.figures import store_of
 from expirebridge.cli.ledger_options import (
     LedgerName,
     LedgerUrl,
@@ -28,11 +27,12 @@ from expirebridge.cli.options import (
 )
 from expirebridge.cli.output import moment, print_json, print_line, printable
 from expirebridge.cli.progress import progress_bar
-from expirebridge.durations import seconds_of
+from expirebridge.cli.stats import store_of
 from expirebridge.handlers import Registry
-from expirebridge.handlers.comparison import Arguments, BlindSpot, Comparison, Group
+from expirebridge.handlers.compatibility import Arguments, BlindSpot, Comparison, Group
+from expirebridge.model.durations import seconds_of
+from expirebridge.model.task import from_ms
 from expirebridge.settings import Settings
-from expirebridge.task import from_ms
 
 SHOWN = 20
 """How many groups of tasks that would fail are printed; --json has all."""

@@ -18,12 +18,12 @@ from typing import Annotated
 import redis
 import typer
 
-from expirebridge.bridge import Bridge
 from expirebridge.cli.output import print_line
-from expirebridge.embedded import HOST, Server
-from expirebridge.embedded_cluster import FEWEST, Cluster
+from expirebridge.embedded.cluster import FEWEST, Cluster
+from expirebridge.embedded.resources import example_tasks
+from expirebridge.embedded.server import HOST, Server
 from expirebridge.errors import ExpirebridgeError
-from expirebridge.resources import example_tasks
+from expirebridge.producer.bridge import Bridge
 
 PATIENCE = 1.0
 """Seconds that the demo waits after the last due time. A later start is a failure."""

@@ -10,18 +10,18 @@ from typing import Annotated, BinaryIO
 
 import typer
 
-from expirebridge.cli import lines
-from expirebridge.cli.figures import store_of
+from expirebridge.cli import transfer_files
 from expirebridge.cli.options import NOT_POSSIBLE, Prefix, Url
 from expirebridge.cli.progress import progress_bar, warn
+from expirebridge.cli.stats import store_of
 from expirebridge.hooks import Hooks
-from expirebridge.operations import Operations
+from expirebridge.model.task import State, texts_of
+from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
-from expirebridge.store import calls
-from expirebridge.store.calls import Stored
+from expirebridge.store import commands
+from expirebridge.store.commands import Stored
 from expirebridge.store.partitions import Partitions
-from expirebridge.store.series_views import StoredSeries
-from expirebridge.task import State, texts_of
+from expirebridge.store.series_records import StoredSeries
 
 WAITING = (State.PENDING, State.PAUSED)
 
@@ -52,14 +52,14 @@ def export(
         with progress_bar("exporting", counts.pending + counts.paused) as advance:
             unreadable = 0
             for task, state in _waiting(store):
-                line = lines.encode(task, state)
+                line = transfer_files.encode(task, state)
                 if line is None:
                     unreadable += 1
                 else:
                     output.write(line)
                 advance(1)
         for series in _scheduled(store, settings):
-            line = lines.encode_series(series)
+            line = transfer_files.encode_series(series)
             if line is None:
                 warn(f"series {series.id!r}, whose record cannot be read, is left out")
             else:
@@ -78,7 +78,7 @@ def export(
 def _waiting(store: Partitions) -> Iterator[tuple[Stored, State]]:
     """Every task that waits. A paused one that is resumed meanwhile comes twice, with one id."""
     for state in WAITING:
-        pages = calls.Pages(partial(calls.stored_page, state))
+        pages = commands.Pages(partial(commands.stored_page, state))
         while page := store.run(pages.next()):
             for task in page.tasks:
                 yield task, state
@@ -86,7 +86,7 @@ def _waiting(store: Partitions) -> Iterator[tuple[Stored, State]]:
 
 def _scheduled(store: Partitions, settings: Settings) -> Iterator[StoredSeries]:
     """Every series that a producer scheduled."""
-    pages = calls.Pages(lambda cursor: calls.series_page(cursor, settings.lease))
+    pages = commands.Pages(lambda cursor: commands.series_page(cursor, settings.lease))
     while page := store.run(pages.next()):
         for series in page.series:
             if "declared" not in series.record:

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from expirebridge.bridge import Bridge
 from expirebridge.cli.options import AsJson, Url, Yes, confirm, read_moment
 from expirebridge.cli.output import (
     print_counts,
@@ -14,7 +13,8 @@ from expirebridge.cli.output import (
     print_tasks,
 )
 from expirebridge.errors import PartlyDone
-from expirebridge.task import Change, State
+from expirebridge.model.task import Change, State
+from expirebridge.producer.bridge import Bridge
 
 Func = Annotated[str | None, typer.Option(help="Only tasks of this handler.")]
 Tag = Annotated[str | None, typer.Option(help="Only tasks with this tag.")]

@@ -3,18 +3,18 @@
 from contextlib import closing
 from typing import Any
 
-from expirebridge.cli.figures import store_of
 from expirebridge.cli.output import print_json, print_line, printable
-from expirebridge.handlers.known import believed
+from expirebridge.cli.stats import store_of
+from expirebridge.handlers.fleet import believed
 from expirebridge.settings import Settings
-from expirebridge.store import calls
-from expirebridge.store.calls import Fleet
+from expirebridge.store import commands
+from expirebridge.store.commands import Fleet
 
 
 def print_fleet(settings: Settings, *, as_json: bool) -> None:
     """Print what the listeners that beat know, by their code. Raises a ServerError."""
     with closing(store_of(settings)) as store:
-        fleet = store.run(calls.read_fleet(settings.lease))
+        fleet = store.run(commands.read_fleet(settings.lease))
     codes = _codes(fleet)
     if as_json:
         return print_json(codes)

@@ -6,15 +6,15 @@ from typing import Annotated, Any
 
 import typer
 
-from expirebridge.cli.figures import store_of
 from expirebridge.cli.options import AsJson, Prefix, Url
 from expirebridge.cli.output import left_out_as_data, print_json, print_table, warn_of
-from expirebridge.durations import human, seconds_of
+from expirebridge.cli.stats import store_of
 from expirebridge.errors import InvalidTask
+from expirebridge.model.durations import human, seconds_of
+from expirebridge.model.task import from_ms
 from expirebridge.settings import Settings
-from expirebridge.store import calls
-from expirebridge.store.calls import ComingSpan, Forecast
-from expirebridge.task import from_ms
+from expirebridge.store import commands
+from expirebridge.store.commands import ComingSpan, Forecast
 
 MOST_SPANS = 240
 LOOKS = 480
@@ -50,7 +50,7 @@ def forecast(
         raise InvalidTask(f"--per {span} --for {length}: that must give 1 to {MOST_SPANS} bars")
     settings = Settings.read(url=url, prefix=prefix)
     with closing(store_of(settings)) as store:
-        call = calls.forecast(width, spans, sample=max(LOOKS // spans, 1))
+        call = commands.forecast(width, spans, sample=max(LOOKS // spans, 1))
         coming = store.run(call)
         left_out = store.left_out
     if as_json:

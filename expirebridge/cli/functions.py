@@ -9,12 +9,12 @@ import typer
 from expirebridge.cli.options import FAULT, NOT_POSSIBLE, AsJson, Url
 from expirebridge.cli.output import print_json, print_line, print_table
 from expirebridge.cli.progress import warn
+from expirebridge.connection import clients
 from expirebridge.errors import ServerError
 from expirebridge.settings import Settings
-from expirebridge.store import functions, library
-from expirebridge.store.library import Loading, LoadResult
-from expirebridge.store.store import Store
-from expirebridge.topology import clients
+from expirebridge.store import function_library, functions
+from expirebridge.store.client import Store
+from expirebridge.store.function_library import Loading, LoadResult
 
 group = typer.Typer(
     help="Server functions (FCALL) for clients in any language.",
@@ -57,7 +57,7 @@ def load_into(url: str | None, *, replace: bool = False) -> list[Loaded]:
 
 def _load_at(store: Store, *, replace: bool) -> Loading | ServerError:
     try:
-        return store.run(library.load(replace=replace))
+        return store.run(function_library.load(replace=replace))
     except ServerError as error:
         return error
 

@@ -16,10 +16,10 @@ from expirebridge.cli.options import (
     Url,
 )
 from expirebridge.cli.output import print_json, print_table
-from expirebridge.durations import human
 from expirebridge.handlers import Handler, Registry
 from expirebridge.handlers.helpers import helper_kind
-from expirebridge.retry import Delays
+from expirebridge.model.durations import human
+from expirebridge.model.policies import Delays
 from expirebridge.settings import Settings
 
 

@@ -8,7 +8,7 @@ import typer
 
 from expirebridge.cli.options import NOT_POSSIBLE
 from expirebridge.cli.output import print_line
-from expirebridge.resources import redis_conf
+from expirebridge.embedded.resources import redis_conf
 
 HANDLERS = '''"""Handlers: a task names a public function of this file as reminders.<function>."""
 

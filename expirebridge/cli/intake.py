@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from expirebridge.cli.lines import SeriesLine
-from expirebridge.store.calls import NewTask
+from expirebridge.cli.transfer_files import SeriesLine
+from expirebridge.store.commands import NewTask
 
 
 @dataclass

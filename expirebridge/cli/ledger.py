@@ -19,15 +19,15 @@ from expirebridge.cli.ledger_options import (
 from expirebridge.cli.options import ILL, AsJson, Prefix, Url
 from expirebridge.cli.output import print_fields, print_json, print_line, printable
 from expirebridge.cli.progress import progress_bar
-from expirebridge.durations import human
+from expirebridge.connection import clients
+from expirebridge.connection.urls import check_url, safe_url
 from expirebridge.errors import InvalidSetting
 from expirebridge.hooks import Hooks
-from expirebridge.operations import Operations
+from expirebridge.model.durations import human
+from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
-from expirebridge.store.calls.ledger import Known, read_ledgers
+from expirebridge.store.commands.ledger import Known, read_ledgers
 from expirebridge.store.partitions import Partitions
-from expirebridge.topology import clients
-from expirebridge.topology.urls import check_url, safe_url
 
 if TYPE_CHECKING:
     from expirebridge.ledger.status import LedgerStatus
@@ -61,7 +61,7 @@ def ddl_(
     Example: expirebridge ledger ddl --dialect postgresql | psql shop
     """
     with extra_is_there():
-        from expirebridge.ledger.engines import read_url  # noqa: PLC0415
+        from expirebridge.ledger.engine import read_url  # noqa: PLC0415
         from expirebridge.ledger.schema import DIALECTS, ddl, upgrade_ddl  # noqa: PLC0415
     if dialect is None:
         dialect = read_url(settings_of(ledger, None).ledger or "").get_backend_name()
@@ -237,7 +237,7 @@ def adopt_(
     Example: expirebridge ledger adopt --func orders.rate
     """
     with extra_is_there():
-        from expirebridge.ledger.adopting import adopt_all  # noqa: PLC0415
+        from expirebridge.ledger.adoption import adopt_all  # noqa: PLC0415
     with opened(url, prefix, ledger, ledger_name) as (server, office):
         counts = server.run(Operations(office.settings, Hooks()).count())
         total = counts.pending + counts.paused + counts.running

@@ -14,11 +14,11 @@ from expirebridge.cli.ledger_options import (
 )
 from expirebridge.cli.options import AsJson, Prefix, Url
 from expirebridge.cli.output import print_json, print_line
-from expirebridge.durations import seconds_of
 from expirebridge.errors import InvalidSetting, InvalidTask
+from expirebridge.model.durations import seconds_of
 
 if TYPE_CHECKING:
-    from expirebridge.ledger.books import Books
+    from expirebridge.ledger.partition import Books
 
 
 def add_to(group: typer.Typer) -> None:

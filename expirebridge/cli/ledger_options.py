@@ -64,7 +64,7 @@ def refuse_password(url: str | None) -> None:
     if url is None:
         return
     with extra_is_there():
-        from expirebridge.ledger.engines import read_url  # noqa: PLC0415
+        from expirebridge.ledger.engine import read_url  # noqa: PLC0415
     if read_url(url).password is not None:
         raise InvalidSetting(
             "--ledger: others on this machine can read a command's arguments; put a URL with a "
@@ -75,7 +75,7 @@ def refuse_password(url: str | None) -> None:
 @contextmanager
 def connected(settings: Settings) -> "Iterator[Connection]":
     """A transaction in the ledger's database; what goes wrong there becomes a LedgerError."""
-    from expirebridge.ledger import engines  # noqa: PLC0415
+    from expirebridge.ledger import engine as engines  # noqa: PLC0415
 
     with engines.connected(settings.ledger or "") as connection:
         yield connection

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from expirebridge.cli import lines
+from expirebridge.cli import transfer_files
 from expirebridge.cli.intake import Chunk, Intake
+from expirebridge.connection.urls import safe_url
 from expirebridge.errors import InvalidSetting, InvalidTask
-from expirebridge.new_tasks import CHUNK_TASKS
+from expirebridge.producer.new_task import CHUNK_TASKS
 from expirebridge.settings import Settings
-from expirebridge.topology.urls import safe_url
 
 CHUNK_BYTES = 512 * 1024
 
@@ -54,10 +54,10 @@ class Source:
 
 def _add(chunk: Chunk, line: bytes, number: int) -> None:
     try:
-        read = lines.decode(line)
+        read = transfer_files.decode(line)
     except InvalidTask as error:
         raise InvalidTask(f"line {number}: {error}") from None
-    if isinstance(read, lines.SeriesLine):
+    if isinstance(read, transfer_files.SeriesLine):
         chunk.series.append(read)
         return
     chunk.tasks.append(read.task)

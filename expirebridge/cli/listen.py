@@ -23,17 +23,17 @@ from expirebridge.cli.options import (
     TasksFolder,
     Url,
 )
-from expirebridge.cores import usable_cores
 from expirebridge.errors import InvalidSetting, ServerError
 from expirebridge.handlers import HandlersFolder, Registry
 from expirebridge.hooks import Hook
 from expirebridge.listener import listener
+from expirebridge.listener.cores import usable_cores
 from expirebridge.listener.parent import RELOADER, Parent, watch_reloader
-from expirebridge.log_fields import event
+from expirebridge.model.log_fields import event
 from expirebridge.observe.logs import LogFormat, LogLevel, log_event, set_up
 from expirebridge.settings import Settings
-from expirebridge.workers.count import count_of
-from expirebridge.workers.workers import Workers
+from expirebridge.supervisor.count import count_of
+from expirebridge.supervisor.supervisor import Workers
 
 logger = logging.getLogger("expirebridge")
 

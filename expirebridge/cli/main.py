@@ -51,22 +51,22 @@ PANELS = {
     },
     "Looking": {
         "count": "tasks.count",
-        "stats": "figures.stats",
-        "top": "figures.top",
+        "stats": "stats.stats",
+        "top": "stats.top",
         "forecast": "forecast.forecast",
         "dashboard": "dashboard.dashboard",
     },
     "Operating": {
-        "doctor": "operators.doctor",
-        "check": "operators.check",
-        "acl": "operators.acl",
+        "doctor": "admin.doctor",
+        "check": "admin.check",
+        "acl": "admin.acl",
         "compat": "compat.compat",
         "partitions": "partitions.group",
     },
     "Moving": {
         "move": "move.move",
         "export": "export.export",
-        "import": "importing.import_",
+        "import": "transfer.import_",
     },
     "Other languages": {
         "key": "partitions.key",

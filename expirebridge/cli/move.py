@@ -7,17 +7,17 @@ from typing import Annotated
 import typer
 
 from expirebridge.checks import Level, check_rights_everywhere
-from expirebridge.cli.figures import store_of
 from expirebridge.cli.options import NOT_POSSIBLE, AsJson, Lease, Prefix, Url
 from expirebridge.cli.output import print_counts
 from expirebridge.cli.progress import warn
+from expirebridge.cli.stats import store_of
+from expirebridge.connection.urls import safe_url
 from expirebridge.errors import MoveRefused, ServerUnsuitable
-from expirebridge.mover import Mover
+from expirebridge.migration.migrator import Mover
+from expirebridge.model.task import Counts
 from expirebridge.settings import Settings
+from expirebridge.store.acl import Role
 from expirebridge.store.partitions import Partitions
-from expirebridge.store.rights import Role
-from expirebridge.task import Counts
-from expirebridge.topology.urls import safe_url
 
 
 def move(

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from expirebridge.durations import seconds_of
 from expirebridge.errors import InvalidSetting, InvalidTask
+from expirebridge.model.durations import seconds_of
 from expirebridge.settings import DEFAULT_URL, Doorbells
 
 # Exit codes other than 0, which means done.

@@ -15,9 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from expirebridge.cli.ending import ends_at_ctrl_c
-from expirebridge.durations import human
 from expirebridge.errors import ServerError
-from expirebridge.task import Change, Counts, HistoryEntry, LeftOut, Listing, Task, texts_of
+from expirebridge.model.durations import human
+from expirebridge.model.task import Change, Counts, HistoryEntry, LeftOut, Listing, Task, texts_of
 
 # Wide enough for any line: columns are cut in a terminal, never in a pipe.
 _PIPE_WIDTH = 10_000

@@ -5,18 +5,18 @@ from typing import Annotated, Any
 
 import typer
 
-from expirebridge.bridge import Bridge
-from expirebridge.cli.figures import store_of
 from expirebridge.cli.options import NOT_POSSIBLE, AsJson, Prefix, Url
 from expirebridge.cli.output import print_json, print_line, print_table, warn_of
+from expirebridge.cli.stats import store_of
 from expirebridge.cli.tasks import read_arguments
 from expirebridge.errors import PartitionsDiffer
 from expirebridge.hooks import Hooks
-from expirebridge.operations import Operations
+from expirebridge.model.partitions import Layout
+from expirebridge.model.task import Counts
+from expirebridge.producer.bridge import Bridge
+from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
-from expirebridge.slots import Layout
-from expirebridge.store.calls import COUNTED
-from expirebridge.task import Counts
+from expirebridge.store.commands import COUNTED
 
 group = typer.Typer(
     help="Partitions: create them, and show the tag of each.",

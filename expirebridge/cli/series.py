@@ -6,7 +6,6 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from expirebridge.bridge import Bridge
 from expirebridge.cli.all_series import NAME_IT, AllSeries, all_series
 from expirebridge.cli.ledger_options import LedgerName, LedgerUrl
 from expirebridge.cli.options import NOT_POSSIBLE, AsJson, Url, Yes, confirm
@@ -22,9 +21,10 @@ from expirebridge.cli.output import (
     task_as_data,
     warn_of,
 )
-from expirebridge.durations import human
+from expirebridge.model.durations import human
+from expirebridge.model.task import Change, Task
+from expirebridge.producer.bridge import Bridge
 from expirebridge.series.state import Series
-from expirebridge.task import Change, Task
 
 MOST_NEXT = 1000
 DECLARED = (

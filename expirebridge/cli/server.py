@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from expirebridge.cli.output import print_line
-from expirebridge.embedded import Server
-from expirebridge.embedded_cluster import BUS, FEWEST, Cluster
+from expirebridge.embedded.cluster import BUS, FEWEST, Cluster
+from expirebridge.embedded.server import Server
 from expirebridge.errors import ExpirebridgeError, InvalidSetting
 
 _PORT, _FIRST_PORT = 6379, 7000

@@ -5,8 +5,6 @@ from typing import Annotated, Any
 
 import typer
 
-from expirebridge import wire
-from expirebridge.bridge import Bridge
 from expirebridge.cli.changing import (
     TaskId,
     not_possible,
@@ -38,8 +36,10 @@ from expirebridge.cli.output import (
 )
 from expirebridge.cli.output import watch as show_until_stopped
 from expirebridge.cli.progress import warn
-from expirebridge.durations import seconds_of
-from expirebridge.task import Listing, State, Task
+from expirebridge.model import keys
+from expirebridge.model.durations import seconds_of
+from expirebridge.model.task import Listing, State, Task
+from expirebridge.producer.bridge import Bridge
 
 Arguments = Annotated[
     str, typer.Argument(help="JSON: an array, or an object of keyword arguments.")
@@ -202,8 +202,8 @@ def count(url: Url = None, as_json: AsJson = False) -> None:
 def read_arguments(args: str) -> tuple[list[Any], dict[str, Any]]:
     """Read what was typed as JSON: positional and keyword arguments. Raises InvalidTask."""
     encoded = args.encode(errors="surrogateescape")  # check_args refuses what is not UTF-8
-    wire.check_args(encoded)
-    return wire.decode_args(encoded)
+    keys.check_args(encoded)
+    return keys.decode_args(encoded)
 
 
 def _show(task: Task, *, as_json: bool) -> None:

@@ -6,14 +6,14 @@ none of them.
 
 from typing import TYPE_CHECKING
 
-from expirebridge.on_demand import names_of
+from expirebridge.model.lazy_imports import names_of
 
 if TYPE_CHECKING:
     from expirebridge.handlers.arguments import check_binding, plain_arguments
     from expirebridge.handlers.call import Call
-    from expirebridge.handlers.declared import every
     from expirebridge.handlers.definition import Handler, Kind, handler, typed_arguments
     from expirebridge.handlers.folder import HandlersFolder
+    from expirebridge.handlers.periodic import every
     from expirebridge.handlers.registry import Registry, name_of
     from expirebridge.handlers.suggestion import inner_name
 
@@ -39,7 +39,7 @@ _MODULES = {
     "Kind": "definition",
     "Registry": "registry",
     "check_binding": "arguments",
-    "every": "declared",
+    "every": "periodic",
     "handler": "definition",
     "inner_name": "suggestion",
     "name_of": "registry",

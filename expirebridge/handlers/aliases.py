@@ -7,7 +7,7 @@ from types import ModuleType
 
 from expirebridge.errors import HandlersError, InvalidTask
 from expirebridge.handlers.definition import Handler
-from expirebridge.wire import check_func
+from expirebridge.model.keys import check_func
 
 RENAMES = "ALIASES"
 """The variable of the handlers' package that maps old names of modules and functions to new."""

@@ -4,9 +4,9 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from expirebridge import wire
 from expirebridge.errors import HandlersError, InvalidTask
 from expirebridge.handlers.definition import Function, typed_arguments
+from expirebridge.model import keys
 
 
 def check_binding(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -39,7 +39,7 @@ def plain_arguments(
         raise InvalidTask(f"func={func.__name__}: {error}") from None
     if typed is None:
         return args, kwargs
-    wire.check_given(args, kwargs)
+    keys.check_given(args, kwargs)
     try:
         return typed.write(args, kwargs or {})
     except InvalidTask as error:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
-from expirebridge.durations import Duration
 from expirebridge.errors import HandlersError, InvalidTask
-from expirebridge.misfire import MisfirePolicy, MisfireSpec, misfire_policy_of
-from expirebridge.policy.timeout import check_timeout
-from expirebridge.retry import RetryPolicy, RetrySpec, policy_of
-from expirebridge.wire import check_func
+from expirebridge.model.durations import Duration
+from expirebridge.model.keys import check_func
+from expirebridge.model.misfire import MisfirePolicy, MisfireSpec, misfire_policy_of
+from expirebridge.model.policies import RetryPolicy, RetrySpec, policy_of
+from expirebridge.model.timeout import check_timeout
 
 if TYPE_CHECKING:
     from expirebridge.handlers.typed import TypedArguments

@@ -9,7 +9,7 @@ from typing import Self
 import orjson
 
 from expirebridge.handlers.registry import Registry
-from expirebridge.handlers.shapes import shape_of
+from expirebridge.handlers.signatures import shape_of
 
 _LENGTH = 16
 """Hexadecimal digits: two codes of one fleet never have the same by chance."""

@@ -11,7 +11,7 @@ from expirebridge.handlers.definition import Function, Handler, is_generator, is
 from expirebridge.handlers.listed import listed_in
 from expirebridge.handlers.loading import HandlersModule
 from expirebridge.hooks import Hook, Lifespan, Role, role_of
-from expirebridge.wire import check_func
+from expirebridge.model.keys import check_func
 
 logger = logging.getLogger("expirebridge")
 

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
 from expirebridge.errors import HandlersError, InvalidTask
-from expirebridge.retry import Discard
+from expirebridge.model.policies import Discard
 
 _SHOWN = 3
 """How many of the mistakes in one argument an error names."""

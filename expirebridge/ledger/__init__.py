@@ -12,7 +12,7 @@ except ModuleNotFoundError as error:
         "the ledger needs SQLAlchemy: pip install 'expirebridge[sql]'", name=error.name
     ) from None
 
-from expirebridge.ledger.completing import complete
+from expirebridge.ledger.completion import complete
 from expirebridge.ledger.ledger import Ledger
 from expirebridge.ledger.rows import LedgerTask
 from expirebridge.ledger.schema import ddl

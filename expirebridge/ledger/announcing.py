@@ -7,9 +7,9 @@ from datetime import datetime
 
 from expirebridge.hooks import Hooks, Made, Making, NotMade
 from expirebridge.ledger.rows import LedgerTask
-from expirebridge.store.calls import NewTask, When
-from expirebridge.store.views import split_call
-from expirebridge.task import Outcome, State, Task, from_ms
+from expirebridge.model.task import Outcome, State, Task, from_ms
+from expirebridge.store.commands import NewTask, When
+from expirebridge.store.task_records import split_call
 
 
 def announce(hooks: Hooks, new: Sequence[NewTask]) -> None:

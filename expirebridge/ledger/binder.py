@@ -16,11 +16,11 @@ from expirebridge.ledger.binding import (
     news_of,
 )
 from expirebridge.ledger.entries import Numbers
-from expirebridge.ledger.passbook import Passbook, new_nonce
-from expirebridge.log_fields import event
-from expirebridge.store.calls import ledger as calls
-from expirebridge.store.calls.ledger import Known
-from expirebridge.store.store import Store
+from expirebridge.ledger.relay_store import Passbook, new_nonce
+from expirebridge.model.log_fields import event
+from expirebridge.store.client import Store
+from expirebridge.store.commands import ledger as calls
+from expirebridge.store.commands.ledger import Known
 
 logger = logging.getLogger("expirebridge")
 

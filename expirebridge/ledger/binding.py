@@ -12,7 +12,7 @@ import orjson
 
 from expirebridge.errors import LedgerUnsuitable
 from expirebridge.ledger.entries import Account, Numbers
-from expirebridge.store.calls.ledger import Known
+from expirebridge.store.commands.ledger import Known
 
 MOST = 50
 """How many addresses of a side are remembered; beyond, the oldest is forgotten."""

@@ -6,7 +6,7 @@ from sqlalchemy import Row
 
 from expirebridge.ledger.rows import new_task_of
 from expirebridge.ledger.tables import ADOPTED, Status, Todo, Wanted
-from expirebridge.store.calls.ledger import CarriedRow, Life
+from expirebridge.store.commands.ledger import CarriedRow, Life
 
 NEVER = 2**53 - 1
 """When a paused task is due."""

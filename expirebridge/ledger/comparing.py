@@ -4,10 +4,10 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Table, func, or_, select
 
-from expirebridge.handlers.comparison import Comparison
+from expirebridge.handlers.compatibility import Comparison
 from expirebridge.ledger.clock import NowMs
 from expirebridge.ledger.tables import ADOPTED, Status, Tables, Todo, Wanted
-from expirebridge.store.calls import StoredCall
+from expirebridge.store.commands import StoredCall
 
 PAGE_ROWS: Final = 1000
 

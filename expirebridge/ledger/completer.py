@@ -5,9 +5,9 @@ from functools import cache
 
 from sqlalchemy import MetaData
 
-from expirebridge.ledger.completing import complete
+from expirebridge.ledger.completion import complete
 from expirebridge.ledger.tables import Tables, tables
-from expirebridge.transactions import Transaction
+from expirebridge.model.transactions import Transaction
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Row
 
 from expirebridge.ledger.tables import Status, Wanted
-from expirebridge.store.calls.ledger import Known, Life
+from expirebridge.store.commands.ledger import Known, Life
 
 REFUSED: Final = "refused: "
 """What the message of a row that was refused begins with."""

@@ -4,7 +4,7 @@ import threading
 import time
 
 from expirebridge.ledger.entries import Numbers
-from expirebridge.ledger.passbook import Passbook
+from expirebridge.ledger.relay_store import Passbook
 
 
 class Glances:

@@ -10,28 +10,28 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from sqlalchemy.pool import NullPool
 
-from expirebridge import wire
-from expirebridge.durations import Duration
 from expirebridge.errors import InvalidSetting, InvalidTask, TaskExists
 from expirebridge.hooks import Hook, Hooks
-from expirebridge.ledger.acquaintance import Acquaintance
 from expirebridge.ledger.announcing import announce, emit_made, not_made
-from expirebridge.ledger.channel import Channel, channel_of, check_transaction
-from expirebridge.ledger.engines import engine_of, read_url, translated
-from expirebridge.ledger.faults import is_duplicate
-from expirebridge.ledger.poker import Poker, poke_after_commit
+from expirebridge.ledger.commit_notifier import Poker, poke_after_commit
+from expirebridge.ledger.database_check import Acquaintance
+from expirebridge.ledger.db_errors import is_duplicate
+from expirebridge.ledger.engine import engine_of, read_url, translated
 from expirebridge.ledger.rows import LedgerTask, check_ext, ledger_task, times_of, values_of
 from expirebridge.ledger.schema import create, upgrade
 from expirebridge.ledger.series_calls import SeriesCalls
 from expirebridge.ledger.statements import Statements, statements
 from expirebridge.ledger.tables import Tables, own_tables
-from expirebridge.misfire import MisfireSpec
-from expirebridge.new_tasks import Func, advice_on, new_task, refuse_repeated_ids, when_of
-from expirebridge.retry import RetrySpec
+from expirebridge.ledger.transaction import Channel, channel_of, check_transaction
+from expirebridge.model import keys
+from expirebridge.model.durations import Duration
+from expirebridge.model.misfire import MisfireSpec
+from expirebridge.model.policies import RetrySpec
+from expirebridge.model.task import Change, Outcome
+from expirebridge.model.transactions import Transaction
+from expirebridge.producer.new_task import Func, advice_on, new_task, refuse_repeated_ids, when_of
 from expirebridge.settings import Settings
-from expirebridge.store.calls import NewTask
-from expirebridge.task import Change, Outcome
-from expirebridge.transactions import Transaction
+from expirebridge.store.commands import NewTask
 
 IfExists = Literal["reject", "replace"]
 
@@ -246,7 +246,7 @@ class Ledger(SeriesCalls):
         Raises InvalidTask for an illegal id, and LedgerUnsuitable as `make_task`.
         """
         channel = self._channel(session)
-        values = {"b_ledger": self.name, "b_id": wire.check_id(id)}
+        values = {"b_ledger": self.name, "b_id": keys.check_id(id)}
         rows = channel.rows(self._statements(channel).get, values)
         return ledger_task(rows[0]) if rows else None
 
@@ -291,7 +291,7 @@ class Ledger(SeriesCalls):
         if (id is None) == (ext is None):
             raise InvalidTask("give either id or ext")
         if id is not None:
-            return True, {"b_ledger": self.name, "b_id": wire.check_id(id)}
+            return True, {"b_ledger": self.name, "b_id": keys.check_id(id)}
         return False, {"b_ledger": self.name, "b_ext": check_ext(ext)}
 
     def _insert(self, channel: Channel, new: NewTask, values: Mapping[str, Any]) -> bool:
@@ -368,7 +368,7 @@ def _exists(id: str) -> TaskExists:
 
 
 def _made(new: NewTask, values: Mapping[str, Any], outcome: Outcome) -> LedgerTask:
-    args, kwargs = wire.decode_args(values["b_params"].encode())
+    args, kwargs = keys.decode_args(values["b_params"].encode())
     return LedgerTask(
         id=new.id,
         func=values["b_func"],

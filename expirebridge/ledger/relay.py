@@ -16,13 +16,13 @@ from expirebridge.hooks import Direction, Passed
 from expirebridge.ledger.binder import Binder
 from expirebridge.ledger.carrying import NEVER, carried
 from expirebridge.ledger.entries import Carried, Lesson, Numbers, Page
-from expirebridge.ledger.passbook import Passbook
+from expirebridge.ledger.relay_store import Passbook
 from expirebridge.ledger.tables import Status, Todo
-from expirebridge.log_fields import event
+from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
-from expirebridge.store.calls import ledger as calls
-from expirebridge.store.calls.ledger import CarriedRow, Known, Landed, Landing, Learnt
-from expirebridge.store.store import Store
+from expirebridge.store.client import Store
+from expirebridge.store.commands import ledger as calls
+from expirebridge.store.commands.ledger import CarriedRow, Known, Landed, Landing, Learnt
 
 logger = logging.getLogger("expirebridge")
 

@@ -16,13 +16,13 @@ from typing import Any, Final
 from sqlalchemy import Executable, Select, Table, func, select
 
 from expirebridge.errors import InvalidTask
+from expirebridge.ledger.backlog_query import HasEnded, Waiting, constant
 from expirebridge.ledger.clock import NowMs
 from expirebridge.ledger.entries import REFUSED
 from expirebridge.ledger.rows import LedgerTask, Row, ledger_task, new_task_of
+from expirebridge.ledger.series_ticks import NEVER
 from expirebridge.ledger.tables import LONGEST_ID, Status, Todo, Wanted
-from expirebridge.ledger.ticking import NEVER
-from expirebridge.ledger.waiting import HasEnded, Waiting, constant
-from expirebridge.task import from_ms
+from expirebridge.model.task import from_ms
 
 PAGE_ROWS: Final = 50
 MOST_LISTED: Final = 10_000

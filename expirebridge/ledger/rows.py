@@ -10,16 +10,16 @@ from typing import Any, Final
 
 import orjson
 
-from expirebridge import wire
-from expirebridge.durations import LONGEST
 from expirebridge.errors import InvalidTask
-from expirebridge.foreign_fields import record_fields
 from expirebridge.ledger.tables import LONGEST_EXT, Status, Wanted
-from expirebridge.store import calls
-from expirebridge.store.calls import NewTask, When
+from expirebridge.model import keys
+from expirebridge.model.durations import LONGEST
+from expirebridge.model.task import Outcome, from_ms
+from expirebridge.producer.record_fields import record_fields
+from expirebridge.store import commands
+from expirebridge.store.commands import NewTask, When
 from expirebridge.store.fields import EXPORTED
-from expirebridge.store.views import split_call
-from expirebridge.task import Outcome, from_ms
+from expirebridge.store.task_records import split_call
 
 _LONGEST_MS: Final = round(LONGEST * 1000)
 _LAST_MS: Final = 2**53 - 1
@@ -117,7 +117,7 @@ def options_of(fields: Mapping[str, Any]) -> str | None:
 def ledger_task(row: Row) -> LedgerTask:
     """A row as people see it, whatever is in it."""
     try:
-        args, kwargs = wire.decode_args(str(row["params"]).encode())
+        args, kwargs = keys.decode_args(str(row["params"]).encode())
     except ValueError:
         args, kwargs = [], {}
     return LedgerTask(
@@ -145,14 +145,14 @@ def new_task_of(row: Row, now: int) -> NewTask:
     the row was written is taken off. A row that was relayed before is due when it was last. Raises
     InvalidTask, which says what is wrong and never quotes arguments.
     """
-    func, params = wire.check_func(_text(row, "func")), _text(row, "params").encode()
-    wire.check_args(params)
+    func, params = keys.check_func(_text(row, "func")), _text(row, "params").encode()
+    keys.check_args(params)
     _check_numbers(row)
     fields = _fields(row)
-    if len(params) > wire.MAX_ARGS_IN_KEY:
-        fields["args"], params = params, wire.IN_RECORD
+    if len(params) > keys.MAX_ARGS_IN_KEY:
+        fields["args"], params = params, keys.IN_RECORD
     return NewTask(
-        id=wire.check_id(row["id"]),
+        id=keys.check_id(row["id"]),
         drawn=False,
         if_exists="reject",
         call=func.encode() + b"?" + params,
@@ -183,7 +183,7 @@ def _text(row: Row, name: str) -> str:
     return value
 
 
-def _fields(row: Row) -> dict[str, calls.Argument]:
+def _fields(row: Row) -> dict[str, commands.Argument]:
     if row["options"] is None:
         return {}
     try:

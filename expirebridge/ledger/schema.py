@@ -16,7 +16,7 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import DBAPIError
 
 from expirebridge.errors import LedgerUnsuitable
-from expirebridge.ledger.faults import is_missing
+from expirebridge.ledger.db_errors import is_missing
 from expirebridge.ledger.tables import OLDEST, VERSION, Tables, extras, tables
 from expirebridge.ledger.upgrading import upgrade_statements
 from expirebridge.ledger.view import NAME as VIEW

@@ -7,23 +7,23 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from expirebridge.durations import Duration
 from expirebridge.errors import InvalidTask
-from expirebridge.ledger.channel import Channel, check_transaction
 from expirebridge.ledger.clock import ahead
 from expirebridge.ledger.rows import LedgerTask
-from expirebridge.ledger.scheduling import Scheduler
+from expirebridge.ledger.series_queries import listing_of, place_in, series_of
+from expirebridge.ledger.series_writer import Scheduler
 from expirebridge.ledger.statements import Statements
-from expirebridge.ledger.timetable import listing_of, place_in, series_of
-from expirebridge.misfire import MisfireSpec
-from expirebridge.new_tasks import Func
-from expirebridge.operations.series_work import spec_from
-from expirebridge.policy.every import Missed, Overlap
-from expirebridge.policy.series import check_series_id
-from expirebridge.retry import RetrySpec
+from expirebridge.ledger.transaction import Channel, check_transaction
+from expirebridge.model.durations import Duration
+from expirebridge.model.misfire import MisfireSpec
+from expirebridge.model.policies import RetrySpec
+from expirebridge.model.schedule import Missed, Overlap
+from expirebridge.model.series import check_series_id
+from expirebridge.model.task import Change
+from expirebridge.model.transactions import Transaction
+from expirebridge.producer.new_task import Func
+from expirebridge.producer.series_work import spec_from
 from expirebridge.series.state import Series, SeriesListing
-from expirebridge.task import Change
-from expirebridge.transactions import Transaction
 
 
 class SeriesCalls:

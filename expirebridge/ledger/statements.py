@@ -21,10 +21,10 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from expirebridge.ledger.clock import NowMs
+from expirebridge.ledger.series_queries import page_query, series_query
+from expirebridge.ledger.series_ticks import NEVER
 from expirebridge.ledger.tables import Status, Tables, Todo, Wanted
-from expirebridge.ledger.ticking import NEVER
-from expirebridge.ledger.timetable import page_query, series_query
-from expirebridge.wire import ERASED
+from expirebridge.model.keys import ERASED
 
 GIVEN: Final = (
     "ledger", "id", "func", "params", "options", "ext_string", "at_ms", "delay_ms",

@@ -26,7 +26,7 @@ from sqlalchemy import (
 )
 
 from expirebridge.ledger.clock import NowMs, RandomId
-from expirebridge.ledger.columns import INNODB, ascii_, column, long_text, unicode_
+from expirebridge.ledger.sql_types import INNODB, ascii_, column, long_text, unicode_
 from expirebridge.ledger.view import CreateView, DropView
 
 VERSION: Final = 2

@@ -1,7 +1,7 @@
 """The listener: one file for each of its roles, and `listener.py` that wires them."""
 
 from expirebridge import handlers, hooks
-from expirebridge.on_demand import load_all
-from expirebridge.store import calls
+from expirebridge.model.lazy_imports import load_all
+from expirebridge.store import commands
 
-load_all(calls, hooks, handlers)  # later, an import would hold up the event loop
+load_all(commands, hooks, handlers)  # later, an import would hold up the event loop

@@ -5,11 +5,11 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
-from expirebridge.durations import human
 from expirebridge.hooks import Claimed, Event, Gap, Misfired, Scanned, Started
-from expirebridge.listener.doorbell import Doorbell
-from expirebridge.log_fields import event as fields_of
-from expirebridge.task import Task
+from expirebridge.listener.wakeups import Doorbell
+from expirebridge.model.durations import human
+from expirebridge.model.log_fields import event as fields_of
+from expirebridge.model.task import Task
 
 logger = logging.getLogger("expirebridge")
 

@@ -11,25 +11,25 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
+from expirebridge.connection.urls import safe_url
 from expirebridge.errors import ListenerStuck
 from expirebridge.handlers import Registry
 from expirebridge.hooks import Hook, Hooks
 from expirebridge.listener.cancellation import cancel_roles
-from expirebridge.listener.event_loop import new_event_loop
+from expirebridge.listener.execution.executor import Runner
 from expirebridge.listener.late_report import LateReport
 from expirebridge.listener.lifespans import entered
 from expirebridge.listener.log_guard import guard_log
-from expirebridge.listener.node.sites import site_of
 from expirebridge.listener.parent import Parent
-from expirebridge.listener.runner.runner import Runner
+from expirebridge.listener.process import new_event_loop
 from expirebridge.listener.shutdown import Shutdown
 from expirebridge.listener.signals import taking_signals
+from expirebridge.listener.sites import site_of
 from expirebridge.listener.suspension import Suspension
 from expirebridge.listener.watchdog import Watchdog
-from expirebridge.log_fields import event
+from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
-from expirebridge.store import scripts
-from expirebridge.topology.urls import safe_url
+from expirebridge.store import script_loader
 
 logger = logging.getLogger("expirebridge")
 
@@ -151,7 +151,7 @@ class Listener:
             raise RuntimeError("a listener runs once: make another one")
         self._loop, self._parent = asyncio.get_running_loop(), parent
         signals = taking_signals(self._take_signal) if take_signals else None
-        scripts.read_all()
+        script_loader.read_all()
         try:
             await self._site.examine()
             self._report.ring_at([station.doorbell for station in self._site.stations])

@@ -5,7 +5,7 @@ import contextlib
 import signal
 from collections.abc import Callable, Iterator
 
-from expirebridge.listener.runner import fork_guard
+from expirebridge.listener.execution import fork_guard
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGTSTP, signal.SIGCONT)
 

@@ -3,10 +3,10 @@
 import asyncio
 import logging
 
-from expirebridge.listener.node.site import Site
-from expirebridge.listener.runner.runner import Runner
+from expirebridge.listener.execution.executor import Runner
+from expirebridge.listener.server.servers import Site
 from expirebridge.listener.shutdown import Shutdown
-from expirebridge.log_fields import event
+from expirebridge.model.log_fields import event
 
 logger = logging.getLogger("expirebridge")
 

@@ -11,12 +11,12 @@ import threading
 import time
 from collections.abc import Callable
 
-from expirebridge.listener.runner.heart_settler import HeartSettler
-from expirebridge.listener.runner.leased_attempt import LeasedAttempt
-from expirebridge.listener.runner.runner import Runner
-from expirebridge.log_fields import event
+from expirebridge.listener.execution.executor import Runner
+from expirebridge.listener.execution.leased_attempt import LeasedAttempt
+from expirebridge.listener.heart_settler import HeartSettler
+from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
-from expirebridge.store import calls
+from expirebridge.store import commands
 
 logger = logging.getLogger("expirebridge")
 
@@ -45,7 +45,7 @@ class Watchdog:
         self._settler = HeartSettler(runner, settings)
         self._settings = settings
         self._on_stuck = on_stuck
-        self._patience = settings.lease / calls.BEATS_PER_LEASE
+        self._patience = settings.lease / commands.BEATS_PER_LEASE
         self._asked: float | None = None
         """When the loop was asked for the sign that it still owes; None if it owes none."""
         self._warned = False

@@ -6,12 +6,12 @@ from contextlib import closing
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from expirebridge.connection import clients
 from expirebridge.errors import LedgerError, ServerError
-from expirebridge.ledger.auditor import Auditor, Figures
+from expirebridge.ledger.inspection import Auditor, Figures
 from expirebridge.settings import Settings
-from expirebridge.store.calls.ledger import read_ledgers
+from expirebridge.store.commands.ledger import read_ledgers
 from expirebridge.store.partitions import Partitions
-from expirebridge.topology import clients
 
 
 class OfTheLedger(Collector):

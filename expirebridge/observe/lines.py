@@ -10,8 +10,8 @@ from typing import Any
 
 import orjson
 
-from expirebridge.current import running_task
-from expirebridge.log_fields import message_of
+from expirebridge.model.current import running_task
+from expirebridge.model.log_fields import message_of
 
 OWN = "expirebridge"
 """The logger of all that expirebridge logs."""

@@ -27,7 +27,7 @@ from expirebridge.hooks import (
     Scanned,
     Started,
 )
-from expirebridge.log_fields import event as fields_of
+from expirebridge.model.log_fields import event as fields_of
 from expirebridge.observe.lines import JsonLines, TaskFields, TextLines
 
 logger = logging.getLogger("expirebridge")

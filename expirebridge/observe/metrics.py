@@ -31,10 +31,10 @@ from expirebridge.hooks import (
     Source,
     Started,
 )
+from expirebridge.model.task import Outcome
 from expirebridge.observe.metrics_server import MetricsServer
 from expirebridge.observe.server_metrics import OfTheServer
 from expirebridge.settings import Settings
-from expirebridge.task import Outcome
 
 OTHER = "other"
 EMPTY, FULL = "empty", "full"

@@ -7,16 +7,16 @@ from dataclasses import asdict
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from expirebridge.connection import clients
 from expirebridge.errors import ServerError
 from expirebridge.hooks import Hooks
-from expirebridge.operations import Operations
+from expirebridge.model.task import Counts, Moving, State
+from expirebridge.producer.operations import Operations
 from expirebridge.series.state import Series
 from expirebridge.settings import Settings
-from expirebridge.store import calls
-from expirebridge.store.calls import Health
+from expirebridge.store import commands
+from expirebridge.store.commands import Health
 from expirebridge.store.partitions import Partitions
-from expirebridge.task import Counts, Moving, State
-from expirebridge.topology import clients
 
 
 class OfTheServer(Collector):
@@ -54,7 +54,7 @@ class OfTheServer(Collector):
             counts = store.run(operations.count())
             several = store.layout.count > 1
             each = store.run(operations.list_partitions()) if several else []
-            health = store.run(calls.read_health(settings.lease))
+            health = store.run(commands.read_health(settings.lease))
             primary = clients.server_of(store.client)
             first = store.run(operations.list_series(limit=1)).series
             series = [store.run(operations.get_series(id)) for id in self._series]

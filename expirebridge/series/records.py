@@ -4,13 +4,13 @@ from functools import lru_cache
 
 import orjson
 
-from expirebridge import wire
-from expirebridge.policy.every import Schedule, schedule_from_json
-from expirebridge.policy.series import SeriesSpec
-from expirebridge.store import calls
-from expirebridge.store.calls import NewSeries
-from expirebridge.store.series_views import StoredSeries
-from expirebridge.store.views import split_call
+from expirebridge.model import keys
+from expirebridge.model.schedule import Schedule, schedule_from_json
+from expirebridge.model.series import SeriesSpec
+from expirebridge.store import commands
+from expirebridge.store.commands import NewSeries
+from expirebridge.store.series_records import StoredSeries
+from expirebridge.store.task_records import split_call
 
 _OF_TICKS = ("tags", "retry", "timeout", "misfire")
 
@@ -18,10 +18,10 @@ _OF_TICKS = ("tags", "retry", "timeout", "misfire")
 def new_series(spec: SeriesSpec, *, declared: bool) -> NewSeries:
     """Encode a series for its record."""
     schedule = spec.schedule
-    fields: dict[str, calls.Argument] = dict(spec.fields)
+    fields: dict[str, commands.Argument] = dict(spec.fields)
     args = spec.args
-    if len(args) > wire.MAX_ARGS_IN_KEY:
-        fields["args"], args = args, wire.IN_RECORD
+    if len(args) > keys.MAX_ARGS_IN_KEY:
+        fields["args"], args = args, keys.IN_RECORD
     fields |= {
         "call": spec.func.encode() + b"?" + args,
         "spec": orjson.dumps(schedule.to_json(), option=orjson.OPT_SORT_KEYS),
@@ -36,8 +36,8 @@ def spec_of(stored: StoredSeries) -> SeriesSpec:
     record = stored.record
     return SeriesSpec(
         id=stored.id,
-        func=wire.check_func(func),
-        args=record.get("args", b"") if args == wire.IN_RECORD else args,
+        func=keys.check_func(func),
+        args=record.get("args", b"") if args == keys.IN_RECORD else args,
         schedule=read_schedule(record.get("spec", b"")),
         fields={
             name: float(record[name]) if name == "timeout" else stored.text(name)

@@ -3,11 +3,11 @@
 import logging
 from collections.abc import Iterator
 
-from expirebridge.log_fields import event
+from expirebridge.model.log_fields import event
 from expirebridge.series.records import read_schedule
 from expirebridge.series.times import retimed
-from expirebridge.store import calls
-from expirebridge.store.calls import Following, Outdated, Retimed, Steps
+from expirebridge.store import commands
+from expirebridge.store.commands import Following, Outdated, Retimed, Steps
 
 logger = logging.getLogger("expirebridge")
 
@@ -18,11 +18,11 @@ def retime(version: str, skip: int = 0) -> Steps[int | None]:
     The first `skip` of them are left out. Returns how many to leave out next: those for whose zone
     this host has no later data. None if there are no more.
     """
-    found = yield from calls.find_outdated(version, skip)
+    found = yield from commands.find_outdated(version, skip)
     if not found:
         return None
     items = list(_items(found))
-    codes = (yield from calls.retime_ticks(items)) if items else []
+    codes = (yield from commands.retime_ticks(items)) if items else []
     for item, code in zip(items, codes, strict=True):
         if code is Retimed.MOVED and item.times is not None:
             logger.info(

@@ -6,15 +6,15 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Self
 
-from expirebridge.durations import human
 from expirebridge.errors import InvalidTask
-from expirebridge.policy.every import Schedule
+from expirebridge.model.durations import human
+from expirebridge.model.keys import IN_RECORD
+from expirebridge.model.schedule import Schedule
+from expirebridge.model.task import LeftOut, State, from_ms, to_ms
 from expirebridge.series.records import read_schedule
 from expirebridge.store import reading
-from expirebridge.store.series_views import NEVER, StoredSeries
-from expirebridge.store.views import args_of, split_call
-from expirebridge.task import LeftOut, State, from_ms, to_ms
-from expirebridge.wire import IN_RECORD
+from expirebridge.store.series_records import NEVER, StoredSeries
+from expirebridge.store.task_records import args_of, split_call
 
 
 class SeriesOutcome(StrEnum):

@@ -2,10 +2,10 @@
 
 from functools import lru_cache
 
-from expirebridge.policy.cron import Cron
-from expirebridge.policy.every import Schedule
-from expirebridge.policy.zones import offset_in, tzdata_at
-from expirebridge.store.calls import Times
+from expirebridge.model.cron import Cron
+from expirebridge.model.schedule import Schedule
+from expirebridge.model.time_zones import offset_in, tzdata_at
+from expirebridge.store.commands import Times
 
 
 def first_after(schedule: Schedule, id: str, now: int, *, made: int) -> Times | None:

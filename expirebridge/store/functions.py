@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import metadata, resources
 
-from expirebridge.store import scripts
-from expirebridge.store.scripts import Source
+from expirebridge.store import script_loader
+from expirebridge.store.script_loader import Source
 
 LIBRARY = "expirebridge"
 _FOLDER = resources.files(__package__) / "lua" / "functions"
@@ -43,7 +43,7 @@ def load(name: str) -> Function:
     usage = _USAGE.match(text)
     if usage is None:
         raise ValueError(f"functions/{name}.lua does not begin with how it is called")
-    operation = scripts.SHIPPED.load(name)
+    operation = script_loader.SHIPPED.load(name)
     return Function(
         name=f"{LIBRARY}_{name}",
         usage=" ".join(line.removeprefix("-- ") for line in usage[1].splitlines()),

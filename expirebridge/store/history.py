@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
-from expirebridge.task import HistoryEntry, State, from_ms
+from expirebridge.model.task import HistoryEntry, State, from_ms
 
 _ATTEMPTS = {"retry", "snoozed", "released", "unknown", "lapsed", "rearmed", *State}
 

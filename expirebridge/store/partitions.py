@@ -11,13 +11,13 @@ import redis
 import redis.asyncio
 
 from expirebridge.errors import ServerError
-from expirebridge.slots import Layout
-from expirebridge.store.calls import Runnable, read_partitions
-from expirebridge.store.driving import drive, drive_async
+from expirebridge.model.partitions import Layout
+from expirebridge.model.task import LeftOut
+from expirebridge.store.client import AsyncStore, Database, Rerouted, Store
+from expirebridge.store.commands import Runnable, read_partitions
 from expirebridge.store.request import Request
 from expirebridge.store.routing import Routing
-from expirebridge.store.store import AsyncStore, Database, Rerouted, Store
-from expirebridge.task import LeftOut
+from expirebridge.store.stepping import drive, drive_async
 
 T = TypeVar("T")
 S = TypeVar("S", Store, AsyncStore)

@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from expirebridge.task import from_ms
+from expirebridge.model.task import from_ms
 
 
 def text(raw: bytes) -> str:

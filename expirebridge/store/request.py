@@ -3,8 +3,8 @@
 from collections.abc import Generator
 from typing import Any, NamedTuple, TypeVar
 
-from expirebridge.slots import Layout
-from expirebridge.store.calls import Runnable
+from expirebridge.model.partitions import Layout
+from expirebridge.store.commands import Runnable
 
 T = TypeVar("T")
 

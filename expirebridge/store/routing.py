@@ -10,11 +10,12 @@ from copy import copy
 from typing import Any, Protocol, TypeVar
 
 from expirebridge import errors
-from expirebridge.slots import PARTITIONS_OF_CLUSTER, Layout
-from expirebridge.store import scripts
-from expirebridge.store.absences import AWAY_ERRORS, Absences, NodeOf
-from expirebridge.store.calls import AWAY, LEFT_OUT, PARTITIONS, Call, Runnable, Steps
-from expirebridge.store.calls.routes import (
+from expirebridge.model.keys import slot_of
+from expirebridge.model.partitions import PARTITIONS_OF_CLUSTER, Layout
+from expirebridge.model.task import LeftOut
+from expirebridge.store import script_loader
+from expirebridge.store.commands import AWAY, LEFT_OUT, PARTITIONS, Call, Runnable, Steps
+from expirebridge.store.commands.routes import (
     Anywhere,
     At,
     ByItem,
@@ -24,11 +25,10 @@ from expirebridge.store.calls.routes import (
     OfId,
     Ready,
 )
-from expirebridge.store.numbering import NothingWritten, Numbering, too_few
+from expirebridge.store.errors import Unmarked
+from expirebridge.store.partition_availability import AWAY_ERRORS, Absences, NodeOf
+from expirebridge.store.partition_count import NothingWritten, Numbering, too_few
 from expirebridge.store.request import Request, Requests
-from expirebridge.store.translation import Unmarked
-from expirebridge.task import LeftOut
-from expirebridge.wire import slot_of
 
 T = TypeVar("T")
 
@@ -264,7 +264,7 @@ class _Run:
 
 def reads(call: Call[Any]) -> bool:
     """Whether a call writes nothing."""
-    return "no-writes" in scripts.load(call.name).flags
+    return "no-writes" in script_loader.load(call.name).flags
 
 
 def _places_of(layout: Layout, route: ByItem) -> dict[int, list[int]]:

@@ -6,12 +6,12 @@ folder in each of its runs.
 
 from typing import TYPE_CHECKING
 
-from expirebridge.on_demand import names_of
+from expirebridge.model.lazy_imports import names_of
 
 if TYPE_CHECKING:
+    from expirebridge.testing.attempt import Ran
     from expirebridge.testing.clock import Clock
     from expirebridge.testing.errors import NeverIdle, TaskFailed, TravelError
-    from expirebridge.testing.ran import Ran
     from expirebridge.testing.unit import arun_handler, run_handler
 
 __all__ = [
@@ -27,7 +27,7 @@ __all__ = [
 _MODULES = {
     "Clock": "clock",
     "NeverIdle": "errors",
-    "Ran": "ran",
+    "Ran": "attempt",
     "TaskFailed": "errors",
     "TravelError": "errors",
     "arun_handler": "unit",

@@ -5,17 +5,17 @@ from functools import partial
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.util import greenlet_spawn
 
-from expirebridge.ledger.channel import channel_of
 from expirebridge.ledger.completer import Completer
-from expirebridge.ledger.passbook import Passbook
+from expirebridge.ledger.relay_store import Passbook
 from expirebridge.ledger.statements import statements
 from expirebridge.ledger.tables import own_tables
-from expirebridge.listener.runner.attempt import Attempt
-from expirebridge.listener.runner.clerk import by_row
-from expirebridge.listener.runner.conclusion import Conclusion
-from expirebridge.store.calls.ledger import Life
+from expirebridge.ledger.transaction import channel_of
+from expirebridge.listener.execution.attempt import Attempt
+from expirebridge.listener.execution.outcome import Conclusion
+from expirebridge.listener.ledger.row_check import by_row
+from expirebridge.model.transactions import Transaction
+from expirebridge.store.commands.ledger import Life
 from expirebridge.testing.sources import seen_after
-from expirebridge.transactions import Transaction
 
 
 def life_of(session: Transaction, ledger: str, id: str | None) -> Life:

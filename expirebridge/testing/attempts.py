@@ -7,15 +7,15 @@ from typing import Any, Protocol
 
 from expirebridge.handlers import Registry
 from expirebridge.hooks import Hooks
-from expirebridge.listener.runner.attempt import Attempt
-from expirebridge.listener.runner.caller import Caller
-from expirebridge.listener.runner.conclusion import Conclusion
-from expirebridge.listener.runner.overtime import Overtime
-from expirebridge.listener.runner.pipe import Pipe
-from expirebridge.listener.runner.unsettled import Unsettled
+from expirebridge.listener.execution.attempt import Attempt
+from expirebridge.listener.execution.in_flight import Unsettled
+from expirebridge.listener.execution.invoke import Caller
+from expirebridge.listener.execution.outcome import Conclusion
+from expirebridge.listener.execution.overtime import Overtime
+from expirebridge.listener.execution.pipe import Pipe
 from expirebridge.listener.shutdown import Shutdown
 from expirebridge.settings import Settings
-from expirebridge.store.views import ClaimedTask
+from expirebridge.store.task_records import ClaimedTask
 from expirebridge.testing.loop import unseen_loop
 
 

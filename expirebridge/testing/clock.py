@@ -7,24 +7,24 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from expirebridge.bridge import Bridge
-from expirebridge.durations import LONGEST, Duration, seconds_of
 from expirebridge.errors import InvalidTask
-from expirebridge.moments import check_aware
+from expirebridge.model.durations import LONGEST, Duration, seconds_of
+from expirebridge.model.moments import check_aware
+from expirebridge.model.task import Change, Task, from_ms, to_ms
+from expirebridge.producer.bridge import Bridge
 from expirebridge.settings import Settings
-from expirebridge.store import calls, scripts
-from expirebridge.task import Change, Task, from_ms, to_ms
-from expirebridge.testing import server, server_time
-from expirebridge.testing.database import empty_database, led_to
+from expirebridge.store import commands, script_loader
+from expirebridge.testing import server, time
+from expirebridge.testing.attempt import Ran
 from expirebridge.testing.ear import Ear
+from expirebridge.testing.environment import empty_database, led_to
 from expirebridge.testing.errors import TravelError
+from expirebridge.testing.expectations import WAITING, line
 from expirebridge.testing.handlers import Handlers
 from expirebridge.testing.loop import INSIDE, OwnLoop
-from expirebridge.testing.made import MadeCalls
+from expirebridge.testing.made_tasks import MadeCalls
 from expirebridge.testing.python_clock import PythonClock
-from expirebridge.testing.ran import Ran
 from expirebridge.testing.traveller import Traveller
-from expirebridge.testing.wanted import WAITING, line
 
 LIMIT = 1000
 """Attempts in one travel, unless a test allows more."""
@@ -72,7 +72,7 @@ class Clock(MadeCalls):
                 url=self.url, tasks=self._tasks, keep_succeeded=LONGEST, keep_failed=LONGEST
             )
             self._handlers = Handlers(self._settings, self._functions)
-            stack.enter_context(scripts.using(server_time.movable()))
+            stack.enter_context(script_loader.using(time.movable()))
             is_ours = self._given_url is None
             self._store = stack.enter_context(empty_database(self._settings, is_ours=is_ours))
             ear = stack.enter_context(closing(Ear(self._store.client, self._store.database)))
@@ -184,7 +184,7 @@ class Clock(MadeCalls):
         """Do the same in the running event loop: see `run_now`."""
         id = task if isinstance(task, str) else task.id
         await self._traveller.exchange()
-        change = self._store.run(calls.run_now(id))
+        change = self._store.run(commands.run_now(id))
         if change is not Change.DUE_NOW:
             raise TravelError(f"task {id!r} cannot be run now: {change}")
         for ran in reversed(await self.atravel(0, raising=raising)):
@@ -230,7 +230,7 @@ class Clock(MadeCalls):
             url=self.url, ledger_name=name, keep_succeeded=LONGEST, keep_failed=LONGEST
         )
         found = self._stack.enter_context(transactions_of(source))
-        self._stack.enter_context(moved(lambda: server_time.ahead(self._store)))
+        self._stack.enter_context(moved(lambda: time.ahead(self._store)))
         rows = Rows(found, self._store, settings)
         if not rows.awaits:
             rows.exchange()

@@ -3,9 +3,9 @@
 import redis
 
 from expirebridge.errors import ServerUnreachable
-from expirebridge.listener.station.hearing import HEARD
-from expirebridge.store.calls import Heard
-from expirebridge.store.store import Database
+from expirebridge.listener.partition.key_events import HEARD
+from expirebridge.store.client import Database
+from expirebridge.store.commands import Heard
 
 EDITED = "expire"
 """The event of every key whose end is set: to move the clock causes one for each key."""

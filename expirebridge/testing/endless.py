@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Sequence
 
+from expirebridge.testing.attempt import Ran, shown
 from expirebridge.testing.errors import NeverIdle
-from expirebridge.testing.ran import Ran, shown
 
 MOST_SHOWN = 3
 

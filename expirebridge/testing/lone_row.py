@@ -4,12 +4,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from expirebridge.listener.runner.conclusion import Conclusion
-from expirebridge.store.calls.ledger import Life
-from expirebridge.transactions import Transaction
+from expirebridge.listener.execution.outcome import Conclusion
+from expirebridge.model.transactions import Transaction
+from expirebridge.store.commands.ledger import Life
 
 if TYPE_CHECKING:
-    from expirebridge.listener.runner.attempt import Attempt
+    from expirebridge.listener.execution.attempt import Attempt
 
 
 class LoneRow:

@@ -11,21 +11,21 @@ from sqlalchemy.util import greenlet_spawn
 from expirebridge.ledger.binder import Binder
 from expirebridge.ledger.binding import Met, Place
 from expirebridge.ledger.completer import Completer
+from expirebridge.ledger.db_errors import is_missing
 from expirebridge.ledger.entries import Fate, Numbers, Page
-from expirebridge.ledger.faults import is_missing
-from expirebridge.ledger.passbook import Passbook
 from expirebridge.ledger.relay import INTERRUPTED, Relay, finish
+from expirebridge.ledger.relay_store import Passbook
 from expirebridge.ledger.schema import find
+from expirebridge.ledger.series_ticks import make_ticks, next_due
 from expirebridge.ledger.tables import own_tables
-from expirebridge.ledger.ticking import make_ticks, next_due
 from expirebridge.ledger.transactions import Transactions
-from expirebridge.listener.runner.attempt import Attempt
-from expirebridge.listener.runner.clerk import by_row
-from expirebridge.listener.runner.conclusion import Conclusion
+from expirebridge.listener.execution.attempt import Attempt
+from expirebridge.listener.execution.outcome import Conclusion
+from expirebridge.listener.ledger.row_check import by_row
 from expirebridge.settings import Settings
-from expirebridge.store import calls
-from expirebridge.store.calls.ledger import MAX_ROWS, Life, read_ledger
-from expirebridge.store.store import Store
+from expirebridge.store import commands
+from expirebridge.store.client import Store
+from expirebridge.store.commands.ledger import MAX_ROWS, Life, read_ledger
 from expirebridge.testing.errors import TravelError
 from expirebridge.testing.sources import AwaitedTransaction, commits
 
@@ -158,7 +158,7 @@ class Rows:
         noted = self._passbook.noted
         self.undone = noted - set(self._passbook.ask(noted))
         if self.undone:
-            self._store.run(calls.cancel(sorted(self.undone), keep=self._keep))
+            self._store.run(commands.cancel(sorted(self.undone), keep=self._keep))
 
     async def look_up(self, attempt: Attempt) -> Conclusion | None:
         """The conclusion if the row of a claimed task says that it is not to run now."""

@@ -3,7 +3,7 @@
 import os
 import weakref
 
-from expirebridge.embedded import Server
+from expirebridge.embedded.server import Server
 
 _OPTIONS = {"appendonly": "no"}
 """Its data is for one run."""

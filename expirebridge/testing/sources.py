@@ -15,12 +15,12 @@ from sqlalchemy.orm import Session, scoped_session
 from sqlalchemy.pool import StaticPool
 
 from expirebridge.errors import InvalidTask
-from expirebridge.ledger.channel import channel_of
-from expirebridge.ledger.engines import engine_of
+from expirebridge.ledger.engine import engine_of
 from expirebridge.ledger.tables import own_tables
+from expirebridge.ledger.transaction import channel_of
 from expirebridge.ledger.transactions import Transactions
+from expirebridge.model.transactions import Transaction
 from expirebridge.testing.loop import unseen_loop
-from expirebridge.transactions import Transaction
 
 
 @contextmanager

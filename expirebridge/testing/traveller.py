@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING
 
 from expirebridge.hooks import Claimed
 from expirebridge.listener.lifespans import entered
-from expirebridge.listener.station.news import News, hint_for, sift
-from expirebridge.series.putting import declare
-from expirebridge.series.ticking import make_due_ticks
+from expirebridge.listener.partition.news import News, hint_for, sift
+from expirebridge.model.task import from_ms
+from expirebridge.series.definition import declare
+from expirebridge.series.ticks import make_due_ticks
 from expirebridge.settings import Settings
-from expirebridge.store import calls
-from expirebridge.store.calls import Claim, Heard, Hint, Steps
-from expirebridge.store.store import Store
-from expirebridge.task import from_ms
-from expirebridge.testing import server_time
+from expirebridge.store import commands
+from expirebridge.store.client import Store
+from expirebridge.store.commands import Claim, Heard, Hint, Steps
+from expirebridge.testing import time
+from expirebridge.testing.attempt import Ran, ran
 from expirebridge.testing.attempts import Attempts
 from expirebridge.testing.ear import Ear
 from expirebridge.testing.endless import never_idle
 from expirebridge.testing.handlers import Handlers
 from expirebridge.testing.python_clock import PythonClock
-from expirebridge.testing.ran import Ran, ran
 
 if TYPE_CHECKING:
     from expirebridge.testing.rows import Rows
@@ -139,10 +139,12 @@ class Traveller:
         """Take up what plain commands did, and claim what is due."""
         self._follow()
         await self.exchange()
-        nonce = calls.new_nonce()
+        nonce = commands.new_nonce()
         # What the server has seen of the ledger was compared just now.
         gate = None if self.rows is None else 0
-        return self._store.run(calls.claim(nonce, self._settings, room=room, idle=True, gate=gate))
+        return self._store.run(
+            commands.claim(nonce, self._settings, room=room, idle=True, gate=gate)
+        )
 
     def _follow(self) -> None:
         self._store.run(_take_up(self._ear.take().items(), self._settings))
@@ -158,7 +160,7 @@ class Traveller:
         if settlement.outcome == "unknown":
             # A listener looks again every 15 s for a day: that ends alike, after 5,760 attempts.
             settlement = settlement._replace(delay=UNKNOWN_FOR)
-        [code] = self._store.run(calls.settle([settlement], self._settings))
+        [code] = self._store.run(commands.settle([settlement], self._settings))
         await self.exchange()
         if not attempt.is_over:
             return None
@@ -168,7 +170,7 @@ class Traveller:
     async def _move(self, to: int) -> None:
         """Move the clock to that ms; wait for the last of them."""
         self._ear.mute()
-        now = self._store.run(server_time.shift(to - LAST_MS))
+        now = self._store.run(time.shift(to - LAST_MS))
         self._ear.unmute()
         if self._python_clock is not None:
             self._python_clock.move(now)
@@ -183,12 +185,12 @@ def _take_up(news: Collection[News], settings: Settings) -> Steps[None]:
 
 def _scan(settings: Settings) -> Steps[None]:
     """Walk over all keys, for what was not heard of."""
-    pages = calls.Pages(lambda cursor: calls.scan(cursor, STEP, settings))
+    pages = commands.Pages(lambda cursor: commands.scan(cursor, STEP, settings))
     while page := (yield from pages.next()):
         hints = [hint_for(name, Heard.LIVE) for name in page.found]
         yield from _adopt([hint for hint in hints if hint], settings)
 
 
 def _adopt(hints: list[Hint], settings: Settings) -> Steps[None]:
-    for batch in calls.batches(hints):
-        yield from calls.adopt(batch, settings)
+    for batch in commands.batches(hints):
+        yield from commands.adopt(batch, settings)

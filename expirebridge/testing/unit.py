@@ -5,17 +5,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from expirebridge import wire
 from expirebridge.handlers import Registry, plain_arguments
-from expirebridge.moments import check_aware
+from expirebridge.model import keys
+from expirebridge.model.moments import check_aware
+from expirebridge.model.task import from_ms, to_ms
 from expirebridge.settings import Settings
-from expirebridge.store.views import ClaimedTask
-from expirebridge.task import from_ms, to_ms
+from expirebridge.store.task_records import ClaimedTask
+from expirebridge.testing.attempt import Ran, ran
 from expirebridge.testing.attempts import Attempts
 from expirebridge.testing.handlers import Func, Handlers
 from expirebridge.testing.lone_row import LoneRow
 from expirebridge.testing.loop import OwnLoop
-from expirebridge.testing.ran import Ran, ran
 
 
 def run_handler(
@@ -83,9 +83,9 @@ async def arun_handler(
     handler = Handlers(settings).find(func)
     now = datetime.now(UTC)
     given = "test" if id is None else id
-    encoded = wire.encode_args(*plain_arguments(func, args, kwargs))
+    encoded = keys.encode_args(*plain_arguments(func, args, kwargs))
     claimed = ClaimedTask(
-        id=wire.check_id(given),
+        id=keys.check_id(given),
         token="test",  # noqa: S106 - of a claim
         func=handler.name,
         args=encoded,

@@ -7,10 +7,10 @@ from urllib.parse import parse_qsl
 from starlette.requests import Request
 
 from expirebridge.errors import InvalidTask, ServerError
-from expirebridge.log_fields import event
-from expirebridge.store import calls
-from expirebridge.task import Change
-from expirebridge.web.site import Site
+from expirebridge.model.log_fields import event
+from expirebridge.model.task import Change
+from expirebridge.store import commands
+from expirebridge.web.context import Site
 
 logger = logging.getLogger("expirebridge")
 
@@ -52,7 +52,7 @@ async def _note(site: Site, who: str, action: str, target: str, result: str) -> 
     """Record the action. If that fails, it is still done, and in the log."""
     try:
         await site.store.run(
-            calls.note_action(who=who, action=action, target=target, result=result)
+            commands.note_action(who=who, action=action, target=target, result=result)
         )
     except ServerError as failure:
         logger.warning(

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from expirebridge import wire
-from expirebridge.store import calls
-from expirebridge.task import Change
+from expirebridge.model import keys
+from expirebridge.model.task import Change
+from expirebridge.store import commands
 from expirebridge.web.action_log import READ_ONLY, carry_out, read_form
+from expirebridge.web.context import Site, redirect
 from expirebridge.web.search import BULK_LIMIT, Found, Search, find
-from expirebridge.web.site import Site, redirect
 from expirebridge.web.steering import Order
 
 _LOGGED = 200
@@ -27,7 +27,7 @@ class ActionPages:
         if not self._site.actions:
             return PlainTextResponse(READ_ONLY, 403)
         form = await read_form(request)
-        order, id = Order.read(form), wire.check_id(form.get("id", "").strip())
+        order, id = Order.read(form), keys.check_id(form.get("id", "").strip())
         changes = await self._carry_out(request, order, [id], target=id)
         return redirect(request, "task", id=id, told=next(iter(changes)))
 
@@ -59,7 +59,7 @@ class ActionPages:
 
     async def log(self, request: Request) -> Response:
         """The log of actions: what was done, and by whom."""
-        noted = await self._site.store.run(calls.read_actions(_LOGGED))
+        noted = await self._site.store.run(commands.read_actions(_LOGGED))
         return self._site.page(
             request, "actions.html", noted=noted, now=await self._site.now(), limit=_LOGGED
         )
@@ -79,7 +79,7 @@ class ActionPages:
             task
             for task in found.tasks
             # Another client may have put an id there that no operation accepts.
-            if task.state in order.choice.states and wire.is_id(task.id)
+            if task.state in order.choice.states and keys.is_id(task.id)
         ]
         return found
 

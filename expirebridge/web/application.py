@@ -13,22 +13,22 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from expirebridge.bridge import AsyncBridge
+from expirebridge.connection import clients
 from expirebridge.errors import InvalidSetting, InvalidTask, LedgerError, ServerError
 from expirebridge.hooks import Hooks
-from expirebridge.operations import Operations
+from expirebridge.model.task import Task
+from expirebridge.producer.bridge import AsyncBridge
+from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
 from expirebridge.store.partitions import AsyncPartitions
-from expirebridge.task import Task
-from expirebridge.topology import clients
 from expirebridge.web.actions import ActionPages
+from expirebridge.web.context import Redact, Site
 from expirebridge.web.guard import Guard
 from expirebridge.web.live import LivePages
 from expirebridge.web.overview import Overview
 from expirebridge.web.pages import Pages
 from expirebridge.web.security import Credentials
 from expirebridge.web.series import SeriesPages
-from expirebridge.web.site import Redact, Site
 
 if TYPE_CHECKING:
     from expirebridge.web.ledger import LedgerPages

@@ -3,7 +3,7 @@
 from collections import deque
 from dataclasses import dataclass
 
-from expirebridge.durations import human
+from expirebridge.model.durations import human
 
 _WINDOW = 15.0
 """Seconds over which the change is measured."""

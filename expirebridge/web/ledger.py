@@ -9,11 +9,10 @@ from typing import NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from expirebridge import wire
 from expirebridge.checks.finding import Finding, Level
 from expirebridge.errors import InvalidTask, LedgerError
-from expirebridge.ledger.auditor import MOST, Auditor, Figures
-from expirebridge.ledger.findings import check_ledger
+from expirebridge.ledger.checks import check_ledger
+from expirebridge.ledger.inspection import MOST, Auditor, Figures
 from expirebridge.ledger.row_pages import (
     MOST_LISTED,
     MOST_LOOKED_AT,
@@ -23,12 +22,13 @@ from expirebridge.ledger.row_pages import (
 )
 from expirebridge.ledger.rows import LedgerTask, check_ext
 from expirebridge.ledger.tables import Status
-from expirebridge.operations import Operations
-from expirebridge.store.calls import Steps
-from expirebridge.store.calls.ledger import Known, read_ledgers
-from expirebridge.task import State, Task, from_ms
+from expirebridge.model import keys
+from expirebridge.model.task import State, Task, from_ms
+from expirebridge.producer.operations import Operations
+from expirebridge.store.commands import Steps
+from expirebridge.store.commands.ledger import Known, read_ledgers
+from expirebridge.web.context import Site
 from expirebridge.web.overview import PRESENT_FOR, Shared
-from expirebridge.web.site import Site
 
 LIMIT = 100
 KINDS = {
@@ -125,7 +125,7 @@ class LedgerPages:
 
     async def _beside(self, rows: Sequence[ListedRow]) -> list[Beside]:
         """Rows as they may be shown, each with the state of its task in Redis, if there is one."""
-        ids = [row.task.id for row in rows if wire.is_id(row.task.id)]
+        ids = [row.task.id for row in rows if keys.is_id(row.task.id)]
         states = await self._site.store.run(_states_of(ids, self._site.operations))
         beside = []
         for row in rows:

@@ -7,13 +7,13 @@ from typing import TypeVar
 from sqlalchemy import Connection
 
 from expirebridge.ledger import Ledger
-from expirebridge.ledger.auditor import Auditor
-from expirebridge.ledger.engines import connected
-from expirebridge.ledger.patience import in_time
+from expirebridge.ledger.engine import connected
+from expirebridge.ledger.inspection import Auditor
 from expirebridge.ledger.rows import LedgerTask
+from expirebridge.ledger.threads import in_time
+from expirebridge.model.task import Change
 from expirebridge.series.state import Series, SeriesListing
 from expirebridge.settings import Settings
-from expirebridge.task import Change
 
 T = TypeVar("T")
 

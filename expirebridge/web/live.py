@@ -8,11 +8,11 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from expirebridge import wire
 from expirebridge.errors import ServerError
+from expirebridge.model import keys
+from expirebridge.web.context import Site
 from expirebridge.web.overview import Overview, span_in
 from expirebridge.web.pages import task_values
-from expirebridge.web.site import Site
 
 PAUSE = 2.0
 """Seconds between two readings."""
@@ -47,7 +47,7 @@ class LivePages:
 
     async def task(self, request: Request) -> Response:
         """The parts of a task's page that change. What can be done follows from the state."""
-        id = wire.check_id(request.query_params.get("id", ""))
+        id = keys.check_id(request.query_params.get("id", ""))
         shown = request.query_params.get("state", "")
 
         async def parts() -> dict[str, str]:

@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from urllib.parse import urlencode
 
-from expirebridge import wire
 from expirebridge.errors import InvalidTask
+from expirebridge.model import keys
+from expirebridge.model.task import LeftOut, State, Task, to_ms
 from expirebridge.settings import Settings
-from expirebridge.store.calls import CountsBefore
-from expirebridge.task import LeftOut, State, Task, to_ms
+from expirebridge.store.commands import CountsBefore
 
 MAX_SOUGHT = 100_000
 """Ids that one page looks at, at most, for those that begin as was asked for."""
@@ -38,12 +38,12 @@ class Search:
         """Read a query, or a form. Raises InvalidTask for what cannot be."""
         id = query.get("id", "").strip()
         if id:
-            wire.check_id(id)
+            keys.check_id(id)
         func, tag = query.get("func", "").strip(), query.get("tag", "").strip()
         if func:
-            wire.check_func(func)
+            keys.check_func(func)
         if tag:
-            wire.check_tags([tag])
+            keys.check_tags([tag])
         wait = query.get("wait", "")
         if wait not in _WAITS:
             raise InvalidTask(f"wait={wait!r}: first or retry")

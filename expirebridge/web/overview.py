@@ -13,15 +13,15 @@ from expirebridge.checks import check_health
 from expirebridge.checks.finding import Finding, Level, error
 from expirebridge.checks.move import of_move
 from expirebridge.checks.work import check_functions
-from expirebridge.durations import human
 from expirebridge.errors import ServerError, ServerUnreachable
-from expirebridge.recent import OfFunction, read_recent
-from expirebridge.store import calls
-from expirebridge.store.calls import Health, LastBeat, Span, Survey
-from expirebridge.task import Counts, LeftOut, State, texts_of, to_ms
+from expirebridge.model.durations import human
+from expirebridge.model.task import Counts, LeftOut, State, texts_of, to_ms
+from expirebridge.producer.recent import OfFunction, read_recent
+from expirebridge.store import commands
+from expirebridge.store.commands import Health, LastBeat, Span, Survey
 from expirebridge.web.backlog import Backlog, Readings
 from expirebridge.web.charts import Chart, Column, bars, decades
-from expirebridge.web.site import Site
+from expirebridge.web.context import Site
 
 T = TypeVar("T")
 Look = Callable[[], Awaitable[tuple[Finding, ...]]]
@@ -97,9 +97,9 @@ class Overview:
         try:
             now = await site.now()
             counts = await site.bridge.count()
-            health = await site.store.run(calls.read_health(site.settings.lease))
+            health = await site.store.run(commands.read_health(site.settings.lease))
             survey = await self.survey()
-            beats = await site.store.run(calls.list_listeners(_LISTENERS))
+            beats = await site.store.run(commands.list_listeners(_LISTENERS))
             findings = await site.store.run(check_health(site.store.database, site.settings))
         except ServerError as failure:
             return Present(alarms=(error("server", str(failure), ""),))
@@ -131,7 +131,7 @@ class Overview:
     async def _course(self, spans: int, minutes: int) -> Course:
         try:
             coming = await self._coming()
-            past = await self._site.store.run(calls.read_tally(spans=spans, minutes=minutes))
+            past = await self._site.store.run(commands.read_tally(spans=spans, minutes=minutes))
             functions = await self._functions()
             findings = [await self._site.store.run(check_functions(self._site.settings.lease))]
             if self._of_ledger is not None:
@@ -155,7 +155,7 @@ class Overview:
         return sorted({name for name, _ in ended} | set(coming.functions))
 
     async def _read_survey(self) -> Survey:
-        return await self._site.store.run(calls.survey(_SURVEYED))
+        return await self._site.store.run(commands.survey(_SURVEYED))
 
     async def _read_functions(self) -> tuple[tuple[str, OfFunction], ...]:
         recent = await self._site.store.run(read_recent(self._site.operations))
@@ -171,7 +171,7 @@ class Overview:
         """How many tasks of the coming hour are due in each minute."""
         start = to_ms(await self._site.now()) // _MINUTE
         edges = [(start + minute) * _MINUTE for minute in range(_HOUR + 1)]
-        counts = await self._site.store.run(calls.count_before(State.PENDING, edges))
+        counts = await self._site.store.run(commands.count_before(State.PENDING, edges))
         dues = [
             after - before for before, after in zip(counts.before, counts.before[1:], strict=False)
         ]

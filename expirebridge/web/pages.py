@@ -6,11 +6,11 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from expirebridge import wire
-from expirebridge.task import State, Task, texts_of
+from expirebridge.model import keys
+from expirebridge.model.task import State, Task, texts_of
+from expirebridge.web.context import Site, cut, redirect
 from expirebridge.web.overview import Overview, span_in
 from expirebridge.web.search import MAX_EXAMINED, Search, check_cursor, find
-from expirebridge.web.site import Site, cut, redirect
 from expirebridge.web.steering import actions_in
 from expirebridge.web.ticks import series_of_tick
 
@@ -60,14 +60,14 @@ class Pages:
 
     async def find(self, request: Request) -> Response:
         """Redirect to the task with this id; without one, to those whose ids begin with it."""
-        id = wire.check_id(request.query_params.get("id", "").strip())
+        id = keys.check_id(request.query_params.get("id", "").strip())
         task = await self._site.bridge.get(id)
         return redirect(request, "task" if task else "tasks", id=id)
 
     async def task(self, request: Request) -> Response:
         """One task."""
         id = request.query_params.get("id", "").strip()
-        task = await self._site.bridge.get(wire.check_id(id))
+        task = await self._site.bridge.get(keys.check_id(id))
         if task is None:
             return self._site.page(
                 request, "trouble.html", status=404, title="No such task",

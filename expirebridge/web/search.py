@@ -1,13 +1,13 @@
 """Finds tasks for a page: by state, id, function, tag and time, and never by a walk over all."""
 
-from expirebridge import wire
 from expirebridge.errors import PartitionsDiffer
-from expirebridge.operations import Operations
+from expirebridge.model import keys
+from expirebridge.model.task import State, Task
+from expirebridge.producer.operations import Operations
+from expirebridge.producer.streams import LAST_RANK, read_spots
 from expirebridge.settings import Settings
-from expirebridge.store import calls
-from expirebridge.store.calls import BEGINNING, PARTITIONS, Call, Steps
-from expirebridge.streams import LAST_RANK, read_spots
-from expirebridge.task import State, Task
+from expirebridge.store import commands
+from expirebridge.store.commands import BEGINNING, PARTITIONS, Call, Steps
 from expirebridge.web.looked_for import MAX_SOUGHT, SOUGHT_AT_ONCE, Bounds, Found, Search, lean
 from expirebridge.web.spread_search import find_everywhere
 
@@ -72,14 +72,14 @@ def _find(
     first, last = None, None
     if not search.tag:
         bounds = Bounds.of(search, settings)
-        counts = yield from calls.count_before(bounds.state, bounds.given)
+        counts = yield from commands.count_before(bounds.state, bounds.given)
         low, last = bounds.ranks(counts)
         first = max(int(cursor), low)
         cursor = str(first)
     chunk = min(rows, _CHUNK) if not search.narrowed else _CHUNK
 
-    def read(cursor: str) -> Call[calls.Page]:
-        return calls.list_page(
+    def read(cursor: str) -> Call[commands.Page]:
+        return commands.list_page(
             state=search.state, func=search.func or None, tag=search.tag or None, cursor=cursor,
             count=chunk if last is None else min(chunk, last - int(cursor)),
         )  # fmt: skip
@@ -89,7 +89,7 @@ def _find(
 
     tasks: list[Task] = []
     examined = 0
-    pages = calls.Pages(read, cursor)
+    pages = commands.Pages(read, cursor)
     while not past_the_last() and (page := (yield from pages.next())):
         examined += page.examined
         tasks += [lean(task) for task in page.tasks if search.matches(task)]
@@ -115,14 +115,14 @@ def _seek(search: Search, operations: Operations, *, cursor: str, rows: int) -> 
     for state in states:
         looked, place = 0, rank
         while looked < MAX_SOUGHT // len(states) and len(tasks) < rows:
-            sought = yield from calls.seek(
+            sought = yield from commands.seek(
                 state, search.id, rank=place, examine=SOUGHT_AT_ONCE,
                 find=max(rows - len(tasks), 1),
             )  # fmt: skip
             looked += sought.examined
             for id in sought.ids:
                 # The exact one stands first already; what is no id is no task of ours.
-                if id == search.id or not wire.is_id(id):
+                if id == search.id or not keys.is_id(id):
                     continue
                 task = yield from operations.get(id)
                 if task is not None and task.state is state and search.matches(task):

@@ -8,12 +8,12 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from expirebridge.errors import InvalidTask, LedgerError
-from expirebridge.policy.series import check_series_id
-from expirebridge.series.joining import cursors_in, joined
+from expirebridge.model.series import check_series_id
+from expirebridge.model.task import texts_of, to_ms
+from expirebridge.series.merged_listing import cursors_in, joined
 from expirebridge.series.state import Series, SeriesListing
-from expirebridge.task import texts_of, to_ms
 from expirebridge.web.action_log import READ_ONLY, carry_out, read_form
-from expirebridge.web.site import Site, redirect
+from expirebridge.web.context import Site, redirect
 from expirebridge.web.steering import Place, SeriesOrder, actions_on
 from expirebridge.web.ticks import ticks_of
 

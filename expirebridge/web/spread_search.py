@@ -2,12 +2,10 @@
 
 from functools import partial
 
-from expirebridge import wire
-from expirebridge.operations import Operations
-from expirebridge.settings import Settings
-from expirebridge.store import calls
-from expirebridge.store.calls import BEGINNING, LEFT_OUT, Steps
-from expirebridge.streams import (
+from expirebridge.model import keys
+from expirebridge.model.task import State, Task, to_ms
+from expirebridge.producer.operations import Operations
+from expirebridge.producer.streams import (
     Part,
     Spot,
     Stream,
@@ -16,7 +14,9 @@ from expirebridge.streams import (
     rows_of_each,
     take,
 )
-from expirebridge.task import State, Task, to_ms
+from expirebridge.settings import Settings
+from expirebridge.store import commands
+from expirebridge.store.commands import BEGINNING, LEFT_OUT, Steps
 from expirebridge.web.looked_for import MAX_SOUGHT, SOUGHT_AT_ONCE, Bounds, Found, Search, lean
 
 _OVER = Spot(over=True)
@@ -63,11 +63,11 @@ def _read(
     search: Search, number: int, count: int, last: int | None, cursor: str
 ) -> Steps[Part[Task] | None]:
     rows = rows_of_each(count)
-    call = calls.list_page(
+    call = commands.list_page(
         state=search.state, func=search.func or None, tag=search.tag or None, cursor=cursor,
         count=rows if last is None else min(rows, last - int(cursor)),
     )  # fmt: skip
-    page = yield from calls.at_if_there(call, number, hasty=True)
+    page = yield from commands.at_if_there(call, number, hasty=True)
     if page is None:
         return None
     past = last is not None and int(page.cursor) >= last
@@ -86,8 +86,8 @@ def _order(search: Search, task: Task) -> float:
 def _span(search: Search, settings: Settings, number: int) -> Steps[tuple[int, int | None]]:
     """The ranks in a partition between which the tasks of these times stand."""
     bounds = Bounds.of(search, settings)
-    call = calls.count_before(bounds.state, bounds.given)
-    counts = yield from calls.at_if_there(call, number, hasty=True)
+    call = commands.count_before(bounds.state, bounds.given)
+    counts = yield from commands.at_if_there(call, number, hasty=True)
     return bounds.ranks(counts) if counts is not None else (0, None)
 
 
@@ -122,15 +122,15 @@ def ids_in(
     """Ids that begin so in one partition, how many were looked at, and whether those were all."""
     ids, looked, rank = list[str](), 0, 0
     while looked < most and len(ids) < rows:
-        call = calls.seek(
+        call = commands.seek(
             state, beginning, rank=rank, examine=SOUGHT_AT_ONCE, find=max(rows - len(ids), 1)
         )
-        sought = yield from calls.at_if_there(call, number, hasty=True)
+        sought = yield from commands.at_if_there(call, number, hasty=True)
         if sought is None:
             return ids, looked, True  # it is named among those that are left out
         looked += sought.examined
         # What is no id is no task of ours.
-        ids += [id for id in sought.ids if wire.is_id(id)]
+        ids += [id for id in sought.ids if keys.is_id(id)]
         if sought.rank is None:
             return ids, looked, True
         rank = sought.rank

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from expirebridge.bridge import AsyncBridge
-from expirebridge.durations import seconds_of
 from expirebridge.errors import InvalidTask
-from expirebridge.policy.series import check_series_id
+from expirebridge.model.durations import seconds_of
+from expirebridge.model.series import check_series_id
+from expirebridge.model.task import Change, State
+from expirebridge.producer.bridge import AsyncBridge
 from expirebridge.series.state import Series
-from expirebridge.task import Change, State
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from expirebridge.operations import Operations
-from expirebridge.store.calls import PARTITIONS, Steps
-from expirebridge.task import State, Task
+from expirebridge.model.task import State, Task
+from expirebridge.producer.operations import Operations
+from expirebridge.store.commands import PARTITIONS, Steps
 from expirebridge.web.looked_for import lean
 from expirebridge.web.spread_search import ids_in
 

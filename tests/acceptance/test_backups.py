@@ -12,7 +12,7 @@ import redis
 from sqlalchemy import Engine, create_engine, text
 
 from expirebridge import Bridge, State
-from expirebridge.embedded import free_port
+from expirebridge.embedded.server import free_port
 from expirebridge.hooks import End
 from expirebridge.ledger import Ledger
 from expirebridge.settings import Settings

@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from expirebridge import Bridge
-from expirebridge.resources import example_tasks
+from expirebridge.embedded.resources import example_tasks
 from expirebridge.store import functions
 from tests.kit.processes import run
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from expirebridge.resources import example_tasks
+from expirebridge.embedded.resources import example_tasks
 from tests.kit.processes import run
 
 

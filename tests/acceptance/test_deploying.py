@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from expirebridge import Bridge, State, Task
-from expirebridge.durations import seconds_of
+from expirebridge.model.durations import seconds_of
 from tests.kit.invoked import invoke
 from tests.kit.processes import PATIENCE, ROOT, Reports, listener, run, until_logged
 from tests.kit.shell import Shell, shell

@@ -22,7 +22,7 @@ from benchmarks.lab.contender import find_contenders
 from benchmarks.lab.measurement import Case, Figures, Measurement
 from benchmarks.lab.stage import Stage
 from benchmarks.measurements import keepalive, server_restart
-from expirebridge.embedded import Server, embedded_binary
+from expirebridge.embedded.server import Server, embedded_binary
 from tests.kit.processes import ROOT
 
 pytestmark = pytest.mark.rest

@@ -12,8 +12,8 @@ import pytest
 import redis
 
 from expirebridge import Bridge, EmbeddedServerError
-from expirebridge.embedded import HOST
-from expirebridge.embedded_cluster import BUS, SLOTS, Cluster, free_ports
+from expirebridge.embedded.cluster import BUS, SLOTS, Cluster, free_ports
+from expirebridge.embedded.server import HOST
 from tests.kit.processes import COMMAND, children_of, run, until_ended
 from tests.kit.servers import SERVERS
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 import redis
 
-from expirebridge import Bridge, EmbeddedServerError, embedded
-from expirebridge.embedded import HOST, Server
-from expirebridge.resources import redis_conf
+from expirebridge import Bridge, EmbeddedServerError
+from expirebridge.embedded import server as embedded
+from expirebridge.embedded.resources import redis_conf
+from expirebridge.embedded.server import HOST, Server
 from tests.kit.processes import COMMAND, run
 from tests.kit.servers import NAMES, SERVERS, server_of
 

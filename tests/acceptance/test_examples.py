@@ -20,7 +20,7 @@ import httpx
 import pytest
 
 from expirebridge import AsyncBridge, Bridge, Listener, ListenerStuck, Settings, State
-from expirebridge.embedded import free_port
+from expirebridge.embedded.server import free_port
 from expirebridge.testing import Clock
 from tests.kit.processes import PATIENCE, listener
 from tests.kit.witness import registry_of

@@ -19,7 +19,7 @@ IN_TIME = 3.0
 """Seconds, on a machine that is very busy. A dead listener counts for 5 s."""
 
 PATIENT = """
-from expirebridge.listener.station import fairness
+from expirebridge.listener.partition import fair_share as fairness
 
 fairness.PATIENCE = 3600.0
 """

@@ -15,11 +15,11 @@ import pytest
 import redis
 
 from expirebridge import Bridge, InvalidTask
-from expirebridge.embedded import Server
+from expirebridge.embedded.server import Server
 from expirebridge.settings import Settings
-from expirebridge.store import calls, rights
-from expirebridge.store.rights import Role
-from expirebridge.store.store import Store
+from expirebridge.store import acl, commands
+from expirebridge.store.acl import Role
+from expirebridge.store.client import Store
 from tests.kit.interrupts import ignoring
 from tests.kit.invoked import end_due_tasks, invoke, invoke_json
 from tests.kit.processes import COMMAND, run
@@ -35,7 +35,7 @@ def busy(bridge: Bridge, store: Store) -> None:
         bridge.make_task("orders.rate", [n], 0)
     end_due_tasks(store)
     bridge.make_task("mail.send", ["works"], 0, id="at-work")
-    assert store.run(calls.claim("t", Settings(), room=1, idle=True)).tasks
+    assert store.run(commands.claim("t", Settings(), room=1, idle=True)).tasks
     bridge.make_task("mail.send", ["waits"], "1h", id="waits")
     bridge.make_task("mail.send", ["late"], 0, id="late")
 
@@ -145,7 +145,7 @@ def test_a_dashboard_s_login_sees_and_a_producer_s_imports(
     client.execute_command("ACL", "LOG", "RESET")
     logins = {}
     for role in (Role.PRODUCER, Role.DASHBOARD):
-        line = rights.line(role, prefix="expirebridge", database=1, conf=False, redis_6=is_6)
+        line = acl.line(role, prefix="expirebridge", database=1, conf=False, redis_6=is_6)
         client.execute_command(*line.replace("PASSWORD", "secret").split())
         logins[role] = url.replace("//", f"//expirebridge-{role}:secret@")
     try:
@@ -183,7 +183,7 @@ def test_a_forecast_counts_what_comes_due(url: str, bridge: Bridge, store: Store
     assert shown["spans"][0]["functions"].keys() == {"mail.send", "orders.rate"}
     assert sum(shown["spans"][0]["functions"].values()) == pytest.approx(400, abs=2)
     assert shown["spans"][1]["functions"] == {"orders.rate": 1}
-    exact = store.run(calls.forecast(180, 2, sample=400)).spans[0].sample
+    exact = store.run(commands.forecast(180, 2, sample=400)).spans[0].sample
     assert exact == {"mail.send": 300, "orders.rate": 100}
     text = invoke("forecast", "--per", "3m", "--for", "6m", url=url)
     assert text.splitlines()[1].split()[1:4] == ["now", "400", "█" * 40]

@@ -16,10 +16,10 @@ import pytest
 import redis
 
 from expirebridge import Bridge, InvalidSetting, InvalidTask, ServerError
-from expirebridge.embedded import Server, free_port
+from expirebridge.connection.clients import _PRODUCER_RETRIES
+from expirebridge.embedded.server import Server, free_port
 from expirebridge.handlers import Registry
-from expirebridge.store.store import Store
-from expirebridge.topology.clients import _PRODUCER_RETRIES
+from expirebridge.store.client import Store
 from tests.kit.invoked import commands, end_due_tasks, invoke
 from tests.kit.processes import run
 from tests.kit.proxy import Proxy

@@ -5,15 +5,15 @@ from pathlib import Path
 
 from expirebridge import Bridge
 from expirebridge.settings import Settings
-from expirebridge.store import calls
-from expirebridge.store.store import Store
+from expirebridge.store import commands
+from expirebridge.store.client import Store
 from tests.kit.invoked import invoke_json
 from tests.kit.processes import listener, run
 
 
 def until_declared(store: Store) -> None:
     """Wait until a listener says what it knows; the test's own timeout is the limit."""
-    while not store.run(calls.read_fleet(Settings.lease)).codes:
+    while not store.run(commands.read_fleet(Settings.lease)).codes:
         time.sleep(0.01)
 
 
@@ -47,11 +47,11 @@ def test_handlers_of_the_fleet_are_listed_by_their_code(
     newer.mkdir(parents=True)
     (newer / "mail.py").write_text("def send(to, *, subject=''): ...")
     with listener(url, folder) as first, listener(url, folder) as second, listener(url, newer):
-        while len(store.run(calls.read_fleet(Settings.lease)).codes) < 2:
+        while len(store.run(commands.read_fleet(Settings.lease)).codes) < 2:
             time.sleep(0.01)
-        store.run(calls.heartbeat("host:1:older", Settings.lease, []))
+        store.run(commands.heartbeat("host:1:older", Settings.lease, []))
         printed = run("handlers", "--fleet", url=url).stdout
-        store.run(calls.heartbeat("host:1:older", Settings.lease, []))
+        store.run(commands.heartbeat("host:1:older", Settings.lease, []))
         codes = invoke_json("handlers", "--fleet", url=url)
     by_functions = {tuple(code["functions"] or ()): code for code in codes}
     old = by_functions["acts.block", "acts.hold", "acts.meet", "acts.note"]

@@ -19,7 +19,7 @@ from benchmarks.measurements import (
     ledger_pass,
     unledgered,
 )
-from expirebridge.embedded import embedded_binary
+from expirebridge.embedded.server import embedded_binary
 from tests.kit.databases import POSTGRESQL, binary_of
 from tests.kit.processes import ROOT
 

@@ -10,11 +10,11 @@ import redis
 
 from expirebridge import AsyncBridge, ListenerStuck
 from expirebridge.hooks import End
+from expirebridge.listener.execution.executor import Runner
+from expirebridge.listener.execution.leased_attempt import LeasedAttempt
+from expirebridge.listener.execution.lost_attempts import let_lost_lapse
 from expirebridge.listener.listener import Listener
-from expirebridge.listener.runner.leased_attempt import LeasedAttempt
-from expirebridge.listener.runner.lost_attempts import let_lost_lapse
-from expirebridge.listener.runner.runner import Runner
-from expirebridge.listener.station import adopter
+from expirebridge.listener.partition import reconciler
 from expirebridge.observe.logs import log_event
 from expirebridge.settings import Settings
 from tests.kit.logs import SECRET, Log, telling
@@ -163,7 +163,7 @@ async def test_a_key_that_cannot_be_looked_at(url: str, client: redis.Redis, log
 async def test_events_that_waited_for_too_long(
     url: str, client: redis.Redis, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(adopter, "STALE_AFTER", 0.0)
+    monkeypatch.setattr(reconciler, "STALE_AFTER", 0.0)
     async with telling(url, Witness(), note=_note):
         await log.until("gap")
         client.set(f'f:?test.note?["{SECRET}"]', "", px=20)

@@ -13,12 +13,12 @@ import pytest
 import redis
 
 from expirebridge import Bridge, Change, InvalidTask, State, Task
-from expirebridge.cli.lines import FIELDS
-from expirebridge.new_tasks import CHUNK_TASKS
+from expirebridge.cli.transfer_files import FIELDS
+from expirebridge.connection.clients import _PRODUCER_RETRIES
+from expirebridge.producer.new_task import CHUNK_TASKS
 from expirebridge.settings import Settings
-from expirebridge.store import calls
-from expirebridge.store.store import Store
-from expirebridge.topology.clients import _PRODUCER_RETRIES
+from expirebridge.store import commands
+from expirebridge.store.client import Store
 from tests.kit.invoked import end_due_tasks, invoke
 from tests.kit.processes import COMMAND, run
 from tests.kit.proxy import Proxy
@@ -58,8 +58,8 @@ def test_all_that_waits_is_moved_as_it_is(
     bridge.make_task("mail.send", [], "1h", id="taken")
     foreign = b"taken:?orders.rate?[ 1,  2 ]"
     client.set(foreign, "", px=3_600_000)
-    hint = calls.Hint(foreign, "taken", foreign.partition(b":?")[2], calls.Heard.LIVE)
-    store.run(calls.adopt([hint], Settings()))
+    hint = commands.Hint(foreign, "taken", foreign.partition(b":?")[2], commands.Heard.LIVE)
+    store.run(commands.adopt([hint], Settings()))
     bridge.make_task("mail.send", [], 0, id="done")
     end_due_tasks(store, "succeeded", "")
     bridge.make_task("mail.send", [], 0, id="tried")
@@ -143,8 +143,8 @@ def test_through_a_pipe(url: str, new_url: str, bridge: Bridge, new: Bridge) -> 
 
 def test_what_is_left_out_is_told(url: str, bridge: Bridge, store: Store, tmp_path: Path) -> None:
     bridge.make_task("mail.send", [], 0, id="runs")
-    assert store.run(calls.claim("t", Settings(), room=1, idle=True)).tasks
-    store.run(calls.heartbeat("host:1:aa", 10, []))
+    assert store.run(commands.claim("t", Settings(), room=1, idle=True)).tasks
+    store.run(commands.heartbeat("host:1:aa", 10, []))
     file = tmp_path / "tasks.ndjson"
     result = run("export", file, url=url)
     assert (result.returncode, file.read_bytes()) == (0, b"")

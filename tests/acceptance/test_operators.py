@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from expirebridge import Bridge
-from expirebridge.embedded import Server
+from expirebridge.embedded.server import Server
 from tests.kit.processes import Reports, listener, run, until_subscribed
 from tests.kit.servers import FEW, SERVERS, AnyServer
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import redis
 
 from expirebridge import Bridge, Settings
-from expirebridge.ledger.engines import read_url
+from expirebridge.ledger.engine import read_url
 from tests.kit.invoked import invoke
 from tests.kit.processes import COMMAND, ROOT, Reports, listener, run
 

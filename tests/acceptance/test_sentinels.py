@@ -9,7 +9,7 @@ import pytest
 import trustme
 
 from expirebridge import AsyncBridge, Bridge
-from expirebridge.embedded import HOST
+from expirebridge.embedded.server import HOST
 from expirebridge.hooks import FailedOver
 from expirebridge.observe.metrics import Metrics
 from expirebridge.settings import Settings

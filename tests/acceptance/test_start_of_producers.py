@@ -19,16 +19,16 @@ NOT_NEEDED = [
     "expirebridge.events",
     "expirebridge.handlers.definition",
     "expirebridge.handlers.registry",
-    "expirebridge.handlers.known",
+    "expirebridge.handlers.fleet",
     "expirebridge.ledger",
     "expirebridge.listener",
-    "expirebridge.listing",
-    "expirebridge.operations.series_work",
-    "expirebridge.policy.every",
+    "expirebridge.producer.listing",
+    "expirebridge.producer.series_work",
+    "expirebridge.model.schedule",
     "expirebridge.series",
-    "expirebridge.store.calls.examining",
-    "expirebridge.store.calls.running",
-    "expirebridge.store.calls.series",
+    "expirebridge.store.commands.inspection",
+    "expirebridge.store.commands.claiming",
+    "expirebridge.store.commands.series",
 ]
 
 LOADED = "\nimport sys; print(*sys.modules)"
@@ -63,7 +63,7 @@ def test_the_first_task_is_made_without_what_others_need(
     program: str, url: str, redis_loads: set[str]
 ) -> None:
     loaded = loaded_by(program, url)
-    assert "expirebridge.operations.making" in loaded
+    assert "expirebridge.producer.making" in loaded
     assert loaded & set(NOT_NEEDED) - redis_loads == set()
 
 
@@ -75,5 +75,7 @@ def test_these_exist() -> None:
 def test_a_listener_loads_at_once_what_it_needs_later() -> None:
     """An import in the middle of its work would hold up its event loop."""
     named = {f"expirebridge.{name}" for name in ("events", "handlers.registry")}
-    calls = {f"expirebridge.store.calls.{name}" for name in ("running", "reconciling", "examining")}
+    calls = {
+        f"expirebridge.store.commands.{name}" for name in ("claiming", "reconciling", "inspection")
+    }
     assert named | calls <= loaded_by(LISTENS)

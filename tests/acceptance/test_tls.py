@@ -15,7 +15,7 @@ import redis
 import trustme
 
 from expirebridge import AsyncBridge, Bridge, InvalidSetting, ServerUnreachable, State
-from expirebridge.embedded import HOST, Server, free_port
+from expirebridge.embedded.server import HOST, Server, free_port
 from expirebridge.settings import Settings
 from tests.kit.new_connections import FAST
 from tests.kit.processes import ROOT, run

@@ -8,7 +8,7 @@ import pytest
 import trustme
 
 from expirebridge import AsyncBridge, Bridge, ServerUnreachable
-from expirebridge.embedded import HOST
+from expirebridge.embedded.server import HOST
 from tests.kit.sentinels import Sentinels
 from tests.kit.tls import needed, tls_server, write_authority, write_leaf
 

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from expirebridge import Bridge
-from expirebridge.embedded import Server, free_port
+from expirebridge.embedded.server import Server, free_port
 from tests.conformance.stage import until
 from tests.kit.cluster import Cluster
 from tests.kit.invoked import app, commands

@@ -10,11 +10,11 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from sqlalchemy import Engine, create_engine
 
 from expirebridge import web
+from expirebridge.ledger.addresses import place_of
 from expirebridge.ledger.schema import create
-from expirebridge.ledger.sides import place_of
 from expirebridge.ledger.tables import own_tables
 from expirebridge.settings import Settings
-from expirebridge.store.store import Store
+from expirebridge.store.client import Store
 from tests.browser.serving import CHROMIUM, OPTIONS, OWN, PATIENCE_MS, Asking, Open, served
 from tests.kit.ledgers import Books
 

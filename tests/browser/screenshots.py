@@ -30,7 +30,7 @@ from rich.console import Console
 from rich.text import Text
 
 from expirebridge import Bridge, web
-from expirebridge.embedded import Server
+from expirebridge.embedded.server import Server
 from tests.browser.serving import CHROMIUM, OPTIONS, served
 from tests.kit.processes import COMMAND, listener, until_subscribed
 

@@ -8,10 +8,10 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge, Bridge
-from expirebridge.durations import human
 from expirebridge.handlers.fingerprint import digest_of
-from expirebridge.store import calls
-from expirebridge.store.store import Store
+from expirebridge.model.durations import human
+from expirebridge.store import commands
+from expirebridge.store.client import Store
 from expirebridge.web.backlog import Backlog, Readings
 from tests.browser.serving import Asking
 from tests.kit.invoked import end_due_tasks, invoke_json
@@ -99,8 +99,8 @@ async def test_functions_that_no_listener_knows_are_named(
 ) -> None:
     bridge.make_task("mail.sned", [], 3600)
     known = {"mail.send": "(to)"}
-    store.run(calls.heartbeat("host:1:aa", 10, [], code=digest_of(known), functions=1))
-    store.run(calls.declare(digest_of(known), known))
+    store.run(commands.heartbeat("host:1:aa", 10, [], code=digest_of(known), functions=1))
+    store.run(commands.declare(digest_of(known), known))
     async with asking() as pages:
         shown = html.unescape((await pages.get("/")).text)
     assert "mail.sned: no listener knows it (did you mean 'mail.send'?)" in shown

@@ -11,8 +11,8 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from expirebridge import Bridge, State, web
-from expirebridge.policy.series import MAX_ID
-from expirebridge.store.store import Store
+from expirebridge.model.series import MAX_ID
+from expirebridge.store.client import Store
 from tests.browser.serving import IN_CHROMIUM, Open, served
 from tests.kit.invoked import end_due_tasks
 from tests.kit.processes import listener

@@ -6,8 +6,8 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge, Bridge, web
-from expirebridge.policy.series import MAX_ID
-from expirebridge.store.store import Store
+from expirebridge.model.series import MAX_ID
+from expirebridge.store.client import Store
 from tests.browser.serving import OWN, Asking
 from tests.kit.invoked import end_due_tasks
 

@@ -3,7 +3,7 @@
 from playwright.sync_api import expect
 
 from expirebridge import Bridge
-from expirebridge.store.store import Store
+from expirebridge.store.client import Store
 from tests.browser.serving import IN_CHROMIUM, Open
 from tests.kit.invoked import end_due_tasks
 

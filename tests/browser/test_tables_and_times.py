@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 from expirebridge import Bridge, web
 from expirebridge.ledger import Ledger
-from expirebridge.store.store import Store
+from expirebridge.store.client import Store
 from tests.browser.serving import IN_CHROMIUM, Open, served
 from tests.kit.invoked import end_due_tasks
 from tests.kit.ledgers import Books

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from expirebridge.slots import PARTITIONS_OF_CLUSTER, Layout
+from expirebridge.model.partitions import PARTITIONS_OF_CLUSTER, Layout
 from expirebridge.store import functions
 from tests.conformance.clients import Client, ReplyError
 from tests.conformance.cluster_clients import NAMES, cluster_client

@@ -5,7 +5,7 @@ from hashlib import sha1
 
 import pytest
 
-from expirebridge.wire import id_for_key
+from expirebridge.model.keys import id_for_key
 from tests.conformance.clients import Client
 from tests.conformance.stage import Stage, state, until, until_known
 

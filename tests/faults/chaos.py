@@ -9,7 +9,7 @@ from collections.abc import Callable
 import redis
 
 from expirebridge.checks import EVENT_FLAGS
-from expirebridge.embedded import Server
+from expirebridge.embedded.server import Server
 from tests.faults.stage import held_still, kill
 from tests.kit.history import Down, Writer, now
 

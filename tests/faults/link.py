@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from expirebridge.embedded import HOST
+from expirebridge.embedded.server import HOST
 from tests.kit.forwarder import Forwarder, until_either_ends
 from tests.kit.witness import PATIENCE
 

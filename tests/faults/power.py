@@ -15,7 +15,7 @@ import random
 from dataclasses import dataclass
 from pathlib import Path
 
-from expirebridge.embedded import Server
+from expirebridge.embedded.server import Server
 from tests.faults.background import Background
 from tests.kit.history import Forgot, Writer, now
 

@@ -13,8 +13,8 @@ from uuid import uuid4
 import redis
 
 from expirebridge import Bridge
-from expirebridge.embedded import Server
-from expirebridge.task import to_ms
+from expirebridge.embedded.server import Server
+from expirebridge.model.task import to_ms
 from tests.faults.stage import judge, recorded_listener, until_finished
 from tests.faults.stream import Stream
 from tests.faults.table import Fault

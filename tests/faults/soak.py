@@ -18,7 +18,7 @@ from pathlib import Path
 
 from expirebridge import Bridge, State
 from expirebridge.cli.output import print_line
-from expirebridge.embedded import Server
+from expirebridge.embedded.server import Server
 from tests.faults.chaos import Chaos
 from tests.faults.customer import Customer
 from tests.faults.stage import Listeners, copy_handlers, until_finished

@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from expirebridge import Bridge, Task
-from expirebridge.embedded import Server
-from expirebridge.task import to_ms
+from expirebridge.embedded.server import Server
+from expirebridge.model.task import to_ms
 from tests.faults.table import TABLE, Fault
 from tests.kit.checker import Verdict, check, look_up
 from tests.kit.history import GaveUp, Killed, Made, Stopped, Writer, now, read

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import redis
 
 from expirebridge import Bridge, Task
+from expirebridge.connection.clients import producer_client
 from expirebridge.errors import ServerError
-from expirebridge.task import to_ms
-from expirebridge.topology.clients import producer_client
+from expirebridge.model.task import to_ms
 from tests.faults.background import Background
 from tests.kit.history import Made, PutOff, Writer, now
 from tests.kit.witness import PATIENCE

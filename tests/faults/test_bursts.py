@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from expirebridge import Bridge, State
-from expirebridge.embedded import Server
-from expirebridge.task import to_ms
+from expirebridge.embedded.server import Server
+from expirebridge.model.task import to_ms
 from tests.faults.stage import ROUNDS, Listeners, judge, make, until_finished
 from tests.faults.table import Fault
 from tests.kit.history import Made, Started, Writer, read

@@ -17,11 +17,11 @@ import pytest
 import redis
 
 from expirebridge import Bridge, State
-from expirebridge.embedded import Server
+from expirebridge.embedded.server import Server
+from expirebridge.model.task import to_ms
 from expirebridge.settings import Settings
-from expirebridge.store import calls
-from expirebridge.store.store import Store
-from expirebridge.task import to_ms
+from expirebridge.store import commands
+from expirebridge.store.client import Store
 from tests.faults.stage import ROUNDS, held_still, recorded_listener
 from tests.kit.history import Started, Writer, now, read
 from tests.kit.processes import listener
@@ -124,7 +124,7 @@ PRODUCER = """
 import json, sys
 from datetime import UTC, datetime
 from expirebridge import Bridge
-from expirebridge.task import to_ms
+from expirebridge.model.task import to_ms
 
 own_now = datetime.now(UTC)
 with Bridge(sys.argv[1]) as bridge:
@@ -188,9 +188,9 @@ def lapsed_for_others(url: str) -> list[str]:
     """What other listeners would take back: one that has not beaten yet, and one that just has."""
     with redis.Redis.from_url(url) as client:
         store = Store(client, prefix="expirebridge")
-        sweep = calls.sweep(Settings(lease=LEASE))
+        sweep = commands.sweep(Settings(lease=LEASE))
         lapsed = [*store.run(sweep).lapsed]
-        store.run(calls.heartbeat("another", LEASE, []))
+        store.run(commands.heartbeat("another", LEASE, []))
         return [*lapsed, *store.run(sweep).lapsed]
 
 

@@ -14,7 +14,7 @@ from typing import Self
 import pytest
 
 from expirebridge import Bridge
-from expirebridge.embedded import Server
+from expirebridge.embedded.server import Server
 from tests.faults.stage import ROUNDS, Listeners, judge, until_finished
 from tests.faults.stream import Stream
 from tests.faults.table import Fault

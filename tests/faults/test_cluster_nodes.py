@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from expirebridge import Bridge, State
-from expirebridge.embedded import Server
-from expirebridge.task import to_ms
+from expirebridge.embedded.server import Server
+from expirebridge.model.task import to_ms
 from tests.faults.stage import ROUNDS, Listeners, held_still, judge, until_finished
 from tests.faults.stream import Stream
 from tests.faults.table import TABLE, Fault

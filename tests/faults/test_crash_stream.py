@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from expirebridge import Bridge, Change
-from expirebridge.embedded import Server
-from expirebridge.task import to_ms
+from expirebridge.embedded.server import Server
+from expirebridge.model.task import to_ms
 from tests.faults.stage import ROUNDS, Listeners, judge, kill, until_finished
 from tests.faults.table import Fault
 from tests.kit.history import Cancelled, Made, Writer

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from expirebridge import Bridge, State
-from expirebridge.embedded import Server
+from expirebridge.embedded.server import Server
 from tests.faults.stage import ROUNDS, Listeners, copy_handlers, judge, kill, make, until_finished
 from tests.faults.table import Fault
 from tests.kit.history import Writer

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from expirebridge import Bridge, State
-from expirebridge.embedded import Server
-from expirebridge.task import to_ms
+from expirebridge.embedded.server import Server
+from expirebridge.model.task import to_ms
 from tests.faults.stage import (
     ROUNDS,
     judge,

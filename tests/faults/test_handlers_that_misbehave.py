@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from expirebridge import Bridge, State
-from expirebridge.embedded import Server
+from expirebridge.embedded.server import Server
 from tests.faults.stage import (
     ROUNDS,
     Listeners,

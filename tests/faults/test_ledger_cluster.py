@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from expirebridge.embedded import Server
+from expirebridge.embedded.server import Server
 from tests.faults.shop.scene import Trade, trading
 from tests.faults.shop.terms import PROMISE
 from tests.faults.stage import ROUNDS

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from expirebridge.embedded import Server
+from expirebridge.embedded.server import Server
 from tests.faults.shop.scene import Trade, trading
 from tests.faults.stage import ROUNDS
 from tests.faults.table import Fault

@@ -9,7 +9,7 @@ import pytest
 import redis
 from sqlalchemy import text
 
-from expirebridge.embedded import Server
+from expirebridge.embedded.server import Server
 from tests.faults.power import FSYNC_WITHIN, Power
 from tests.faults.shop.scene import Trade, trading
 from tests.faults.shop.terms import PROMISE

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from expirebridge import Bridge
-from expirebridge.embedded import Server
+from expirebridge.embedded.server import Server
 from tests.faults.stage import ROUNDS, judge, recorded_listener, until_finished
 from tests.faults.stream import Stream
 from tests.faults.table import Fault

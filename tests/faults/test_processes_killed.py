@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from expirebridge import Bridge, HistoryEntry, State
-from expirebridge.embedded import Server
+from expirebridge.embedded.server import Server
 from tests.faults.stage import (
     ROUNDS,
     Listeners,

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from expirebridge import Bridge, Change, ServerReadOnly
-from expirebridge.embedded import HOST, Server
+from expirebridge.embedded.server import HOST, Server
 from tests.faults.link import Link
 from tests.faults.scene import LEASE
 from tests.faults.stage import ROUNDS, judge, recorded_listener, until_finished

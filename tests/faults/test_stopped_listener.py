@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from expirebridge import AsyncBridge, Bridge, current_task
-from expirebridge.embedded import Server
+from expirebridge.embedded.server import Server
 from expirebridge.hooks import Claimed, End, Event
+from expirebridge.model.task import to_ms
 from expirebridge.settings import Settings
-from expirebridge.store import calls
-from expirebridge.store.store import Store
-from expirebridge.task import to_ms
+from expirebridge.store import commands
+from expirebridge.store.client import Store
 from tests.faults.stage import (
     ROUNDS,
     Listeners,
@@ -138,7 +138,7 @@ async def test_what_a_listener_claimed_and_lost_before_it_began_is_not_begun(
         witness(event)
         if isinstance(event, Claimed) and event.count and not lapsed:
             while not lapsed:
-                lapsed.extend(store.run(calls.sweep(settings)).lapsed)
+                lapsed.extend(store.run(commands.sweep(settings)).lapsed)
 
     async with listening(settings, hold_up, note=note):
         task = await async_bridge.make_task("test.note", [], 0)

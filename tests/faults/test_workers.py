@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from expirebridge import Bridge, State
-from expirebridge.embedded import Server
+from expirebridge.embedded.server import Server
 from tests.faults.stage import (
     ROUNDS,
     judge,

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from expirebridge.embedded import Server
-from expirebridge.embedded_cluster import SLOTS
+from expirebridge.embedded.cluster import SLOTS
+from expirebridge.embedded.server import Server
 from tests.faults.stage import ROUNDS
 from tests.kit.cluster import TAG, Cluster
 from tests.kit.servers import EMBEDDED, FEW, SERVERS

@@ -7,8 +7,8 @@ import pytest
 
 from expirebridge import AsyncBridge, current_task
 from expirebridge.hooks import Claimed, End, Started
-from expirebridge.listener.runner import settler
-from expirebridge.listener.runner.settler import Finished, Settler
+from expirebridge.listener.execution import settler
+from expirebridge.listener.execution.settler import Finished, Settler
 from expirebridge.settings import Settings
 from tests.kit.witness import Witness, listening
 

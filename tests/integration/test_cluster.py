@@ -28,12 +28,17 @@ from expirebridge import (
     TaskExists,
 )
 from expirebridge.checks import Level, examine
-from expirebridge.embedded import HOST, Server, free_port
+from expirebridge.connection import clients
+from expirebridge.embedded.server import HOST, Server, free_port
 from expirebridge.hooks import End, Gap
+from expirebridge.model.keys import InvalidKey, id_for_key, parse_key
+from expirebridge.model.partitions import Layout, slot_of_id
+from expirebridge.model.task import to_ms
 from expirebridge.settings import Settings
-from expirebridge.slots import Layout, slot_of_id
-from expirebridge.store import calls, functions, scripts
-from expirebridge.store.calls import (
+from expirebridge.store import commands, functions, script_loader
+from expirebridge.store.acl import Role
+from expirebridge.store.client import Store
+from expirebridge.store.commands import (
     Adoption,
     Arrival,
     Call,
@@ -46,12 +51,7 @@ from expirebridge.store.calls import (
     Settlement,
     Times,
 )
-from expirebridge.store.calls import ledger as ledger_calls
-from expirebridge.store.rights import Role
-from expirebridge.store.store import Store
-from expirebridge.task import to_ms
-from expirebridge.topology import clients
-from expirebridge.wire import InvalidKey, id_for_key, parse_key
+from expirebridge.store.commands import ledger as ledger_calls
 from tests.kit.lua import NAMES
 from tests.kit.servers import SERVERS
 from tests.kit.steps import new
@@ -186,7 +186,7 @@ def test_a_key_of_another_slot_is_another_partition_s(cluster: Cluster) -> None:
             tasks.set(name)
         for heard in Heard:
             assert tasks.adopt(name, heard) is Adoption.NOTHING
-    assert tasks.store.run(calls.scan("0", 1000)).found == []
+    assert tasks.store.run(commands.scan("0", 1000)).found == []
     assert tasks.bridge.list(state="failed").tasks == []
 
 
@@ -204,15 +204,15 @@ def test_partitions_stay_in_their_slots(cluster: Cluster) -> None:
     for number, prefix in enumerate(layout.prefixes()):
         id = f"{layout.tag_of(number)}@a"
         store = Store(cluster.client, prefix=prefix, partitions=16)
-        [made] = store.run(calls.make([new(id, 60_000)]))
+        [made] = store.run(commands.make([new(id, 60_000)]))
         for _ in range(2):
             cluster.client.delete(f"{prefix}:meta")
-            store.run(calls.heartbeat("me", 10.0, []))
+            store.run(commands.heartbeat("me", 10.0, []))
             assert cluster.client.hget(f"{prefix}:meta", "partitions") == b"16"
             assert made.key.startswith(f"{layout.slot_of(number)}{id}:?".encode())
         with pytest.raises(PartitionsDiffer):
-            Store(cluster.client, prefix=prefix, partitions=8).run(calls.get(id))
-        assert store.run(calls.look_over([made.key], SETTINGS)).found == []
+            Store(cluster.client, prefix=prefix, partitions=8).run(commands.get(id))
+        assert store.run(commands.look_over([made.key], SETTINGS)).found == []
     assert cluster.client.keys("expirebridge*") == []
 
 
@@ -266,7 +266,7 @@ class Tasks:
         return task.state if task else None
 
     def claim(self, token: str) -> Call[Claim]:
-        return calls.claim(token, SETTINGS, room=100, idle=True)
+        return commands.claim(token, SETTINGS, room=100, idle=True)
 
     def start(self, id: str) -> None:
         """Make a task that is due now, and claim it; its id is its token."""
@@ -274,10 +274,10 @@ class Tasks:
         call = self.claim(id)
         [task] = self.store.run(call).tasks
         assert task.id == id
-        assert self.store.run(calls.resent(call)).tasks == [task]
+        assert self.store.run(commands.resent(call)).tasks == [task]
 
     def settle(self, id: str, outcome: str) -> None:
-        call = calls.settle([Settlement(id, id, outcome, 60, "text")], SETTINGS)
+        call = commands.settle([Settlement(id, id, outcome, 60, "text")], SETTINGS)
         assert self.store.run(call) == [Settled.DONE]
         assert self.store.run(call) == [Settled.DONE]  # a resend
 
@@ -296,7 +296,7 @@ class Tasks:
             hint = Hint.of(key, name, heard)
         except InvalidKey as error:
             hint = Hint.of_invalid(name, error, heard)
-        [adoption] = self.store.run(calls.adopt([hint], SETTINGS))
+        [adoption] = self.store.run(commands.adopt([hint], SETTINGS))
         return adoption
 
 
@@ -338,7 +338,7 @@ def change_what_runs(tasks: Tasks) -> None:
     assert tasks.bridge.reschedule("moved", "1h") is Change.REARMED
     tasks.set(b"{eb:0}alive:?mail.send?[1]")
     assert tasks.bridge.cancel("cancelled") is Change.RUNNING
-    beat = calls.heartbeat("me", 10, [(id, id) for id in ("replaced", "cancelled", "never")])
+    beat = commands.heartbeat("me", 10, [(id, id) for id in ("replaced", "cancelled", "never")])
     answer = tasks.store.run(beat)
     assert (answer.cancelled, answer.lost) == ([("cancelled", "cancelled")], ["never"])
     for id in ("replaced", "extended", "moved", "alive"):
@@ -369,17 +369,17 @@ def hand_over(client: redis.Redis) -> None:
     tasks = Tasks(client)
     run = tasks.store.run
     tasks.bridge.make_task("mail.send", [1], "1h", id="goes")
-    [nonce] = run(calls.begin_move("redis://new"))
-    parcel = run(calls.pack_parcel(0, nonce, 0, SETTINGS.lease, State.PENDING, 0))
+    [nonce] = run(commands.begin_move("redis://new"))
+    parcel = run(commands.pack_parcel(0, nonce, 0, SETTINGS.lease, State.PENDING, 0))
     assert [item.id for item in parcel.items] == ["goes"]
-    run(calls.drop_parcel(0, nonce, parcel.number))
+    run(commands.drop_parcel(0, nonce, parcel.number))
     assert tasks.state("goes") is State.CANCELLED  # what is heard late is an echo
     client.flushdb()
 
-    run(calls.begin_arrival("redis://old"))
-    assert run(calls.receive_parcel(nonce, parcel.number, parcel.items)) == [Arrival.HERE]
-    assert run(calls.read_arrivals(nonce)) == parcel.number
-    run(calls.end_arrival())
+    run(commands.begin_arrival("redis://old"))
+    assert run(commands.receive_parcel(nonce, parcel.number, parcel.items)) == [Arrival.HERE]
+    assert run(commands.read_arrivals(nonce)) == parcel.number
+    run(commands.end_arrival())
     assert tasks.state("goes") is State.PENDING
     assert run(ledger_calls.forget_ended(["goes"], nonce=nonce, least=0)) == []
     client.flushdb()
@@ -401,47 +401,47 @@ def have_series(tasks: Tasks) -> None:
     assert before.next is not None
     tick = to_ms(before.next)
     tasks.client.zadd(f"{PREFIX}:series", {"s": 1})
-    assert [one.id for one in run(calls.find_due_series()).series] == ["s"]
+    assert [one.id for one in run(commands.find_due_series()).series] == ["s"]
     following = Following("s", tick, Times(tick + 1000, tick + 1000, None))
-    assert run(calls.make_ticks([following])) == [True]
+    assert run(commands.make_ticks([following])) == [True]
     later = Following("s", tick + 1000, Times(tick + 2000, tick + 2000, None, "2026a 0"))
-    assert run(calls.retime_ticks([later])) == [Retimed.MOVED]
-    assert [one.id for one in run(calls.find_outdated("2026b", 0))] == ["s"]
+    assert run(commands.retime_ticks([later])) == [Retimed.MOVED]
+    assert [one.id for one in run(commands.find_outdated("2026b", 0))] == ["s"]
     assert bridge.pause_series("s") is Change.PAUSED
     assert bridge.resume_series("s") is Change.RESUMED
-    run(calls.heartbeat("declaring", 10, [], code="aa"))
-    assert run(calls.declare_series("declaring", 10, [("d", "aa")])).standings
-    run(calls.leave("declaring"))
+    run(commands.heartbeat("declaring", 10, [], code="aa"))
+    assert run(commands.declare_series("declaring", 10, [("d", "aa")])).standings
+    run(commands.leave("declaring"))
     assert bridge.unschedule("s") is Change.REMOVED
 
 
 def know_the_fleet(tasks: Tasks) -> None:
     """Two listeners that run different code, one of which leaves."""
     for listener, code in (("old", "aa"), ("new", "bb")):
-        beat = calls.heartbeat(listener, 10, [], code=code, functions=1)
+        beat = commands.heartbeat(listener, 10, [], code=code, functions=1)
         assert tasks.store.run(beat).undeclared
-        tasks.store.run(calls.declare(code, {"mail.send": f"({listener})"}))
-    assert set(tasks.store.run(calls.read_fleet(10)).codes) == {"aa", "bb"}
+        tasks.store.run(commands.declare(code, {"mail.send": f"({listener})"}))
+    assert set(tasks.store.run(commands.read_fleet(10)).codes) == {"aa", "bb"}
     tasks.bridge.make_task("mail.send", [1], id="known", delay=0)
-    walk = calls.Walk(b"-inf", b"", b"+inf")
-    claim = calls.claim_known("known", SETTINGS, room=9, idle=True, code="aa", walks=[walk])
+    walk = commands.Walk(b"-inf", b"", b"+inf")
+    claim = commands.claim_known("known", SETTINGS, room=9, idle=True, code="aa", walks=[walk])
     assert [task.id for task in tasks.store.run(claim).tasks] == ["known"]
     tasks.settle("known", "succeeded")
     for listener in ("old", "new"):
-        tasks.store.run(calls.leave(listener))
+        tasks.store.run(commands.leave(listener))
 
 
 def beat_and_sweep(tasks: Tasks) -> None:
     # A clock that went back, a listener that stays, and one that leaves.
     tasks.client.zadd(f"{PREFIX}:listeners", {"ahead": 9e12})
     for listener in ("me", "other"):
-        tasks.store.run(calls.heartbeat(listener, 10, []))
-    tasks.store.run(calls.leave("other"))
+        tasks.store.run(commands.heartbeat(listener, 10, []))
+    tasks.store.run(commands.leave("other"))
     for lapses in (0, 2):
         tasks.start("lapsing")
         tasks.client.hset(f"{PREFIX}:task:lapsing", "lapses", lapses)
         tasks.look_now("running", "lapsing")
-        sweep = tasks.store.run(calls.sweep(SETTINGS))
+        sweep = tasks.store.run(commands.sweep(SETTINGS))
         assert (sweep.lapsed, sweep.failed) == (
             (["lapsing"], []) if not lapses else ([], ["lapsing"])
         )
@@ -454,7 +454,7 @@ def beat_and_sweep(tasks: Tasks) -> None:
     tasks.client.pexpire("{eb:0}paused:?mail.send?[1]", 60_000)
     tasks.look_now("paused", "paused")
     tasks.look_now("failed", "failed")
-    tasks.store.run(calls.sweep(SETTINGS))
+    tasks.store.run(commands.sweep(SETTINGS))
     assert (tasks.state("rearmed"), tasks.state("paused")) == (State.PENDING, State.PENDING)
     assert tasks.state("failed") is None
 
@@ -473,7 +473,7 @@ def meet_other_clients(tasks: Tasks) -> None:
         tasks.set(name)
         assert tasks.adopt(name) is Adoption.ADOPTED
     of_another_slot = b"foreign:?mail.send?[1]"
-    unexplained = tasks.store.run(calls.find_unexplained([foreign, of_another_slot], Heard.LIVE))
+    unexplained = tasks.store.run(commands.find_unexplained([foreign, of_another_slot], Heard.LIVE))
     assert unexplained == {of_another_slot}
     assert tasks.state(id_for_key(other)) is State.PENDING
     tasks.client.persist(foreign)
@@ -488,7 +488,7 @@ def meet_other_clients(tasks: Tasks) -> None:
     assert tasks.adopt(b"{eb:0}expired:?mail.send?[1]", Heard.EXPIRED) is Adoption.ADOPTED
     tasks.set(found)
     tasks.client.persist("{eb:0}moved:?mail.send?[1]")
-    scanned = tasks.store.run(calls.scan("0", 1000))
+    scanned = tasks.store.run(commands.scan("0", 1000))
     assert found in scanned.found
     assert scanned.alien == 0
     assert tasks.state("moved") is State.PAUSED
@@ -505,24 +505,26 @@ def look(tasks: Tasks) -> None:
 def look_after(cluster: Cluster) -> None:
     with closing(Store(clients.probe_client(cluster.url), prefix=PREFIX)) as store:
         found = examine(store, SETTINGS, Role.LISTENER)
-        store.run(calls.count_before(State.PENDING, [0]))
-        store.run(calls.list_listeners(1))
-        store.run(calls.read_tally(spans=1, minutes=1))
-        store.run(calls.note_action(who="ann", action="cancel", target="a", result="1 cancelled"))
-        assert len(store.run(calls.read_actions(1))) == 1
-        assert store.run(calls.find_known(["made", "nobody"])) == [True, False]
-        assert store.run(calls.note_import("arq old:6379/0", look_only=False))[1] == 0
-        assert store.run(calls.survey(10)).examined > 0
-        assert store.run(calls.calls_page(State.PENDING, calls.BEGINNING)).examined > 0
-        assert store.run(calls.seek(State.PENDING, "", rank=0, examine=1, find=1)).examined == 1
-        coming = store.run(calls.forecast(3600, 24, sample=2))
+        store.run(commands.count_before(State.PENDING, [0]))
+        store.run(commands.list_listeners(1))
+        store.run(commands.read_tally(spans=1, minutes=1))
+        store.run(
+            commands.note_action(who="ann", action="cancel", target="a", result="1 cancelled")
+        )
+        assert len(store.run(commands.read_actions(1))) == 1
+        assert store.run(commands.find_known(["made", "nobody"])) == [True, False]
+        assert store.run(commands.note_import("arq old:6379/0", look_only=False))[1] == 0
+        assert store.run(commands.survey(10)).examined > 0
+        assert store.run(commands.calls_page(State.PENDING, commands.BEGINNING)).examined > 0
+        assert store.run(commands.seek(State.PENDING, "", rank=0, examine=1, find=1)).examined == 1
+        coming = store.run(commands.forecast(3600, 24, sample=2))
         assert sum(span.count for span in coming.spans) > 0
         for listener in ("me", "ahead"):
-            store.run(calls.leave(listener))
-        store.run(calls.create_partitions(1))
-        store.run(calls.mark_partition())
-        assert store.run(calls.read_partitions()) == 1
-        assert store.run(calls.look_over([b"elsewhere"], SETTINGS)).found == []
+            store.run(commands.leave(listener))
+        store.run(commands.create_partitions(1))
+        store.run(commands.mark_partition())
+        assert store.run(commands.read_partitions()) == 1
+        assert store.run(commands.look_over([b"elsewhere"], SETTINGS)).found == []
         relay(store)
     assert [str(one) for one in found if one.level is Level.ERROR] == []
     assert {"rights", "listeners", "functions", "data", "round trip"} <= {
@@ -549,7 +551,7 @@ def scripts_known_to(client: redis.Redis) -> set[str]:
     """The scripts that ran there since its cache was emptied."""
     known = set()
     for name in SCRIPTS:
-        script = scripts.load(name)
+        script = script_loader.load(name)
         if any(client.script_exists(script.headed.sha, script.plain.sha)):
             known.add(name)
     return known

@@ -15,17 +15,17 @@ from typer.testing import CliRunner, Result
 
 from expirebridge import AsyncBridge, Bridge
 from expirebridge.checks import Finding, Level, examine
-from expirebridge.embedded import HOST, Server
+from expirebridge.connection import clients
+from expirebridge.embedded.server import HOST, Server
 from expirebridge.hooks import End
 from expirebridge.ledger import Ledger
-from expirebridge.ledger.books import Office
+from expirebridge.ledger.partition import Office
 from expirebridge.ledger.schema import create
 from expirebridge.ledger.tables import own_tables
 from expirebridge.settings import Settings
 from expirebridge.store import functions
+from expirebridge.store.acl import Role
 from expirebridge.store.partitions import Partitions
-from expirebridge.store.rights import Role
-from expirebridge.topology import clients
 from tests.kit.apart import LAYOUT, homes_of
 from tests.kit.cluster import Cluster
 from tests.kit.invoked import app

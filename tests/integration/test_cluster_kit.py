@@ -4,8 +4,8 @@ import pytest
 import redis
 from redis import exceptions
 
-from expirebridge.embedded import Server
-from expirebridge.embedded_cluster import SLOTS
+from expirebridge.embedded.cluster import SLOTS
+from expirebridge.embedded.server import Server
 from tests.kit.cluster import TAG, Cluster
 from tests.kit.servers import EMBEDDED, hanging
 

@@ -9,15 +9,15 @@ import pytest
 import redis
 
 from expirebridge import Bridge
-from expirebridge.embedded import Server
+from expirebridge.connection.cluster_client import slot_of
+from expirebridge.connection.urls import Address
+from expirebridge.embedded.server import Server
 from expirebridge.hooks import End, FailedOver, Gap, Misplaced, Started
 from expirebridge.listener.listener import Listener
-from expirebridge.listener.node.cluster_nodes import ClusterNodes
-from expirebridge.listener.node.subscriber import Subscriber
+from expirebridge.listener.server.cluster_servers import ClusterNodes
+from expirebridge.listener.server.subscriber import Subscriber
+from expirebridge.model.partitions import PARTITIONS_OF_CLUSTER
 from expirebridge.settings import Settings
-from expirebridge.slots import PARTITIONS_OF_CLUSTER
-from expirebridge.topology.cluster_clients import slot_of
-from expirebridge.topology.urls import Address
 from tests.kit.apart import LAYOUT, homes_of, make_notes, slot_of_task
 from tests.kit.cluster import Cluster
 from tests.kit.logs import Log

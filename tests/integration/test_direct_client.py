@@ -8,7 +8,7 @@ import pytest
 import redis
 import redis.asyncio
 
-from expirebridge.topology import clients
+from expirebridge.connection import clients
 
 BLOCK = ("BLPOP", "nothing", 0)
 """A command that is not answered until somebody pushes."""

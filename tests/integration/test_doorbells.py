@@ -9,14 +9,14 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge, ServerUnsuitable, State, current_task
-from expirebridge.embedded import Server
+from expirebridge.embedded.server import Server
 from expirebridge.hooks import Claimed, End, Gap, Started
 from expirebridge.listener.listener import Listener
-from expirebridge.listener.node import subscriber
-from expirebridge.listener.node.one_server import OneServer
+from expirebridge.listener.partition import due_timer
+from expirebridge.listener.partition.lead import Lead
+from expirebridge.listener.server import subscriber
+from expirebridge.listener.server.single_server import OneServer
 from expirebridge.listener.server_clock import ServerClock
-from expirebridge.listener.station import clock
-from expirebridge.listener.station.lead import Lead
 from expirebridge.settings import Doorbells, Settings
 from tests.kit.servers import AnyServer, hanging
 from tests.kit.steps import found
@@ -53,7 +53,7 @@ async def test_a_claim_that_comes_too_early_finds_nothing_and_is_repeated(
     url: str, async_bridge: AsyncBridge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server's clock decides, however far ahead the listener asks."""
-    monkeypatch.setattr(clock, "Lead", FarAhead)
+    monkeypatch.setattr(due_timer, "Lead", FarAhead)
     witness = Witness()
 
     async def note() -> None: ...

@@ -23,7 +23,7 @@ from expirebridge import (
     ServerUnreachable,
     State,
 )
-from expirebridge.embedded import Server, free_port
+from expirebridge.embedded.server import Server, free_port
 from expirebridge.handlers import Registry
 from expirebridge.hooks import End, Started
 from expirebridge.settings import Settings

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from expirebridge import AsyncBridge
 from expirebridge.hooks import Started
 from expirebridge.listener.listener import Listener
-from expirebridge.listener.station import clock, fairness
+from expirebridge.listener.partition import due_timer, fair_share
 from expirebridge.settings import Doorbells, Settings
-from expirebridge.store import calls
-from expirebridge.store.calls import Claim, Settlement, Share, Walk
-from expirebridge.store.store import Store
+from expirebridge.store import commands
+from expirebridge.store.client import Store
+from expirebridge.store.commands import Claim, Settlement, Share, Walk
 from tests.kit.steps import new
 from tests.kit.witness import PATIENCE, Witness, listening
 
@@ -27,11 +27,11 @@ SEND, RATE = b"mail.send?[]", b"orders.rate?[]"
 
 
 def make(store: Store, count: int, call: bytes = SEND, name: str = "t") -> None:
-    store.run(calls.make([new(f"{name}{n}", call=call) for n in range(count)]))
+    store.run(commands.make([new(f"{name}{n}", call=call) for n in range(count)]))
 
 
 def claim(store: Store, share: Share | None, *, room: int = 50, idle: bool = False) -> Claim:
-    call = calls.claim(calls.new_nonce(), Settings(), room=room, idle=idle, share=share)
+    call = commands.claim(commands.new_nonce(), Settings(), room=room, idle=idle, share=share)
     return store.run(call)
 
 
@@ -98,8 +98,8 @@ def test_what_is_left_keeps_its_place_and_is_the_next_due(
 
 def test_a_resent_claim_finds_its_own(store: Store) -> None:
     make(store, 4)
-    call = calls.claim("t", Settings(), room=9, idle=True, share=Share(2, 0))
-    first, again = store.run(call), store.run(calls.resent(call))
+    call = commands.claim("t", Settings(), room=9, idle=True, share=Share(2, 0))
+    first, again = store.run(call), store.run(commands.resent(call))
     assert sorted(task.id for task in again.tasks) == sorted(task.id for task in first.tasks)
     assert len(again.tasks) == 2
 
@@ -116,14 +116,14 @@ def test_a_task_that_must_run_alone_is_reported_as_that(store: Store, client: re
 
 
 def join(store: Store, listener: str, code: str, *functions: str) -> Sequence[tuple[str, int]]:
-    store.run(calls.declare(code, dict.fromkeys(functions, "()")))
-    beat = calls.heartbeat(listener, 10, [], code=code, functions=len(functions))
+    store.run(commands.declare(code, dict.fromkeys(functions, "()")))
+    beat = commands.heartbeat(listener, 10, [], code=code, functions=len(functions))
     return store.run(beat).codes
 
 
 def claim_known(store: Store, code: str, share: Share | None) -> Claim:
-    call = calls.claim_known(
-        calls.new_nonce(), Settings(), room=50, idle=False, code=code, walks=WHOLE, share=share
+    call = commands.claim_known(
+        commands.new_nonce(), Settings(), room=50, idle=False, code=code, walks=WHOLE, share=share
     )
     return store.run(call)
 
@@ -165,7 +165,7 @@ def test_a_claim_in_a_fleet_of_several_codes_learns_how_many_run(store: Store) -
 
 def test_older_listeners_are_taken_to_know_all(store: Store) -> None:
     join(store, "one", "aa", "mail.send")
-    store.run(calls.heartbeat("older", 10, []))
+    store.run(commands.heartbeat("older", 10, []))
     codes = join(store, "two", "bb", "orders.rate")
     make(store, 20)
     assert len(claim_known(store, "aa", Share(3, 0, codes)).tasks) == 10
@@ -224,7 +224,7 @@ def test_whoever_asks_first_all_is_taken_as_far_as_there_is_room(
         for who in range(len(rooms)):
             over, held[who] = held[who][:ending], held[who][ending:]
             if over:
-                store.run(calls.settle(over, Settings()))
+                store.run(commands.settle(over, Settings()))
         before, all_have_room = due, all(len(h) < r for h, r in zip(held, rooms, strict=True))
         askers = list(range(len(rooms)))
         order.shuffle(askers)
@@ -290,13 +290,13 @@ async def fleet_of(url: str, *concurrency: int) -> AsyncIterator[Fleet]:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is left to others is left for good: however busy the machine, they are in time."""
-    monkeypatch.setattr(fairness, "PATIENCE", 3600.0)
+    monkeypatch.setattr(fair_share, "PATIENCE", 3600.0)
 
 
 @pytest.fixture
 def only_when_due(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody looks just because a second has passed: what is forgotten stays where it is."""
-    monkeypatch.setattr(clock, "LONGEST_SLEEP", 3600.0)
+    monkeypatch.setattr(due_timer, "LONGEST_SLEEP", 3600.0)
 
 
 def hold(count: int) -> list[dict[str, object]]:
@@ -352,7 +352,7 @@ async def test_without_the_clock_what_was_left_is_asked_for_too(
 
     async def send() -> None: ...
 
-    store.run(calls.heartbeat("another", 10, []))
+    store.run(commands.heartbeat("another", 10, []))
     settings = Settings(url=url, doorbell=Doorbells.EVENTS)
     async with listening(settings, witness, send=send):
         await async_bridge.make_tasks([{"func": "test.send", "delay": 0}] * 9)

@@ -8,25 +8,25 @@ import redis
 from redis.asyncio.client import PubSub
 
 from expirebridge import AsyncBridge, State, current_task
-from expirebridge.embedded import free_port
+from expirebridge.connection import clients
+from expirebridge.embedded.server import free_port
 from expirebridge.hooks import End, Gap, Hooks, Rung, Source, Started
-from expirebridge.listener.doorbell import Doorbell
-from expirebridge.listener.footing import Footing
-from expirebridge.listener.misplaced import MisplacedKeys
-from expirebridge.listener.runner.room import Room
-from expirebridge.listener.runner.unsettled import Unsettled
-from expirebridge.listener.station import adopter, news
-from expirebridge.listener.station.adopter import Adopter
-from expirebridge.listener.station.clock import Clock
-from expirebridge.listener.station.cursor import Cursor
-from expirebridge.listener.station.fairness import Fairness
-from expirebridge.listener.station.standing import Standing
+from expirebridge.listener.execution.capacity import Room
+from expirebridge.listener.execution.in_flight import Unsettled
+from expirebridge.listener.partition import news, reconciler
+from expirebridge.listener.partition.backlog import Cursor
+from expirebridge.listener.partition.due_timer import Clock
+from expirebridge.listener.partition.fair_share import Fairness
+from expirebridge.listener.partition.misplaced_keys import MisplacedKeys
+from expirebridge.listener.partition.reconciler import Adopter
+from expirebridge.listener.session import Footing
+from expirebridge.listener.standing import Standing
+from expirebridge.listener.wakeups import Doorbell
+from expirebridge.model.keys import id_for_key
 from expirebridge.settings import Doorbells, Settings
-from expirebridge.store import calls
-from expirebridge.store.calls import Heard, Hint
-from expirebridge.store.store import AsyncStore
-from expirebridge.topology import clients
-from expirebridge.wire import id_for_key
+from expirebridge.store import commands
+from expirebridge.store.client import AsyncStore
+from expirebridge.store.commands import Heard, Hint
 from tests.kit.footing import code_without_handlers, footing_on
 from tests.kit.witness import Witness, listening, logged
 
@@ -240,7 +240,7 @@ async def test_an_id_that_is_used_again_with_other_arguments_runs_once_for_each(
         await async_bridge.make_task("test.step", [1], 0, id="a")
         await witness.until(lambda: STEPS in ran)
         # Whatever else these ends would start is started by the time that they are believed.
-        await async_bridge.make_task("test.step", [STEPS], 3 * adopter.ECHO_WAIT, id="last")
+        await async_bridge.make_task("test.step", [STEPS], 3 * reconciler.ECHO_WAIT, id="last")
         await witness.until(lambda: ran.count(STEPS) == 2)
     assert ran == [*range(1, STEPS + 1), STEPS]
 
@@ -273,17 +273,17 @@ async def test_an_event_that_waited_for_too_long_is_not_believed(
     settings: Settings, async_store: AsyncStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its task may have run, and have been forgotten: it would be taken for another client's."""
-    monkeypatch.setattr(adopter, "STALE_AFTER", 0.0)
+    monkeypatch.setattr(reconciler, "STALE_AFTER", 0.0)
     await until_stale(async_store, settings)
-    assert await async_store.run(calls.get("gone")) is None
+    assert await async_store.run(commands.get("gone")) is None
 
 
 async def test_an_event_that_nobody_could_look_at_in_time_is_not_believed(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after a partition: the task may have been forgotten meanwhile."""
-    monkeypatch.setattr(adopter, "STALE_AFTER", 0.3)
-    monkeypatch.setattr(adopter, "RETRY_PAUSE", 0.05)
+    monkeypatch.setattr(reconciler, "STALE_AFTER", 0.3)
+    monkeypatch.setattr(reconciler, "RETRY_PAUSE", 0.05)
     async with clients.async_producer_client(f"redis://127.0.0.1:{free_port()}/1") as nobody:
         await until_stale(AsyncStore(nobody, prefix=settings.prefix), settings)
 
@@ -365,9 +365,9 @@ async def test_an_expiry_is_looked_at_unless_it_is_the_echo_of_a_claim(
     finally:
         role.cancel()
         await doorbell.aclose()
-    counts = await async_store.run(calls.count(10))
+    counts = await async_store.run(commands.count(10))
     assert counts.pending == 1
-    assert await async_store.run(calls.get("news")) is not None
+    assert await async_store.run(commands.get("news")) is not None
 
 
 async def test_timers_that_scripts_set_are_not_looked_at(

@@ -11,14 +11,14 @@ import pytest
 import redis
 
 from expirebridge import Bridge, State
+from expirebridge.connection import clients
 from expirebridge.errors import InvalidTask
+from expirebridge.model.keys import check_args
 from expirebridge.settings import Settings
-from expirebridge.store import calls, functions, library
-from expirebridge.store.calls import Settlement
-from expirebridge.store.library import Loading, LoadResult
-from expirebridge.store.store import Store
-from expirebridge.topology import clients
-from expirebridge.wire import check_args
+from expirebridge.store import commands, function_library, functions
+from expirebridge.store.client import Store
+from expirebridge.store.commands import Settlement
+from expirebridge.store.function_library import Loading, LoadResult
 from tests.kit.steps import claim, server_ms, settle
 
 Ask = Callable[..., Any]
@@ -33,7 +33,9 @@ def has_functions(client: redis.Redis) -> bool:
 @pytest.fixture
 def ask(client: redis.Redis, store: Store) -> Ask:
     """Calls a function as any client does; words of the server's replies are text."""
-    assert store.run(library.load(replace=True)).result in set(LoadResult) - {LoadResult.NEWER}
+    assert store.run(function_library.load(replace=True)).result in set(LoadResult) - {
+        LoadResult.NEWER
+    }
     by_function = has_functions(client)
 
     def call(name: str, *words: Any, prefix: str = "expirebridge") -> Any:
@@ -239,7 +241,7 @@ def test_a_listener_s_database_is_told_of_a_new_earliest_task(
         heard.subscribe("expirebridge:doorbell:1")
         heard.get_message(timeout=5)
         ask("make", "f.g", "[]", 60_000)  # no listener has ever been here
-        store.run(calls.heartbeat("me", 10, []))
+        store.run(commands.heartbeat("me", 10, []))
         due = ask("make", "f.g", "[]", 50_000)[3]
         told = heard.get_message(timeout=5)
     assert told is not None
@@ -250,21 +252,21 @@ def test_libraries_of_other_versions_are_replaced_knowingly(
     store: Store, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not has_functions(client):
-        assert store.run(library.load(replace=False)) == Loading(LoadResult.SCRIPTS)
+        assert store.run(function_library.load(replace=False)) == Loading(LoadResult.SCRIPTS)
         assert client.script_exists(functions.script("make").sha) == [True]
         return
     client.function_flush()
-    assert store.run(library.load(replace=False)) == Loading(LoadResult.LOADED)
-    assert store.run(library.load(replace=False)) == Loading(LoadResult.SAME, MINE)
+    assert store.run(function_library.load(replace=False)) == Loading(LoadResult.LOADED)
+    assert store.run(function_library.load(replace=False)) == Loading(LoadResult.SAME, MINE)
     assert client.execute_command("FCALL_RO", "expirebridge_version", 0) == MINE.encode()
     mine = functions.library()
     other = mine.replace(f"-- version: {MINE}", "-- version: 0.0.9")
     client.function_load(other, replace=True)
-    assert store.run(library.load(replace=False)) == Loading(LoadResult.REPLACED, "0.0.9")
+    assert store.run(function_library.load(replace=False)) == Loading(LoadResult.REPLACED, "0.0.9")
     newer = mine.replace(f"-- version: {MINE}", "-- version: 99.0.10")
     client.function_load(newer, replace=True)
-    assert store.run(library.load(replace=False)) == Loading(LoadResult.NEWER, "99.0.10")
-    assert store.run(library.load(replace=True)) == Loading(LoadResult.REPLACED, "99.0.10")
+    assert store.run(function_library.load(replace=False)) == Loading(LoadResult.NEWER, "99.0.10")
+    assert store.run(function_library.load(replace=True)) == Loading(LoadResult.REPLACED, "99.0.10")
 
 
 def test_another_database_s_tasks_are_its_own(ask: Ask, url: str) -> None:

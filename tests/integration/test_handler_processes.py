@@ -18,13 +18,13 @@ import pytest
 from expirebridge import AsyncBridge, Listener, ListenerStuck, Settings, State
 from expirebridge.handlers import Registry
 from expirebridge.hooks import End, Ended, ProcessEnd, ProcessEnded, Started
-from expirebridge.listener.runner.heart_settler import HeartSettler
-from expirebridge.listener.runner.leases import Leases
-from expirebridge.listener.runner.origin import Origin
-from expirebridge.listener.runner.processes import processes as pool
+from expirebridge.listener.execution.leases import Leases
+from expirebridge.listener.execution.origin import Origin
+from expirebridge.listener.execution.process_pool import pool
+from expirebridge.listener.heart_settler import HeartSettler
+from expirebridge.model.policies import UNKNOWN_DELAY
 from expirebridge.observe.lines import TaskFields
-from expirebridge.retry import UNKNOWN_DELAY
-from expirebridge.store.calls import Settled, Settlement
+from expirebridge.store.commands import Settled, Settlement
 from tests.kit.handler_processes import processes_below
 from tests.kit.modules import forgotten, put
 from tests.kit.processes import until_ended

@@ -9,9 +9,9 @@ import redis
 
 from expirebridge import HistoryEntry
 from expirebridge.settings import Settings
-from expirebridge.store import calls
-from expirebridge.store.calls import Heard, Settlement
-from expirebridge.store.store import Store
+from expirebridge.store import commands
+from expirebridge.store.client import Store
+from expirebridge.store.commands import Heard, Settlement
 from tests.kit.states import CALL, HOUR, KEY, hear, watch
 from tests.kit.steps import age, claim, new, settle
 
@@ -19,7 +19,7 @@ RECORD = "expirebridge:task:a"
 
 
 def history(store: Store) -> tuple[HistoryEntry, ...]:
-    task = store.run(calls.get("a"))
+    task = store.run(commands.get("a"))
     assert task is not None
     return task.history
 
@@ -37,11 +37,11 @@ def moved_by(entry: HistoryEntry) -> float:
 
 
 def make(store: Store, ms: int = HOUR, **fields: Any) -> None:
-    store.run(calls.make([new("a", ms, fields=fields)]))
+    store.run(commands.make([new("a", ms, fields=fields)]))
 
 
 def reschedule(store: Store, ms: int) -> None:
-    store.run(calls.reschedule("a", calls.When(ms, relative=True)))
+    store.run(commands.reschedule("a", commands.When(ms, relative=True)))
 
 
 def test_a_task_that_was_only_made_or_ran_once_keeps_no_history(
@@ -49,7 +49,7 @@ def test_a_task_that_was_only_made_or_ran_once_keeps_no_history(
 ) -> None:
     make(store, 500)
     hear(store, Heard.LIVE)  # of its own making
-    store.run(calls.scan("0", 1000))
+    store.run(commands.scan("0", 1000))
     assert told(store) == ["created"]
     while not claim(store).tasks:
         pass
@@ -66,11 +66,11 @@ def test_each_change_of_the_due_time_is_told_with_both(store: Store, client: red
     make(store)
     reschedule(store, 2 * HOUR)
     reschedule(store, HOUR)
-    store.run(calls.put_off(["a"], 3600))
+    store.run(commands.put_off(["a"], 3600))
     client.pexpire(KEY, 3 * HOUR)
     hear(store, Heard.LIVE)
-    store.run(calls.make([new("a", HOUR, if_exists="extend")]))
-    store.run(calls.run_now("a"))
+    store.run(commands.make([new("a", HOUR, if_exists="extend")]))
+    store.run(commands.run_now("a"))
     entries = history(store)
     assert [(entry.what, moved_by(entry)) for entry in entries[1:]] == [
         ("reschedule", 60), ("reschedule", -60), ("put_off", 60), ("edit", 60),
@@ -85,9 +85,9 @@ def test_each_change_of_the_due_time_is_told_with_both(store: Store, client: red
 
 def test_pauses_are_told_whoever_made_them(store: Store, client: redis.Redis) -> None:
     make(store)
-    store.run(calls.pause(["a"]))
-    store.run(calls.put_off(["a"], 3600))
-    store.run(calls.resume(["a"]))
+    store.run(commands.pause(["a"]))
+    store.run(commands.put_off(["a"], 3600))
+    store.run(commands.resume(["a"]))
     client.persist(KEY)
     hear(store, Heard.LIVE)
     hear(store, Heard.LIVE)
@@ -121,10 +121,10 @@ def test_keepalives_are_one_entry(store: Store, client: redis.Redis) -> None:
     client.pexpire(KEY, HOUR)  # sooner: no sign of life
     hear(store, Heard.LIVE)
     assert [(entry.what, entry.times) for entry in history(store)[1:]] == [("beat", 5), ("edit", 1)]
-    store.run(calls.run_now("a"))
+    store.run(commands.run_now("a"))
     claim(store)
     for _ in range(3):  # it was not due at any time when it runs
-        store.run(calls.beat("a"))
+        store.run(commands.beat("a"))
     assert [(entry.what, entry.times) for entry in history(store)[-3:]] == [
         ("run_now", 1), ("started", 1), ("beat", 3)
     ]  # fmt: skip
@@ -135,9 +135,9 @@ def test_each_attempt_is_told_with_how_it_ended(store: Store, client: redis.Redi
     for number, outcome in enumerate(("retry", "released", "lapse", "retry")):
         claim(store, f"t{number}")
         if outcome == "lapse":
-            store.run(calls.heartbeat("another", 10, []))
+            store.run(commands.heartbeat("another", 10, []))
             age(client, "running", "a", 1)
-            store.run(calls.sweep(Settings()))
+            store.run(commands.sweep(Settings()))
         else:
             error = 'Traceback:\n  File "x"\nOSError: ' + "x" * 1000
             settle(store, Settlement("a", f"t{number}", outcome, 0, error))
@@ -164,7 +164,7 @@ def test_a_task_that_starts_anew_tells_of_its_former_end(
     settle(store, Settlement("a", "t", "failed", text="ValueError: no"))
     former = history(store)[-1]
     if how == "run_now":
-        store.run(calls.run_now("a"))
+        store.run(commands.run_now("a"))
     else:
         client.set(KEY, "", px=HOUR)
         hear(store, Heard.LIVE)
@@ -179,7 +179,7 @@ def test_a_task_that_was_cancelled_while_it_waited_ended_with_no_attempt(store: 
     make(store, 0)
     claim(store)
     settle(store, Settlement("a", "t", "retry", 60, "no"))
-    store.run(calls.cancel(["a"], keep=60))
+    store.run(commands.cancel(["a"], keep=60))
     assert [(entry.what, entry.attempt) for entry in history(store)] == [
         ("created", None), ("retry", 1), ("cancelled", None)
     ]  # fmt: skip
@@ -220,5 +220,5 @@ def test_a_history_that_cannot_be_read_is_left_out(store: Store, client: redis.R
 def test_what_replaces_a_task_has_a_history_of_its_own(store: Store) -> None:
     make(store)
     reschedule(store, HOUR)
-    store.run(calls.make([new("a", HOUR, call=CALL, if_exists="replace")]))
+    store.run(commands.make([new("a", HOUR, call=CALL, if_exists="replace")]))
     assert told(store) == ["created"]

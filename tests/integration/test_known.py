@@ -11,10 +11,10 @@ from expirebridge import AsyncBridge, Bridge, InvalidSetting, InvalidTask
 from expirebridge.checks import Level
 from expirebridge.checks.work import check_functions
 from expirebridge.handlers.fingerprint import Fingerprint
-from expirebridge.operations import unknown
-from expirebridge.store import calls
-from expirebridge.store.rights import Role, grants
-from expirebridge.store.store import Store
+from expirebridge.producer import unknown_functions
+from expirebridge.store import commands
+from expirebridge.store.acl import Role, grants
+from expirebridge.store.client import Store
 from tests.kit.colours import asking
 from tests.kit.logins import login
 from tests.kit.servers import AnyServer
@@ -30,16 +30,16 @@ def send(to: int) -> None: ...
 def join(store: Store, listener: str, *names: str) -> str:
     """Beat as a listener does that knows these functions; return its code's fingerprint."""
     code = Fingerprint.of(registry_of(**dict.fromkeys(names, send)))
-    store.run(calls.heartbeat(listener, LEASE, [], code=code.digest, functions=len(code.shapes)))
-    store.run(calls.declare(code.digest, code.shapes))
+    store.run(commands.heartbeat(listener, LEASE, [], code=code.digest, functions=len(code.shapes)))
+    store.run(commands.declare(code.digest, code.shapes))
     return code.digest
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the listeners know is read each time."""
-    monkeypatch.setattr(unknown, "BELIEVED_FOR", 0)
-    monkeypatch.setattr(unknown, "DOUBTED_AFTER", 0)
+    monkeypatch.setattr(unknown_functions, "BELIEVED_FOR", 0)
+    monkeypatch.setattr(unknown_functions, "DOUBTED_AFTER", 0)
 
 
 @contextlib.contextmanager
@@ -82,7 +82,7 @@ def test_nothing_is_refused_while_a_listener_may_know_it(
         strict.make_task("a.b", [], 60)
         assert warnings(caplog) == []
         join(store, "host:1:aa", "send")
-        store.run(calls.heartbeat("host:2:older", LEASE, []))
+        store.run(commands.heartbeat("host:2:older", LEASE, []))
         strict.make_task("a.b", [], 60)
         assert bridge.count().pending == 2
         assert warnings(caplog) == ["a.b: 1 of 2 listeners do not know it, the others do not say"]
@@ -157,7 +157,7 @@ def test_a_function_is_asked_about_again_if_no_listener_said_what_it_knows(
         join(store, "host:1:aa", "send")
         producer.make_task("a.b", [], 60)
         assert warnings(caplog) == []
-        unknown.asked_of[url, "expirebridge"].next_at -= unknown.SILENT_FOR
+        unknown_functions.asked_of[url, "expirebridge"].next_at -= unknown_functions.SILENT_FOR
         producer.make_task("a.b", [], 60)
     assert warnings(caplog) == ["a.b: no listener knows it"]
 
@@ -169,10 +169,10 @@ def test_an_unknown_function_is_asked_about_again_but_not_each_time(
     with refusing(url) as strict:
         strict.make_task("test.send", [1], 60)
         join(store, "host:2:aa", "read")
-        monkeypatch.setattr(unknown, "DOUBTED_AFTER", 3600)
+        monkeypatch.setattr(unknown_functions, "DOUBTED_AFTER", 3600)
         with pytest.raises(InvalidTask):
             strict.make_task("test.read", [1], 60)
-        monkeypatch.setattr(unknown, "DOUBTED_AFTER", 0)
+        monkeypatch.setattr(unknown_functions, "DOUBTED_AFTER", 0)
         strict.make_task("test.read", [1], 60)
 
 
@@ -260,7 +260,7 @@ def test_functions_of_tasks_to_come_are_held_against_what_the_listeners_know(
     join(store, "host:2:aa", "sned")
     bridge.cancel_all([task.id for task in bridge.list(func="a.b").tasks])
     assert finding() == (Level.OK, "no task waits for an unknown function")
-    store.run(calls.heartbeat("host:3:older", LEASE, []))
+    store.run(commands.heartbeat("host:3:older", LEASE, []))
     level, message = finding()
     assert level is Level.OK
     assert message.endswith(

@@ -8,8 +8,8 @@ import redis
 from redis.backoff import NoBackoff
 
 from expirebridge import AsyncBridge, Bridge, State
-from expirebridge.embedded import Server
-from expirebridge.topology import clients
+from expirebridge.connection import clients
+from expirebridge.embedded.server import Server
 from tests.kit.proxy import Proxy
 
 PATIENCE = 20

@@ -10,9 +10,9 @@ import redis
 
 from expirebridge import Bridge, Change, State, current_task, every
 from expirebridge.hooks import End, Gap, Misplaced, Scanned, Started
+from expirebridge.model.keys import id_for_key
+from expirebridge.model.partitions import Layout
 from expirebridge.settings import Settings
-from expirebridge.slots import Layout
-from expirebridge.wire import id_for_key
 from tests.kit.witness import Witness, listening, logged
 
 COUNT = 16

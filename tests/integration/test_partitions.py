@@ -18,12 +18,12 @@ from expirebridge import (
     State,
     TaskExists,
 )
+from expirebridge.connection import clients
+from expirebridge.model.partitions import Layout
 from expirebridge.settings import Settings
-from expirebridge.slots import Layout
-from expirebridge.store import calls, functions
-from expirebridge.store.calls import Settlement
-from expirebridge.store.store import Store
-from expirebridge.topology import clients
+from expirebridge.store import commands, functions
+from expirebridge.store.client import Store
+from expirebridge.store.commands import Settlement
 from tests.kit.colours import asking
 
 COUNT = 16
@@ -89,7 +89,7 @@ async def test_they_are_created_once(url: str, client: redis.Redis, colour: Any)
 
 def test_the_one_without_a_tag_is_written_first(url: str, client: redis.Redis) -> None:
     """Whoever comes in between is told: nothing is written without a tag."""
-    Store(client, prefix="expirebridge").run(calls.create_partitions(4))
+    Store(client, prefix="expirebridge").run(commands.create_partitions(4))
     assert client.keys() == [b"expirebridge:meta"]
     with Bridge(url) as bridge:
         assert bridge.make_task("mail.send", [1], 60, id="a").key.startswith(b"{")
@@ -221,11 +221,11 @@ def test_failed_tasks_are_found_the_latest_first(apart: Bridge, stores: list[Sto
     apart.make_tasks([{"func": "mail.send", "delay": 0, "id": id} for id in MANY])
     for store in stores:
         while (
-            claim := store.run(calls.claim(calls.new_nonce(), SETTINGS, room=1, idle=True))
+            claim := store.run(commands.claim(commands.new_nonce(), SETTINGS, room=1, idle=True))
         ).tasks:
             [task] = claim.tasks
             store.run(
-                calls.settle([Settlement(task.id, task.token, "failed", text="no")], SETTINGS)
+                commands.settle([Settlement(task.id, task.token, "failed", text="no")], SETTINGS)
             )
     found = apart.find_failed()
     assert sorted(found) == sorted(MANY)
@@ -290,10 +290,10 @@ def test_a_lost_meta_is_that_of_its_sisters(
         # Neither a client that knows another number, nor one that asks for one partition.
         wrong = Store(client, prefix=LAYOUT.prefix_of(number), partitions=4)
         with pytest.raises(PartitionsDiffer):
-            wrong.run(calls.get(id))
+            wrong.run(commands.get(id))
         if broken:
             client.delete(key)  # as the doctor says
-        stores[number].run(calls.heartbeat("h:1:a", LEASE, []))
+        stores[number].run(commands.heartbeat("h:1:a", LEASE, []))
         assert client.hmget(key, *OF_META) == [b"1", b"16", b"partitions"]
         apart.make_task("mail.send", [1], 60, id=id)
 

@@ -19,8 +19,8 @@ from expirebridge import (
     ServerUnreachable,
     SlotUnserved,
 )
-from expirebridge.slots import Layout
-from expirebridge.store import absences
+from expirebridge.model.partitions import Layout
+from expirebridge.store import partition_availability
 from tests.kit.cluster import Cluster
 from tests.kit.colours import Ask, asking_one
 from tests.kit.invoked import app
@@ -40,7 +40,7 @@ IN_TIME = 4.0
 @pytest.fixture(autouse=True)
 def believed(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is known stays known, however slow the machine is."""
-    monkeypatch.setattr(absences, "BELIEVED", 60.0)
+    monkeypatch.setattr(partition_availability, "BELIEVED", 60.0)
 
 
 @pytest.fixture

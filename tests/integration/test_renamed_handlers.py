@@ -4,8 +4,8 @@ import redis
 
 from expirebridge import AsyncBridge, Bridge, current_task, handler
 from expirebridge.hooks import Started
+from expirebridge.model.task import State
 from expirebridge.settings import Settings
-from expirebridge.task import State
 from tests.kit.witness import Witness, listening
 
 

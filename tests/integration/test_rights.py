@@ -13,20 +13,20 @@ from expirebridge import AsyncBridge, Bridge, Change, Outcome, ServerUnsuitable,
 from expirebridge.checks import Level, check_health, check_server
 from expirebridge.checks.compat import compare, scope_of
 from expirebridge.checks.login import check_rights
-from expirebridge.cli.figures import store_of
+from expirebridge.cli.stats import store_of
+from expirebridge.connection import clients
 from expirebridge.errors import InvalidSetting, NotPermitted, ServerError
 from expirebridge.hooks import End, Hooks
-from expirebridge.listener.station.hearing import Hearing
-from expirebridge.mover import Mover
-from expirebridge.operations import Operations
+from expirebridge.listener.partition.key_events import Hearing
+from expirebridge.migration.migrator import Mover
+from expirebridge.model.keys import parse_key
+from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
-from expirebridge.store import calls, functions
-from expirebridge.store.calls import Adoption, Heard, Hint, Settled, Settlement
+from expirebridge.store import commands, functions
+from expirebridge.store.acl import Role, grants, line
+from expirebridge.store.client import Store
+from expirebridge.store.commands import Adoption, Heard, Hint, Settled, Settlement
 from expirebridge.store.partitions import Partitions
-from expirebridge.store.rights import Role, grants, line
-from expirebridge.store.store import Store
-from expirebridge.topology import clients
-from expirebridge.wire import parse_key
 from tests.kit.invoked import app
 from tests.kit.logins import NAME, login
 from tests.kit.nodes import Process
@@ -145,7 +145,7 @@ def compare_one(url: str) -> None:
     with store_at(url) as store:
         scope = store.run(scope_of(due_within=7200))
         assert store.run(compare(registry_of(), scope, progress=lambda _: None)).failing == 1
-        [call] = store.run(calls.calls_page(State.PENDING, "0 a")).calls
+        [call] = store.run(commands.calls_page(State.PENDING, "0 a")).calls
         assert call.id == "a"
 
 
@@ -159,22 +159,24 @@ def probe(url: str, client: redis.Redis) -> None:
 def watch(url: str) -> None:
     """What only a dashboard asks of the store."""
     with store_at(url) as store:
-        assert store.run(calls.count_before(State.PENDING, [2**52])).before
-        assert len(store.run(calls.read_tally(spans=2, minutes=1))) == 2
-        assert [beat.name for beat in store.run(calls.list_listeners(10))] == ["somebody"]
-        assert [each.name for each in store.run(calls.read_fleet(10)).listeners] == ["somebody"]
-        store.run(calls.note_action(who="ann", action="cancel", target="a", result="1 cancelled"))
-        assert [action.who for action in store.run(calls.read_actions(10))] == ["ann"]
+        assert store.run(commands.count_before(State.PENDING, [2**52])).before
+        assert len(store.run(commands.read_tally(spans=2, minutes=1))) == 2
+        assert [beat.name for beat in store.run(commands.list_listeners(10))] == ["somebody"]
+        assert [each.name for each in store.run(commands.read_fleet(10)).listeners] == ["somebody"]
+        store.run(
+            commands.note_action(who="ann", action="cancel", target="a", result="1 cancelled")
+        )
+        assert [action.who for action in store.run(commands.read_actions(10))] == ["ann"]
 
 
 def listen(url: str, client: redis.Redis) -> None:
     """All that a listener asks of the store."""
     with store_at(url) as store, Bridge(url) as bridge:
         store.run(check_server(store.database))
-        assert store.run(calls.heartbeat("me", 10, [], code="aa", functions=1)).undeclared
-        store.run(calls.declare("aa", {"mail.send": "(to)"}))
+        assert store.run(commands.heartbeat("me", 10, [], code="aa", functions=1)).undeclared
+        store.run(commands.declare("aa", {"mail.send": "(to)"}))
         # A handler that makes tasks asks whether their function is known.
-        assert store.run(calls.read_fleet(10)).codes == {"aa": {"mail.send": "(to)"}}
+        assert store.run(commands.read_fleet(10)).codes == {"aa": {"mail.send": "(to)"}}
         run_one(store, bridge)
         assert tallied(client)
         adopt_one(store, client)
@@ -182,7 +184,7 @@ def listen(url: str, client: redis.Redis) -> None:
         reconcile(store, client)
         findings = store.run(check_health(store.database, Settings(url=url)))
         assert findings[0].level is Level.OK
-        store.run(calls.leave("me"))
+        store.run(commands.leave("me"))
         assert client.zcard("expirebridge:listeners") == 0
 
 
@@ -208,15 +210,15 @@ def tallied(client: redis.Redis) -> bool:
 def adopt_one(store: Store, client: redis.Redis) -> None:
     name = b"f:?mail.send?[1]"
     client.set(name, "", ex=60)
-    assert store.run(calls.scan("0", 1000)).found == [name]
-    assert store.run(calls.find_unexplained([name], Heard.LIVE)) == {name}
+    assert store.run(commands.scan("0", 1000)).found == [name]
+    assert store.run(commands.find_unexplained([name], Heard.LIVE)) == {name}
     key = parse_key(name)
     assert key is not None
     hint = Hint.of(key, name, Heard.LIVE)
-    assert store.run(calls.adopt([hint], Settings())) == [Adoption.ADOPTED]
-    assert store.run(calls.find_unexplained([name], Heard.LIVE)) == set()
+    assert store.run(commands.adopt([hint], Settings())) == [Adoption.ADOPTED]
+    assert store.run(commands.find_unexplained([name], Heard.LIVE)) == set()
     client.delete(name)
-    store.run(calls.adopt([Hint.of(key, name, Heard.DELETED)], Settings()))
+    store.run(commands.adopt([Hint.of(key, name, Heard.DELETED)], Settings()))
     assert client.zcard("expirebridge:cancelled") == 1
 
 
@@ -231,7 +233,7 @@ def set_one_aside(store: Store, client: redis.Redis) -> None:
 def reconcile(store: Store, client: redis.Redis) -> None:
     age(client, "succeeded", "a", 1)
     client.zadd("expirebridge:listeners", {"gone": 1})
-    assert store.run(calls.sweep(Settings())).forgotten == 1
+    assert store.run(commands.sweep(Settings())).forgotten == 1
     assert client.exists("expirebridge:tag:y") == 0
     assert client.zrange("expirebridge:listeners", 0, -1) == [b"me"]
 
@@ -411,7 +413,7 @@ async def test_a_role_s_rights_suffice_in_several_partitions(
                 await asyncio.to_thread(bridge.make_task, "test.note", [], 0, id="b")
                 await witness.until_ended(1)
             with closing(Partitions(bridge._store.client, prefix="expirebridge")) as store:
-                store.run(calls.read_partitions())
+                store.run(commands.read_partitions())
                 assert store.run(check_rights(store.database, Role.LISTENER)).level is Level.OK
     assert {entry["object"] for entry in client.acl_log()} <= {"config|get", "config"}
 

@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge, Task, current_task
-from expirebridge.embedded import Server
+from expirebridge.embedded.server import Server
 from expirebridge.hooks import End, Hooks
 from expirebridge.settings import Settings
 from tests.kit.nodes import Process

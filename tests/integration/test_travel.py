@@ -27,8 +27,8 @@ from expirebridge import (
     make_task,
 )
 from expirebridge.hooks import End
-from expirebridge.retry import DEFAULT_POLICY
-from expirebridge.store import scripts
+from expirebridge.model.policies import DEFAULT_POLICY
+from expirebridge.store import script_loader
 from expirebridge.testing import Clock, NeverIdle, Ran, TaskFailed, TravelError
 
 DAY = 86400
@@ -445,12 +445,12 @@ def test_the_program_is_led_to_the_database_and_back(
     with Clock(url, handlers={}) as clock:
         assert os.environ["EXPIREBRIDGE_URL"] == url
         assert make_task("a.b", delay=1).outcome is Outcome.CREATED
-        assert scripts.load("claim") is not scripts.SHIPPED.load("claim")
+        assert script_loader.load("claim") is not script_loader.SHIPPED.load("claim")
         with Bridge() as bridge:
             assert bridge.count().pending == 1
         assert len(clock.made()) == 1
     assert os.environ["EXPIREBRIDGE_URL"] == "redis://localhost:1/1"
-    assert scripts.load("claim") is scripts.SHIPPED.load("claim")
+    assert script_loader.load("claim") is script_loader.SHIPPED.load("claim")
     with Clock(url, handlers={}) as clock:
         assert clock.made() == [], "each has an empty database"
         assert abs(clock.now - datetime.now(UTC)) < timedelta(seconds=5)

@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge, Bridge, Outcome, ServerOutOfMemory, Task, TaskExists
-from expirebridge.embedded import Server
+from expirebridge.embedded.server import Server
 from tests.kit.proxy import Proxy
 
 CALLERS = 50

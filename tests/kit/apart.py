@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 
 from expirebridge import Bridge
-from expirebridge.embedded import Server
-from expirebridge.slots import PARTITIONS_OF_CLUSTER, Layout
-from expirebridge.topology.cluster_clients import slot_of
+from expirebridge.connection.cluster_client import slot_of
+from expirebridge.embedded.server import Server
+from expirebridge.model.partitions import PARTITIONS_OF_CLUSTER, Layout
 from tests.kit.cluster import Cluster
 
 LAYOUT = Layout("expirebridge", PARTITIONS_OF_CLUSTER)

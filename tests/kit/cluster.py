@@ -11,8 +11,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from expirebridge import embedded_cluster
-from expirebridge.embedded import HOST, Server
+from expirebridge.embedded import cluster
+from expirebridge.embedded.server import HOST, Server
 from tests.kit.witness import PATIENCE
 
 TAG = "{eb}"
@@ -35,9 +35,7 @@ class Cluster:
             "appendonly": "no",
             **(options or {}),
         }
-        self._cluster = embedded_cluster.Cluster(
-            replicas=replicas, binary=binary, options=all_options
-        )
+        self._cluster = cluster.Cluster(replicas=replicas, binary=binary, options=all_options)
         self.url = self._cluster.url
 
     @property

@@ -18,8 +18,8 @@ from docker.errors import DockerException, ImageNotFound
 from testcontainers.core.container import DockerContainer
 from testcontainers.core.wait_strategies import LogMessageWaitStrategy
 
-from expirebridge.embedded import HOST, free_port
-from expirebridge.resources import redis_conf
+from expirebridge.embedded.resources import redis_conf
+from expirebridge.embedded.server import HOST, free_port
 
 IMAGE = os.environ.get("EXPIREBRIDGE_TEST_IMAGE", "redis:8")
 CONFIGURATION = "/redis.conf"

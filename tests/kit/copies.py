@@ -10,13 +10,13 @@ import pytest
 import redis
 from sqlalchemy import URL, create_engine, insert, select, update
 
-from expirebridge.embedded import Server
+from expirebridge.embedded.server import Server
 from expirebridge.hooks import End
-from expirebridge.ledger.books import Office
+from expirebridge.ledger.partition import Office
 from expirebridge.ledger.schema import create
 from expirebridge.ledger.tables import Tables
 from expirebridge.settings import Settings
-from expirebridge.store.store import Store
+from expirebridge.store.client import Store
 from tests.kit.databases import SQLITE, DatabaseServer
 from tests.kit.ledgers import Books
 from tests.kit.witness import Witness, listening, until_logged

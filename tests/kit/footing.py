@@ -6,13 +6,13 @@ import redis.asyncio
 from expirebridge.handlers import Registry
 from expirebridge.handlers.fingerprint import Fingerprint
 from expirebridge.listener.ears import Ears
-from expirebridge.listener.footing import Footing, Ground
+from expirebridge.listener.execution.code import Code
 from expirebridge.listener.gaps import Gaps
 from expirebridge.listener.links import Links
-from expirebridge.listener.outage import Outage
-from expirebridge.listener.runner.code import Code
 from expirebridge.listener.server_clock import ServerClock
-from expirebridge.store.store import AsyncStore, Store
+from expirebridge.listener.server_health import Outage
+from expirebridge.listener.session import Footing, Ground
+from expirebridge.store.client import AsyncStore, Store
 
 
 def ground_of(store: AsyncStore | None = None, heart_store: Store | None = None) -> Ground:

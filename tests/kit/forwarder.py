@@ -11,7 +11,7 @@ from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Self
 
-from expirebridge.embedded import HOST
+from expirebridge.embedded.server import HOST
 from tests.kit.witness import PATIENCE
 
 

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-CHILD = b"expirebridge.listener.child"
+CHILD = b"expirebridge.listener.execution.process_pool"
 
 
 def processes_below(pid: int) -> list[int]:

@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 
 from expirebridge.cli.main import application
 from expirebridge.settings import Settings
-from expirebridge.store import calls
-from expirebridge.store.calls import Settlement
-from expirebridge.store.store import Store
+from expirebridge.store import commands as calls
+from expirebridge.store.client import Store
+from expirebridge.store.commands import Settlement
 
 app = application()
 ROOT_COMMAND = typer.main.get_command(app)

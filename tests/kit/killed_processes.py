@@ -7,12 +7,12 @@ import signal
 from pathlib import Path
 
 from expirebridge.hooks import Event, Hooks, ProcessEnd, ProcessEnded
-from expirebridge.listener.runner.processes.failure import NotStarted, ProcessDied
-from expirebridge.listener.runner.processes.frames import Call, Setup
-from expirebridge.listener.runner.processes.process import Process
-from expirebridge.listener.runner.processes.processes import Processes
+from expirebridge.listener.execution.exceptions import NotStarted, ProcessDied
+from expirebridge.listener.execution.process_pool.pool import Processes
+from expirebridge.listener.execution.process_pool.protocol import Call, Setup
+from expirebridge.listener.execution.process_pool.worker import Process
+from expirebridge.model.task import State, Task, from_ms
 from expirebridge.settings import Settings
-from expirebridge.task import State, Task, from_ms
 
 SIDE_BY_SIDE = 4
 WAYS = ("timeout", "outside", "itself")

@@ -7,15 +7,15 @@ from typing import Any, Final
 
 from sqlalchemy import Engine, delete, insert, select, update
 
-from expirebridge.ledger import archive
+from expirebridge.ledger import retention
 from expirebridge.ledger.binder import Binder
 from expirebridge.ledger.binding import Place
-from expirebridge.ledger.passbook import Passbook
 from expirebridge.ledger.relay import Relay, finish
+from expirebridge.ledger.relay_store import Passbook
 from expirebridge.ledger.tables import Status, Tables, Todo, Wanted
 from expirebridge.settings import Settings
-from expirebridge.store.calls import ledger as ledger_calls
-from expirebridge.store.store import Store
+from expirebridge.store.client import Store
+from expirebridge.store.commands import ledger as ledger_calls
 
 HERE: Final = Place(("here",), "1 expirebridge", "here")
 
@@ -91,10 +91,10 @@ class Books:
 
     def prune_old(self, keep: float = 60.0) -> int:
         """Make one round through the finished rows, as a listener does."""
-        rows = archive.Archive(
+        rows = retention.Archive(
             self.engine, self.made, self.relay(), lambda: self.store, name=self.name
         )
-        count, place = 0, archive.Place()
+        count, place = 0, retention.Place()
         while True:
             pruned = rows.prune(keep, place)
             count += pruned.deleted

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from expirebridge.store import scripts
+from expirebridge.store import script_loader
 
-LUA = Path(scripts.__file__).parent / "lua"
+LUA = Path(script_loader.__file__).parent / "lua"
 NAMES = sorted(path.stem for path in LUA.glob("*.lua"))

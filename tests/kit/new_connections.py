@@ -16,8 +16,8 @@ from typing import Any
 import redis
 from redis.utils import HIREDIS_AVAILABLE
 
-from expirebridge.topology import clients
-from expirebridge.topology.primary import Berth
+from expirebridge.connection import clients
+from expirebridge.connection.sentinel import Berth
 
 FAST = Path(sys.prefix) / "fast"
 """Where `make test` puts hiredis: the tests' own process reads replies without it."""

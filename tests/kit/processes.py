@@ -117,7 +117,7 @@ def listener(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A listener process, up when the block begins; it logs to `<folder>/../listeners.log`."""
     # Here: handlers of other versions, which have no such module, import this one.
-    from expirebridge.topology.clients import probe_client
+    from expirebridge.connection.clients import probe_client
 
     with probe_client(url) as client, launched(url, folder, *options, **env) as process:
         tags = ("{021}",) if "+cluster" in url else ("", "{021}")

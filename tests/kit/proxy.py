@@ -13,8 +13,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from expirebridge.embedded import HOST
-from expirebridge.store import scripts
+from expirebridge.embedded.server import HOST
+from expirebridge.store import script_loader
 from tests.kit.forwarder import Forwarder, until_either_ends
 from tests.kit.lua import NAMES
 from tests.kit.witness import PATIENCE
@@ -24,7 +24,7 @@ _Asked = deque[str | None]
 
 _SCRIPTS = {
     source.sha.encode(): script.name
-    for script in map(scripts.load, NAMES)
+    for script in map(script_loader.load, NAMES)
     for source in (script.headed, script.plain)
 }
 

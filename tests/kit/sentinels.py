@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import redis
 
-from expirebridge.embedded import HOST, Server, embedded_binary, free_port
+from expirebridge.embedded.server import HOST, Server, embedded_binary, free_port
 from tests.kit.servers import SERVERS
 from tests.kit.witness import PATIENCE
 

@@ -1,8 +1,8 @@
 """Series at the level of the store: their definitions, and ticks at chosen times."""
 
-from expirebridge.store import calls
-from expirebridge.store.calls import Argument, Following, NewSeries, Put, Putting, Retimed, Times
-from expirebridge.store.store import Store
+from expirebridge.store import commands
+from expirebridge.store.client import Store
+from expirebridge.store.commands import Argument, Following, NewSeries, Put, Putting, Retimed, Times
 
 LEASE = 10.0
 ANY = "every 1h"
@@ -34,7 +34,7 @@ def put(
 ) -> Put:
     """Put one series, whose next tick stands for that ms."""
     times = Times(tick, tick + jitter, successor, tzdata) if tick is not None else None
-    [done] = store.run(calls.put_series([Putting(new, before, 0, times)]))
+    [done] = store.run(commands.put_series([Putting(new, before, 0, times)]))
     return done
 
 
@@ -43,12 +43,12 @@ def follow(
 ) -> bool:
     """Make the tick after the latest one."""
     times = Times(tick, tick, successor) if tick is not None else None
-    [made] = store.run(calls.make_ticks([Following(id, latest, times)]))
+    [made] = store.run(commands.make_ticks([Following(id, latest, times)]))
     return made
 
 
 def retime(store: Store, id: str, latest: int, tick: int, *, tzdata: str = "2026b 0") -> Retimed:
     """Move the waiting tick to where later data of its zone put it."""
     items = [Following(id, latest, Times(tick, tick, None, tzdata))]
-    [done] = store.run(calls.retime_ticks(items))
+    [done] = store.run(commands.retime_ticks(items))
     return done

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
 
-from expirebridge.embedded import Server, embedded_binary
+from expirebridge.embedded.server import Server, embedded_binary
 from tests.kit import container
 
 COMMANDS = ("redis-server", "valkey-server")

@@ -4,9 +4,9 @@ import redis
 
 from expirebridge import Outcome
 from expirebridge.settings import Settings
-from expirebridge.store import calls
-from expirebridge.store.calls import Heard, Settlement
-from expirebridge.store.store import Store
+from expirebridge.store import commands
+from expirebridge.store.client import Store
+from expirebridge.store.commands import Heard, Settlement
 from tests.kit.steps import claim, new, settle
 
 CALL = b"mail.send?[1]"
@@ -19,16 +19,16 @@ def bring(store: Store, client: redis.Redis, state: str) -> None:
     """Bring task `a`, watched, with a tag and one failed attempt behind it, into a state."""
     if state == "absent":
         return
-    store.run(calls.make([new("a", fields={"tags": "t", "retry": "[60]", "ttl": HOUR})]))
+    store.run(commands.make([new("a", fields={"tags": "t", "retry": "[60]", "ttl": HOUR})]))
     claim(store, "first")
     settle(store, Settlement("a", "first", "retry", 3600, "no answer"))
     match state:
         case "paused":
-            store.run(calls.pause(["a"]))
+            store.run(commands.pause(["a"]))
         case "cancelled":
-            store.run(calls.cancel(["a"], keep=3600))
+            store.run(commands.cancel(["a"], keep=3600))
         case "running" | "succeeded" | "failed":
-            store.run(calls.reschedule("a", calls.When(0, relative=True)))
+            store.run(commands.reschedule("a", commands.When(0, relative=True)))
             claim(store, "t")
             if state != "running":
                 settle(store, Settlement("a", "t", state, text="x"))
@@ -37,9 +37,9 @@ def bring(store: Store, client: redis.Redis, state: str) -> None:
 def watch(store: Store, ttl: int) -> Outcome:
     """Make a watched task `a`, or put it off, by so many ms."""
     watched = new("a", ttl, if_exists="extend", fields={"ttl": ttl})
-    return store.run(calls.make([watched]))[0].outcome
+    return store.run(commands.make([watched]))[0].outcome
 
 
 def hear(store: Store, heard: Heard) -> None:
     """Let a listener hear of the timer of task `a`."""
-    store.run(calls.adopt([calls.Hint(KEY, "a", CALL, heard)], Settings()))
+    store.run(commands.adopt([commands.Hint(KEY, "a", CALL, heard)], Settings()))

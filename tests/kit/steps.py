@@ -6,33 +6,35 @@ import redis
 
 from expirebridge import AsyncBridge, Change, State, Task
 from expirebridge.settings import Settings
-from expirebridge.store import calls
-from expirebridge.store.calls import Settled, Settlement
-from expirebridge.store.store import Store
+from expirebridge.store import commands
+from expirebridge.store.client import Store
+from expirebridge.store.commands import Settled, Settlement
 
 PREFIX = "expirebridge"
 
 
-def new(id: str, ms: int = 0, *, call: bytes = b"mail.send?[1]", **options: Any) -> calls.NewTask:
-    when = calls.When(ms, relative=options.pop("relative", True))
+def new(
+    id: str, ms: int = 0, *, call: bytes = b"mail.send?[1]", **options: Any
+) -> commands.NewTask:
+    when = commands.When(ms, relative=options.pop("relative", True))
     given: dict[str, Any] = {"drawn": False, "if_exists": "reject", "fields": {}} | options
-    return calls.NewTask(id=id, call=call, when=when, **given)
+    return commands.NewTask(id=id, call=call, when=when, **given)
 
 
-def claim(store: Store, token: str = "t", *, room: int = 100, idle: bool = True) -> calls.Claim:
-    return store.run(calls.claim(token, Settings(), room=room, idle=idle))
+def claim(store: Store, token: str = "t", *, room: int = 100, idle: bool = True) -> commands.Claim:
+    return store.run(commands.claim(token, Settings(), room=room, idle=idle))
 
 
 def settle(store: Store, *settlements: Settlement) -> list[Settled]:
-    return store.run(calls.settle(settlements, Settings()))
+    return store.run(commands.settle(settlements, Settings()))
 
 
 def reschedule(store: Store, id: str, ms: int) -> Change:
-    return store.run(calls.reschedule(id, calls.When(ms, relative=True)))
+    return store.run(commands.reschedule(id, commands.When(ms, relative=True)))
 
 
 def state_of(store: Store, id: str) -> State | None:
-    task = store.run(calls.get(id))
+    task = store.run(commands.get(id))
     return task.state if task else None
 
 
@@ -48,7 +50,7 @@ def age(client: redis.Redis, state: str, id: str, seconds: float) -> None:
 
 def beating(store: Store) -> None:
     """Let some listener beat: only then is a silent one taken for dead."""
-    store.run(calls.heartbeat("another", 10, []))
+    store.run(commands.heartbeat("another", 10, []))
 
 
 async def found(bridge: AsyncBridge, task: Task) -> Task:

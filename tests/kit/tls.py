@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trustme
 
-from expirebridge.embedded import Server, free_port
+from expirebridge.embedded.server import Server, free_port
 from tests.kit.servers import SERVERS
 
 WITH_TLS = SERVERS.get("redis-7.0") or SERVERS.get("redis-8.0") or SERVERS.get("valkey-8.1")

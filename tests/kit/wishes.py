@@ -9,9 +9,9 @@ from expirebridge import Bridge, Change, TaskExists
 from expirebridge.ledger import Ledger, complete
 from expirebridge.ledger.tables import Todo
 from expirebridge.settings import Settings
-from expirebridge.store import calls
-from expirebridge.store.calls import Settlement
-from expirebridge.store.calls.ledger import Life
+from expirebridge.store import commands
+from expirebridge.store.commands import Settlement
+from expirebridge.store.commands.ledger import Life
 from tests.kit.ledgers import Books
 from tests.kit.steps import server_ms, settle
 
@@ -93,7 +93,9 @@ class Stage:
         """Claim what is due: these tasks."""
         token = f"token-{len(self.tokens)}"
         gate = self.books.numbers()[2]
-        tasks = self.store.run(calls.claim(token, Settings(), room=100, idle=True, gate=gate)).tasks
+        tasks = self.store.run(
+            commands.claim(token, Settings(), room=100, idle=True, gate=gate)
+        ).tasks
         assert sorted(task.id for task in tasks) == sorted(ids)
         self.tokens |= dict.fromkeys(ids, token)
 

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import URL, Engine, MetaData, create_engine
 
-from expirebridge.embedded import Server
+from expirebridge.embedded.server import Server
 from expirebridge.ledger import Ledger, Tables, tables
+from expirebridge.ledger.addresses import place_of
 from expirebridge.ledger.schema import create
-from expirebridge.ledger.sides import place_of
 from expirebridge.settings import Settings
-from expirebridge.store.store import Store
+from expirebridge.store.client import Store
 from tests.kit.databases import Database
 from tests.kit.ledgers import Books
 

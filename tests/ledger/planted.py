@@ -5,10 +5,10 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from expirebridge.ledger import passbook
+from expirebridge.ledger import relay_store
 from expirebridge.ledger.entries import Lesson, Numbers
-from expirebridge.ledger.passbook import Passbook
-from expirebridge.store import scripts
+from expirebridge.ledger.relay_store import Passbook
+from expirebridge.store import script_loader
 
 KEPT_ANEW = "  if began_anew and not is_new then return KEPT end\n"
 IN_LUA = {
@@ -58,9 +58,9 @@ def planted(rule: str) -> Iterator[None]:
     """While the block runs, the protocol lacks this rule; what the world obeys, it knows itself."""
     if rule in IN_LUA:
         name, right, wrong = IN_LUA[rule]
-        text = scripts.SHIPPED.text(name)
+        text = script_loader.SHIPPED.text(name)
         assert right in text
-        with scripts.using(scripts.Library({name: text.replace(right, wrong)})):
+        with script_loader.using(script_loader.Library({name: text.replace(right, wrong)})):
             yield
     elif rule == "fence":
         with patch.object(Passbook, "_is_last", _always_last):
@@ -69,10 +69,10 @@ def planted(rule: str) -> Iterator[None]:
         with patch.object(Passbook, "take", _take_without_looking):
             yield
     elif rule == "write-back":
-        with patch.object(passbook, "what_comes_of", _learning_whatever_it_wants):
+        with patch.object(relay_store, "what_comes_of", _learning_whatever_it_wants):
             yield
     elif rule == "completed":
-        with patch.object(passbook, "what_comes_of", _leaving_what_differs):
+        with patch.object(relay_store, "what_comes_of", _leaving_what_differs):
             yield
     else:
         yield
@@ -110,4 +110,4 @@ def _learning_whatever_it_wants(row: Any, lesson: Lesson) -> str:
     return "learns" if is_later else _WHAT_COMES_OF(row, lesson)
 
 
-_WHAT_COMES_OF = passbook.what_comes_of
+_WHAT_COMES_OF = relay_store.what_comes_of

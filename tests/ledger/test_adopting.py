@@ -13,15 +13,15 @@ import redis
 
 from expirebridge import Bridge, State
 from expirebridge.hooks import End
-from expirebridge.ledger.adopting import STATES, Adopted, adopt_all, row_of
-from expirebridge.ledger.books import Office
+from expirebridge.ledger.adoption import STATES, Adopted, adopt_all, row_of
+from expirebridge.ledger.partition import Office
 from expirebridge.ledger.relay import finish
 from expirebridge.ledger.tables import ADOPTED, Status, Todo
 from expirebridge.settings import Settings
-from expirebridge.store import calls
-from expirebridge.store.calls import Settlement, Stored
+from expirebridge.store import commands
+from expirebridge.store.client import Store
+from expirebridge.store.commands import Settlement, Stored
 from expirebridge.store.partitions import Partitions
-from expirebridge.store.store import Store
 from tests.kit.ledgers import Books
 from tests.kit.processes import COMMAND
 from tests.kit.steps import settle, state_of
@@ -46,7 +46,7 @@ def stored(store: Store, id: str) -> tuple[Stored, State]:
     return next(
         (task, state)
         for state in STATES
-        for task in store.run(calls.stored_page(state, calls.BEGINNING)).tasks
+        for task in store.run(commands.stored_page(state, commands.BEGINNING)).tasks
         if task.id == id
     )
 
@@ -58,7 +58,7 @@ def announce(books: Books, id: str) -> None:
 
 
 def claim(store: Store, token: str = "t", room: int = 100) -> list[str]:
-    call = calls.claim(token, Settings(), room=room, idle=True, gate=0)
+    call = commands.claim(token, Settings(), room=room, idle=True, gate=0)
     return [task.id for task in store.run(call).tasks]
 
 
@@ -128,7 +128,7 @@ def test_ticks_and_ids_that_have_a_row_are_left(
     settle(store, Settlement("a", "t", "succeeded"))
     books.settle_down()
     store.client.zadd("expirebridge:succeeded", {"a": 1})
-    store.run(calls.sweep(Settings()))
+    store.run(commands.sweep(Settings()))
     bridge.make_task("mail.send", [2], 3600, id="a")
     assert adopt(office, store) == Adopted(ticks=1, taken=1)
     assert books.status("a") is Status.SUCCEEDED

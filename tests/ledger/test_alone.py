@@ -13,7 +13,7 @@ from expirebridge import Discard, Retry, Snooze, current_task
 from expirebridge.errors import CompletionRefused
 from expirebridge.hooks import End
 from expirebridge.ledger import Ledger
-from expirebridge.ledger.engines import engine_of
+from expirebridge.ledger.engine import engine_of
 from expirebridge.settings import Settings
 from expirebridge.testing import run_handler
 from tests.kit.ledgers import Books

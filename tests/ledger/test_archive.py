@@ -12,9 +12,9 @@ from expirebridge.errors import InvalidSetting, InvalidTask, LedgerUnsuitable
 from expirebridge.ledger import Ledger
 from expirebridge.ledger.tables import Status, Todo
 from expirebridge.settings import Settings
-from expirebridge.store import calls
-from expirebridge.store.calls import Settlement
-from expirebridge.store.store import Store
+from expirebridge.store import commands
+from expirebridge.store.client import Store
+from expirebridge.store.commands import Settlement
 from tests.kit.invoked import app
 from tests.kit.ledgers import Books
 from tests.kit.steps import settle, state_of
@@ -26,7 +26,7 @@ HOUR = 3_600_000
 
 def end(store: Store, outcome: str = "succeeded") -> list[str]:
     """Claim what is due, and end it."""
-    claimed = store.run(calls.claim("t", Settings(), room=100, idle=True, gate=0)).tasks
+    claimed = store.run(commands.claim("t", Settings(), room=100, idle=True, gate=0)).tasks
     for task in claimed:
         settle(store, Settlement(task.id, "t", outcome, 0, "ValueError: a secret"))
     return [task.id for task in claimed]
@@ -55,7 +55,7 @@ def test_old_finished_rows_are_deleted_and_no_others(books: Books, store: Store)
 def test_a_round_has_many_batches_and_every_status(
     books: Books, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("expirebridge.ledger.archive.BATCH", 3)
+    monkeypatch.setattr("expirebridge.ledger.retention.BATCH", 3)
     books.insert("first", HOUR)
     books.settle_down()
     for number in range(20):
@@ -68,7 +68,7 @@ def test_a_round_has_many_batches_and_every_status(
 def test_a_row_stays_while_its_task_has_not_ended_in_redis(books: Books, store: Store) -> None:
     books.insert("runs")
     books.settle_down()
-    store.run(calls.claim("t", Settings(), room=100, idle=True, gate=0))
+    store.run(commands.claim("t", Settings(), room=100, idle=True, gate=0))
     with books.engine.begin() as connection:  # as complete_in does
         connection.exec_driver_sql("UPDATE expirebridge_task SET status = 10, modified = 1")
     assert books.prune_old() == 0
@@ -151,7 +151,7 @@ async def test_a_listener_deletes_old_rows(
     books: Books, with_ledger: Settings, monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr("expirebridge.listener.station.pruner.INTERVAL", 0.1)
+    monkeypatch.setattr("expirebridge.listener.ledger.pruner.INTERVAL", 0.1)
     caplog.set_level("INFO")
     books.insert("young", HOUR)
     books.settle_down()

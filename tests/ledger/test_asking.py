@@ -12,16 +12,16 @@ import pytest
 from expirebridge import Bridge, State
 from expirebridge.errors import LedgerUnreachable
 from expirebridge.hooks import End
-from expirebridge.ledger import books as ledger_books
+from expirebridge.ledger import partition as ledger_books
 from expirebridge.ledger.entries import Fate
+from expirebridge.listener.execution.attempt import Attempt
+from expirebridge.listener.execution.executor import Runner
+from expirebridge.listener.execution.outcome import Conclusion
+from expirebridge.listener.ledger.gate import Gate
+from expirebridge.listener.ledger.row_check import Clerk
 from expirebridge.listener.listener import Listener
-from expirebridge.listener.runner.attempt import Attempt
-from expirebridge.listener.runner.clerk import Clerk
-from expirebridge.listener.runner.conclusion import Conclusion
-from expirebridge.listener.runner.gate import Gate
-from expirebridge.listener.runner.runner import Runner
 from expirebridge.settings import Settings
-from expirebridge.store.store import Store
+from expirebridge.store.client import Store
 from tests.kit.ledgers import Books
 from tests.kit.steps import state_of
 from tests.kit.witness import Witness, listening
@@ -238,7 +238,7 @@ async def test_books_that_take_too_long_are_told_from_a_cancellation(
     books: Books, with_ledger: Settings, monkeypatch: pytest.MonkeyPatch, store: Store
 ) -> None:
     """Also in a task that was cancelled before, where Python 3.11.2 takes one for the other."""
-    monkeypatch.setattr("expirebridge.ledger.patience.PATIENCE", 0.05)
+    monkeypatch.setattr("expirebridge.ledger.threads.PATIENCE", 0.05)
     office, go_on = ledger_books.Office(with_ledger), threading.Event()
     real = office.books(lambda: store)
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from expirebridge.errors import InvalidSetting
 from expirebridge.ledger import Tables
-from expirebridge.store.store import Store
+from expirebridge.store.client import Store
 from tests.kit.invoked import app
 from tests.kit.ledgers import Books
 

@@ -10,17 +10,17 @@ import redis
 from sqlalchemy import URL, create_engine, make_url, select, text
 
 from expirebridge.checks.finding import Level
-from expirebridge.embedded import Server
+from expirebridge.embedded.server import Server
 from expirebridge.errors import LedgerUnsuitable
 from expirebridge.ledger import Tables
+from expirebridge.ledger.addresses import identity_of
 from expirebridge.ledger.binding import Met
-from expirebridge.ledger.books import Office
-from expirebridge.ledger.findings import check_ledger
+from expirebridge.ledger.checks import check_ledger
+from expirebridge.ledger.partition import Office
 from expirebridge.ledger.schema import create
-from expirebridge.ledger.sides import identity_of
 from expirebridge.settings import Settings
-from expirebridge.store.calls.ledger import read_ledgers
-from expirebridge.store.store import Store
+from expirebridge.store.client import Store
+from expirebridge.store.commands.ledger import read_ledgers
 from tests.kit.copies import (
     COPIES,
     all_run,

@@ -10,12 +10,12 @@ import pytest
 import redis
 from sqlalchemy import URL, create_engine, make_url
 
-from expirebridge.embedded import Server
+from expirebridge.embedded.server import Server
 from expirebridge.hooks import End
 from expirebridge.ledger import Tables
 from expirebridge.settings import Settings
-from expirebridge.store.calls.ledger import read_ledger
-from expirebridge.store.store import Store
+from expirebridge.store.client import Store
+from expirebridge.store.commands.ledger import read_ledger
 from tests.kit.copies import (
     COPIES,
     all_run,

@@ -16,16 +16,16 @@ from sqlalchemy import Engine, create_engine, text
 from expirebridge import Bridge, State
 from expirebridge.checks.finding import Level
 from expirebridge.errors import LedgerUnreachable
-from expirebridge.ledger.auditor import Auditor
-from expirebridge.ledger.engines import read_url
-from expirebridge.ledger.findings import check_ledger
-from expirebridge.ledger.patience import PATIENCE
+from expirebridge.ledger.addresses import place_of
+from expirebridge.ledger.checks import check_ledger
+from expirebridge.ledger.engine import read_url
+from expirebridge.ledger.inspection import Auditor
 from expirebridge.ledger.schema import create
-from expirebridge.ledger.sides import place_of
 from expirebridge.ledger.tables import VERSION, Status, Tables, Todo
+from expirebridge.ledger.threads import PATIENCE
 from expirebridge.settings import Settings
-from expirebridge.store.calls.ledger import Known
-from expirebridge.store.store import Store
+from expirebridge.store.client import Store
+from expirebridge.store.commands.ledger import Known
 from tests.faults.link import Link
 from tests.kit.databases import Database, DatabaseServer, Standby, free_port
 from tests.kit.ledgers import Books
@@ -41,7 +41,7 @@ Hindrance = Callable[[], AbstractContextManager[None]]
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("expirebridge.ledger.patience.PATIENCE", 2.0)
+    monkeypatch.setattr("expirebridge.ledger.threads.PATIENCE", 2.0)
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ async def test_a_database_that_hangs_does_not_hold_up_a_stop(
 def test_a_call_that_never_returns_does_not_keep_a_process_from_its_end() -> None:
     program = (
         "import threading\n"
-        "from expirebridge.ledger.patience import Waiters\n"
+        "from expirebridge.ledger.threads import Waiters\n"
         "began = threading.Event()\n"
         "waiters = Waiters(1)\n"
         "waiters.submit(lambda: (began.set(), threading.Event().wait()))\n"

@@ -5,9 +5,10 @@ import sys
 
 PROGRAM = """
 import sys
-import expirebridge, expirebridge.cli.main, expirebridge.listener.listener, expirebridge.bridge
+import expirebridge, expirebridge.cli.main, expirebridge.listener.listener
+import expirebridge.producer.bridge
 expirebridge.cli.main.application()
-import expirebridge.operations, expirebridge.checks, expirebridge.observe.logs
+import expirebridge.producer.operations, expirebridge.checks, expirebridge.observe.logs
 for name in expirebridge.__all__:
     getattr(expirebridge, name)
 print([name for name in sys.modules if name.startswith("sqlalchemy")])

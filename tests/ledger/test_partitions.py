@@ -11,22 +11,22 @@ from sqlalchemy import Engine, event, select
 
 from expirebridge import Bridge
 from expirebridge.checks.ledger import check_dirty
+from expirebridge.connection import clients
 from expirebridge.errors import LedgerUnsuitable
 from expirebridge.hooks import End
 from expirebridge.ledger import Tables
-from expirebridge.ledger.auditor import Auditor
-from expirebridge.ledger.books import Office
-from expirebridge.ledger.findings import check_ledger
-from expirebridge.ledger.poker import Poker
+from expirebridge.ledger.addresses import place_of
+from expirebridge.ledger.checks import check_ledger
+from expirebridge.ledger.commit_notifier import Poker
+from expirebridge.ledger.inspection import Auditor
+from expirebridge.ledger.partition import Office
 from expirebridge.ledger.relay import finish
-from expirebridge.ledger.sides import place_of
 from expirebridge.ledger.tables import Status
+from expirebridge.model.partitions import Layout
 from expirebridge.settings import Settings
-from expirebridge.slots import Layout
-from expirebridge.store.calls.ledger import read_ledgers
+from expirebridge.store.client import Store
+from expirebridge.store.commands.ledger import read_ledgers
 from expirebridge.store.partitions import Partitions
-from expirebridge.store.store import Store
-from expirebridge.topology import clients
 from tests.kit.ledgers import Books, until
 from tests.kit.witness import Witness, listening
 
@@ -232,7 +232,7 @@ async def test_rows_run_and_are_rebuilt_in_each_partition(
 async def test_a_poke_reaches_every_partition(
     books: list[Books], with_ledger: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("expirebridge.listener.station.relayer.INTERVAL", 3600.0)
+    monkeypatch.setattr("expirebridge.listener.ledger.relayer.INTERVAL", 3600.0)
     ran: list[int] = []
     witness, poker = Witness(), Poker(with_ledger)
     books[0].insert(in_partition(0), func="test.run", params="[0]")

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import Engine
 
 from expirebridge.ledger import Ledger, Tables
-from expirebridge.ledger.engines import engine_of
+from expirebridge.ledger.engine import engine_of
 from tests.kit import pgbouncer
 
 

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from expirebridge.errors import InvalidSetting, InvalidTask, LedgerUnsuitable, TaskExists
 from expirebridge.ledger import Ledger, LedgerTask, Status, Tables, Wanted, tables
-from expirebridge.task import Change, Outcome
+from expirebridge.model.task import Change, Outcome
 
 
 def driver_connection(url: URL) -> Any:

@@ -8,13 +8,13 @@ from sqlalchemy import Engine, insert, update
 
 from expirebridge.errors import InvalidTask
 from expirebridge.ledger import Tables, row_pages
-from expirebridge.ledger.auditor import Auditor
 from expirebridge.ledger.clock import NowMs
+from expirebridge.ledger.inspection import Auditor
 from expirebridge.ledger.row_pages import PAGE_ROWS, Kind, RowPage, read_page
+from expirebridge.ledger.series_ticks import NEVER
 from expirebridge.ledger.tables import Status, Todo
-from expirebridge.ledger.ticking import NEVER
+from expirebridge.model.task import from_ms
 from expirebridge.settings import Settings
-from expirebridge.task import from_ms
 from tests.kit.ledgers import Books
 from tests.ledger.plans import filled, noted, rows_read
 

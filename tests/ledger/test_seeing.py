@@ -19,17 +19,17 @@ from expirebridge.checks.ledger import check_dirty
 from expirebridge.errors import InvalidTask
 from expirebridge.hooks import Direction, Event, Made, Making, NotMade, Passed
 from expirebridge.ledger import Ledger
-from expirebridge.ledger.auditor import Auditor
-from expirebridge.ledger.findings import check_ledger
+from expirebridge.ledger.checks import check_ledger
+from expirebridge.ledger.inspection import Auditor
 from expirebridge.ledger.row_pages import Kind
 from expirebridge.ledger.tables import VERSION
+from expirebridge.model.task import Outcome
 from expirebridge.observe.metrics import Metrics
 from expirebridge.observe.tracing import Tracing
 from expirebridge.settings import Settings
-from expirebridge.store.calls import ledger as ledger_calls
-from expirebridge.store.calls.ledger import MOST_DIRTY
-from expirebridge.store.store import Store
-from expirebridge.task import Outcome
+from expirebridge.store.client import Store
+from expirebridge.store.commands import ledger as ledger_calls
+from expirebridge.store.commands.ledger import MOST_DIRTY
 from tests.kit.invoked import app
 from tests.kit.ledgers import Books
 from tests.kit.lua import LUA

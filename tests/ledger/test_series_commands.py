@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 from expirebridge import Bridge
 from expirebridge.errors import InvalidSetting, LedgerUnsuitable
 from expirebridge.ledger import Ledger, Tables
-from expirebridge.store.store import Store
+from expirebridge.store.client import Store
 from tests.kit.invoked import app
 from tests.kit.ledgers import Books
 

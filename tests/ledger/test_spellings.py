@@ -13,13 +13,13 @@ import pytest
 import redis
 from sqlalchemy import Engine, event, make_url, select
 
-from expirebridge.embedded import Server
+from expirebridge.embedded.server import Server
 from expirebridge.hooks import End
 from expirebridge.ledger import Tables
 from expirebridge.ledger.binding import Met
-from expirebridge.ledger.books import Office
+from expirebridge.ledger.partition import Office
 from expirebridge.settings import Settings
-from expirebridge.store.store import Store
+from expirebridge.store.client import Store
 from tests.kit.ledgers import Books, until
 from tests.kit.sentinels import Sentinels
 from tests.kit.servers import FEW, SERVERS

@@ -13,7 +13,7 @@ from expirebridge import InvalidTask, State, current_task
 from expirebridge.errors import CompletionRefused
 from expirebridge.hooks import End
 from expirebridge.ledger import Ledger, LedgerUnsuitable, Status, Tables, tables
-from expirebridge.task import from_ms, to_ms
+from expirebridge.model.task import from_ms, to_ms
 from expirebridge.testing import Clock, TravelError, run_handler
 from expirebridge.testing.rows import Rows
 

@@ -13,7 +13,7 @@ from sqlalchemy import Engine, create_engine, text
 
 from expirebridge import Bridge, Change, Retry, State
 from expirebridge.ledger import Ledger
-from expirebridge.ledger.engines import begin_immediate
+from expirebridge.ledger.engine import begin_immediate
 from expirebridge.settings import Settings
 from tests.kit.tales import PATIENCE, RETRIES, TASKS, Run, Stage, Tale
 

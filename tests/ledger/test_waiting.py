@@ -6,11 +6,11 @@ import pytest
 from sqlalchemy import Engine
 
 from expirebridge.ledger import Tables
-from expirebridge.ledger.passbook import Passbook
 from expirebridge.ledger.relay import finish
+from expirebridge.ledger.relay_store import Passbook
 from expirebridge.ledger.tables import Todo
-from expirebridge.slots import Layout
-from expirebridge.store.store import Store
+from expirebridge.model.partitions import Layout
+from expirebridge.store.client import Store
 from tests.kit.ledgers import Books
 from tests.ledger.plans import filled, noted, rows_read
 

@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 from expirebridge import Bridge
 from expirebridge.ledger import Tables
 from expirebridge.ledger.relay import finish
-from expirebridge.store.store import Store
+from expirebridge.store.client import Store
 from tests.kit.ledgers import Books
 from tests.kit.wishes import RUNNING, STATES, Stage
 

@@ -15,19 +15,20 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection
 
-from expirebridge import Change, wire
+from expirebridge import Change
 from expirebridge.errors import CompletionRefused, LedgerError
 from expirebridge.ledger import Ledger, complete
 from expirebridge.ledger.entries import Page
-from expirebridge.ledger.passbook import Passbook
 from expirebridge.ledger.relay import Pass
+from expirebridge.ledger.relay_store import Passbook
 from expirebridge.ledger.tables import Status, Todo, Wanted
-from expirebridge.listener.runner.clerk import verdict
+from expirebridge.listener.ledger.row_check import verdict
+from expirebridge.model import keys
 from expirebridge.settings import Settings
-from expirebridge.store import calls
-from expirebridge.store.calls import Heard, Settlement
-from expirebridge.store.calls import ledger as ledger_calls
-from expirebridge.store.calls.ledger import Life
+from expirebridge.store import commands
+from expirebridge.store.commands import Heard, Settlement
+from expirebridge.store.commands import ledger as ledger_calls
+from expirebridge.store.commands.ledger import Life
 from tests.kit.ledgers import Books, Snapshot, restore, snapshot
 from tests.ledger.model import STATUS, Model, Redis, Steps
 
@@ -39,7 +40,7 @@ FEW = 3
 HOUR = 3_600_000
 WISHES: Final = ("cancel", "reschedule", "replace", "erase")
 FINISHED = ("succeeded", "failed", "cancelled")
-ERASED = wire.ERASED.decode()
+ERASED = keys.ERASED.decode()
 
 
 class Run(NamedTuple):
@@ -253,7 +254,7 @@ class World:
             return
         self._let_time_pass()
         token = f"{self.random.getrandbits(60):x}"
-        call = calls.claim(token, SETTINGS, room=1, idle=True, gate=gate)
+        call = commands.claim(token, SETTINGS, room=1, idle=True, gate=gate)
         tasks = self.store.run(call).tasks
         if self.model:
             self.model.claim([task.id for task in tasks], token, gate)
@@ -333,7 +334,7 @@ class World:
             self.bad.append(f"{run.id} runs although its row wants something else")
 
     def _settle(self, run: Run, outcome: str) -> None:
-        self.store.run(calls.settle([Settlement(run.id, run.token, outcome)], SETTINGS))
+        self.store.run(commands.settle([Settlement(run.id, run.token, outcome)], SETTINGS))
         if self.model:
             state = "pending" if outcome in {"released", "retry"} else outcome
             self.model.settle(run.id, run.token, state)
@@ -425,16 +426,16 @@ class World:
             self.save()
 
     def _run_now(self, id: str, _: str) -> None:
-        if self.store.run(calls.run_now(id)) is Change.DUE_NOW and self.model:
+        if self.store.run(commands.run_now(id)) is Change.DUE_NOW and self.model:
             self.model.revive(id)
 
     def _reschedule(self, id: str, _: str) -> None:
-        change = self.store.run(calls.reschedule(id, calls.When(HOUR, relative=True)))
+        change = self.store.run(commands.reschedule(id, commands.When(HOUR, relative=True)))
         if self.model and change is not Change.FINISHED:  # what is to follow was erased
             self.model.move_there(id)
 
     def _cancel(self, id: str, _: str) -> None:
-        self.store.run(calls.cancel([id], keep=3600))
+        self.store.run(commands.cancel([id], keep=3600))
         self.cancelled_there.add(id)
         if self.model:
             self.model.cancel_there(id)
@@ -457,18 +458,18 @@ class World:
                 self.model.cancel_there(id)
 
     def _hear(self, id: str, key: str, heard: Heard) -> None:
-        hint = calls.Hint(key.encode(), id, key.partition(":?")[2].encode(), heard)
-        self.store.run(calls.adopt([hint], SETTINGS))
+        hint = commands.Hint(key.encode(), id, key.partition(":?")[2].encode(), heard)
+        self.store.run(commands.adopt([hint], SETTINGS))
 
     def _set_score(self, state: str, id: bytes) -> None:
         self.client.execute_command("ZADD", f"{PREFIX}:{state}", 1, id)
 
     def _beat(self) -> None:
         """A listener beats; after a silence that gives all who run a lease more."""
-        self.store.run(calls.heartbeat("listener", SETTINGS.lease, [], code="0a"))
+        self.store.run(commands.heartbeat("listener", SETTINGS.lease, [], code="0a"))
 
     def _sweep(self) -> None:
-        self.store.run(calls.sweep(SETTINGS))
+        self.store.run(commands.sweep(SETTINGS))
         self.save()
 
     def prune(self) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from expirebridge import Change, Outcome, State
 from expirebridge.settings import Settings
-from expirebridge.store.calls import Adoption, Heard, Settled
+from expirebridge.store.commands import Adoption, Heard, Settled
 
 NEVER = math.inf
 """The end of a timer without one."""

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from expirebridge.embedded import Server
-from expirebridge.store import scripts
+from expirebridge.embedded.server import Server
+from expirebridge.store import script_loader
 from tests.machine.machine import COLUMNS, ROWS, machine_for
 
 EXAMPLES = int(os.environ.get("EXPIREBRIDGE_EXAMPLES", "100"))
@@ -90,7 +90,7 @@ SOUGHT = BUGS if LONG else ("no fence", "a dropped put-off")
 @pytest.mark.parametrize("bug", BUGS)
 def test_each_bug_has_its_place(bug: str) -> None:
     name, right, _ = BUGS[bug]
-    assert scripts.SHIPPED.text(name).count(right) == 1
+    assert script_loader.SHIPPED.text(name).count(right) == 1
 
 
 @pytest.mark.timeout(900)
@@ -100,7 +100,11 @@ def test_the_machine_finds_a_planted_bug(
 ) -> None:
     """A bug in a script is one on every server; one will do."""
     name, right, wrong = BUGS[bug]
-    source = scripts.SHIPPED.text(name)
-    library = scripts.Library({name: source.replace(right, wrong)})
-    with scripts.using(library), Server() as server, pytest.raises((AssertionError, KeyError)):
+    source = script_loader.SHIPPED.text(name)
+    library = script_loader.Library({name: source.replace(right, wrong)})
+    with (
+        script_loader.using(library),
+        Server() as server,
+        pytest.raises((AssertionError, KeyError)),
+    ):
         run_machine(server, Counter(), examples=1000, shrink=False)

@@ -3,7 +3,7 @@
 import redis
 
 from expirebridge import Bridge
-from expirebridge.task import from_ms
+from expirebridge.model.task import from_ms
 from tests.sources import libraries
 from tests.sources.libraries import HOUR
 from tests.sources.reports import import_from, reasons

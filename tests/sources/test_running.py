@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from expirebridge import Bridge, Task
-from expirebridge.task import from_ms
+from expirebridge.model.task import from_ms
 from tests.kit.processes import Reports, listener, run
 from tests.sources import libraries
 from tests.sources.libraries import HOUR

@@ -4,9 +4,9 @@ import pytest
 from redis.exceptions import ClusterDownError
 
 from expirebridge.errors import ServerError, ServerUnreachable, SlotMoving, SlotUnserved
-from expirebridge.slots import Layout
-from expirebridge.store.absences import Absences
-from expirebridge.store.translation import translated
+from expirebridge.model.partitions import Layout
+from expirebridge.store.errors import translated
+from expirebridge.store.partition_availability import Absences
 
 LAYOUT = Layout("expirebridge", 16)
 

@@ -3,6 +3,7 @@
 import pytest
 
 from expirebridge.errors import LedgerUnsuitable
+from expirebridge.ledger.addresses import place_of
 from expirebridge.ledger.binding import (
     MOST,
     Met,
@@ -11,10 +12,9 @@ from expirebridge.ledger.binding import (
     check_sides,
     news_of,
 )
-from expirebridge.ledger.engines import read_url
-from expirebridge.ledger.sides import place_of
+from expirebridge.ledger.engine import read_url
 from expirebridge.settings import Settings
-from expirebridge.store.calls.ledger import Known
+from expirebridge.store.commands.ledger import Known
 
 PLACE = Place(("r:1/1 e",), "1 e", "s:5/shop")
 SEEN = Seen(PLACE, "cluster 1", "run")

@@ -2,9 +2,9 @@
 
 import pytest
 
+from expirebridge.connection import clients
 from expirebridge.handlers import Registry
 from expirebridge.settings import Settings
-from expirebridge.topology import clients
 from tests.kit.nodes import Process
 
 

@@ -8,17 +8,17 @@ from contextlib import asynccontextmanager
 import pytest
 
 from expirebridge.hooks import Hooks
-from expirebridge.listener.doorbell import Doorbell
-from expirebridge.listener.runner.room import Room
-from expirebridge.listener.runner.unsettled import Unsettled
-from expirebridge.listener.station import clock
-from expirebridge.listener.station.clock import Clock
-from expirebridge.listener.station.cursor import Cursor
-from expirebridge.listener.station.fairness import Fairness
-from expirebridge.listener.station.lead import Lead
-from expirebridge.listener.station.standing import Standing
+from expirebridge.listener.execution.capacity import Room
+from expirebridge.listener.execution.in_flight import Unsettled
+from expirebridge.listener.partition import due_timer
+from expirebridge.listener.partition.backlog import Cursor
+from expirebridge.listener.partition.due_timer import Clock
+from expirebridge.listener.partition.fair_share import Fairness
+from expirebridge.listener.partition.lead import Lead
+from expirebridge.listener.standing import Standing
+from expirebridge.listener.wakeups import Doorbell
 from expirebridge.settings import Doorbells
-from expirebridge.store.calls import Claim
+from expirebridge.store.commands import Claim
 from tests.kit.footing import code_without_handlers, footing_on
 from tests.kit.witness import PATIENCE
 
@@ -35,7 +35,7 @@ async def ringing(of: Clock) -> AsyncIterator[None]:
 
 @pytest.fixture(autouse=True)
 def only_when_due(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clock, "LONGEST_SLEEP", 3600.0)
+    monkeypatch.setattr(due_timer, "LONGEST_SLEEP", 3600.0)
 
 
 def clock_for(doorbell: Doorbell, fairness: Fairness | None = None) -> Clock:
@@ -92,11 +92,11 @@ async def test_what_a_claim_finds_while_the_clock_looks_counts(
     doorbell = Doorbell()
 
     async def look(_: Clock) -> int:
-        monkeypatch.setattr(clock, "LONGEST_SLEEP", 3600.0)
+        monkeypatch.setattr(due_timer, "LONGEST_SLEEP", 3600.0)
         alarm.plan(ms_from_now(0.05), now_us=0, count=0)
         return ms_from_now(3600)
 
-    monkeypatch.setattr(clock, "LONGEST_SLEEP", 0.01)
+    monkeypatch.setattr(due_timer, "LONGEST_SLEEP", 0.01)
     monkeypatch.setattr(Clock, "_look", look)
     alarm = clock_for(doorbell)
     async with ringing(alarm):
@@ -108,7 +108,7 @@ async def test_who_runs_as_many_as_others_of_a_lower_rank_waits_until_one_of_its
     monkeypatch: pytest.MonkeyPatch, ends: bool
 ) -> None:
     """Two listeners ran two tasks each when this one, the second, last asked."""
-    monkeypatch.setattr(clock, "TURN", 3600.0)
+    monkeypatch.setattr(due_timer, "TURN", 3600.0)
     standing, room, doorbell = Standing(Doorbells.BOTH), Room(9, Unsettled()), Doorbell()
     standing.rank, standing.listeners = 1, 2
     room.reserve(doorbell, 2)
@@ -145,7 +145,7 @@ async def test_it_rings_ahead_once_and_then_when_the_task_is_due(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lead, doorbell = LongLead(), Doorbell()
-    monkeypatch.setattr(clock, "Lead", lambda: lead)
+    monkeypatch.setattr(due_timer, "Lead", lambda: lead)
     alarm = clock_for(doorbell)
     due = ms_from_now(0.5)
     alarm.plan(due, now_us=0, count=0)
@@ -164,7 +164,7 @@ async def test_a_claim_for_which_there_was_no_time_to_ring_ahead_teaches_nothing
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lead, doorbell = LongLead(), Doorbell()
-    monkeypatch.setattr(clock, "Lead", lambda: lead)
+    monkeypatch.setattr(due_timer, "Lead", lambda: lead)
     alarm = clock_for(doorbell)
     alarm.plan(ms_from_now(0.1), now_us=0, count=0)
     async with ringing(alarm):

@@ -15,7 +15,7 @@ try:
     main.application(main.asked_for(sys.argv[1:]))(standalone_mode=False)
 except SystemExit:
     pass
-for name in ("expirebridge.listener.listener", "expirebridge.checks", "expirebridge.cli.importing"):
+for name in ("expirebridge.listener.listener", "expirebridge.checks", "expirebridge.cli.transfer"):
     if name in sys.modules:
         print("imported", name)
 """

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from expirebridge.handlers import comparison
-from expirebridge.handlers.comparison import Arguments, Comparison, Group, Verdict
-from expirebridge.store.calls import StoredCall
+from expirebridge.handlers import compatibility
+from expirebridge.handlers.compatibility import Arguments, Comparison, Group, Verdict
+from expirebridge.store.commands import StoredCall
 from tests.kit.witness import registry_of
 
 
@@ -118,7 +118,7 @@ def test_blind_spots_name_functions_whose_tasks_may_fail_all_the_same() -> None:
 
 
 def test_the_nearest_name_is_looked_for_so_many_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comparison, "SUGGESTIONS", 2)
+    monkeypatch.setattr(compatibility, "SUGGESTIONS", 2)
     found = compared(*(call(f"test.sen{n}", due=n) for n in range(3)))
     assert ["test.send" in group.reason for group in found.groups()] == [True, True, False]
 
@@ -140,7 +140,7 @@ def test_many_groups_are_summed_up_and_none_is_left_out(
     def numbered(text: str, number: int) -> str:
         return text.replace("%d", str(number)).replace("LONG", LONG)
 
-    monkeypatch.setattr(comparison, "ROOM", 10_000)
+    monkeypatch.setattr(compatibility, "ROOM", 10_000)
     calls = [
         call(numbered(func, n), numbered(args, n).encode(), id=str(n), due=n) for n in range(100)
     ]

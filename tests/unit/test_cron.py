@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from expirebridge.policy import cron
-from expirebridge.policy.cron import Cron
-from expirebridge.task import from_ms, to_ms
+from expirebridge.model import cron
+from expirebridge.model.cron import Cron
+from expirebridge.model.task import from_ms, to_ms
 from tests.kit.cron_model import FIRST_YEAR, LAST_YEAR, ClockChange, changes_of, cron_runs
 
 MINUTE = 60_000

@@ -7,13 +7,13 @@ import pytest
 
 from expirebridge.handlers import Registry
 from expirebridge.handlers.fingerprint import Fingerprint
-from expirebridge.listener.runner.code import Code
-from expirebridge.listener.station import cursor as module
-from expirebridge.listener.station.cursor import END, FRONT, RECENT, Cursor
-from expirebridge.listener.station.standing import Standing
+from expirebridge.listener.execution.code import Code
+from expirebridge.listener.partition import backlog as module
+from expirebridge.listener.partition.backlog import END, FRONT, RECENT, Cursor
+from expirebridge.listener.standing import Standing
 from expirebridge.settings import Doorbells, Settings
-from expirebridge.store.calls import Claim, Walk, Walked
-from expirebridge.store.views import ClaimedTask
+from expirebridge.store.commands import Claim, Walk, Walked
+from expirebridge.store.task_records import ClaimedTask
 from tests.kit.footing import code_without_handlers
 from tests.kit.monotonic import Clock
 from tests.kit.witness import registry_of

@@ -4,7 +4,7 @@ import asyncio
 from contextlib import ExitStack
 from itertools import pairwise
 
-from expirebridge.listener.runner.deadlines import Deadlines
+from expirebridge.listener.execution.deadlines import Deadlines
 
 PATIENCE = 10
 HOUR = 3600.0

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from expirebridge.durations import LONGEST, Duration, human, seconds_of, written
 from expirebridge.errors import InvalidTask
+from expirebridge.model.durations import LONGEST, Duration, human, seconds_of, written
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 import pytest
 
-from expirebridge.listener.station import echoes
-from expirebridge.listener.station.echoes import Echoes
+from expirebridge.listener.partition import echoes
+from expirebridge.listener.partition.echoes import Echoes
 
 KEY = b"id:?test.send?[]"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from expirebridge.listener.event_loop import PunctualSelector, new_event_loop
+from expirebridge.listener.process import PunctualSelector, new_event_loop
 
 pytestmark = pytest.mark.skipif(not hasattr(select, "epoll"), reason="the loop is asyncio's own")
 

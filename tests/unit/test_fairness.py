@@ -2,15 +2,15 @@
 
 import pytest
 
-from expirebridge.listener.doorbell import Doorbell
-from expirebridge.listener.runner.room import Room
-from expirebridge.listener.runner.unsettled import Unsettled
-from expirebridge.listener.station import fairness as module
-from expirebridge.listener.station.fairness import DISTRUST, PATIENCE, Fairness
-from expirebridge.listener.station.standing import Standing
+from expirebridge.listener.execution.capacity import Room
+from expirebridge.listener.execution.in_flight import Unsettled
+from expirebridge.listener.partition import fair_share as module
+from expirebridge.listener.partition.fair_share import DISTRUST, PATIENCE, Fairness
+from expirebridge.listener.standing import Standing
+from expirebridge.listener.wakeups import Doorbell
 from expirebridge.settings import Doorbells
-from expirebridge.store.calls import Claim, Share
-from expirebridge.store.views import ClaimedTask
+from expirebridge.store.commands import Claim, Share
+from expirebridge.store.task_records import ClaimedTask
 from tests.kit.monotonic import Clock
 
 NOW = 1_795_000_000_000

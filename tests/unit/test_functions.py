@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from expirebridge.store import functions, scripts
+from expirebridge.store import functions, script_loader
 
 PAGE = (Path(__file__).parents[2] / "docs" / "wire-protocol.md").read_text()
 
@@ -40,7 +40,7 @@ def test_finished_work_and_looking_need_no_memory_and_new_work_does() -> None:
 @pytest.mark.parametrize("name", functions.NAMES)
 def test_a_function_does_its_work_with_the_operation_s_own_script(name: str) -> None:
     for text in (functions.library(), functions.script(name).text):
-        assert scripts.load(name).plain.text in text
+        assert script_loader.load(name).plain.text in text
 
 
 def test_a_library_says_its_version() -> None:

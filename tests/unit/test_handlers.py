@@ -18,8 +18,8 @@ from expirebridge.handlers import (
     handler,
     name_of,
 )
-from expirebridge.policy.timeout import check_timeout
-from expirebridge.retry import Delays, Exponential
+from expirebridge.model.policies import Delays, Exponential
+from expirebridge.model.timeout import check_timeout
 from tests.kit.modules import forgotten, put
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from expirebridge.handlers.fingerprint import Fingerprint
-from expirebridge.handlers.known import KnownFunctions, believed
-from expirebridge.store.calls import Fleet, FleetListener
+from expirebridge.handlers.fleet import KnownFunctions, believed
+from expirebridge.store.commands import Fleet, FleetListener
 from tests.kit.witness import registry_of
 
 

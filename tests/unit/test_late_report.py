@@ -9,9 +9,9 @@ import pytest
 
 from expirebridge.hooks import Claimed, Event, Gap, Misfired, Scanned, Started
 from expirebridge.listener import late_report
-from expirebridge.listener.doorbell import Doorbell
 from expirebridge.listener.late_report import LateReport
-from expirebridge.task import State, Task
+from expirebridge.listener.wakeups import Doorbell
+from expirebridge.model.task import State, Task
 
 GAP = Gap(reason="the server was away")
 DONE = Scanned(adopted=0)

@@ -12,7 +12,7 @@ import pytest
 import expirebridge
 from expirebridge import State, Task
 from expirebridge.hooks import End, Ended
-from expirebridge.log_fields import event
+from expirebridge.model.log_fields import event
 from expirebridge.observe.lines import JsonLines
 from expirebridge.observe.logs import log_event
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from expirebridge import State, Task
-from expirebridge.current import running_task
+from expirebridge.model.current import running_task
 from expirebridge.observe.lines import JsonLines, TaskFields, TextLines
 
 TASK = Task(

@@ -16,12 +16,13 @@ import expirebridge
 from expirebridge.errors import InvalidTask, TaskExists
 from expirebridge.handlers import Registry, handler
 from expirebridge.hooks import Event, Hooks, Made, Making
-from expirebridge.misfire import Spread, decode_misfire, misfire_policy_of
-from expirebridge.new_tasks import CHUNK_TASKS
-from expirebridge.operations import Operations
-from expirebridge.retry import Exponential
+from expirebridge.model.misfire import Spread, decode_misfire, misfire_policy_of
+from expirebridge.model.policies import Exponential
+from expirebridge.model.task import Change, Outcome, State, Task, from_ms
+from expirebridge.producer.new_task import CHUNK_TASKS
+from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
-from expirebridge.store.calls import (
+from expirebridge.store.commands import (
     CHUNK_BYTES,
     LEFT_OUT,
     PARTITIONS,
@@ -30,7 +31,6 @@ from expirebridge.store.calls import (
     Runnable,
     When,
 )
-from expirebridge.task import Change, Outcome, State, Task, from_ms
 
 OPERATIONS = Operations(Settings(), Hooks())
 NOW = 1_900_000_000_000

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from expirebridge.cli.sources.job import Refused
-from expirebridge.cli.sources.pickled import LARGEST, load_plain
+from expirebridge.migration.sources.job import Refused
+from expirebridge.migration.sources.pickled import LARGEST, load_plain
 
 PROTOCOLS = range(2, pickle.HIGHEST_PROTOCOL + 1)
 plain = st.recursive(

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from expirebridge.errors import HandlersError, InvalidSetting, InvalidTask
 from expirebridge.handlers import Handler, Kind, Registry, handler
-from expirebridge.listener.runner.processes.frames import Begun, Frames, Reply, encode
-from expirebridge.listener.runner.processes.raised import pack, unpack
-from expirebridge.listener.runner.shown import shown_error
-from expirebridge.retry import Discard, Retry, Snooze
+from expirebridge.listener.execution.process_pool.protocol import Begun, Frames, Reply, encode
+from expirebridge.listener.execution.process_pool.raised import pack, unpack
+from expirebridge.listener.execution.shown import shown_error
+from expirebridge.model.policies import Discard, Retry, Snooze
 from expirebridge.settings import Settings
 from expirebridge.testing import run_handler
 from tests.kit.modules import forgotten, put

@@ -13,8 +13,8 @@ import pytest
 import expirebridge
 import expirebridge.testing
 from expirebridge import AsyncBridge, Bridge, handlers, hooks
-from expirebridge.operations import Operations
-from expirebridge.store import calls
+from expirebridge.producer.operations import Operations
+from expirebridge.store import commands
 
 
 def public(owner: object) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def test_the_public_names_are_these() -> None:
     ]
 
 
-@pytest.mark.parametrize("package", [expirebridge, expirebridge.testing, handlers, hooks, calls])
+@pytest.mark.parametrize("package", [expirebridge, expirebridge.testing, handlers, hooks, commands])
 def test_a_name_is_imported_from_where_type_checkers_find_it(package: ModuleType) -> None:
     tree = ast.parse(Path(str(package.__file__)).read_text(encoding="utf-8"))
     checked = {

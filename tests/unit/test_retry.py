@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from expirebridge.errors import InvalidTask
-from expirebridge.retry import (
+from expirebridge.model.policies import (
     DEFAULT_POLICY,
     MAX_ATTEMPTS,
     Delays,

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from expirebridge.listener.doorbell import Doorbell
-from expirebridge.listener.runner.room import Room
-from expirebridge.listener.runner.unsettled import Unsettled
+from expirebridge.listener.execution.capacity import Room
+from expirebridge.listener.execution.in_flight import Unsettled
+from expirebridge.listener.wakeups import Doorbell
 
 SIZE = 4
 

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from expirebridge.durations import Duration
 from expirebridge.errors import InvalidTask
-from expirebridge.policy.every import (
+from expirebridge.model.durations import Duration
+from expirebridge.model.keys import check_id
+from expirebridge.model.schedule import (
     Interval,
     Missed,
     Schedule,
@@ -22,11 +23,10 @@ from expirebridge.policy.every import (
     schedule_from_json,
     schedule_of,
 )
-from expirebridge.policy.series import MAX_ID, SeriesSpec, check_series_id
-from expirebridge.policy.zones import tzdata_at, tzdata_version, zone_of
+from expirebridge.model.series import MAX_ID, SeriesSpec, check_series_id
+from expirebridge.model.task import to_ms
+from expirebridge.model.time_zones import tzdata_at, tzdata_version, zone_of
 from expirebridge.series.times import following, retimed
-from expirebridge.task import to_ms
-from expirebridge.wire import check_id
 
 NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)
 CREATED = to_ms(NEW_YEAR)

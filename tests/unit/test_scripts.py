@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from expirebridge.store import calls, scripts
+from expirebridge.store import commands, script_loader
 from expirebridge.store.pruning import prune
 from tests.kit.lua import LUA, NAMES
 
@@ -51,24 +51,24 @@ def opening_of(text: str) -> list[str]:
 
 
 def test_every_script_is_called_and_every_call_has_its_script() -> None:
-    modules = Path(calls.__file__).parent.glob("*.py")
+    modules = Path(commands.__file__).parent.glob("*.py")
     source = "".join(module.read_text(encoding="utf-8") for module in modules)
     assert sorted(set(re.findall(r'\bscript\(\s*"(\w+)"', source))) == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_script_loads_with_nothing_left_to_include(name: str) -> None:
-    script = scripts.load(name)
+    script = script_loader.load(name)
     assert script.name == name
     for source in (script.headed, script.plain):
         assert "-- include" not in source.text
         assert source.sha == hashlib.sha1(source.text.encode()).hexdigest()  # noqa: S324
-    assert scripts.load(name) is script
+    assert script_loader.load(name) is script
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_script_is_headed_for_servers_that_know_headers(name: str) -> None:
-    script = scripts.load(name)
+    script = script_loader.load(name)
     header, _, body = script.headed.text.partition("\n")
     assert header in {"#!lua", "#!lua flags=allow-oom", "#!lua flags=no-writes"}
     assert body == script.plain.text
@@ -88,17 +88,17 @@ def test_a_script_begins_with_its_flags_and_says_what_it_takes_and_returns(name:
     "name", ["beat", "claim", "settle", "cancel", "run_now", "heartbeat", "sweep"]
 )
 def test_finished_work_can_be_recorded_when_memory_is_full(name: str) -> None:
-    assert scripts.load(name).headed.text.startswith("#!lua flags=allow-oom\n")
+    assert script_loader.load(name).headed.text.startswith("#!lua flags=allow-oom\n")
 
 
 @pytest.mark.parametrize("name", ["make", "reschedule", "put_off", "pause", "resume"])
 def test_new_work_is_refused_when_memory_is_full(name: str) -> None:
-    assert scripts.load(name).headed.text.startswith("#!lua\n")
+    assert script_loader.load(name).headed.text.startswith("#!lua\n")
 
 
 @pytest.mark.parametrize("name", ["get", "list", "count"])
 def test_what_only_looks_writes_nothing(name: str) -> None:
-    script = scripts.load(name)
+    script = script_loader.load(name)
     assert script.headed.text.startswith("#!lua flags=no-writes\n")
 
 
@@ -134,7 +134,7 @@ def test_a_file_includes_just_what_it_uses_itself(file: str) -> None:
 def lua(tmp_path: Path) -> Iterator[Path]:
     """An empty folder from which scripts are loaded."""
     (tmp_path / "include").mkdir()
-    with scripts.using(scripts.Library(folder=tmp_path)):
+    with script_loader.using(script_loader.Library(folder=tmp_path)):
         yield tmp_path
 
 
@@ -143,7 +143,7 @@ def test_what_an_include_includes_comes_before_it_and_once(lua: Path) -> None:
     (lua / "include" / "ships.lua").write_text("-- include seas\n-- include winds\n\nships()\n")
     (lua / "include" / "winds.lua").write_text("-- include seas\n\nwinds()\n")
     (lua / "include" / "seas.lua").write_text("seas()\n")
-    calls = re.findall(r"\w+\(\)", scripts.load("sail").plain.text)
+    calls = re.findall(r"\w+\(\)", script_loader.load("sail").plain.text)
     assert calls == ["seas()", "winds()", "ships()", "sail()"]
 
 
@@ -152,7 +152,7 @@ def test_files_that_include_each_other_are_refused(lua: Path) -> None:
     (lua / "include" / "ships.lua").write_text("-- include seas\n")
     (lua / "include" / "seas.lua").write_text("-- include ships\n")
     with pytest.raises(ValueError, match="include each other: drift > ships > seas > ships"):
-        scripts.load("drift")
+        script_loader.load("drift")
 
 
 def test_a_missing_include_is_named_with_the_file_that_includes_it(lua: Path) -> None:
@@ -160,17 +160,20 @@ def test_a_missing_include_is_named_with_the_file_that_includes_it(lua: Path) ->
     (lua / "include" / "ships.lua").write_text("-- include oars\n")
     message = "ships.lua includes oars: there is no include/oars.lua"
     with pytest.raises(ValueError, match=message):
-        scripts.load("row")
+        script_loader.load("row")
 
 
 @pytest.mark.parametrize("name", sorted({*NAMES} - {"leave", "find_refused", "read_run_id"}))
 def test_a_script_that_reads_or_writes_tasks_refuses_those_of_a_newer_version(name: str) -> None:
-    assert scripts.load(name).plain.text.count("return redis.error_reply('EXPIREBRIDGE_FORMAT") == 1
+    assert (
+        script_loader.load(name).plain.text.count("return redis.error_reply('EXPIREBRIDGE_FORMAT")
+        == 1
+    )
 
 
 def test_a_script_that_does_not_exist_is_not_found() -> None:
     with pytest.raises(FileNotFoundError):
-        scripts.load("missing")
+        script_loader.load("missing")
 
 
 USED_AND_NOT = """
@@ -214,7 +217,7 @@ def test_a_script_that_cannot_be_taken_apart_is_refused() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_script_has_all_that_it_uses_and_no_function_that_it_does_not(name: str) -> None:
-    body = scripts.load(name).plain.text
+    body = script_loader.load(name).plain.text
     code = re.sub(r"--.*", "", body)
     included = "".join(
         (LUA / "include" / f"{include}.lua").read_text(encoding="utf-8") for include in INCLUDES

@@ -5,9 +5,9 @@ from collections import Counter
 
 import pytest
 
-from expirebridge.store import scripts
-from expirebridge.store.scripts import SHIPPED
-from expirebridge.testing import server_time
+from expirebridge.store import script_loader
+from expirebridge.store.script_loader import SHIPPED
+from expirebridge.testing import time
 from tests.kit.lua import LUA, NAMES
 
 TEXTS = {str(path.relative_to(LUA)): path.read_text() for path in LUA.rglob("*.lua")}
@@ -41,7 +41,7 @@ def test_these_are_all_places_where_a_script_meets_the_servers_time() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_script_differs_by_the_offset_alone(name: str) -> None:
     shipped = Counter(SHIPPED.load(name).plain.text.splitlines())
-    moved = Counter(server_time.movable().load(name).plain.text.splitlines())
+    moved = Counter(time.movable().load(name).plain.text.splitlines())
     removed = shipped - moved
     if "  local time = redis.call('TIME')" not in shipped:
         assert moved == shipped
@@ -52,16 +52,16 @@ def test_a_script_differs_by_the_offset_alone(name: str) -> None:
 
 
 def test_a_file_that_has_changed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(server_time._CHANGES, "include/clock", [("what is not there", "")])
-    server_time.movable.cache_clear()
+    monkeypatch.setitem(time._CHANGES, "include/clock", [("what is not there", "")])
+    time.movable.cache_clear()
     with pytest.raises(ValueError, match=r"include/clock\.lua has changed: 'what is not there'"):
-        server_time.movable()
+        time.movable()
     monkeypatch.undo()
-    server_time.movable.cache_clear()
+    time.movable.cache_clear()
 
 
 def test_a_library_is_in_use_for_as_long_as_its_block() -> None:
-    other = scripts.Library({"get": "-- flags: no-writes\nreturn 1\n"})
-    with scripts.using(other):
-        assert scripts.load("get").plain.text.endswith("return 1\n")
-    assert scripts.load("get") is SHIPPED.load("get")
+    other = script_loader.Library({"get": "-- flags: no-writes\nreturn 1\n"})
+    with script_loader.using(other):
+        assert script_loader.load("get").plain.text.endswith("return 1\n")
+    assert script_loader.load("get") is SHIPPED.load("get")

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from expirebridge.slots import MAX_PARTITIONS, SLOTS, Layout, is_count, slot_of_id
-from expirebridge.wire import is_id
+from expirebridge.model.keys import is_id
+from expirebridge.model.partitions import MAX_PARTITIONS, SLOTS, Layout, is_count, slot_of_id
 
 COUNTS = [2**power for power in range(9)]
 IDS = st.text(ascii_lowercase + digits + "_.:@-", min_size=1, max_size=128)

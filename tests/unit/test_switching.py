@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from expirebridge.listener.runner import switching
-from expirebridge.listener.runner.switching import (
+from expirebridge.listener.execution import switching
+from expirebridge.listener.execution.switching import (
     LONGEST,
     PER_THREAD,
     SHORTEST,
     interval_for,
 )
-from expirebridge.listener.runner.threads import Threads
+from expirebridge.listener.execution.thread_pool import Threads
 
 
 @pytest.mark.parametrize(

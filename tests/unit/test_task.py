@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from expirebridge import current_task
-from expirebridge.task import FINISHED, State, Task, from_ms, to_ms
+from expirebridge.model.task import FINISHED, State, Task, from_ms, to_ms
 
 MILLISECOND = timedelta(milliseconds=1)
 ZONES = st.integers(-23 * 60, 23 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))

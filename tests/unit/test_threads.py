@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from expirebridge.listener.runner.threads import Threads
+from expirebridge.listener.execution.thread_pool import Threads
 
 PATIENCE = 20.0
 

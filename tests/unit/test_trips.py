@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis import exceptions
 
-from expirebridge.store.calls import CHUNK_BYTES, CHUNK_TASKS
-from expirebridge.store.trips import Passenger, Trips, board, divided, joined
+from expirebridge.store.batching import Passenger, Trips, board, divided, joined
+from expirebridge.store.commands import CHUNK_BYTES, CHUNK_TASKS
 
 
 class One:

@@ -22,10 +22,10 @@ from expirebridge import Call, Discard
 from expirebridge.errors import HandlersError, InvalidTask
 from expirebridge.handlers import Handler, Registry, handler, typed_arguments
 from expirebridge.hooks import Hooks
-from expirebridge.operations import Operations
+from expirebridge.model.keys import decode_args, encode_args
+from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
-from expirebridge.store.calls import PARTITIONS
-from expirebridge.wire import decode_args, encode_args
+from expirebridge.store.commands import PARTITIONS
 from tests.kit.modules import forgotten, put
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from expirebridge.listener.runner.unsettled import Unsettled
+from expirebridge.listener.execution.in_flight import Unsettled
 
 
 async def test_a_wait_after_a_cancellation_ends_in_time() -> None:

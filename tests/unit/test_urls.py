@@ -5,9 +5,9 @@ from urllib.parse import quote
 import pytest
 
 from expirebridge import AsyncBridge, Bridge, InvalidSetting
+from expirebridge.connection import clients
+from expirebridge.connection.urls import read_cluster_url, read_sentinel_url, safe_url
 from expirebridge.settings import Settings
-from expirebridge.topology import clients
-from expirebridge.topology.urls import read_cluster_url, read_sentinel_url, safe_url
 
 SECRET = "s3cr"
 REST = "etpw"

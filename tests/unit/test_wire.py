@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from expirebridge.errors import InvalidTask
-from expirebridge.wire import (
+from expirebridge.model.keys import (
     IN_RECORD,
     MAX_ARGS,
     MAX_FUNC,

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from expirebridge.workers.worker import FIRST_PAUSE, LONGEST_PAUSE, Worker
+from expirebridge.supervisor.worker import FIRST_PAUSE, LONGEST_PAUSE, Worker
 
 
 def test_what_the_system_refuses_is_tried_again_after_growing_pauses(

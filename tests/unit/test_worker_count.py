@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from expirebridge import cores
-from expirebridge.cores import usable_cores
 from expirebridge.errors import InvalidSetting
-from expirebridge.workers import count
-from expirebridge.workers.count import count_of
+from expirebridge.listener import cores
+from expirebridge.listener.cores import usable_cores
+from expirebridge.supervisor import count
+from expirebridge.supervisor.count import count_of
 
 
 @pytest.mark.parametrize(("text", "number"), [("1", 1), ("4", 4), ("256", 256), ("007", 7)])

@@ -7,9 +7,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, event
 
-from expirebridge.ledger.books import Books
-from expirebridge.ledger.passbook import Passbook
+from expirebridge.ledger.partition import Books
 from expirebridge.ledger.relay import Pass, Relay
+from expirebridge.ledger.relay_store import Passbook
 from tests.kit.points import reach
 
 _here = threading.local()

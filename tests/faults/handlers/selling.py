@@ -9,7 +9,7 @@ import time
 from sqlalchemy import create_engine, text
 
 from expirebridge import current_task
-from expirebridge.ledger.engines import begin_immediate
+from expirebridge.ledger.engine import begin_immediate
 from tests.kit.points import VARIABLE, reach
 
 from . import _pointed

@@ -18,8 +18,8 @@ from sqlalchemy.orm import Session
 from expirebridge import Change
 from expirebridge.errors import LedgerError
 from expirebridge.ledger import Ledger
-from expirebridge.ledger.engines import begin_immediate
-from expirebridge.ledger.poker import Poker
+from expirebridge.ledger.commit_notifier import Poker
+from expirebridge.ledger.engine import begin_immediate
 from tests.faults.shop.terms import ATTEMPTS
 from tests.kit.history import Cancelled, Made, Writer, now
 from tests.kit.points import reach

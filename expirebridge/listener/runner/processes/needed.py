@@ -7,7 +7,7 @@ from expirebridge.hooks import Hooks
 from expirebridge.settings import Settings
 
 if TYPE_CHECKING:
-    from expirebridge.listener.runner.processes.processes import Processes
+    from expirebridge.listener.execution.process_pool.pool import Processes
 
 
 def processes_for(registry: Registry, settings: Settings, hooks: Hooks) -> "Processes | None":
@@ -15,6 +15,6 @@ def processes_for(registry: Registry, settings: Settings, hooks: Hooks) -> "Proc
     if not any(handler.kind is Kind.PROCESS for handler in registry):
         return None
     # Here, so that it is imported only where there are processes.
-    from expirebridge.listener.runner.processes.processes import Processes  # noqa: PLC0415
+    from expirebridge.listener.execution.process_pool.pool import Processes  # noqa: PLC0415
 
     return Processes(settings, hooks)

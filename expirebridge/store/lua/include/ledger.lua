@@ -22,7 +22,7 @@ local function put_generation(id, record, generation, revision)
   redis.call('HSET', record_key(id), 'ledger', record.ledger)
 end
 
--- Whether what a task was given was erased, in its row and here: see expirebridge/wire.py. It cannot run.
+-- Whether what a task was given was erased, in its row and here: see expirebridge/model/keys.py. It cannot run.
 local ERASED = '?{"erased":true}'
 local function is_erased(record) return string.sub(record.call, -#ERASED) == ERASED end
 

@@ -1,0 +1,1 @@
+"""The embedded server, for demos, tests and development."""

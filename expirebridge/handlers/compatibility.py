@@ -1,0 +1,195 @@
+"""Compares tasks with a registry: which of them would fail if that code ran them, and why.
+
+Nothing that comes from the server is imported or called: a function's name is looked up, and the
+arguments are held against its signature.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from expirebridge.handlers.definition import Handler
+from expirebridge.handlers.registry import Registry
+from expirebridge.handlers.signatures import Shape
+from expirebridge.model.keys import decode_args
+from expirebridge.store.commands import StoredCall
+
+EXAMPLES = 3
+"""How many ids are kept of each group."""
+ROOM = 4 * 1024 * 1024
+"""How many characters the names of all groups may have. Beyond that, groups are summed up: other
+clients can write a million names, and the memory is to be bounded."""
+SUGGESTIONS = 100
+"""For how many groups the nearest name is looked for, which takes milliseconds."""
+_GROUP = 500
+"""What a group takes in memory beside its names."""
+
+
+class Verdict(StrEnum):
+    """What would become of tasks."""
+
+    FITS = "fits"
+    UNCHECKED = "unchecked"  # Python cannot tell the function's signature
+    UNKNOWN_FUNCTION = "unknown function"
+    ARGUMENTS_DO_NOT_FIT = "arguments do not fit"
+    ARGUMENTS_UNREADABLE = "arguments unreadable"
+    RECORD_UNREADABLE = "record unreadable"
+
+    @property
+    def fails(self) -> bool:
+        """Whether the tasks would fail."""
+        return self not in {Verdict.FITS, Verdict.UNCHECKED}
+
+
+class Arguments(NamedTuple):
+    """What decides whether arguments fit: how many are positional, and the names of the others."""
+
+    positional: int
+    keywords: tuple[str, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class Group:
+    """Tasks of one function, whose arguments are alike."""
+
+    verdict: Verdict
+    func: str | None
+    """None if the record cannot be read, or if groups of unknown functions are summed up."""
+    arguments: Arguments | None
+    """None if they cannot be read, or if groups are summed up."""
+    reason: str
+    """Why they would fail; empty if they would not."""
+    count: int = 0
+    first_due: int | None = None
+    """When the first is due, in ms; None if none has a due time: all are paused, or failed."""
+    ids: list[str] = field(default_factory=list)
+    """Some of them, as examples."""
+
+    def add(self, call: StoredCall) -> None:
+        """Count a task."""
+        self.count += 1
+        if call.due is not None and (self.first_due is None or call.due < self.first_due):
+            self.first_due = call.due
+        if len(self.ids) < EXAMPLES:
+            self.ids.append(call.id)
+
+
+@dataclass(frozen=True, slots=True)
+class BlindSpot:
+    """Functions whose signatures do not say all, and how many of their tasks seem to fit."""
+
+    reason: str
+    functions: Sequence[str]
+    count: int
+
+
+class Comparison:
+    """Tasks, compared with a registry one by one, and counted in groups."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._shapes: dict[str, Shape] = {}
+        self._groups: dict[tuple[str | None, Arguments | None], Group] = {}
+        self._sums: dict[tuple[str | None, Verdict], Group] = {}
+        self._room = ROOM
+        self._suggestions = SUGGESTIONS
+
+    def add(self, call: StoredCall) -> None:
+        """Compare a task."""
+        arguments = None
+        if call.func is not None:
+            try:
+                args, kwargs = decode_args(call.args)
+                arguments = Arguments(len(args), tuple(sorted(kwargs)))
+            except ValueError:
+                pass
+        group = self._groups.get((call.func, arguments))
+        if group is None:
+            group = self._new_group(call.func, arguments)
+        group.add(call)
+
+    @property
+    def compared(self) -> int:
+        """How many tasks were compared."""
+        return sum(group.count for group in self._all())
+
+    @property
+    def failing(self) -> int:
+        """How many of them would fail."""
+        return sum(group.count for group in self._all() if group.verdict.fails)
+
+    def groups(self) -> list[Group]:
+        """Return all groups: first what would fail, in the order in which it comes due."""
+
+        def place(group: Group) -> tuple[bool, float, str]:
+            due = float("inf") if group.first_due is None else group.first_due
+            return not group.verdict.fails, due, group.func or ""
+
+        return sorted(self._all(), key=place)
+
+    def blind_spots(self) -> list[BlindSpot]:
+        """Return why tasks that seem to fit may fail, apart from types and values."""
+        spots = [
+            self._blind_spot("*args or **kwargs", lambda shape, _: shape.is_open),
+            self._blind_spot(
+                "a wrapper, compared by what it wraps",
+                lambda _, handler: hasattr(handler.function, "__wrapped__"),
+            ),
+            self._blind_spot("no signature that can be read", lambda shape, _: not shape.known),
+        ]
+        return [spot for spot in spots if spot.count]
+
+    def _all(self) -> Iterator[Group]:
+        yield from self._groups.values()
+        yield from self._sums.values()
+
+    def _new_group(self, func: str | None, arguments: Arguments | None) -> Group:
+        handler = self._registry.find(func) if func is not None else None
+        verdict, reason = self._judge(func, arguments, handler)
+        names = (func or "", *(arguments.keywords if arguments is not None else ()))
+        self._room -= _GROUP + sum(map(len, names))
+        if self._room >= 0:
+            if verdict is Verdict.UNKNOWN_FUNCTION and func is not None and self._suggestions:
+                self._suggestions -= 1
+                reason += self._registry.suggest(func)
+            group = Group(verdict=verdict, func=func, arguments=arguments, reason=reason)
+            return self._groups.setdefault((func, arguments), group)
+        known = func if handler is not None else None
+        summed = Group(
+            verdict=verdict, func=known, arguments=None, reason=f"{verdict}, of many kinds"
+        )
+        return self._sums.setdefault((known, verdict), summed)
+
+    def _judge(
+        self, func: str | None, arguments: Arguments | None, handler: Handler | None
+    ) -> tuple[Verdict, str]:
+        """What would become of such tasks, and why."""
+        if func is None:
+            return Verdict.RECORD_UNREADABLE, "its record cannot be read"
+        if handler is None:
+            return Verdict.UNKNOWN_FUNCTION, "no handler has this name"
+        if arguments is None:
+            return Verdict.ARGUMENTS_UNREADABLE, "its arguments cannot be read"
+        shape = self._shape(func, handler)
+        if not shape.known:
+            return Verdict.UNCHECKED, ""
+        misfit = shape.fits(*arguments)
+        if misfit is not None:
+            return Verdict.ARGUMENTS_DO_NOT_FIT, f"{func}{shape}: {misfit}"
+        return Verdict.FITS, ""
+
+    def _shape(self, func: str, handler: Handler) -> Shape:
+        if func not in self._shapes:
+            self._shapes[func] = Shape.of(handler.function)
+        return self._shapes[func]
+
+    def _blind_spot(self, reason: str, is_blind: Callable[[Shape, Handler], bool]) -> BlindSpot:
+        counts: dict[str, int] = {}
+        for group in self._all():
+            handler = self._registry.find(group.func) if group.func is not None else None
+            if group.func is None or handler is None or group.verdict.fails:
+                continue
+            if is_blind(self._shape(group.func, handler), handler):
+                counts[group.func] = counts.get(group.func, 0) + group.count
+        return BlindSpot(reason, sorted(counts), sum(counts.values()))

@@ -1,0 +1,92 @@
+"""The poker: tells listeners that rows were committed, without making anybody wait."""
+
+import contextlib
+import logging
+import os
+import threading
+import time
+
+from redis import RedisError
+from sqlalchemy import event
+from sqlalchemy.orm import Session, scoped_session
+
+from expirebridge.connection import clients
+from expirebridge.errors import NotPermitted, ServerUnreachable
+from expirebridge.model.transactions import Transaction
+from expirebridge.settings import Settings
+from expirebridge.store import commands
+from expirebridge.store.partitions import Partitions
+
+logger = logging.getLogger("expirebridge")
+
+MESSAGE = "ledger"
+"""What is published on the doorbell's channel."""
+GAP = 0.005
+"""Seconds between two pokes, at least: one is enough for all that was committed before it."""
+
+
+class Poker:
+    """Publishes that rows wait to be relayed, from a thread of its own.
+
+    Best effort: it never raises, and a poke that is lost costs a second, since the relay looks each
+    second in any case. Pokes that come while one is on its way are one.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._wanted = threading.Event()
+        self._lock = threading.Lock()
+        self._process = 0
+        """The process in which the thread runs: a fork leaves it behind."""
+
+    def poke(self) -> None:
+        """Ask for a look at the ledger, and return at once."""
+        if self._process != os.getpid():
+            self._start()
+        self._wanted.set()
+
+    def hear_commit(self, session: Session) -> None:  # noqa: ARG002 - an event of SQLAlchemy
+        """Poke, since this session was committed."""
+        self.poke()
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._process == os.getpid():
+                return
+            self._process = os.getpid()
+            self._wanted = threading.Event()
+            threading.Thread(target=self._run, name="expirebridge-poker", daemon=True).start()
+
+    def _run(self) -> None:
+        server: Partitions | None = None
+        while True:
+            self._wanted.wait()
+            self._wanted.clear()
+            try:
+                if server is None:
+                    server = self._connected()
+                server.client.publish(server.database.doorbell_channel, MESSAGE)
+            except (RedisError, OSError, ServerUnreachable) as error:
+                logger.debug("no poke: %s", error)
+            except Exception:
+                logger.exception("no more pokes: rows are relayed within a second")
+                return
+            time.sleep(GAP)
+
+    def _connected(self) -> Partitions:
+        client = clients.probe_client(self._settings.url)
+        server = Partitions(client, prefix=self._settings.prefix)
+        with contextlib.suppress(NotPermitted):  # then it has one partition, as far as we know
+            server.run(commands.read_partitions())
+        return server
+
+
+def poke_after_commit(transaction: Transaction, poker: Poker) -> None:
+    """Poke when this transaction is committed, if it is one of a Session or of Django."""
+    if isinstance(transaction, scoped_session):
+        transaction = transaction()
+    if isinstance(transaction, Session):
+        if not event.contains(transaction, "after_commit", poker.hear_commit):
+            event.listen(transaction, "after_commit", poker.hear_commit)
+    elif hasattr(transaction, "vendor") and hasattr(transaction, "on_commit"):
+        transaction.on_commit(poker.poke)

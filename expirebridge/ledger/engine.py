@@ -1,0 +1,152 @@
+"""The ledger's own connections, beside those of the application: for the relay, and commands."""
+
+import importlib.util
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+
+from expirebridge.errors import InvalidSetting, LedgerError, LedgerUnreachable
+from expirebridge.ledger.db_errors import is_missing, is_unreachable, reason_of
+from expirebridge.ledger.schema import DIALECTS, missing
+from expirebridge.ledger.tables import own_tables
+
+CONNECT_SECONDS: Final = 5
+"""How long a connection may take to be made; for SQLite, how long another writer is waited for."""
+SILENT_SECONDS: Final = 120
+"""How long MySQL may take for an answer: drivers cannot ask whether the other end is there."""
+_WAITING_DRIVERS: Final = {
+    "sqlite+aiosqlite": "sqlite",
+    "postgresql+asyncpg": "postgresql+psycopg",
+    "postgresql+psycopg_async": "postgresql+psycopg",
+    "mysql+aiomysql": "mysql+pymysql",
+    "mysql+asyncmy": "mysql+pymysql",
+    "mariadb+aiomysql": "mariadb+pymysql",
+    "mariadb+asyncmy": "mariadb+pymysql",
+}
+"""Instead of a driver that is awaited, one that waits."""
+_PREFERRED: Final = {
+    "postgres": ("psycopg", "postgresql+psycopg"),
+    "postgresql": ("psycopg", "postgresql+psycopg"),
+    "mysql": ("pymysql", "mysql+pymysql"),
+    "mariadb": ("pymysql", "mariadb+pymysql"),
+}
+"""For a URL that names no driver: one that is used if it is installed."""
+_KEEPALIVES: Final = {
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 25_000,
+}
+"""A connection whose other end is gone without a word is given up after 25 s."""
+_CONNECT: Final[dict[str, dict[str, Any]]] = {
+    # Prepared statements do not survive PgBouncer's transaction mode.
+    "psycopg": {"connect_timeout": CONNECT_SECONDS, "prepare_threshold": None, **_KEEPALIVES},
+    "psycopg2": {"connect_timeout": CONNECT_SECONDS, **_KEEPALIVES},
+    "pymysql": {"connect_timeout": CONNECT_SECONDS, "read_timeout": SILENT_SECONDS},
+    "mysqldb": {"connect_timeout": CONNECT_SECONDS, "read_timeout": SILENT_SECONDS},
+    "pysqlite": {"timeout": CONNECT_SECONDS},
+}
+
+
+def read_url(url: str | URL) -> URL:
+    """Read the URL of a ledger's database.
+
+    Raises InvalidSetting, which does not repeat it: it may hold a password.
+    """
+    try:
+        read = make_url(url)
+    except (ArgumentError, ValueError):
+        raise InvalidSetting(
+            "the ledger's URL cannot be read: write it like postgresql+psycopg://user@host/database"
+        ) from None
+    module, preferred = _PREFERRED.get(read.drivername, ("", read.drivername))
+    if module and (importlib.util.find_spec(module) or read.drivername == "postgres"):
+        read = read.set(drivername=preferred)
+    read = read.set(drivername=_WAITING_DRIVERS.get(read.drivername, read.drivername))
+    dialect = read.get_backend_name()
+    if dialect not in DIALECTS:
+        raise InvalidSetting(f"{dialect!r} cannot hold a ledger: one of {', '.join(DIALECTS)}")
+    return read
+
+
+def engine_of(url: str | URL, *, reads_only: bool = False, **options: Any) -> Engine:
+    """An engine whose transactions suit the ledger; `options` are those of `create_engine`.
+
+    In SQLite each transaction takes the write lock when it begins, so that none fails half-way,
+    unless it only reads. Raises InvalidSetting for a URL that cannot be used.
+    """
+    read = read_url(url)
+    if read.get_backend_name() in {"mysql", "mariadb"}:
+        options.setdefault("isolation_level", "READ COMMITTED")
+    try:
+        engine = create_engine(
+            read,
+            connect_args=_CONNECT.get(read.get_driver_name(), {}),
+            hide_parameters=True,
+            **options,
+        )
+    except NoSuchModuleError:
+        raise InvalidSetting(f"SQLAlchemy has no driver {read.drivername!r}") from None
+    except ModuleNotFoundError as error:
+        raise InvalidSetting(
+            f"the driver {error.name!r} of the ledger's database is not installed: pip install "
+            f"{error.name}"
+        ) from None
+    if engine.dialect.name == "sqlite" and not reads_only:
+        begin_immediate(engine)
+    return engine
+
+
+def begin_immediate(engine: Engine) -> None:
+    """Let each transaction of an SQLite engine take the write lock when it begins.
+
+    Savepoints work then as well, which they do not with what `sqlite3` does by itself.
+    """
+
+    @event.listens_for(engine, "connect")
+    def leave_transactions_to_us(connection: sqlite3.Connection, _: object) -> None:
+        connection.isolation_level = None
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def ledger_error(error: DBAPIError, url: URL) -> LedgerError:
+    """What went wrong, in one line, without the password and without what was sent."""
+    place = url.render_as_string(hide_password=True)
+    if is_unreachable(error):
+        return LedgerUnreachable(
+            f"the ledger's database {place} cannot be reached: {reason_of(error)}"
+        )
+    if is_missing(error):
+        return missing(own_tables())
+    return LedgerError(f"the ledger's database {place} refused a call: {reason_of(error)}")
+
+
+@contextmanager
+def connected(url: str) -> Iterator[Connection]:
+    """A transaction through an engine of its own; what goes wrong there becomes a LedgerError."""
+    engine = engine_of(url)
+    try:
+        with engine.begin() as connection:
+            yield connection
+    except DBAPIError as error:
+        raise ledger_error(error, engine.url) from None
+    finally:
+        engine.dispose()
+
+
+@contextmanager
+def translated(url: URL) -> Iterator[None]:
+    """Let SQLAlchemy's errors be raised as LedgerError."""
+    try:
+        yield
+    except DBAPIError as error:
+        raise ledger_error(error, url) from error
+    except SQLAlchemyError as error:
+        raise LedgerError(f"the ledger's database cannot be used: {error}") from error

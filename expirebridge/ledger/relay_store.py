@@ -1,0 +1,419 @@
+"""The relay's half of the tables: each method is one transaction."""
+
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from sqlalchemy import (
+    BigInteger,
+    BindParameter,
+    Connection,
+    Text,
+    bindparam,
+    case,
+    delete,
+    func,
+    insert,
+    null,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.exc import IntegrityError
+
+from expirebridge.ledger.addresses import identity_of
+from expirebridge.ledger.backlog_query import Slot, Waiting
+from expirebridge.ledger.clock import NowMs
+from expirebridge.ledger.entries import REFUSED, Carried, Fate, Lesson, Numbers, Page
+from expirebridge.ledger.schema import find
+from expirebridge.ledger.tables import VERSION, Status, Tables, Todo, Wanted
+from expirebridge.ledger.transactions import Transactions
+from expirebridge.model.partitions import Layout
+from expirebridge.store.commands.ledger import MAX_ROWS, Life
+
+MAX_SORTED: Final = 1000
+"""Rows that are sorted into partitions at once."""
+RESTORED: Final = 1_000_000
+"""By so much revisions go up of which a restored database may have lost some."""
+ONE: Final = Layout("")
+"""One partition."""
+
+_LEARNT: Final = ("generation", "wanted", "status", "due", "retry_times", "message")
+"""The columns of a row that learns."""
+
+_due: BindParameter[int | None] = bindparam("b_due", type_=BigInteger)
+_message: BindParameter[str | None] = bindparam("b_message", type_=Text)
+
+
+class Passbook:
+    """The rows of one ledger and partition, as the relay reads and writes them.
+
+    What follows a number is done only while that number is the last one taken: whoever stalls is
+    fenced out. Each method may raise SQLAlchemy's errors; nothing was written then.
+    """
+
+    def __init__(
+        self,
+        engine: Transactions,
+        made: Tables,
+        *,
+        name: str,
+        layout: Layout = ONE,
+        partition: int = 0,
+    ) -> None:
+        self.engine = engine
+        self.name = name
+        self.partition = partition
+        self.layout = layout
+        self._made, self._task, self._passes = made, made.task, made.passes
+        self._version = select(func.max(made.schema.c.version)).scalar_subquery()
+        task, passes = made.task.c, made.passes.c
+        self._our_pass = (passes.ledger == name, passes.partition == partition)
+        own, nobody = task.slot == partition, task.slot.is_(None)
+        # Of one partition, rows need not be sorted first.
+        self._ours = (task.ledger == name, or_(nobody, own) if layout.count == 1 else own)
+        self._slots: list[Slot] = [None, partition] if layout.count == 1 else [partition]
+        self._unsorted: list[Slot] = [None] if layout.count > 1 else []
+        self._waiting = Waiting(made.task, name)
+        named = {
+            column: bindparam(f"b_{column}", type_=made.task.c[column].type) for column in _LEARNT
+        }
+        self._learning = (
+            update(made.task)
+            .where(task.ledger == self.name, task.id == bindparam("b_id"))
+            .values(**named, stamp=bindparam("b_number"), modified=NowMs())
+        )
+
+    def read(self) -> Numbers | None:
+        """What is known of passes; None before the first one.
+
+        Raises LedgerUnsuitable for tables that are missing, older or newer: each pass begins here.
+        """
+        passes = self._passes.c
+        query = select(
+            passes.number, passes.stamp, passes.nonce, self._version,
+            *(
+                self._waiting.any(slots, todo)
+                for slots in (self._slots, self._unsorted)
+                for todo in (Todo.RELAY, Todo.REBUILD)
+            ),
+        ).where(*self._our_pass)  # fmt: skip
+        with self.engine.connect() as connection:
+            found = connection.execute(query).first()
+            if found is None or found[3] != VERSION:
+                find(connection, self._made)
+        if found is None:
+            return None
+        number, stamp, nonce, _, relays, rebuilds, new, lost = found
+        return Numbers(
+            number, stamp, nonce, waiting=bool(relays or rebuilds),
+            rebuilding=bool(rebuilds or lost), unsorted=bool(new or lost),
+        )  # fmt: skip
+
+    def read_all(self) -> dict[int, Numbers]:
+        """The same of each partition that has made a pass, where there are several."""
+        passes = self._passes.c
+        relays, rebuilds, new, lost = (
+            self._waiting.any(slots, todo)
+            for slots in ([passes.partition], self._unsorted)
+            for todo in (Todo.RELAY, Todo.REBUILD)
+        )
+        query = select(
+            passes.partition, passes.number, passes.stamp, passes.nonce,
+            relays.label("relays"), rebuilds.label("rebuilds"), new.label("new"),
+            lost.label("lost"), self._version.label("version"),
+        ).where(passes.ledger == self.name)  # fmt: skip
+        with self.engine.connect() as connection:
+            rows = connection.execute(query).all()
+            if not rows or rows[0].version != VERSION:
+                find(connection, self._made)
+        return {
+            row.partition: Numbers(
+                row.number, row.stamp, row.nonce, waiting=bool(row.relays or row.rebuilds),
+                rebuilding=bool(row.rebuilds or row.lost), unsorted=bool(row.new or row.lost),
+            )
+            for row in rows
+        }  # fmt: skip
+
+    def begin(self, nonce: str, met: str) -> None:
+        """Write that there are passes, from the number 0, unless that was done before."""
+        values = {"number": 0, "stamp": 0, "nonce": nonce, "met": met}
+        with suppress(IntegrityError), self.engine.begin() as connection:
+            connection.execute(
+                insert(self._passes).values(ledger=self.name, partition=self.partition, **values)
+            )
+
+    def identity(self) -> str:
+        """What only this database has."""
+        with self.engine.connect() as connection:
+            return identity_of(connection, self._passes)
+
+    def met(self) -> str | None:
+        """What is remembered of both sides; None before the first pass."""
+        with self.engine.connect() as connection:
+            return connection.scalar(select(self._passes.c.met).where(*self._our_pass))
+
+    def met_by_all(self) -> Sequence[str | None]:
+        """The same of each partition."""
+        passes = self._passes.c
+        with self.engine.connect() as connection:
+            return connection.scalars(select(passes.met).where(passes.ledger == self.name)).all()
+
+    def remember(self, nonce: str, met: str, *, instead_of: str | None) -> bool:
+        """Remember this of both sides; False if another process wrote there meanwhile."""
+        passes = self._passes
+        with self.engine.begin() as connection:
+            done = connection.execute(
+                update(passes)
+                .where(*self._our_pass, passes.c.nonce == nonce, passes.c.met == instead_of)
+                .values(met=met)
+            )
+        return bool(done.rowcount)
+
+    def take(self, expected: Numbers, *, seen: int) -> int | None:
+        """Take the next number; None if another was taken since `expected` was read.
+
+        `seen` is the number of the last pass that the server has seen: what it lost is marked.
+        """
+        passes, task = self._passes.c, self._task.c
+        with self.engine.begin() as connection:
+            taken = connection.execute(
+                update(self._passes)
+                .where(*self._our_pass, passes.number == expected.number)
+                .values(number=expected.number + 1)
+            )
+            if not taken.rowcount:
+                return None
+            stamp = connection.scalar(select(passes.stamp).where(*self._our_pass)) or 0
+            if seen < stamp:
+                connection.execute(
+                    update(self._task)
+                    .where(*self._ours, task.stamp > seen)
+                    .values(todo=Todo.REBUILD)
+                )
+        return expected.number + 1
+
+    def fence(self, seen: int) -> None:
+        """Take a number, whichever is the next: passes that stalled are fenced out.
+
+        `seen` is the number of the last pass that the server has seen. A ledger that is below was
+        restored to earlier: it keeps its number, or nobody would notice.
+        """
+        passes = self._passes
+        with self.engine.begin() as connection:
+            connection.execute(
+                update(passes)
+                .where(*self._our_pass, passes.c.number >= seen)
+                .values(number=passes.c.number + 1)
+            )
+
+    def sort(self, most: int = MAX_SORTED) -> None:
+        """Write into rows that wait to which partition they belong."""
+        task = self._task.c
+        nobodys = (task.ledger == self.name, task.slot.is_(None))
+        with self.engine.begin() as connection:
+            ids: dict[int, list[str]] = {}
+            for row in connection.execute(self._waiting.page(most, self._unsorted)):
+                ids.setdefault(self.layout.partition_of(row.id), []).append(row.id)
+            for number, own in sorted(ids.items()):
+                connection.execute(
+                    update(self._task).where(*nobodys, task.id.in_(own)).values(slot=number)
+                )
+
+    def page(self, most: int = MAX_ROWS) -> Page:
+        """Rows to be carried: new ones first, then of what is rebuilt those that ended."""
+        with self.engine.connect() as connection:
+            rows = connection.execute(self._waiting.page(most, self._slots)).all()
+            return Page(rows, connection.scalar(select(NowMs())) or 0)
+
+    def conclude(self, number: int, carried: Iterable[Carried]) -> bool:
+        """Stamp what was carried, unless it changed; False if another number was taken since.
+
+        Rows whose task is gone are deleted: it was never of the ledger.
+        """
+        task, carried = self._task, list(carried)
+        values = [self._stamped(each) for each in carried if not each.is_gone]
+        gone = [self._same(each) for each in carried if each.is_gone]
+        same = (
+            task.c.ledger == self.name,
+            task.c.id == bindparam("b_id"),
+            task.c.generation == bindparam("b_generation"),
+            task.c.revision == bindparam("b_revision"),
+            task.c.status == bindparam("b_status"),
+        )
+        planned = func.coalesce(task.c.at_ms, task.c.written + task.c.delay_ms)
+        statement = update(task).where(*same).values(
+            todo=Todo.NOTHING, stamp=number, slot=self.partition,
+            due=func.coalesce(_due, task.c.due, planned),
+            status=bindparam("b_becomes"),
+            message=func.coalesce(_message, task.c.message),
+            modified=case((_message.is_not(None), NowMs()), else_=task.c.modified),  # refused
+        )  # fmt: skip
+        with self.engine.begin() as connection:
+            if not self._is_last(connection, number, stamps=bool(values)):
+                return False
+            if values:
+                connection.execute(statement, values)
+            if gone:
+                connection.execute(delete(task).where(*same), gone)
+        return True
+
+    def _same(self, carried: Carried) -> dict[str, Any]:
+        row = carried.row
+        return {
+            "b_id": row.id,
+            "b_generation": row.generation,
+            "b_revision": row.revision,
+            "b_status": row.status,
+        }
+
+    def _stamped(self, carried: Carried) -> dict[str, Any]:
+        row, due, refusal, _ = carried
+        return {
+            **self._same(carried),
+            "b_due": due,
+            "b_becomes": row.status if refusal is None else Status.FAILED,
+            "b_message": None if refusal is None else f"{REFUSED}{refusal}",
+        }
+
+    def learn(self, number: int, lessons: Iterable[Lesson], lost: Sequence[str] = ()) -> bool:
+        """Write what happened to tasks; False if another number was taken since.
+
+        A row that wants something which its task has not followed learns nothing: that is carried
+        first. One that has ended otherwise than its task is carried again: what it says counts. Of
+        the ids in `lost` the server has no record any more: those rows are carried again.
+        """
+        task, by_id = self._task, {lesson.id: lesson for lesson in lessons}
+        with self.engine.begin() as connection:
+            if not self._is_last(connection, number, stamps=bool(by_id)):
+                return False
+            learnt, again = self._sort_lessons(connection, by_id)
+            if learnt:
+                connection.execute(self._learning, [{"b_number": number, **row} for row in learnt])
+            if again := [*again, *lost]:
+                connection.execute(
+                    update(task)
+                    .where(
+                        task.c.ledger == self.name, task.c.id.in_(again),
+                        task.c.todo == Todo.NOTHING,
+                    )
+                    .values(todo=Todo.RELAY)
+                )  # fmt: skip
+        return True
+
+    def _sort_lessons(
+        self, connection: Connection, lessons: Mapping[str, Lesson]
+    ) -> tuple[list[dict[str, Any]], list[str]]:
+        """What rows learn, and which are carried again. They are locked until that is written."""
+        task = self._task.c
+        query = (
+            select(task.id, task.generation, task.revision, task.status, task.wanted, task.due)
+            .where(task.ledger == self.name, task.id.in_(list(lessons)))
+            .order_by(task.id)
+            .with_for_update()
+        )
+        learnt, again = [], []
+        for row in connection.execute(query) if lessons else ():
+            lesson = lessons[row.id]
+            match what_comes_of(row, lesson):
+                case "learns":
+                    learnt.append(_learnt(row, lesson))
+                case "again":
+                    again.append(row.id)
+        return learnt, again
+
+    def _is_last(self, connection: Connection, number: int, *, stamps: bool) -> bool:
+        """Whether this number is the last one taken; none is until this transaction ends."""
+        values: Mapping[str, Any] = {"stamp": number} if stamps else {"number": number}
+        held = connection.execute(
+            update(self._passes)
+            .where(*self._our_pass, self._passes.c.number == number)
+            .values(values)
+        )
+        return bool(held.rowcount)
+
+    def ask(self, ids: Iterable[str]) -> dict[str, Fate]:
+        """What the ledger says of these tasks; those without a row are left out."""
+        task = self._task.c
+        query = select(
+            task.id, task.generation, task.revision, task.status, task.wanted, task.message
+        ).where(task.ledger == self.name, task.id.in_(list(ids)))
+        with self.engine.connect() as connection:
+            return {
+                id: Fate(Life(generation, revision), Status(status), Wanted(wanted), message)
+                for id, generation, revision, status, wanted, message in connection.execute(query)
+            }
+
+    def recall(self, ids: Iterable[str]) -> None:
+        """Have those of these tasks that wait carried again: the server lost their records."""
+        task = self._task.c
+        with self.engine.begin() as connection:
+            connection.execute(
+                update(self._task)
+                .where(
+                    task.ledger == self.name, task.id.in_(list(ids)), task.todo == Todo.NOTHING,
+                    task.status == Status.WAITING.value,
+                )
+                .values(todo=Todo.REBUILD)
+            )  # fmt: skip
+
+    def rebind(self, nonce: str, met: str, *, above: int) -> None:
+        """Bind this ledger to another server, which has seen nothing of it.
+
+        Numbers go on above `above`. Every row is to be rebuilt: the first partition sees to that,
+        for all of them, since there may be another number of them now. If the server has seen later
+        passes than this ledger, that was restored: what rows ask for gets revisions that none of
+        those which were lost can have had.
+        """
+        passes, task = self._passes.c, self._task.c
+        with self.engine.begin() as connection:
+            number = connection.scalar(select(passes.number).where(*self._our_pass)) or 0
+            connection.execute(
+                update(self._passes)
+                .where(*self._our_pass)
+                .values(number=max(number, above) + 1, nonce=nonce, met=met)
+            )
+            if self.partition > 0:
+                return
+            ours = update(self._task).where(task.ledger == self.name)
+            if number < above:
+                # What was only made is another generation if it is another task.
+                asks = (task.todo == Todo.RELAY, task.revision > 1)
+                connection.execute(ours.where(*asks).values(revision=task.revision + RESTORED))
+            connection.execute(ours.values(todo=Todo.REBUILD, slot=null()))
+            connection.execute(
+                delete(self._passes).where(
+                    passes.ledger == self.name, passes.partition >= self.layout.count
+                )
+            )
+
+
+def what_comes_of(row: Any, lesson: Lesson) -> str:
+    """What comes of a lesson: the row `learns`, it is carried `again`, or `nothing`."""
+    life = lesson.life
+    if row.revision != life.revision or row.generation > life.generation:
+        return "nothing"
+    if row.generation < life.generation or row.status == Status.WAITING:
+        return "learns"
+    return "nothing" if lesson.runs or row.status == lesson.status else "again"
+
+
+def _learnt(row: Any, lesson: Lesson) -> dict[str, Any]:
+    """What is written into a row, as parameters."""
+    began_anew = row.generation < lesson.life.generation
+    waits = lesson.status == Status.WAITING and not lesson.cancelling
+    return {
+        "b_id": row.id,
+        "b_generation": lesson.life.generation,
+        "b_wanted": Wanted.NONE.value if began_anew and waits else row.wanted,
+        "b_status": lesson.status.value,
+        "b_due": row.due if lesson.due is None else lesson.due,
+        "b_retry_times": lesson.retry_times,
+        "b_message": lesson.message,
+    }
+
+
+def new_nonce() -> str:
+    """A nonce for a ledger and a server that are bound to each other."""
+    return secrets.token_hex(16)

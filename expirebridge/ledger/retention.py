@@ -1,0 +1,104 @@
+"""The archive: finished rows, which are kept for a while and then deleted."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import ColumnElement, Engine, and_, delete, or_, select
+
+from expirebridge.ledger.clock import NowMs
+from expirebridge.ledger.relay import Relay
+from expirebridge.ledger.tables import Status, Tables, Todo
+from expirebridge.store.client import Store
+from expirebridge.store.commands import ledger as calls
+
+BATCH: Final = 500
+"""Rows that are deleted in one transaction, at most."""
+_ENDED: Final = (Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)
+
+
+class Place(NamedTuple):
+    """How far a round through the archive got."""
+
+    status: Status = _ENDED[0]
+    modified: int = -1
+    id: str = ""
+
+
+class Pruned(NamedTuple):
+    """What one batch did."""
+
+    deleted: int
+    """Rows that were deleted."""
+    place: Place | None
+    """Where the next one goes on; None: the round is over."""
+
+
+class Archive:
+    """The finished rows of one ledger and partition.
+
+    A row is deleted after the server has forgotten its task, and only if that has ended there, too:
+    so nobody can revive a task whose row is gone. The numbers of passes stay, in a table of their
+    own. What a server gets back from an older copy of it has no row then, and is cancelled.
+    """
+
+    def __init__(
+        self, engine: Engine, made: Tables, relay: Relay, store: Callable[[], Store], *, name: str,
+        partition: int = 0,
+    ) -> None:  # fmt: skip
+        self._engine = engine
+        self._relay = relay
+        self._store = store
+        self._task = made.task
+        row = made.task.c
+        self._ours = (
+            row.ledger == name, or_(row.slot == partition, row.slot.is_(None)),
+            row.todo == Todo.NOTHING.value,
+        )  # fmt: skip
+
+    def prune(self, keep: float, place: Place) -> Pruned:
+        """Delete one batch of the rows that ended more than `keep` seconds ago.
+
+        Nothing is deleted while the server has not everything that it lost. Raises LedgerUnsuitable
+        if ledger and server are not each other's, a ServerError, or SQLAlchemy's errors.
+        """
+        numbers, known = self._relay.bind()
+        if not numbers.agrees_with(known):
+            return Pruned(0, None)
+        rows = self._old(keep, place)
+        ids = sorted(row.id for row in rows)
+        forget = calls.forget_ended(ids, nonce=numbers.nonce, least=numbers.stamp)
+        gone = self._store().run(forget) if ids else []
+        return Pruned(self._delete(gone, keep) if gone else 0, _next(place, rows))
+
+    def _old(self, keep: float, place: Place) -> Sequence[Any]:
+        row = self._task.c
+        later = or_(
+            row.modified > place.modified, and_(row.modified == place.modified, row.id > place.id)
+        )
+        query = (
+            select(row.id, row.modified)
+            .where(*self._ours, row.status == place.status.value, self._is_old(keep), later)
+            .order_by(row.modified, row.id)
+            .limit(BATCH)
+        )
+        with self._engine.connect() as connection:
+            return connection.execute(query).all()
+
+    def _delete(self, ids: Sequence[str], keep: float) -> int:
+        row = self._task.c
+        ended = row.status > Status.WAITING.value
+        with self._engine.begin() as connection:
+            return connection.execute(
+                delete(self._task).where(*self._ours, ended, self._is_old(keep), row.id.in_(ids))
+            ).rowcount
+
+    def _is_old(self, keep: float) -> ColumnElement[bool]:
+        return self._task.c.modified < NowMs() - round(keep * 1000)
+
+
+def _next(place: Place, rows: Sequence[Any]) -> Place | None:
+    """Where to go on: after the last row, or with the next status."""
+    if len(rows) == BATCH:
+        return Place(place.status, rows[-1].modified, rows[-1].id)
+    following = _ENDED.index(place.status) + 1
+    return Place(_ENDED[following]) if following < len(_ENDED) else None

@@ -1,0 +1,119 @@
+"""Makes the ticks of the ledger's series: in SQL, one transaction for all that are to be made."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+import orjson
+from sqlalchemy import Connection, Row, func, insert, select, update
+
+from expirebridge.ledger.clock import NowMs, ahead
+from expirebridge.ledger.tables import Tables
+from expirebridge.ledger.transactions import Transactions
+from expirebridge.model import keys
+from expirebridge.model.log_fields import event
+from expirebridge.series.records import read_schedule
+from expirebridge.series.times import following
+from expirebridge.store.commands import Times
+
+logger = logging.getLogger("expirebridge")
+
+AHEAD: Final = 2000
+"""How many ms before a tick is due its successor is made: passes follow each other by a second."""
+NEVER: Final = 2**53 - 1
+"""When the next tick of a series is to be made that has none any more."""
+MOST: Final = 100
+"""Series whose next tick one transaction makes."""
+
+
+def make_ticks(engine: Transactions, made: Tables, ledger: str, *, most: int = MOST) -> int:
+    """Make the next tick of up to so many series whose latest is due soon; returns how many.
+
+    It is to be repeated until it makes none: the tick that was made may be due soon as well. Of two
+    that do this at once, one makes each tick. Raises SQLAlchemy's errors.
+    """
+    series = made.series.c
+    now = NowMs() + ahead()
+    query = (
+        select(made.series, now.label("now"))
+        .where(series.ledger == ledger, series.due <= now + AHEAD)
+        .order_by(series.due)
+        .limit(most)
+    )
+    with engine.connect() as connection:
+        found = connection.execute(query).all()
+    if not found:
+        return 0
+    with engine.begin() as connection:
+        return sum(_follow(connection, made, row) for row in found)
+
+
+def next_due(engine: Transactions, made: Tables, ledger: str) -> int | None:
+    """The ms when the first of the latest ticks is due, before which its successor is made.
+
+    None if no series makes another tick. Raises SQLAlchemy's errors.
+    """
+    series = made.series.c
+    query = select(func.min(series.due)).where(series.ledger == ledger, series.due < NEVER)
+    with engine.connect() as connection:
+        due: int | None = connection.scalar(query)
+        return due
+
+
+def _follow(connection: Connection, made: Tables, row: Row[Any]) -> bool:
+    """Make the next tick of a series, unless another was faster, or it was changed or paused."""
+    times = _next(row)
+    series = made.series.c
+    moved = connection.execute(
+        update(made.series)
+        .where(
+            series.ledger == row.ledger, series.id == row.id, series.tick == row.tick,
+            series.fingerprint == row.fingerprint, series.due == row.due,
+        )
+        .values(tick=times.tick if times else row.tick, due=times.due if times else NEVER)
+    )  # fmt: skip
+    if not moved.rowcount or times is None:
+        return False
+    values = tick_values(row._mapping, times)
+    task = made.task.c
+    known = select(task.id).where(task.ledger == row.ledger, task.id == values["id"])
+    if connection.execute(known).first() is None:
+        connection.execute(insert(made.task).values(values))
+    return True
+
+
+def _next(row: Row[Any]) -> Times | None:
+    """A damaged schedule makes no more ticks: the series stays, to be looked at."""
+    try:
+        schedule = read_schedule(row.schedule.encode())
+    except ValueError as error:
+        logger.error(  # noqa: TRY400 - the reason is in the row, not in this code
+            "series %s of the ledger makes no more ticks: its schedule cannot be read: %s",
+            row.id, error, extra=event("series broken", series=row.id, error=str(error)),
+        )  # fmt: skip
+        return None
+    return following(schedule, row.id, row.tick, row.now, made=row.made)
+
+
+def tick_values(series: Mapping[Any, Any], times: Times) -> dict[str, Any]:
+    """The columns of the row of a tick: a task like any other."""
+    options: dict[str, Any] = orjson.loads(series["options"] or "{}")
+    options["tick"] = (
+        str(times.tick) if times.successor is None else f"{times.tick} {times.successor}"
+    )
+    if read_schedule(series["schedule"].encode()).overlap == "allow":
+        options["overlap"] = "allow"
+    return {
+        "ledger": series["ledger"],
+        "id": tick_id(series["id"], times.tick),
+        "func": series["func"],
+        "params": series["params"],
+        "options": orjson.dumps(options).decode(),
+        "at_ms": times.due,
+        "delay_ms": None,
+    }
+
+
+def tick_id(series: str, tick: int) -> str:
+    """The id of the tick for this time, in ms."""
+    return keys.check_id(f"{series}@{tick}")

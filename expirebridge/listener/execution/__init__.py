@@ -1,0 +1,1 @@
+"""Runs attempts: capacity, leases, calling the handler, deadlines, the outcome."""

@@ -1,0 +1,247 @@
+"""An attempt: a claimed task, the handler that is to run it, and how far it has come."""
+
+import asyncio
+import logging
+import math
+import time
+from typing import Any
+
+from expirebridge.errors import InvalidTask
+from expirebridge.handlers import Handler, Kind, check_binding
+from expirebridge.listener.execution.async_call import TimedOut
+from expirebridge.listener.execution.exceptions import (
+    HandlerDiffers,
+    HandlerMissing,
+    ProcessFailure,
+)
+from expirebridge.listener.execution.outcome import Conclusion, Conclusions
+from expirebridge.listener.execution.plain_call import Answer
+from expirebridge.model.durations import human
+from expirebridge.model.keys import decode_args
+from expirebridge.model.misfire import decode_misfire
+from expirebridge.model.policies import (
+    DEFAULT_POLICY,
+    Discard,
+    Retry,
+    RetryPolicy,
+    Snooze,
+    decode_policy,
+)
+from expirebridge.model.task import State, Task, from_ms
+from expirebridge.store.commands import Settlement
+from expirebridge.store.task_records import ClaimedTask
+
+logger = logging.getLogger("expirebridge")
+
+BROKEN_OFF = 1.0
+"""Seconds for which a task is put off after an error of the listener's own."""
+
+
+class Attempt:
+    """A claimed task on its way through its handler.
+
+    Without a `handler` it ends at once; `hint` then says what may have been meant. `timeout` is the
+    limit where neither the task nor the handler has one.
+    """
+
+    def __init__(
+        self,
+        claimed: ClaimedTask,
+        handler: Handler | None,
+        *,
+        hint: str,
+        timeout: float,
+    ) -> None:
+        self.claimed = claimed
+        self.handler = handler
+        self.conclusions = Conclusions(claimed)
+        self._hint = hint
+        self._retry_policy: RetryPolicy = DEFAULT_POLICY
+        self._unreadable = claimed.unreadable
+        """What cannot be read, and why, if something cannot."""
+        self.task = self._read()
+        self.limit = claimed.timeout or (handler.timeout if handler else None) or timeout
+        """Seconds that its handler may take."""
+        self.lateness = 0.0
+        """Seconds from its due time to its beginning, by the estimate of the server's clock."""
+        self.began: float | None = None
+        """When its handler was called, by `time.perf_counter`."""
+        self.answer: Answer | None = None
+        """What a plain function answered in its thread, until the event loop takes it."""
+        self.took = 0.0
+        """Seconds that its handler took."""
+        self.stopped = ""
+        """Why the listener cancelled it, if it did."""
+        self.is_over = False
+        """Whether its handler has ended, or was never called."""
+        self.is_stuck = False
+        """Whether its handler went on for a grace time after its timeout."""
+        self.settlement: Settlement | None = None
+        """What is to be recorded of it, or is recorded, once that is decided."""
+
+    @property
+    def can_be_stopped(self) -> bool:
+        """Whether its handler can be stopped: cancelled, or killed with its process."""
+        return self.handler is not None and self.handler.kind is not Kind.THREAD
+
+    @property
+    def runs_in_thread(self) -> bool:
+        """Whether its handler goes on while the event loop is blocked."""
+        return self.handler is not None and self.handler.kind is Kind.THREAD
+
+    @property
+    def runs_in_process(self) -> bool:
+        """Whether its handler is killed with its process."""
+        return self.handler is not None and self.handler.kind is Kind.PROCESS
+
+    def begin(self) -> None:
+        """Take note that it begins, in the thread that calls its handler, right before the call.
+
+        Raises NotBegun if it must not; only one whose lease may have lapsed does.
+        """
+        self.began = time.perf_counter()
+
+    def left(self) -> float:
+        """Seconds that are left of its limit: all of it until its handler is called."""
+        began = self.began
+        return self.limit if began is None else began + self.limit - time.perf_counter()
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether its handler has had all of its time, and has not ended; no process is."""
+        return self._is_running and self.left() <= 0 and not self.runs_in_process
+
+    def may_end_in_thread(self, grace: float) -> bool:
+        """Whether it is a plain function that runs, and may end within its time and this grace."""
+        return self._is_running and self.runs_in_thread and self.left() + grace > 0
+
+    @property
+    def _is_running(self) -> bool:
+        return self.began is not None and self.answer is None and not self.is_over
+
+    def lease_end(self) -> float:
+        """When it must have begun, by the monotonic clock."""
+        return math.inf
+
+    def now(self) -> float:
+        """The server's time once the handler has ended, in seconds since 1970, as far as known."""
+        return self.claimed.due / 1000 + self.lateness + self.took
+
+    def misfire(self, lateness: float) -> Conclusion | None:
+        """The conclusion if it is too late, by so many seconds, to call the handler now."""
+        policy = self.handler.misfire if self.handler is not None else None
+        if self.claimed.misfire is not None:
+            try:
+                policy = decode_misfire(self.claimed.misfire)
+            except ValueError as error:
+                return self.conclusions.failed(f"its misfire policy cannot be read: {error}")
+        if policy is None or policy.late_after is None or lateness <= policy.late_after:
+            return None
+        found = f"found {human(lateness)} late, more than {human(policy.late_after)}"
+        delay = policy.delay()
+        if delay is None:
+            return self.conclusions.failed(f"skipped: {found}")
+        return self.conclusions.spread(delay, f"spread: {found}")
+
+    def refusal(self) -> Conclusion | None:
+        """The conclusion if no handler can be called with what the record holds."""
+        if self.handler is None:
+            return self.conclusions.unknown(f"in the listener that claimed it{self._hint}")
+        if self._unreadable:
+            return self.conclusions.failed(f"{self._unreadable} cannot be read")
+        try:
+            self._retry_policy = self._read_retry_policy(self.handler)
+        except ValueError as error:
+            return self.conclusions.failed(f"its retry policy cannot be read: {error}")
+        return None
+
+    def overrun(self) -> Conclusion:
+        """The conclusion if its handler still runs when its listener ends, and its time is over."""
+        self.took = self.limit - self.left()
+        reason = f"timed out after {self.limit:g} s and could not be stopped"
+        return self.conclusions.retry_or_fail(self._retry_policy, reason)
+
+    def after(self, error: BaseException) -> Conclusion:
+        """The conclusion after its call raised this. Raises nothing, whatever the error is like."""
+        try:
+            return self._after(error)
+        except BaseException as another:  # to format its error may raise, too
+            # Without the traceback, which may be what cannot be formatted.
+            logger.error("%s %s raised an unprintable error", self.task.func, self.task.id)  # noqa: TRY400
+            return self.conclusions.failed(
+                f"its error cannot be printed: to format it raised {type(another).__name__}"
+            )
+
+    def broken_off(self, error: BaseException) -> Conclusion:
+        """The conclusion if this ended it outside of its handler's call.
+
+        It does not count. An error that nobody foresaw may come again at once, so it waits a while.
+        """
+        reason = self.stopped or f"its listener raised {type(error).__name__}"
+        delay = BROKEN_OFF if isinstance(error, Exception) else 0.0
+        return self.conclusions.spread(delay, reason)
+
+    def _after(self, error: BaseException) -> Conclusion:
+        """One branch for each way in which a call can fail."""
+        conclude, policy = self.conclusions, self._retry_policy
+        match error:
+            case asyncio.CancelledError() if self.stopped:
+                return conclude.given_back(self.stopped)
+            case asyncio.CancelledError():
+                return conclude.retry_or_fail(policy, "the handler was cancelled from within")
+            case Retry():
+                return conclude.obeys(error)
+            case Snooze():
+                now = self.now()
+                return conclude.snoozed(error, policy, snoozes=self.task.snoozes, now=now)
+            case Discard():
+                return conclude.failed(str(error))
+            case HandlerMissing():
+                return conclude.unknown(str(error))
+            case HandlerDiffers():
+                return self._wrong_arguments() or conclude.misfit(str(error))
+            case ProcessFailure():
+                return conclude.retry_or_fail(policy, str(error))
+            case TimedOut():
+                return conclude.retry_or_fail(policy, f"timed out after {self.limit:g} s")
+            case TypeError():
+                return self._wrong_arguments() or conclude.raised(policy, error)
+            case _:  # a handler's sys.exit() ends its task, not the listener
+                return conclude.raised(policy, error)
+
+    def _wrong_arguments(self) -> Conclusion | None:
+        """The conclusion if the arguments do not fit the handler that this listener knows."""
+        if self.handler is None:
+            return None
+        try:
+            check_binding(self.handler.function, self.task.args, self.task.kwargs)
+        except InvalidTask as error:
+            return self.conclusions.unfit(f"its arguments do not fit: {error}")
+        return None
+
+    def _read_retry_policy(self, handler: Handler) -> RetryPolicy:
+        if self.claimed.retry is not None:
+            return decode_policy(self.claimed.retry)
+        return handler.retry or DEFAULT_POLICY
+
+    def _read(self) -> Task:
+        claimed = self.claimed
+        args: list[Any] = []
+        kwargs: dict[str, Any] = {}
+        try:
+            args, kwargs = decode_args(claimed.args)
+        except ValueError as error:
+            self._unreadable = f"its arguments ({error})"
+        return Task(
+            id=claimed.id,
+            func=claimed.func,
+            args=args,
+            kwargs=kwargs,
+            key=claimed.key,
+            state=State.RUNNING,
+            due=from_ms(claimed.due),
+            created=from_ms(claimed.made * 1000) if claimed.made is not None else None,
+            attempt=claimed.attempt,
+            lapses=claimed.lapses,
+            **claimed.shown,
+        )

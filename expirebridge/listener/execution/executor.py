@@ -1,0 +1,295 @@
+"""The runner: runs claimed tasks side by side, as many as there is room for."""
+
+import asyncio
+import logging
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from expirebridge.handlers import Kind, Registry
+from expirebridge.handlers.fingerprint import Fingerprint
+from expirebridge.hooks import Hooks
+from expirebridge.listener.execution.capacity import Room
+from expirebridge.listener.execution.in_flight import Unsettled
+from expirebridge.listener.execution.invoke import Caller
+from expirebridge.listener.execution.leased_attempt import LeasedAttempt
+from expirebridge.listener.execution.not_started import NotBegun, Unbegun, Withdrawn
+from expirebridge.listener.execution.origin import Origin
+from expirebridge.listener.execution.outcome import Conclusion
+from expirebridge.listener.execution.overtime import Overtime
+from expirebridge.listener.execution.pipe import Pipe
+from expirebridge.listener.execution.running import Running
+from expirebridge.listener.execution.settler import Finished
+from expirebridge.listener.execution.thread_pool import Threads
+from expirebridge.listener.runner.processes.needed import processes_for
+from expirebridge.listener.shutdown import Shutdown
+from expirebridge.model.log_fields import event
+from expirebridge.model.series import SeriesSpec
+from expirebridge.settings import Settings
+from expirebridge.store.task_records import ClaimedTask
+
+logger = logging.getLogger("expirebridge")
+
+CANCEL_LIMIT = 5.0
+"""Seconds that a cancelled handler has to end."""
+STOPS = "its listener stopped"
+
+
+class Runner:
+    """Takes an attempt for each claimed task through its steps, whichever station claimed it.
+
+    Each has a place in the room until its handler has ended, and a lease until its outcome is
+    recorded.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        settings: Settings,
+        *,
+        hooks: Hooks,
+        shutdown: Shutdown,
+    ) -> None:
+        self._registry = registry
+        self.fingerprint = Fingerprint.of(registry)
+        self.series: Sequence[SeriesSpec] = registry.series
+        """What its handlers declare with `@every`."""
+        self._settings = settings
+        self.unsettled = Unsettled()
+        self._processes = processes_for(registry, settings, hooks)
+        self.room = Room(self._places(), self.unsettled)
+        self._threads = Threads(settings.concurrency)
+        self._unbegun = Unbegun()
+        overtime = Overtime(settings.grace, shutdown, self.unsettled)
+        self.pipe = Pipe(Caller(self._threads, overtime, self._processes), hooks)
+        self._running = Running()
+        self._hurried = False
+
+    def _places(self) -> int:
+        """How many tasks run here at once: where all handlers want a process, one in each.
+
+        What finds no process free could run in another listener, and holds up what needs none.
+        """
+        most = self._settings.concurrency
+        if self._processes is None or any(h.kind is not Kind.PROCESS for h in self._registry):
+            return most
+        return min(most, self._processes.most)
+
+    def share_processor(self) -> None:
+        """Let threads that compute give way sooner than Python does, in the whole process."""
+        self._threads.switching.take_charge()
+
+    def open(self) -> None:
+        """Start what handlers need, on the event loop, before the first task."""
+        if self._processes is not None:
+            self._processes.open()
+
+    def start(self, claimed: ClaimedTask, origin: Origin, *, asked: float) -> None:
+        """Run a task for which a place was reserved; its claim was asked for then (monotonic)."""
+        attempt = self._take(claimed, origin)
+        origin.leases.hold(claimed.id, claimed.token, asked=asked)
+        self._unbegun.add(attempt)
+        self._running.add(attempt, asyncio.create_task(self._run(attempt)))
+
+    def give_back(self, claimed: ClaimedTask, origin: Origin, reason: str) -> None:
+        """Let another listener run a task that was claimed, but for which there is no place."""
+        attempt = self._take(claimed, origin)
+        self._settle(attempt, attempt.conclusions.given_back(reason))
+
+    def _take(self, claimed: ClaimedTask, origin: Origin) -> LeasedAttempt:
+        handler = self._registry.find(claimed.func)
+        hint = "" if handler else self._registry.suggest(claimed.func)
+        attempt = LeasedAttempt(
+            claimed, handler, origin, self._unbegun, hint=hint, timeout=self._settings.timeout
+        )
+        self.unsettled.add(attempt)
+        return attempt
+
+    # An attempt, step by step
+
+    async def _run(self, attempt: LeasedAttempt) -> None:
+        """Check it, send it through the pipe, and end it."""
+        try:
+            self._check(attempt)
+            conclusion = None
+            if attempt.claimed.ledger is not None:
+                conclusion = await self._look_up(attempt)
+            if conclusion is None:
+                conclusion = await self.pipe.conclude(attempt)
+                if conclusion.is_failure and attempt.has_row:
+                    conclusion = await self._look_after(attempt, conclusion)
+        except NotBegun as reason:
+            self._give_back(attempt, reason)
+        except BaseException as error:
+            self._break_off(attempt, error)
+            raise
+        else:
+            self._settle(attempt, conclusion)
+        finally:
+            self._end(attempt)
+
+    def _check(self, attempt: LeasedAttempt) -> None:
+        """See that it is still wanted, and has its lease. Raises NotBegun."""
+        self._unbegun.check(attempt)
+        if attempt.stopped:
+            raise asyncio.CancelledError  # see Running.stop
+        now = attempt.origin.footing.now.server_clock.now()
+        attempt.lateness = now - attempt.claimed.due / 1000
+
+    async def _look_up(self, attempt: LeasedAttempt) -> Conclusion | None:
+        """The conclusion if the ledger says that it is not to run now. Raises NotBegun."""
+        clerk = attempt.origin.clerk
+        if clerk is None:
+            return None
+        try:
+            conclusion = await clerk.look_up(attempt)
+        except NotBegun:
+            attempt.begin()  # it ends here, and so it may not be withdrawn any more
+            raise
+        finally:
+            self._running.notice_answer(attempt)
+        if attempt.stopped:
+            raise asyncio.CancelledError  # what was awaited lost it
+        if conclusion is not None:
+            attempt.begin()
+        else:
+            attempt.task = replace(attempt.task, completer=clerk.completer_for(attempt))
+        return conclusion
+
+    async def _look_after(self, attempt: LeasedAttempt, failed: Conclusion) -> Conclusion:
+        """What is to be recorded of an attempt that failed, by its row; see Clerk.look_after."""
+        clerk = attempt.origin.clerk
+        try:
+            return failed if clerk is None else await clerk.look_after(attempt, failed)
+        except asyncio.CancelledError:  # its listener stops, and its handler has run
+            return failed
+
+    def _settle(self, attempt: LeasedAttempt, conclusion: Conclusion) -> None:
+        """Have this recorded, unless the listener has given the attempt up before."""
+        if attempt.settlement is None:
+            attempt.settlement = conclusion.settlement
+            attempt.origin.settler.add(Finished(attempt, conclusion, attempt.took))
+
+    def _give_back(self, attempt: LeasedAttempt, reason: NotBegun) -> None:
+        conclusion = attempt.conclusions.given_back(str(reason))
+        if isinstance(reason, Withdrawn):
+            # The heartbeat's thread records that.
+            attempt.origin.settler.close(Finished(attempt, conclusion, 0.0))
+        else:
+            # Another listener may run it by now. If none does, this one claims it again.
+            self._settle(attempt, conclusion)
+
+    def _break_off(self, attempt: LeasedAttempt, error: BaseException) -> None:
+        """Conclude what an error ended outside of its handler: most often a cancellation."""
+        try:
+            if attempt.began is None:
+                attempt.begin()
+        except NotBegun as reason:
+            self._give_back(attempt, reason)
+        else:
+            self._settle(attempt, attempt.broken_off(error))
+
+    def _end(self, attempt: LeasedAttempt) -> None:
+        attempt.is_over = True
+        self._running.leave(attempt)
+        self._unbegun.forget(attempt)
+        self.room.leave()
+
+    # Stopping
+
+    async def finish_others(self, shutdown: Shutdown) -> None:
+        """Once a handler is stuck: wait until nothing else runs, or somebody asks for a stop.
+
+        All else ends by itself, or is stuck, too, a grace time after its own timeout; but the
+        server may be away, and record nothing.
+        """
+        longest = max((attempt.limit for attempt in self.unsettled), default=0.0)
+        await self.unsettled.wait_until(
+            lambda: shutdown.asked or self._only_stuck_ones(),
+            longest + CANCEL_LIMIT + self._settings.grace,
+        )
+
+    async def drain(self, grace: float) -> None:
+        """Wait up to `grace` seconds for what runs; then stop what can be stopped.
+
+        What waits for a process, or for the ledger, is given back at once. Plain functions in
+        threads that still run are left to their leases; what could not be stopped at its timeout is
+        recorded as timed out. In the end there are no processes any more.
+        """
+        unsettled, processes = self.unsettled, self._processes
+        self._running.stop(self._running.asking, STOPS)
+        if processes is not None:
+            processes.stop()
+        await unsettled.wait_until(lambda: self._hurried or self._only_stuck_ones(), grace)
+        self.cancel_running()
+        await unsettled.wait_until(
+            lambda: not any((a.can_be_stopped or a.stopped) and not a.is_stuck for a in unsettled),
+            CANCEL_LIMIT,
+        )
+        await self._settle_overdue()
+        for attempt in unsettled:
+            logger.warning(
+                "%s %s still runs; its lease lapses", attempt.task.func, attempt.task.id,
+                extra=event("left running", func=attempt.task.func, task=attempt.task.id),
+            )  # fmt: skip
+        if processes is not None:
+            await processes.close()
+
+    def _only_stuck_ones(self) -> bool:
+        """Whether nothing is left but stuck handlers: all other outcomes are recorded."""
+        return all(attempt.is_stuck and not attempt.is_over for attempt in self.unsettled)
+
+    async def _settle_overdue(self) -> None:
+        """Record that what overran its timeout has timed out; its process is about to end."""
+        overdue = [attempt for attempt in self._running if attempt.is_overdue]
+        for attempt in overdue:
+            self._settle(attempt, attempt.overrun())
+        await self.unsettled.wait_until(
+            lambda: not any(attempt in self.unsettled for attempt in overdue), CANCEL_LIMIT
+        )
+
+    def kill_processes(self) -> None:
+        """Kill what runs in processes, in another thread, while the event loop is blocked."""
+        if self._processes is not None:
+            self._processes.kill()
+
+    def hurry(self) -> None:
+        """Let `drain` wait no longer for what runs."""
+        self._hurried = True
+        self.unsettled.look_again()
+
+    def cancel_running(self) -> None:
+        """Stop the handlers that can be stopped; their tasks are released for another listener."""
+        self._running.stop(self._running, STOPS)
+
+    def cancel(self, claims: Collection[tuple[str, str]]) -> None:
+        """Stop the handlers of these claims, by id and token: their tasks were cancelled.
+
+        An id alone may be that of the next task by now.
+        """
+        cancelled = [a for a in self._running if (a.claimed.id, a.claimed.token) in claims]
+        self._running.stop(cancelled, "it was cancelled")
+
+    def owns(self, attempt: LeasedAttempt) -> bool:
+        """Whether it will be settled: its steps go on, or what they came to is being recorded."""
+        return attempt.settlement is not None or self._running.owns(attempt)
+
+    def disown(self, attempt: LeasedAttempt) -> None:
+        """Let go of an attempt that nothing here will settle, and of its place."""
+        if attempt in self._running:
+            self._end(attempt)
+        self.unsettled.discard(attempt)
+        self.room.look()
+
+    def close(self) -> None:
+        """Let go of the threads; those that still run a handler end with the process."""
+        self._threads.close()
+
+    # For the heartbeat's thread, while the event loop is blocked
+
+    def attempt_in(self, task: asyncio.Task[object] | None) -> LeasedAttempt | None:
+        """The attempt that this asyncio task is, if it is one."""
+        return self._running.attempt_in(task)
+
+    def withdraw(self) -> list[LeasedAttempt]:
+        """Take out what has not begun; the leases are let go, and nothing is recorded yet."""
+        return self._unbegun.withdraw()

@@ -1,0 +1,134 @@
+"""Leases: the claims that a station holds, each until its outcome is recorded."""
+
+import dataclasses
+import logging
+import threading
+import time
+from typing import NamedTuple
+
+from expirebridge.errors import ServerError, ServerUnreachable
+from expirebridge.listener.execution.code import Code
+from expirebridge.listener.session import Footing
+from expirebridge.store import commands
+
+logger = logging.getLogger("expirebridge")
+
+ROUNDED = 0.001
+"""Seconds by which a lease may end early: the server drops what is less than a millisecond from the
+time at which it begins."""
+
+
+class Hold(NamedTuple):
+    """A claim that this listener holds."""
+
+    token: str
+    asked: float
+    """When its lease was last asked for, by a claim or a heartbeat that was answered; the server
+    counts it from a moment later."""
+
+
+class Leases:
+    """Renews every claim that this station still holds, at each beat.
+
+    The event loop holds and drops; the heartbeat's thread beats; handlers' threads look.
+    """
+
+    def __init__(self, footing: Footing, listener: str, *, lease: float, code: Code) -> None:
+        self._footing = footing
+        self._listener = listener
+        self._code = code
+        self._lease = lease
+        self._held: dict[str, Hold] = {}
+        self._lock = threading.Lock()
+        self._answered = False
+        """Whether the latest beat was."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the code that this listener runs."""
+        return self._code.fingerprint.digest
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def held(self) -> list[tuple[str, str]]:
+        """The claims that it keeps, by id and token."""
+        with self._lock:
+            return [(id, hold.token) for id, hold in self._held.items()]
+
+    def hold(self, id: str, token: str, *, asked: float) -> None:
+        """Keep this claim, which was asked for at that time (monotonic), alive from now on."""
+        with self._lock:
+            self._held[id] = Hold(token, asked)
+
+    def drop(self, id: str, token: str) -> None:
+        """Stop keeping it: it is settled, or lost."""
+        with self._lock:
+            hold = self._held.get(id)
+            if hold is not None and hold.token == token:
+                del self._held[id]
+
+    def is_fresh(self, id: str, token: str) -> bool:
+        """Whether this claim cannot have lapsed yet, whatever was missed meanwhile.
+
+        It may have if this process stood still, or its event loop was blocked, for a lease.
+        """
+        return time.monotonic() < self.fresh_until(id, token)
+
+    def fresh_until(self, id: str, token: str) -> float:
+        """When this claim can have lapsed (monotonic), unless it is renewed; 0.0 if it is lost."""
+        hold = self._held.get(id)
+        if hold is None or hold.token != token:
+            return 0.0
+        return hold.asked + self._lease - ROUNDED
+
+    def beat(self) -> commands.HeartbeatReply:
+        """Beat once. Raises a ServerError.
+
+        An answer that got lost may have reported a gap: then, and at first, the next one does.
+        """
+        ground = self._footing.now
+        with self._lock:
+            held = {id: hold.token for id, hold in self._held.items()}
+        sent = time.monotonic()
+        answered, self._answered = self._answered, False
+        call = commands.heartbeat(
+            self._listener, self._lease, held.items(),
+            code=self._code.text, functions=len(self._code.fingerprint.shapes),
+        )  # fmt: skip
+        beat = ground.heart_store.run(call)
+        if ground is not self._footing.now:
+            return self.beat()  # a superseded primary renewed nothing that counts
+        if beat.undeclared:
+            self.declare()
+        self._answered = True
+        if not answered:
+            beat = dataclasses.replace(beat, gap=True)
+        ground.server_clock.learn(beat.now_us, sent=sent, received=time.monotonic())
+        for id in beat.lost:
+            self.drop(id, held[id])
+        self._renew(held, sent)
+        return beat
+
+    def declare(self) -> None:
+        """Declare what this listener knows. Raises a ServerError."""
+        fingerprint = self._code.fingerprint
+        store = self._footing.now.heart_store
+        store.run(commands.declare(fingerprint.digest, fingerprint.shapes))
+
+    def leave(self) -> bool:
+        """Say goodbye; whether the server answered."""
+        try:
+            self._footing.now.heart_store.run(commands.leave(self._listener))
+        except ServerError as error:
+            logger.debug("no goodbye: %s", error)
+            return not isinstance(error, ServerUnreachable)
+        return True
+
+    def _renew(self, held: dict[str, str], sent: float) -> None:
+        """Take note that a beat that was sent then was answered: what it named has a new lease."""
+        with self._lock:
+            for id, token in held.items():
+                hold = self._held.get(id)
+                if hold is not None and hold.token == token:
+                    self._held[id] = Hold(token, sent)

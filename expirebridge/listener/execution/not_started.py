@@ -1,0 +1,71 @@
+"""Unbegun: what was claimed and whose handler has not been called yet."""
+
+import contextlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from expirebridge.listener.execution.leased_attempt import LeasedAttempt
+
+WITHDRAWN = "its listener's event loop was blocked"
+HELD_UP = "its listener was held up, for longer than its lease"
+
+
+class NotBegun(Exception):
+    """An attempt whose handler must not be called here any more; the message is the reason."""
+
+
+class Withdrawn(NotBegun):
+    """The heartbeat's thread gave it back, and has recorded that."""
+
+
+class Unbegun:
+    """The attempts that have not begun. Each leaves once: to be called, or because it is withdrawn.
+
+    The event loop, the handlers' threads and the heartbeat's thread all take from it. Which of them
+    has an attempt is decided by the set's own operations, which are atomic.
+    """
+
+    def __init__(self) -> None:
+        self._attempts: set[LeasedAttempt] = set()
+
+    def add(self, attempt: "LeasedAttempt") -> None:
+        """Take note of an attempt whose task was claimed."""
+        self._attempts.add(attempt)
+
+    def check(self, attempt: "LeasedAttempt") -> None:
+        """Look before anything is reported of it. Raises what `begin` would raise now."""
+        if attempt not in self._attempts:
+            raise Withdrawn(WITHDRAWN)
+        if not attempt.has_lease():
+            self._take(attempt)
+            raise NotBegun(HELD_UP)
+
+    def begin(self, attempt: "LeasedAttempt") -> None:
+        """Take it out, in the thread that calls its handler, right before the call.
+
+        Raises NotBegun if its lease may have lapsed: another listener may run it by now; and
+        Withdrawn if it was withdrawn.
+        """
+        self._take(attempt)
+        if not attempt.has_lease():
+            raise NotBegun(HELD_UP)
+
+    def withdraw(self) -> "list[LeasedAttempt]":
+        """Take out all, for the heartbeat's thread, and let their leases go."""
+        withdrawn = []
+        with contextlib.suppress(KeyError):
+            while True:
+                attempt = self._attempts.pop()
+                attempt.origin.leases.drop(attempt.claimed.id, attempt.claimed.token)
+                withdrawn.append(attempt)
+        return withdrawn
+
+    def forget(self, attempt: "LeasedAttempt") -> None:
+        """See that it does not begin any more: it is over."""
+        self._attempts.discard(attempt)
+
+    def _take(self, attempt: "LeasedAttempt") -> None:
+        try:
+            self._attempts.remove(attempt)
+        except KeyError:
+            raise Withdrawn(WITHDRAWN) from None

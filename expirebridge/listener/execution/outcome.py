@@ -1,0 +1,137 @@
+"""The conclusion of an attempt: how it ended, and what is to be recorded of it."""
+
+import traceback
+from typing import Any, NamedTuple
+
+from expirebridge.errors import InvalidTask
+from expirebridge.hooks import End, Ended
+from expirebridge.listener.execution.shown import shown_error, shown_result
+from expirebridge.model.durations import seconds_of
+from expirebridge.model.policies import UNKNOWN_DELAY, Retry, RetryPolicy, Snooze
+from expirebridge.model.task import Task
+from expirebridge.store.commands import Settled, Settlement
+from expirebridge.store.task_records import ClaimedTask
+
+MAX_ERROR = 8192
+
+
+class Conclusion(NamedTuple):
+    """How an attempt ended, and what is to be recorded of it."""
+
+    end: End
+    settlement: Settlement
+    reason: str = ""
+    brief: str = ""
+    """The reason, without the words of what was raised."""
+    error: BaseException | None = None
+    """What the handler raised, if that is the reason."""
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether the attempt failed, for good or not."""
+        return self.end in {End.FAILED, End.RETRY}
+
+    def ended(self, task: Task, duration: float, settled: Settled = Settled.DONE) -> Ended:
+        """The event once it is settled so; the handler took so many seconds."""
+        end, reason, brief = self.end, self.reason, self.brief
+        if settled is Settled.LEFT:
+            end = End.RELEASED
+        elif settled is Settled.OVER:
+            end = End.FAILED
+        elif settled is Settled.REFUSED:
+            end = End.REFUSED
+            reason = brief = "its lease had lapsed, or its record is gone"
+        return Ended(
+            task=task, end=end, duration=duration, reason=reason, brief=brief, error=self.error
+        )
+
+
+class Conclusions:
+    """Draws the conclusion of one attempt, of this claimed task."""
+
+    __slots__ = ("_claimed",)
+
+    def __init__(self, claimed: ClaimedTask) -> None:
+        self._claimed = claimed
+
+    def succeeded(self, result: Any) -> Conclusion:
+        """The handler returned this."""
+        return self._conclude(End.SUCCEEDED, "succeeded", text=shown_result(result))
+
+    def failed(self, reason: str) -> Conclusion:
+        """It failed for good."""
+        return self._conclude(End.FAILED, "failed", text=reason, reason=reason)
+
+    def retry_or_fail(self, policy: RetryPolicy, reason: str) -> Conclusion:
+        """It failed, and the policy says whether for good."""
+        delay = policy.delay(self._claimed.attempt)
+        return self.failed(reason) if delay is None else self._retry(delay, reason)
+
+    def obeys(self, retry: Retry) -> Conclusion:
+        """The handler said itself when it is to run again."""
+        try:
+            delay = seconds_of(retry.after, name="after")
+        except InvalidTask as error:  # a subclass need not have called Retry's own __init__
+            return self.failed(f"its Retry says no delay: {error}")
+        return self._retry(delay, str(retry))
+
+    def snoozed(
+        self, snooze: Snooze, policy: RetryPolicy, *, snoozes: int, now: float
+    ) -> Conclusion:
+        """The handler asked to be called later; the task was snoozed so often before.
+
+        If that is not granted any more, the attempt counts. `now` is in seconds since 1970.
+        """
+        refusal = snooze.refusal(snoozes, now)
+        if refusal is not None:
+            return self.retry_or_fail(policy, refusal)
+        try:
+            delay = seconds_of(snooze.delay(now), name="after")
+        except InvalidTask as error:  # as in `obeys`
+            return self.failed(f"its Snooze says no delay: {error}")
+        reason = str(snooze)
+        return self._conclude(End.SNOOZED, "snoozed", delay, reason, reason)
+
+    def raised(self, policy: RetryPolicy, error: BaseException) -> Conclusion:
+        """The handler raised this."""
+        if isinstance(error, MemoryError):
+            # The error goes to hooks, too, and its frames hold what recording it needs.
+            traceback.clear_frames(error.__traceback__)
+        conclusion = self.retry_or_fail(policy, shown_error(error))
+        return conclusion._replace(brief=type(error).__name__, error=error)
+
+    def given_back(self, reason: str) -> Conclusion:
+        """It does not count: a listener is to run the task now."""
+        return self._conclude(End.RELEASED, "released", text=reason, reason=reason)
+
+    def spread(self, delay: float, reason: str) -> Conclusion:
+        """It does not count: a listener is to run the task after this delay."""
+        return self._conclude(End.RELEASED, "released", delay, reason, reason)
+
+    def unknown(self, where: str) -> Conclusion:
+        """There is no such function `where` it was to be called; another listener may know it."""
+        return self._wait_for_another(f"no handler {self._claimed.func!r} {where}")
+
+    def misfit(self, reason: str) -> Conclusion:
+        """Its arguments fit what its listener knows, but not the function that was to be called."""
+        return self._wait_for_another(f"its arguments do not fit: {reason}")
+
+    def _wait_for_another(self, reason: str) -> Conclusion:
+        reason = f"{reason}; tried again every {UNKNOWN_DELAY:g} s, for a day"
+        return self._conclude(End.RELEASED, "unknown", UNKNOWN_DELAY, reason, reason)
+
+    def unfit(self, reason: str) -> Conclusion:
+        """Its arguments do not fit: it fails, unless another listener knows another version."""
+        return self._conclude(End.FAILED, "unfit", text=reason, reason=reason)
+
+    def _retry(self, delay: float, reason: str) -> Conclusion:
+        return self._conclude(End.RETRY, "retry", delay, reason, reason)
+
+    def _conclude(
+        self, end: End, word: str, delay: float = 0.0, text: str | bytes = "", reason: str = ""
+    ) -> Conclusion:
+        if isinstance(text, str):
+            # Errors may hold what UTF-8 cannot, such as names of files; their end matters most.
+            text = text.encode(errors="backslashreplace")[-MAX_ERROR:]
+        settlement = Settlement(self._claimed.id, self._claimed.token, word, delay, text)
+        return Conclusion(end, settlement, reason, brief=reason)

@@ -1,0 +1,100 @@
+"""The call of a handler in a process of its own, which is killed at its limit."""
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from expirebridge.hooks import ProcessEnd
+from expirebridge.listener.execution.async_call import TimedOut
+from expirebridge.listener.execution.deadlines import Deadlines
+from expirebridge.listener.execution.exceptions import (
+    HandlerDiffers,
+    HandlerMissing,
+    ProcessDied,
+)
+from expirebridge.listener.execution.not_started import NotBegun
+from expirebridge.listener.execution.process_pool.pool import Processes
+from expirebridge.listener.execution.process_pool.protocol import Call, Reply
+from expirebridge.listener.execution.process_pool.raised import unpack
+from expirebridge.listener.execution.process_pool.worker import Process
+
+if TYPE_CHECKING:
+    from expirebridge.listener.execution.attempt import Attempt
+
+NEVER_BEGAN = "its process ended before it began"
+NEWER_CODE = "in the process that was to call it, which has newer code than its listener"
+
+
+class ProcessCall:
+    """Calls a handler in one of the processes, if its attempt may still begin then.
+
+    The attempt begins when its process is given the call. The process looks at the end of the lease
+    once more, right before it calls the handler: it may have stood still meanwhile. What the
+    attempt becomes is said only when the process is gone, so that no other attempt runs beside it.
+    """
+
+    def __init__(self, attempt: "Attempt", processes: Processes, deadlines: Deadlines) -> None:
+        self._attempt = attempt
+        self._processes = processes
+        self._deadlines = deadlines
+
+    async def run(self) -> Any:
+        """Return what the handler returned.
+
+        Raises what it raised, TimedOut, a ProcessFailure, and NotBegun.
+        """
+        process = await self._take()
+        try:
+            self._attempt.begin()
+            reply = await self._call(process)
+        finally:
+            self._processes.give_back(process)
+        return self._outcome(reply)
+
+    async def _take(self) -> Process:
+        try:
+            return await self._processes.take()
+        except BaseException:
+            # It ends without a process, and so it may not be withdrawn any more.
+            self._attempt.begin()
+            raise
+
+    async def _call(self, process: Process) -> Reply:
+        attempt = self._attempt
+        name = attempt.handler.name if attempt.handler is not None else attempt.task.func
+        call = Call(name=name, task=attempt.task, lease_end=attempt.lease_end())
+        began = time.perf_counter()
+        try:
+            with self._deadlines.set(attempt.limit, lambda: process.kill(ProcessEnd.TIMEOUT)):
+                reply = await process.call(call)
+        except ProcessDied:
+            if not process.has_begun:
+                raise NotBegun(NEVER_BEGAN) from None
+            attempt.took = time.perf_counter() - began
+            if process.end is ProcessEnd.TIMEOUT:
+                raise TimedOut from None
+            raise
+        except asyncio.CancelledError:
+            process.kill(ProcessEnd.CANCELLED)
+            await asyncio.shield(process.ended)
+            attempt.took = time.perf_counter() - began
+            raise
+        if reply.lacked_memory:
+            process.dismiss(ProcessEnd.MEMORY)
+        return reply
+
+    def _outcome(self, reply: Reply) -> Any:
+        if reply.not_begun:
+            raise NotBegun(reply.not_begun)
+        if reply.is_missing:
+            raise HandlerMissing(NEWER_CODE)
+        if reply.misfit:
+            raise HandlerDiffers(f"{reply.misfit}, {NEWER_CODE}")
+        self._attempt.took = reply.took
+        if reply.took > self._attempt.limit:
+            raise TimedOut
+        if reply.raised is not None:
+            raise unpack(reply.raised)
+        return orjson.Fragment(reply.result) if reply.result else None

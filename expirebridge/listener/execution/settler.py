@@ -1,0 +1,143 @@
+"""The settler: records outcomes in batches, as they come."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
+from expirebridge.errors import ScriptFailed, ServerError
+from expirebridge.hooks import Hooks
+from expirebridge.listener.execution.capacity import Room
+from expirebridge.listener.execution.in_flight import Unsettled
+from expirebridge.listener.execution.leased_attempt import LeasedAttempt
+from expirebridge.listener.execution.leases import Leases
+from expirebridge.listener.execution.outcome import Conclusion
+from expirebridge.listener.session import Footing
+from expirebridge.listener.wakeups import Doorbell
+from expirebridge.model.log_fields import event
+from expirebridge.settings import Settings
+from expirebridge.store import commands
+from expirebridge.store.commands import Call, Settled
+
+logger = logging.getLogger("expirebridge")
+
+ROLE = "recording outcomes"
+BATCH = 100
+MOST_ENDED = 500
+"""Attempts of a station that ended and are not recorded yet, at most: up to that they take no
+room."""
+RETRY_PAUSE = 0.2
+
+
+class Finished(NamedTuple):
+    """An attempt that ended, and is to be settled."""
+
+    attempt: LeasedAttempt
+    conclusion: Conclusion
+    duration: float
+
+
+class Settler:
+    """Sends the outcomes of a station to the server until each is recorded or refused.
+
+    While the server is away they wait here; their leases may lapse meanwhile, and then they are
+    refused. Up to `MOST_ENDED` of them take no room.
+    """
+
+    def __init__(
+        self,
+        footing: Footing,
+        settings: Settings,
+        *,
+        leases: Leases,
+        room: Room,
+        unsettled: Unsettled,
+        doorbell: Doorbell,
+        hooks: Hooks,
+        hear_end: Callable[[], None] | None = None,
+    ) -> None:
+        self._footing = footing
+        self._settings = settings
+        self._leases = leases
+        self._unsettled = unsettled
+        self._room = room
+        self._doorbell = doorbell
+        self._hooks = hooks
+        self._hear_end = hear_end
+        """Notifies the relay of the ledger, if there is one."""
+        self._waiting: asyncio.Queue[Finished] = asyncio.Queue()
+        self._is_awaited = False
+        """Whether the claimer waits for outcomes to be recorded."""
+
+    def capacity(self) -> int:
+        """How many more tasks this station may take; 0: it rings when it has recorded some."""
+        capacity = self._settings.concurrency + MOST_ENDED - len(self._leases)
+        self._is_awaited = capacity <= 0
+        return max(capacity, 0)
+
+    def add(self, finished: Finished) -> None:
+        """Settle this attempt soon."""
+        self._waiting.put_nowait(finished)
+
+    def close(self, item: Finished, settled: Settled = Settled.DONE) -> None:
+        """Let go of an attempt whose outcome is recorded, here or elsewhere, or was refused."""
+        self._hooks.emit(item.conclusion.ended(item.attempt.task, item.duration, settled))
+        self._leases.drop(item.attempt.claimed.id, item.attempt.claimed.token)
+        self._unsettled.discard(item.attempt)
+        self._room.look()
+        if self._is_awaited:
+            self._doorbell.ring()
+        if self._hear_end is not None and item.attempt.claimed.ledger is not None:
+            self._hear_end()
+
+    async def run(self) -> None:
+        """Settle what comes, for ever."""
+        while True:
+            await self._settle(await self._next_batch())
+
+    async def _next_batch(self) -> list[Finished]:
+        batch = [await self._waiting.get()]
+        while len(batch) < BATCH and not self._waiting.empty():
+            batch.append(self._waiting.get_nowait())
+        return batch
+
+    async def _settle(self, batch: list[Finished]) -> None:
+        # One call for all tries: the token in it lets the server know a resend.
+        settlements = [item.conclusion.settlement for item in batch]
+        call = commands.settle(settlements, self._settings, fingerprint=self._leases.fingerprint)
+        try:
+            codes = await self._send(call)
+        except ScriptFailed as error:
+            await self._settle_apart(batch, error)
+            return
+        for item, code in zip(batch, codes, strict=True):
+            self.close(item, code)
+
+    async def _settle_apart(self, batch: list[Finished], error: ScriptFailed) -> None:
+        """Settle each by itself: one that the script cannot handle must not hold up the others."""
+        if len(batch) == 1:
+            id = batch[0].attempt.task.id
+            logger.error(
+                "task %s cannot be settled: %s", id, error,
+                extra=event("unsettled", task=id, error=str(error)),
+            )  # fmt: skip
+            self.close(batch[0], Settled.REFUSED)
+            return
+        for item in batch:
+            await self._settle([item])
+
+    async def _send(self, call: Call[list[Settled]]) -> list[Settled]:
+        while True:
+            ground = self._footing.now
+            try:
+                codes = await ground.store.run(call)
+            except ScriptFailed:
+                ground.outage.answered(ROLE)
+                raise
+            except ServerError as error:
+                ground.outage.failed(ROLE, error)
+                await asyncio.sleep(RETRY_PAUSE)
+            else:
+                ground.outage.answered(ROLE)
+                if ground is self._footing.now:
+                    return codes

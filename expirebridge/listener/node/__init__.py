@@ -1,1 +1,0 @@
-"""A node: everything of a listener that belongs to one server."""

@@ -1,0 +1,228 @@
+"""The cursor: where a station looks for due tasks while some of them are left where they are."""
+
+import time
+from enum import Enum, auto
+
+from expirebridge.listener.execution.code import Code
+from expirebridge.listener.ledger.gate import Gate
+from expirebridge.listener.standing import Standing
+from expirebridge.model.policies import UNKNOWN_DELAY
+from expirebridge.settings import Settings
+from expirebridge.store import commands
+from expirebridge.store.commands import Call, Claim, Share, Walk, Walked
+
+FRONT, END = b"-inf", b"+inf"
+SHORTEST_REST = 1.0
+"""Seconds between passes, at least: as long as the clock sleeps, for the same reason."""
+REST = 20
+"""How many times as long as a pass the rest after it is: so passes take 5 % of the server."""
+LONGEST_PAUSE = 1.0
+RECENT = 60_000
+"""Milliseconds before now from which on what is due counts as fresh when a station begins."""
+MOMENT = 1000
+"""Milliseconds by which what is announced may have been due before, and still counts as just due:
+the producer's clock and the way to the server are that late."""
+MANY = 100
+"""Tasks that nobody knows, claimed in the time for which one is put off, from which on they are
+passed over. Fewer cost next to nothing."""
+FEW = 50
+
+
+class Way(Enum):
+    """Why a station walks over pending tasks."""
+
+    FRESH = auto()  # they became due since the last look
+    LATE = auto()  # a doorbell announced one that is due a moment before places where it has looked
+    BACK = auto()  # a doorbell announced one that is due longer before
+    PASS = auto()  # all of them, from the front
+
+
+class Cursor:
+    """How far a station's claims have come, in a fleet that runs more than one code.
+
+    What is due may then be left to others, and stays in front. So each claim looks at a part, and
+    the next one goes on behind it. The ways share each claim, and take turns to be its first: what
+    became due just now does not wait for the end of a pass, and fills no claim alone.
+
+    While claims find nothing they pause for as long as they take, and so do all listeners together.
+    """
+
+    def __init__(self, code: Code, standing: Standing, gate: Gate | None = None) -> None:
+        self._code = code
+        self._gate = gate
+        self._openings = 0
+        self._standing = standing
+        self._walks: dict[Way, Walk] = {}
+        self._sent: list[Way] = []
+        """The ways of the latest claim, in its order."""
+        self._turn = 0
+        self._fleet = b""
+        self._heard: dict[Way, int] = {}
+        """The earliest due time of each way that was announced since the latest claim was sent."""
+        self._again = False
+        """Whether a pass is wanted after the present one, without a rest."""
+        self._left = 0
+        """Tasks that the present pass left where they are."""
+        self._spent = 0.0
+        """Seconds that the claims of the present pass took."""
+        self._next_pass = 0.0
+        self._ready = 0.0
+        self._strangers = 0
+        self._counted_since = 0.0
+        self.unfinished = False
+        """Whether the latest claim did not get to the end of each way."""
+
+    @property
+    def active(self) -> bool:
+        """Whether tasks may be left where they are; else claims take whatever is due first."""
+        return bool(self._walks)
+
+    @property
+    def pause(self) -> float | None:
+        """Seconds after which to claim if nobody rings; None: never."""
+        return max(self._ready - time.monotonic(), 0.0) if self._walks else None
+
+    @property
+    def seen(self) -> bytes:
+        """The score up to which what is due was looked at; nothing before it is news."""
+        return self._walks[Way.FRESH].score if self._walks else FRONT
+
+    def hear_of(self, due: int) -> None:
+        """Take note that a task due at that ms was announced."""
+        if self._walks:
+            way = Way.LATE if due > self._walks[Way.FRESH].place - MOMENT else Way.BACK
+            self._heard[way] = min(due, self._heard.get(way, due))
+
+    def start_over(self) -> None:
+        """Take note that something may have been missed: all is looked at once more."""
+        self._again = True
+
+    def call(
+        self, nonce: str, settings: Settings, *, room: int, alone: bool, share: Share | None
+    ) -> Call[Claim]:
+        """The claim that suits the fleet, as far as it is known."""
+        gate = self._gate_number()
+        if not self._walks:
+            return commands.claim(
+                nonce, settings, room=room, idle=alone, fingerprint=self._code.fingerprint.digest,
+                share=share, gate=gate,
+            )  # fmt: skip
+        self._go_back()
+        self._begin_pass()
+        self._sent = self._in_turn()
+        walks = [self._walks[way] for way in self._sent]
+        return commands.claim_known(
+            nonce, settings, room=room, idle=alone, code=self._code.text, walks=walks, share=share,
+            gate=gate,
+        )  # fmt: skip
+
+    def _gate_number(self) -> int | None:
+        """What a claim needs for tasks of the ledger; None: it takes none."""
+        if self._gate is None:
+            return None
+        if self._openings != self._gate.openings:
+            self._openings = self._gate.openings
+            self.start_over()
+        return self._gate.number
+
+    def _go_back(self) -> None:
+        heard, self._heard = self._heard, {}
+        fresh = self._walks[Way.FRESH]
+        for way, due in heard.items():
+            if due > fresh.place:
+                continue
+            walk = self._walks.get(way)
+            if walk is None or due < walk.place:
+                walk = Walk(b"%d" % due, b"", fresh.score)
+            self._walks[way] = walk._replace(last=fresh.score)
+
+    def _begin_pass(self) -> None:
+        is_time = self._again or time.monotonic() >= self._next_pass
+        if is_time and Way.PASS not in self._walks:
+            self._again = False
+            self._left, self._spent = 0, 0.0
+            self._walks[Way.PASS] = Walk(FRONT, b"", self.seen)
+
+    def _in_turn(self) -> list[Way]:
+        ways = [way for way in Way if way in self._walks]
+        first = self._turn % len(ways)
+        return ways[first:] + ways[:first]
+
+    def take(self, claim: Claim, took: float) -> None:
+        """Take note of what a claim found, which took so many seconds."""
+        now = claim.now_us // 1000
+        if claim.withheld:
+            self._code.withholds = True
+        if claim.wrong_way:
+            self._switch(now)
+        elif not self._walks:
+            self._count_strangers(claim, now)
+        elif now < self._walks[Way.FRESH].place:  # the server's clock went back
+            self._begin(now)
+        else:
+            self._advance(claim, took)
+
+    def _switch(self, now: int) -> None:
+        if self._walks:
+            self._walks.clear()
+            self.unfinished = False
+        else:
+            self._begin(now)
+
+    def _begin(self, now: int) -> None:
+        self._walks = {Way.FRESH: Walk(b"%d" % (now - RECENT), b"", END)}
+        self._fleet, self._heard = b"", {}
+        self._again = True
+
+    def _count_strangers(self, claim: Claim, now: int) -> None:
+        """Pass over what nobody knows if there is much of it: to claim it all starves the rest."""
+        strangers = sum(not self._code.knows(task.func) for task in claim.tasks)
+        if not strangers:
+            return
+        if time.monotonic() - self._counted_since > UNKNOWN_DELAY:
+            self._counted_since, self._strangers = time.monotonic(), 0
+        self._strangers += strangers
+        if self._strangers > MANY:
+            self._code.stranded = True
+            self._begin(now)
+
+    def _advance(self, claim: Claim, took: float) -> None:
+        if Way.PASS in self._sent:
+            self._spent += took
+        for way, walked in zip(self._sent, claim.walked, strict=False):
+            self._go_on(way, walked)
+        # Without an answer for the ways, they are as before.
+        self.unfinished = not claim.walked or not all(each.finished for each in claim.walked)
+        # Whoever is first may fill a claim alone.
+        self._turn = self._turn + 1 if self.unfinished and claim.tasks else 0
+        if self._fleet and self._fleet != claim.fleet:
+            self.start_over()
+        self._fleet = claim.fleet
+        now = time.monotonic()
+        if self.unfinished:
+            others = max(self._standing.listeners, 1)
+            pause = 0.0 if claim.tasks else min(took * others, LONGEST_PAUSE)
+            self._ready = now + pause
+        else:
+            self._ready = now if self._again else self._next_pass
+
+    def _go_on(self, way: Way, walked: Walked) -> None:
+        if way is Way.PASS:
+            self._left += walked.left
+        if way is Way.FRESH or not walked.finished:
+            walk = self._walks[way]
+            self._walks[way] = walk._replace(score=walked.score, id=walked.id)
+            return
+        del self._walks[way]
+        if way is Way.PASS:
+            self._end_pass()
+
+    def _end_pass(self) -> None:
+        others = max(self._standing.listeners, 1)
+        rest = max(self._spent * REST * others, SHORTEST_REST)
+        self._next_pass = time.monotonic() + rest
+        if self._left < FEW:
+            self._code.stranded = False
+            self._strangers = 0
+        if not self._left:
+            self._code.withholds = False

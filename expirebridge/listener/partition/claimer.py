@@ -1,0 +1,288 @@
+"""The claimer: answers the doorbell by claiming what is due, as far as there is room."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from dataclasses import replace
+
+from expirebridge.errors import ServerError
+from expirebridge.hooks import Claimed, Hooks
+from expirebridge.listener.execution.executor import Runner
+from expirebridge.listener.execution.origin import Origin
+from expirebridge.listener.partition.backlog import Cursor
+from expirebridge.listener.partition.due_timer import Clock
+from expirebridge.listener.partition.fair_share import Fairness
+from expirebridge.listener.partition.key_events import Hearing
+from expirebridge.listener.pulse import PATIENCE, Pulse
+from expirebridge.listener.session import Footing, Ground
+from expirebridge.listener.wakeups import Doorbell
+from expirebridge.model.log_fields import event
+from expirebridge.settings import Settings
+from expirebridge.store import commands
+from expirebridge.store.commands import Call, Claim
+from expirebridge.store.task_records import ClaimedTask
+
+logger = logging.getLogger("expirebridge")
+
+ROLE = "claiming"
+RETRY_PAUSE = 0.1
+NO_ROOM = "its listener had no room for it when the claim was answered"
+
+
+class Claimer:
+    """Turns rings into running tasks.
+
+    It reserves room before it asks, and takes no more than its listener's share, unless others let
+    the rest lie. A task whose listeners died twice runs alone in its process: if
+    one waits, nothing more is claimed until the process is idle, and then that task.
+    """
+
+    def __init__(
+        self,
+        footing: Footing,
+        settings: Settings,
+        *,
+        origin: Origin,
+        doorbell: Doorbell,
+        clock: Clock,
+        cursor: Cursor,
+        fairness: Fairness,
+        hearing: Hearing,
+        runner: Runner,
+        hooks: Hooks,
+    ) -> None:
+        self._footing = footing
+        self._settings = settings
+        self._origin = origin
+        self._doorbell = doorbell
+        self._clock = clock
+        self._cursor = cursor
+        self._fairness = fairness
+        self._hearing = hearing
+        self._runner = runner
+        self._room = runner.room
+        self._hooks = hooks
+        self._most = min(max(settings.concurrency // 2, 1), commands.MAX_CLAIM)
+        """Tasks that one claim asks for at most: while they run, the server makes the next one."""
+        self._has_room = True
+        self._places = 0
+        """Those that are reserved for the claim on its way."""
+        self._timer: asyncio.Handle
+        self._stopping = self._suspended = False
+        self._claiming = asyncio.Lock()
+
+    async def stop(self) -> None:
+        """Claim no more. A claim on its way is waited for: what it brings would be lost."""
+        self._stopping = True
+        self._doorbell.ring()
+        async with self._claiming:
+            self._room.withdraw(self._doorbell)
+
+    async def suspend(self) -> None:
+        """Claim no more until `resume`; return when what a claim on its way brought has begun."""
+        self._suspended = True
+        async with self._claiming:
+            pass
+
+    def resume(self) -> None:
+        """Claim again, at once."""
+        self._suspended = False
+        self._doorbell.ring()
+
+    async def run(self) -> None:
+        """Answer rings, for ever."""
+        while True:
+            await self._ring()
+            async with self._claiming:
+                await self._claim_what_is_due()
+
+    async def _ring(self) -> None:
+        """Wait for a ring; with room, also until what was left is asked for, or the cursor is to go
+        on.
+        """
+        left = self._fairness.pause
+        pause = left if left is not None else self._cursor.pause
+        if pause is None or not self._has_room:
+            await self._doorbell.answer()
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause):
+                await self._doorbell.answer()
+
+    async def _claim_what_is_due(self) -> None:
+        """Claim until nothing more is due, or there is no room."""
+        if (pulse := self._footing.now.pulse) is not None and pulse.weak:
+            await self._feel_pulse()
+        places = self._reserve()
+        while places:
+            asked = time.monotonic()
+            claim = await self._claim(places)
+            if claim is None:
+                return
+            self._take_note(claim, time.monotonic() - asked)
+            rest = self._clock.behind and not claim.shared
+            more = claim.wrong_way or (rest and bool(claim.tasks))
+            places = self._reserve() if more else 0
+            if places:
+                # The next claim is sent before these begin, so the server makes it while they run.
+                asyncio.get_running_loop().call_soon(self._start, claim.tasks, asked)
+            else:
+                self._start(claim.tasks, asked)
+
+    def _reserve(self) -> int:
+        """Places for the next claim. Whoever gets none is rung when there are some."""
+        closed = self._stopping or self._suspended
+        most = 0 if closed else min(self._most, self._origin.settler.capacity())
+        places = self._room.reserve(self._doorbell, most) if most else 0
+        self._has_room = places > 0
+        return places
+
+    async def _claim(self, places: int) -> Claim | None:
+        """Claim once, resending until there is an answer: what was claimed must not be lost.
+
+        A server that does not answer in time keeps no places from other stations: what a late
+        answer brings must find room again. Only a listener that stops gives up, after one resend
+        more, and leaves what it may have claimed to its lease.
+        """
+        alone = self._room.has_whole(self._doorbell)
+        call = self._cursor.call(
+            commands.new_nonce(), self._settings, room=places, alone=alone,
+            share=self._fairness.share(places),
+        )  # fmt: skip
+        self._clock.notice_claim()
+        self._places = places
+        while True:
+            ground = self._footing.now
+            sent = time.monotonic()
+            last = self._stopping
+            try:
+                claim = await self._send(call, ground)
+            except ServerError as error:
+                ground.outage.failed(ROLE, error)
+                self._give_up_places(ground.pulse)
+                if last:
+                    return None
+                call = commands.resent(call)
+                await asyncio.sleep(RETRY_PAUSE)
+            else:
+                ground.outage.answered(ROLE)
+                if ground is not self._footing.now:
+                    # A superseded primary claimed; its successor knows that, if it reached it.
+                    call = commands.resent(call)
+                    continue
+                ground.server_clock.learn(claim.now_us, sent=sent, received=time.monotonic())
+                patience = self._settings.lease / 2 if ground.pulse else 0.0
+                return await self._fit(claim, until=sent + patience, alone=alone)
+
+    async def _send(self, call: Call[Claim], ground: Ground) -> Claim:
+        """Send a claim; while one node of several does not answer, its places go to the others."""
+        pulse = ground.pulse
+        if pulse is None:
+            return await ground.store.run(call)
+        self._expect_answer(pulse)
+        try:
+            claim = await ground.store.run(call)
+        finally:
+            self._timer.cancel()
+        pulse.weak = False
+        return claim
+
+    def _expect_answer(self, pulse: Pulse) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(PATIENCE, self._doubt, pulse, loop.time() + PATIENCE)
+
+    def _doubt(self, pulse: Pulse, at: float) -> None:
+        """Take note that no answer was read by that time of the event loop."""
+        loop = asyncio.get_running_loop()
+        if loop.time() > at + PATIENCE:
+            self._expect_answer(pulse)  # this process stood still, and perhaps not the node
+        else:
+            # An answer that has come in the meantime is read first.
+            self._timer = loop.call_soon(self._notice_silence, pulse)
+
+    def _notice_silence(self, pulse: Pulse) -> None:
+        pulse.weak = True
+        self._give_up_places(pulse)
+
+    def _give_up_places(self, pulse: Pulse | None) -> None:
+        """Leave what is reserved; also the whole room, if others can use it."""
+        places, self._places = self._places, 0
+        self._room.leave(places)
+        if pulse is not None:
+            self._room.want_no_more(self._doorbell)
+
+    async def _feel_pulse(self) -> None:
+        """Wait until the node answers, without a place or a turn."""
+        self._room.withdraw(self._doorbell)
+        while not self._stopping:
+            ground = self._footing.now
+            if ground.pulse is None or not ground.pulse.weak:
+                return
+            try:
+                await ground.store.run(commands.command("PING"))
+            except ServerError as error:
+                ground.outage.failed(ROLE, error)
+                await asyncio.sleep(RETRY_PAUSE)
+            else:
+                ground.outage.answered(ROLE)
+                ground.pulse.weak = False
+
+    async def _fit(self, claim: Claim, *, until: float, alone: bool) -> Claim:
+        """Keep as many places as the claim brought tasks. If the answer was late, and the places
+        went to others, what finds none is given back; so is what was to run alone.
+        """
+        brought = len(claim.tasks)
+        places, self._places = self._places, 0
+        if places:
+            self._room.leave(places - brought)
+            return claim
+        if alone and not self._room.has_whole(self._doorbell):
+            brought = 0
+        places = await self._find_room(brought, until)
+        for task in claim.tasks[places:]:
+            self._runner.give_back(task, self._origin, NO_ROOM)
+        return replace(claim, tasks=claim.tasks[:places])
+
+    async def _find_room(self, wanted: int, until: float) -> int:
+        """Wait in line for so many places; return how many there were by that time (monotonic).
+
+        Other stations reserve more than they fill, and leave the rest in a moment.
+        """
+        places = self._room.reserve(self._doorbell, wanted) if wanted else 0
+        rung = False
+        while places < wanted and not self._stopping and time.monotonic() < until:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(until - time.monotonic()):
+                    await self._doorbell.answer()
+            places += self._room.reserve(self._doorbell, wanted - places)
+            rung = True
+        if rung:
+            self._doorbell.ring()  # who rang may have meant something else
+        return places
+
+    def _take_note(self, claim: Claim, took: float) -> None:
+        self._cursor.take(claim, took)
+        self._fairness.take(claim)
+        if claim.wrong_way:
+            return
+        if claim.tasks or not self._cursor.unfinished:
+            self._hooks.emit(Claimed(count=len(claim.tasks)))
+        for id in claim.broken:
+            logger.error(
+                "task %r cannot run: its record is missing or broken", id,
+                extra=event("broken record", task=id),
+            )  # fmt: skip
+        if claim.alone:
+            self._room.want_whole(self._doorbell)
+        else:
+            self._room.want_no_more(self._doorbell)
+        now_us, next_due = claim.now_us, claim.next_due
+        if self._cursor.unfinished and claim.tasks:
+            next_due = now_us // 1000
+        self._clock.plan(next_due, now_us=now_us, count=len(claim.tasks), shared=claim.shared)
+
+    def _start(self, tasks: list[ClaimedTask], asked: float) -> None:
+        for task in tasks:
+            self._hearing.expect_end_of(task.key)
+            self._runner.start(task, self._origin, asked=asked)

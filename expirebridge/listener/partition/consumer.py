@@ -1,0 +1,185 @@
+"""A station: what a listener runs for one partition."""
+
+import logging
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from expirebridge.hooks import Hooks
+from expirebridge.listener.execution.code import Code
+from expirebridge.listener.execution.executor import Runner
+from expirebridge.listener.execution.leases import Leases
+from expirebridge.listener.execution.lost_attempts import let_lost_lapse
+from expirebridge.listener.execution.origin import Origin
+from expirebridge.listener.execution.settler import Settler
+from expirebridge.listener.ledger.roles import desk_of
+from expirebridge.listener.partition.backlog import Cursor
+from expirebridge.listener.partition.claimer import Claimer
+from expirebridge.listener.partition.declarer import Declarer
+from expirebridge.listener.partition.due_timer import Clock
+from expirebridge.listener.partition.fair_share import Fairness
+from expirebridge.listener.partition.key_events import Hearing
+from expirebridge.listener.partition.maintenance import Sweeper
+from expirebridge.listener.partition.misplaced_keys import MisplacedKeys
+from expirebridge.listener.partition.reconciler import Adopter
+from expirebridge.listener.partition.retimer import Retimer
+from expirebridge.listener.partition.ticker import Ticker
+from expirebridge.listener.session import Footing, Ground
+from expirebridge.listener.standing import Standing
+from expirebridge.listener.wakeups import Doorbell
+from expirebridge.model.log_fields import event
+from expirebridge.settings import Doorbells, Settings
+from expirebridge.store import commands
+from expirebridge.store.client import AsyncStore
+
+if TYPE_CHECKING:
+    from expirebridge.ledger.partition import Office
+
+logger = logging.getLogger("expirebridge")
+
+
+class Station:
+    """The roles of one partition, which stand on a node; all run their tasks in one runner."""
+
+    def __init__(
+        self, ground: Ground, settings: Settings, *, name: str, runner: Runner, hooks: Hooks,
+        office: "Office | None" = None,
+    ) -> None:  # fmt: skip
+        self._settings, self._runner = settings, runner
+        self._footing = footing = Footing(ground)
+        self._prefix = ground.store.database.prefix
+        self.misplaced = MisplacedKeys(ground.store.database.layout, hooks)
+        self._born: bytes | None = None
+        """When its database was first written to, as far as that is known."""
+        self.doorbell = doorbell = Doorbell()
+        self.standing = standing = Standing(settings.doorbell, ground.lot)
+        code, fairness = Code(runner.fingerprint), Fairness(standing, runner.room)
+        self._desk = desk = desk_of(office, footing, hooks, doorbell=doorbell, standing=standing)
+        clerk = desk.clerk if desk else None
+        self._cursor = cursor = Cursor(code, standing, desk.gate if desk else None)
+        self.leases = Leases(footing, name, lease=settings.lease, code=code)
+        self._clock = clock = Clock(
+            footing, self._prefix, doorbell=doorbell, fairness=fairness, cursor=cursor, hooks=hooks
+        )
+        self._ticker, self._retimer = Ticker(footing, standing), Retimer(footing, standing)
+        self._declarer = Declarer(footing, settings, name=name, specs=runner.series)
+        self._sweeper = Sweeper(footing, settings, doorbell=doorbell, hooks=hooks)
+        self.adopter = Adopter(
+            footing, settings, clerk, doorbell=doorbell, clock=clock, misplaced=self.misplaced
+        )
+        self.hearing = Hearing(
+            footing, settings.doorbell, doorbell=doorbell, clock=clock, cursor=cursor,
+            adopter=self.adopter, standing=standing, hooks=hooks,
+        )  # fmt: skip
+        self._settler = Settler(
+            footing, settings, leases=self.leases, room=runner.room, unsettled=runner.unsettled,
+            doorbell=doorbell, hooks=hooks, hear_end=desk.relayer.hear_end if desk else None,
+        )  # fmt: skip
+        self._claimer = Claimer(
+            footing, settings,
+            origin=Origin(footing, self.leases, self._settler, clerk),
+            doorbell=doorbell, clock=clock, cursor=cursor, hearing=self.hearing, runner=runner,
+            fairness=fairness, hooks=hooks,
+        )  # fmt: skip
+
+    @property
+    def ground(self) -> Ground:
+        """What it stands on now."""
+        return self._footing.now
+
+    @property
+    def store(self) -> AsyncStore:
+        """Its partition, on the node on which it stands now."""
+        return self._footing.now.store
+
+    @property
+    def tag(self) -> bytes:
+        """What the names of its trigger keys begin with; empty without a tag."""
+        return self.store.database.tag.encode()
+
+    @property
+    def doorbell_channel(self) -> bytes:
+        """The channel on which producers announce tasks of this partition."""
+        return self.store.database.doorbell_channel.encode()
+
+    def stand_on(self, ground: Ground) -> None:
+        """Go on with the same partition on another node, or another connection to it.
+
+        What was heard and not yet looked at is dropped, since it may not be so there; the caller
+        has the new node scanned.
+        """
+        self._footing.now = ground
+        self.standing.lot = ground.lot
+        ground.ears.want(self, self.standing.hears)
+        self.adopter.forget_all()
+        self.hearing.hear_after_gap(events=True)
+
+    def roles(self) -> dict[str, Coroutine[Any, Any, None]]:
+        """What it does, each for ever."""
+        roles = {
+            "claims": self._claimer.run(),
+            "outcomes": self._settler.run(),
+            "adoption": self.adopter.run(),
+            "sweeps": self._sweeper.run(),
+            "ticks": self._ticker.run(),
+            "time zones": self._retimer.run(),
+        }
+        if self._runner.series:
+            roles["declared series"] = self._declarer.run()
+        if self._desk is not None:
+            roles |= self._desk.roles()
+        if self._settings.doorbell is not Doorbells.EVENTS:
+            roles["clock"] = self._clock.run()
+        return roles
+
+    def poke(self) -> None:
+        """Take note that a row of the ledger was committed."""
+        if self._desk is not None:
+            self._desk.relayer.poke()
+
+    async def stop(self) -> None:
+        """Claim no more; what runs goes on."""
+        await self._claimer.stop()
+
+    async def suspend(self) -> None:
+        """Claim no more until `resume`; what runs goes on."""
+        await self._claimer.suspend()
+
+    def resume(self) -> None:
+        """Claim again."""
+        self._claimer.resume()
+
+    # What a heartbeat brought
+
+    def take_beat(self, beat: commands.HeartbeatReply) -> None:
+        """Take the answer to a heartbeat, on the event loop."""
+        self.standing.rank, self.standing.listeners = beat.rank, beat.listeners
+        self.standing.codes = beat.codes
+        if beat.gap:
+            self._cursor.start_over()
+        self._footing.now.ears.want(self, self.standing.hears)
+        self._ticker.hear(beat.next_making)
+        self._retimer.hear(beat.next_making)
+        self._notice_birth(beat.born)
+        if beat.gap and self._settings.doorbell is Doorbells.CLOCK:
+            # With events, the subscription is new then, too, and is a gap by itself.
+            self._footing.now.gaps.notice("no listener had beaten for half a lease")
+        self._report_lost(beat.lost)
+        self._runner.cancel(beat.cancelled)
+        let_lost_lapse(self.leases, self._runner)
+
+    def _notice_birth(self, born: bytes) -> None:
+        if born and self._born not in {None, born}:
+            logger.critical(
+                "the database was emptied, by FLUSHDB or by a restart without its data: the tasks "
+                "that waited in it are gone; the listener continues",
+                extra=event("emptied"),
+            )
+            self._declarer.hurry()
+        self._born = born or self._born or b""
+
+    def _report_lost(self, lost: list[str]) -> None:
+        for id in lost:
+            logger.warning(
+                "the lease of task %s lapsed while it ran here", id,
+                extra=event("lease lost", task=id),
+            )  # fmt: skip

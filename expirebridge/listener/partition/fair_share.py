@@ -1,0 +1,99 @@
+"""Fairness: keeps a listener to its share of the tasks, as long as others take the rest."""
+
+import time
+from typing import NamedTuple
+
+from expirebridge.listener.execution.capacity import Room
+from expirebridge.listener.standing import Standing
+from expirebridge.store.commands import Claim, Share
+
+PATIENCE = 0.010
+"""Seconds for which what is more than the share is left to others. Their clocks ring within 4 ms of
+each other; a peer that is late costs these tasks no more than this."""
+DISTRUST = 5.0
+"""Seconds without a limit after nobody took what was left: peers that are full, suspended or dead
+hold up one task in this time, not each."""
+
+
+class Left(NamedTuple):
+    """What this listener left to others."""
+
+    until: float
+    """When it asks for the rest (monotonic)."""
+    at: int
+    """When it was left, by the server's clock, in ms."""
+
+
+class Fairness:
+    """Says how much the next claim may take, and when the rest is asked for, without a limit.
+
+    The share is what is due and running, divided by the listeners, less what this one runs. The
+    script computes it; here is when it counts. A listener that is alone has no share.
+    """
+
+    def __init__(self, standing: Standing, room: Room) -> None:
+        self._standing = standing
+        self._room = room
+        self._left: Left | None = None
+        self._is_limited = False
+        """Whether the latest claim was."""
+        self._unlimited_until = 0.0
+        self._running = 0
+        """How many tasks ran in all listeners when the latest claim was answered."""
+
+    @property
+    def pause(self) -> float | None:
+        """Seconds after which the rest is to be asked for; None if nothing was left to others."""
+        return None if self._left is None else max(self._left.until - time.monotonic(), 0.0)
+
+    @property
+    def turn(self) -> int:
+        """How many listeners are to ask for the next task before this one, about.
+
+        Those that run fewer come first, and then those of a lower rank. As tasks are divided, some
+        listeners ran just as many as the `fewest` when a claim was last answered, and the others
+        one more.
+        """
+        return self._turn_with(self._room.taken)
+
+    @property
+    def first_turn(self) -> int:
+        """The turn that it has if all that it runs ends before."""
+        return self._turn_with(0)
+
+    def _turn_with(self, held: int) -> int:
+        rank, listeners = self._standing.rank, self._standing.listeners
+        if listeners <= 1 or time.monotonic() < self._unlimited_until:
+            return rank
+        fewest, more = divmod(self._running, listeners)
+        if held < fewest:
+            return 0
+        if held == fewest:
+            return rank * (listeners - more) // listeners
+        return listeners - more + rank * more // listeners
+
+    def share(self, reserved: int) -> Share | None:
+        """What a claim needs to know for which so many places are reserved; None: nothing."""
+        standing = self._standing
+        if standing.listeners <= 1:
+            return None
+        self._is_limited = time.monotonic() >= self._unlimited_until and self.pause != 0
+        held = self._room.taken - reserved if self._is_limited else None
+        return Share(standing.listeners, held, standing.codes)
+
+    def take(self, claim: Claim) -> None:
+        """Take note of what a claim found."""
+        if claim.wrong_way:
+            return
+        if claim.running >= 0:
+            self._running = claim.running
+        now = claim.now_us // 1000
+        if claim.shared:
+            left, first = self._left, claim.next_due
+            # What was left before may have been taken meanwhile, and this be other tasks.
+            if left is None or (first is not None and left.at < first <= now):
+                self._left = Left(time.monotonic() + PATIENCE, now)
+            return
+        left, self._left = self._left, None
+        if left and not self._is_limited and any(task.due <= left.at for task in claim.tasks):
+            self._unlimited_until = time.monotonic() + DISTRUST

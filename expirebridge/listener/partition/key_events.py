@@ -1,0 +1,87 @@
+"""The hearing: what a station makes of what its node hears."""
+
+from expirebridge.hooks import Hooks, Rung, Source
+from expirebridge.listener.partition.backlog import Cursor
+from expirebridge.listener.partition.due_timer import Clock
+from expirebridge.listener.partition.echoes import Echoes
+from expirebridge.listener.partition.reconciler import Adopter
+from expirebridge.listener.session import Footing
+from expirebridge.listener.standing import Standing
+from expirebridge.listener.wakeups import Doorbell
+from expirebridge.settings import Doorbells
+from expirebridge.store.commands import Heard
+
+EXPIRED = "expired"
+HEARD = {
+    EXPIRED: Heard.EXPIRED,
+    "del": Heard.DELETED,
+    "expire": Heard.LIVE,
+    "persist": Heard.LIVE,
+}
+"""The key events that are heard, and what each says of its key."""
+BY_EVENT, BY_PRODUCER = Rung(source=Source.EVENT), Rung(source=Source.PRODUCER)
+
+
+class Hearing:
+    """Passes on what is news, and drops the echoes of this station's own claims."""
+
+    def __init__(
+        self,
+        footing: Footing,
+        mode: Doorbells,
+        *,
+        doorbell: Doorbell,
+        clock: Clock,
+        cursor: Cursor,
+        adopter: Adopter,
+        standing: Standing,
+        hooks: Hooks,
+    ) -> None:
+        self._footing = footing
+        self._by_events_alone = mode is Doorbells.EVENTS
+        self._doorbell = doorbell
+        self._clock = clock
+        self._cursor = cursor
+        self._adopter = adopter
+        self._standing = standing
+        self._hooks = hooks
+        self._echoes = Echoes()
+
+    def hear_doorbell(self, due: int) -> None:
+        """A producer announced a task that is due at that ms."""
+        self._hooks.emit(BY_PRODUCER)
+        self._cursor.hear_of(due)
+        if self._by_events_alone:
+            # A task that is due at once has no key, and so no event. Whether it is, only the server
+            # can say: its time is known here to within a round trip, and that may say "not yet".
+            self._doorbell.ring()
+        else:
+            self._clock.hear_of(due)
+
+    def hear_event(self, event: str, name: bytes, *, fresh: bool) -> None:
+        """A key event named a key. One of a subscription that is not fresh says nothing to be
+        relied on: it will be made again, and a scan follows.
+        """
+        if HEARD[event] is Heard.LIVE:
+            self._echoes.forget(name)
+        elif self._echoes.take(name):
+            return
+        elif event == EXPIRED:
+            self._hooks.emit(BY_EVENT)
+            if self._by_events_alone:
+                self._doorbell.ring()
+        if fresh and not self._adopter.hear(name, HEARD[event]):
+            self._footing.now.gaps.notice("more keys were heard of than could be looked at")
+
+    def hear_after_gap(self, *, events: bool) -> None:
+        """The subscription is new, and whether key events may have been missed."""
+        self._cursor.start_over()
+        self._doorbell.ring()
+        if events:
+            self._echoes.forget_all()
+
+    def expect_end_of(self, key: bytes) -> None:
+        """Take note that the task of this key was claimed here, which ends its timer."""
+        # The event may have come before the claim's reply, or be on its way.
+        if self._standing.hears and not self._adopter.explain(key):
+            self._echoes.expect(key)

@@ -1,0 +1,284 @@
+"""The adopter: gives records to tasks that other clients set, and follows edits of timers.
+
+An event, or a scan, only names a key. Names are collected here for a moment and looked at together.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import islice, takewhile
+
+from expirebridge.errors import ScriptFailed, ServerError
+from expirebridge.listener.ledger.row_check import Clerk
+from expirebridge.listener.partition.due_timer import Clock
+from expirebridge.listener.partition.misplaced_keys import MisplacedKeys
+from expirebridge.listener.partition.news import News, hint_for, sift
+from expirebridge.listener.session import Footing, Ground
+from expirebridge.listener.wakeups import Doorbell
+from expirebridge.model.keys import id_for_key
+from expirebridge.model.log_fields import event
+from expirebridge.settings import Settings
+from expirebridge.store import commands
+from expirebridge.store.commands import Adoption, Heard, Hint
+
+logger = logging.getLogger("expirebridge")
+
+ROLE = "looking at keys that were heard of"
+AT_ONCE = 2
+"""Batches that are on their way together, when many names wait: a claim stands behind them."""
+MAX_WAITING = 100_000
+"""Keys that wait to be looked at, at most: a bound on memory."""
+STALE_AFTER = 8.0
+"""Seconds after which an event that still waits is no longer believed. It says that a key is gone,
+and whose key it was only the record knows: that is kept for 15 s after the task succeeded, and
+an event may be 5 s old when it is heard."""
+RETRY_PAUSE = 0.2
+ECHO_WAIT = 0.1
+"""Seconds that a key's end waits for this listener's own claim to explain it. No task waits for
+that: the timer of another client's task is known since it was heard to be set."""
+LONGEST_ECHO_WAIT = 4.0
+"""The same while more is due than this listener could claim."""
+
+
+class Adopter:
+    """Looks at every key of our form that an event or a scan named."""
+
+    def __init__(
+        self,
+        footing: Footing,
+        settings: Settings,
+        clerk: Clerk | None = None,
+        *,
+        doorbell: Doorbell,
+        clock: Clock,
+        misplaced: MisplacedKeys,
+    ) -> None:
+        self._footing = footing
+        self._settings = settings
+        self._doorbell = doorbell
+        self._clock = clock
+        self._misplaced = misplaced
+        self._clerk = clerk
+        self._waiting: dict[News, float] = {}
+        """What was heard of, in order and once each, and since when it waits; names only, since
+        very many may wait."""
+        self._gone: dict[Heard, dict[bytes, float]] = {Heard.EXPIRED: {}, Heard.DELETED: {}}
+        """Keys that expired, or were deleted, which a claim on its way may explain."""
+        self._has_news = asyncio.Event()
+
+    def hear(self, name: bytes, heard: Heard) -> bool:
+        """Take note of a key that an event named; keys of another form are left alone.
+
+        Returns False, and forgets it, if too many wait: only a scan finds it then.
+        """
+        if len(self._waiting) + sum(map(len, self._gone.values())) >= MAX_WAITING:
+            return False
+        if b":?" not in name:
+            return True
+        if gone := self._gone.get(heard):
+            gone.setdefault(name, time.monotonic())
+        elif gone is not None:
+            gone[name] = time.monotonic()
+            self._look_later(heard)
+        else:
+            self._disbelieve_ends(name)
+            self._waiting.setdefault((name, heard), time.monotonic())
+            self._has_news.set()
+        return True
+
+    def _disbelieve_ends(self, name: bytes) -> None:
+        """Forget the ends of a key that was set since: they are not those of its present timer."""
+        for heard, gone in self._gone.items():
+            gone.pop(name, None)
+            self._waiting.pop((name, heard), None)
+
+    def forget_all(self) -> None:
+        """Forget what was heard of, as on a server that is the primary no longer."""
+        self._waiting.clear()
+        for gone in self._gone.values():
+            gone.clear()
+
+    def explain(self, name: bytes) -> bool:
+        """Take note that the task of this key was claimed here; whether its end was heard of."""
+        expired = self._gone[Heard.EXPIRED].pop(name, None)
+        deleted = self._gone[Heard.DELETED].pop(name, None)
+        return expired is not None or deleted is not None
+
+    def _look_later(self, heard: Heard) -> None:
+        asyncio.get_running_loop().call_later(ECHO_WAIT, self._believe, heard)
+
+    def _believe(self, heard: Heard) -> None:
+        """Look at the keys whose end no claim has explained in time."""
+        gone = self._gone[heard]
+        # A deletion is an order; that a key expired is known to the clock as well.
+        wait = LONGEST_ECHO_WAIT if heard is Heard.EXPIRED and self._clock.behind else ECHO_WAIT
+        until = time.monotonic() - wait
+        ripe = list(takewhile(lambda item: item[1] <= until, gone.items()))
+        for name, since in ripe:
+            del gone[name]
+            self._waiting.setdefault((name, heard), since)
+        if ripe:
+            self._has_news.set()
+            if heard is Heard.EXPIRED:
+                self._doorbell.ring()
+        if gone:
+            self._look_later(heard)
+
+    async def run(self) -> None:
+        """Look at what was heard of, for ever."""
+        while True:
+            await self._has_news.wait()
+            news = self._take()
+            async with asyncio.TaskGroup() as group:
+                for batch in commands.batches(news.items()):
+                    group.create_task(self._look_at(dict(batch)))
+
+    def _take(self) -> dict[News, float]:
+        """Take what waits, as much as may be on its way at a time, and since when."""
+        oldest = time.monotonic() - STALE_AFTER
+        news, stale = dict[News, float](), 0
+        for name, heard in list(islice(self._waiting, commands.BATCH * AT_ONCE)):
+            since = self._waiting.pop((name, heard))
+            if since < oldest and heard is not Heard.LIVE:
+                stale += 1
+            else:
+                news[name, heard] = since
+        if not self._waiting:
+            self._has_news.clear()
+        if stale:
+            self._footing.now.gaps.notice("events waited for too long to be believed")
+            logger.warning(
+                "%d events were dropped: there was no time to look at them", stale,
+                extra=event("events dropped", count=stale),
+            )  # fmt: skip
+        return news
+
+    async def look_at(self, names: list[bytes]) -> int:
+        """Look at keys that a scan found, now; return how many were adopted."""
+        home = self._footing.now.store.database.home
+        hints = [hint for name in names if (hint := hint_for(name, Heard.LIVE, home))]
+        codes: list[Adoption] = []
+        for batch in commands.batches(self._in_place(hints)):
+            codes += await self._adopt(batch, self._footing.now)
+        return codes.count(Adoption.ADOPTED)
+
+    async def _look_at(self, news: dict[News, float]) -> None:
+        """Look at these; they wait again, for as long as they are believed, if nobody answered."""
+        ground = self._footing.now
+        try:
+            found = await ground.store.run(sift(news, ground.store.database.home))
+            hints = await self._compared(self._in_place(found))
+            if await self._are_deletions_true(hints, ground):
+                await self._adopt_all(hints, ground)
+            else:
+                news = {each: since for each, since in news.items() if each[1] is not Heard.DELETED}
+                await self._adopt_all([h for h in hints if h.heard is not Heard.DELETED], ground)
+        except ServerError as error:
+            ground.outage.failed(ROLE, error)
+            await asyncio.sleep(RETRY_PAUSE)
+            if ground is not self._footing.now:
+                return  # it was heard on another server
+            for (name, heard), since in news.items():
+                if heard is Heard.LIVE or (name, Heard.LIVE) not in self._waiting:
+                    self._waiting.setdefault((name, heard), since)
+            self._has_news.set()
+        else:
+            ground.outage.answered(ROLE)
+
+    def _in_place(self, hints: list[Hint]) -> list[Hint]:
+        """Those that belong to this partition; the others are named, and not run."""
+        database = self._footing.now.store.database
+        if database.partitions == 1:
+            return hints
+        owned = []
+        for hint in hints:
+            if database.owns(hint.id):
+                owned.append(hint)
+            else:
+                self._misplaced.hear(hint.name)
+        return owned
+
+    async def _compared(self, hints: list[Hint]) -> list[Hint]:
+        """Say which of these keys, that have expired, are of tasks of the ledger.
+
+        Without a record such an expiry is the echo of a task that this server has lost since: its
+        row says what became of it.
+        """
+        expired = {hint.id for hint in hints if hint.heard is Heard.EXPIRED}
+        if self._clerk is None or not expired:
+            return hints
+        known = await self._clerk.with_rows(expired)
+        return [
+            replace(hint, heard=Heard.EXPIRED_IN_LEDGER)
+            if hint.heard is Heard.EXPIRED and hint.id in known else hint
+            for hint in hints
+        ]  # fmt: skip
+
+    async def _are_deletions_true(self, hints: list[Hint], ground: Ground) -> bool:
+        """Whether keys that were reported as deleted were: a demoted primary reports as deleted
+        what expires on its primary. So it is asked what it is, after they were heard.
+        """
+        deleted = sum(hint.heard is Heard.DELETED for hint in hints)
+        if (
+            not deleted
+            or not ground.may_be_demoted
+            or await ground.store.run(commands.is_primary())
+        ):
+            return True
+        ground.gaps.notice("the server that reported deletions is a replica now")
+        logger.warning(
+            "%d deletions were not believed: the server that reported them is a replica now",
+            deleted, extra=event("deletions ignored", count=deleted),
+        )  # fmt: skip
+        return False
+
+    async def _adopt_all(self, hints: list[Hint], ground: Ground) -> None:
+        """Adopt these; one that the script cannot handle must not hold up the others."""
+        if not hints:
+            return
+        try:
+            await self._adopt(hints, ground)
+        except ScriptFailed as error:
+            await self._adopt_each(hints, error, ground)
+
+    async def _adopt_each(self, hints: list[Hint], error: ScriptFailed, ground: Ground) -> None:
+        if len(hints) == 1:
+            logger.error(
+                "a foreign key, of task %s, cannot be looked at: %s", hints[0].id, error,
+                extra=event("unreadable key", task=hints[0].id, error=str(error)),
+            )  # fmt: skip
+            return
+        for hint in hints:
+            await self._adopt_all([hint], ground)
+
+    async def _adopt(self, hints: list[Hint], ground: Ground) -> list[Adoption]:
+        codes = await ground.store.run(commands.adopt(hints, self._settings))
+        for hint, code in zip(hints, codes, strict=True):
+            if code is Adoption.INVALID:
+                logger.error(
+                    "a foreign key cannot be a task, and is kept as failed task %s: %s",
+                    hint.id,
+                    hint.invalid,
+                    extra=event("invalid key", task=hint.id, reason=hint.invalid),
+                )
+            elif code is Adoption.TAKEN:
+                logger.error(
+                    "a foreign key of task %s is neither run nor kept%s: the id made "
+                    "from its name, %s, belongs to another task; set the key with another id",
+                    hint.id,
+                    f" ({hint.invalid})" if hint.invalid else "",
+                    id_for_key(hint.name, ground.store.database.home),
+                    extra=event("id taken", task=hint.id, reason=hint.invalid),
+                )
+        await self._recall(
+            hint.id for hint, code in zip(hints, codes, strict=True)
+            if hint.heard is Heard.EXPIRED_IN_LEDGER and code is Adoption.NOTHING
+        )  # fmt: skip
+        return codes
+
+    async def _recall(self, ids: Iterable[str]) -> None:
+        lost = list(ids)
+        if self._clerk is not None and lost:
+            await self._clerk.recall(lost)

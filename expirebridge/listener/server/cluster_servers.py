@@ -1,0 +1,296 @@
+"""The nodes of a cluster: a node for each of its primaries, and the stations that stand on them."""
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, TypeVar
+
+from redis.exceptions import RedisError
+
+from expirebridge.connection.cluster import Cluster, SlotPrimary
+from expirebridge.connection.cluster_client import slot_of
+from expirebridge.connection.sentinel import Berth
+from expirebridge.connection.slot_map import SlotMap
+from expirebridge.connection.urls import Address
+from expirebridge.errors import (
+    ServerError,
+    ServerUnreachable,
+    SlotMoving,
+    SlotUnserved,
+)
+from expirebridge.hooks import FailedOver, Hooks
+from expirebridge.listener.cancellation import cancel_roles
+from expirebridge.listener.execution.executor import Runner
+from expirebridge.listener.lot import Lot
+from expirebridge.listener.partition.consumer import Station
+from expirebridge.listener.partition.misplaced_keys import MisplacedKeys
+from expirebridge.listener.server.cluster_layout import find_layout
+from expirebridge.listener.server.server import Node, report
+from expirebridge.listener.server.servers import Site
+from expirebridge.listener.server_health import Outage
+from expirebridge.listener.watchdog import Watchdog
+from expirebridge.model.log_fields import event
+from expirebridge.model.partitions import Layout
+from expirebridge.settings import Settings
+from expirebridge.store import commands
+from expirebridge.store.errors import translated
+
+T = TypeVar("T")
+
+logger = logging.getLogger("expirebridge")
+
+ROLE = "the question which node serves which slot"
+AWAY = (ServerUnreachable, SlotUnserved, SlotMoving)
+"""Errors of a node that may be back soon: the listener starts without it."""
+ASK_EVERY = 1.0
+ASK_SOON = 0.2
+"""Seconds between questions, and while a node fails."""
+ALL_BEAT_WITHIN = 1.0
+"""Seconds within which those that live beat once another listener has joined them."""
+MOST_NAMES = 1000
+"""Listeners among which the ears of each node are drawn, at most."""
+
+
+class ClusterNodes(Site):
+    """Asks which node serves which slot, and has each station stand there.
+
+    A node that appears gets all its roles; one that serves no slots any more is closed. A node's
+    connections lead to its address for good, so commands, heartbeats and key events of a station
+    change together. A node that is away holds up its own stations only.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        settings: Settings,
+        *,
+        name: str,
+        runner: Runner,
+        watchdog: Watchdog,
+        hooks: Hooks,
+    ) -> None:
+        super().__init__(settings)
+        self._cluster = cluster
+        self._settings = settings
+        self._name = name
+        self._watchdog = watchdog
+        self._hooks = hooks
+        self._begin_station = partial(
+            Station, settings=settings, name=name, runner=runner, hooks=hooks, office=self.office
+        )
+        self._layout = Layout(settings.prefix)
+        self._misplaced: MisplacedKeys
+        self._outage = Outage()
+        self._ready = asyncio.Event()
+        self._joined = 0.0
+        """When this listener began to beat (monotonic)."""
+        self._names: list[str] = []
+        """Those of the listeners that beat."""
+        self.nodes: dict[Address, Node] = {}
+        """By the addresses of the primaries."""
+        self._left: list[asyncio.Task[None]] = []
+        """Those that close the nodes that are gone."""
+        self._places: dict[Station, Node] = {}
+        self._ended: asyncio.Future[None] | None = None
+        """Gets the error of a role of a node; None before the nodes run."""
+        # Of its own: handlers may have taken all threads of the event loop's.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="expirebridge-cluster")
+
+    @property
+    def ready(self) -> asyncio.Event:
+        """Is set once the doorbells of all nodes are heard that answer."""
+        return self._ready
+
+    # The start
+
+    async def examine(self) -> None:
+        """Find the nodes and the stations, and report problems of those that answer."""
+        try:
+            known = await self._look()
+        except RedisError as error:
+            raise translated(error) from error
+        self._layout = layout = await find_layout(self._cluster, known, self._settings)
+        self._misplaced = MisplacedKeys(layout, self._hooks)
+        for address in sorted(known.primaries):
+            self._open(address)
+        for prefix in layout.prefixes():
+            # If nobody serves its slot, any node will do: each answers with that error.
+            node = self._serving(prefix, known) or next(iter(self.nodes.values()))
+            station = self._begin_station(node.ground_of(prefix, layout.count))
+            self.stations.append(station)
+            self._places[station] = node
+            node.add(station)
+        findings = await self._for_each(lambda node: node.examine(data=False))
+        report(finding for some in findings for finding in some)
+
+    async def begin(self) -> None:
+        """Beat once for each station of the nodes that answer."""
+        self._joined = time.monotonic()
+        await self._for_each(lambda node: node.heartbeat.begin())
+        await self._draw(self._settings.lease / 2)
+
+    async def _for_each(self, do: Callable[[Node], Awaitable[T]]) -> list[T]:
+        """What came of each node that answers. Raises a ServerError if none does, and for one that
+        answers, but cannot be used.
+        """
+        nodes = list(self.nodes.values())
+        results = await asyncio.gather(*map(do, nodes), return_exceptions=True)
+        faults = [each for each in results if isinstance(each, BaseException)]
+        for node, fault in zip(nodes, results, strict=True):
+            if isinstance(fault, AWAY) and len(faults) < len(nodes):
+                node.heartbeat.fail(fault)
+            elif isinstance(fault, BaseException):
+                raise fault
+        return [each for each in results if not isinstance(each, BaseException)]
+
+    def start(self) -> None:
+        """Nothing more: each node beats from when its roles run."""
+
+    # Running
+
+    def node_roles(self) -> dict[str, Coroutine[Any, Any, None]]:
+        """What it does for its nodes, each for ever."""
+        return {"nodes of the cluster": self._run_nodes(), "ears": self._run_ears()}
+
+    async def _run_nodes(self) -> None:
+        """Run the nodes' roles, and follow the slots, for ever."""
+        self._ended = ended = asyncio.get_running_loop().create_future()
+        for node in self.nodes.values():
+            node.start(ended)
+        ready = asyncio.create_task(self._await_readiness())
+        try:
+            while True:
+                fails = any(node.outage.lasts for node in self.nodes.values())
+                await asyncio.wait([ended], timeout=ASK_SOON if fails else ASK_EVERY)
+                if ended.done():
+                    ended.result()
+                await self._follow()
+        finally:
+            await cancel_roles([ready])
+
+    async def _await_readiness(self) -> None:
+        """Wait until the doorbells of all nodes are heard, but for those that do not answer."""
+        nodes = list(self.nodes.values())
+        await asyncio.gather(*(node.subscriber.settled(ASK_EVERY) for node in nodes))
+        heard = [asyncio.create_task(node.subscriber.ready.wait()) for node in nodes]
+        try:
+            await asyncio.wait(heard, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await cancel_roles(heard)
+        self._ready.set()
+
+    async def _follow(self) -> None:
+        try:
+            known = await self._look()
+        except RedisError as error:
+            self._outage.failed(ROLE, translated(error))
+            return
+        self._outage.answered(ROLE)
+        for address in sorted(known.primaries - self.nodes.keys()):
+            self._start_one(address)
+        self._move_stations(known)
+        for address in self.nodes.keys() - known.primaries:
+            if not self.nodes[address].directory.stations:
+                node = self.nodes.pop(address)
+                self._left.append(asyncio.create_task(_leave(node), name=f"leaving {address}"))
+
+    async def _look(self) -> SlotMap:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, self._cluster.look)
+
+    def _serving(self, prefix: str, known: SlotMap) -> Node | None:
+        address = known.node_of(slot_of(prefix))
+        return None if address is None else self.nodes.get(address)
+
+    def _move_stations(self, known: SlotMap) -> None:
+        """Have each station stand on the node that serves its slot now, all at once."""
+        moves = Counter[tuple[Node, Node]]()
+        for station, old in self._places.items():
+            new = self._serving(station.store.database.prefix, known)
+            if new is not None and new is not old:
+                old.dismiss(station)
+                new.receive(station)
+                self._places[station] = new
+                moves[old, new] += 1
+        for (old, new), count in moves.items():
+            logger.warning(
+                "%d partitions are on %s now; they were on %s", count, new.name, old.name,
+                extra=event("failed over", server=new.name, before=old.name, partitions=count),
+            )  # fmt: skip
+            self._hooks.emit(FailedOver(server=new.name, before=old.name))
+
+    # Nodes that come and go
+
+    def _open(self, address: Address) -> Node:
+        first = self._layout.prefix_of(0)
+        self.nodes[address] = node = Node(
+            self._settings,
+            Berth(SlotPrimary(self._cluster, slot_of(first)), address),
+            first,
+            self._layout.count,
+            watchdog=self._watchdog,
+            hooks=self._hooks,
+            lot=Lot(str(address), self._name),
+            misplaced=self._misplaced,
+        )
+        return node
+
+    def _start_one(self, address: Address) -> None:
+        node = self._open(address)
+        node.draw(self._names)
+        if self._ended is not None:
+            node.start(self._ended)
+
+    # Who hears which node
+
+    async def _run_ears(self) -> None:
+        """Draw the ears of all nodes again and again: the first time soon, in case that those drawn
+        at the start had been killed. Of these nobody has heard since this listener joined.
+        """
+        pause = self._settings.lease / commands.BEATS_PER_LEASE
+        await asyncio.sleep(min(pause, ALL_BEAT_WITHIN))
+        while True:
+            await self._draw(min(self._settings.lease / 2, time.monotonic() - self._joined))
+            await asyncio.sleep(pause)
+
+    async def _draw(self, within: float) -> None:
+        """Ask one partition who has beaten within so many seconds: every listener beats in all."""
+        for node in sorted(self.nodes.values(), key=lambda node: node.outage.lasts):
+            for station in node.directory.stations[:1]:
+                try:
+                    beats = await station.store.run(commands.list_listeners(MOST_NAMES))
+                except ServerError:
+                    continue
+                self._names = [each.name for each in beats if each.ago < within]
+                for one in self.nodes.values():
+                    one.draw(self._names)
+                return
+
+    # The end
+
+    def fall_silent(self) -> None:
+        """Stop beating, without leaving: all leases lapse. For any thread."""
+        for node in list(self.nodes.values()):
+            node.heartbeat.fall_silent()
+
+    async def close(self) -> None:
+        """Say goodbye to the nodes that answer, and close the connections."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        nodes = list(self.nodes.values())
+        await asyncio.gather(*(node.close() for node in nodes), *self._left)
+        await self.close_office()
+        for node in nodes:
+            await node.generation.close()
+
+
+async def _leave(node: Node) -> None:
+    """Close a node on which nothing stands any more."""
+    await node.generation.cut()
+    await node.close()
+    # Somebody may still have sent there, and so connected once more.
+    await asyncio.sleep(ASK_EVERY)
+    await node.generation.close()

@@ -1,0 +1,91 @@
+"""A generation: a node's connections to one primary.
+
+If another server becomes the primary, another generation follows. Commands, heartbeats and the
+subscription change to it together: otherwise leases would be renewed on one side and claimed on the
+other.
+"""
+
+import contextlib
+import socket
+
+from expirebridge.connection import clients
+from expirebridge.connection.sentinel import Berth
+from expirebridge.listener.ears import Ears
+from expirebridge.listener.gaps import Gaps
+from expirebridge.listener.links import Links
+from expirebridge.listener.lot import Lot
+from expirebridge.listener.pulse import Pulse
+from expirebridge.listener.server_clock import ServerClock
+from expirebridge.listener.server_health import Outage, StationOutage
+from expirebridge.listener.session import Ground
+from expirebridge.settings import Settings
+from expirebridge.store.client import AsyncStore, Store
+
+
+class Generation:
+    """The clients of one primary, and the estimate of its clock.
+
+    `berth` is where the primary is; None if the URL says that. `lot` is for a node that is one of
+    several.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        berth: Berth | None,
+        *,
+        outage: Outage,
+        gaps: Gaps,
+        ears: Ears,
+        lot: Lot | None = None,
+    ) -> None:
+        # An answer that takes longer than this is no answer: the lease would be in danger.
+        patience = max(settings.lease / 2, 1.0)
+        url = settings.url
+        self.berth = berth
+        self._client = clients.listener_client(url, socket_timeout=patience, place=berth)
+        self._heart_client = clients.heartbeat_client(url, socket_timeout=patience, place=berth)
+        self._links = Links()
+        if settings.ledger is not None:
+            self._links.watch(self._client)
+        self._server_clock = ServerClock()
+        self._outage = outage
+        self._gaps = gaps
+        self._ears = ears
+        self._lot = lot
+        self._pulse = Pulse() if lot else None
+
+    def ground_of(self, prefix: str, partitions: int = 1) -> Ground:
+        """What a station of this prefix stands on, if its database has so many partitions."""
+        return Ground(
+            store=AsyncStore(self._client, prefix=prefix, partitions=partitions),
+            heart_store=Store(self._heart_client, prefix=prefix, partitions=partitions),
+            server_clock=self._server_clock,
+            outage=StationOutage(self._outage, prefix) if self._lot else self._outage,
+            gaps=self._gaps,
+            ears=self._ears,
+            links=self._links,
+            may_be_demoted=self.berth is not None,
+            lot=self._lot,
+            pulse=self._pulse,
+        )
+
+    async def cut(self) -> None:
+        """Break its connections, as a network would: who waits for an answer on one gets an error.
+
+        redis-py's own `disconnect` would change a connection behind the back of whoever reads it.
+        """
+        for connection in list(self._client.connection_pool._in_use_connections):
+            if (writer := connection._writer) is not None:
+                writer.transport.abort()
+        for beating in list(self._heart_client.connection_pool._in_use_connections):
+            if (sock := beating._sock) is not None:
+                with contextlib.suppress(OSError):
+                    sock.shutdown(socket.SHUT_RDWR)
+        self._heart_client.connection_pool.disconnect(inuse_connections=False)
+        await self._client.connection_pool.disconnect(inuse_connections=False)
+
+    async def close(self) -> None:
+        """Close its connections, once nobody uses them any more."""
+        self._heart_client.close()
+        await self._client.aclose()

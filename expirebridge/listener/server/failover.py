@@ -1,0 +1,84 @@
+"""The follower: leads a node to whichever server is the primary now."""
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+
+from redis.exceptions import RedisError
+
+from expirebridge.connection.cluster import SlotPrimary
+from expirebridge.connection.sentinel import Berth, Primary
+from expirebridge.connection.urls import Address
+from expirebridge.hooks import FailedOver, Hooks
+from expirebridge.listener.server.connections import Generation
+from expirebridge.listener.server.server import Node
+from expirebridge.model.log_fields import event
+from expirebridge.store.errors import translated
+
+logger = logging.getLogger("expirebridge")
+
+ROLE = "the question where the primary is"
+ASK_EVERY = 1.0
+ASK_SOON = 0.2
+"""Seconds between questions, and while the server fails."""
+
+
+class Follower:
+    """Asks where the primary is, and changes the generation of its node if it has moved.
+
+    All stations stand on the new generation before anything else is sent. What is still answered by
+    the old primary is ignored, and sent again to the new one.
+    """
+
+    def __init__(self, primary: Primary | SlotPrimary, node: Node, *, hooks: Hooks) -> None:
+        self._primary = primary
+        self._node = node
+        self._left: Generation | None = None
+        """The one before the present: somebody may still send there, and so connect once more."""
+        self._hooks = hooks
+        # Of its own: handlers may have taken all threads of the event loop's.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="expirebridge-sentinels")
+
+    async def run(self) -> None:
+        """Ask, and follow, for ever."""
+        while True:
+            await asyncio.sleep(ASK_SOON if self._node.outage.lasts else ASK_EVERY)
+            try:
+                address = await self._ask()
+            except RedisError as error:
+                self._node.outage.failed(ROLE, translated(error))
+            else:
+                self._node.outage.answered(ROLE)
+                if self._is_news(address):
+                    await self.follow(address)
+
+    async def _ask(self) -> Address:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, self._primary.find)
+
+    def _is_news(self, address: Address) -> bool:
+        berth = self._node.generation.berth
+        return berth is not None and berth.known != address
+
+    async def follow(self, address: Address) -> None:
+        """Change to the primary at this address."""
+        old = self._node.renew(Berth(self._primary, address))
+        self._node.gaps.notice("another server is the primary")
+        before = str(old.berth.known) if old.berth else ""
+        logger.warning(
+            "the primary is now %s; it was %s", address, before,
+            extra=event("failed over", server=str(address), before=before),
+        )  # fmt: skip
+        self._hooks.emit(FailedOver(server=str(address), before=before))
+        await old.cut()
+        await self._close_left()
+        self._left = old
+
+    async def close(self) -> None:
+        """Ask no more, and close the connections to the former primary."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        await self._close_left()
+
+    async def _close_left(self) -> None:
+        if self._left is not None:
+            await self._left.close()

@@ -1,0 +1,112 @@
+"""The heartbeat: keeps the claims of a node's stations alive, from a thread of its own.
+
+A handler that blocks the event loop must not cost the other handlers their leases, so the
+heartbeat has its own thread and its own connection.
+"""
+
+import asyncio
+import contextlib
+import logging
+import threading
+
+from expirebridge.errors import ServerError, ServerUnreachable
+from expirebridge.listener.partition.consumer import Station
+from expirebridge.listener.server.key_router import Directory
+from expirebridge.listener.server_health import Outage
+from expirebridge.listener.watchdog import Watchdog
+from expirebridge.store import commands
+
+logger = logging.getLogger("expirebridge")
+
+ROLE = "the heartbeat"
+
+
+class Heartbeat:
+    """Beats three times a lease for each station, which takes the answer on the event loop.
+
+    At each round the watchdog looks whether the event loop still goes on.
+    """
+
+    def __init__(self, directory: Directory, *, lease: float, watchdog: Watchdog) -> None:
+        self._directory = directory
+        self._pause = lease / commands.BEATS_PER_LEASE
+        self._short_pause = min(0.5, lease / 10)
+        self._watchdog = watchdog
+        self._loop: asyncio.AbstractEventLoop
+        self._stopping = False
+        self._wake = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="expirebridge-leases", daemon=True)
+
+    async def begin(self) -> None:
+        """Beat once, before anything is claimed. Raises a ServerError."""
+        for station in self._directory.stations:
+            station.take_beat(await asyncio.to_thread(station.leases.beat))
+
+    def start(self) -> None:
+        """Go on in the thread; its answers come on the running event loop."""
+        self._loop = asyncio.get_running_loop()
+        self._thread.start()
+
+    def fail(self, error: ServerError) -> None:
+        """Take note that the server was away when this was to begin, and try again soon."""
+        for station in self._directory.stations:
+            station.ground.outage.failed(ROLE, error)
+        self.hurry()
+
+    def hurry(self) -> None:
+        """Beat at once: the answer may have news."""
+        self._wake.set()
+
+    def fall_silent(self) -> None:
+        """Stop beating, without leaving: all leases lapse."""
+        self._stopping = True
+
+    def stop(self) -> None:
+        """Stop beating, and leave if the server answers."""
+        self._stopping = True
+        self._wake.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        for station in self._directory.stations:
+            if not station.leases.leave():
+                return
+
+    def _run(self) -> None:
+        pause = self._pause
+        while True:
+            self._wake.wait(pause)
+            self._wake.clear()
+            if self._stopping:
+                return
+            pause = self._pause if self._beat() else self._short_pause
+
+    def _beat(self) -> bool:
+        """Beat for each station; whether all were answered."""
+        answered, failed = set[Outage](), set[Outage]()
+        try:
+            for station in self._directory.stations:
+                outage = station.ground.outage
+                try:
+                    self._beat_for(station)
+                except ServerError as error:
+                    outage.failed(ROLE, error)
+                    failed.add(outage)
+                    if isinstance(error, ServerUnreachable):
+                        break  # each of the others would wait as long
+                else:
+                    answered.add(outage)
+            if not failed:
+                with contextlib.suppress(RuntimeError):
+                    self._watchdog.look(self._loop)
+        # A thread that ended would leave a listener that works without leases.
+        except Exception:
+            logger.exception("the heartbeat failed")
+            return False
+        for outage in answered - failed:
+            outage.answered(ROLE)
+        return not failed
+
+    def _beat_for(self, station: Station) -> None:
+        beat = station.leases.beat()
+        with contextlib.suppress(RuntimeError):  # the loop has ended; so does the listener
+            self._loop.call_soon_threadsafe(station.take_beat, beat)

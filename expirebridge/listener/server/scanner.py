@@ -1,0 +1,130 @@
+"""The scanner: walks over a server's keys and finds what no doorbell announced."""
+
+import asyncio
+import logging
+import time
+
+from expirebridge.errors import ServerError
+from expirebridge.hooks import Gap, Hooks, Scanned
+from expirebridge.listener.gaps import Gaps
+from expirebridge.listener.partition.consumer import Station
+from expirebridge.listener.server.key_router import Directory
+from expirebridge.listener.server_health import Outage
+from expirebridge.listener.session import Footing
+from expirebridge.model.log_fields import event
+from expirebridge.settings import Settings
+from expirebridge.store import commands
+
+logger = logging.getLogger("expirebridge")
+
+ROLE = "the scan"
+RETRY_PAUSE = 1.0
+STEP = 100
+"""About how many keys one step of a scan walks over: half a millisecond of the server's time."""
+SHARE = 0.1
+"""How much of a core a scan may take of the server after a gap: foreign tasks wait to be found."""
+PATIENT_SHARE = 0.02
+"""The same for a scan that was asked for: others follow for as long as its reason lasts."""
+
+
+class Scanner:
+    """Scans the keys of a node, once for all its partitions, after each gap and when asked.
+
+    A scan finds trigger keys without a record, records without a place in a state set, and timers
+    that were edited while nobody listened. `node` names the node if there are several.
+    """
+
+    def __init__(
+        self,
+        footing: Footing,
+        directory: Directory,
+        settings: Settings,
+        *,
+        gaps: Gaps,
+        outage: Outage,
+        hooks: Hooks,
+        node: str = "",
+    ) -> None:
+        self._footing = footing
+        self._directory = directory
+        self._settings = settings
+        self._gaps = gaps
+        self._outage = outage
+        self._hooks = hooks
+        self._node = node
+
+    async def run(self) -> None:
+        """Scan after each gap, and when asked, for ever."""
+        while True:
+            reasons = await self._gaps.take()
+            if reasons:
+                self._hooks.emit(Gap(reason=", ".join(reasons), node=self._node))
+            for station in self._directory.stations:
+                station.doorbell.ring()
+            try:
+                adopted = await self._scan_all(SHARE if reasons else PATIENT_SHARE)
+            except ServerError as error:
+                self._outage.failed(ROLE, error)
+                self._gaps.notice("the last scan failed")
+                await asyncio.sleep(RETRY_PAUSE)
+            else:
+                self._outage.answered(ROLE)
+                self._report(adopted)
+
+    def _report(self, adopted: int) -> None:
+        self._hooks.emit(Scanned(adopted=adopted, node=self._node))
+        if adopted:
+            logger.info(
+                "a scan adopted %d tasks that other clients had set", adopted,
+                extra=event("adopted", count=adopted),
+            )  # fmt: skip
+
+    async def _scan_all(self, share: float) -> int:
+        """Walk over the server's keys once, with this share of a core of the server.
+
+        Returns how many tasks were adopted.
+        """
+        stations = self._directory.stations
+        if len(stations) == 1 and stations[0].store.database.partitions == 1:
+            return await self._scan(stations[0], share)
+        return await self._walk(share)
+
+    async def _walk(self, share: float) -> int:
+        """One walk for all stations: each looks over its own keys."""
+        directory, store = self._directory, self._footing.now.store
+        cursor, adopted = "0", 0
+        while True:
+            began = time.monotonic()
+            cursor, names = await store.run(commands.walk(cursor, STEP))
+            own: dict[Station, list[bytes]] = {}
+            for name in names:
+                if station := directory.find(name):
+                    own.setdefault(station, []).append(name)
+                else:
+                    directory.notice_misplaced(name)
+            for station, theirs in own.items():
+                step = await station.store.run(commands.look_over(theirs, self._settings))
+                adopted += await self._take(station, step)
+            if cursor == commands.BEGINNING:
+                return adopted
+            await asyncio.sleep((time.monotonic() - began) * (1 / share - 1))
+
+    async def _scan(self, station: Station, share: float) -> int:
+        pages = commands.Pages(lambda cursor: commands.scan(cursor, STEP, self._settings))
+        adopted = 0
+        began = time.monotonic()
+        while scanned := await station.store.run(pages.next()):
+            adopted += await self._take(station, scanned)
+            if not pages.over:
+                await asyncio.sleep((time.monotonic() - began) * (1 / share - 1))
+            began = time.monotonic()
+        return adopted
+
+    async def _take(self, station: Station, step: commands.ScanStep) -> int:
+        """Take what a step found; returns how many tasks were adopted."""
+        for id in step.strays:
+            logger.error(
+                "task %s was in no state set; it has a place again", id,
+                extra=event("stray", task=id),
+            )  # fmt: skip
+        return await station.adopter.look_at(step.found)

@@ -1,0 +1,179 @@
+"""A node: one server, and the roles that this listener has there."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Iterable
+from functools import partial
+from typing import Any
+
+from expirebridge.checks import (
+    EVENT_FLAGS,
+    Finding,
+    Level,
+    check_server,
+    events_are_on,
+    refuse_unsuitable,
+)
+from expirebridge.connection.sentinel import Berth
+from expirebridge.errors import ServerUnsuitable
+from expirebridge.hooks import Hooks
+from expirebridge.listener.cancellation import cancel_roles
+from expirebridge.listener.ears import Ears
+from expirebridge.listener.gaps import Gaps
+from expirebridge.listener.lot import Lot
+from expirebridge.listener.partition.consumer import Station
+from expirebridge.listener.partition.misplaced_keys import MisplacedKeys
+from expirebridge.listener.server.connections import Generation
+from expirebridge.listener.server.heartbeat import Heartbeat
+from expirebridge.listener.server.key_router import Directory
+from expirebridge.listener.server.scanner import Scanner
+from expirebridge.listener.server.settings_monitor import Inspector
+from expirebridge.listener.server.subscriber import Subscriber
+from expirebridge.listener.server_health import Outage
+from expirebridge.listener.session import Footing, Ground
+from expirebridge.listener.standing import Standing
+from expirebridge.listener.watchdog import Watchdog
+from expirebridge.model.log_fields import event
+from expirebridge.settings import Doorbells, Settings
+
+logger = logging.getLogger("expirebridge")
+
+
+class Node:
+    """The roles of one server; its stations are those that stand on it now.
+
+    A node that is one of several has a `lot`, `misplaced`, and a berth that is its address.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        berth: Berth | None,
+        prefix: str,
+        partitions: int = 1,
+        *,
+        watchdog: Watchdog,
+        hooks: Hooks,
+        lot: Lot | None = None,
+        misplaced: MisplacedKeys | None = None,
+    ) -> None:
+        self._settings = settings
+        self._lot = lot
+        self._standing = Standing(settings.doorbell, lot)
+        """What its lot means for it, even if no station stands here."""
+        self.outage, self.gaps, self._ears = outage, gaps, ears = Outage(), Gaps(), Ears()
+        self._begin = partial(Generation, settings, outage=outage, gaps=gaps, ears=ears, lot=lot)
+        self.generation = self._begin(berth)
+        """The present one."""
+        self.footing = Footing(self.ground_of(prefix, partitions))
+        """What concerns the server as a whole."""
+        self.directory = directory = Directory(misplaced)
+        self.heartbeat = Heartbeat(directory, lease=settings.lease, watchdog=watchdog)
+        self.subscriber = Subscriber(
+            self.footing, directory, heartbeat=self.heartbeat, ears=ears, gaps=gaps, outage=outage
+        )
+        self.name = name = str(berth.known) if lot and berth else ""
+        """Its address, if it is one of several."""
+        self._scanner = Scanner(
+            self.footing, directory, settings, gaps=gaps, outage=outage, hooks=hooks, node=name
+        )
+        self._inspector = Inspector(directory, settings, gaps=gaps, outage=outage)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def ground_of(self, prefix: str, partitions: int = 1) -> Ground:
+        """What a station of this prefix stands on here."""
+        return self.generation.ground_of(prefix, partitions)
+
+    # Stations that come and go
+
+    def add(self, station: Station) -> None:
+        """Take note of a station that stands here."""
+        self.directory.add(station)
+        self._ears.look_again()
+
+    def receive(self, station: Station) -> None:
+        """Let a station go on here that stood on another node."""
+        database = station.store.database
+        station.stand_on(self.ground_of(database.prefix, database.partitions))
+        self.add(station)
+        self.heartbeat.hurry()
+        if station.standing.looks:
+            self.gaps.notice(f"{database.prefix} has come here from another node")
+
+    def dismiss(self, station: Station) -> None:
+        """Let a station go to another node."""
+        self.directory.remove(station)
+        self._ears.want(station, False)
+        self._ears.look_again()
+        station.ground.outage.end()
+
+    def renew(self, berth: Berth) -> Generation:
+        """Let all go on at another server, which is the primary now; return what they left."""
+        old, self.generation = self.generation, self._begin(berth)
+        for station in self.directory.stations:
+            database = station.store.database
+            station.stand_on(self.ground_of(database.prefix, database.partitions))
+        database = self.footing.now.store.database
+        self.footing.now = self.ground_of(database.prefix, database.partitions)
+        self.heartbeat.hurry()
+        return old
+
+    def draw(self, listeners: Iterable[str]) -> None:
+        """Find out whether this listener is among those that hear a node of several."""
+        if self._lot is not None:
+            self._lot.draw(listeners)
+            self._ears.want(self, self._standing.hears)
+            for station in self.directory.stations:
+                self._ears.want(station, station.standing.hears)
+
+    # The checks at the start
+
+    async def examine(self, *, data: bool = True) -> list[Finding]:
+        """Check whether the server can be used, and return the findings. Raises a ServerError."""
+        if not self.directory.stations:
+            return []
+        store = self.directory.stations[0].store
+        findings = await store.run(check_server(store.database, data=data))
+        refuse_unsuitable(findings)
+        if self._settings.doorbell is Doorbells.EVENTS and not events_are_on(findings):
+            raise ServerUnsuitable(
+                "--doorbell events needs the server's key events, and it sends none: CONFIG SET "
+                f"notify-keyspace-events {EVENT_FLAGS}, or take --doorbell both"
+            )
+        self._inspector.learn(findings)
+        return findings
+
+    # Running
+
+    def roles(self) -> dict[str, Coroutine[Any, Any, None]]:
+        """What it does, each for ever."""
+        return {
+            "subscription": self.subscriber.run(),
+            "changes of the subscription": self.subscriber.run_changes(),
+            "scans": self._scanner.run(),
+            "inspection": self._inspector.run(),
+        }
+
+    def start(self, ended: "asyncio.Future[None]") -> None:
+        """Run its roles and beat, until it is closed; `ended` gets the error of one that fails."""
+        self.heartbeat.start()
+        for name, role in self.roles().items():
+            task = asyncio.create_task(role, name=name)
+            task.add_done_callback(partial(_report_end, ended))
+            self._tasks.append(task)
+
+    async def close(self) -> None:
+        """End its roles, say goodbye if the server answers, and break the connections."""
+        await cancel_roles(self._tasks)
+        await asyncio.to_thread(self.heartbeat.stop)
+
+
+def _report_end(ended: "asyncio.Future[None]", role: "asyncio.Task[None]") -> None:
+    if not role.cancelled() and (error := role.exception()) is not None and not ended.done():
+        ended.set_exception(error)
+
+
+def report(findings: Iterable[Finding]) -> None:
+    """Log what a check at the start found, each once."""
+    for told in dict.fromkeys(each for each in findings if each.level is Level.WARNING):
+        logger.warning("%s", told, extra=event("finding", check=told.check, told=str(told)))

@@ -1,0 +1,90 @@
+"""The inspector: checks the server regularly, since its settings may change while it runs."""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+
+from expirebridge.checks import Finding, Level, check_server, events_are_on
+from expirebridge.errors import ServerError
+from expirebridge.listener.gaps import Gaps
+from expirebridge.listener.server.key_router import Directory
+from expirebridge.listener.server_health import Outage
+from expirebridge.model.log_fields import event
+from expirebridge.settings import Settings
+
+logger = logging.getLogger("expirebridge")
+
+ROLE = "the look at the server's settings"
+_LEVELS = {
+    Level.OK: logging.INFO,
+    Level.LIMIT: logging.INFO,
+    Level.WARNING: logging.WARNING,
+    Level.ERROR: logging.CRITICAL,
+}
+
+
+class Inspector:
+    """Repeats a listener's first checks once a lease, and reports what has changed.
+
+    It leaves out the search for other data, which is for the start and the doctor. And it declares
+    again what its listener knows: names that another client overwrote do not stay wrong.
+
+    After each check that finds that the server sends no key events, and once after the first that
+    finds that it sends them again, it asks for a scan, which finds what the events would have said.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        settings: Settings,
+        *,
+        gaps: Gaps,
+        outage: Outage,
+    ) -> None:
+        self._directory = directory
+        self._settings = settings
+        self._gaps = gaps
+        self._outage = outage
+        self._known: dict[str, Finding] = {}
+        self._silent = False
+
+    def learn(self, findings: Iterable[Finding]) -> None:
+        """Take findings as known: only what differs from them is reported."""
+        self._known |= {finding.check: finding for finding in findings}
+
+    async def run(self) -> None:
+        """Look once a lease, for ever."""
+        while True:
+            await asyncio.sleep(self._settings.lease)
+            if not self._directory.stations:
+                continue  # nothing of ours is here
+            try:
+                store = self._directory.stations[0].store
+                findings = await store.run(check_server(store.database, data=False))
+                await self._declare_again()
+            except ServerError as error:
+                self._outage.failed(ROLE, error)
+            else:
+                self._outage.answered(ROLE)
+                self._compare(findings)
+
+    async def _declare_again(self) -> None:
+        """What other clients wrote there does not stay."""
+        for station in self._directory.stations:
+            await asyncio.to_thread(station.leases.declare)
+
+    def _compare(self, findings: list[Finding]) -> None:
+        for finding in findings:
+            before = self._known.get(finding.check)
+            if before is not None and before.level is not finding.level:
+                logger.log(
+                    _LEVELS[finding.level], "the server changed: %s", finding,
+                    extra=event(
+                        "alarm", check=finding.check, found=finding.level, told=str(finding)
+                    ),
+                )  # fmt: skip
+        self.learn(findings)
+        was_silent, self._silent = self._silent, not events_are_on(findings)
+        looks = any(station.standing.looks for station in self._directory.stations)
+        if (self._silent or was_silent) and looks:
+            self._gaps.look_again()

@@ -1,0 +1,108 @@
+"""One server: a site whose URL names a server, or sentinels, or a cluster and one of its slots."""
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from functools import partial
+from typing import Any
+
+from expirebridge.connection import clients
+from expirebridge.connection.sentinel import Berth
+from expirebridge.errors import NotPermitted, PartitionsDiffer
+from expirebridge.hooks import Hooks
+from expirebridge.listener.execution.executor import Runner
+from expirebridge.listener.partition.consumer import Station
+from expirebridge.listener.server.failover import Follower
+from expirebridge.listener.server.server import Node, report
+from expirebridge.listener.server.servers import Site
+from expirebridge.listener.session import Ground
+from expirebridge.listener.watchdog import Watchdog
+from expirebridge.model.partitions import Layout
+from expirebridge.settings import Settings
+from expirebridge.store import commands
+from expirebridge.store.routing import Routing
+
+
+class OneServer(Site):
+    """One node, with a station for each partition of these prefixes; it follows the primary."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        prefixes: Sequence[str],
+        *,
+        name: str,
+        runner: Runner,
+        watchdog: Watchdog,
+        hooks: Hooks,
+    ) -> None:
+        super().__init__(settings)
+        self._prefixes = prefixes
+        primary = clients.to_follow(settings.url, prefixes[0])
+        berth = Berth(primary) if primary else None
+        self.node = Node(settings, berth, prefixes[0], watchdog=watchdog, hooks=hooks)
+        self._begin_station = partial(
+            Station, settings=settings, name=name, runner=runner, hooks=hooks, office=self.office
+        )
+        self._follower = Follower(primary, self.node, hooks=hooks) if primary else None
+
+    @property
+    def ready(self) -> asyncio.Event:
+        """Is set once doorbells are heard."""
+        return self.node.subscriber.ready
+
+    def ground_of(self, prefix: str, partitions: int = 1) -> Ground:
+        """What a station of this prefix stands on here."""
+        return self.node.ground_of(prefix, partitions)
+
+    async def examine(self) -> None:
+        """Find the stations, check whether the server can be used, and report problems."""
+        await self.find_stations()
+        report(await self.node.examine())
+
+    async def find_stations(self) -> None:
+        """Begin a station for each partition. Raises as `examine`."""
+        for prefix in self._prefixes:
+            layout = await self._find_layout(prefix)
+            for one in layout.prefixes():
+                station = self._begin_station(self.ground_of(one, layout.count))
+                self.stations.append(station)
+                self.node.add(station)
+        self.node.footing.now = self.stations[0].ground
+
+    async def _find_layout(self, prefix: str) -> Layout:
+        """How many partitions the database has."""
+        routing = Routing(prefix)
+        try:
+            await self.ground_of(prefix).store.run(commands.read_partitions())
+        except PartitionsDiffer as told:
+            routing.learn(told)
+        except NotPermitted:
+            pass  # the check of the rights says what is missing
+        return routing.layout
+
+    async def begin(self) -> None:
+        """Beat once for each station, before anything is claimed. Raises a ServerError."""
+        await self.node.heartbeat.begin()
+
+    def start(self) -> None:
+        """Go on beating."""
+        self.node.heartbeat.start()
+
+    def fall_silent(self) -> None:
+        """Stop beating, without leaving: all leases lapse. For any thread."""
+        self.node.heartbeat.fall_silent()
+
+    def node_roles(self) -> dict[str, Coroutine[Any, Any, None]]:
+        """What it does for its node, each for ever."""
+        roles = self.node.roles()
+        if self._follower is not None:
+            roles["the primary"] = self._follower.run()
+        return roles
+
+    async def close(self) -> None:
+        """Say goodbye, if the server answers, and close the connections."""
+        await self.node.close()
+        await self.close_office()
+        if self._follower is not None:
+            await self._follower.close()
+        await self.node.generation.close()

@@ -1,0 +1,1 @@
+"""Moves tasks from another database, and imports jobs from other libraries."""

@@ -1,0 +1,121 @@
+"""Celery, with Redis as its broker: messages in lists, and in the hash `unacked`.
+
+A worker takes a message with an ETA at once, and keeps it in memory until then. Redis has it in
+`unacked` meanwhile, as [message, exchange, routing key]. What no worker has taken is in the list of
+its queue, one for each priority. The form of a message is that of Celery's protocol 2
+(docs.celeryq.dev, "Message Protocol"), in the envelope of kombu's virtual transports.
+"""
+
+import base64
+import binascii
+from collections.abc import Iterator
+from typing import Any
+
+import redis
+
+from expirebridge.errors import InvalidSetting
+from expirebridge.migration.sources import redis_pages
+from expirebridge.migration.sources.celery_message import read_message
+from expirebridge.migration.sources.job import Found, Left, Refused, Wanted
+
+_PRIORITIES = ("", *(f"\x06\x16{step}" for step in range(1, 10)))
+_BINDING = "_kombu.binding."
+_FOR_WORKERS = ("celery.pidbox", "celeryev")
+"""Exchanges of commands and events, not of tasks."""
+
+
+class Celery:
+    """The queues of Celery in a database."""
+
+    def __init__(self, client: redis.Redis, wanted: Wanted) -> None:
+        self._client, self._wanted = client, wanted
+        self._prefix = wanted.prefix or ""
+
+    def count(self) -> int:
+        """See `Source.count`."""
+        redis_pages.check_type(self._client, self._unacked, "hash")
+        lists = self._lists()
+        for key in lists:
+            redis_pages.check_type(self._client, key, "list")
+        return self._client.hlen(self._unacked) + sum(map(self._client.llen, lists))
+
+    def pages(self) -> Iterator[list[Found]]:
+        """See `Source.pages`."""
+        for page in redis_pages.hash_values(self._client, self._unacked):
+            yield [self._fetched(tag, raw) for tag, raw in page]
+        for key in self._lists():
+            for messages in redis_pages.items(self._client, key):
+                yield [self._found(key, raw) for raw in messages]
+
+    @property
+    def _unacked(self) -> str:
+        return f"{self._prefix}unacked"
+
+    def _lists(self) -> list[str]:
+        queues = list(dict.fromkeys(self._wanted.queues)) or self._bound()
+        return [f"{self._prefix}{queue}{priority}" for queue in queues for priority in _PRIORITIES]
+
+    def _bound(self) -> list[str]:
+        """Every queue that is bound to an exchange, as kombu notes it."""
+        queues: set[str] = set()
+        for exchange in redis_pages.keys(self._client, f"{self._prefix}{_BINDING}", ""):
+            if not exchange.endswith(_FOR_WORKERS):
+                bindings = self._client.smembers(f"{self._prefix}{_BINDING}{exchange}")
+                # Routing key, pattern and queue.
+                queues |= {redis_pages.text(one).rpartition("\x06\x16")[2] for one in bindings}
+        if not queues and not self._client.exists(self._unacked):
+            raise InvalidSetting(
+                f"no queue of Celery was found, that is no key {self._prefix}{_BINDING}<exchange>: "
+                "check the database's number and --source-prefix"
+            )
+        return sorted(queues)
+
+    def _fetched(self, tag: bytes, raw: bytes) -> Found:
+        where = f"unacked {redis_pages.text(tag)}"
+        try:
+            envelope = redis_pages.json_of(raw, "what it holds")
+        except Refused as error:
+            return Left(where, str(error), refused=True)
+        match envelope:
+            case [dict() as message, _, str() as routing_key]:
+                if self._wanted.queues and routing_key not in self._wanted.queues:
+                    return Left(where, "from other queues: their routing key is none of --queue")
+                return self._read(where, message)
+        return Left(where, "it is not a message with its exchange and routing key", refused=True)
+
+    def _found(self, key: str, raw: bytes) -> Found:
+        try:
+            message = redis_pages.json_of(raw, "it")
+        except Refused as error:
+            return Left(key, str(error), refused=True)
+        return self._read(key, message)
+
+    def _read(self, where: str, message: Any) -> Found:
+        """Read a message; `where` stands for its id if it has none."""
+        headers = message.get("headers") if isinstance(message, dict) else None
+        id = headers.get("id") if isinstance(headers, dict) else None
+        if not isinstance(headers, dict) or not isinstance(id, str):
+            return Left(where, "no message of Celery's protocol 2", refused=True)
+        try:
+            return read_message(id, headers, _body(message, headers), self._wanted)
+        except Refused as error:
+            return Left(id, str(error), refused=True)
+        except RecursionError:
+            return Left(id, "its arguments are nested too deep", refused=True)
+
+
+def _body(message: dict[str, Any], headers: dict[str, Any]) -> Any:
+    """Decode the body, if it is JSON. Nothing is ever unpickled."""
+    if headers.get("compression"):
+        raise Refused(f"its body is compressed ({headers['compression']})")
+    if message.get("content-type") != "application/json":
+        raise Refused(f"its body is {message.get('content-type')}, not application/json")
+    body, properties = message.get("body"), message.get("properties")
+    if not isinstance(body, str):
+        raise Refused("its body is missing")
+    if isinstance(properties, dict) and properties.get("body_encoding") == "base64":
+        try:
+            return redis_pages.json_of(base64.b64decode(body, validate=True), "its body")
+        except binascii.Error:
+            raise Refused("its body is not base64") from None
+    return redis_pages.json_of(body, "its body")

@@ -1,0 +1,86 @@
+"""What a source gives: the jobs of another library, and those that are left where they are."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import tzinfo
+from hashlib import sha1
+from typing import Any, Protocol
+
+from expirebridge.model import keys
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A job of another library, read: what becomes a task."""
+
+    source_id: str
+    """Its id there."""
+    id: str
+    """The task's id here. It derives from the job alone: another import gives the same."""
+    names: tuple[str, ...]
+    """What the job's function is called there; the name that says most comes first."""
+    args: list[Any]
+    kwargs: dict[str, Any]
+    due: int
+    """In ms since 1970."""
+    attempt: int = 0
+    """How many attempts were started already."""
+    policies: dict[str, Any]
+    """`retry`, `timeout` and `misfire`, as a line of an import has them."""
+    changes: tuple[str, ...] = ()
+    """What of it is lost or becomes something else, in a few words each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A job that does not become a task, or several of one kind."""
+
+    source_id: str
+    reason: str
+    refused: bool = False
+    """Whether it should have become a task, but cannot."""
+    count: int = 1
+
+
+class Refused(Exception):
+    """A job cannot become a task. The message says why, and never what the job's arguments are."""
+
+
+Found = Job | Left
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What of a source is to be read."""
+
+    queues: tuple[str, ...] = ()
+    """Only these; all that are found if there are none."""
+    prefix: str | None = None
+    """What the names of the other library's keys begin with, if it is not the library's default."""
+    waiting: bool = False
+    """Whether jobs that wait for a worker, and not for a time, are read as well."""
+    zone: tzinfo
+    """Where the times are that have no zone."""
+    now: int
+    """In ms since 1970."""
+
+
+class Source(Protocol):
+    """A database that another library uses."""
+
+    def count(self) -> int:
+        """How many jobs there are to read, about. Raises InvalidSetting if there is no queue."""
+        ...
+
+    def pages(self) -> Iterator[list[Found]]:
+        """Read the jobs, a few hundred at a time."""
+        ...
+
+
+def id_of(library: str, own: str) -> str:
+    """The id of the task that is made of a job; what cannot be a part of an id is hashed."""
+    id = f"{library}-{own}"
+    if keys.is_id(id):
+        return id
+    hashed = sha1(own.encode(errors="backslashreplace"), usedforsecurity=False)
+    return f"{library}-{hashed.hexdigest()}"

@@ -1,0 +1,149 @@
+"""What became of the jobs of a source, told in one table: nothing is dropped in silence."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from expirebridge.cli.output import print_fields, print_json, print_line, print_table, printable
+from expirebridge.migration.sources.job import Left
+from expirebridge.model.task import from_ms
+from expirebridge.store.commands import NewTask
+
+_SHOWN_IDS = 3
+_LONGEST = 300
+_MOST_REASONS = 50
+"""Data that is broken in many ways must not fill the memory, nor the screen."""
+
+
+@dataclass(slots=True)
+class Made:
+    """The tasks of one function."""
+
+    count: int = 0
+    first: int = 2**63
+    last: int = 0
+
+    def add(self, due: int) -> None:
+        """Count one, due at this ms."""
+        self.count += 1
+        self.first, self.last = min(self.first, due), max(self.last, due)
+
+
+@dataclass(slots=True)
+class Kind:
+    """Jobs that were left for one reason."""
+
+    count: int = 0
+    ids: list[str] = field(default_factory=list)
+    """The first of them."""
+
+
+@dataclass
+class Report:
+    """The counts of an import."""
+
+    dry_run: bool
+    now: int
+    """In ms since 1970."""
+    began: int
+    """When an earlier import from there began, in ms since 1970; 0 if that does not matter."""
+    kept: int = 0
+    functions: dict[str, Made] = field(default_factory=dict)
+    left: dict[str, Kind] = field(default_factory=dict)
+    refused: dict[str, Kind] = field(default_factory=dict)
+    changes: Counter[str] = field(default_factory=Counter)
+
+    def admit(self, tasks: list[NewTask]) -> list[NewTask]:
+        """Leave what is overdue if an earlier import may have made it, and its record is gone."""
+        if not self.began:
+            return tasks
+        doubtful = [task for task in tasks if task.when.ms <= self.now]
+        for task in doubtful:
+            self.add_left(
+                Left(
+                    task.id,
+                    "overdue, and may have run since the import that began at "
+                    f"{_shown(self.began)}; --overdue makes them",
+                )
+            )
+        return [task for task in tasks if task.when.ms > self.now]
+
+    def add_made(self, tasks: Sequence[NewTask]) -> None:
+        """Count tasks that were made, or would be."""
+        for task in tasks:
+            func = task.call.partition(b"?")[0].decode()
+            self.functions.setdefault(func, Made()).add(task.when.ms)
+
+    def add_left(self, one: Left) -> None:
+        """Count a job that stays where it is."""
+        kinds = self.refused if one.refused else self.left
+        # What stands in another database must not control a terminal, nor fill it.
+        reason, id = printable(one.reason)[:_LONGEST], printable(one.source_id)[:_LONGEST]
+        if reason not in kinds and len(kinds) >= _MOST_REASONS:
+            reason = "other reasons"
+        kind = kinds.setdefault(reason, Kind())
+        kind.count += one.count
+        if len(kind.ids) < _SHOWN_IDS and id not in kind.ids:
+            kind.ids.append(id)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many jobs came to each end."""
+        created = "would create" if self.dry_run else "created"
+        return {
+            created: sum(made.count for made in self.functions.values()),
+            "kept": self.kept,
+            "left": sum(kind.count for kind in self.left.values()),
+            "refused": sum(kind.count for kind in self.refused.values()),
+        }
+
+    def print(self, *, as_json: bool) -> None:
+        """Print it."""
+        if as_json:
+            return print_json(self._as_data())
+        print_fields((name, f"{number:,}") for name, number in self.counts.items())
+        if self.functions:
+            print_line()
+            print_table(
+                ("function", "tasks", "first due", "last due"),
+                [
+                    (func, f"{made.count:,}", _shown(made.first), _shown(made.last))
+                    for func, made in sorted(self.functions.items())
+                ],
+            )
+        for title, kinds in (("left", self.left), ("refused", self.refused)):
+            for reason, kind in kinds.items():
+                more = ", ..." if kind.count > len(kind.ids) else ""
+                print_line(f"{title} {kind.count:,}: {reason} ({', '.join(kind.ids)}{more})")
+        for change, count in self.changes.items():
+            print_line(f"changed {count:,}: {change}")
+        return None
+
+    def _as_data(self) -> dict[str, Any]:
+        return {
+            **{name.replace(" ", "_"): number for name, number in self.counts.items()},
+            "functions": {
+                func: {
+                    "tasks": made.count,
+                    "first_due": _moment(made.first),
+                    "last_due": _moment(made.last),
+                }
+                for func, made in sorted(self.functions.items())
+            },
+            "reasons": [
+                {"end": title, "reason": reason, "jobs": kind.count, "ids": kind.ids}
+                for title, kinds in (("left", self.left), ("refused", self.refused))
+                for reason, kind in kinds.items()
+            ],
+            "changes": dict(self.changes),
+        }
+
+
+def _moment(due: int) -> datetime:
+    return from_ms(due)
+
+
+def _shown(due: int) -> str:
+    return _moment(due).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -1,0 +1,252 @@
+"""A task, as the people see it who make, run and inspect it."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from expirebridge.model.transactions import Transaction
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MS = timedelta(milliseconds=1)
+_FIRST_MS = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MS
+_LAST_MS = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MS
+
+
+class State(StrEnum):
+    """The states of a task. Each has its sorted set in Redis."""
+
+    PENDING = "pending"
+    PAUSED = "paused"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more will happen to the task."""
+        return self in FINISHED
+
+
+FINISHED = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED})
+
+
+class Outcome(StrEnum):
+    """What `make_task` did."""
+
+    CREATED = "created"
+    KEPT = "kept"  # the id belonged to an unfinished task, which was left unchanged
+    REPLACED = "replaced"  # it replaced an unfinished task, or will when that has run
+    EXTENDED = "extended"  # an unfinished task's due time was moved
+    REJECTED = "rejected"  # in bulk only: the id belonged to an unfinished task; nothing was done
+
+
+class Change(StrEnum):
+    """The result of a change that a producer asked for."""
+
+    CANCELLED = "cancelled"
+    MOVED = "moved"
+    PAUSED = "paused"
+    RESUMED = "resumed"
+    DUE_NOW = "due now"
+    REARMED = "rearmed"  # its handler is running: the task runs once more at the new due time
+    RUNNING = "running"  # its handler is running; after `cancel`, no further attempt follows
+    FINISHED = "finished"
+    NOT_FOUND = "not found"
+    ELSEWHERE = "elsewhere"  # it is not here, but the database is being moved: ask the other one
+    NOT_WATCHED = "not watched"  # a beat for a task that was not made by `watch`
+    FORGOTTEN = "forgotten"  # it is no longer kept: a listener removes it in its next pass
+    NOT_FAILED = "not failed"
+    REMOVED = "removed"  # a series, and its waiting tick
+    DECLARED = "declared"  # a series is not removed: a listener's handlers declare it
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HistoryEntry:
+    """One thing that happened to a task."""
+
+    at: datetime
+    """When it happened, or was noticed, on the server's clock; the last time, if repeated."""
+    what: str
+    """`created`; what changed its due time: `reschedule`, `extend`, `put_off`, `run_now`, `pause`,
+    `resume`, `beat`, or `edit` for a plain command of any client; or how an attempt ended: `retry`,
+    `snoozed`, `released`, `unknown`, `lapsed`, `rearmed`, or a final state. `started`: it is
+    running."""
+    old_due: datetime | None = None
+    """When it was due before. None if it was paused, or running."""
+    new_due: datetime | None = None
+    """When it was due from then on. None if it was paused."""
+    attempt: int | None = None
+    """The number of the attempt that ended, or is running."""
+    started: datetime | None = None
+    """When that attempt was claimed."""
+    error: str = ""
+    """The last line of its error, or why it was given back."""
+    times: int = 1
+    """How often it happened in a row: keepalives, snoozes, and attempts without a handler, are one
+    entry."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Task:
+    """One task, as it was when it was read."""
+
+    id: str
+    """Its name, unique among the tasks of a database."""
+    func: str
+    """The handler: `module.function`, or `path/to/module.function`."""
+    args: Sequence[Any] = ()
+    """The handler's positional arguments."""
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    """The handler's keyword arguments."""
+    key: bytes
+    """The trigger key. Any client may put the task off with `EXPIRE key seconds`."""
+    state: State
+    due: datetime
+    """When it should start, on the server's clock (UTC, to the millisecond)."""
+    created: datetime | None = None
+    """When it was made, on the server's clock (UTC, to the second)."""
+    attempt: int = 0
+    """How many times its handler was started. While it runs, the number of this attempt."""
+    tags: tuple[str, ...] = ()
+    outcome: Outcome | None = None
+    """What `make_task` did; None for a task that was looked up."""
+    started: datetime | None = None
+    """When the last attempt was claimed, on the server's clock."""
+    ended: datetime | None = None
+    """When it reached its final state, on the server's clock."""
+    result: Any = None
+    """What the handler returned, if it fits into 4 KiB of JSON; otherwise a note."""
+    error: str | None = None
+    """Why the last attempt failed, or why the task waits."""
+    lapses: int = 0
+    """How many listeners died, or fell silent, while they ran this attempt."""
+    snoozes: int = 0
+    """How often its handler raised `Snooze` since the task was made, or ran again by request."""
+    history: tuple[HistoryEntry, ...] = ()
+    """What happened to a task that was looked up, latest last. Between its creation and its last
+    attempt, at most 20 entries are kept."""
+    tick: datetime | None = None
+    """Of a task of a series: the scheduled time for which it stands, whenever it runs."""
+    trace: str | None = None
+    """Its producer's place in a trace, if there was one: a W3C `traceparent`."""
+    completer: Callable[[Transaction], None] | None = field(default=None, repr=False, compare=False)
+    """For `complete_in`: what a listener with a ledger gives the handler of one of its tasks."""
+
+    def complete_in(self, session: Transaction) -> None:
+        """Record that this task succeeded, in the handler's own transaction, as its last statement.
+
+        `session` is what `Ledger.make_task` takes: a Session or Connection of SQLAlchemy, or a
+        connection of a driver or of Django, to the ledger's database. Once it is committed no other
+        attempt is made, whatever happens to Redis or to the listener. For `current_task()` only.
+
+        Raises CompletionRefused if the task is not this attempt's to complete any more; let that
+        pass, so that the transaction is rolled back. Raises LookupError for a task that is not of a
+        ledger.
+        """
+        if self.completer is None:
+            raise LookupError(
+                f"task {self.id!r} cannot complete in a transaction: make it by ledger.make_task, "
+                "start the listener with that ledger (EXPIREBRIDGE_LEDGER), and call "
+                "current_task().complete_in(session) in its handler"
+            )
+        self.completer(session)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LeftOut:
+    """A partition that an answer leaves out, since it could not be asked."""
+
+    partition: int
+    """Its number, from 0."""
+    tag: str
+    """What the names of its keys begin with."""
+    why: str
+    """`unreachable`, `unserved` (no node of the cluster takes commands for it), or `moving`."""
+    error: str
+    """What happened, and what to do."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Listing:
+    """The tasks that `list` found, and how many it examined."""
+
+    tasks: list[Task]
+    examined: int
+    """How many tasks were examined."""
+    complete: bool
+    """Whether there are no more to find. False if a limit stopped the search."""
+    cursor: str | None = None
+    """Where the search continues: for `list(cursor=...)`. None if it is complete."""
+    left_out: tuple[LeftOut, ...] = ()
+    """Partitions that could not be asked: their tasks are not among these."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Moving:
+    """How far the move of a database's tasks to another one is, or from another one."""
+
+    way: str
+    """`to`, or `from`, and the other database: its URL, without passwords, and its prefix."""
+    series: int
+    """Series that are here."""
+    on_their_way: int
+    """Tasks and series that were taken out of this database and have not arrived: nobody runs them
+    until the move goes on."""
+    idle: float | None
+    """Seconds since the mover was last here; None if that is not known."""
+
+    @property
+    def leaves(self) -> bool:
+        """Whether tasks go from here to the other database."""
+        return self.way.startswith("to ")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Counts:
+    """How many tasks are in each state, and how many listeners beat."""
+
+    pending: int
+    paused: int
+    running: int
+    succeeded: int
+    failed: int
+    cancelled: int
+    overdue: int
+    """Pending tasks whose due time has passed."""
+    listeners: int
+    """Listeners that sent a heartbeat within the last lease."""
+    left_out: tuple[LeftOut, ...] = ()
+    """Partitions that could not be asked: their tasks are not counted."""
+    moving: Moving | None = None
+    """The move of this database, from when one was begun."""
+
+
+def texts_of(left_out: Iterable[LeftOut]) -> list[str]:
+    """For each reason, which partitions an answer leaves out."""
+    tags = defaultdict[tuple[str, str], list[str]](list)
+    for one in left_out:
+        tags[one.why, one.error].append(one.tag)
+    return [
+        f"{'partition' if len(some) == 1 else 'partitions'} {' '.join(some)}, {why}: {fault}"
+        for (why, fault), some in tags.items()
+    ]
+
+
+def from_ms(ms: int) -> datetime:
+    """Turn milliseconds since 1970 into an aware UTC datetime, exactly.
+
+    A time outside of the years that a datetime can hold becomes the first or the last of them. Such
+    a time is bad data, and people must be able to look at it.
+    """
+    if not _FIRST_MS <= ms <= _LAST_MS:
+        ms = min(max(ms, _FIRST_MS), _LAST_MS)
+    return _EPOCH + timedelta(0, 0, 0, ms)  # by place, which takes half the time
+
+
+def to_ms(moment: datetime) -> int:
+    """Turn an aware datetime into whole milliseconds since 1970, rounded up: never earlier."""
+    return -((_EPOCH - moment) // _MS)

@@ -1,0 +1,1 @@
+"""The API of producers: the bridges and their operations."""

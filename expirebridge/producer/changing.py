@@ -1,0 +1,233 @@
+"""Operations that change tasks: cancel, move, pause and resume them, run them now, forget them."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+
+from expirebridge.errors import PartlyDone
+from expirebridge.model import keys
+from expirebridge.model.durations import Duration, seconds_of
+from expirebridge.model.task import Change
+from expirebridge.producer.base import Subject, refuse_left_out, task_pages
+from expirebridge.producer.new_task import when_of
+from expirebridge.store import commands
+from expirebridge.store.commands import Call, Steps
+
+Progress = Callable[[Mapping[Change, int]], None]
+"""Is told, again and again, how many tasks were changed so far."""
+
+_ChangeAll = Callable[[Sequence[str]], Call[list[Change]]]
+
+
+class ChangingOperations(Subject):
+    """Change tasks: one, those of some ids, or all of a tag."""
+
+    def beat(self, id: str) -> Call[Change]:
+        """Say that what `id` watches is alive: its task is put off to its `ttl` from now.
+
+        Returns moved (a paused task is pending again), rearmed (its handler runs at present; the
+        task waits for `ttl` afterwards), finished (it fired, or was cancelled), not found, or not
+        watched (the task was not made by `watch`). After finished or not found, `watch` it again.
+        Raises InvalidTask for an illegal id.
+        """
+        return commands.beat(keys.check_id(id))
+
+    def cancel(self, id: str) -> Call[Change]:
+        """Cancel a task; returns cancelled, running, finished or not found.
+
+        A running task is not stopped by that, but no further attempt follows; an async handler is
+        cancelled as soon as its listener hears of it. Raises InvalidTask for an illegal id.
+        """
+        return commands.only(
+            commands.cancel([keys.check_id(id)], keep=self._settings.keep_succeeded)
+        )
+
+    def cancel_all(
+        self, ids: Iterable[str], *, progress: Progress | None = None
+    ) -> Steps[dict[Change, int]]:
+        """Cancel each of these tasks, as `cancel` does one; returns how many had which answer.
+
+        Sent in batches of up to 100. `progress` is called after each batch with the numbers so
+        far; what it raises ends the work. Raises InvalidTask for an illegal id; the batches before
+        it are done then.
+        """
+        keep = self._settings.keep_succeeded
+        return self._change_all(ids, lambda ids: commands.cancel(ids, keep=keep), progress)
+
+    def cancel_tag(self, tag: str, *, progress: Progress | None = None) -> Steps[dict[Change, int]]:
+        """Cancel every unfinished task with the tag; returns how many were cancelled or running.
+
+        Sent in batches of about 100: tasks that are made meanwhile may be missed. `progress` is
+        called after each batch with the numbers so far; what it raises ends the work. Raises
+        InvalidTask for an illegal tag.
+        """
+        keep = self._settings.keep_succeeded
+        return self._change_tag(
+            tag, Change.CANCELLED, lambda ids: commands.cancel(ids, keep=keep), progress
+        )
+
+    def reschedule(
+        self, id: str, delay: Duration | None = None, *, at: datetime | None = None
+    ) -> Call[Change]:
+        """Move a task's due time to `delay` from now, or to `at`.
+
+        Returns moved, rearmed (its handler runs at present; it runs once more then), finished or
+        not found. A paused task is pending afterwards. Raises InvalidTask for an illegal id or
+        time.
+        """
+        return commands.reschedule(keys.check_id(id), when_of(delay, at))
+
+    def put_off(self, id: str, by: Duration) -> Call[Change]:
+        """Put a task off by so much from when it is due; a paused one has so much more time left.
+
+        Returns moved, running (nothing is changed then), finished or not found. Raises InvalidTask
+        for an illegal id or duration.
+        """
+        seconds = seconds_of(by, name="by")
+        return commands.only(commands.put_off([keys.check_id(id)], seconds))
+
+    def put_off_all(
+        self, ids: Iterable[str], by: Duration, *, progress: Progress | None = None
+    ) -> Steps[dict[Change, int]]:
+        """Put off each of these tasks, as `put_off` does one; returns how many had which answer.
+
+        Works in batches, as `cancel_all`. Raises InvalidTask for an illegal id or duration.
+        """
+        seconds = seconds_of(by, name="by")
+        return self._change_all(ids, lambda ids: commands.put_off(ids, seconds), progress)
+
+    def put_off_tag(
+        self, tag: str, by: Duration, *, progress: Progress | None = None
+    ) -> Steps[dict[Change, int]]:
+        """Put off every unfinished task with the tag, as `put_off` does one.
+
+        Returns how many were moved or running. Works in batches, as `cancel_tag`. Raises
+        InvalidTask for an illegal tag or duration.
+        """
+        seconds = seconds_of(by, name="by")
+        return self._change_tag(
+            tag, Change.MOVED, lambda ids: commands.put_off(ids, seconds), progress
+        )
+
+    def pause(self, id: str) -> Call[Change]:
+        """Pause a task that waits, and keep the time that is left.
+
+        Returns paused, running, finished or not found. Raises InvalidTask for an illegal id.
+        """
+        return commands.only(commands.pause([keys.check_id(id)]))
+
+    def pause_all(
+        self, ids: Iterable[str], *, progress: Progress | None = None
+    ) -> Steps[dict[Change, int]]:
+        """Pause each of these tasks, as `pause` does one; returns how many had which answer.
+
+        Works in batches, as `cancel_all`. Raises InvalidTask for an illegal id.
+        """
+        return self._change_all(ids, commands.pause, progress)
+
+    def pause_tag(self, tag: str, *, progress: Progress | None = None) -> Steps[dict[Change, int]]:
+        """Pause every task with the tag that waits; returns how many are paused, or running.
+
+        Works in batches, as `cancel_tag`. Raises InvalidTask for an illegal tag.
+        """
+        return self._change_tag(tag, Change.PAUSED, commands.pause, progress)
+
+    def resume(self, id: str) -> Call[Change]:
+        """Let a paused task go on: it is due when the time that was left has passed.
+
+        Returns resumed, running, finished or not found. Raises InvalidTask for an illegal id.
+        """
+        return commands.only(commands.resume([keys.check_id(id)]))
+
+    def resume_all(
+        self, ids: Iterable[str], *, progress: Progress | None = None
+    ) -> Steps[dict[Change, int]]:
+        """Resume each of these tasks, as `resume` does one; returns how many had which answer.
+
+        Works in batches, as `cancel_all`. Raises InvalidTask for an illegal id.
+        """
+        return self._change_all(ids, commands.resume, progress)
+
+    def resume_tag(self, tag: str, *, progress: Progress | None = None) -> Steps[dict[Change, int]]:
+        """Let every paused task with the tag go on; returns how many now wait, or are running.
+
+        Works in batches, as `cancel_tag`. Raises InvalidTask for an illegal tag.
+        """
+        return self._change_tag(tag, Change.RESUMED, commands.resume, progress)
+
+    def run_now(self, id: str) -> Call[Change]:
+        """Make a task due now; a finished one, failed or not, starts over with new attempts.
+
+        Returns due now, running or not found; or finished, for one of a ledger that was erased.
+        Raises InvalidTask for an illegal id.
+        """
+        return commands.run_now(keys.check_id(id))
+
+    def retry_failed(
+        self, ids: Iterable[str], *, progress: Progress | None = None
+    ) -> Steps[dict[Change, int]]:
+        """Let failed tasks start over: `run_now` for each. Returns how many of each change.
+
+        `progress` is called now and then with the numbers so far; what it raises ends the work.
+        Raises InvalidTask for an illegal id.
+        """
+        changes: Counter[Change] = Counter()
+        for count, id in enumerate(ids, 1):
+            changes[(yield from commands.run_now(keys.check_id(id)))] += 1
+            if progress is not None and count % commands.BATCH == 0:
+                progress(changes)
+        return dict(changes)
+
+    def purge_failed(
+        self, ids: Iterable[str], *, progress: Progress | None = None
+    ) -> Steps[dict[Change, int]]:
+        """Forget failed tasks; returns how many were forgotten, not failed or not found.
+
+        A listener's next pass takes their records away: it may take a second, 15 from when they
+        failed, and as long as no listener runs. Works in batches, as `cancel_tag`. Raises
+        InvalidTask for an illegal id.
+        """
+        return self._change_all(ids, commands.purge, progress)
+
+    def _change_all(
+        self, ids: Iterable[str], change: _ChangeAll, progress: Progress | None
+    ) -> Steps[dict[Change, int]]:
+        changes, undone = Counter[Change](), list[str]()
+        fault: PartlyDone | None = None
+        for batch in commands.batches(keys.check_id(id) for id in ids):
+            try:
+                done: Sequence[Change | None] = yield from change(batch)
+            except PartlyDone as partly:
+                done, fault = partly.done, partly
+                undone += [batch[place] for place in partly.undone]
+            changes.update(one for one in done if one is not None)
+            if progress is not None:
+                progress(changes)
+        if fault is not None:
+            raise PartlyDone(dict(changes), undone, fault.__cause__)
+        return dict(changes)
+
+    def _change_tag(
+        self,
+        tag: str,
+        done: Change,
+        change: _ChangeAll,
+        progress: Progress | None,
+    ) -> Steps[dict[Change, int]]:
+        keys.check_tags([tag])
+        changes: Counter[Change] = Counter()
+        # A set that grows while it is walked over may show an id twice, and twice is not the same
+        # as once for what is put off.
+        seen: set[str] = set()
+        pages = task_pages(tag=tag)
+        while page := (yield from pages.next()):
+            ids = [task.id for task in page.tasks if not task.state.finished]
+            ids = [id for id in dict.fromkeys(ids) if id not in seen]
+            seen.update(ids)
+            if ids:
+                changes.update((yield from change(ids)))
+            if progress is not None:
+                progress({change: changes[change] for change in (done, Change.RUNNING)})
+        told = {change: changes[change] for change in (done, Change.RUNNING)}
+        yield from refuse_left_out(told)
+        return told

@@ -1,0 +1,129 @@
+"""Operations that look at tasks, and change nothing."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from expirebridge.errors import InvalidTask
+from expirebridge.model import keys
+from expirebridge.model.moments import check_aware
+from expirebridge.model.task import Counts, Listing, State, Task, to_ms
+from expirebridge.producer.base import Subject, refuse_left_out, task_pages
+from expirebridge.store import commands
+from expirebridge.store.commands import LEFT_OUT, PARTITIONS, Call, Steps
+
+
+class LookingOperations(Subject):
+    """Find tasks, list them and count them."""
+
+    def get(self, id: str) -> Call[Task | None]:
+        """Return the task of this id as it stands, or None. Raises InvalidTask for an illegal id.
+
+        Finished tasks are forgotten after a while: see `docs/states.md`.
+        """
+        return commands.get(keys.check_id(id))
+
+    def list(
+        self,
+        *,
+        state: State | str | None = None,
+        func: str | None = None,
+        tag: str | None = None,
+        due_before: datetime | None = None,
+        failed_since: datetime | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> Steps[Listing]:
+        """Return up to `limit` tasks that match, by state or tag; waiting ones soonest first.
+
+        `due_before` asks for tasks that are due earlier, `failed_since` for those that failed at
+        that time or later; both are aware datetimes.
+
+        It looks at no more than 10,000 tasks, whatever it finds: `listing.examined` and
+        `listing.complete` say how far it came. `listing.cursor` is then where it goes on: give it
+        as `cursor`, and the same arguments, for the next page. Pages are no snapshot: of tasks that
+        come, go, move or change between two pages, some may be listed twice, or not at all.
+
+        Raises InvalidTask for values that cannot be.
+        """
+        from expirebridge.producer.listing import Place, Wanted, find  # noqa: PLC0415 - not for making tasks
+
+        wanted = _check_state(state)
+        if due_before is not None:
+            check_aware(due_before, name="due_before")
+        if failed_since is not None:
+            check_aware(failed_since, name="failed_since")
+            if wanted not in {None, State.FAILED}:
+                raise InvalidTask(f"failed_since: it asks for failed tasks, not for {wanted} ones")
+            wanted = State.FAILED
+
+        def matches(task: Task) -> bool:
+            return (due_before is None or task.due < due_before) and (
+                failed_since is None or (task.ended is not None and task.ended >= failed_since)
+            )
+
+        if func is not None:
+            keys.check_func(func)
+        if tag is not None:
+            keys.check_tags([tag])
+        if not isinstance(limit, int) or limit < 1:
+            raise InvalidTask(f"limit={limit!r}: it must be a whole number, at least 1")
+        # One tag's ids stand together, whatever their states; otherwise each state has its own set.
+        sources = [wanted] if tag is not None or wanted is not None else list(State)
+        place = Place(sources[0]) if cursor is None else Place.read(cursor, sources)
+        return find(sources, place, Wanted(func=func, tag=tag, matches=matches, limit=limit))
+
+    def count(self) -> Steps[Counts]:
+        """Return how many tasks stand in each state, and how many listeners beat.
+
+        Partitions that cannot be asked are left out, and named in `left_out`.
+        """
+        counts = yield from commands.count(self._settings.lease)
+        left_out = yield from LEFT_OUT
+        return replace(counts, left_out=left_out) if left_out else counts
+
+    def find_failed(
+        self,
+        *,
+        func: str | None = None,
+        tag: str | None = None,
+        since: datetime | None = None,
+    ) -> Steps[Sequence[str]]:
+        """Return the ids of all failed tasks that match, the latest first.
+
+        However many there are: for `retry_failed` and `purge_failed`. `since` is when they failed,
+        at the earliest. Raises InvalidTask for values that cannot be, and PartlyDone if partitions
+        cannot be asked: `done` has what the others found.
+        """
+        if func is not None:
+            keys.check_func(func)
+        if tag is not None:
+            keys.check_tags([tag])
+        if since is not None:
+            check_aware(since, name="since")
+        failed: list[tuple[str, datetime | None]] = []
+        pages = task_pages(state=State.FAILED, func=func, tag=tag)
+        while page := (yield from pages.next()):
+            failed += [
+                (task.id, task.ended)
+                for task in page.tasks
+                if since is None or (task.ended is not None and task.ended >= since)
+            ]
+        if (yield from PARTITIONS) > 1:
+            failed.sort(key=_latest_first)
+        # What failed meanwhile moves the others to later pages.
+        found = list(dict.fromkeys(id for id, _ in failed))
+        yield from refuse_left_out(found)
+        return found
+
+
+def _latest_first(failed: tuple[str, datetime | None]) -> int:
+    _, ended = failed
+    return -to_ms(ended) if ended is not None else 0
+
+
+def _check_state(state: State | str | None) -> State | None:
+    try:
+        return State(state) if state is not None else None
+    except ValueError:
+        raise InvalidTask(f"state={state!r}: one of {', '.join(State)}") from None

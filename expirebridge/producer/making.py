@@ -1,0 +1,322 @@
+"""Operations that make tasks."""
+
+import logging
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from expirebridge import hooks
+from expirebridge.errors import InvalidTask, PartlyDone, ServerError, TaskDiffers, TaskExists
+from expirebridge.model import keys
+from expirebridge.model.current import running_task
+from expirebridge.model.durations import Duration, seconds_of
+from expirebridge.model.log_fields import event
+from expirebridge.model.misfire import MisfireSpec
+from expirebridge.model.partitions import Layout
+from expirebridge.model.policies import RetrySpec
+from expirebridge.model.task import Outcome, Task, from_ms
+from expirebridge.producer.base import Subject
+from expirebridge.producer.new_task import (
+    Func,
+    IfExists,
+    checked,
+    chunks,
+    new_task,
+    redrawn,
+    refuse_repeated_ids,
+)
+from expirebridge.store import commands
+from expirebridge.store.commands import AWAY, PARTITIONS, Call, Steps
+from expirebridge.store.task_records import args_of, split_call
+
+logger = logging.getLogger("expirebridge")
+
+
+class MakingOperations(Subject):
+    """Make tasks, one or many, and watch for silence."""
+
+    def make_task(
+        self,
+        func: Func,
+        args: Sequence[Any] = (),
+        delay: Duration | None = None,
+        *,
+        kwargs: Mapping[str, Any] | None = None,
+        at: datetime | None = None,
+        id: str | None = None,
+        if_exists: IfExists = "reject",
+        max_wait: Duration | None = None,
+        window: Duration | None = None,
+        tags: Sequence[str] = (),
+        retry: RetrySpec | None = None,
+        timeout: Duration | None = None,
+        late_after: Duration | None = None,
+        misfire: MisfireSpec | None = None,
+    ) -> Steps[Task]:
+        """Make a task that runs `func` after `delay`, or at `at`, on the server's clock.
+
+        `func` is a handler's name, `module.function`, or the handler itself, whose signature the
+        arguments are then checked against, or a `Call`, which has the arguments with it. `args` and
+        `kwargs` are what JSON can hold, at most 64 KiB; those of a typed handler, given itself, are
+        checked and converted. `delay` is seconds, a timedelta, or text such as "15m" or "1h30m";
+        `at` is an aware datetime, and one in the past means now. Exactly one of the two is needed.
+        An `at` computed from this machine's clock is as wrong as that
+        clock; a `delay` never is.
+
+        `id` names the task; without it a random one is drawn. A finished task of that id makes way.
+        If an unfinished one has it, `if_exists="reject"` raises TaskExists; `"keep"` returns that
+        task untouched; `"replace"` puts the new one in its place (a running one runs to its end
+        first); `"extend"` moves its due time, and raises TaskDiffers if it is another call.
+
+        `max_wait` is how long `"extend"` and `"replace"` can put the task off in all, however often
+        they are called: it counts from the first call that named it since the task was made, or
+        ran. It requires an `id`, and a `delay` that is not longer.
+
+        `window` makes `"keep"` a throttle: the first call makes the task, and calls are kept until
+        so long after its latest run began, also once it has finished, however it ended. So runs
+        begin at least that far apart. A task that was cancelled before it ran is ignored.
+        It requires an `id`, and is at most an hour, since finished tasks are forgotten then; of
+        succeeded ones only the latest 10,000 are kept, so in a busy database a window of more than
+        15 s may end early.
+
+        `tags` find the task again. `retry` (a list of delays, or a policy) and `timeout` go before
+        the handler's own; so does `misfire`, which says what is done when a listener finds the task
+        later than `late_after` its due time: `"skip"` (it is failed, with that reason) or
+        `Spread(over="10m")` (it runs at some time in the next ten minutes). `"run"` is the default.
+
+        Returns the task; `task.outcome` says what was done. Of a task that was kept, `created`,
+        `tags` and `attempt` are not filled in: `get` has them. Once it returned, the task is kept
+        by the server, and will be started at least once.
+
+        Raises InvalidTask if the task cannot be (nothing was sent then), TaskExists, TaskDiffers,
+        and a ServerError if the server failed or refused the call. After ServerUnreachable the task
+        may or may not have been made: with an `id`, and `if_exists="keep"`, it is safe to call
+        again.
+        """
+        new = new_task(
+            self._settings.tasks, func=func, args=args, delay=delay, kwargs=kwargs, at=at, id=id,
+            if_exists=if_exists, max_wait=max_wait, window=window, tags=tags,
+            retry=retry, timeout=timeout, late_after=late_after, misfire=misfire,
+        )  # fmt: skip
+        return self._make(new)
+
+    def make_tasks(self, tasks: Iterable[Mapping[str, Any]]) -> Steps[list[Task]]:
+        """Make many tasks: each is a mapping of `make_task`'s arguments by their names.
+
+        All are checked before the first is sent. They are sent in chunks of up to 64; each chunk
+        is made whole or not at all, but with several partitions, for each of these by itself, one
+        partition after the other. Returns the tasks in order; one whose id was taken has the
+        outcome `rejected` (or `kept`, if it asked for that), and does not keep the others from
+        being made.
+
+        Raises InvalidTask, whose message names the position, and a ServerError as `make_task`; the
+        chunks before the one that failed are made then. In a cluster, those of other partitions are
+        made, too, and PartlyDone says which positions were not.
+        """
+        folder = self._settings.tasks
+        new = [checked(folder, position, item) for position, item in enumerate(tasks)]
+        refuse_repeated_ids(new)
+        if self._unknown.refuses:
+            yield from self._unknown.check(map(_func_of, new))
+        made: dict[str, Task] = {}
+        replied = deque[tuple[commands.NewTask, commands.MakeReply]]()
+
+        def build() -> None:
+            while replied:
+                task, outcome = replied.popleft()
+                made[task.id] = self._made(task, outcome)
+
+        rest: Sequence[commands.NewTask] = new
+        undone = set[str]()
+        fault: PartlyDone | None = None
+        while rest:
+            count = yield from PARTITIONS
+            away = (yield from AWAY) if count > 1 else frozenset[int]()
+            if away:
+                layout = yield from self._layout()
+                new = [task if task.id in made else redrawn(task, layout, away) for task in new]
+                rest = [task for task in new if task.id not in made and task.id not in undone]
+            for chunk in chunks(self._by_partition(rest, count)):
+                self._announce(chunk)
+                try:
+                    call = commands.make(chunk, bulk=True, meanwhile=build)
+                    outcomes = yield from self._send(call, chunk)
+                except PartlyDone as partly:
+                    fault, outcomes = partly, partly.done
+                    left = [chunk[place] for place in partly.undone]
+                    others = len((yield from AWAY)) < count and partly.nothing_written
+                    undone |= {task.id for task in left if not (task.drawn and others)}
+                pairs = zip(chunk, outcomes, strict=True)
+                replied.extend((task, outcome) for task, outcome in pairs if outcome is not None)
+                if self._hooks or count > 1:
+                    build()
+                if (yield from PARTITIONS) != count:
+                    break  # the first chunk brought it: one was assumed
+                if count > 1 and (yield from AWAY) != away:
+                    break  # other ids can be drawn
+            build()
+            rest = [task for task in rest if task.id not in made and task.id not in undone]
+        if fault is not None and undone:
+            places = [place for place, task in enumerate(new) if task.id in undone]
+            raise PartlyDone([made.get(task.id) for task in new], places, fault.__cause__)
+        if self._unknown.warns:
+            yield from self._unknown.warn(map(_func_of, new))
+        return [made[task.id] for task in new]
+
+    def watch(
+        self,
+        id: str,
+        func: Func,
+        args: Sequence[Any] = (),
+        *,
+        ttl: Duration,
+        kwargs: Mapping[str, Any] | None = None,
+        tags: Sequence[str] = (),
+        retry: RetrySpec | None = None,
+        timeout: Duration | None = None,
+    ) -> Steps[Task]:
+        """Watch something: `func` runs if no beat comes for `ttl`.
+
+        Each `beat(id)` puts the task off to `ttl` from then; so does a plain `EXPIRE task.key
+        seconds` by any client. If the id is watched already, this is a beat, too, with `ttl` as its
+        new time to live; tags and policies stay. While `func` runs, the task is re-armed: it runs
+        once more unless beats come. The other arguments are those of `make_task`.
+
+        Returns the task; `task.outcome` is `created` or `extended`. Raises what `make_task` raises,
+        TaskDiffers if the id is that of an unfinished task with another call.
+        """
+        seconds = seconds_of(ttl, name="ttl")
+        if seconds < 0.001:
+            raise InvalidTask(f"ttl={ttl!r}: it must be at least a millisecond")
+        new = new_task(
+            self._settings.tasks, func=func, args=args, delay=seconds, kwargs=kwargs,
+            id=keys.check_id(id), if_exists="extend", tags=tags, retry=retry, timeout=timeout,
+        )  # fmt: skip
+        new.fields["ttl"] = new.when.ms
+        return self._make(new)
+
+    def _by_partition(
+        self, new: Sequence[commands.NewTask], count: int
+    ) -> Sequence[commands.NewTask]:
+        """The tasks of each partition together, so that a chunk goes to few of them."""
+        if count == 1:
+            return new
+        layout = Layout(self._settings.prefix, count)
+        return sorted(new, key=lambda task: layout.partition_of(task.id))
+
+    def _make(self, new: commands.NewTask) -> Steps[Task]:
+        if self._unknown.refuses:
+            yield from self._unknown.check([_func_of(new)])
+        new, made = yield from self._make_one(new)
+        refused: TaskExists | None = None
+        if made.differs:
+            refused = TaskDiffers(new.id, made.state, made.call.decode())
+        elif made.outcome is Outcome.REJECTED:
+            refused = TaskExists(new.id, made.state)
+        if refused is not None:
+            self._not_made([new], refused)
+            raise refused
+        task = self._made(new, made)
+        if self._unknown.warns:
+            yield from self._unknown.warn([_func_of(new)])
+        return task
+
+    def _make_one(
+        self, new: commands.NewTask
+    ) -> Steps[tuple[commands.NewTask, commands.MakeReply]]:
+        """Ask for the task. If its partition is away, one whose id was drawn goes to another."""
+        layout = yield from self._layout()
+        if new.drawn and layout.count > 1:
+            new = redrawn(new, layout, (yield from AWAY))
+        self._announce([new])
+        call, repeated = commands.make([new], hasty=new.drawn), False
+        while True:
+            try:
+                made = (yield from self._send(call, [new]))[0]
+            except ServerError as error:
+                away = yield from AWAY
+                if not new.drawn or not away:
+                    raise
+                if error.nothing_written:
+                    other = redrawn(new, (yield from self._layout()), away)
+                    if other is new:
+                        raise
+                    self._announce([other])
+                    new, call, repeated = other, commands.make([other], hasty=True), False
+                elif repeated:
+                    raise
+                else:
+                    self._announce([new])
+                    # It may have been made: it is sent as it was.
+                    call, repeated = commands.patient(call), True
+            else:
+                assert made is not None  # noqa: S101 - for the type checker
+                return new, made
+
+    def _layout(self) -> Steps[Layout]:
+        return Layout(self._settings.prefix, (yield from PARTITIONS))
+
+    def _announce(self, new: Sequence[commands.NewTask]) -> None:
+        """Call hooks, before the call is made up: they may have a trace for the task to carry."""
+        for task in new if self._hooks else ():
+            making = hooks.Making(id=task.id, func=split_call(task.call)[0])
+            self._hooks.emit(making)
+            if making.trace is not None:
+                task.fields["trace"] = making.trace
+
+    def _send(
+        self, call: Call[list[commands.MakeReply]], new: Sequence[commands.NewTask]
+    ) -> Steps[Sequence[commands.MakeReply | None]]:
+        """Ask for the tasks; hooks are called if that fails."""
+        try:
+            return (yield from call)
+        except ServerError as error:
+            undone = error.undone if isinstance(error, PartlyDone) else range(len(new))
+            self._not_made([new[place] for place in undone], error)
+            raise
+
+    def _not_made(self, new: Iterable[commands.NewTask], error: Exception) -> None:
+        for task in new if self._hooks else ():
+            self._hooks.emit(hooks.NotMade(id=task.id, error=error))
+
+    def _made(self, new: commands.NewTask, made: commands.MakeReply) -> Task:
+        args, kwargs = args_of(made.args)
+        created = made.outcome is Outcome.CREATED or made.outcome is Outcome.REPLACED
+        task = Task(
+            id=new.id,
+            func=split_call(made.call)[0],
+            args=args,
+            kwargs=kwargs,
+            key=made.key,
+            state=made.state,
+            due=from_ms(made.due),
+            created=from_ms(made.now) if created else None,
+            tags=_tags_of(new) if created else (),
+            outcome=made.outcome,
+        )
+        if task.outcome is Outcome.KEPT:
+            _warn_if_own(task)
+        if self._hooks:
+            self._hooks.emit(hooks.Made(task=task))
+        return task
+
+
+def _func_of(new: commands.NewTask) -> str:
+    return split_call(new.call)[0]
+
+
+def _tags_of(new: commands.NewTask) -> tuple[str, ...]:
+    return tuple(str(new.fields["tags"]).split()) if "tags" in new.fields else ()
+
+
+def _warn_if_own(kept: Task) -> None:
+    """Say that a handler kept the task that it runs: it meant to run again, and will not."""
+    running = running_task.get(None)
+    if running is not None and running.id == kept.id:
+        logger.warning(
+            "task %s (%s) kept itself: while a task runs, if_exists='keep' with its own id makes "
+            "nothing; to run again, call reschedule, or choose a new id",
+            kept.id, kept.func,
+            extra=event("kept itself", func=kept.func, task=kept.id),
+        )  # fmt: skip

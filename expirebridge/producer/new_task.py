@@ -1,0 +1,245 @@
+"""Checks and encodes the tasks that producers ask for, before anything is sent."""
+
+import inspect
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from expirebridge import handlers
+from expirebridge.errors import InvalidTask
+from expirebridge.handlers.call import Call
+from expirebridge.model import keys
+from expirebridge.model.durations import Duration, human, seconds_of
+from expirebridge.model.misfire import MisfireSpec
+from expirebridge.model.moments import check_aware
+from expirebridge.model.partitions import Layout
+from expirebridge.model.policies import RetrySpec
+from expirebridge.model.task import to_ms
+from expirebridge.model.task_policies import policy_fields
+from expirebridge.settings import Settings
+from expirebridge.store import commands
+
+Named = str | Callable[..., Any]
+Func = Named | Call
+IfExists = Literal["reject", "keep", "replace", "extend"]
+
+CHUNK_TASKS = commands.CHUNK_TASKS
+"""The most tasks in one request of `make_tasks`."""
+
+LONGEST_WINDOW = Settings.keep_succeeded
+"""How many seconds a succeeded task is kept, with the default settings of listeners."""
+
+_IF_EXISTS = get_args(IfExists)
+_OF_CELERY = {
+    "countdown": "delay=, in seconds or as '15m'",
+    "eta": "at=, an aware datetime",
+}
+"""What another library calls an argument, and its name here."""
+
+
+def new_task(
+    folder: Path,
+    /,
+    func: Func,
+    args: Sequence[Any] = (),
+    delay: Duration | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+    at: datetime | None = None,
+    id: str | None = None,
+    if_exists: str = "reject",
+    max_wait: Duration | None = None,
+    window: Duration | None = None,
+    tags: Sequence[str] = (),
+    retry: RetrySpec | None = None,
+    timeout: Duration | None = None,
+    late_after: Duration | None = None,
+    misfire: MisfireSpec | None = None,
+) -> commands.NewTask:
+    """Check the arguments of `make_task`; `folder` is that of the handlers.
+
+    Raises InvalidTask.
+    """
+    if if_exists not in _IF_EXISTS:
+        raise InvalidTask(f"if_exists={if_exists!r}: one of {', '.join(_IF_EXISTS)}")
+    name, encoded = call_of(folder, func, args, kwargs)
+    fields: dict[str, commands.Argument] = {}
+    if len(encoded) > keys.MAX_ARGS_IN_KEY:
+        fields["args"] = encoded
+        encoded = keys.IN_RECORD
+    if max_wait is not None:
+        fields["max_wait"] = _limit(max_wait, delay, id, if_exists)
+    if window is not None:
+        fields["window"] = _window(window, id, if_exists)
+    fields |= policy_fields(
+        tags=tags, retry=retry, timeout=timeout, late_after=late_after, misfire=misfire
+    )
+    return commands.NewTask(
+        id=keys.check_id(id) if id is not None else drawn_id(),
+        drawn=id is None,
+        if_exists=if_exists,
+        call=name.encode() + b"?" + encoded,
+        when=when_of(delay, at),
+        fields=fields,
+    )
+
+
+def drawn_id() -> str:
+    """An id that no other task has: 128 random bits."""
+    return os.urandom(16).hex()
+
+
+def redrawn(task: commands.NewTask, layout: Layout, away: Collection[int]) -> commands.NewTask:
+    """The task under an id of a partition that is not away, if its id was drawn.
+
+    The task itself if its partition is there, or if all are away.
+    """
+    if not task.drawn or len(away) >= layout.count:
+        return task
+    while layout.partition_of(task.id) in away:
+        task = task._replace(id=drawn_id())
+    return task
+
+
+def call_of(
+    folder: Path, func: Func, args: Sequence[Any], kwargs: Mapping[str, Any] | None
+) -> tuple[str, bytes]:
+    """Return the name of a handler and its arguments as JSON. Raises InvalidTask."""
+    func, args, kwargs = _parts(func, args, kwargs)
+    if isinstance(func, str):
+        return _checked_name(func, folder), keys.encode_args(args, kwargs)
+    if not callable(func):
+        raise _no_handler(func)
+    name = handlers.name_of(func, folder)
+    handlers.check_binding(func, args, kwargs or {})
+    return name, keys.encode_args(*handlers.plain_arguments(func, args, kwargs))
+
+
+def _checked_name(name: str, folder: Path) -> str:
+    """Return a valid name of a handler unchanged. Raises InvalidTask, with what may be meant."""
+    try:
+        return keys.check_func(name)
+    except InvalidTask as error:
+        meant = handlers.inner_name(name, folder)
+        if meant is None:
+            raise
+        raise InvalidTask(f"{error} (did you mean {meant!r}?)") from None
+
+
+def _no_handler(given: object) -> InvalidTask:
+    """For what is no function. It may be what came of calling one."""
+    shown = f"{given!r:.60}"
+    if inspect.iscoroutine(given):
+        shown = f"{given.__name__}(...)"
+        given.close()  # nobody will await it
+    return InvalidTask(
+        f"func={shown}: give a handler, or its name 'module.function'. A handler is given without "
+        "parentheses: make_task(send, [17], ...), not make_task(send(17), ...)"
+    )
+
+
+def checked(folder: Path, position: int, item: Mapping[str, Any]) -> commands.NewTask:
+    """Check one of many tasks. An error names its position."""
+    if not isinstance(item, (dict, Mapping)):
+        raise InvalidTask(f"task {position}: give a mapping of make_task's arguments")
+    try:
+        return new_task(folder, **item)
+    except (InvalidTask, TypeError) as error:
+        reason = str(error).replace("new_task() ", "")
+        raise InvalidTask(f"task {position}: {reason}{advice_on(error, new_task)}") from error
+
+
+def advice_on(error: Exception, function: Callable[..., Any]) -> str:
+    """Which keyword to use instead of one that `function` lacks, as the end of a sentence."""
+    for theirs, ours in _OF_CELERY.items():
+        if f"keyword argument '{theirs}'" in str(error):
+            known = ours.partition("=")[0] in inspect.signature(function).parameters
+            return f"; use {ours}" if known else ""
+    return ""
+
+
+def refuse_repeated_ids(tasks: Iterable[commands.NewTask]) -> None:
+    """Raise InvalidTask if two of many tasks have one id."""
+    seen: dict[str, int] = {}
+    for position, task in enumerate(tasks):
+        if task.id in seen:
+            raise InvalidTask(
+                f"task {position}: id {task.id!r} is also the id of task {seen[task.id]}"
+            )
+        seen[task.id] = position
+
+
+def chunks(tasks: Sequence[commands.NewTask]) -> Iterable[list[commands.NewTask]]:
+    """Divide the tasks into requests."""
+    chunk: list[commands.NewTask] = []
+    size = 0
+    for task in tasks:
+        weight = len(task.call)
+        if task.fields:
+            weight += sum(len(str(value)) for value in task.fields.values())
+        if chunk and (len(chunk) == CHUNK_TASKS or size + weight > commands.CHUNK_BYTES):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(task)
+        size += weight
+    if chunk:
+        yield chunk
+
+
+def when_of(delay: Duration | None, at: datetime | None) -> commands.When:
+    """The due time that was asked for. Raises InvalidTask unless exactly one of both is given."""
+    if (delay is None) == (at is None):
+        raise InvalidTask("give either delay or at" + (", not both" if at is not None else ""))
+    if delay is not None:
+        return commands.When(round(seconds_of(delay, name="delay") * 1000), relative=True)
+    return commands.When(max(to_ms(check_aware(at, name="at")), 0), relative=False)
+
+
+def _parts(
+    func: Func, args: Sequence[Any], kwargs: Mapping[str, Any] | None
+) -> tuple[Named, Sequence[Any], Mapping[str, Any] | None]:
+    """The function, or its name, and its arguments. Raises InvalidTask if both places have some."""
+    if not isinstance(func, Call):
+        return func, args, kwargs
+    if args not in ((), []) or kwargs:  # args is the delay, if that was given without its name
+        raise InvalidTask(
+            "args, kwargs: a Call has its arguments already. Give the delay by its name: "
+            "make_task(Call(rate, 17), delay='72h')"
+        )
+    return func.function, func.args, func.kwargs
+
+
+def _limit(max_wait: Duration, delay: Duration | None, id: str | None, if_exists: str) -> int:
+    """`max_wait` in ms, checked together with the arguments that it requires."""
+    longest = seconds_of(max_wait, name="max_wait")
+    if if_exists not in {"extend", "replace"}:
+        raise InvalidTask(
+            f"max_wait={max_wait!r}: it limits if_exists='extend' and 'replace', not {if_exists!r}"
+        )
+    if id is None:
+        raise InvalidTask(
+            f"max_wait={max_wait!r}: it requires an id, or the task cannot be put off again"
+        )
+    if delay is None:
+        raise InvalidTask(f"max_wait={max_wait!r}: it requires delay, not at")
+    if longest < seconds_of(delay, name="delay"):
+        raise InvalidTask(f"max_wait={max_wait!r}: it is shorter than delay={delay!r}")
+    return round(longest * 1000)
+
+
+def _window(window: Duration, id: str | None, if_exists: str) -> int:
+    """`window` in ms, checked together with the arguments that it requires."""
+    seconds = seconds_of(window, name="window")
+    if seconds < 0.001:
+        raise InvalidTask(f"window={window!r}: it must be at least a millisecond")
+    if seconds > LONGEST_WINDOW:
+        raise InvalidTask(
+            f"window={window!r}: at most {human(LONGEST_WINDOW)}, since a finished task is "
+            "forgotten after that"
+        )
+    if if_exists != "keep":
+        raise InvalidTask(f"window={window!r}: it requires if_exists='keep', not {if_exists!r}")
+    if id is None:
+        raise InvalidTask(f"window={window!r}: it requires an id, which identifies earlier runs")
+    return round(seconds * 1000)

@@ -1,0 +1,22 @@
+"""What producers can do, described once: each operation is checked here and becomes calls.
+
+`Bridge` and `AsyncBridge` in `bridge.py` run these descriptions and add nothing of their own.
+"""
+
+from expirebridge.producer.changing import ChangingOperations
+from expirebridge.producer.looking import LookingOperations
+from expirebridge.producer.making import MakingOperations
+from expirebridge.producer.partitioning import PartitionOperations
+from expirebridge.producer.scheduling import SchedulingOperations
+
+__all__ = ["Operations"]
+
+
+class Operations(
+    MakingOperations,
+    LookingOperations,
+    ChangingOperations,
+    SchedulingOperations,
+    PartitionOperations,
+):
+    """The operations of a producer, with the settings and hooks that they need."""

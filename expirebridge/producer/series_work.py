@@ -1,0 +1,251 @@
+"""What the operations on series do. It is loaded when one of them is first used."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from expirebridge.errors import InvalidTask, PartitionsDiffer, SeriesDeclared
+from expirebridge.model.durations import Duration
+from expirebridge.model.misfire import MisfireSpec
+from expirebridge.model.policies import RetrySpec
+from expirebridge.model.schedule import schedule_of
+from expirebridge.model.series import SeriesSpec, check_series_id
+from expirebridge.model.task import Change, Task, to_ms
+from expirebridge.model.task_policies import policy_fields
+from expirebridge.producer.new_task import Func, call_of
+from expirebridge.producer.streams import (
+    Part,
+    Spot,
+    Stream,
+    encode_spots,
+    is_rank,
+    read_ranks,
+    rows_of_each,
+    take,
+)
+from expirebridge.producer.unknown_functions import UnknownFunctions
+from expirebridge.series.definition import put, put_new
+from expirebridge.series.records import read_schedule
+from expirebridge.series.state import Series, SeriesListing, SeriesOutcome
+from expirebridge.series.times import first_after
+from expirebridge.settings import Settings
+from expirebridge.store import commands
+from expirebridge.store.commands import LEFT_OUT, PARTITIONS, Put, Removal, Resumption, Steps
+
+_OUTCOMES = {
+    Put.CREATED: SeriesOutcome.CREATED,
+    Put.CHANGED: SeriesOutcome.CHANGED,
+    Put.UNCHANGED: SeriesOutcome.UNCHANGED,
+}
+_REMOVALS = {
+    Removal.REMOVED: Change.REMOVED,
+    Removal.CARRIED: Change.DECLARED,
+    Removal.NOT_FOUND: Change.NOT_FOUND,
+}
+
+
+def spec_from(
+    folder: Path,
+    id: str,
+    func: Func,
+    args: Sequence[Any] = (),
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    tags: Sequence[str] = (),
+    retry: RetrySpec | None = None,
+    timeout: Duration | None = None,
+    late_after: Duration | None = None,
+    misfire: MisfireSpec | None = None,
+    **when: Any,
+) -> SeriesSpec:
+    """Check the arguments of `schedule`. What says when it has its ticks goes to `schedule_of`."""
+    name, encoded = call_of(folder, func, args, kwargs)
+    return SeriesSpec(
+        id=check_series_id(id),
+        func=name,
+        args=encoded,
+        schedule=schedule_of(**when),
+        fields=policy_fields(
+            tags=tags, retry=retry, timeout=timeout, late_after=late_after, misfire=misfire
+        ),
+    )
+
+
+def _checked(folder: Path, position: int, item: Mapping[str, Any]) -> SeriesSpec:
+    """Check one of many series. An error names its position."""
+    if not isinstance(item, Mapping):
+        raise InvalidTask(f"series {position}: give a mapping of schedule's arguments")
+    try:
+        return spec_from(folder, **item)
+    except (InvalidTask, TypeError) as error:
+        reason = re.sub(r"\b(spec_from|schedule_of)\(\) ", "", str(error))
+        raise InvalidTask(f"series {position}: {reason}") from error
+
+
+class SeriesWork:
+    """Does what `SchedulingOperations` describes, method by method."""
+
+    def __init__(self, settings: Settings, unknown: UnknownFunctions) -> None:
+        self._folder = settings.tasks
+        self._lease = settings.lease
+        self._unknown = unknown
+
+    def schedule(self, id: str, func: Func, args: Sequence[Any], **options: Any) -> Steps[Series]:
+        """Check the series at once, and put it. `options` are those of `spec_from`."""
+        return self._schedule(spec_from(self._folder, id, func, args, **options))
+
+    def schedule_many(self, series: Iterable[Mapping[str, Any]]) -> Steps[list[SeriesOutcome]]:
+        """Check all, and put those that are new in chunks, the others one by one."""
+        specs = [_checked(self._folder, position, one) for position, one in enumerate(series)]
+        if self._unknown.refuses:
+            yield from self._unknown.check([spec.func for spec in specs])
+        outcomes: list[SeriesOutcome] = []
+        for chunk in commands.batches(specs, commands.MAX_TICKS):
+            done = yield from put_new(chunk, lease=self._lease)
+            for spec, code in zip(chunk, done, strict=True):
+                outcome = _OUTCOMES.get(code)
+                if outcome is None:  # there is one of its id already
+                    outcome = (yield from self._put(spec)).outcome
+                    assert outcome is not None  # noqa: S101 - for the type checker
+                outcomes.append(outcome)
+        if self._unknown.warns:
+            yield from self._unknown.warn([spec.func for spec in specs])
+        return outcomes
+
+    def unschedule(self, id: str) -> Steps[Change]:
+        """Remove a series that nobody declares."""
+        [removal] = yield from commands.remove_series([check_series_id(id)], self._lease)
+        return _REMOVALS[removal]
+
+    def get(self, id: str) -> Steps[Series | None]:
+        """Read a series."""
+        read = yield from commands.get_series(check_series_id(id), self._lease)
+        return None if read.series is None else Series.of(read.series, read.now)
+
+    def list(self, limit: int, cursor: str | None) -> Steps[SeriesListing]:
+        """Read a page of series."""
+        if not isinstance(limit, int) or limit < 1:
+            raise InvalidTask(f"limit={limit!r}: it must be a whole number, at least 1")
+        if cursor is not None and not is_rank(cursor) and read_ranks(cursor) is None:
+            raise _foreign(cursor)
+        return self._list(limit, cursor or "0")
+
+    def pause(self, id: str) -> Steps[Change]:
+        """Pause a series."""
+        found = yield from commands.pause_series(check_series_id(id))
+        return Change.PAUSED if found else Change.NOT_FOUND
+
+    def resume(self, id: str) -> Steps[Change]:
+        """Resume a series, unless another change comes in between: then try again."""
+        check_series_id(id)
+        done = Resumption.RACE
+        while done is Resumption.RACE:
+            read = yield from commands.get_series(id, self._lease)
+            if read.series is None:
+                return Change.NOT_FOUND
+            schedule = read_schedule(read.series.record.get("spec", b""))
+            made = read.series.whole("made") or read.now
+            times = first_after(schedule, id, read.now, made=made)
+            fingerprint = read.series.text("fingerprint")
+            done = yield from commands.resume_series(id, fingerprint, times)
+        return Change.RESUMED if done is Resumption.RESUMED else Change.NOT_FOUND
+
+    def run(self, id: str) -> Steps[Task | None]:
+        """Make a tick that is due now, and read it."""
+        tick = yield from commands.run_series(check_series_id(id))
+        return None if tick is None else (yield from commands.get(tick))
+
+    def prune(self) -> Steps[Sequence[str]]:
+        """Find all series that nobody declares any more, then remove them."""
+        counts = yield from commands.count(self._lease)
+        if not counts.listeners:
+            return []
+        orphans: list[str] = []
+        cursor: str | None = "0"
+        while cursor is not None:
+            page = yield from self._list(commands.BATCH, cursor)
+            orphans += [one.id for one in page.series if one.declared and not one.carriers]
+            cursor = page.cursor
+        removed: list[str] = []
+        for batch in commands.batches(dict.fromkeys(orphans)):
+            removals = yield from commands.remove_series(batch, self._lease)
+            pairs = zip(batch, removals, strict=True)
+            removed += [id for id, removal in pairs if removal is Removal.REMOVED]
+        return removed
+
+    def _schedule(self, spec: SeriesSpec) -> Steps[Series]:
+        if self._unknown.refuses:
+            yield from self._unknown.check([spec.func])
+        series = yield from self._put(spec)
+        if self._unknown.warns:
+            yield from self._unknown.warn([spec.func])
+        return series
+
+    def _put(self, spec: SeriesSpec) -> Steps[Series]:
+        while True:
+            read = yield from commands.get_series(spec.id, self._lease)
+            if read.series is not None and "declared" in read.series.record:
+                raise SeriesDeclared(spec.id)
+            outcome = _OUTCOMES.get((yield from put(spec, read, declared=False)))
+            if outcome is None:  # the time of its first tick passed, or another was faster
+                continue
+            after = yield from commands.get_series(spec.id, self._lease)
+            if after.series is not None:
+                return Series.of(after.series, after.now, outcome=outcome)
+
+    def _list(self, limit: int, cursor: str) -> Steps[SeriesListing]:
+        while True:
+            count = yield from PARTITIONS
+            listed = self._list_one if count == 1 else partial(self._list_several, count)
+            try:
+                return (yield from listed(limit, cursor))
+            except PartitionsDiffer:
+                if (yield from PARTITIONS) == count:
+                    raise
+
+    def _list_several(self, count: int, limit: int, cursor: str) -> Steps[SeriesListing]:
+        """The series of all partitions, those first whose next tick is first."""
+        spots = [Spot()] * count if cursor == "0" else read_ranks(cursor)
+        if spots is None or len(spots) != count:
+            raise _foreign(cursor)
+        streams = [
+            Stream(partial(self._read_part, number, count), _order, spot)
+            for number, spot in enumerate(spots)
+        ]
+        found, _ = yield from take(streams, limit=limit)
+        left_out = yield from LEFT_OUT
+        if all(stream.is_over for stream in streams):
+            return SeriesListing(series=found, left_out=left_out)
+        cursor = encode_spots([each.spot for each in streams])
+        return SeriesListing(series=found, cursor=cursor, left_out=left_out)
+
+    def _read_part(self, number: int, count: int, cursor: str) -> Steps[Part[Series] | None]:
+        call = commands.series_page(cursor, self._lease, rows_of_each(count))
+        page = yield from commands.at_if_there(call, number, hasty=True)
+        if page is None:
+            return None
+        series = [Series.of(one, page.now) for one in page.series]
+        return Part(series, page.cursor, len(series))
+
+    def _list_one(self, limit: int, cursor: str) -> Steps[SeriesListing]:
+        if not is_rank(cursor):
+            raise _foreign(cursor)
+        found: list[Series] = []
+        while len(found) < limit:
+            count = min(limit - len(found), commands.BATCH)
+            page = yield from commands.series_page(cursor, self._lease, count)
+            found += [Series.of(one, page.now) for one in page.series]
+            cursor = page.cursor
+            if cursor == "0":
+                return SeriesListing(series=found)
+        return SeriesListing(series=found, cursor=cursor)
+
+
+def _foreign(cursor: str) -> InvalidTask:
+    return InvalidTask(f"cursor={cursor!r}: give that of the page before")
+
+
+def _order(series: Series) -> float:
+    return to_ms(series.due) if series.due is not None and series.paused is None else float("inf")

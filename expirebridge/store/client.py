@@ -1,0 +1,334 @@
+"""Runs calls against a server, in two colours.
+
+What is sent, and what is done when the server answers with an error, is decided once, in
+`Database.commands`, a generator of plain commands. The two stores only send them: one waits, the
+other awaits.
+"""
+
+import contextlib
+import queue
+from collections.abc import Generator
+from typing import Any, NamedTuple, TypeVar
+
+import redis
+import redis.asyncio
+from redis import exceptions
+
+from expirebridge import errors
+from expirebridge.model.keys import slot_of
+from expirebridge.model.partitions import Layout
+from expirebridge.store import script_loader
+from expirebridge.store.batching import AsyncTrips, Command, Passenger, Trips
+from expirebridge.store.commands import AWAY, LEFT_OUT, PARTITIONS, Call, Runnable, Steps
+from expirebridge.store.commands.routes import At, IfThere
+from expirebridge.store.errors import is_about_keys, is_within_script, of_client, translated
+from expirebridge.store.overlapping import AsyncOverlappingClient, OverlappingClient, Work
+
+T = TypeVar("T")
+
+
+class Rerouted(Exception):
+    """A call was refused, since the database has more partitions than were assumed.
+
+    No fault: it is caught where partitions are chosen, which then runs it.
+    """
+
+    def __init__(
+        self, calls: Steps[Any], call: Call[Any], refusal: errors.PartitionsDiffer
+    ) -> None:
+        super().__init__()
+        self._calls = calls
+        self._call = call
+        self.refusal = refusal
+
+    def __iter__(self) -> Steps[Any]:
+        """What is still to be run: that call, and what follows it."""
+        call = self._call
+        try:
+            if isinstance(
+                call.route, At | IfThere
+            ):  # which one is meant depends on how many there are
+                call = self._calls.throw(self.refusal)
+            while True:
+                try:
+                    reply = yield call
+                except errors.ServerError as error:
+                    call = self._calls.throw(error)
+                else:
+                    call = self._calls.send(reply)
+        except StopIteration as stop:
+            return stop.value
+
+
+class Overlapped(NamedTuple):
+    """A command, and what is done while the server works on it."""
+
+    command: Command
+    meanwhile: Work
+
+
+Sent = Command | Passenger | Overlapped
+"""What goes to the server."""
+
+
+class Database:
+    """A database, or one of its partitions, as one login uses it.
+
+    Its names, and how calls become commands for it.
+    """
+
+    def __init__(
+        self,
+        *,
+        prefix: str,
+        number: int,
+        login: str,
+        followed: bool = False,
+        clustered: bool = False,
+        partitions: int = 1,
+        assumed: bool = False,
+    ) -> None:
+        self.prefix = prefix
+        """What the name of every key but the trigger keys begins with."""
+        self.partitions = partitions
+        """How many partitions the database has."""
+        self._guessed = assumed and partitions == 1
+        """Whether a refusal says how many there are."""
+        self._told = number if partitions == 1 else f"{number}/{partitions}{'?' * assumed}"
+        self.number = number
+        """What SELECT calls it by."""
+        self.login = login
+        """The name of the user that is logged in."""
+        self.followed = followed
+        """Whether its server may be another one tomorrow."""
+        self.clustered = clustered
+        """Whether its server is a node of a cluster, by its URL."""
+        self._headers = True
+        """Whether the server is believed to know script headers: Redis before 7 does not."""
+
+    @property
+    def doorbell_channel(self) -> str:
+        """The channel on which a new earliest task is announced."""
+        return f"{self.prefix}:doorbell:{self.number}"
+
+    @property
+    def layout(self) -> Layout:
+        """The partitions of which this is one."""
+        whole = self.prefix if self.partitions == 1 else self.prefix[len(self.tag) :]
+        return Layout(whole, self.partitions)
+
+    @property
+    def tag(self) -> str:
+        """The tag with which its names begin, with braces; empty without one."""
+        return slot_of(self.prefix).decode()
+
+    @property
+    def home(self) -> str:
+        """What ids begin with that are made from a key's name, so that they belong here."""
+        return "" if self.partitions == 1 else f"{self.tag[1:-1]}@"
+
+    def owns(self, id: str) -> bool:
+        """Whether a task of this id belongs to this partition."""
+        layout = self.layout
+        return layout.partition_of(id) == layout.partition_of(self.home)
+
+    def events(self, kind: str) -> str:
+        """The channel on which the server publishes key events of this kind."""
+        return f"__keyevent@{self.number}__:{kind}"
+
+    def commands(self, runnable: Runnable[T]) -> Generator[Sent, Any, T]:
+        """The commands of what is run; each is answered with its reply, or with a RedisError."""
+        calls = iter(runnable)
+        try:
+            call = next(calls)
+            while True:
+                try:
+                    reply = yield from self._send(call)
+                except exceptions.RedisError as error:
+                    ours = self._explained(translated(error), call)
+                    if self._guessed and isinstance(ours, errors.PartitionsDiffer):
+                        raise Rerouted(calls, call, ours) from None
+                    call = calls.throw(ours)
+                else:
+                    call = calls.send(reply)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+
+    def _explained(self, error: errors.ServerError, call: Call[Any]) -> errors.ServerError:
+        """The error; if it is about a key, with the patterns of keys that the login needs."""
+        if not call.is_script or not isinstance(error, errors.NotPermitted):
+            return error
+        if not is_about_keys(error):
+            return error
+        # Here, since producers that have their rights do without it.
+        from expirebridge.store.acl import key_rules  # noqa: PLC0415
+
+        own, *others = key_rules(self.layout)
+        rules = " ".join(others) if is_within_script(error) else own
+        explained = errors.NotPermitted(f"{error}: ACL SETUSER {self.login} {rules}")
+        explained.__cause__ = error.__cause__
+        return explained
+
+    def _send(self, call: Call[Any]) -> Generator[Sent, Any, Any]:
+        if not call.is_script:
+            if call is PARTITIONS:
+                return self.partitions
+            if call is LEFT_OUT or call is AWAY:
+                return ()
+            return (yield (call.name, *call.arguments))
+        tail = (1, self.prefix, self._told, *call.arguments)
+        script = script_loader.load(call.name)
+        headed = self._headers
+        source = script.headed if headed else script.plain
+        command = ("EVALSHA", source.sha, *tail)
+        try:
+            if call.joint is not None:
+                return (yield _passenger(command, call))
+            if call.meanwhile is not None:
+                return (yield Overlapped(command, call.meanwhile))
+            return (yield command)
+        except exceptions.NoScriptError:
+            pass
+        try:
+            return (yield ("EVAL", source.text, *tail))
+        except exceptions.ResponseError as error:
+            if not headed or "compiling script" not in str(error):
+                raise
+        self._headers = False
+        return (yield ("EVAL", script.plain.text, *tail))
+
+
+def _close_idle(pool: redis.ConnectionPool) -> None:
+    """Close the connections that nobody uses."""
+    if not isinstance(pool, redis.BlockingConnectionPool):
+        return pool.disconnect(inuse_connections=False)
+    # Its `disconnect` knows no such difference in redis-py before 7. Whoever wants a connection
+    # meanwhile waits, for it blocks.
+    idle: list[Any] = []
+    with contextlib.suppress(queue.Empty):
+        while True:
+            idle.append(pool.pool.get_nowait())
+    for connection in reversed(idle):
+        if connection is not None:
+            connection.disconnect()
+        pool.pool.put_nowait(connection)
+    return None
+
+
+def _passenger(command: Command, call: Call[Any]) -> Passenger:
+    assert call.joint is not None  # noqa: S101 - for the type checker
+    id, own, width = call.joint
+    return Passenger(command, id, len(command) - len(call.arguments) + own, width)
+
+
+class Store:
+    """Runs calls and waits for their replies. Safe for threads, as its redis client is."""
+
+    def __init__(
+        self, client: redis.Redis, *, prefix: str, partitions: int = 1, assumed: bool = False
+    ) -> None:
+        self.client = client
+        self.database = _database_of(client, prefix, partitions, assumed=assumed)
+        self._trips = Trips(client.execute_command)
+        self._overlaps = isinstance(client, OverlappingClient)
+
+    def run(self, runnable: Runnable[T]) -> T:
+        """Run a call, or steps. Raises a ServerError if the server fails or refuses a call."""
+        commands = self.database.commands(runnable)
+        try:
+            command = next(commands)
+            while True:
+                try:
+                    if type(command) is Passenger:
+                        reply = self._trips.take(command)
+                    elif type(command) is Overlapped:
+                        reply = self._overlap(command)
+                    else:
+                        reply = self.client.execute_command(*command)  # type: ignore[no-untyped-call]
+                except (exceptions.RedisError, MemoryError) as error:
+                    command = commands.throw(of_client(error))
+                else:
+                    command = commands.send(reply)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        except errors.ServerReadOnly:
+            # A primary that was demoted keeps its connections; new ones may lead to its successor.
+            _close_idle(self.client.connection_pool)
+            raise
+
+    def _overlap(self, sent: Overlapped) -> Any:
+        # A client of the caller's own knows no such option.
+        options = {"meanwhile": sent.meanwhile} if self._overlaps else {}
+        return self.client.execute_command(*sent.command, **options)  # type: ignore[no-untyped-call]
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.client.close()
+
+
+class AsyncStore:
+    """Runs calls and awaits their replies."""
+
+    def __init__(
+        self,
+        client: redis.asyncio.Redis,
+        *,
+        prefix: str,
+        partitions: int = 1,
+        assumed: bool = False,
+    ) -> None:
+        self.client = client
+        self.database = _database_of(client, prefix, partitions, assumed=assumed)
+        self._trips = AsyncTrips(client.execute_command)
+        self._overlaps = isinstance(client, AsyncOverlappingClient)
+
+    async def run(self, runnable: Runnable[T]) -> T:
+        """Run a call, or steps. Raises a ServerError if the server fails or refuses a call."""
+        commands = self.database.commands(runnable)
+        try:
+            command = next(commands)
+            while True:
+                try:
+                    if type(command) is Passenger:
+                        reply = await self._trips.take(command)
+                    elif type(command) is Overlapped:
+                        reply = await self._overlap(command)
+                    else:
+                        reply = await self.client.execute_command(*command)  # type: ignore[no-untyped-call]
+                except (exceptions.RedisError, MemoryError) as error:
+                    command = commands.throw(of_client(error))
+                else:
+                    command = commands.send(reply)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        except errors.ServerReadOnly:
+            # As above. While the pool's own disconnect() waits, others may be given what it closes,
+            # and redis-py before 7 fails there. With nowait, nothing comes in between.
+            for connection in self.client.connection_pool._available_connections:
+                await connection.disconnect(nowait=True)
+            raise
+
+    async def _overlap(self, sent: Overlapped) -> Any:
+        options = {"meanwhile": sent.meanwhile} if self._overlaps else {}
+        return await self.client.execute_command(*sent.command, **options)  # type: ignore[no-untyped-call]
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self.client.aclose()
+
+
+def _database_of(client: Any, prefix: str, partitions: int, *, assumed: bool) -> Database:
+    options = client.get_connection_kwargs()
+    place = options.get("place")
+    return Database(
+        prefix=prefix,
+        number=int(options.get("db") or 0),
+        login=options.get("username") or "default",
+        followed=place is not None,
+        clustered=place is not None and place.clustered,
+        partitions=partitions,
+        assumed=assumed,
+    )

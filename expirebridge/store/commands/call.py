@@ -1,0 +1,179 @@
+"""The form of a call, of which operations are made.
+
+A call names a script (or, rarely, a plain command), holds its arguments, and reads the reply. What
+takes more than one call is a generator of them:
+
+    counts = yield from calls.count(lease=10)
+
+Because its arguments are fixed when it is made, a call can be sent again as it is: the nonces in
+them let the server know a resend.
+"""
+
+import secrets
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from expirebridge.model.task import LeftOut
+from expirebridge.store.commands.routes import At, ByItem, IfThere, Ready, Route
+from expirebridge.store.reading import text
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+Argument = str | bytes | int | float
+
+BATCH = 100
+"""Tasks or keys that one request reads or changes at most, so that none holds up the server for
+long (see docs/adr/0009)."""
+
+
+CHUNK_TASKS = 64
+"""Tasks that one request makes at most. They occupy the server for a millisecond, and for two if a
+million others are pending."""
+CHUNK_BYTES = 1024 * 1024
+"""And how large such a request is, in bytes, unless a single task is larger."""
+
+
+class Joint(NamedTuple):
+    """How a call for one thing is sent together with others of its script, in one request."""
+
+    id: str
+    """What it is for: two for the same are not sent together."""
+    own: int
+    """At which argument those begin that are its own; those before are taken from any of them."""
+    width: int
+    """How many values of the reply are for each, after the one that is for all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """One request to the server, and how its reply is read."""
+
+    name: str
+    """A script's name, or a command."""
+    arguments: tuple[Argument, ...]
+    read: Callable[[Any], T]
+    is_script: bool = True
+    route: Route | None = None
+    """Which partitions are asked, if there are several; None: the first, since each would do."""
+    joint: Joint | None = None
+    """How it is sent together with others; None: it is sent by itself."""
+    meanwhile: Callable[[], None] | None = None
+    """What is done while the server works on it: never, once, or again for each attempt."""
+
+    def __iter__(self) -> "Steps[T]":
+        """Let `yield from call` send the call and give back what was read from the reply."""
+        reply = yield self
+        if type(reply) is Ready:
+            result: T = reply.result
+            return result
+        return self.read(reply)
+
+
+Steps = Generator[Call[Any], Any, T]
+"""Calls, one after the other; each is answered with its raw reply."""
+
+
+def at(call: Call[T], number: int) -> Call[T]:
+    """The call to the partition of this number."""
+    return Call(call.name, call.arguments, call.read, call.is_script, At(number))
+
+
+def at_if_there(call: Call[T], number: int, *, hasty: bool = False) -> Call[T | None]:
+    """The same; its result is None if that partition cannot be asked, and others perhaps can.
+
+    `hasty`: do not wait until a node that does not answer has a successor.
+    """
+    return Call(call.name, call.arguments, call.read, call.is_script, IfThere(number, hasty))
+
+
+def patient(call: Call[T]) -> Call[T]:
+    """The same call, to be sent again, which now waits until a node has a successor."""
+    route = call.route._replace(hasty=False) if isinstance(call.route, ByItem) else call.route
+    return Call(call.name, call.arguments, call.read, call.is_script, route)
+
+
+class Runnable(Protocol[T_co]):
+    """What a store runs: one call, or steps."""
+
+    def __iter__(self) -> Steps[T_co]:
+        """The calls, each answered with its raw reply, and the result."""
+        ...
+
+
+def new_nonce() -> str:
+    """A value that no other call has."""
+    return secrets.token_hex(8)
+
+
+def script(
+    name: str,
+    *arguments: Argument,
+    read: Callable[[Any], T],
+    route: Route | None = None,
+    joint: Joint | None = None,
+    meanwhile: Callable[[], None] | None = None,
+) -> Call[T]:
+    """A call of the operation `name`, whose file is `lua/<name>.lua`."""
+    return Call(name, arguments, read, route=route, joint=joint, meanwhile=meanwhile)
+
+
+PARTITIONS = Call("", (), int, is_script=False)
+"""How many partitions there are, as far as is known here: the server is not asked. The first call
+to one of them may raise PartitionsDiffer, and then this has another answer."""
+
+
+LEFT_OUT: Call[tuple[LeftOut, ...]] = Call("", (), tuple, is_script=False)
+"""The partitions that were left out of the answers to the calls before this one. Not asked, too."""
+AWAY: Call[frozenset[int]] = Call("", (), frozenset, is_script=False)
+"""The numbers of the partitions that cannot be asked now, as far as is known. Not asked, too."""
+
+
+class When(NamedTuple):
+    """A due time: so many ms from now on the server's clock, or at that ms since 1970."""
+
+    ms: int
+    relative: bool
+
+    def encode(self) -> tuple[Argument, ...]:
+        """As the scripts take it."""
+        return ("in" if self.relative else "at", self.ms)
+
+
+def only(call: Call[list[T]]) -> Call[T]:
+    """The call for one thing, where a script takes many: its result is that of the one."""
+
+    def read(reply: Any) -> T:
+        [result] = call.read(reply)
+        return result
+
+    return Call(call.name, call.arguments, read, call.is_script, call.route)
+
+
+def command(*parts: Argument) -> Call[Any]:
+    """A plain command, for what is no task's business: the server's version, settings and role."""
+    return Call(str(parts[0]), parts[1:], lambda reply: reply, is_script=False)
+
+
+def batches(items: Iterable[T], size: int = BATCH) -> Iterator[list[T]]:
+    """The items of each request."""
+    rest = iter(items)
+    while batch := list(islice(rest, size)):
+        yield batch
+
+
+def milliseconds(seconds: float) -> int:
+    """Seconds as the scripts take them."""
+    return round(seconds * 1000)
+
+
+def ids_of(raw: Iterable[bytes]) -> list[str]:
+    """Ids of a reply as text."""
+    return [text(id) for id in raw]
+
+
+def rows_of(columns: Sequence[Any], width: int) -> list[Sequence[Any]]:
+    """A flat reply cut into rows."""
+    return [columns[at : at + width] for at in range(0, len(columns), width)]

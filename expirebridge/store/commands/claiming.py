@@ -1,0 +1,302 @@
+"""The calls of a listener that runs tasks: claim them, keep the claims alive, settle them."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from expirebridge.settings import Settings
+from expirebridge.store.commands.call import Argument, Call, ids_of, milliseconds, rows_of, script
+from expirebridge.store.reading import text
+from expirebridge.store.task_records import ClaimedTask, claimed_from
+
+BEATS_PER_LEASE = 3
+"""Heartbeats in each lease: one may be missed."""
+MAX_CLAIM = 100
+"""Tasks that one claim takes at most, so that no claim holds the server for long."""
+MAX_CLAIM_BYTES = 1024 * 1024
+
+
+def earliest(prefix: str, since: bytes = b"-inf") -> Call[int | None]:
+    """When the next task is due, in ms, by one plain command; None if nothing is pending.
+
+    Tasks with a score below `since` do not count. It may have been put off since: only a claim
+    follows its timer.
+    """
+    arguments = (f"{prefix}:pending", since, "+inf", "BYSCORE", "LIMIT", 0, 1, "WITHSCORES")
+    return Call("ZRANGE", arguments, _read_earliest, is_script=False)
+
+
+def _read_earliest(reply: list[bytes]) -> int | None:
+    """Another client's score may be no time at all."""
+    return int(min(max(float(reply[1]), 0), 2**53)) if reply else None
+
+
+class Walk(NamedTuple):
+    """A way over the pending tasks, in order, and how far it has come."""
+
+    score: bytes
+    id: bytes
+    """The task behind which it goes on; empty: before all of that score."""
+    last: bytes
+    """The last score of the way. It waits before tasks that are not due yet."""
+
+    @property
+    def place(self) -> float:
+        """The score that it has come to."""
+        return float(self.score)
+
+
+class Walked(NamedTuple):
+    """How far a claim went on a walk."""
+
+    score: bytes
+    id: bytes
+    finished: bool
+    left: int
+    """How many tasks it left where they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What one look for due tasks brought."""
+
+    now_us: int
+    """The server's time, in microseconds."""
+    next_due: int | None
+    """When the earliest task is due, in ms; it may have passed, if room or patience ran out."""
+    alone: bool
+    """Whether nothing may be claimed until the listener is idle: a task waits to run alone, or
+    does."""
+    shared: bool
+    """Whether it left tasks that are due to other listeners, because it had its share."""
+    running: int
+    """How many tasks run then in all listeners; -1 if no `Share` was given."""
+    broken: list[str]
+    """Ids whose records were missing, or could not be read; the latter are kept as failed."""
+    tasks: list[ClaimedTask]
+    wrong_way: bool = False
+    """Whether nothing was claimed because it is the other of `claim` and `claim_known` that suits
+    the fleet now."""
+    withheld: bool = False
+    """Whether that is because tasks of a ledger are due that it may not take."""
+    fleet: bytes = b""
+    """For `claim_known`: what code the fleet runs."""
+    walked: Sequence[Walked] = ()
+    """For `claim_known`: how far it went on each walk; none if it found what it took before."""
+
+
+class Share(NamedTuple):
+    """What the share of a listener is computed from: a claim takes no more than that.
+
+    The share is what is due and running, divided by the listeners.
+    """
+
+    listeners: int
+    """How many divide the tasks."""
+    held: int | None
+    """How many tasks of its share this listener has already; None: the claim has no limit."""
+    codes: Sequence[tuple[str, int]] = ()
+    """If the fleet runs several: each fingerprint, and how many listeners run it. Those that do
+    not know a function have no share of its tasks."""
+
+
+def claim(
+    token: str,
+    settings: Settings,
+    *,
+    room: int,
+    idle: bool,
+    fingerprint: str = "",
+    share: Share | None = None,
+    gate: int | None = None,
+) -> Call[Claim]:
+    """Take up to `room` due tasks for a lease, fenced by `token`, a new nonce.
+
+    `fingerprint` is that of the listener's code: with another code in its fleet, nothing is taken.
+    Without a `share` it takes what there is room for; without a `gate`, no task of a ledger: it is
+    the number of the pass that the server must have seen.
+    """
+    limit = _limit(share) if share else ()
+    if gate is not None:
+        limit = (*(limit or ("", "")), gate)
+    return script(
+        "claim", *_common(token, settings, room, idle), fingerprint, *limit,
+        read=lambda reply: _read_claim(reply, token),
+    )  # fmt: skip
+
+
+def claim_known(
+    token: str,
+    settings: Settings,
+    *,
+    room: int,
+    idle: bool,
+    code: str,
+    walks: Iterable[Walk],
+    share: Share | None = None,
+    gate: int | None = None,
+) -> Call[Claim]:
+    """The same in a fleet that runs more than one code: what only others know is left to them.
+
+    `code` is the listener's, as it goes into heartbeats; `walks` are where it looks, in order.
+    """
+    number = "" if gate is None else gate
+    limit: tuple[Argument, ...] = ("", "", number, "")
+    if share:
+        codes = " ".join(f"{code} {count}" for code, count in share.codes)
+        limit = (*_limit(share), number, codes)
+    places = [part for walk in walks for part in walk]
+    return script(
+        "claim_known", *_common(token, settings, room, idle), code, *limit, *places,
+        read=lambda reply: _read_claim(reply, token),
+    )  # fmt: skip
+
+
+def _limit(share: Share) -> tuple[Argument, ...]:
+    return (share.listeners, "" if share.held is None else share.held)
+
+
+_RESEND = 6
+"""The place of the argument that says whether a claim is a resend."""
+
+
+def _common(token: str, settings: Settings, room: int, idle: bool) -> tuple[Argument, ...]:
+    """The arguments that both claims have."""
+    return (
+        token, milliseconds(settings.lease), min(room, MAX_CLAIM), MAX_CLAIM_BYTES,
+        int(idle), milliseconds(settings.keep_failed), 0,
+    )  # fmt: skip
+
+
+def resent(claim: Call[Claim]) -> Call[Claim]:
+    """Return the claim as it is sent again after its reply was lost: it finds its own tasks."""
+    before, after = claim.arguments[:_RESEND], claim.arguments[_RESEND + 1 :]
+    return replace(claim, arguments=(*before, 1, *after))
+
+
+_ALONE, _SHARE = 1, 2
+"""Why a claim left what is due, as claim.lua says it."""
+_WITHHELD = 2
+"""Why it took nothing at all: 1 for a fleet of several codes, or this."""
+
+
+def _read_claim(reply: list[Any], token: str) -> Claim:
+    now_us, next_due, why, broken, way, running, *columns = reply
+    fleet, *walked = way if isinstance(way, list) else (b"",)
+    return Claim(
+        now_us=now_us,
+        next_due=next_due if next_due >= 0 else None,
+        alone=why == _ALONE,
+        shared=why == _SHARE,
+        running=running,
+        broken=ids_of(broken),
+        tasks=[claimed_from(row, token) for row in rows_of(columns, 3)],
+        wrong_way=isinstance(way, int),
+        withheld=way == _WITHHELD,
+        fleet=fleet,
+        walked=[Walked(score, id, bool(end), left) for score, id, end, left in rows_of(walked, 4)],
+    )
+
+
+class Settled(IntEnum):
+    """Whether an outcome was recorded."""
+
+    DONE = 1
+    REFUSED = 2  # the claim no longer held: its lease had lapsed
+    LEFT = 3  # it did not fail, but waits for a listener that runs other code
+    OVER = 4  # it failed, and is not retried: the next tick of its series is due by then
+
+
+_SETTLED = {each.value: each for each in Settled}
+
+
+class Settlement(NamedTuple):
+    """The outcome of one attempt."""
+
+    id: str
+    token: str
+    outcome: str
+    """As settle.lua lists them: `succeeded`, `retry`, `failed`, `snoozed`, `released`, `unknown`,
+    `unfit`."""
+    delay: float = 0.0
+    """Seconds until the task is looked at again, unless it ended for good."""
+    text: str | bytes = ""
+    """The result as JSON, or the reason."""
+
+    def encode(self) -> tuple[Argument, ...]:
+        """As settle.lua takes it."""
+        delay = milliseconds(self.delay)
+        return (f"{self.id} {self.token} {self.outcome} {delay}", self.text)
+
+
+def settle(
+    settlements: Iterable[Settlement], settings: Settings, *, fingerprint: str = ""
+) -> Call[list[Settled]]:
+    """Record the outcomes of attempts, made by the code with this fingerprint."""
+    items = [argument for settlement in settlements for argument in settlement.encode()]
+    return script(
+        "settle", milliseconds(settings.keep_succeeded), milliseconds(settings.keep_failed),
+        fingerprint, *items,
+        read=lambda reply: [_SETTLED[code] for code in reply],
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatReply:
+    """The answer to a heartbeat."""
+
+    now_us: int
+    rank: int
+    """Place among the listeners that beat, by their names; those of the lowest ranks are ears."""
+    listeners: int
+    gap: bool
+    """Whether nobody had beaten for half a lease: events may have been missed."""
+    lost: list[str]
+    """Ids that this listener no longer holds."""
+    cancelled: list[tuple[str, str]]
+    """Id and token of each claim that it holds whose task was cancelled."""
+    born: bytes
+    """When this database was first written to; another value says that it was emptied since. Empty
+    if that is not known any longer."""
+    undeclared: bool
+    """Whether what its code knows must be declared, again or for the first time."""
+    codes: list[tuple[str, int]]
+    """If the fleet runs more than one code: each fingerprint, and how many listeners run it."""
+    next_making: int | None = None
+    """The ms at which the next tick of a series is to be made; None: there is no series."""
+
+
+def heartbeat(
+    listener: str,
+    lease: float,
+    held: Iterable[tuple[str, str]],
+    *,
+    code: str = "",
+    functions: int = 0,
+) -> Call[HeartbeatReply]:
+    """Say that `listener` lives, and renew its claims: `held` are ids with their tokens.
+
+    `code` is the fingerprint of the so many functions that it knows; heartbeat.lua says what may
+    follow it.
+    """
+    pairs = [item for pair in held for item in pair]
+    return script(
+        "heartbeat", listener, milliseconds(lease), code, functions, *pairs, read=_read_heartbeat
+    )
+
+
+def _read_heartbeat(reply: list[Any]) -> HeartbeatReply:
+    now_us, rank, listeners, gap, lost, cancelled, born, undeclared, codes, making = reply
+    pairs = ids_of(cancelled)
+    claims = list(zip(pairs[::2], pairs[1::2], strict=True))
+    return HeartbeatReply(
+        now_us, rank, listeners, bool(gap), ids_of(lost), claims, born, bool(undeclared),
+        [(text(code), count) for code, count in rows_of(codes, 2)],
+        making if making >= 0 else None,
+    )  # fmt: skip
+
+
+def leave(listener: str) -> Call[None]:
+    """Take `listener` off the list of those that beat."""
+    return script("leave", listener, read=lambda _: None)

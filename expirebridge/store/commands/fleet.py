@@ -1,0 +1,68 @@
+"""The calls about the fleet: which code each listener runs, and what that code knows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from expirebridge.store.commands.call import Call, milliseconds, rows_of, script
+from expirebridge.store.commands.routes import Anywhere
+from expirebridge.store.reading import text
+
+_COUNT = "#"
+"""The field of a declared code that holds how many functions there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetListener:
+    """A listener that beats, and the code that it runs."""
+
+    name: str
+    """`<host>:<pid>:<nonce>`."""
+    ago: float
+    """Seconds since its last beat."""
+    fingerprint: str | None
+    """Of the functions that it knows; None if another client overwrote that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """The listeners that beat, and what they know."""
+
+    listeners: list[FleetListener]
+    """In the order of their last beats, the longest ago first."""
+    codes: dict[str, dict[str, str]]
+    """For each fingerprint: the shape of each function's signature, by the function's name."""
+
+
+def declare(fingerprint: str, shapes: Mapping[str, str]) -> Call[None]:
+    """Declare what the code of this fingerprint knows: the shape of each function, by its name."""
+    items = [item for pair in shapes.items() for item in pair]
+    return script("declare", fingerprint, *items, read=lambda _: None)
+
+
+def read_fleet(lease: float) -> Call[Fleet]:
+    """See which code each listener runs that beat within `lease` seconds, and what it knows."""
+    return script("read_fleet", milliseconds(lease), read=_read_fleet, route=Anywhere())
+
+
+def _read_fleet(reply: list[Any]) -> Fleet:
+    listeners, *codes = reply
+    return Fleet(
+        [
+            FleetListener(text(name), ago / 1000, _fingerprint(code))
+            for name, ago, code in rows_of(listeners, 3)
+        ],
+        {text(fingerprint): _shapes(fields) for fingerprint, fields in rows_of(codes, 2)},
+    )
+
+
+def _fingerprint(code: bytes) -> str | None:
+    """The first word of what a listener runs."""
+    words = text(code).split()
+    return words[0] if words else None
+
+
+def _shapes(fields: list[bytes]) -> dict[str, str]:
+    shapes = {text(name): text(shape) for name, shape in rows_of(fields, 2)}
+    shapes.pop(_COUNT, None)
+    return dict(sorted(shapes.items()))

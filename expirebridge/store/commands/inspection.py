@@ -1,0 +1,289 @@
+"""The calls of those who look after a server: who beats, what waits, what the login may do."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from expirebridge.model.task import State
+from expirebridge.store.commands.call import (
+    Argument,
+    Call,
+    Steps,
+    ids_of,
+    milliseconds,
+    rows_of,
+    script,
+)
+from expirebridge.store.commands.routes import Anywhere, Everywhere
+from expirebridge.store.reading import text
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Who is at work, and what waits."""
+
+    overdue: int
+    """Pending tasks whose time has passed."""
+    waited: float
+    """Seconds that the first of them has waited."""
+    listeners: list[str]
+    """Those that beat: `<host>:<pid>:<nonce>`."""
+
+
+def read_health(lease: float) -> Call[Health]:
+    """See who beat within `lease` seconds, and how long due tasks have waited."""
+    return script(
+        "read_health", milliseconds(lease),
+        read=lambda reply: Health(reply[0], reply[1] / 1000, ids_of(reply[2:])),
+        route=Everywhere(_joined_health),
+    )  # fmt: skip
+
+
+def _joined_health(each: Sequence[Health]) -> Health:
+    """A listener is at work if it beats in every partition."""
+    beating = [
+        name for name in each[0].listeners if all(name in other.listeners for other in each[1:])
+    ]
+    return Health(sum(one.overdue for one in each), max(one.waited for one in each), beating)
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribers:
+    """How many listeners are subscribed at the server of a partition."""
+
+    doorbell: int
+    """To its doorbell."""
+    events: int
+    """To the key events of the server."""
+
+
+def count_subscribers() -> Call[Subscribers]:
+    """Count them at the server of one partition: see `at_if_there`."""
+    return script("count_subscribers", read=lambda reply: Subscribers(*reply))
+
+
+@dataclass(frozen=True, slots=True)
+class CountsBefore:
+    """How many tasks of a state have a look-at time before each of some times."""
+
+    now: int
+    """The server's time, in ms."""
+    total: int
+    before: list[int]
+
+
+def count_before(state: State, times: Iterable[int]) -> Call[CountsBefore]:
+    """Count the tasks of a state that are looked at before each of these times, in ms."""
+    return script(
+        "count_before",
+        state,
+        *times,
+        read=lambda reply: CountsBefore(reply[0], reply[1], list(reply[2:])),
+        route=Everywhere(_joined_counts),
+    )
+
+
+def read_time() -> Call[int]:
+    """Read the server's time, in ms; in a cluster that of any node that answers."""
+    return script("count_before", State.PENDING, read=lambda reply: int(reply[0]), route=Anywhere())
+
+
+def _joined_counts(each: Sequence[CountsBefore]) -> CountsBefore:
+    before = [sum(counts) for counts in zip(*(one.before for one in each), strict=True)]
+    return CountsBefore(each[0].now, sum(one.total for one in each), before)
+
+
+STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000, 600_000)
+"""The steps of lateness, in ms, as the tally counts them; see tally.lua."""
+
+
+_MINUTES_AT_ONCE = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """How attempts ended in a span of time, and how late they had begun."""
+
+    at: int
+    """When it began, in ms."""
+    succeeded: int = 0
+    retried: int = 0
+    failed: int = 0
+    late: tuple[int, ...] = ()
+    """Attempts by the steps of their lateness; one more is for those above the last."""
+
+    def quantile(self, share: float) -> float | None:
+        """The step in ms that so large a share of the attempts kept to; None without any.
+
+        Infinite if it was none of them.
+        """
+        total = sum(self.late)
+        passed = 0
+        for step, count in enumerate(self.late):
+            passed += count
+            if count and passed >= share * total:
+                return STEPS[step] if step < len(STEPS) else math.inf
+        return None
+
+
+def read_tally(*, spans: int, minutes: int) -> Steps[list[Span]]:
+    """See how attempts went in the last spans of so many minutes, the earliest first.
+
+    Asked in parts: nothing else goes on in a server while a script reads a whole day.
+    """
+    found: dict[int, Span] = {}
+    at_once = max(_MINUTES_AT_ONCE // minutes, 1)
+    for skipped in range(0, spans, at_once):
+        part = yield from script(
+            "read_tally", min(at_once, spans - skipped), minutes, skipped,
+            read=lambda reply: _spans(reply, minutes), route=Everywhere(_joined_spans),
+        )  # fmt: skip
+        found |= {span.at: span for span in part}
+    # A span that ended meanwhile moves the others: one is read twice then, and the earliest is not.
+    return [found[at] for at in sorted(found)]
+
+
+def _spans(reply: Sequence[Any], minutes: int) -> list[Span]:
+    last, *rows = reply
+    return [
+        _span((last - place * minutes) * 60_000, rows_of(row, 2)) for place, row in enumerate(rows)
+    ][::-1]
+
+
+def _joined_spans(each: Sequence[list[Span]]) -> list[Span]:
+    """The spans of all partitions; one may have ended between two of them."""
+    at: dict[int, list[Span]] = {}
+    for span in (span for spans in each for span in spans):
+        at.setdefault(span.at, []).append(span)
+    return [_sum(at[when]) for when in sorted(at)]
+
+
+def _sum(spans: Sequence[Span]) -> Span:
+    late = tuple(sum(counts) for counts in zip(*(span.late for span in spans), strict=True))
+    return Span(
+        spans[0].at, sum(span.succeeded for span in spans), sum(span.retried for span in spans),
+        sum(span.failed for span in spans), late,
+    )  # fmt: skip
+
+
+def _span(at: int, fields: Iterable[Sequence[Any]]) -> Span:
+    """Read the counts. Fields that another version wrote are left out."""
+    ended: Counter[str] = Counter()
+    late = [0] * (len(STEPS) + 1)
+    for raw, count in fields:
+        outcome, step = text(raw)[:1], text(raw)[1:]
+        if step.isdigit() and 1 <= int(step) <= len(late):
+            ended[outcome] += count
+            late[int(step) - 1] += count
+    return Span(at, ended["s"], ended["r"], ended["f"], tuple(late))
+
+
+@dataclass(frozen=True, slots=True)
+class LastBeat:
+    """A listener, and how long it has been silent."""
+
+    name: str
+    """`<host>:<pid>:<nonce>`."""
+    ago: float
+    """Seconds since its last beat."""
+
+
+def list_listeners(limit: int) -> Call[list[LastBeat]]:
+    """See who has beaten, the latest first; those that died are among them for a while."""
+    return script(
+        "list_listeners", limit,
+        read=lambda reply: [
+            LastBeat(text(name), ago / 1000) for name, ago in rows_of(reply, 2)
+        ],
+        route=Anywhere(),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Unhandled:
+    """Tasks that wait because no listener knew their function."""
+
+    examined: int
+    """How many tasks were looked at: those that are due next."""
+    functions: list[str]
+    """The function of each task that was found."""
+
+
+def find_unhandled(retried_every: float, *, limit: int) -> Call[Unhandled]:
+    """Look for such tasks, which are tried again every so many seconds, among the first `limit`."""
+    return script(
+        "find_unhandled", milliseconds(retried_every), limit,
+        read=lambda reply: Unhandled(reply[0], [text(func) for func in reply[1:]]),
+        route=Everywhere(_joined_unhandled),
+    )  # fmt: skip
+
+
+def _joined_unhandled(each: Sequence[Unhandled]) -> Unhandled:
+    functions = [func for one in each for func in one.functions]
+    return Unhandled(sum(one.examined for one in each), functions)
+
+
+@dataclass(frozen=True, slots=True)
+class Sought:
+    """A part of the ids of one state, and those of them that begin as was asked for."""
+
+    rank: int | None
+    """Where to go on; None if there are no more."""
+    examined: int
+    ids: list[str]
+
+
+def seek(state: State, beginning: str, *, rank: int, examine: int, find: int) -> Call[Sought]:
+    """Look for ids that begin so: at `examine` at most, from `rank` on, until `find` are found."""
+    return script(
+        "seek", state, beginning, rank, examine, find,
+        read=lambda reply: Sought(
+            reply[0] if reply[0] >= 0 else None, reply[1], ids_of(reply[2:])
+        ),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """The tasks that come next."""
+
+    examined: int
+    """How many tasks were looked at."""
+    retries: int
+    """How many of them wait for another attempt."""
+    functions: list[str]
+    """The functions that they are for, each once."""
+
+
+def survey(limit: int) -> Call[Survey]:
+    """Look which of the first `limit` pending tasks are retries, and what they are for."""
+    return script(
+        "survey", limit,
+        read=lambda reply: Survey(reply[0], reply[1], [text(func) for func in reply[2:]]),
+        route=Everywhere(_joined_surveys),
+    )  # fmt: skip
+
+
+def _joined_surveys(each: Sequence[Survey]) -> Survey:
+    functions = dict.fromkeys(func for one in each for func in one.functions)
+    examined, retries = sum(one.examined for one in each), sum(one.retries for one in each)
+    return Survey(examined, retries, list(functions))
+
+
+def find_overwritten() -> Call[list[str]]:
+    """Find the keys of ours in whose place another client put something of another type."""
+    return script("find_overwritten", read=lambda names: [text(name) for name in names])
+
+
+def find_refused(commands: Iterable[Sequence[Argument]]) -> Call[list[int] | None]:
+    """Ask which of these commands the login may not send: their places, counted from 0.
+
+    None if the server cannot be asked: Redis before 7.
+    """
+    words = [word for command in commands for word in (len(command), *command)]
+    return script(
+        "find_refused", *words,
+        read=lambda reply: None if reply is None else [place - 1 for place in reply],
+    )  # fmt: skip

@@ -1,0 +1,235 @@
+"""The calls of the ledger's relay: what it carries here, and what rows are to learn."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from expirebridge.settings import Settings
+from expirebridge.store.commands.call import (
+    PARTITIONS,
+    Argument,
+    Call,
+    Steps,
+    at_if_there,
+    milliseconds,
+    rows_of,
+    script,
+)
+from expirebridge.store.reading import text
+
+MAX_ROWS = 100
+"""Rows that one pass carries at most, in either direction."""
+MOST_DIRTY = 100_000
+"""Beyond so many rows that are behind, no task of a ledger begins: see include/withheld.lua."""
+
+
+class Life(NamedTuple):
+    """Which life of an id a record or a row is about, and what was asked of it."""
+
+    generation: int
+    """When this life of the id began; one more each time Redis begins it anew."""
+    revision: int
+    """What the application wants: each change of that has a revision of its own."""
+
+    def __str__(self) -> str:
+        return f"{self.generation} {self.revision}"
+
+    @classmethod
+    def read(cls, raw: bytes | None) -> "Life | None":
+        """As a record has it; None for anything else."""
+        parts = text(raw or b"").split()
+        if len(parts) != 2 or not all(part.isascii() and part.isdigit() for part in parts):
+            return None
+        return cls(int(parts[0]), int(parts[1]))
+
+
+class Known(NamedTuple):
+    """What the server knows of its ledger."""
+
+    nonce: str
+    """By which the two know each other; empty: it knows none."""
+    number: int
+    """Of the last pass that it has seen."""
+    now: int = 0
+    """The server's time, in ms."""
+    dirty: int = 0
+    """How many rows are to learn something."""
+    dirty_since: int | None = None
+    """Since when the first of them is, in microseconds."""
+    run_id: str | None = None
+    """Which process the server is; None if it does not say, or was not asked."""
+
+    @property
+    def behind(self) -> float:
+        """For how many seconds the first of them has waited; 0 if none does."""
+        waited = (self.now * 1000 - self.dirty_since) / 1e6 if self.dirty_since else 0.0
+        return max(waited, 0.0)
+
+
+def read_ledger() -> Call[Known]:
+    """Read what the server knows of its ledger."""
+    return script("read_ledger", read=_read_known)
+
+
+def read_run_id() -> Call[str | None]:
+    """Read which process the server is; None if it does not say, or the login may not ask."""
+    return script("read_run_id", read=_read_run_id)
+
+
+def read_ledgers(*, run_ids: bool = False) -> Steps[dict[int, Known]]:
+    """Read the same of each partition, by its number; those that cannot be asked are left out."""
+    known: dict[int, Known] = {}
+    first = yield from at_if_there(read_ledger(), 0, hasty=True)  # it tells how many there are
+    if first is not None:
+        known[0] = first
+    for number in range(1, (yield from PARTITIONS)):
+        found = yield from at_if_there(read_ledger(), number, hasty=True)
+        if found is not None:
+            known[number] = found
+    for number in known if run_ids else ():
+        run_id = yield from at_if_there(read_run_id(), number, hasty=True)
+        known[number] = known[number]._replace(run_id=run_id)
+    return known
+
+
+def _read_known(reply: list[Any]) -> Known:
+    nonce, number, now, dirty, since = reply
+    return Known(text(nonce), number, now, dirty, since if since >= 0 else None)
+
+
+def _read_run_id(reply: bytes) -> str | None:
+    return text(reply) or None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CarriedRow:
+    """A row as it is carried to the server."""
+
+    id: str
+    life: Life
+    what: str
+    """`waits`, `cancel`, or the state in which it ended."""
+    hint: str
+    """Words. `moved`: its time is new. `rebuilt`: the server may have lost it. `adopted`: its task
+    was there before the row."""
+    call: bytes
+    when: str
+    """`in`, `at`, or `never`: it was paused."""
+    ms: int
+    fields: dict[str, Argument] = field(default_factory=dict)
+
+    def encode(self) -> tuple[Argument, ...]:
+        """As relay.lua takes it."""
+        pairs = [item for pair in self.fields.items() for item in pair]
+        return (
+            self.id, str(self.life), self.what, self.hint, self.call, self.when, self.ms,
+            len(self.fields), *pairs,
+        )  # fmt: skip
+
+
+class Landing(IntEnum):
+    """What became of a row that was carried."""
+
+    DONE = 1
+    KEPT = 2  # its task had followed it before
+    TAKEN = 3  # a task that is not of the ledger has the id
+    GONE = 4  # its task was to be adopted, and is not there any more, or is another one
+
+
+class Landed(NamedTuple):
+    """What became of one row."""
+
+    landing: Landing
+    due: int | None
+    """When its task is due, in ms, if it waits or runs."""
+
+
+def relay(
+    rows: Iterable[CarriedRow], *, found: Known, nonce: str, number: int, settings: Settings
+) -> Call[list[Landed] | None]:
+    """Carry rows, as the pass of this number; None if another pass or ledger was there.
+
+    `found` is what the server knew when the pass began.
+    """
+    items = [argument for row in rows for argument in row.encode()]
+    return script(
+        "relay", found.nonce, nonce, found.number, number, milliseconds(settings.lease),
+        milliseconds(settings.keep_succeeded), *items,
+        read=_read_landed,
+    )  # fmt: skip
+
+
+def _read_landed(reply: list[Any]) -> list[Landed] | None:
+    if not reply[0]:
+        return None
+    return [Landed(Landing(code), due if due >= 0 else None) for code, due in rows_of(reply[2:], 2)]
+
+
+class Learnt(NamedTuple):
+    """What a row is to learn."""
+
+    id: str
+    since: bytes
+    """Since when it is dirty, as the server says it."""
+    life: Life | None
+    """None: there is no such record any more."""
+    state: str
+    due: int | None
+    attempt: int
+    error: str
+    cancelling: bool
+    """Whether it runs, and no further attempt is to follow."""
+
+
+class Dirty(NamedTuple):
+    """The first of what rows are to learn."""
+
+    known: Known
+    entries: Sequence[Learnt]
+
+
+def read_dirty(most: int) -> Call[Dirty]:
+    """Read what rows are to learn, the oldest first."""
+    return script("read_dirty", most, read=_read_dirty)
+
+
+def _read_dirty(reply: list[Any]) -> Dirty:
+    nonce, number, *columns = reply
+    entries = [
+        Learnt(
+            text(id), since, Life.read(life), text(state), due if due >= 0 else None, attempt,
+            text(error), bool(cancel),
+        )
+        for id, since, life, state, due, attempt, error, cancel in rows_of(columns, 8)
+    ]  # fmt: skip
+    return Dirty(Known(text(nonce), number), entries)
+
+
+def forget_dirty(dirty: Dirty, *, number: int) -> Call[bool]:
+    """Note, as the pass of this number, that rows have learnt this.
+
+    False if another pass or ledger was there, or if the server has lost something of it.
+    """
+    pairs = [part for entry in dirty.entries for part in (entry.id, entry.since)]
+    known = dirty.known
+    return script("forget_dirty", known.nonce, known.number, number, *pairs, read=bool)
+
+
+def bind_ledger(nonce: str) -> Call[None]:
+    """Bind the server to a ledger, as one of which it has seen nothing."""
+    return script("bind_ledger", nonce, read=lambda _: None)
+
+
+def forget_ended(ids: Sequence[str], *, nonce: str, least: int) -> Call[list[str]]:
+    """Forget tasks that have ended; returns the ids of which nothing is left here.
+
+    `least` is the number of the pass that the server must have seen: of one that has lost something
+    nothing is forgotten.
+    """
+
+    def read(reply: list[int]) -> list[str]:
+        """The ids of which the server says that nothing is left."""
+        return [id for id, left in zip(ids, reply, strict=True) if left]
+
+    return script("forget_ended", nonce, least, *ids, read=read)

@@ -1,0 +1,109 @@
+"""The calls that move tasks to another database, a parcel at a time."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from expirebridge.model.task import State
+from expirebridge.store.commands.call import Call, milliseconds, new_nonce, rows_of, script
+from expirebridge.store.commands.routes import At, ByItem, Everywhere
+from expirebridge.store.reading import text
+
+SERIES = "series"
+PARCEL = 200
+"""Tasks that are looked at for a parcel: to pack them takes the server a millisecond or two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A task, or a series, on its way."""
+
+    id: str
+    is_series: bool
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """What was packed in one partition."""
+
+    number: int
+    """0 if nothing was packed."""
+    attended: bool
+    """Whether listeners beat there, and so run what is due soon."""
+    skip: int | None
+    """How many to pass over next time; None if there are no more."""
+    forgotten: bool
+    """Whether the database has forgotten parcels that arrived: what was in them is there again."""
+    items: list[Item]
+
+
+class Arrival(IntEnum):
+    """What became of an item where it was moved to."""
+
+    HERE = 1
+    STAYS = 2  # the database has another task of this id, which stays
+    BEFORE = 3  # the parcel arrived before
+
+
+def begin_arrival(source: str) -> Call[None]:
+    """Let tasks of another database arrive. Raises MoveRefused."""
+    return script("begin_arrival", source, read=lambda _: None, route=Everywhere(lambda _: None))
+
+
+def begin_move(target: str) -> Call[list[str]]:
+    """Begin, or resume, to move tasks: the nonce of each partition. Raises MoveRefused."""
+    return script(
+        "begin_move", target, new_nonce(),
+        read=lambda reply: [text(reply)], route=Everywhere(_chained),
+    )  # fmt: skip
+
+
+def _chained(lists: list[list[str]]) -> list[str]:
+    return [one for each in lists for one in each]
+
+
+def pack_parcel(
+    partition: int, nonce: str, arrived: int, lease: float, what: State | str, skip: int
+) -> Call[Parcel]:
+    """Pack tasks of one partition; if a parcel is on its way from there, it is that one."""
+    return script(
+        "pack_parcel", nonce, arrived, milliseconds(lease), what, skip, PARCEL,
+        read=_read_parcel, route=At(partition),
+    )  # fmt: skip
+
+
+def _read_parcel(reply: list[Any]) -> Parcel:
+    number, attended, skip, forgotten, *rest = reply
+    return Parcel(
+        number=number,
+        attended=bool(attended),
+        skip=skip if skip >= 0 else None,
+        forgotten=bool(forgotten),
+        items=[Item(text(id), bool(series), content) for id, series, content in rows_of(rest, 3)],
+    )
+
+
+def receive_parcel(nonce: str, number: int, items: Sequence[Item]) -> Call[list[Arrival]]:
+    """Receive what a parcel holds. Raises MoveRefused if the move was ended meanwhile."""
+    return script(
+        "receive_parcel", nonce, number, *(item.content for item in items),
+        read=lambda reply: [Arrival(code) for code in reply],
+        route=ByItem(items, lambda item: item.id, lambda part: receive_parcel(nonce, number, part)),
+    )  # fmt: skip
+
+
+def drop_parcel(partition: int, nonce: str, number: int) -> Call[None]:
+    """Forget a parcel that has arrived."""
+    return script("drop_parcel", nonce, number, read=lambda _: None, route=At(partition))
+
+
+def read_arrivals(nonce: str) -> Call[int]:
+    """Read the number of the last parcel of a move that has arrived."""
+    return script("read_arrivals", nonce, read=int, route=Everywhere(max))
+
+
+def end_arrival() -> Call[None]:
+    """Note that all has arrived."""
+    return script("end_arrival", read=lambda _: None, route=Everywhere(lambda _: None))

@@ -1,0 +1,295 @@
+"""The calls of producers: make tasks, steer them, look at them."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from expirebridge.model.task import Change, Counts, Moving, Outcome, State, Task
+from expirebridge.store.commands.call import (
+    BATCH,
+    Argument,
+    Call,
+    Joint,
+    When,
+    milliseconds,
+    new_nonce,
+    rows_of,
+    script,
+)
+from expirebridge.store.commands.routes import ByItem, Everywhere, OfId, by_id
+from expirebridge.store.reading import text
+from expirebridge.store.task_records import split_call, task_from
+
+# Making
+
+
+class NewTask(NamedTuple):
+    """A task to be made, checked and encoded."""
+
+    id: str
+    drawn: bool
+    """Whether the id was drawn at random for this call, so that nobody else can have it."""
+    if_exists: str
+    """What to do when the id belongs to an unfinished task: see make.lua."""
+    call: bytes
+    when: When
+    fields: dict[str, Argument]
+    """What else its record holds."""
+
+    def encode(self) -> tuple[Argument, ...]:
+        """As make.lua takes it."""
+        id, drawn, if_exists, call, (ms, relative), fields = self
+        pairs = [item for pair in fields.items() for item in pair] if fields else ()
+        return (
+            id, "1" if drawn else "0", if_exists, call, "in" if relative else "at", ms,
+            len(fields), *pairs,
+        )  # fmt: skip
+
+
+class MakeReply(NamedTuple):
+    """What became of one new task; of the older one, if that was kept."""
+
+    outcome: Outcome
+    differs: bool
+    """Whether it was rejected because the task to be extended has another call."""
+    now: int
+    """The server's time, in ms."""
+    due: int
+    key: bytes
+    call: bytes
+    args: bytes
+    state: State
+
+
+_CREATED, _DIFFERS = 1, 6
+_MAKE_CODES = {
+    _CREATED: Outcome.CREATED,
+    2: Outcome.KEPT,
+    3: Outcome.REJECTED,
+    4: Outcome.REPLACED,
+    5: Outcome.EXTENDED,
+    _DIFFERS: Outcome.REJECTED,
+}
+
+
+def make(
+    tasks: Sequence[NewTask],
+    *,
+    hasty: bool = False,
+    bulk: bool = False,
+    meanwhile: Callable[[], None] | None = None,
+) -> Call[list[MakeReply]]:
+    """Make tasks; those whose ids are taken are kept or rejected as they ask.
+
+    Those of one partition are made all or nothing. A single one may be sent together with others.
+    `hasty`: do not wait until a node of a cluster that does not answer has a successor. `bulk`:
+    raise PartlyDone, with what was made, if partitions cannot be asked. `meanwhile`: see Call.
+    """
+    items = [argument for task in tasks for argument in task.encode()]
+    route = ByItem(tasks, _ID_OF_NEW, make, hasty, bulk)
+    joint = Joint(tasks[0].id, own=1, width=_ROW) if len(tasks) == 1 else None
+    return script(
+        "make", new_nonce(), *items,
+        read=_read_replies, route=route, joint=joint, meanwhile=meanwhile,
+    )  # fmt: skip
+
+
+_ROW = 3
+"""How many values of make.lua's reply are for each task."""
+
+
+_ID_OF_NEW = attrgetter("id")
+
+
+def _read_replies(reply: list[Any]) -> list[MakeReply]:
+    now = reply[0]
+    return [_reply(now, *row) for row in rows_of(reply[1:], _ROW)]
+
+
+def _reply(now: int, due: int, key: bytes, rest: list[Any] | None) -> MakeReply:
+    if rest is None:  # nearly always: the name of the key ends with the call
+        call = key.partition(b"?")[2]
+        args = call.partition(b"?")[2]
+        return MakeReply(Outcome.CREATED, False, now, due, key, call, args, State.PENDING)
+    code, call, state, args = rest
+    return MakeReply(
+        outcome=_MAKE_CODES[code],
+        differs=code == _DIFFERS,
+        now=now,
+        due=due,
+        key=key,
+        call=call,
+        args=args or split_call(call)[1],
+        state=State(state.decode()),
+    )
+
+
+# Steering
+
+
+def cancel(ids: Sequence[str], *, keep: float) -> Call[list[Change]]:
+    """Cancel tasks; they can be looked up for `keep` seconds."""
+    return script(
+        "cancel", new_nonce(), milliseconds(keep), *ids, read=_all_changed(Change.CANCELLED),
+        route=by_id(ids, partial(cancel, keep=keep)),
+    )  # fmt: skip
+
+
+def put_off(ids: Sequence[str], by: float) -> Call[list[Change]]:
+    """Put tasks off by so many seconds, each from when it is due."""
+    return script(
+        "put_off", new_nonce(), milliseconds(by), *ids, read=_all_changed(Change.MOVED),
+        route=by_id(ids, partial(put_off, by=by)),
+    )  # fmt: skip
+
+
+def reschedule(id: str, when: When) -> Call[Change]:
+    """Move a task's due time."""
+    return script(
+        "reschedule", new_nonce(), id, *when.encode(), read=_changed(Change.MOVED), route=OfId(id)
+    )
+
+
+def beat(id: str) -> Call[Change]:
+    """Put a watched task off by its time to live."""
+    return script("beat", id, read=_changed(Change.MOVED), route=OfId(id))
+
+
+def pause(ids: Sequence[str]) -> Call[list[Change]]:
+    """Pause tasks that wait."""
+    return script(
+        "pause", new_nonce(), *ids, read=_all_changed(Change.PAUSED), route=by_id(ids, pause)
+    )
+
+
+def resume(ids: Sequence[str]) -> Call[list[Change]]:
+    """Let paused tasks go on."""
+    return script(
+        "resume", new_nonce(), *ids, read=_all_changed(Change.RESUMED), route=by_id(ids, resume)
+    )
+
+
+def run_now(id: str) -> Call[Change]:
+    """Make a task due now; a finished one starts over."""
+    return script("run_now", new_nonce(), id, read=_changed(Change.DUE_NOW), route=OfId(id))
+
+
+def purge(ids: Sequence[str]) -> Call[list[Change]]:
+    """End the time for which failed tasks are kept."""
+    codes = {1: Change.FORGOTTEN, 4: Change.NOT_FAILED, 5: Change.NOT_FOUND}
+    return script(
+        "purge", *ids, read=lambda reply: [codes[code] for code in reply], route=by_id(ids, purge)
+    )
+
+
+_DONE = 1
+_CHANGE_CODES = {
+    2: Change.REARMED,
+    3: Change.RUNNING,
+    4: Change.FINISHED,
+    5: Change.NOT_FOUND,
+    6: Change.NOT_WATCHED,
+    7: Change.ELSEWHERE,
+}
+
+
+def _change(code: int, done: Change) -> Change:
+    return done if code == _DONE else _CHANGE_CODES[code]
+
+
+def _changed(done: Change) -> Callable[[int], Change]:
+    return lambda code: _change(code, done)
+
+
+def _all_changed(done: Change) -> Callable[[list[int]], list[Change]]:
+    return lambda codes: [_change(code, done) for code in codes]
+
+
+# Looking
+
+
+def get(id: str) -> Call[Task | None]:
+    """Read one task; None if there is none of that id."""
+    return script("get", id, read=lambda row: task_from(row) if row else None, route=OfId(id))
+
+
+class Page(NamedTuple):
+    """A part of a listing."""
+
+    cursor: str
+    """Where the next page begins; "0" if this was the last."""
+    examined: int
+    tasks: list[Task]
+
+
+def list_page(
+    *,
+    state: State | None = None,
+    func: str | None = None,
+    tag: str | None = None,
+    cursor: str,
+    count: int = BATCH,
+) -> Call[Page]:
+    """Read the tasks of one state, or of one tag, a page at a time; see list.lua."""
+    return script(
+        "list", state or "", func or "", tag or "", cursor, count,
+        read=lambda reply: Page(
+            reply[0].decode(), reply[1], [task_from(row) for row in reply[2:]]
+        ),
+    )  # fmt: skip
+
+
+COUNTED = (
+    "pending", "paused", "running", "succeeded", "failed", "cancelled", "overdue", "listeners"
+)  # fmt: skip
+"""What is counted, in the order of the script's reply."""
+
+
+def count(lease: float) -> Call[Counts]:
+    """Count the tasks in each state, and the listeners that beat within `lease` seconds."""
+    return script(
+        "count",
+        milliseconds(lease),
+        read=_read_counts,
+        route=Everywhere(_joined),
+    )
+
+
+def _read_counts(reply: Sequence[Any]) -> Counts:
+    counted = dict(zip(COUNTED, reply[: len(COUNTED)], strict=True))
+    return Counts(**counted, moving=_read_moving(reply[len(COUNTED) :]))
+
+
+def _read_moving(words: Sequence[Any]) -> Moving | None:
+    if not words:
+        return None
+    way, series, items, idle = words
+    return Moving(
+        way=text(way), series=series, on_their_way=items, idle=idle / 1000 if idle >= 0 else None
+    )
+
+
+def no_counts() -> Counts:
+    """The counts of nothing."""
+    numbers: dict[str, Any] = dict.fromkeys(COUNTED, 0)
+    return Counts(**numbers)
+
+
+def _joined(counts: Sequence[Counts]) -> Counts:
+    """The tasks of all partitions; each listener beats in all of them."""
+    sums = {name: sum(getattr(each, name) for each in counts) for name in COUNTED}
+    sums["listeners"] = max(each.listeners for each in counts)
+    return Counts(**sums, moving=_joined_moves([each.moving for each in counts if each.moving]))
+
+
+def _joined_moves(moves: Sequence[Moving]) -> Moving | None:
+    if not moves:
+        return None
+    idle = [each.idle for each in moves if each.idle is not None]
+    return Moving(
+        way=moves[0].way,
+        series=sum(each.series for each in moves),
+        on_their_way=sum(each.on_their_way for each in moves),
+        idle=min(idle, default=None),
+    )

@@ -1,0 +1,150 @@
+"""The calls of a listener that reconciles: what was heard, what a scan finds, what is over."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from typing import Any
+
+from expirebridge.model.keys import InvalidKey, TriggerKey
+from expirebridge.settings import Settings
+from expirebridge.store.commands.call import BATCH, Argument, Call, ids_of, milliseconds, script
+
+
+class Adoption(IntEnum):
+    """What became of a key that was heard of, or found."""
+
+    ADOPTED = 1
+    KNOWN = 2
+    INVALID = 3  # kept as a failed task, with the reason
+    NOTHING = 4
+    TAKEN = 5  # its ids belong to other tasks: it is not run
+
+
+class Heard(StrEnum):
+    """What was heard of a key."""
+
+    EXPIRED = "expired"
+    DELETED = "deleted"
+    LIVE = "live"  # anything else: it was set or edited, or a scan found it
+    EXPIRED_IN_LEDGER = "expired in ledger"  # it expired, and its id has a row in the ledger
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """A trigger key that an event named, or a scan found."""
+
+    name: bytes
+    id: str
+    call: bytes
+    heard: Heard
+    invalid: str = ""
+    """Why it cannot be a task, if it cannot."""
+
+    @classmethod
+    def of(cls, key: TriggerKey, name: bytes, heard: Heard) -> "Hint":
+        """The hint for a key whose name was read. Its arguments must stand in the name."""
+        return cls(name, key.id, key.call, heard)
+
+    @classmethod
+    def of_invalid(cls, name: bytes, error: InvalidKey, heard: Heard) -> "Hint":
+        """The hint for a key of our form that cannot be a task; long names are cut."""
+        call = name.partition(b":?")[2]
+        return cls(name, error.id, call[:512], heard, str(error))
+
+    def encode(self) -> tuple[Argument, ...]:
+        """As adopt.lua takes it."""
+        return (self.name, self.id, self.call, self.heard, self.invalid)
+
+
+def find_unexplained(names: Iterable[bytes], heard: Heard) -> Call[set[bytes]]:
+    """Which of these keys, of which this was heard, need a look: most are explained by records."""
+    return script("find_unexplained", heard, *names, read=set)
+
+
+def adopt(hints: Iterable[Hint], settings: Settings) -> Call[list[Adoption]]:
+    """Make records for foreign tasks, and follow edits of the timers of known ones."""
+    items = [argument for hint in hints for argument in hint.encode()]
+    return script(
+        "adopt", milliseconds(settings.keep_failed), milliseconds(settings.keep_succeeded), *items,
+        read=lambda reply: [Adoption(code) for code in reply[::2]],
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ScanStep:
+    """What a part of the database holds that no record knows."""
+
+    cursor: str
+    """Where to go on; "0" if all was walked over."""
+    alien: int
+    """Keys that are not expirebridge's."""
+    strays: list[str]
+    """Tasks whose records stood in no state set, and have a place again."""
+    found: list[bytes]
+
+
+def scan(cursor: str, count: int, settings: Settings | None = None) -> Call[ScanStep]:
+    """Walk over about `count` keys in search of trigger keys without a record.
+
+    With a listener's settings it also gives strays a place; who only looks leaves them alone.
+    """
+    times = (settings.lease, settings.keep_failed) if settings else ()
+    return script("scan", cursor, count, *map(milliseconds, times), read=_read_step)
+
+
+def look_over(names: Iterable[bytes], settings: Settings) -> Call[ScanStep]:
+    """Do with these keys of one partition what a scan does with those that it walks over."""
+    times = (settings.lease, settings.keep_failed)
+    return script("look_over", *map(milliseconds, times), *names, read=_read_step)
+
+
+def _read_step(reply: list[Any]) -> ScanStep:
+    return ScanStep(reply[0].decode(), reply[1], ids_of(reply[2]), reply[3:])
+
+
+def walk(cursor: str, count: int) -> Call[tuple[str, list[bytes]]]:
+    """Walk over about `count` keys of a server: where to go on, "0" at the end, and their names."""
+    return Call("SCAN", (cursor, "COUNT", count), _read_walk, is_script=False)
+
+
+def _read_walk(reply: Any) -> tuple[str, list[bytes]]:
+    cursor, names = reply
+    return str(int(cursor)), names
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """What one pass of the reconciler did."""
+
+    more: bool
+    forgotten: int
+    lapsed: list[str]
+    failed: list[str]
+    """Tasks that lapsed once too often."""
+    lapse_in: float | None
+    """Seconds until the first lease of those that run is over; None if none runs."""
+
+
+def sweep(settings: Settings, limit: int = BATCH) -> Call[Sweep]:
+    """Take back lapsed tasks, look at paused ones, forget finished ones; at most `limit` ids."""
+    return script(
+        "sweep", milliseconds(settings.lease), limit, settings.keep_succeeded_count,
+        milliseconds(settings.keep_succeeded), milliseconds(settings.keep_failed),
+        read=_read_sweep,
+    )  # fmt: skip
+
+
+def _read_sweep(reply: list[Any]) -> Sweep:
+    more, forgotten, lapsed, failed, lapse_in = reply
+    return Sweep(
+        more=bool(more),
+        forgotten=forgotten,
+        lapsed=ids_of(lapsed),
+        failed=ids_of(failed),
+        lapse_in=lapse_in / 1000 if lapse_in >= 0 else None,
+    )
+
+
+def is_primary() -> Call[bool]:
+    """Whether the server calls itself a primary now, by ROLE."""
+    return Call("ROLE", (), lambda reply: reply[0] == b"master", is_script=False)

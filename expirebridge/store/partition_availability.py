@@ -1,0 +1,78 @@
+"""Remembers which partitions cannot be asked now, so that nobody waits for each of them again."""
+
+import time
+from collections.abc import Callable
+
+from expirebridge import errors
+from expirebridge.model.partitions import Layout
+from expirebridge.model.task import LeftOut
+
+AWAY_ERRORS = (errors.ServerUnreachable, errors.SlotUnserved, errors.SlotMoving)
+"""The errors of a partition that others can do without."""
+BELIEVED = 5.0
+"""Seconds for which what was not there is not asked again, by those who can do without."""
+_WHY = {errors.SlotMoving: "moving", errors.SlotUnserved: "unserved"}
+
+NodeOf = Callable[[str], object]
+"""Which node serves the names of a prefix, as far as is known; None: nobody knows."""
+
+
+class Absences:
+    """The partitions that were left out of the latest answers. Safe for threads."""
+
+    def __init__(self, node_of: NodeOf | None) -> None:
+        self._node_of = node_of
+        self._faults: dict[object, tuple[float, errors.ServerError]] = {}
+        """By the node that does not answer, or by the prefix of a partition."""
+        self._left_out: dict[tuple[Layout, int], LeftOut] = {}
+
+    def fault_of(self, layout: Layout, number: int) -> errors.ServerError | None:
+        """Why a partition could not be asked a moment ago; None: nothing is known against it."""
+        for key in self._keys(layout, number) if self._faults else ():
+            end, fault = self._faults.get(key, (0.0, None))
+            if time.monotonic() < end:
+                return fault
+        return None
+
+    def node_of(self, layout: Layout, number: int) -> object:
+        """Where a partition is asked; None: nobody knows."""
+        return self._node_of(layout.prefix_of(number)) if self._node_of is not None else None
+
+    def note(self, layout: Layout, number: int, fault: errors.ServerError, node: object) -> LeftOut:
+        """Take note that a partition could not be asked, at this node."""
+        own = layout.prefix_of(number)
+        node = node or self.node_of(layout, number)  # it was not known before it was asked
+        of_node = isinstance(fault, errors.ServerUnreachable)
+        if isinstance(fault, errors.SlotUnserved):
+            of_node = fault.of_node
+        key = node if of_node and node is not None else own
+        if self.fault_of(layout, number) is None:
+            self._faults[key] = (time.monotonic() + BELIEVED, fault)
+        noted = self._left_out[layout, number] = LeftOut(
+            partition=number,
+            tag=layout.slot_of(number),
+            why=_WHY.get(type(fault), "unreachable"),
+            error=str(fault),
+        )
+        return noted
+
+    def clear(self, layout: Layout, number: int) -> None:
+        """Take note that a partition answered."""
+        if self._left_out or self._faults:
+            self._left_out.pop((layout, number), None)
+            for key in self._keys(layout, number):
+                self._faults.pop(key, None)
+
+    def left_out(self, layout: Layout) -> tuple[LeftOut, ...]:
+        """What is left out of answers at present."""
+        found = [one for (of, _), one in list(self._left_out.items()) if of == layout]
+        return tuple(sorted(found, key=lambda one: one.partition))
+
+    def away(self, layout: Layout) -> frozenset[int]:
+        """The partitions that cannot be asked now, as far as is known."""
+        if not self._faults:
+            return frozenset()
+        return frozenset(n for n in range(layout.count) if self.fault_of(layout, n))
+
+    def _keys(self, layout: Layout, number: int) -> tuple[object, object]:
+        return layout.prefix_of(number), self.node_of(layout, number)

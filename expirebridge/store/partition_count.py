@@ -1,0 +1,103 @@
+"""How many partitions there are, for those that do not know it: their sisters are asked."""
+
+from dataclasses import dataclass
+
+from expirebridge import errors
+from expirebridge.model.partitions import PARTITIONS_OF_CLUSTER, Layout
+from expirebridge.store import commands
+from expirebridge.store.errors import Unmarked
+from expirebridge.store.partition_availability import AWAY_ERRORS, Absences
+from expirebridge.store.request import Request, Requests
+
+
+class NothingWritten(Exception):
+    """No partition knows how many there are: the database is new."""
+
+
+@dataclass(frozen=True, slots=True)
+class Numbering:
+    """Writes the number of partitions where it is not known."""
+
+    prefix: str
+    spread: bool
+    """Whether the partitions are on several nodes."""
+    absences: Absences
+
+    def mark(self, layout: Layout, number: int, *, reads: bool) -> Requests[None]:
+        """Write to a partition that does not know it how many there are.
+
+        If it is only to be read (`reads`), nothing is written. Raises PartitionsDiffer if its
+        sisters know another number, and NothingWritten if a new database is only to be read.
+        """
+        known = yield from self._is_known(layout)
+        if reads:
+            if not known:
+                raise NothingWritten
+        elif known:
+            yield Request(layout, number, commands.mark_partition(), sure=True)
+        else:
+            yield from self.create(layout.count)  # those that are away learn it later
+
+    def create(self, count: int) -> Requests[errors.ServerError | None]:
+        """Fix the number of partitions: the first one decides, then it is written to each.
+
+        Returns why it could not be written to one. Raises PartitionsDiffer for another number.
+        """
+        if count == 1:
+            raise too_few(self.prefix)
+        layout = Layout(self.prefix, count)
+        if not (yield from self._is_known(layout)):
+            first = layout if self.spread else Layout(self.prefix)
+            try:
+                yield Request(first, 0, commands.create_partitions(count), sure=True)
+            except errors.PartitionsDiffer as other:
+                raise errors.PartitionsDiffer(other.count, count) from other
+        fault = None
+        for number in range(count):
+            try:
+                yield Request(layout, number, commands.mark_partition(), sure=True)
+            except errors.ServerError as error:
+                fault = error
+        return fault
+
+    def _is_known(self, layout: Layout) -> Requests[bool]:
+        """Whether any partition knows how many there are, and it is this number.
+
+        Those of 16 are asked in any case: of each lesser number, all partitions are among them, and
+        of each greater one, some. Raises PartitionsDiffer for another number, and a ServerError if
+        none knows it, but not all answer.
+        """
+        sixteen = Layout(self.prefix, PARTITIONS_OF_CLUSTER)
+        asked = layout if layout.count > PARTITIONS_OF_CLUSTER else sixteen
+        fault: errors.ServerError | None = None
+        known = False
+        for number in range(asked.count):
+            if absence := self.absences.fault_of(asked, number):
+                fault = absence
+                continue
+            node = self.absences.node_of(asked, number)
+            try:
+                count = yield Request(asked, number, commands.read_partitions(), hasty=self.spread)
+            except Unmarked:
+                continue
+            except errors.PartitionsDiffer as other:
+                count = other.count
+            except errors.ServerError as error:
+                if isinstance(error, AWAY_ERRORS):
+                    self.absences.note(asked, number, error, node)
+                fault = error
+                continue
+            known = True
+            if count != layout.count:
+                raise errors.PartitionsDiffer(count, layout.count)
+        if fault is not None and not known:
+            raise fault
+        return known
+
+
+def too_few(prefix: str) -> errors.InvalidSetting:
+    """The refusal of a single partition in a cluster."""
+    return errors.InvalidSetting(
+        f"prefix={prefix!r}: in a cluster there are at least 2 partitions; with a hash tag of your "
+        f"own, such as '{{eb}}{prefix}', there is one, and all names are in one slot"
+    )

@@ -1,0 +1,94 @@
+"""An attempt that ran in a test, and how it ended."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import orjson
+
+from expirebridge.hooks import End
+from expirebridge.listener.execution.attempt import Attempt
+from expirebridge.listener.execution.outcome import Conclusion
+from expirebridge.model.durations import human
+from expirebridge.model.task import Task
+from expirebridge.testing.errors import TaskFailed
+
+WAITS = {End.RETRY, End.RELEASED, End.SNOOZED}
+"""After these a task is due again."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ran:
+    """One attempt of one task."""
+
+    task: Task
+    """The task as its handler saw it: `id`, `args`, `kwargs`, `attempt`, `due`, `tags`."""
+    at: datetime
+    """When it was claimed, on the server's clock, which the test moved."""
+    end: End
+    """`succeeded`, `retry`, `failed`, `snoozed`; `released` if it waits again without an attempt
+    being used: it was too late, or nobody knows its function."""
+    delay: float | None
+    """Seconds until it is due again, if it is: by its retry policy, `Retry` or `Snooze`."""
+    result: Any
+    """What the handler returned, as JSON keeps it."""
+    reason: str
+    """Why it did not succeed, with a traceback if the handler raised."""
+    error: BaseException | None
+    """What the handler raised, if that is why: not `Retry`, `Snooze` or `Discard`."""
+    took: float
+    """Seconds that the handler took."""
+
+    @property
+    def func(self) -> str:
+        """The name of its function."""
+        return self.task.func
+
+    @property
+    def attempt(self) -> int:
+        """The number of this attempt, from 1."""
+        return self.task.attempt
+
+    @property
+    def late(self) -> float:
+        """Seconds from its due time until it was claimed."""
+        return (self.at - self.task.due) / timedelta(seconds=1)
+
+    def raise_failure(self) -> None:
+        """Raise what the handler raised, or TaskFailed if it failed for another reason."""
+        if self.error is not None:
+            raise self.error
+        if self.end is End.FAILED or (self.end is End.RELEASED and "no handler" in self.reason):
+            raise TaskFailed(f"{self.task.func} {self.task.id}: {self.reason}")
+
+    def __str__(self) -> str:
+        again = f", again in {human(self.delay)}" if self.delay is not None else ""
+        why = f": {self.reason.splitlines()[-1]}" if self.reason else ""
+        return (
+            f"{self.at:%Y-%m-%d %H:%M:%S} {shown(self.task)} attempt {self.attempt} "
+            f"{self.end}{again}{why}"
+        )
+
+
+def ran(attempt: Attempt, conclusion: Conclusion, at: datetime) -> Ran:
+    """Describe an attempt that was concluded."""
+    settlement = conclusion.settlement
+    succeeded = conclusion.end is End.SUCCEEDED
+    return Ran(
+        task=attempt.task,
+        at=at,
+        end=conclusion.end,
+        delay=settlement.delay if conclusion.end in WAITS else None,
+        result=orjson.loads(settlement.text) if succeeded and settlement.text else None,
+        reason=conclusion.reason,
+        error=conclusion.error,
+        took=attempt.took,
+    )
+
+
+def shown(task: Task) -> str:
+    """A task as a person would write its call."""
+    args = [repr(arg) for arg in task.args]
+    args += [f"{name}={value!r}" for name, value in task.kwargs.items()]
+    text = ", ".join(args)
+    return f"{task.func}({text if len(text) <= 120 else text[:117] + '...'})"

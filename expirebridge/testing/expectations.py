@@ -1,0 +1,123 @@
+"""What a test expects of the tasks that were made, and what to say if it is not so."""
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from expirebridge.model import keys
+from expirebridge.model.durations import human
+from expirebridge.model.task import State, Task
+from expirebridge.testing.attempt import shown
+
+MOST_SHOWN = 5
+WAITING = (State.PENDING, State.PAUSED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """A kind of task."""
+
+    func: str
+    args: Sequence[Any] | None
+    """Its positional arguments; None: any."""
+    kwargs: Mapping[str, Any] | None
+    due_in: float | None
+    """Seconds until it is due; None: whenever, and also a task that has ended."""
+    within: float
+    now: datetime
+
+    def differences(self, task: Task) -> list[str]:
+        """What is otherwise in this task, in words; the function first."""
+        found = []
+        if task.func != self.func:
+            found.append(f"another function, {task.func}")
+        if self.args is not None and list(task.args) != _as_stored(self.args):
+            found.append(f"args {list(task.args)!r}")
+        if (
+            self.kwargs is not None
+            and dict(task.kwargs) != keys.decode_args(keys.encode_args((), self.kwargs))[1]
+        ):
+            found.append(f"kwargs {dict(task.kwargs)!r}")
+        if self.due_in is not None and (wrong := self._wrong_time(task)):
+            found.append(wrong)
+        return found
+
+    def _wrong_time(self, task: Task) -> str:
+        if task.state not in WAITING:
+            return f"it does not wait: {task.state}"
+        late = (task.due - self.now).total_seconds() - (self.due_in or 0)
+        if abs(late) <= self.within:
+            return ""
+        return f"due {human(abs(late))} too {'late' if late > 0 else 'early'}"
+
+    def __str__(self) -> str:
+        args = "..." if self.args is None else ", ".join(map(repr, self.args))
+        named = [f"{name}={value!r}" for name, value in (self.kwargs or {}).items()]
+        call = f"{self.func}({', '.join([args, *named] if args else named)})"
+        if self.due_in is None:
+            return call
+        return f"{call} due in {human(self.due_in)} (within {human(self.within)})"
+
+
+def find(wanted: Wanted, tasks: Iterable[Task]) -> list[Task]:
+    """Those of the tasks that are as wanted."""
+    return [task for task in tasks if not wanted.differences(task)]
+
+
+def complaint(
+    wanted: Wanted, tasks: Sequence[Task], found: Sequence[Task], asked: str, *, ledger: bool
+) -> str:
+    """What to say if not as many tasks as asked for were found: what there is instead.
+
+    `ledger`: whether the clock sees the rows of one.
+    """
+    lines = [f"{asked} {wanted}; {_number(len(found))} made"]
+    if found:
+        lines += [f"  {line(task, wanted.now)}" for task in found[:MOST_SHOWN]]
+        return "\n".join(lines)
+    if not tasks:
+        lines.append(
+            "no task was made at all: is the transaction committed?"
+            if ledger
+            else "no task was made at all (those of a ledger are seen after use_ledger, and those "
+            "of a Bridge with a URL of its own go elsewhere)"
+        )
+        return "\n".join(lines)
+    functions = sorted({task.func for task in tasks})
+    if wanted.func not in functions and (
+        near := difflib.get_close_matches(wanted.func, functions, n=1)
+    ):
+        lines.append(f"did you mean {near[0]!r}?")
+    lines.append("made instead, the nearest first:")
+    ranked = sorted(tasks, key=lambda task: _distance(wanted, task))
+    for task in ranked[:MOST_SHOWN]:
+        lines.append(f"  {line(task, wanted.now)}: {'; '.join(wanted.differences(task))}")
+    if len(ranked) > MOST_SHOWN:
+        lines.append(f"  and {len(ranked) - MOST_SHOWN} more")
+    return "\n".join(lines)
+
+
+def line(task: Task, now: datetime) -> str:
+    """A task in one line."""
+    if task.state not in WAITING:
+        return f"{shown(task)} {task.state}, task {task.id}"
+    left = (task.due - now) / timedelta(seconds=1)
+    when = f"due in {human(left)}" if left >= 0 else f"due since {human(-left)}"
+    state = "paused, " if task.state is State.PAUSED else ""
+    return f"{shown(task)} {state}{when}, task {task.id}"
+
+
+def _distance(wanted: Wanted, task: Task) -> tuple[bool, int, float]:
+    off = abs((task.due - wanted.now).total_seconds() - (wanted.due_in or 0))
+    return task.func != wanted.func, len(wanted.differences(task)), off
+
+
+def _as_stored(args: Sequence[Any]) -> list[Any]:
+    """Arguments as a handler gets them. Raises InvalidTask if JSON cannot hold them."""
+    return keys.decode_args(keys.encode_args(args, None))[0]
+
+
+def _number(count: int) -> str:
+    return {0: "none was", 1: "1 was"}.get(count, f"{count} were")
