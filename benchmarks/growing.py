@@ -1,8 +1,9 @@
 """How long it takes to move all tasks to another server, and for how long each of them waits.
 
 Two servers: an old one with one partition, and a new one with 16, each with a listener. So many
-tasks wait at the old one for an hour and more. Then they are moved, by `expirebridge.migration.migrator` in this
-process, while a producer goes on at the old one, 50 tasks a second that are due after 6 s. Printed:
+tasks wait at the old one for an hour and more. Then they are moved, by
+`expirebridge.migration.migrator` in this process, while a producer goes on at the old one, 50
+tasks a second that are due after 6 s. Printed:
 
 - how long the move took, and how many tasks a second that is;
 - how long a task was in no database: from the call that packed its parcel to the reply that it

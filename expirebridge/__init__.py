@@ -34,9 +34,7 @@ if TYPE_CHECKING:
     from expirebridge.handlers import Call, every, handler
     from expirebridge.hooks import hook, lifespan
     from expirebridge.listener.listener import Listener
-    from expirebridge.model.current import current_task
-    from expirebridge.model.misfire import Spread
-    from expirebridge.model.policies import Discard, Exponential, Retry, Snooze
+    from expirebridge.model.policies import Discard, Exponential, Retry, Snooze, Spread
     from expirebridge.model.task import (
         Change,
         Counts,
@@ -47,6 +45,7 @@ if TYPE_CHECKING:
         Outcome,
         State,
         Task,
+        current_task,
     )
     from expirebridge.producer.bridge import AsyncBridge, Bridge, make_task, make_tasks
     from expirebridge.series.state import Series, SeriesListing, SeriesOutcome
@@ -142,12 +141,12 @@ _MODULES = {
     "SlotMoving": "errors",
     "SlotUnserved": "errors",
     "Snooze": "model.policies",
-    "Spread": "model.misfire",
+    "Spread": "model.policies",
     "State": "model.task",
     "Task": "model.task",
     "TaskDiffers": "errors",
     "TaskExists": "errors",
-    "current_task": "model.current",
+    "current_task": "model.task",
     "every": "handlers",
     "handler": "handlers",
     "hook": "hooks",

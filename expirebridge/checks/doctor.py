@@ -2,16 +2,8 @@
 
 from collections.abc import Callable
 
-from expirebridge.checks.data import check_others_data, check_overwritten
 from expirebridge.checks.finding import Finding, Level, error, warning
-from expirebridge.checks.health import check_health
-from expirebridge.checks.library import check_library
-from expirebridge.checks.login import check_rights
-from expirebridge.checks.move import check_move
 from expirebridge.checks.nodes import Node, Nodes
-from expirebridge.checks.partitions import check_misplaced, check_partitions
-from expirebridge.checks.round_trip import check_round_trip
-from expirebridge.checks.sentinels import check_failover, check_sentinels
 from expirebridge.checks.server import (
     check_buffers,
     check_clock,
@@ -20,11 +12,29 @@ from expirebridge.checks.server import (
     check_eviction,
     check_memory,
     check_persistence,
+    check_rights,
     check_role,
+    check_round_trip,
     check_version,
 )
-from expirebridge.checks.topology import check_cluster, check_coverage, check_isolation
-from expirebridge.checks.work import check_functions, check_series
+from expirebridge.checks.topology import (
+    check_cluster,
+    check_coverage,
+    check_failover,
+    check_isolation,
+    check_misplaced,
+    check_partitions,
+    check_sentinels,
+)
+from expirebridge.checks.work import (
+    check_functions,
+    check_health,
+    check_library,
+    check_move,
+    check_others_data,
+    check_overwritten,
+    check_series,
+)
 from expirebridge.connection import clients
 from expirebridge.errors import (
     FormatTooNew,

@@ -1,13 +1,19 @@
 """Checks of the server itself: its version, its settings, and what a listener can expect of it."""
 
+import secrets
 import time
 from typing import Any
 
+import redis
+
 from expirebridge.checks.finding import Finding, error, limit, ok, warning
-from expirebridge.errors import ServerError, ServerUnreachable
+from expirebridge.errors import NotPermitted, ServerError, ServerUnreachable
 from expirebridge.model.durations import human
 from expirebridge.store import commands
+from expirebridge.store.acl import Role, grants, key_rules
+from expirebridge.store.client import Database
 from expirebridge.store.commands import Steps
+from expirebridge.store.errors import is_about_keys, translated
 
 OLDEST_VERSION = (6, 2)
 EVENT_FLAGS = "Exg"
@@ -205,3 +211,115 @@ def setting(name: str) -> Steps[str | None]:
 def _megabytes(size: int) -> str:
     """A size, written as in redis.conf."""
     return f"{-(-size // _MB)}mb" if size else "0"
+
+
+# The check of the login's rights.
+
+
+def check_rights(database: Database, role: Role) -> Steps[Finding]:
+    """Whether the logged-in user has every right that the role needs.
+
+    A missing right may show only later, and do harm: a script treats a key that it may not read as
+    a key that does not exist.
+    """
+    login = database.login
+    wanted = grants(
+        role, prefix=database.layout.prefix, database=database.number,
+        partitions=database.partitions, followed=database.followed, clustered=database.clustered,
+    )  # fmt: skip
+    try:
+        refused = yield from commands.find_refused(grant.proof for grant in wanted)
+    except NotPermitted as refusal:
+        if is_about_keys(refusal):
+            rule, *_ = key_rules(database.layout)
+            return error(
+                "rights",
+                f"the user {login!r} lacks a right of a {role}, without which it can run no "
+                f"script: {rule}",
+                f"ACL SETUSER {login} {rule}",
+            )
+        return error(
+            "rights",
+            f"the user {login!r} may not even run scripts: {refusal}",
+            f"give it the rights that this command prints: expirebridge acl {role}",
+        )
+    if refused is None:
+        return ok("rights", f"Redis before 7 does not report what the user {login!r} may do")
+    missing = yield from _without_consequences([wanted[place].rule for place in refused], database)
+    if missing:
+        rules = " ".join(missing)
+        return error(
+            "rights",
+            f"the user {login!r} lacks rights of a {role}: {rules}",
+            f"ACL SETUSER {login} {rules}",
+        )
+    return ok("rights", f"the user {login!r} has the rights of a {role}")
+
+
+def _without_consequences(missing: list[str], database: Database) -> Steps[list[str]]:
+    """The missing rights, without those that were refused only because another one is missing.
+
+    A user who may use all keys, or all channels, cannot be granted a single one. So a right that
+    cannot be judged until another one is granted is left to the next run.
+    """
+    if "+hmget" in missing:
+        missing = [rule for rule in missing if not rule.startswith("~")]
+    if "+publish" in missing:
+        if (yield from _is_refused_itself("PUBLISH", database.doorbell_channel, "0")):
+            missing = [rule for rule in missing if not rule.startswith("&")]
+        else:
+            missing.remove("+publish")
+    return missing
+
+
+def _is_refused_itself(*command: str) -> Steps[bool]:
+    """Whether the command itself is refused, not the keys or channels that it uses."""
+    try:
+        yield from commands.command(*command)
+    except NotPermitted as refusal:
+        return "permissions to run" in str(refusal)
+    return False
+
+
+# The check that events arrive: it sets a key and waits for the event of its expiry.
+
+LIFE_MS = 20
+PATIENCE = 1.0
+"""Seconds that the event may take. The check reads the key when it ends: so milliseconds."""
+_LOOK_EVERY = 0.01
+
+
+def check_round_trip(client: redis.Redis, database: Database) -> Finding:
+    """Whether the expiry of a key arrives as an event.
+
+    The key's name does not have the form of a trigger key, so listeners ignore it. It expires even
+    if this check fails.
+    """
+    key = f"{database.prefix}:doctor:{secrets.token_hex(8)}".encode()
+    try:
+        took = _round_trip(client, database.events("expired"), key)
+    except redis.RedisError as failure:
+        return error("round trip", f"the check failed: {translated(failure)}", "")
+    if took is None:
+        return warning(
+            "round trip",
+            f"a key expired, and no event came in {PATIENCE:g} s: listeners receive none either",
+            f"CONFIG SET notify-keyspace-events {EVENT_FLAGS}",
+        )
+    return ok("round trip", f"the event of a key's expiry arrived after {took * 1000:.0f} ms")
+
+
+def _round_trip(client: redis.Redis, channel: str, key: bytes) -> float | None:
+    """Seconds from the key's expiry to its event; None if the event does not come."""
+    with client.pubsub() as pubsub:  # type: ignore[no-untyped-call]
+        pubsub.subscribe(channel)
+        pubsub.get_message(timeout=PATIENCE)
+        client.set(key, "", px=LIFE_MS)
+        ends = time.monotonic() + LIFE_MS / 1000
+        while time.monotonic() < ends + PATIENCE:
+            # A key that is read when its time is over expires at once.
+            client.exists(key)
+            message = pubsub.get_message(timeout=_LOOK_EVERY)
+            if message and message["type"] == "message" and message["data"] == key:
+                return max(time.monotonic() - ends, 0)
+    return None

@@ -1,19 +1,26 @@
 """The checks of a cluster: whether each slot has a node, and what happens if one dies."""
 
 from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import islice
 from typing import Any
 
+import redis
 from redis import exceptions
 
-from expirebridge.checks.finding import Finding, error, limit, ok, warning
+from expirebridge.checks.finding import Finding, Level, error, limit, ok, warning
 from expirebridge.checks.server import setting
-from expirebridge.connection.cluster import Cluster
+from expirebridge.connection.cluster import SLOTS, Cluster, SlotMap
 from expirebridge.connection.cluster_client import slot_of
-from expirebridge.connection.slot_map import SLOTS, SlotMap
+from expirebridge.connection.sentinel import Sentinels, leader_of
 from expirebridge.connection.urls import Address
+from expirebridge.errors import PartitionsDiffer
+from expirebridge.model.keys import InvalidKey, TriggerKey, parse_key
 from expirebridge.model.partitions import Layout
+from expirebridge.model.task import texts_of
 from expirebridge.store import commands
-from expirebridge.store.commands import Steps
+from expirebridge.store.commands import LEFT_OUT, PARTITIONS, Steps
 
 _LOOK = "redis-cli --cluster check HOST:PORT"
 
@@ -87,3 +94,130 @@ def _where(homes: dict[str, Address]) -> str:
 
 def _without_replica(known: SlotMap) -> set[Address]:
     return {share.primary for share in known.shares if not share.replicas}
+
+
+# The checks of a database whose server sentinels name.
+
+
+def check_sentinels(sentinels: Sentinels) -> Finding:
+    """Which sentinels answer what. It asks each of them, and raises nothing."""
+    answers = list(sentinels.answers())
+    leader, votes = leader_of(answers)
+    agreed = f"{votes} of {len(answers)} sentinels name {leader}"
+    others = "; ".join(str(answer) for answer in answers if answer.primary != leader)
+    if leader is None or 2 * votes <= len(answers):
+        return error(
+            "sentinels",
+            f"no majority of the sentinels agrees on the primary: {'; '.join(map(str, answers))}",
+            "start the sentinels that are down; the known primary stays until most agree",
+        )
+    if votes < len(answers):
+        return warning(
+            "sentinels",
+            f"{agreed}, but {others}",
+            "look at those: with fewer, no failover is possible",
+        )
+    return ok("sentinels", agreed)
+
+
+def check_failover() -> Steps[Finding]:
+    """Whether a replica could take over, and whether the primary that it replaces takes writes."""
+    info: dict[str, Any] = yield from commands.command("INFO", "replication")
+    replicas = int(info.get("connected_slaves", 0))
+    if not replicas:
+        return warning(
+            "failover",
+            "the primary has no replica: if it dies, nothing takes over",
+            "start a replica: REPLICAOF HOST PORT",
+        )
+    if "min_slaves_good_slaves" not in info:
+        return warning(
+            "failover",
+            "min-replicas-to-write is 0: a primary that is replaced takes writes until it "
+            "learns of that, and they are lost",
+            "CONFIG SET min-replicas-to-write 1  (on each server; needs two replicas, or the loss "
+            "of one stops all writes)",
+        )
+    return ok("failover", "a primary without replicas takes no writes: min-replicas-to-write")
+
+
+# Checks of a database with several partitions: whether each answers, and is like the others.
+
+_MOST_KEYS = 1_000_000
+_SHOWN = 5
+_TRIGGER_KEYS = r"*:\?*\?*"
+
+
+def check_partitions(lease: float) -> Steps[list[Finding]]:
+    """Whether each partition answers, and knows the same number of them; what waits in each."""
+    if (yield from PARTITIONS) == 1:
+        return []
+    try:
+        count = yield from commands.read_partitions()
+    except PartitionsDiffer as differ:
+        return [
+            error(
+                "partitions",
+                f"not all partitions have the same number of sisters: {differ}",
+                "expirebridge partitions show; do the nodes belong to two clusters, or does one "
+                "hold the data of another database?",
+            )
+        ]
+    overdue = []
+    for number in range(count):
+        counts = yield from commands.at_if_there(commands.count(lease), number, hasty=True)
+        if counts is not None and counts.overdue:
+            overdue.append(f"{number}: {counts.overdue:,}")
+    left_out = yield from LEFT_OUT
+    found = [
+        error("partitions", f"cannot be asked: {text}", "redis-cli --cluster check HOST:PORT")
+        for text in texts_of(left_out)
+    ]
+    waits = f"; overdue in {', '.join(overdue)}" if overdue else ""
+    return found or [ok("partitions", f"all {count} answer{waits}")]
+
+
+def named(findings: list[Finding], node: object) -> list[Finding]:
+    """What is wrong at another node of a cluster, under its name."""
+    return [
+        replace(one, message=f"{node}: {one.message}")
+        for one in findings
+        if one.level in {Level.WARNING, Level.ERROR}
+    ]
+
+
+def check_misplaced(nodes: Mapping[str, redis.Redis], layout: Layout) -> Finding:
+    """Whether a node holds trigger keys whose tag is wrong, or missing. It walks over all keys."""
+    found = list[TriggerKey]()
+    silent = []
+    for node, client in nodes.items():
+        try:
+            found += islice(_misplaced(client, layout), _SHOWN + 1)
+        except redis.RedisError as failure:
+            silent.append(f"{node}: {failure}")
+    if found:
+        examples = "; ".join(
+            f"{key.slot}{key.id}:?{key.func}?... must begin with "
+            f"{layout.slot_of(layout.partition_of(key.id))}{key.id}:"
+            for key in found[:_SHOWN]
+        )
+        more = " and others" if len(found) > _SHOWN else ""
+        return warning(
+            "misplaced keys",
+            f"trigger keys in the wrong place are not run: {examples}{more}",
+            "expirebridge key ID FUNC ARGS prints the right name",
+        )
+    if silent:
+        return warning("misplaced keys", f"not looked for everywhere: {'; '.join(silent)}", "")
+    return ok("misplaced keys", f"none at {len(nodes)} nodes")
+
+
+def _misplaced(client: redis.Redis, layout: Layout) -> Iterator[TriggerKey]:
+    names = client.scan_iter(match=_TRIGGER_KEYS, count=1000)
+    for name in islice(names, _MOST_KEYS):
+        try:
+            key = parse_key(name)
+        except InvalidKey:
+            continue
+        if key is not None and key.slot != layout.slot_of(layout.partition_of(key.id)):
+            yield key

@@ -3,18 +3,22 @@
 import shlex
 import socket
 from collections import Counter
+from collections.abc import Sequence
 
 from expirebridge.checks.finding import Finding, error, ok, warning
+from expirebridge.checks.server import SAMPLE, other_data
 from expirebridge.handlers.fleet import KnownFunctions
 from expirebridge.model.durations import human
+from expirebridge.model.keys import InvalidKey, parse_key
 from expirebridge.model.partitions import Layout
 from expirebridge.model.policies import UNKNOWN_DELAY
-from expirebridge.model.task import from_ms
+from expirebridge.model.task import Counts, LeftOut, from_ms, texts_of
 from expirebridge.series.state import Series
-from expirebridge.settings import Doorbells
-from expirebridge.store import commands
+from expirebridge.settings import Doorbells, Settings
+from expirebridge.store import commands, function_library, functions
 from expirebridge.store.client import Database
 from expirebridge.store.commands import PARTITIONS, Health, Steps
+from expirebridge.store.commands.ledger import MOST_DIRTY, read_ledgers
 
 _SAMPLE = 1000
 BEHIND = 60.0
@@ -202,3 +206,184 @@ def _overdue(health: Health) -> str:
 
 def _plural(count: int, one: str, more: str) -> str:
     return f"{count:,} {one if count == 1 else more}"
+
+
+# Checks of what a server knows of its ledger: whether rows learn what happened to their tasks.
+
+MANY_DIRTY = MOST_DIRTY // 2
+"""Tasks from which on it is reported that rows do not learn what happened to them."""
+_LEDGER_LISTEN = "start a listener with the ledger, or read the log of those that have it"
+
+
+def check_dirty(limit: float) -> Steps[list[Finding]]:
+    """Whether rows learn in time what happened to their tasks; nothing where there is no ledger.
+
+    Beyond a bound no task of the ledger begins. `limit` is how many seconds a row may be behind.
+    """
+    known = list((yield from read_ledgers()).values())
+    if not any(one.nonce for one in known):
+        return []
+    most, waited = max(one.dirty for one in known), max(one.behind for one in known)
+    behind = (
+        f"{sum(one.dirty for one in known):,} rows of the ledger do not know yet what happened to "
+        "their tasks"
+    )
+    # The bound is that of each partition.
+    bound = f"{MOST_DIRTY:,} in one partition" if len(known) > 1 else f"{MOST_DIRTY:,}"
+    if most > MOST_DIRTY:
+        return [error("write-back", f"{behind}: beyond {bound} none begins", _LEDGER_LISTEN)]
+    if most > MANY_DIRTY:
+        return [warning("write-back", f"{behind}; beyond {bound} none begins", _LEDGER_LISTEN)]
+    if waited > limit:
+        return [
+            warning("write-back", f"{behind}, the first for {human(round(waited))}", _LEDGER_LISTEN)
+        ]
+    return [ok("write-back", "rows of the ledger know what happened to their tasks")]
+
+
+# The checks of a probe: whether listeners are at work, and due tasks begin.
+
+OVERDUE_LIMIT = 30.0
+"""Seconds that a due task may wait before it is reported."""
+
+
+def check_health(
+    database: Database, settings: Settings, *, limit: float = OVERDUE_LIMIT, here: bool = False
+) -> Steps[list[Finding]]:
+    """The checks of a probe: whether listeners are alive and subscribed, and start due tasks.
+
+    `limit` is how many seconds a due task may wait. `here` requires a listener on this machine.
+    `settings` are those with which the listeners were started. Partitions that do not answer are
+    left out.
+    """
+    health = yield from commands.read_health(settings.lease)
+    findings = [check_listeners(health, here=here), check_overdue(health, limit)]
+    if health.listeners:
+        subscriptions = check_subscriptions(database, settings.doorbell, health, here=here)
+        findings.append((yield from subscriptions))
+    findings += yield from check_dirty(limit)
+    return findings
+
+
+def check_left_out(left_out: Sequence[LeftOut], *, here: bool = False) -> list[Finding]:
+    """Which partitions could not be asked. With `here` that is no fault: none of this machine's."""
+    told = [f"not asked: {text}" for text in texts_of(left_out)]
+    if here:
+        return [ok("partitions", each) for each in told]
+    return [error("partitions", each, "redis-cli --cluster check HOST:PORT") for each in told]
+
+
+# The check of a move: whether somebody carries it on.
+
+LEFT_AFTER = 15.0
+"""Seconds without the mover after which a move was left half-way: it waits for no longer itself."""
+
+
+def check_move(lease: float) -> Steps[Finding | None]:
+    """How far a move of this database is; None if there is none."""
+    return of_move((yield from commands.count(lease)))
+
+
+def of_move(counts: Counts) -> Finding | None:
+    """The same, of counts that are known."""
+    moving = counts.moving
+    if moving is None:
+        return None
+    idle = "" if moving.idle is None else human(round(moving.idle))
+    if not moving.leaves:
+        return ok("move", f"tasks arrive {moving.way}" + (f", the last {idle} ago" if idle else ""))
+    tasks = counts.pending + counts.paused + counts.running + counts.failed + counts.succeeded
+    left = tasks + moving.series
+    if not left and not moving.on_their_way:
+        return ok("move", f"all was moved {moving.way}")
+    told = f"{left:,} tasks and series are left here"
+    if moving.on_their_way:
+        told += f", and {moving.on_their_way:,} are on their way, where nobody can run them"
+    if moving.idle is None or moving.idle < LEFT_AFTER:
+        return ok("move", f"goes on, {moving.way}: {told}")
+    return warning(
+        "move",
+        f"left half-way, {moving.way}: nobody has carried it on for {idle}; {told}",
+        "expirebridge move --to URL: the command with which it was begun goes on",
+    )
+
+
+# The checks of overwritten keys, and of what else is in a database with several partitions.
+
+
+def check_others_data(layout: Layout) -> Steps[Finding]:
+    """Whether a server also holds other data: in a cluster, each node has keys of its own."""
+    _, names = yield from commands.walk(commands.BEGINNING, SAMPLE)
+    alien = sum(not _is_ours(name, layout) for name in names)
+    return other_data(alien) if alien else ok("data", "no other data")
+
+
+def check_overwritten(layout: Layout) -> Steps[list[Finding]]:
+    """Whether another client overwrote keys of ours, in each partition that answers."""
+    names = list[str]()
+    for number in range(layout.count):
+        found = yield from commands.at_if_there(commands.find_overwritten(), number, hasty=True)
+        names += found or []
+    return [overwritten(names)] if names else []
+
+
+def overwritten(names: list[str]) -> Finding:
+    """What is reported of keys of ours in whose place another client put something else."""
+    return error(
+        "data",
+        f"another client overwrote {first_of(names)}: what needs that fails",
+        f"DEL {names[0]}; then restart the listeners, whose scan finds the tasks again",
+    )
+
+
+def _is_ours(name: bytes, layout: Layout) -> bool:
+    """Whether a key is of any partition, or looks like a task's: those are looked for apart."""
+    prefix = layout.prefix.encode() + b":"
+    tag, _, rest = name.partition(b"}")
+    if name.startswith(prefix) or (tag.startswith(b"{") and rest.startswith(prefix)):
+        return True
+    try:
+        return parse_key(name) is not None
+    except InvalidKey:
+        return True
+
+
+# The check of the functions that clients in other languages call: each node needs them.
+
+_NONE = ""
+
+
+def check_library(found: dict[str, str | None]) -> list[Finding]:
+    """Whether the servers that were asked have the same functions as this version, or none has any.
+
+    `found` is the version at each, by its address: "" without functions, None if it cannot have
+    any. The address of a server that is the only one is "".
+    """
+    versions = {node: version for node, version in found.items() if version is not None}
+    if not any(versions.values()):
+        return []
+    mine = functions.version()
+    others = dict[str, list[str]]()
+    for node, version in versions.items():
+        if version != mine:
+            others.setdefault(version, []).append(node)
+    if not others:
+        return [ok("library", f"the functions of expirebridge {mine}{_at_all(versions)}")]
+    told = "; ".join(_told(version, nodes) for version, nodes in others.items())
+    newest = any(function_library.is_newer(version, mine) for version in others)
+    return [
+        warning(
+            "library",
+            f"functions for other languages: {told}; this is {mine}",
+            "expirebridge functions load" + (", with the newest expirebridge" if newest else ""),
+        )
+    ]
+
+
+def _told(version: str, nodes: list[str]) -> str:
+    what = "none" if version == _NONE else f"those of version {version}"
+    return f"{what} at {', '.join(nodes)}" if nodes != [""] else what
+
+
+def _at_all(versions: dict[str, str]) -> str:
+    return f" at all {len(versions)} nodes" if "" not in versions else ""

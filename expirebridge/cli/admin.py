@@ -9,19 +9,38 @@ import typer
 
 from expirebridge.checks import OVERDUE_LIMIT, Finding, Level, check_health, examine
 from expirebridge.checks.finding import error
-from expirebridge.checks.health import check_left_out
-from expirebridge.cli.ledger_options import LedgerName, LedgerUrl, extra_is_there, refuse_password
-from expirebridge.cli.options import FAULT, ILL, AsJson, Doorbell, Lease, Prefix, Url
-from expirebridge.cli.output import print_json, print_line, printable
+from expirebridge.checks.work import check_left_out
+from expirebridge.cli.options import (
+    FAULT,
+    ILL,
+    NOT_POSSIBLE,
+    AsJson,
+    Doorbell,
+    Lease,
+    LedgerName,
+    LedgerUrl,
+    Prefix,
+    Url,
+    extra_is_there,
+    refuse_password,
+)
+from expirebridge.cli.output import print_json, print_line, print_table, printable, warn_of
+from expirebridge.cli.stats import store_of
+from expirebridge.cli.tasks import read_arguments
 from expirebridge.connection import clients
 from expirebridge.connection.urls import safe_url
-from expirebridge.errors import ServerError
+from expirebridge.errors import PartitionsDiffer, ServerError
+from expirebridge.hooks import Hooks
 from expirebridge.model.durations import human, seconds_of
 from expirebridge.model.keys import slot_of
-from expirebridge.model.partitions import MAX_PARTITIONS
+from expirebridge.model.partitions import MAX_PARTITIONS, Layout
+from expirebridge.model.task import Counts
+from expirebridge.producer.bridge import Bridge
+from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
 from expirebridge.store import acl as rights
 from expirebridge.store.acl import Role
+from expirebridge.store.commands import COUNTED
 from expirebridge.store.commands.ledger import read_ledgers
 from expirebridge.store.partitions import Partitions
 
@@ -206,3 +225,86 @@ def _print_report(findings: Iterable[Finding], url: str) -> None:
             "CONFIG and ACL commands are for redis-cli; write them to redis.conf, too, or they are "
             "lost when the server restarts."
         )
+
+
+# Commands for the partitions of a database, and for the names of trigger keys.
+
+group = typer.Typer(
+    help="Partitions: create them, and show the tag of each.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@group.command("create")
+def create(
+    count: Annotated[int, typer.Argument(help="How many: a power of two, up to 256.")],
+    url: Url = None,
+    prefix: Prefix = None,
+    as_json: AsJson = False,
+) -> None:
+    """Divide a new database into partitions, before anything else is written to it.
+
+    Their number cannot be changed later. If the database has another number, nothing is changed,
+    and the exit code is 3.
+
+    Example: expirebridge partitions create 16
+    """
+    with Bridge(url, prefix=prefix) as bridge:
+        try:
+            bridge.create_partitions(count)
+        except PartitionsDiffer as refusal:
+            typer.echo(f"expirebridge: {refusal}", err=True)
+            raise typer.Exit(NOT_POSSIBLE) from None
+    if as_json:
+        return print_json({"partitions": count})
+    return print_line("1 partition" if count == 1 else f"{count} partitions")
+
+
+@group.command("show")
+def show(url: Url = None, prefix: Prefix = None, as_json: AsJson = False) -> None:
+    """Show how many partitions there are, and of each the tag and the tasks.
+
+    Example: expirebridge partitions show
+    """
+    settings = Settings.read(url=url, prefix=prefix)
+    with closing(store_of(settings)) as store:
+        found = store.run(Operations(settings, Hooks()).list_partitions())
+    layout = Layout(settings.prefix, len(found))
+    rows = [_row(layout, number, counts) for number, counts in enumerate(found)]
+    if as_json:
+        return print_json(rows)
+    columns = list(rows[0])
+    warn_of(one for counts in found for one in counts.left_out)
+    return print_table(columns, [tuple(_shown(row[name]) for name in columns) for row in rows])
+
+
+def _shown(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def _row(layout: Layout, number: int, counts: Counts) -> dict[str, Any]:
+    """What is shown of a partition; nothing is counted in one that cannot be asked."""
+    served = counts.left_out[0].why if counts.left_out else "served"
+    numbers = {name: None if counts.left_out else getattr(counts, name) for name in COUNTED}
+    return {"partition": number, "tag": layout.slot_of(number), "is": served} | numbers
+
+
+def key(
+    id: Annotated[str, typer.Argument(help="The task's id.")],
+    func: Annotated[str, typer.Argument(help="The handler: module.function.")],
+    args: Annotated[
+        str, typer.Argument(help="JSON: an array, or an object of keyword arguments.")
+    ] = "[]",
+    url: Url = None,
+    prefix: Prefix = None,
+) -> None:
+    """Print the name of the key with which another client makes this task.
+
+    With several partitions it begins with the tag of the one to which the id belongs.
+
+    Example: redis-cli -n 1 SET "$(expirebridge key dev:7 devices.offline '[7]')" '' EX 30
+    """
+    positional, keywords = read_arguments(args)
+    with Bridge(url, prefix=prefix) as bridge:
+        print_line(bridge.key_of(id, func, positional, keywords).decode())

@@ -9,24 +9,21 @@ from typing import Annotated, Any
 import typer
 
 from expirebridge.checks.compat import Scope, compare, scope_of
-from expirebridge.cli.ledger_options import (
-    LedgerName,
-    LedgerUrl,
-    connected,
-    extra_is_there,
-    refuse_password,
-)
 from expirebridge.cli.options import (
     NOT_POSSIBLE,
     AppDir,
     AsJson,
+    LedgerName,
+    LedgerUrl,
     OnlyMarked,
     Prefix,
     TasksFolder,
     Url,
+    connected,
+    extra_is_there,
+    refuse_password,
 )
-from expirebridge.cli.output import moment, print_json, print_line, printable
-from expirebridge.cli.progress import progress_bar
+from expirebridge.cli.output import moment, print_json, print_line, printable, progress_bar
 from expirebridge.cli.stats import store_of
 from expirebridge.handlers import Registry
 from expirebridge.handlers.compatibility import Arguments, BlindSpot, Comparison, Group

@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from expirebridge.cli.ledger_options import LedgerName, LedgerUrl, refuse_password
-from expirebridge.cli.options import Prefix, Url
+from expirebridge.cli.options import LedgerName, LedgerUrl, Prefix, Url, refuse_password
 from expirebridge.cli.output import print_line
 from expirebridge.errors import InvalidSetting
 
@@ -45,7 +44,7 @@ def dashboard(
         import uvicorn  # noqa: PLC0415
 
         from expirebridge import web  # noqa: PLC0415
-        from expirebridge.web.connections import Connection  # noqa: PLC0415
+        from expirebridge.web.guard import Connection  # noqa: PLC0415
     except ImportError as missing:
         raise InvalidSetting(
             f"the dashboard needs {missing.name}: pip install 'expirebridge[web]'"

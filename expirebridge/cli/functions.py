@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from expirebridge.cli.options import FAULT, NOT_POSSIBLE, AsJson, Url
-from expirebridge.cli.output import print_json, print_line, print_table
-from expirebridge.cli.progress import warn
+from expirebridge.cli.output import print_json, print_line, print_table, warn
 from expirebridge.connection import clients
 from expirebridge.errors import ServerError
 from expirebridge.settings import Settings

@@ -1,36 +1,138 @@
 """The commands of the ledger: its tables in your SQL database, and how it stands."""
 
 import os
-from contextlib import closing
-from dataclasses import asdict
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from expirebridge.cli import ledger_keeping
-from expirebridge.cli.ledger_office import opened
-from expirebridge.cli.ledger_options import (
+from expirebridge.cli.options import (
+    ILL,
+    AsJson,
     LedgerName,
     LedgerUrl,
+    Prefix,
+    Url,
     connected,
     extra_is_there,
     settings_of,
 )
-from expirebridge.cli.options import ILL, AsJson, Prefix, Url
-from expirebridge.cli.output import print_fields, print_json, print_line, printable
-from expirebridge.cli.progress import progress_bar
+from expirebridge.cli.output import print_fields, print_json, print_line, printable, progress_bar
+from expirebridge.cli.stats import store_of
 from expirebridge.connection import clients
 from expirebridge.connection.urls import check_url, safe_url
-from expirebridge.errors import InvalidSetting
+from expirebridge.errors import InvalidSetting, InvalidTask
 from expirebridge.hooks import Hooks
-from expirebridge.model.durations import human
+from expirebridge.model.durations import human, seconds_of
 from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
 from expirebridge.store.commands.ledger import Known, read_ledgers
 from expirebridge.store.partitions import Partitions
 
 if TYPE_CHECKING:
+    from expirebridge.ledger.partition import Books, Office
     from expirebridge.ledger.status import LedgerStatus
+
+
+# The way of the ledger's commands to its database and to the server at once.
+
+
+@contextmanager
+def opened(
+    url: str | None, prefix: str | None, ledger: str | None, ledger_name: str | None
+) -> "Iterator[tuple[Partitions, Office]]":
+    """The server and the ledger of a command's options, closed in the end."""
+    with extra_is_there():
+        from expirebridge.ledger.partition import Office  # noqa: PLC0415
+    redis = Settings.read(url=url, prefix=prefix)
+    with closing(store_of(redis)) as server:
+        settings = replace(settings_of(ledger, ledger_name), url=redis.url, prefix=redis.prefix)
+        with closing(Office(settings)) as office:
+            yield server, office
+
+
+# The commands that keep the ledger's table small, and forget what it should not hold.
+
+
+def add_to(group: typer.Typer) -> None:
+    """Add the commands to the group."""
+    for command in (prune, erase):
+        group.command(command.__name__)(command)
+
+
+def prune(
+    older_than: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help="Only tasks that finished so long ago.  [default: EXPIREBRIDGE_LEDGER_KEEP, 30d]",
+            show_default=False,
+        ),
+    ] = None,
+    url: Url = None,
+    prefix: Prefix = None,
+    ledger: LedgerUrl = None,
+    ledger_name: LedgerName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Delete the rows of tasks that finished long ago, in batches.
+
+    Listeners with the ledger do so by themselves. A row stays while Redis may still know its task
+    as unfinished.
+
+    Example: expirebridge ledger prune --older-than 7d
+    """
+    with opened(url, prefix, ledger, ledger_name) as (server, office):
+        keep = office.settings.ledger_keep if older_than is None else _seconds(older_than)
+        count = sum(_pruned(books, keep) for books in office.all_books(server))
+    if as_json:
+        return print_json({"deleted": count})
+    return print_line(f"deleted {count} rows")
+
+
+def _pruned(books: "Books", keep: float) -> int:
+    """Delete the old rows of one partition; returns how many."""
+    pruned = books.prune(keep)
+    count = pruned.deleted
+    while pruned.place is not None:
+        pruned = books.prune(keep, pruned.place)
+        count += pruned.deleted
+    return count
+
+
+def erase(
+    id: Annotated[str | None, typer.Option("--id", help="The task of this id.")] = None,
+    ext: Annotated[str | None, typer.Option("--ext", help="All tasks of this ext.")] = None,
+    ledger: LedgerUrl = None,
+    ledger_name: LedgerName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Erase what finished tasks were given, and why they failed.
+
+    The rows stay. A listener with the ledger then has Redis forget it as well. Nothing of
+    unfinished tasks is erased.
+
+    Example: expirebridge ledger erase --ext customer-17
+    """
+    with extra_is_there():
+        from expirebridge.ledger.ledger import Ledger  # noqa: PLC0415
+    settings = settings_of(ledger, ledger_name)
+    with connected(settings) as connection:
+        own = Ledger(settings.ledger, name=settings.ledger_name)
+        count = own.erase(connection, id, ext=ext)
+    if as_json:
+        return print_json({"erased": count})
+    return print_line(f"erased {count} tasks")
+
+
+def _seconds(text: str) -> float:
+    try:
+        return seconds_of(text, name="older-than")
+    except InvalidTask:
+        raise InvalidSetting(f"--older-than {text}: write it like 90s, 12h or 7d") from None
+
 
 _URL = "EXPIREBRIDGE_URL"
 
@@ -39,7 +141,7 @@ group = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-ledger_keeping.add_to(group)
+add_to(group)
 
 
 @group.command("ddl")

@@ -11,18 +11,21 @@ from typing import Annotated
 import typer
 
 from expirebridge.cli import functions as function_commands
-from expirebridge.cli.ending import end, ends_at_ctrl_c
-from expirebridge.cli.ledger_options import LedgerKeep, LedgerName, LedgerUrl, refuse_password
 from expirebridge.cli.options import (
     STUCK,
     AppDir,
     Doorbell,
     Functions,
     Lease,
+    LedgerKeep,
+    LedgerName,
+    LedgerUrl,
     OnlyMarked,
     TasksFolder,
     Url,
+    refuse_password,
 )
+from expirebridge.cli.output import end, ends_at_ctrl_c
 from expirebridge.errors import InvalidSetting, ServerError
 from expirebridge.handlers import HandlersFolder, Registry
 from expirebridge.hooks import Hook
@@ -32,8 +35,7 @@ from expirebridge.listener.parent import RELOADER, Parent, watch_reloader
 from expirebridge.model.log_fields import event
 from expirebridge.observe.logs import LogFormat, LogLevel, log_event, set_up
 from expirebridge.settings import Settings
-from expirebridge.supervisor.count import count_of
-from expirebridge.supervisor.supervisor import Workers
+from expirebridge.supervisor.supervisor import Workers, count_of
 
 logger = logging.getLogger("expirebridge")
 

@@ -14,9 +14,9 @@ from typing import Annotated
 
 import typer
 
-from expirebridge.cli.ending import end, leave
 from expirebridge.cli.headings import HeadedGroup
 from expirebridge.cli.options import BAD_INPUT, FAULT, NOT_POSSIBLE, STUCK, as_typed
+from expirebridge.cli.output import end, leave
 from expirebridge.errors import (
     ExpirebridgeError,
     InvalidSetting,
@@ -29,15 +29,15 @@ PANELS = {
     "Tasks": {
         "make": "tasks.make",
         "watch": "tasks.watch",
-        "beat": "changing.beat",
+        "beat": "tasks.beat",
         "show": "tasks.show",
         "list": "tasks.list_",
-        "cancel": "changing.cancel",
-        "reschedule": "changing.reschedule",
-        "put-off": "changing.put_off",
-        "pause": "changing.pause",
-        "resume": "changing.resume",
-        "run": "changing.run",
+        "cancel": "tasks.cancel",
+        "reschedule": "tasks.reschedule",
+        "put-off": "tasks.put_off",
+        "pause": "tasks.pause",
+        "resume": "tasks.resume",
+        "run": "tasks.run",
         "failed": "failed.group",
         "series": "series.group",
         "ledger": "ledger.group",
@@ -61,15 +61,15 @@ PANELS = {
         "check": "admin.check",
         "acl": "admin.acl",
         "compat": "compat.compat",
-        "partitions": "partitions.group",
+        "partitions": "admin.group",
     },
     "Moving": {
         "move": "move.move",
-        "export": "export.export",
+        "export": "transfer.export",
         "import": "transfer.import_",
     },
     "Other languages": {
-        "key": "partitions.key",
+        "key": "admin.key",
         "functions": "functions.group",
     },
 }

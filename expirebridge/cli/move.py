@@ -8,8 +8,7 @@ import typer
 
 from expirebridge.checks import Level, check_rights_everywhere
 from expirebridge.cli.options import NOT_POSSIBLE, AsJson, Lease, Prefix, Url
-from expirebridge.cli.output import print_counts
-from expirebridge.cli.progress import warn
+from expirebridge.cli.output import print_counts, warn
 from expirebridge.cli.stats import store_of
 from expirebridge.connection.urls import safe_url
 from expirebridge.errors import MoveRefused, ServerUnsuitable

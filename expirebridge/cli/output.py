@@ -1,23 +1,55 @@
 """Prints data: JSON for programs, tables for people."""
 
 import contextlib
+import logging
+import os
+import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from typing import Any
 
 import orjson
+import typer
 from rich.console import Console, RenderableType
 from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from expirebridge.cli.ending import ends_at_ctrl_c
 from expirebridge.errors import ServerError
 from expirebridge.model.durations import human
 from expirebridge.model.task import Change, Counts, HistoryEntry, LeftOut, Listing, Task, texts_of
+
+# How the process of a command ends.
+
+
+def ends_at_ctrl_c() -> None:
+    """Have SIGINT raise KeyboardInterrupt, whatever this process has inherited.
+
+    A shell starts its background jobs with SIGINT ignored, and Python leaves that as it is.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def end(error: Exception | None, code: int) -> None:
+    """End the process with this code, and the error as one line on stderr."""
+    if error is not None:
+        sys.stderr.write(f"expirebridge: {error}\n")
+    leave(code)
+
+
+def leave(code: int) -> None:
+    """End the process, although a thread may still run a handler that nobody can stop."""
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(BrokenPipeError):
+            stream.flush()
+    os._exit(code)
+
 
 # Wide enough for any line: columns are cut in a terminal, never in a pipe.
 _PIPE_WIDTH = 10_000
@@ -248,3 +280,25 @@ def moment(when: datetime | None) -> str | None:
     left = (when - datetime.now(UTC)).total_seconds()
     relative = f"in {human(left)}" if left > 0 else f"{human(-left)} ago"
     return f"{_at(when)} ({relative})"
+
+
+# A progress bar, and warnings: both on stderr.
+
+
+@contextmanager
+def progress_bar(what: str, total: int | None, *, done: int = 0) -> Iterator[Callable[[int], None]]:
+    """A progress bar on stderr, if a person watches."""
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        # Some versions of rich write an empty line even for a bar that is disabled.
+        yield lambda _: None
+        return
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task(what, total=total, completed=done)
+        yield lambda count: progress.advance(task, count)
+
+
+def warn(message: str) -> None:
+    """Print a line that is not a part of the result."""
+    typer.echo(f"expirebridge: {message}", err=True)

@@ -21,15 +21,16 @@ from expirebridge.connection.cluster_client import (
     slot_of,
 )
 from expirebridge.connection.connections import (
+    LAST_ATTEMPT,
     AsyncFollowing,
     AsyncFollowingTls,
+    AsyncTimelyRetry,
+    DirectClient,
     Following,
     FollowingTls,
+    TimelyRetry,
 )
-from expirebridge.connection.direct_client import DirectClient
-from expirebridge.connection.retries import LAST_ATTEMPT, AsyncTimelyRetry, TimelyRetry
-from expirebridge.connection.sentinel import Place, Primary
-from expirebridge.connection.sentinels import Sentinels
+from expirebridge.connection.sentinel import Place, Primary, Sentinels
 from expirebridge.connection.urls import (
     Address,
     SentinelUrl,

@@ -18,12 +18,11 @@ import redis.asyncio
 from redis import exceptions
 from redis.backoff import ExponentialWithJitterBackoff
 
-from expirebridge.connection.cluster import Cluster, SlotPrimary
-from expirebridge.connection.slot_map import SLOTS
+from expirebridge.connection.cluster import SLOTS, Cluster, SlotPrimary
 from expirebridge.connection.urls import Address
+from expirebridge.store.errors import NoPrimary, SlotIsMoving, SlotUnserved
 from expirebridge.store.stepping import drive, drive_async
 from expirebridge.store.tls import is_plain_text
-from expirebridge.store.unfound import NoPrimary, SlotIsMoving, SlotUnserved
 
 _SCRIPTS = {"EVALSHA", "EVAL"}
 C = TypeVar("C", redis.Redis, redis.asyncio.Redis)

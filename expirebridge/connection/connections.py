@@ -7,14 +7,18 @@ they break. See docs/adr/0032-one-generation-per-node.md.
 
 import asyncio
 import socket
-from typing import Any
+from collections.abc import Awaitable, Callable
+from time import monotonic
+from typing import Any, TypeVar
 
 import redis
 import redis.asyncio
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.retry import Retry
 
 from expirebridge.connection.sentinel import Place
 from expirebridge.connection.urls import Address
-from expirebridge.store.tls import AsyncTlsConnection, TlsConnection
+from expirebridge.store.tls import AsyncTlsConnection, TlsConnection, is_plain_text
 
 
 class _Follows(redis.Connection):
@@ -77,3 +81,89 @@ class AsyncFollowing(_AsyncFollows):
 
 class AsyncFollowingTls(_AsyncFollows, AsyncTlsConnection):
     """With TLS."""
+
+
+# A client that awaits its connections itself, and does nothing else around a command.
+#
+# redis-py's own client does much for each command that a listener does not need: locks of its
+# pool, retries, metrics, and a task of asyncio to write under a timeout. Those were half of the
+# time that a command took (see docs/adr/0051).
+
+
+class DirectClient(redis.asyncio.Redis):
+    """Sends a command once, on a connection of its pool, with one timeout around the exchange.
+
+    Connections are opened, greeted, checked and closed by redis-py, each step under its own
+    timeouts. One on which an exchange fails, or is cancelled, is closed, as redis-py does it.
+    """
+
+    async def execute_command(self, *words: Any, **options: Any) -> Any:
+        """Send a command and return its reply. Raises a RedisError."""
+        pool = self.connection_pool
+        connection = pool.get_available_connection()  # type: ignore[no-untyped-call]
+        patience = connection.socket_timeout
+        try:
+            if not connection.is_connected or connection._reader.at_eof():
+                await pool.ensure_connection(connection)
+            # The timeout below is for writing and reading; with this one, each has its own.
+            connection.socket_timeout = None
+            async with asyncio.timeout(patience):
+                await connection.send_command(*words)
+                return await self.parse_response(connection, words[0], **options)
+        except TimeoutError:
+            raise redis.TimeoutError(f"no answer within {patience:g} s") from None
+        finally:
+            connection.socket_timeout = patience
+            # As its `release`, which waits for a lock to do it.
+            pool._in_use_connections.remove(connection)
+            pool._available_connections.append(connection)
+
+
+# How producers repeat a command that failed.
+
+T = TypeVar("T")
+
+LAST_ATTEMPT = 5.0
+"""Seconds after which a producer begins no other attempt."""
+
+
+class TimelyRetry(Retry):
+    """Does not repeat what cannot help, nor what would come too late."""
+
+    def call_with_retry(
+        self, do: Callable[[], T], fail: Callable[..., Any], *options: Any, **named: Any
+    ) -> T:
+        """Call `do` until it succeeds, or there is no more to be hoped for."""
+        helps = _helps_until(monotonic() + LAST_ATTEMPT)
+
+        def fail_for_good(error: Exception, *count: int) -> None:
+            fail(error, *count)
+            if not helps(error):
+                raise error
+
+        return super().call_with_retry(do, fail_for_good, *options, **named)
+
+
+class AsyncTimelyRetry(AsyncRetry):
+    """The same, to be awaited."""
+
+    async def call_with_retry(
+        self, do: Callable[[], Awaitable[T]], fail: Callable[..., Any], *options: Any, **named: Any
+    ) -> T:
+        """Await `do` until it succeeds, or there is no more to be hoped for."""
+        helps = _helps_until(monotonic() + LAST_ATTEMPT)
+
+        async def fail_for_good(error: Exception, *count: int) -> None:
+            await fail(error, *count)
+            if not helps(error):
+                raise error
+
+        return await super().call_with_retry(do, fail_for_good, *options, **named)
+
+
+def _helps_until(end: float) -> Callable[[Exception], bool]:
+    def helps(error: Exception) -> bool:
+        is_refusal = isinstance(error, redis.AuthenticationError) or is_plain_text(error)
+        return monotonic() < end and not is_refusal
+
+    return helps

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from expirebridge.model.lazy_imports import names_of
 
 if TYPE_CHECKING:
+    from expirebridge.handlers.aliases import inner_name
     from expirebridge.handlers.arguments import check_binding, plain_arguments
     from expirebridge.handlers.call import Call
     from expirebridge.handlers.definition import Handler, Kind, handler, typed_arguments
-    from expirebridge.handlers.folder import HandlersFolder
+    from expirebridge.handlers.loading import HandlersFolder
     from expirebridge.handlers.periodic import every
     from expirebridge.handlers.registry import Registry, name_of
-    from expirebridge.handlers.suggestion import inner_name
 
 __all__ = [
     "Call",
@@ -35,13 +35,13 @@ __all__ = [
 _MODULES = {
     "Call": "call",
     "Handler": "definition",
-    "HandlersFolder": "folder",
+    "HandlersFolder": "loading",
     "Kind": "definition",
     "Registry": "registry",
     "check_binding": "arguments",
     "every": "periodic",
     "handler": "definition",
-    "inner_name": "suggestion",
+    "inner_name": "aliases",
     "name_of": "registry",
     "plain_arguments": "arguments",
     "typed_arguments": "definition",

@@ -10,9 +10,15 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 from expirebridge.errors import HandlersError, InvalidTask
 from expirebridge.model.durations import Duration
 from expirebridge.model.keys import check_func
-from expirebridge.model.misfire import MisfirePolicy, MisfireSpec, misfire_policy_of
-from expirebridge.model.policies import RetryPolicy, RetrySpec, policy_of
-from expirebridge.model.timeout import check_timeout
+from expirebridge.model.policies import (
+    MisfirePolicy,
+    MisfireSpec,
+    RetryPolicy,
+    RetrySpec,
+    check_timeout,
+    misfire_policy_of,
+    policy_of,
+)
 
 if TYPE_CHECKING:
     from expirebridge.handlers.typed import TypedArguments

@@ -13,11 +13,16 @@ from expirebridge.handlers.arguments import check_binding, plain_arguments
 from expirebridge.handlers.definition import F, Function, Handler, handler, is_marked, place_of
 from expirebridge.model import keys
 from expirebridge.model.durations import Duration
-from expirebridge.model.misfire import MisfireSpec
-from expirebridge.model.policies import RetrySpec
-from expirebridge.model.schedule import Missed, Overlap, Schedule, rule_arguments, schedule_of
-from expirebridge.model.series import SeriesSpec, check_series_id
-from expirebridge.model.task_policies import policy_fields
+from expirebridge.model.policies import MisfireSpec, RetrySpec, policy_fields
+from expirebridge.model.schedule import (
+    Missed,
+    Overlap,
+    Schedule,
+    SeriesSpec,
+    check_series_id,
+    rule_arguments,
+    schedule_of,
+)
 
 _DECLARED = "__expirebridge_every__"
 

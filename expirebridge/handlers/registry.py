@@ -17,17 +17,14 @@ from types import MappingProxyType, ModuleType
 from typing import Self
 
 from expirebridge.errors import HandlersError, InvalidSetting, InvalidTask
-from expirebridge.handlers.aliases import Alias, owners_of_aliases, renames_in
+from expirebridge.handlers.aliases import Alias, owners_of_aliases, renames_in, suggestion
 from expirebridge.handlers.definition import Function, Handler
-from expirebridge.handlers.folder import HandlersFolder
-from expirebridge.handlers.listed import listed_in
-from expirebridge.handlers.loading import modules_in
+from expirebridge.handlers.loading import HandlersFolder, modules_in
 from expirebridge.handlers.periodic import declared_series, refuse_lost_series
-from expirebridge.handlers.selection import select
-from expirebridge.handlers.suggestion import suggestion
+from expirebridge.handlers.selection import listed_in, select
 from expirebridge.hooks import Hook, Lifespan
 from expirebridge.model.keys import check_func
-from expirebridge.model.series import SeriesSpec
+from expirebridge.model.schedule import SeriesSpec
 from expirebridge.settings import Settings
 
 

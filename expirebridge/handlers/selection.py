@@ -1,17 +1,82 @@
 """Chooses the functions of a module that tasks may name, and its hooks and lifespans."""
 
+import difflib
 import inspect
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from types import CodeType, ModuleType
 from typing import Any
 
 from expirebridge.errors import HandlersError, InvalidTask
 from expirebridge.handlers.definition import Function, Handler, is_generator, is_marked, place_of
-from expirebridge.handlers.listed import listed_in
 from expirebridge.handlers.loading import HandlersModule
 from expirebridge.hooks import Hook, Lifespan, Role, role_of
 from expirebridge.model.keys import check_func
+
+# `HANDLERS` in a module: the functions of it that tasks may name, and no others.
+
+LISTED = "HANDLERS"
+"""The variable of a module that lists its handlers."""
+
+
+def listed_in(module: ModuleType) -> list[str] | None:
+    """The names of the functions that the module lists; None if it lists none.
+
+    A function is listed as itself, or by its name. Raises HandlersError for anything else, and for
+    what is no public function that is defined in this module.
+    """
+    if LISTED not in vars(module):
+        return None
+    entries = vars(module)[LISTED]
+    if not isinstance(entries, list | tuple):
+        raise HandlersError(
+            f"{LISTED} in {module.__file__} is a {type(entries).__name__}: it must be a list of "
+            "functions of this module, or of their names"
+        )
+    names = [_name_of_entry(module, entry) for entry in entries]
+    for name in names:
+        if fault := _fault_of(module, name):
+            raise HandlersError(f"{LISTED} in {module.__file__}: {name} {fault}")
+    return list(dict.fromkeys(names))
+
+
+def _name_of_entry(module: ModuleType, entry: object) -> str:
+    """The name under which the module holds what is listed."""
+    if isinstance(entry, str):
+        return entry
+    own = getattr(entry, "__name__", "")
+    if own and vars(module).get(own) is entry:
+        return str(own)
+    for name, value in vars(module).items():
+        if value is entry and not name.startswith("_"):
+            return name
+    raise HandlersError(
+        f"{LISTED} in {module.__file__}: {entry!r} is not in this module: give functions of this "
+        "module, or their names"
+    )
+
+
+def _fault_of(module: ModuleType, name: str) -> str:
+    """Why no task can name this, as the end of a sentence; nothing if one can."""
+    if name not in vars(module):
+        near = difflib.get_close_matches(name, list(vars(module)), n=1)
+        return "is not in this module" + (f" (did you mean {near[0]}?)" if near else "")
+    value = vars(module)[name]
+    if name.startswith("_"):
+        return "begins with an underscore: only public functions are handlers"
+    if not inspect.isfunction(value):
+        kind = "class" if inspect.isclass(value) else f"value of type {type(value).__name__}"
+        return f"is a {kind}, not a function"
+    if value.__module__ != module.__name__:
+        return (
+            f"is a function of {value.__module__}: list it there (if it is decorated, use "
+            "functools.wraps in the decorator)"
+        )
+    if role := role_of(value):
+        return f"is a {role}, which no task can name"
+    return ""
+
 
 logger = logging.getLogger("expirebridge")
 
@@ -122,3 +187,28 @@ def _checked_lifespan(name: str, function: Function) -> Lifespan:
             f"{name}: @lifespan marks an async generator function without parameters"
         )
     return function
+
+
+# What handlers that nobody declared may really be: decorators, lambdas and other helpers.
+
+LAMBDA = "<lambda>"
+
+
+def helper_kind(handler: Handler) -> str:
+    """What the function looks like, if it is no handler: a guess for people, never a rule."""
+    function = handler.function
+    _, _, name = handler.name.rpartition(".")
+    if function.__name__ == LAMBDA:
+        return "lambda"
+    if function.__name__ != name:
+        return f"second name of {function.__name__}"
+    if "<locals>" in function.__qualname__:
+        return "inner function"
+    if _wraps_its_argument(function.__code__):
+        return "decorator"
+    return "function"
+
+
+def _wraps_its_argument(code: CodeType) -> bool:
+    """Whether an inner function uses the first argument, as it does in a decorator."""
+    return bool(code.co_argcount) and code.co_varnames[0] in code.co_cellvars

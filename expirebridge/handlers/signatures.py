@@ -8,11 +8,16 @@ has no types and no default values. As a text it looks like a signature in a stu
 Two versions of a function have one shape if the same arguments fit both.
 """
 
+import hashlib
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from inspect import Parameter, Signature
 from typing import Any, Self
+
+import orjson
+
+from expirebridge.handlers.registry import Registry
 
 UNREADABLE = "(?)"
 """The text of a shape that Python cannot tell: nothing is known of what fits."""
@@ -133,3 +138,31 @@ def _parameter(name: str, kind: Any, default: object = Parameter.empty) -> Param
     if not name.isidentifier():  # Parameter takes ".0", and fails otherwise for ""
         raise ValueError(f"{name!r} is not the name of a parameter")
     return Parameter(name, kind, default=default)
+
+
+# The fingerprint of a registry: which functions a listener knows, and the shapes of their
+# signatures.
+
+_LENGTH = 16
+"""Hexadecimal digits: two codes of one fleet never have the same by chance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """Is the same for listeners that know the same functions, with the same shapes."""
+
+    digest: str
+    shapes: Mapping[str, str]
+    """The shape of each function, by every name that tasks may give it."""
+
+    @classmethod
+    def of(cls, registry: Registry) -> Self:
+        """Take the fingerprint of what this registry holds now."""
+        shapes = {name: shape_of(handler.function) for name, handler in registry.names().items()}
+        return cls(digest_of(shapes), shapes)
+
+
+def digest_of(shapes: Mapping[str, str]) -> str:
+    """Return the digest of the functions' shapes, by their names, in any order."""
+    canonical = orjson.dumps(shapes, option=orjson.OPT_SORT_KEYS)
+    return hashlib.sha256(canonical).hexdigest()[:_LENGTH]

@@ -20,10 +20,8 @@ from expirebridge.model.task import State
 from expirebridge.store import commands
 from expirebridge.store.client import Store
 from expirebridge.store.commands import Stored
-from expirebridge.store.fields import exported
 from expirebridge.store.partitions import Partitions
-from expirebridge.store.reading import whole
-from expirebridge.store.task_records import split_call
+from expirebridge.store.task_records import exported, split_call, whole
 
 STATES: Final = (State.RUNNING, State.PENDING, State.PAUSED)
 MOST_WALKS: Final = 10

@@ -25,8 +25,7 @@ from expirebridge.ledger.tables import Tables, own_tables
 from expirebridge.ledger.transaction import Channel, channel_of, check_transaction
 from expirebridge.model import keys
 from expirebridge.model.durations import Duration
-from expirebridge.model.misfire import MisfireSpec
-from expirebridge.model.policies import RetrySpec
+from expirebridge.model.policies import MisfireSpec, RetrySpec
 from expirebridge.model.task import Change, Outcome
 from expirebridge.model.transactions import Transaction
 from expirebridge.producer.new_task import Func, advice_on, new_task, refuse_repeated_ids, when_of

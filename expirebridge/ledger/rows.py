@@ -18,8 +18,7 @@ from expirebridge.model.task import Outcome, from_ms
 from expirebridge.producer.record_fields import record_fields
 from expirebridge.store import commands
 from expirebridge.store.commands import NewTask, When
-from expirebridge.store.fields import EXPORTED
-from expirebridge.store.task_records import split_call
+from expirebridge.store.task_records import EXPORTED, split_call
 
 _LONGEST_MS: Final = round(LONGEST * 1000)
 _LAST_MS: Final = 2**53 - 1

@@ -15,10 +15,8 @@ from expirebridge.ledger.series_writer import Scheduler
 from expirebridge.ledger.statements import Statements
 from expirebridge.ledger.transaction import Channel, check_transaction
 from expirebridge.model.durations import Duration
-from expirebridge.model.misfire import MisfireSpec
-from expirebridge.model.policies import RetrySpec
-from expirebridge.model.schedule import Missed, Overlap
-from expirebridge.model.series import check_series_id
+from expirebridge.model.policies import MisfireSpec, RetrySpec
+from expirebridge.model.schedule import Missed, Overlap, check_series_id
 from expirebridge.model.task import Change
 from expirebridge.model.transactions import Transaction
 from expirebridge.producer.new_task import Func

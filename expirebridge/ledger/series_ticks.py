@@ -13,7 +13,7 @@ from expirebridge.ledger.transactions import Transactions
 from expirebridge.model import keys
 from expirebridge.model.log_fields import event
 from expirebridge.series.records import read_schedule
-from expirebridge.series.times import following
+from expirebridge.series.ticks import following
 from expirebridge.store.commands import Times
 
 logger = logging.getLogger("expirebridge")

@@ -12,11 +12,11 @@ from expirebridge.ledger.rows import options_of
 from expirebridge.ledger.series_ticks import NEVER, tick_id, tick_values
 from expirebridge.ledger.statements import Statements
 from expirebridge.ledger.transaction import Channel
-from expirebridge.model.series import SeriesSpec
+from expirebridge.model.schedule import SeriesSpec
 from expirebridge.model.task import Change
 from expirebridge.series.records import read_schedule
 from expirebridge.series.state import SeriesOutcome
-from expirebridge.series.times import first_after
+from expirebridge.series.ticks import first_after
 from expirebridge.store.commands import Times
 
 

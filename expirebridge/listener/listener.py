@@ -11,25 +11,89 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
+from expirebridge.connection import clients
 from expirebridge.connection.urls import safe_url
 from expirebridge.errors import ListenerStuck
 from expirebridge.handlers import Registry
 from expirebridge.hooks import Hook, Hooks
-from expirebridge.listener.cancellation import cancel_roles
 from expirebridge.listener.execution.executor import Runner
 from expirebridge.listener.late_report import LateReport
 from expirebridge.listener.lifespans import entered
-from expirebridge.listener.log_guard import guard_log
 from expirebridge.listener.parent import Parent
-from expirebridge.listener.process import new_event_loop
-from expirebridge.listener.shutdown import Shutdown
-from expirebridge.listener.signals import taking_signals
-from expirebridge.listener.sites import site_of
-from expirebridge.listener.suspension import Suspension
+from expirebridge.listener.process import guard_log, new_event_loop, taking_signals
+from expirebridge.listener.server.cluster_servers import ClusterNodes
+from expirebridge.listener.server.servers import Site
+from expirebridge.listener.server.single_server import OneServer
+from expirebridge.listener.wakeups import Shutdown, cancel_roles
 from expirebridge.listener.watchdog import Watchdog
+from expirebridge.model.keys import slot_of
 from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
 from expirebridge.store import script_loader
+
+# The suspension: a listener that claims nothing for a while, and goes on with what it has.
+
+
+class Suspension:
+    """Suspends a listener and resumes it, as often as it is asked to, until it stops.
+
+    A suspended listener still beats, and says what it knows: so tasks that only it knows wait for
+    it. The log says when nothing runs in it any longer.
+    """
+
+    def __init__(self, site: Site, runner: Runner, shutdown: Shutdown) -> None:
+        self._site = site
+        self._unsettled = runner.unsettled
+        self._shutdown = shutdown
+        self._draining: asyncio.Task[None] | None = None
+        """Set while the listener is suspended."""
+
+    def suspend(self) -> None:
+        """Claim nothing more until `resume`; what runs goes on."""
+        if self._draining is None and not self._shutdown.begun:
+            self._draining = asyncio.create_task(self._drain(), name="suspension")
+
+    def resume(self) -> None:
+        """Claim again."""
+        # systemd sends SIGCONT behind each SIGTERM: by then the listener stops.
+        if self._draining is None or self._shutdown.begun:
+            return
+        self.close()
+        self._site.resume()
+        logger.info("resumed: claiming again", extra=event("resumed"))
+
+    def close(self) -> None:
+        """Log no more; the listener resumes, or stops."""
+        if self._draining is not None:
+            self._draining.cancel()
+            self._draining = None
+
+    async def _drain(self) -> None:
+        await self._site.suspend()
+        logger.info(
+            "suspended: claiming no more until SIGCONT or resume()", extra=event("suspended")
+        )
+        await self._unsettled.wait_until(lambda: not self._unsettled, None)
+        logger.info("nothing runs in this listener any more", extra=event("drained"))
+
+
+# Which site a listener's URL and prefix ask for.
+
+
+def site_of(
+    settings: Settings, *, name: str, runner: Runner, watchdog: Watchdog, hooks: Hooks
+) -> Site:
+    """Several nodes for a cluster, unless the prefix has a tag, and so one slot; else one server.
+
+    Raises InvalidSetting for a URL that cannot be used.
+    """
+    cluster = clients.cluster_of(settings.url)
+    if cluster is None or slot_of(settings.prefix):
+        return OneServer(
+            settings, [settings.prefix], name=name, runner=runner, watchdog=watchdog, hooks=hooks
+        )
+    return ClusterNodes(cluster, settings, name=name, runner=runner, watchdog=watchdog, hooks=hooks)
+
 
 logger = logging.getLogger("expirebridge")
 

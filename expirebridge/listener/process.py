@@ -6,8 +6,16 @@ lateness (see docs/adr/0006).
 """
 
 import asyncio
+import contextlib
+import logging
 import select
 import selectors
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+
+from expirebridge.listener.execution import fork_guard
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
@@ -30,3 +38,62 @@ class PunctualSelector(selectors.EpollSelector):
         # It is the first file that the loop opens, so its number is one that `select` can take.
         select.select([self.fileno()], [], [], timeout)
         return super().select(0)
+
+
+# Signals: what stops, suspends and resumes a listener that has its process to itself.
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGTSTP, signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def taking_signals(take: Callable[[signal.Signals], None]) -> Iterator[None]:
+    """Call `take` with each of them on the event loop; afterwards they do what they did before.
+
+    Where the event loop cannot have signals (not in the main thread), they are left alone.
+    """
+    loop = asyncio.get_running_loop()
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    try:
+        for number in SIGNALS:
+            loop.add_signal_handler(number, take, number)
+    except (RuntimeError, ValueError):
+        yield
+        return
+    try:
+        with fork_guard.signals_stay(*SIGNALS):
+            yield
+    finally:
+        for number, handler in before.items():
+            loop.remove_signal_handler(number)
+            if handler is not None:  # None: it was not set in Python
+                signal.signal(number, handler)
+
+
+# The log guard: keeps what is broken in the process's logging out of the listener's code.
+#
+# Handlers' modules, and the program around a listener, may add filters and handlers of their own
+# to the log. One that raises does so wherever a line is logged: in a role, it would end the
+# listener.
+
+logger = logging.getLogger("expirebridge")
+
+
+class _Guarded:
+    """Passes a record on, as a logger does, and raises nothing."""
+
+    def __init__(self, handle: Callable[[logging.LogRecord], None]) -> None:
+        self._handle = handle
+
+    def __call__(self, record: logging.LogRecord) -> None:
+        try:
+            self._handle(record)
+        except Exception:
+            # As logging itself does when a record cannot be written.
+            if logging.raiseExceptions and sys.stderr:
+                traceback.print_exc()
+
+
+def guard_log() -> None:
+    """From here on, logging as `expirebridge` raises nothing in this process."""
+    if not isinstance(logger.handle, _Guarded):
+        logger.handle = _Guarded(logger.handle)  # type: ignore[method-assign]

@@ -1,15 +1,75 @@
 """The footing: where a station stands now."""
 
+import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from hashlib import sha1
 
-from expirebridge.listener.ears import Ears
-from expirebridge.listener.gaps import Gaps
-from expirebridge.listener.links import Links
-from expirebridge.listener.lot import Lot
-from expirebridge.listener.pulse import Pulse
-from expirebridge.listener.server_clock import ServerClock
 from expirebridge.listener.server_health import Outage
+from expirebridge.listener.wakeups import Ears, Gaps, Links, Pulse
+from expirebridge.settings import Doorbells
 from expirebridge.store.client import AsyncStore, Store
+
+# Estimates the server's clock from the times that its replies carry.
+
+# An estimate is as good as the round trip was short. An older one is trusted less, by so many
+# seconds of error for each second of age: more than clocks drift apart.
+_DRIFT = 0.0005
+
+
+class ServerClock:
+    """What the server's clock shows, seen from here.
+
+    The server wrote its time somewhere between our sending and our receiving, so the middle is off
+    by half the round trip at most. The sample with the least possible error is kept.
+    """
+
+    def __init__(self) -> None:
+        self._offset = time.time() - time.monotonic()
+        self._error = float("inf")
+        self._taken = time.monotonic()
+
+    def learn(self, now_us: int, *, sent: float, received: float) -> None:
+        """Take a sample: the server's time, and ours (monotonic seconds) around the exchange."""
+        error = (received - sent) / 2
+        offset = now_us / 1e6 - (sent + received) / 2
+        expected = self._error + _DRIFT * (received - self._taken)
+        jumped = abs(offset - self._offset) > error + expected
+        if error <= expected or jumped:
+            self._offset, self._error, self._taken = offset, error, received
+
+    def now(self) -> float:
+        """The server's time, in seconds since 1970."""
+        return time.monotonic() + self._offset
+
+    def seconds_until(self, due_ms: int) -> float:
+        """Seconds from now until that millisecond begins on the server; negative if it has."""
+        return due_ms / 1000 - self.now()
+
+
+# The lot: which listeners hear the key events of a node.
+
+
+class Lot:
+    """A listener's place among those that may hear a node of a cluster, by rendezvous.
+
+    Each listener has a weight at each node, which everybody can compute. So nodes have different
+    ears, and when a listener comes or goes, only those nodes change theirs that it hears.
+    """
+
+    def __init__(self, node: str, listener: str) -> None:
+        self._node = node
+        self._listener = listener
+        self.place = 0
+        """How many others come first; 0 until it is drawn."""
+
+    def draw(self, listeners: Iterable[str]) -> None:
+        """Take the place among these listeners, which beat."""
+        own = self._weight(self._listener)
+        self.place = sum(self._weight(other) < own for other in listeners)
+
+    def _weight(self, listener: str) -> bytes:
+        return sha1(f"{self._node} {listener}".encode(), usedforsecurity=False).digest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +109,41 @@ class Footing:
 
     def __init__(self, ground: Ground) -> None:
         self.now = ground
+
+
+# The standing of a listener among those of its partition.
+
+EARS = 2
+"""Listeners that hear key events: one, and another in case it dies (see docs/adr/0004)."""
+
+
+class Standing:
+    """What a listener's rank means for it; each heartbeat brings its current rank."""
+
+    def __init__(self, doorbell: Doorbells, lot: Lot | None = None) -> None:
+        self._doorbell = doorbell
+        self.rank = 0
+        self.listeners = 1
+        """How many listeners beat."""
+        self.codes: Sequence[tuple[str, int]] = ()
+        """If they run more than one code: each fingerprint, and how many of them run it."""
+        self.lot = lot
+        """Its place among those that may hear its node, among several nodes."""
+
+    @property
+    def hears(self) -> bool:
+        """Whether it hears key events."""
+        if self._doorbell is Doorbells.CLOCK:
+            return False
+        return self._place < EARS or self._doorbell is Doorbells.EVENTS
+
+    @property
+    def looks(self) -> bool:
+        """Whether it scans while the server sends no key events. As many look as would hear; with
+        the clock alone, nobody expects that edits are noticed.
+        """
+        return self._place < EARS and self._doorbell is not Doorbells.CLOCK
+
+    @property
+    def _place(self) -> int:
+        return self.rank if self.lot is None else self.lot.place

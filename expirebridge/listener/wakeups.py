@@ -1,6 +1,8 @@
 """The doorbell: whoever thinks that a task may be due rings it; the claimer answers."""
 
 import asyncio
+from collections.abc import Sequence
+from typing import Any
 
 
 class Doorbell:
@@ -17,3 +19,148 @@ class Doorbell:
         """Wait for a ring, and take it."""
         await self._rung.wait()
         self._rung.clear()
+
+
+# Gaps: times in which something may have been missed on a server.
+
+
+class Gaps:
+    """Whoever notices a gap says why; the scanner waits here, and takes what was noticed."""
+
+    def __init__(self) -> None:
+        self._reasons: list[str] = []
+        self._noticed = asyncio.Event()
+
+    def notice(self, reason: str) -> None:
+        """Have the server scanned soon, and say why: something may have been missed."""
+        self._reasons.append(reason)
+        self._noticed.set()
+
+    def look_again(self) -> None:
+        """Have it scanned soon, for a reason that is known and lasts."""
+        self._noticed.set()
+
+    async def take(self) -> list[str]:
+        """Wait until a scan is wanted; the reasons are new ones, each once."""
+        await self._noticed.wait()
+        self._noticed.clear()
+        reasons, self._reasons = self._reasons, []
+        return list(dict.fromkeys(reasons))
+
+
+# Ears: whether a listener hears the key events of a server.
+
+
+class Ears:
+    """Is open while some station of the node wants to hear; the subscriber waits for changes."""
+
+    def __init__(self) -> None:
+        self._wanted_by: set[object] = set()
+        self._changed = asyncio.Event()
+
+    @property
+    def open(self) -> bool:
+        """Whether key events are to be heard."""
+        return bool(self._wanted_by)
+
+    def want(self, who: object, wants: bool) -> None:
+        """Take note whether this station wants to hear, from now on."""
+        before = self.open
+        (self._wanted_by.add if wants else self._wanted_by.discard)(who)
+        if self.open != before:
+            self._changed.set()
+
+    def look_again(self) -> None:
+        """Take note that other stations stand on the node."""
+        self._changed.set()
+
+    async def change(self) -> None:
+        """Wait until they are opened or closed, or others stand on the node."""
+        await self._changed.wait()
+        self._changed.clear()
+
+
+# The links: counts the connections that were made to a server.
+
+
+class Links:
+    """How many connections a client has made.
+
+    A new one may lead to a server that has lost something, or to another server.
+    """
+
+    def __init__(self) -> None:
+        self.made = 0
+
+    def watch(self, client: Any) -> None:
+        """Count the connections of this client of redis-py, which has made none yet."""
+        client.connection_pool.connection_kwargs["redis_connect_func"] = self._connected
+
+    async def _connected(self, connection: Any) -> None:
+        """What redis-py calls in place of a connection's own greeting."""
+        self.made += 1
+        await connection.on_connect()
+
+
+# The pulse: whether a node answers at once.
+
+PATIENCE = 0.25
+"""Seconds for which a claim that is not answered keeps its places. A server that works takes
+milliseconds; the other nodes' tasks are late by this once if a node hangs."""
+
+
+class Pulse:
+    """What the stations of a node have noticed. Only where a listener has several nodes.
+
+    While it is weak none of them reserves room: the first ones ask for a sign of life.
+    """
+
+    def __init__(self) -> None:
+        self.weak = False
+
+
+# Cancelling asyncio tasks for good.
+
+
+async def cancel_roles(tasks: Sequence[asyncio.Task[object]]) -> None:
+    """Cancel tasks until they have ended."""
+    waiting = set(tasks)
+    while waiting:
+        # Once is not always enough: before Python 3.12 asyncio.wait_for, which redis-py uses, loses
+        # a cancellation that arrives together with its result.
+        for task in waiting:
+            task.cancel()
+        _, waiting = await asyncio.wait(waiting, timeout=0.1)
+
+
+# The shutdown: whether this listener is to end, and whether a handler is why.
+
+
+class Shutdown:
+    """Begins when somebody asks the listener to stop, or when a handler is stuck."""
+
+    def __init__(self) -> None:
+        self._begun = asyncio.Event()
+        self.asked = False
+        """Whether somebody asked the listener to stop."""
+        self.stuck: str | None = None
+        """The first function that did not end a grace time after its timeout, if one did not."""
+
+    @property
+    def begun(self) -> bool:
+        """Whether the listener is to end."""
+        return self._begun.is_set()
+
+    def ask(self) -> None:
+        """Have the listener stop."""
+        self.asked = True
+        self._begun.set()
+
+    def give_up(self, func: str) -> None:
+        """Have it end because a handler does not: only a new process frees its place."""
+        self.stuck = self.stuck or func
+        self._begun.set()
+
+    async def wait(self) -> None:
+        """Wait until the listener is to end."""
+        await self._begun.wait()

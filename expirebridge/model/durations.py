@@ -2,7 +2,7 @@
 
 import math
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from expirebridge.errors import InvalidTask
 
@@ -80,3 +80,18 @@ def written(ms: int) -> str:
         if number:
             parts.append(f"{number}{unit}")
     return "".join(parts) or "0s"
+
+
+# Moments as people give them: aware datetimes.
+
+
+def check_aware(moment: object, *, name: str) -> datetime:
+    """Return a datetime that has a time zone; raise InvalidTask for anything else."""
+    if not isinstance(moment, datetime):
+        raise InvalidTask(f"{name}={moment!r}: give an aware datetime")
+    if moment.tzinfo is None or moment.utcoffset() is None:
+        raise InvalidTask(
+            f"{name}={moment.isoformat()}: a naive datetime is ambiguous; give it a time zone, "
+            "such as datetime.now(UTC)"
+        )
+    return moment

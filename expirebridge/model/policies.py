@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import isfinite
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import orjson
 
 from expirebridge.errors import InvalidTask
 from expirebridge.model.durations import Duration, seconds_of
+from expirebridge.model.keys import check_tags
 
 MAX_ATTEMPTS = 1000
 UNKNOWN_DELAY = 15.0
@@ -211,3 +212,130 @@ class Discard(Exception):
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(reason)
+
+
+# What happens to a task that is claimed late, because no listener was there when it was due.
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Run a late task at a random time within `over`, so late tasks do not all start at once.
+
+    `over` is seconds, a timedelta, or text such as "10m". Raises InvalidTask unless it is above 0.
+    """
+
+    over: Duration
+
+    def __post_init__(self) -> None:
+        if seconds_of(self.over, name="over") <= 0:
+            raise InvalidTask(f"over={self.over!r}: it must be above 0")
+
+
+MisfireSpec = Literal["run", "skip"] | Spread
+
+
+class MisfirePolicy(NamedTuple):
+    """The rule for a late task."""
+
+    late_after: float | None
+    """How many seconds after its due time a task is late. None: it runs however late it is."""
+    window: float | None = None
+    """Seconds over which late tasks are spread. None: they are skipped."""
+
+    def delay(self) -> float | None:
+        """Seconds until a late task runs; None: it is skipped."""
+        if self.window is None:
+            return None
+        # A delay of 0 would mean the old due time.
+        return max(random.uniform(0, self.window), 0.001)  # noqa: S311 - needs no secrecy
+
+    def encode(self) -> bytes:
+        """The policy as JSON, for the task's record."""
+        if self.late_after is None:
+            return b'["run"]'
+        if self.window is None:
+            return orjson.dumps(["skip", self.late_after])
+        return orjson.dumps(["spread", self.late_after, self.window])
+
+
+def misfire_policy_of(
+    late_after: Duration | None, misfire: MisfireSpec | None
+) -> MisfirePolicy | None:
+    """Turn the arguments `late_after=` and `misfire=` into a policy.
+
+    Returns None if neither was given. Raises InvalidTask.
+    """
+    late = None if late_after is None else seconds_of(late_after, name="late_after")
+    if misfire not in {None, "run", "skip"} and not isinstance(misfire, Spread):
+        raise InvalidTask(f"misfire={misfire!r}: give 'run', 'skip' or Spread(over=...)")
+    if misfire is None and late is not None:
+        raise InvalidTask(
+            f"late_after={late_after!r}: add what to do then: misfire='skip' or Spread(over=...)"
+        )
+    if misfire is None:
+        return None
+    if misfire == "run":
+        if late is not None:
+            raise InvalidTask("misfire='run' runs a task however late it is: leave out late_after")
+        return MisfirePolicy(None)
+    if late is None:
+        raise InvalidTask(f"misfire={misfire!r}: add when a task is late, such as late_after='5m'")
+    if late <= 0:
+        raise InvalidTask(f"late_after={late_after!r}: it must be above 0")
+    window = seconds_of(misfire.over, name="over") if isinstance(misfire, Spread) else None
+    return MisfirePolicy(late, window)
+
+
+def decode_misfire(stored: bytes) -> MisfirePolicy:
+    """Read a policy back from a task's record. Raises ValueError if it is not one."""
+    value: Any = orjson.loads(stored)
+    match value:
+        case ["run"]:
+            return MisfirePolicy(None)
+        case ["skip", int() | float() as late]:
+            return MisfirePolicy(late)
+        case ["spread", int() | float() as late, int() | float() as window] if window > 0:
+            return MisfirePolicy(late, window)
+    raise ValueError(f"not a misfire policy: {stored!r}")
+
+
+# How long a handler may run.
+
+
+def check_timeout(timeout: Duration | None) -> float | None:
+    """Return a timeout in seconds; raise InvalidTask unless it is above 0."""
+    if timeout is None:
+        return None
+    seconds = seconds_of(timeout, name="timeout")
+    if seconds <= 0:
+        raise InvalidTask(f"timeout={timeout!r}: it must be above 0")
+    return seconds
+
+
+# What `make_task` and `@every` both accept: tags and policies, as a record holds them.
+
+
+def policy_fields(
+    *,
+    tags: Sequence[str] = (),
+    retry: RetrySpec | None = None,
+    timeout: Duration | None = None,
+    late_after: Duration | None = None,
+    misfire: MisfireSpec | None = None,
+) -> dict[str, str | float]:
+    """Return the fields of a record for these arguments of `make_task`: only those that were given.
+
+    Raises InvalidTask for values that cannot be.
+    """
+    fields: dict[str, str | float] = {}
+    if tags == () and retry is timeout is late_after is misfire is None:
+        return fields  # nearly always, and each task of many comes here
+    if legal_tags := check_tags(tags):
+        fields["tags"] = " ".join(legal_tags)
+    if (policy := policy_of(retry)) is not None:
+        fields["retry"] = policy.encode().decode()
+    if (seconds := check_timeout(timeout)) is not None:
+        fields["timeout"] = seconds
+    if (late := misfire_policy_of(late_after, misfire)) is not None:
+        fields["misfire"] = late.encode().decode()
+    return fields

@@ -1,16 +1,18 @@
 """When a series has its ticks: the arguments of `@every`, as a value."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
 from typing import Any, Literal, Self, TypeVar, get_args
 from zoneinfo import ZoneInfo
 
+import orjson
+
 from expirebridge.errors import InvalidTask
+from expirebridge.model import keys
 from expirebridge.model.cron import Cron
-from expirebridge.model.durations import Duration, seconds_of, written
-from expirebridge.model.moments import check_aware
+from expirebridge.model.durations import Duration, check_aware, seconds_of, written
 from expirebridge.model.task import from_ms, to_ms
 from expirebridge.model.time_zones import tzdata_version, zone_of
 
@@ -244,3 +246,50 @@ def _check_span(schedule: Schedule) -> None:
             f"until={from_ms(until).isoformat()}: no tick is between start="
             f"{from_ms(start).isoformat()} and then"
         )
+
+
+# A series, as it is declared or asked for: what runs, and when.
+
+_LONGEST_TICK = len("@9999999999999")
+"""Of an id, what a tick adds to that of its series: enough until the year 2286."""
+MAX_ID = 128 - _LONGEST_TICK
+"""The most characters that the id of a series can have."""
+_FINGERPRINT = 16
+"""Hexadecimal digits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesSpec:
+    """What a series runs, and when: all that one deploy can change about it."""
+
+    id: str
+    func: str
+    args: bytes
+    """As JSON, as `wire.encode_args` writes them: at most 64 KiB."""
+    schedule: Schedule
+    fields: Mapping[str, str | float] = field(default_factory=dict)
+    """Tags and policies of its ticks, as the record of a task holds them."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A short hash of what the series runs and when: equal if nothing differs but the id."""
+        content = {
+            "func": self.func,
+            # As text: the order of keyword arguments is kept.
+            "args": self.args.decode(),
+            "schedule": self.schedule.to_json(),
+            "fields": self.fields,
+        }
+        canonical = orjson.dumps(content, option=orjson.OPT_SORT_KEYS)
+        return sha256(canonical).hexdigest()[:_FINGERPRINT]
+
+
+def check_series_id(id: object) -> str:
+    """Return a valid id of a series; raise InvalidTask for any other, or if its ticks had none."""
+    checked = keys.check_id(id)
+    if len(checked) > MAX_ID:
+        raise InvalidTask(
+            f"id={checked[:40]!r}...: {len(checked)} characters; a series has at most {MAX_ID}, "
+            "since the id of a tick is <series>@<milliseconds>"
+        )
+    return checked

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -250,3 +251,20 @@ def from_ms(ms: int) -> datetime:
 def to_ms(moment: datetime) -> int:
     """Turn an aware datetime into whole milliseconds since 1970, rounded up: never earlier."""
     return -((_EPOCH - moment) // _MS)
+
+
+# The task of the handler that is running.
+
+running_task: ContextVar[Task] = ContextVar("expirebridge_running_task")
+"""The listener sets it around each handler."""
+
+
+def current_task() -> Task:
+    """Return the task of the calling handler. Raises LookupError outside of a handler."""
+    try:
+        return running_task.get()
+    except LookupError:
+        raise LookupError(
+            "current_task() works only in a handler, while a listener calls it: no task is running "
+            "here. In a test, call the handler by expirebridge.testing.run_handler"
+        ) from None

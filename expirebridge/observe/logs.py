@@ -5,7 +5,12 @@ log themselves is written unchanged.
 """
 
 import logging
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from enum import StrEnum
+from typing import Any
+
+import orjson
 
 from expirebridge.hooks import (
     Claimed,
@@ -28,7 +33,127 @@ from expirebridge.hooks import (
     Started,
 )
 from expirebridge.model.log_fields import event as fields_of
-from expirebridge.observe.lines import JsonLines, TaskFields, TextLines
+from expirebridge.model.log_fields import message_of
+from expirebridge.model.task import running_task
+
+# The lines of the log: a record as text or as JSON, with the task that was running.
+#
+# The arguments and the result of a task are never added. What a handler logs is written as it is.
+
+OWN = "expirebridge"
+"""The logger of all that expirebridge logs."""
+TASK_FIELDS = ("task", "func", "attempt")
+# What every record has; the rest is what its logger was given as `extra`.
+_COMMON = {*vars(logging.makeLogRecord({})), *TASK_FIELDS, "message", "asctime", "taskName"}
+
+
+class TaskFields(logging.Filter):
+    """Gives each record that a task's handler logs the attributes `task`, `func` and `attempt`.
+
+    Add it to a `logging.Handler`. It lets every record pass, and leaves those that no task caused
+    as they are: `logging.Formatter(..., defaults={"task": "-"})` formats both. A thread that a
+    handler starts itself belongs to no task, unless it runs in a copy of the handler's context.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Note which task is running here, if one is."""
+        task = running_task.get(None)
+        if task is not None:
+            record.task, record.func, record.attempt = task.id, task.func, task.attempt
+        return True
+
+
+class TextLines(logging.Formatter):
+    """Each record as text for people; what others log begins with its logger and its task.
+
+    In a worker, each line has its number.
+    """
+
+    def __init__(self, worker: int | None = None) -> None:
+        super().__init__()
+        self._worker = "" if worker is None else f"worker {worker}: "
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write one record; a traceback takes lines of its own."""
+        message = message_of(record)
+        if record.name != OWN:
+            message = f"{record.name}{_task_in_brackets(record)}: {message}"
+        parts = [f"{self.formatTime(record)} {record.levelname:<7} {self._worker}{message}"]
+        if trace := _traceback(self, record):
+            parts.append(trace)
+        if record.stack_info:
+            parts.append(record.stack_info)
+        return "\n".join(parts)
+
+
+class JsonLines(logging.Formatter):
+    """Each record as a JSON object on one line.
+
+    It has time, level, logger, event and message; task, func and attempt if a handler logged it,
+    and the event's own fields. What another library or a handler logs has the event "other", and
+    its `extra` in an object of that name. In a worker, each line has its number.
+    """
+
+    def __init__(self, worker: int | None = None) -> None:
+        super().__init__()
+        self._common = {} if worker is None else {"worker": worker}
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write one line."""
+        is_own = record.name == OWN
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC),
+            "level": record.levelname.lower(),
+            "logger": _text(record.name),
+            "event": getattr(record, "event", "other") if is_own else "other",
+            "message": _text(message_of(record)),
+        }
+        line |= self._common
+        line |= {name: getattr(record, name) for name in TASK_FIELDS if hasattr(record, name)}
+        if is_own:
+            line |= getattr(record, "fields", {})
+        elif extra := dict(_extra(record)):
+            line["extra"] = extra
+        if trace := _traceback(self, record):
+            line["traceback"] = _text(trace)
+        if record.stack_info:
+            line["stack"] = _text(record.stack_info)
+        return orjson.dumps(line, default=str).decode()
+
+
+def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    """The traceback; of what was logged in a process for handlers it comes as text."""
+    if record.exc_info:
+        return formatter.formatException(record.exc_info)
+    return record.exc_text or ""
+
+
+def _task_in_brackets(record: logging.LogRecord) -> str:
+    if not hasattr(record, "task"):
+        return ""
+    task, func, attempt = (getattr(record, name) for name in TASK_FIELDS)
+    return f" [{func} {task}, attempt {attempt}]"
+
+
+def _extra(record: logging.LogRecord) -> Iterator[tuple[str, orjson.Fragment]]:
+    """What the call that logged it passed as `extra`: values of any kind, as JSON."""
+    for name, value in vars(record).items():
+        if name not in _COMMON:
+            yield _text(name), _json(value)
+
+
+def _json(value: object) -> orjson.Fragment:
+    try:
+        encoded = orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS)
+    except Exception:
+        encoded = orjson.dumps(f"a {type(value).__name__} that JSON cannot hold")
+    return orjson.Fragment(encoded)
+
+
+def _text(text: str) -> str:
+    """The text, with what UTF-8 cannot encode escaped."""
+    return text.encode(errors="backslashreplace").decode()
+
 
 logger = logging.getLogger("expirebridge")
 

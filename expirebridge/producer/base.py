@@ -1,14 +1,20 @@
 """What the operations of every subject have in common."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from expirebridge.errors import PartlyDone
+from expirebridge.errors import InvalidSetting, InvalidTask, PartitionsDiffer, PartlyDone
 from expirebridge.hooks import Hooks
-from expirebridge.model.task import State
+from expirebridge.model import keys
+from expirebridge.model.keys import TriggerKey, slot_of
+from expirebridge.model.partitions import MAX_PARTITIONS, Layout, is_count
+from expirebridge.model.task import Counts, State
+from expirebridge.producer.new_task import Func, call_of
 from expirebridge.producer.unknown_functions import UnknownFunction, UnknownFunctions
 from expirebridge.settings import Settings
 from expirebridge.store import commands
-from expirebridge.store.commands import LEFT_OUT, Steps
+from expirebridge.store.commands import LEFT_OUT, Call, Steps
 
 
 class Subject:
@@ -37,3 +43,86 @@ def task_pages(
     return commands.Pages(
         lambda cursor: commands.list_page(state=state, func=func, tag=tag, cursor=cursor)
     )
+
+
+# Operations on the partitions of a database: how many there are, where an id belongs.
+
+
+class PartitionOperations(Subject):
+    """Create partitions, count them, and name trigger keys."""
+
+    def create_partitions(self, count: int) -> Steps[int]:
+        """Divide a database into so many partitions, before anything else is written to it.
+
+        `count` is a power of two, up to 256, and cannot be changed later. On one server they serve
+        to prepare for a cluster: each has names in a hash slot of its own. Idempotent. Returns the
+        count.
+
+        Raises InvalidSetting if there cannot be so many, or the prefix has a tag of its own; and
+        PartitionsDiffer if the database has another number: whatever is written to a new database
+        first, by a producer or a listener, gives it one partition. Nothing is written then.
+        """
+        if not isinstance(count, int) or isinstance(count, bool) or not is_count(count):
+            raise InvalidSetting(f"partitions={count!r}: a power of two, up to {MAX_PARTITIONS}")
+        prefix = self._settings.prefix
+        if count > 1 and slot_of(prefix):
+            raise InvalidSetting(
+                f"prefix={prefix!r}: with a tag of its own there is one partition; leave it out"
+            )
+        yield from commands.create_partitions(count)
+        # Whoever comes from now on is told the number; each partition keeps it, too.
+        try:
+            yield from commands.read_partitions()
+        except PartitionsDiffer as told:
+            if told.count != count:
+                raise
+        if count > 1:
+            yield from commands.mark_partition()
+        return count
+
+    def count_partitions(self) -> Call[int]:
+        """Return how many partitions the database has.
+
+        Raises PartitionsDiffer if one of them has another number.
+        """
+        return commands.read_partitions()
+
+    def list_partitions(self) -> Steps[list[Counts]]:
+        """Return what each partition holds, as `count` does for all of them together.
+
+        One that cannot be asked has no tasks here, and its `left_out` says why.
+        """
+        count = yield from commands.read_partitions()
+        found = []
+        for number in range(count):
+            call = commands.count(self._settings.lease)
+            counts = yield from commands.at_if_there(call, number, hasty=True)
+            found.append(counts or commands.no_counts())
+        left_out = yield from LEFT_OUT
+        for one in left_out:
+            found[one.partition] = replace(found[one.partition], left_out=(one,))
+        return found
+
+    def key_of(
+        self,
+        id: str,
+        func: Func,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Steps[bytes]:
+        """Return the name of the trigger key with which another client makes this task.
+
+        Such as `dev:7:?devices.offline?["dev-7"]`; with several partitions it begins with the tag
+        of the one to which the id belongs. `args` and `kwargs` are those of `make_task`; they must
+        fit into the name. Raises InvalidTask for what cannot be.
+        """
+        name, encoded = call_of(self._settings.tasks, func, args, kwargs)
+        if len(encoded) > keys.MAX_ARGS_IN_KEY:
+            raise InvalidTask(
+                f"args: {len(encoded):,} bytes; at most {keys.MAX_ARGS_IN_KEY} in the name of a key"
+            )
+        keys.check_id(id)
+        count = yield from commands.read_partitions()
+        layout = Layout(self._settings.prefix, count)
+        tag = layout.slot_of(layout.partition_of(id)) or slot_of(self._settings.prefix).decode()
+        return TriggerKey(id=id, func=name, args=encoded, slot=tag).encode()

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from expirebridge.errors import InvalidTask
 from expirebridge.model import keys
-from expirebridge.model.moments import check_aware
+from expirebridge.model.durations import check_aware
 from expirebridge.model.task import Counts, Listing, State, Task, to_ms
 from expirebridge.producer.base import Subject, refuse_left_out, task_pages
 from expirebridge.store import commands

@@ -9,13 +9,11 @@ from typing import Any
 from expirebridge import hooks
 from expirebridge.errors import InvalidTask, PartlyDone, ServerError, TaskDiffers, TaskExists
 from expirebridge.model import keys
-from expirebridge.model.current import running_task
 from expirebridge.model.durations import Duration, seconds_of
 from expirebridge.model.log_fields import event
-from expirebridge.model.misfire import MisfireSpec
 from expirebridge.model.partitions import Layout
-from expirebridge.model.policies import RetrySpec
-from expirebridge.model.task import Outcome, Task, from_ms
+from expirebridge.model.policies import MisfireSpec, RetrySpec
+from expirebridge.model.task import Outcome, Task, from_ms, running_task
 from expirebridge.producer.base import Subject
 from expirebridge.producer.new_task import (
     Func,

@@ -11,13 +11,10 @@ from expirebridge import handlers
 from expirebridge.errors import InvalidTask
 from expirebridge.handlers.call import Call
 from expirebridge.model import keys
-from expirebridge.model.durations import Duration, human, seconds_of
-from expirebridge.model.misfire import MisfireSpec
-from expirebridge.model.moments import check_aware
+from expirebridge.model.durations import Duration, check_aware, human, seconds_of
 from expirebridge.model.partitions import Layout
-from expirebridge.model.policies import RetrySpec
+from expirebridge.model.policies import MisfireSpec, RetrySpec, policy_fields
 from expirebridge.model.task import to_ms
-from expirebridge.model.task_policies import policy_fields
 from expirebridge.settings import Settings
 from expirebridge.store import commands
 

@@ -3,10 +3,10 @@
 `Bridge` and `AsyncBridge` in `bridge.py` run these descriptions and add nothing of their own.
 """
 
+from expirebridge.producer.base import PartitionOperations
 from expirebridge.producer.changing import ChangingOperations
 from expirebridge.producer.looking import LookingOperations
 from expirebridge.producer.making import MakingOperations
-from expirebridge.producer.partitioning import PartitionOperations
 from expirebridge.producer.scheduling import SchedulingOperations
 
 __all__ = ["Operations"]

@@ -8,11 +8,9 @@ from typing import Any, Final
 
 from expirebridge.errors import InvalidTask
 from expirebridge.model import keys
-from expirebridge.model.misfire import decode_misfire
-from expirebridge.model.policies import decode_policy
-from expirebridge.model.timeout import check_timeout
+from expirebridge.model.policies import check_timeout, decode_misfire, decode_policy
 from expirebridge.store import commands
-from expirebridge.store.fields import EXPORTED_TEXTS
+from expirebridge.store.task_records import EXPORTED_TEXTS
 
 _JSON = 'write JSON as text, such as "[{}]"'
 HINTS: Final = {

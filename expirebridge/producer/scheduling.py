@@ -10,8 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from expirebridge.model.durations import Duration
-from expirebridge.model.misfire import MisfireSpec
-from expirebridge.model.policies import RetrySpec
+from expirebridge.model.policies import MisfireSpec, RetrySpec
 from expirebridge.model.task import Change, Task
 from expirebridge.producer.base import Subject
 from expirebridge.producer.new_task import Func

@@ -8,14 +8,10 @@ from typing import Any
 
 from expirebridge.errors import InvalidTask, PartitionsDiffer, SeriesDeclared
 from expirebridge.model.durations import Duration
-from expirebridge.model.misfire import MisfireSpec
-from expirebridge.model.policies import RetrySpec
-from expirebridge.model.schedule import schedule_of
-from expirebridge.model.series import SeriesSpec, check_series_id
+from expirebridge.model.policies import MisfireSpec, RetrySpec, policy_fields
+from expirebridge.model.schedule import SeriesSpec, check_series_id, schedule_of
 from expirebridge.model.task import Change, Task, to_ms
-from expirebridge.model.task_policies import policy_fields
-from expirebridge.producer.new_task import Func, call_of
-from expirebridge.producer.streams import (
+from expirebridge.producer.listing import (
     Part,
     Spot,
     Stream,
@@ -25,11 +21,12 @@ from expirebridge.producer.streams import (
     rows_of_each,
     take,
 )
+from expirebridge.producer.new_task import Func, call_of
 from expirebridge.producer.unknown_functions import UnknownFunctions
 from expirebridge.series.definition import put, put_new
 from expirebridge.series.records import read_schedule
 from expirebridge.series.state import Series, SeriesListing, SeriesOutcome
-from expirebridge.series.times import first_after
+from expirebridge.series.ticks import first_after
 from expirebridge.settings import Settings
 from expirebridge.store import commands
 from expirebridge.store.commands import LEFT_OUT, PARTITIONS, Put, Removal, Resumption, Steps

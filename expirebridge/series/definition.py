@@ -4,9 +4,9 @@ import logging
 from collections.abc import Sequence
 
 from expirebridge.model.log_fields import event
-from expirebridge.model.series import SeriesSpec
+from expirebridge.model.schedule import SeriesSpec
 from expirebridge.series.records import new_series
-from expirebridge.series.times import first_after
+from expirebridge.series.ticks import first_after
 from expirebridge.store import commands
 from expirebridge.store.commands import Put, Putting, Standing, Steps
 

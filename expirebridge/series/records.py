@@ -5,8 +5,7 @@ from functools import lru_cache
 import orjson
 
 from expirebridge.model import keys
-from expirebridge.model.schedule import Schedule, schedule_from_json
-from expirebridge.model.series import SeriesSpec
+from expirebridge.model.schedule import Schedule, SeriesSpec, schedule_from_json
 from expirebridge.store import commands
 from expirebridge.store.commands import NewSeries
 from expirebridge.store.series_records import StoredSeries

@@ -12,7 +12,7 @@ from expirebridge.model.keys import IN_RECORD
 from expirebridge.model.schedule import Schedule
 from expirebridge.model.task import LeftOut, State, from_ms, to_ms
 from expirebridge.series.records import read_schedule
-from expirebridge.store import reading
+from expirebridge.store import task_records
 from expirebridge.store.series_records import NEVER, StoredSeries
 from expirebridge.store.task_records import args_of, split_call
 
@@ -94,7 +94,7 @@ class Series:
             args=args,
             kwargs=kwargs,
             schedule=_schedule(stored),
-            tags=reading.words(stored.record.get("tags", b"")),
+            tags=task_records.words(stored.record.get("tags", b"")),
             declared="declared" in stored.record,
             carriers=stored.carriers,
             created=_moment(stored.whole("made")),
@@ -104,7 +104,7 @@ class Series:
             behind=timedelta(milliseconds=max(now - stored.place, 0)),
             paused=_moment(stored.whole("paused")),
             over=stored.place >= NEVER and "paused" not in stored.record,
-            last=_moment(reading.whole((last_id or "").rpartition("@")[2].encode())),
+            last=_moment(task_records.whole((last_id or "").rpartition("@")[2].encode())),
             last_id=last_id,
             began=_moment(stored.whole("began")),
             late=None if late is None else timedelta(milliseconds=late),

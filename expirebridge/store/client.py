@@ -20,7 +20,7 @@ from expirebridge.model.partitions import Layout
 from expirebridge.store import script_loader
 from expirebridge.store.batching import AsyncTrips, Command, Passenger, Trips
 from expirebridge.store.commands import AWAY, LEFT_OUT, PARTITIONS, Call, Runnable, Steps
-from expirebridge.store.commands.routes import At, IfThere
+from expirebridge.store.commands.call import At, IfThere
 from expirebridge.store.errors import is_about_keys, is_within_script, of_client, translated
 from expirebridge.store.overlapping import AsyncOverlappingClient, OverlappingClient, Work
 

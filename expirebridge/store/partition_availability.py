@@ -1,11 +1,13 @@
 """Remembers which partitions cannot be asked now, so that nobody waits for each of them again."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from typing import Any, NamedTuple, TypeVar
 
 from expirebridge import errors
 from expirebridge.model.partitions import Layout
 from expirebridge.model.task import LeftOut
+from expirebridge.store.commands import Runnable
 
 AWAY_ERRORS = (errors.ServerUnreachable, errors.SlotUnserved, errors.SlotMoving)
 """The errors of a partition that others can do without."""
@@ -76,3 +78,24 @@ class Absences:
 
     def _keys(self, layout: Layout, number: int) -> tuple[object, object]:
         return layout.prefix_of(number), self.node_of(layout, number)
+
+
+# What one partition is asked.
+
+T = TypeVar("T")
+
+
+class Request(NamedTuple):
+    """What one partition is asked."""
+
+    layout: Layout
+    number: int
+    runnable: Runnable[Any]
+    sure: bool = False
+    """Whether to take the number of partitions as certain if the partition does not know it."""
+    hasty: bool = False
+    """Whether not to wait until a node that does not answer has a successor."""
+
+
+Requests = Generator[Request, Any, T]
+"""What partitions are asked; each is answered with its result, or with a ServerError."""

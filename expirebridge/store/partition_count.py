@@ -6,8 +6,7 @@ from expirebridge import errors
 from expirebridge.model.partitions import PARTITIONS_OF_CLUSTER, Layout
 from expirebridge.store import commands
 from expirebridge.store.errors import Unmarked
-from expirebridge.store.partition_availability import AWAY_ERRORS, Absences
-from expirebridge.store.request import Request, Requests
+from expirebridge.store.partition_availability import AWAY_ERRORS, Absences, Request, Requests
 
 
 class NothingWritten(Exception):

@@ -15,7 +15,7 @@ from expirebridge.model.partitions import Layout
 from expirebridge.model.task import LeftOut
 from expirebridge.store.client import AsyncStore, Database, Rerouted, Store
 from expirebridge.store.commands import Runnable, read_partitions
-from expirebridge.store.request import Request
+from expirebridge.store.partition_availability import Request
 from expirebridge.store.routing import Routing
 from expirebridge.store.stepping import drive, drive_async
 

@@ -15,7 +15,7 @@ from expirebridge.model.partitions import PARTITIONS_OF_CLUSTER, Layout
 from expirebridge.model.task import LeftOut
 from expirebridge.store import script_loader
 from expirebridge.store.commands import AWAY, LEFT_OUT, PARTITIONS, Call, Runnable, Steps
-from expirebridge.store.commands.routes import (
+from expirebridge.store.commands.call import (
     Anywhere,
     At,
     ByItem,
@@ -26,9 +26,14 @@ from expirebridge.store.commands.routes import (
     Ready,
 )
 from expirebridge.store.errors import Unmarked
-from expirebridge.store.partition_availability import AWAY_ERRORS, Absences, NodeOf
+from expirebridge.store.partition_availability import (
+    AWAY_ERRORS,
+    Absences,
+    NodeOf,
+    Request,
+    Requests,
+)
 from expirebridge.store.partition_count import NothingWritten, Numbering, too_few
-from expirebridge.store.request import Request, Requests
 
 T = TypeVar("T")
 

@@ -1,14 +1,214 @@
 """Reads tasks out of the replies of scripts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import orjson
+
 from expirebridge.model.keys import IN_RECORD, decode_args
-from expirebridge.model.task import State, Task, from_ms
-from expirebridge.store import fields
-from expirebridge.store.history import history_of
-from expirebridge.store.reading import number, text, whole
+from expirebridge.model.task import HistoryEntry, State, Task, from_ms
+
+# Reads what happened to a task out of its record.
+
+_ATTEMPTS = {"retry", "snoozed", "released", "unknown", "lapsed", "rearmed", *State}
+
+_MOVES = {"reschedule", "extend", "put_off", "edit", "beat"}
+
+
+def history_of(record: Mapping[str, bytes], state: State) -> tuple[HistoryEntry, ...]:
+    """All that a record holds, the earliest first: its making, what was noted, its last attempt.
+
+    Lines that cannot be read are left out.
+    """
+    noted = list(_noted(record.get("history", b"")))
+    told = sorted([*_created(record), *noted], key=lambda entry: entry.at)
+    for last in _last_attempt(record, state, noted):
+        later = (place for place, entry in enumerate(told) if _comes_after(entry, last))
+        told.insert(next(later, len(told)), last)
+    return tuple(told)
+
+
+def _comes_after(entry: HistoryEntry, last: HistoryEntry) -> bool:
+    """Whether it came after the start, or the end, of the last attempt."""
+    if entry.at != last.at or last.what != "started":
+        return entry.at > last.at
+    # In the millisecond of the start: what moves a task that was not due at any time moves one that
+    # runs. One that was paused is resumed, or run now, before it is claimed.
+    return entry.what in _MOVES and entry.old_due is None
+
+
+def _created(record: Mapping[str, bytes]) -> Iterator[HistoryEntry]:
+    if made := _moment(record.get("made", b""), unit=1000):
+        yield HistoryEntry(at=made, what="created")
+
+
+def _noted(history: bytes) -> Iterator[HistoryEntry]:
+    """The lines that include/history.lua wrote."""
+    for line in history.decode(errors="backslashreplace").split("\n"):
+        at, what, first, second, times, *rest = [*line.split(" ", 5), "", "", "", ""]
+        moment = _moment(at)
+        if moment is None or not times.isascii() or not times.isdigit():
+            continue
+        if what in _ATTEMPTS:
+            yield HistoryEntry(
+                at=moment, what=what, attempt=_number(first), started=_moment(second),
+                times=int(times), error=rest[0],
+            )  # fmt: skip
+        else:
+            yield HistoryEntry(
+                at=moment, what=what, old_due=_moment(first), new_due=_moment(second),
+                times=int(times),
+            )  # fmt: skip
+
+
+def _last_attempt(
+    record: Mapping[str, bytes], state: State, noted: list[HistoryEntry]
+) -> Iterator[HistoryEntry]:
+    """The attempt at work, or how the task ended. What ended otherwise was noted."""
+    started = _moment(record.get("started", b""))
+    attempt = _number(record.get("attempt", b""))
+    if state is State.RUNNING and started:
+        yield HistoryEntry(at=started, what="started", attempt=attempt, started=started)
+    if state.finished and (ended := _moment(record.get("ended", b""))):
+        error = record.get("error", b"").decode(errors="backslashreplace")
+        # A task that was cancelled while it waited ended with no attempt.
+        if any(entry.started == started for entry in noted):
+            attempt = started = None
+        yield HistoryEntry(
+            at=ended, what=state, attempt=attempt, started=started,
+            error=error.rpartition("\n")[2] if state is not State.SUCCEEDED else "",
+        )  # fmt: skip
+
+
+def _number(stored: bytes | str) -> int | None:
+    try:
+        return int(stored)
+    except ValueError:
+        return None
+
+
+def _moment(stored: bytes | str, unit: int = 1) -> datetime | None:
+    ms = _number(stored)
+    return None if ms is None else from_ms(ms * unit)
+
+
+# Reads single values of a record. What cannot be read gives None: bad data stops nobody.
+
+
+def text(raw: bytes) -> str:
+    """Bytes as text, whatever they are."""
+    return raw.decode(errors="backslashreplace")
+
+
+def words(raw: bytes) -> tuple[str, ...]:
+    """What spaces separate."""
+    return tuple(raw.decode(errors="backslashreplace").split())
+
+
+def number(raw: bytes) -> float | None:
+    """Any number."""
+    try:
+        return float(raw)
+    except ValueError:
+        return None
+
+
+def whole(raw: bytes) -> int | None:
+    """A whole number."""
+    try:
+        return int(raw)
+    except ValueError:
+        return None
+
+
+def moment(raw: bytes) -> datetime | None:
+    """Milliseconds since 1970 as a time."""
+    ms = whole(raw)
+    return from_ms(ms) if ms is not None else None
+
+
+def first_moment(raw: bytes) -> datetime | None:
+    """The first of some times, in milliseconds since 1970."""
+    return moment(raw.partition(b" ")[0])
+
+
+def json(raw: bytes) -> Any:
+    """JSON, or else text."""
+    try:
+        return orjson.loads(raw)
+    except ValueError:
+        return text(raw)
+
+
+# The fields of a task's record, each once: how it is shown, claimed and exported.
+#
+# What every task has (`call`, `args`, `key`, `made`) is read where it is needed; see views.py.
+
+
+class Field(NamedTuple):
+    """One field of a record."""
+
+    name: str
+    """In the record, in `Task`, and in an exported task."""
+    shown: Callable[[bytes], Any] | None = None
+    """How it is read for `Task`; None if that does not have it."""
+    claimed: bool = False
+    """Whether a handler sees it in its own `Task`: claim.lua replies these, in this order."""
+    exported: Callable[[bytes], Any] | None = None
+    """How it goes into an exported task; None if it stays behind. Bad data raises ValueError."""
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode()
+
+
+def _words(raw: bytes) -> list[str]:
+    return raw.decode().split()
+
+
+FIELDS = (
+    Field("retry", exported=_text),
+    Field("error", text, exported=_text),
+    Field("trace", text, claimed=True, exported=_text),
+    Field("misfire", exported=_text),
+    Field("timeout", exported=float),
+    Field("ttl", exported=float),
+    Field("attempt", whole, exported=float),
+    Field("tags", words, claimed=True, exported=_words),
+    Field("snoozes", whole, claimed=True, exported=float),
+    Field("tick", first_moment, claimed=True, exported=_text),
+    Field("lapses", whole),
+    Field("started", moment),
+    Field("ended", moment),
+    Field("result", json),
+)
+
+_SHOWN = [(field.name, field.shown) for field in FIELDS if field.shown]
+CLAIMED = [(field.name, field.shown) for field in FIELDS if field.shown and field.claimed]
+"""What a claim replies for a handler's own `Task`, and how it is read."""
+EXPORTED = {field.name: field.exported for field in FIELDS if field.exported}
+EXPORTED_TEXTS = tuple(name for name, write in EXPORTED.items() if write is _text)
+
+
+def shown(record: Mapping[str, bytes]) -> dict[str, Any]:
+    """What `Task` shows of a record; what is absent, or cannot be read, is left out."""
+    return {
+        name: value
+        for name, read in _SHOWN
+        if (raw := record.get(name)) is not None and (value := read(raw)) is not None
+    }
+
+
+def exported(record: Mapping[str, bytes]) -> dict[str, Any]:
+    """What an exported task holds of a record. Raises ValueError for what cannot be read."""
+    return {
+        name: write(raw)
+        for name, write in EXPORTED.items()
+        if (raw := record.get(name)) is not None
+    }
+
 
 _NO_RARE = (None,) * 6
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -46,7 +246,7 @@ def claimed_from(row: Sequence[Any], token: str) -> ClaimedTask:
     func, _, inline = (call if call is not None else key.partition(b"?")[2]).partition(b"?")
     made_at = whole(made)
     shown: dict[str, Any] = {}
-    for (name, read), raw in zip(fields.CLAIMED, others, strict=False):
+    for (name, read), raw in zip(CLAIMED, others, strict=False):
         if raw is not None and (value := read(raw)) is not None:
             shown[name] = value
     seconds = number(timeout) if timeout is not None else None
@@ -98,7 +298,7 @@ def task_from(row: Sequence[Any]) -> Task:
         due=from_ms(due),
         created=from_ms(made * 1000) if made is not None else None,
         history=history_of(record, standing),
-        **fields.shown(record),
+        **shown(record),
     )
 
 

@@ -75,3 +75,67 @@ def _refuse_plain_text(host: str, port: int) -> None:
         return
     if answered:
         raise PlainText(f"{host}:{port} answers in plain text")
+
+
+# What to do if there is no connection with TLS, or one without TLS is refused.
+#
+# The cause is in the text alone: redis-py, the sentinels and the nodes of a cluster pass on no
+# more.
+
+_FILES = "ssl_certfile=/path/client.pem&ssl_keyfile=/path/client.key"
+_OF_SSL = "_ssl.c"
+"""What stands in every error of Python's ssl."""
+_REMEDIES = {
+    "certificate has expired": (
+        "renew the server's certificate, or set this machine's clock if that is wrong"
+    ),
+    "certificate is not yet valid": (
+        "set this machine's clock, or the one of the machine that issues certificates"
+    ),
+    "mismatch, certificate is not valid for": (
+        "write a name that the server's certificate is for in the URL, and let sentinels and nodes "
+        "of a cluster announce such a name; or have a certificate issued for this one"
+    ),
+    "CERTIFICATE_VERIFY_FAILED": (
+        "name the file with its CA's certificate in the URL: "
+        "rediss://host:6379/1?ssl_ca_certs=/path/ca.pem"
+    ),
+    "NO_CERTIFICATE_OR_CRL_FOUND": "the file that ssl_ca_certs= names holds no certificate",
+    "KEY_VALUES_MISMATCH": "ssl_keyfile= names the key of another certificate than ssl_certfile=",
+    "PEM lib": (
+        "ssl_certfile= must name a file with a certificate in PEM form, and ssl_keyfile= names the "
+        "file with its key"
+    ),
+    "CERTIFICATE_REQUIRED": f"the server asks clients for a certificate: name yours, {_FILES}",
+    "ALERT_HANDSHAKE_FAILURE": (
+        f"if the server asks clients for a certificate, name yours: {_FILES}; else its log says why"
+    ),
+    "ALERT_UNKNOWN_CA": (
+        "the server refuses the client's certificate: name one in ssl_certfile= whose CA is in the "
+        "server's tls-ca-cert-file"
+    ),
+    "EOF occurred": (
+        f"is it running? If it asks clients for a certificate, name one whose CA it knows: {_FILES}"
+    ),
+    "answers in plain text": (
+        "begin the URL with redis in place of rediss: redis://, redis+sentinel:// or "
+        "redis+cluster://; or name the port on which it speaks TLS"
+    ),
+    **dict.fromkeys(
+        ("reset by peer", "Connection closed by server"),  # so end connections that it cannot read
+        "if the server speaks TLS there, begin the URL with rediss in place of redis: rediss://, "
+        "rediss+sentinel:// or rediss+cluster://",
+    ),
+}
+"""What helps, by words of the error; the first that occur count."""
+
+
+def is_of_tls(text: str) -> bool:
+    """Whether an error is one of TLS."""
+    return _OF_SSL in text
+
+
+def advice(text: str) -> str:
+    """What helps against the error of a connection, to be written behind it; or nothing."""
+    remedy = next((remedy for words, remedy in _REMEDIES.items() if words in text), "")
+    return f"; {remedy}" if remedy else ""

@@ -14,6 +14,8 @@ import socket
 import time
 from collections.abc import Iterable, Iterator
 
+from expirebridge.errors import InvalidSetting
+from expirebridge.listener.cores import usable_cores
 from expirebridge.listener.parent import ENDS_WITHIN
 from expirebridge.model.log_fields import event
 from expirebridge.supervisor.worker import Worker
@@ -202,3 +204,21 @@ def _find_terminal() -> bool:
     except OSError:
         return False
     return True
+
+
+# How many workers: a number, or one for each core that this process may use.
+
+AUTO = "auto"
+MOST = 256
+
+
+def count_of(text: str) -> int:
+    """Read the value of --workers: a number, or `auto` for one per core that this process may use.
+
+    Raises InvalidSetting if it is neither, or not between 1 and 256.
+    """
+    if text == AUTO:
+        return min(usable_cores(), MOST)
+    if text.isascii() and text.isdigit() and len(text) < 9 and 1 <= int(text) <= MOST:
+        return int(text)
+    raise InvalidSetting(f"--workers {text}: it must be a whole number from 1 to {MOST}, or {AUTO}")

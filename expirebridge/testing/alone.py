@@ -15,7 +15,7 @@ from expirebridge.listener.execution.outcome import Conclusion
 from expirebridge.listener.ledger.row_check import by_row
 from expirebridge.model.transactions import Transaction
 from expirebridge.store.commands.ledger import Life
-from expirebridge.testing.sources import seen_after
+from expirebridge.testing.rows import seen_after
 
 
 def life_of(session: Transaction, ledger: str, id: str | None) -> Life:

@@ -8,23 +8,20 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from expirebridge.errors import InvalidTask
-from expirebridge.model.durations import LONGEST, Duration, seconds_of
-from expirebridge.model.moments import check_aware
+from expirebridge.model.durations import LONGEST, Duration, check_aware, seconds_of
 from expirebridge.model.task import Change, Task, from_ms, to_ms
 from expirebridge.producer.bridge import Bridge
 from expirebridge.settings import Settings
 from expirebridge.store import commands, script_loader
-from expirebridge.testing import server, time
+from expirebridge.testing import environment, time
 from expirebridge.testing.attempt import Ran
-from expirebridge.testing.ear import Ear
-from expirebridge.testing.environment import empty_database, led_to
+from expirebridge.testing.environment import INSIDE, OwnLoop, empty_database, led_to
 from expirebridge.testing.errors import TravelError
 from expirebridge.testing.expectations import WAITING, line
 from expirebridge.testing.handlers import Handlers
-from expirebridge.testing.loop import INSIDE, OwnLoop
 from expirebridge.testing.made_tasks import MadeCalls
-from expirebridge.testing.python_clock import PythonClock
-from expirebridge.testing.traveller import Traveller
+from expirebridge.testing.time import PythonClock
+from expirebridge.testing.traveller import Ear, Traveller
 
 LIMIT = 1000
 """Attempts in one travel, unless a test allows more."""
@@ -66,7 +63,7 @@ class Clock(MadeCalls):
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            self.url = self._given_url or server.SHARED.url
+            self.url = self._given_url or environment.SHARED.url
             # Nothing is forgotten in a test, and its tasks lapse only in life.
             self._settings = Settings.read(
                 url=self.url, tasks=self._tasks, keep_succeeded=LONGEST, keep_failed=LONGEST
@@ -221,8 +218,7 @@ class Clock(MadeCalls):
         """
         # SQLAlchemy is imported only where there is a ledger.
         from expirebridge.ledger.clock import moved  # noqa: PLC0415
-        from expirebridge.testing.rows import Rows  # noqa: PLC0415
-        from expirebridge.testing.sources import transactions_of  # noqa: PLC0415
+        from expirebridge.testing.rows import Rows, transactions_of  # noqa: PLC0415
 
         if self._traveller.rows is not None:
             raise TravelError("this clock has a ledger already")

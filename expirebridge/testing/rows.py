@@ -1,33 +1,233 @@
 """The rows of a test's ledger: carried to the test's database, and written back to."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from sqlalchemy import delete, select
+from sqlalchemy import URL, Connection, Engine, create_engine, delete, select
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_scoped_session
+from sqlalchemy.orm import Session, scoped_session
+from sqlalchemy.pool import StaticPool
 from sqlalchemy.util import greenlet_spawn
 
+from expirebridge.errors import InvalidTask
 from expirebridge.ledger.binder import Binder
 from expirebridge.ledger.binding import Met, Place
 from expirebridge.ledger.completer import Completer
 from expirebridge.ledger.db_errors import is_missing
+from expirebridge.ledger.engine import engine_of
 from expirebridge.ledger.entries import Fate, Numbers, Page
 from expirebridge.ledger.relay import INTERRUPTED, Relay, finish
 from expirebridge.ledger.relay_store import Passbook
 from expirebridge.ledger.schema import find
 from expirebridge.ledger.series_ticks import make_ticks, next_due
 from expirebridge.ledger.tables import own_tables
+from expirebridge.ledger.transaction import channel_of
 from expirebridge.ledger.transactions import Transactions
 from expirebridge.listener.execution.attempt import Attempt
 from expirebridge.listener.execution.outcome import Conclusion
 from expirebridge.listener.ledger.row_check import by_row
+from expirebridge.model.transactions import Transaction
 from expirebridge.settings import Settings
 from expirebridge.store import commands
 from expirebridge.store.client import Store
 from expirebridge.store.commands.ledger import MAX_ROWS, Life, read_ledger
+from expirebridge.testing.environment import unseen_loop
 from expirebridge.testing.errors import TravelError
-from expirebridge.testing.sources import AwaitedTransaction, commits
+
+# Where the rows of a test are: in a database, or in a transaction that the test holds open.
+
+
+@contextmanager
+def transactions_of(source: object) -> Iterator[Transactions]:
+    """The transactions of the relay, for a block: in the database that `source` names or is in.
+
+    Raises InvalidTask for what is neither a database nor a transaction, and InvalidSetting for a
+    URL that cannot be used.
+    """
+    if isinstance(source, AsyncEngine):
+        source = source.url
+    if isinstance(source, URL) or (isinstance(source, str) and "://" in source):
+        with _disposed(engine_of(source)) as engine:
+            yield engine
+    elif isinstance(source, Engine):
+        yield source
+    elif isinstance(source, AsyncConnection):
+        yield AwaitedTransaction(lambda: _started(source))
+    elif isinstance(source, async_scoped_session):
+        yield AwaitedTransaction(lambda: _connection_of(source().sync_session))
+    elif isinstance(source, AsyncSession):
+        yield AwaitedTransaction(lambda: _connection_of(source.sync_session))
+    elif isinstance(source, Session | scoped_session):
+        yield OpenTransaction(lambda: _connection_of(source))
+    elif isinstance(source, Connection):
+        yield OpenTransaction(lambda: source)
+    else:
+        with _of_driver(source) as found:
+            yield found
+
+
+@contextmanager
+def seen_after(session: Transaction) -> Iterator[tuple[Transactions, bool]]:
+    """Where it shows what was committed in the session of a handler that has ended.
+
+    That is another connection, unless the handler was in a transaction of the test. Also whether it
+    is one of asyncio.
+    """
+    if isinstance(session, Session | scoped_session):
+        bind = session.get_bind(clause=own_tables().task)
+    elif isinstance(session, Connection):
+        bind = session
+    else:
+        with _of_driver(session) as found:
+            yield found, False
+        return
+    if isinstance(bind, Engine):
+        yield bind, bind.dialect.is_async
+    elif bind.in_transaction():
+        yield OpenTransaction(lambda: bind), bind.dialect.is_async
+    else:
+        yield bind.engine, bind.dialect.is_async
+
+
+def commits(transactions: Transactions) -> bool:
+    """Whether what is written there stays when the test has ended."""
+    if isinstance(transactions, DjangoTransaction):
+        return transactions.commits
+    return isinstance(transactions, Engine)
+
+
+def _connection_of(session: Session | scoped_session[Any]) -> Connection:
+    """That in which a session has the ledger's tables."""
+    return session.connection(bind_arguments={"clause": own_tables().task})
+
+
+def _started(connection: AsyncConnection) -> Connection:
+    if connection.sync_connection is None:
+        raise InvalidTask("the AsyncConnection is not open: enter it, or await its start()")
+    return connection.sync_connection
+
+
+@contextmanager
+def _disposed(engine: Engine) -> Iterator[Engine]:
+    """An engine, and an end of its connections."""
+    try:
+        yield engine
+    finally:
+        engine.dispose()
+
+
+class OpenTransaction:
+    """A transaction of the test: what the relay does is a savepoint in it, and never committed."""
+
+    def __init__(self, connection: Callable[[], Connection]) -> None:
+        self._connection = connection
+
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
+        """A savepoint."""
+        connection = self._connection()
+        _begin_in_sqlite(connection)
+        with connection.begin_nested():
+            yield connection
+
+    connect = begin
+
+
+class AwaitedTransaction(OpenTransaction):
+    """One of asyncio: whoever uses it is called by SQLAlchemy's `greenlet_spawn`."""
+
+
+def _begin_in_sqlite(connection: Connection) -> None:
+    """Begin what Python's `sqlite3` begins later: a savepoint alone would be committed."""
+    if connection.dialect.name == "sqlite":
+        driver: Any = connection.connection.driver_connection
+        if not driver.in_transaction:
+            connection.exec_driver_sql("BEGIN")
+
+
+class _Lent:
+    """A driver's connection that is the test's: whoever has it can neither end nor close it."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    def commit(self) -> None:
+        """Leave that to the test."""
+
+    rollback = close = commit
+
+
+class DjangoTransaction:
+    """A block of Django's as a transaction of SQLAlchemy: a savepoint, if the test is in a block.
+
+    `atomic` opens it, and `engine` knows Django's `wrapper` of a connection only.
+    """
+
+    def __init__(
+        self, engine: Engine, wrapper: Any, atomic: Callable[[], AbstractContextManager[Any]]
+    ) -> None:
+        self._engine = engine
+        self._wrapper = wrapper
+        self._atomic = atomic
+
+    @property
+    def commits(self) -> bool:
+        """Whether the test is in no block of its own now."""
+        return not self._wrapper.in_atomic_block
+
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
+        """A block of Django's."""
+        with unseen_loop(), self._atomic(), self._engine.connect() as connection:
+            yield connection
+
+    connect = begin
+
+
+@contextmanager
+def _of_driver(source: Any) -> Iterator[Transactions]:
+    """That of a driver's connection, of Django's, or of the alias of one in Django."""
+    channel_of(source, own_tables().task)  # refuses what is none
+    if isinstance(source, str):
+        from django.db import connections  # noqa: PLC0415 - only programs with Django name aliases
+
+        with unseen_loop():  # Django has others for what runs in an event loop
+            source = connections[source]
+    if hasattr(source, "vendor"):
+        from django.db import transaction  # noqa: PLC0415
+
+        alias = source.alias
+        with unseen_loop():
+            source.ensure_connection()
+            own = source.connection
+        with _disposed(_lending(own)) as engine:
+            yield DjangoTransaction(engine, source, lambda: transaction.atomic(using=alias))
+        return
+    with _disposed(_lending(source)) as engine, engine.connect() as connection:
+        yield OpenTransaction(lambda: connection)
+
+
+def _lending(own: Any) -> Engine:
+    """An engine that knows only this connection of a driver."""
+    dialect = channel_of(own, own_tables().task).dialect
+    options: dict[str, Any] = {}
+    if dialect.driver == "psycopg":
+        options["use_native_hstore"] = False  # else it looks for that type, in its own way
+    return create_engine(
+        f"{dialect.name}+{dialect.driver}://",
+        creator=lambda: _Lent(own),
+        poolclass=StaticPool,
+        pool_reset_on_return=None,
+        hide_parameters=True,
+        **options,
+    )
+
 
 T = TypeVar("T")
 

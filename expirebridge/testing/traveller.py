@@ -1,30 +1,204 @@
 """The traveller: moves a database's time on, and runs each task at its moment."""
 
 import asyncio
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
 
-from expirebridge.hooks import Claimed
+import redis
+
+from expirebridge.errors import ServerUnreachable
+from expirebridge.handlers import Registry
+from expirebridge.hooks import Claimed, Hooks
+from expirebridge.listener.execution.attempt import Attempt
+from expirebridge.listener.execution.in_flight import Unsettled
+from expirebridge.listener.execution.invoke import Caller, Overtime
+from expirebridge.listener.execution.outcome import Conclusion
+from expirebridge.listener.execution.pipe import Pipe
 from expirebridge.listener.lifespans import entered
-from expirebridge.listener.partition.news import News, hint_for, sift
+from expirebridge.listener.partition.key_events import HEARD
+from expirebridge.listener.partition.reconciler import News, hint_for, sift
+from expirebridge.listener.wakeups import Shutdown
 from expirebridge.model.task import from_ms
 from expirebridge.series.definition import declare
 from expirebridge.series.ticks import make_due_ticks
 from expirebridge.settings import Settings
 from expirebridge.store import commands
-from expirebridge.store.client import Store
+from expirebridge.store.client import Database, Store
 from expirebridge.store.commands import Claim, Heard, Hint, Steps
+from expirebridge.store.task_records import ClaimedTask
 from expirebridge.testing import time
-from expirebridge.testing.attempt import Ran, ran
-from expirebridge.testing.attempts import Attempts
-from expirebridge.testing.ear import Ear
-from expirebridge.testing.endless import never_idle
+from expirebridge.testing.attempt import Ran, ran, shown
+from expirebridge.testing.environment import unseen_loop
+from expirebridge.testing.errors import NeverIdle
 from expirebridge.testing.handlers import Handlers
-from expirebridge.testing.python_clock import PythonClock
+from expirebridge.testing.time import PythonClock
 
 if TYPE_CHECKING:
     from expirebridge.testing.rows import Rows
+
+
+# The attempts of a test: as a listener makes them, but in the test's own thread and event loop.
+
+
+class Row(Protocol):
+    """What a listener knows of a task by its row in the ledger."""
+
+    async def look_up(self, attempt: Attempt) -> Conclusion | None:
+        """The conclusion if the task is not to run now."""
+        ...
+
+    def completer_for(self, attempt: Attempt) -> Callable[[Any], None]:
+        """What `complete_in` calls."""
+        ...
+
+    async def look_after(self, attempt: Attempt, failed: Conclusion) -> Conclusion:
+        """What is to be recorded of an attempt that failed."""
+        ...
+
+
+class OwnThread:
+    """Calls plain functions in the thread of the event loop, one at a time.
+
+    A listener has threads for them, in which no event loop runs. Nor do they see one here: they may
+    call `asyncio.run`, and what refuses to wait inside of an event loop.
+    """
+
+    def call(self, function: Callable[[], Any], /) -> asyncio.Future[Any]:
+        """Call a function that raises nothing, soon; the future has what it returns."""
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+        # Not inside of the asyncio task that waits for it, which would be seen, too.
+        loop.call_soon(self._call, function, future)
+        return future
+
+    def _call(self, function: Callable[[], Any], future: asyncio.Future[Any]) -> None:
+        with unseen_loop():
+            value = function()
+        if not future.done():
+            future.set_result(value)
+
+
+class Attempts:
+    """Takes claimed tasks through a listener's own pipe."""
+
+    def __init__(self, registry: Registry, settings: Settings) -> None:
+        self._registry = registry
+        self._settings = settings
+        self.hooks = Hooks(registry.hooks)
+        overtime = Overtime(settings.grace, Shutdown(), Unsettled())
+        self._pipe = Pipe(Caller(OwnThread(), overtime), self.hooks)
+
+    async def run(
+        self,
+        claimed: ClaimedTask,
+        *,
+        lateness: float = 0.0,
+        row: Row | None = None,
+    ) -> tuple[Attempt, Conclusion]:
+        """Run a task that was claimed so many seconds late.
+
+        Of a task of a ledger, `row` says whether it is to run.
+
+        Raises what is not for its handler: KeyboardInterrupt, and how pytest ends a test.
+        """
+        handler = self._registry.find(claimed.func)
+        hint = "" if handler else self._registry.suggest(claimed.func)
+        attempt = Attempt(claimed, handler, hint=hint, timeout=self._settings.timeout)
+        attempt.lateness = lateness
+        if row is not None:
+            conclusion = await row.look_up(attempt)
+            if conclusion is not None:
+                return attempt, conclusion
+            attempt.task = replace(attempt.task, completer=row.completer_for(attempt))
+        # A task of asyncio for each, as in a listener: it has a context of its own.
+        conclusion = await asyncio.create_task(self._pipe.conclude(attempt))
+        attempt.is_over = True
+        error = conclusion.error
+        if error is not None and not isinstance(error, Exception | SystemExit):
+            raise error
+        if row is not None and conclusion.is_failure:
+            conclusion = await row.look_after(attempt, conclusion)
+        return attempt, conclusion
+
+
+# The ear: hears what plain commands did to keys, as a listener's subscription does.
+
+EDITED = "expire"
+"""The event of every key whose end is set: to move the clock causes one for each key."""
+PATIENCE = 5.0
+
+
+class Ear:
+    """Keeps what was heard until somebody takes it."""
+
+    def __init__(self, client: redis.Redis, database: Database) -> None:
+        self._channels = {database.events(kind).encode(): heard for kind, heard in HEARD.items()}
+        self._edits = database.events(EDITED).encode()
+        self._heard: dict[bytes, Heard] = {}
+        self._pubsub = client.pubsub()  # type: ignore[no-untyped-call]
+        self._pubsub.subscribe(*self._channels)
+        self._read()
+
+    def take(self) -> dict[bytes, Heard]:
+        """What was last heard of each key since the last time; all of it has arrived."""
+        self._read()
+        heard, self._heard = self._heard, {}
+        return heard
+
+    def mute(self) -> None:
+        """Hear no edits from now on."""
+        self._pubsub.unsubscribe(self._edits)
+        self._read()
+
+    def unmute(self) -> None:
+        """Hear edits again, from before the next time that something is taken."""
+        self._pubsub.subscribe(self._edits)
+
+    def close(self) -> None:
+        """End the subscription."""
+        self._pubsub.close()
+
+    def _read(self) -> None:
+        """Read what has arrived. The server answers the ping after all that came before."""
+        self._pubsub.ping()
+        while message := self._pubsub.get_message(timeout=PATIENCE):
+            if message["type"] == "pong":
+                return
+            if message["type"] == "message" and b":?" in message["data"]:
+                name = message["data"]
+                self._heard.pop(name, None)
+                self._heard[name] = self._channels[message["channel"]]
+        raise ServerUnreachable(f"the server did not answer a PING within {PATIENCE:g} s")
+
+
+# Says which task goes on for ever.
+
+MOST_SHOWN = 3
+
+
+def never_idle(done: Sequence[Ran], limit: int) -> NeverIdle:
+    """The error after so many attempts, with those that ran most often."""
+    counts = Counter(ran.func for ran in done)
+    last = {ran.func: ran for ran in done}
+    lines = [f"after {limit} attempts more were due, so this may go on for ever. Most often ran:"]
+    for func, count in counts.most_common(MOST_SHOWN):
+        ran = last[func]
+        lines.append(
+            f"  {func}, {count} times; the last was {shown(ran.task)}, task {ran.task.id}, at "
+            f"{ran.at:%Y-%m-%d %H:%M:%S}, which {_ended(ran)}"
+        )
+    lines.append(
+        "Travel for a time instead, such as travel('3d'), or allow more attempts: limit=10_000"
+    )
+    return NeverIdle("\n".join(lines))
+
+
+def _ended(ran: Ran) -> str:
+    return str(ran.end) if ran.delay is None else f"ended as {ran.end}, to run again"
+
 
 STEP = 1000
 """About how many keys one step of a scan walks over."""

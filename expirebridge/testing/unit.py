@@ -7,15 +7,15 @@ from typing import Any
 
 from expirebridge.handlers import Registry, plain_arguments
 from expirebridge.model import keys
-from expirebridge.model.moments import check_aware
+from expirebridge.model.durations import check_aware
 from expirebridge.model.task import from_ms, to_ms
 from expirebridge.settings import Settings
 from expirebridge.store.task_records import ClaimedTask
 from expirebridge.testing.attempt import Ran, ran
-from expirebridge.testing.attempts import Attempts
+from expirebridge.testing.environment import OwnLoop
 from expirebridge.testing.handlers import Func, Handlers
 from expirebridge.testing.lone_row import LoneRow
-from expirebridge.testing.loop import OwnLoop
+from expirebridge.testing.traveller import Attempts
 
 
 def run_handler(

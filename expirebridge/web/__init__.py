@@ -4,6 +4,6 @@ Needs the extra `web`. See `docs/dashboard.md`.
 """
 
 from expirebridge.web.application import app, without_arguments
-from expirebridge.web.security import Credentials, is_loopback
+from expirebridge.web.guard import Credentials, is_loopback
 
 __all__ = ["Credentials", "app", "is_loopback", "without_arguments"]

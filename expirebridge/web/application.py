@@ -23,16 +23,15 @@ from expirebridge.settings import Settings
 from expirebridge.store.partitions import AsyncPartitions
 from expirebridge.web.actions import ActionPages
 from expirebridge.web.context import Redact, Site
-from expirebridge.web.guard import Guard
+from expirebridge.web.guard import Credentials, Guard
 from expirebridge.web.live import LivePages
 from expirebridge.web.overview import Overview
 from expirebridge.web.pages import Pages
-from expirebridge.web.security import Credentials
 from expirebridge.web.series import SeriesPages
 
 if TYPE_CHECKING:
     from expirebridge.web.ledger import LedgerPages
-    from expirebridge.web.ledger_series import LedgerSeries
+    from expirebridge.web.series import LedgerSeries
 
 STATIC = Path(__file__).parent / "static"
 
@@ -122,7 +121,7 @@ def _of_ledger(site: Site) -> "tuple[LedgerPages, LedgerSeries] | tuple[None, No
     # Here, so that SQLAlchemy is imported only where there is a ledger.
     try:
         from expirebridge.web.ledger import LedgerPages  # noqa: PLC0415
-        from expirebridge.web.ledger_series import LedgerSeries  # noqa: PLC0415
+        from expirebridge.web.series import LedgerSeries  # noqa: PLC0415
     except ModuleNotFoundError as missing:
         raise InvalidSetting(str(missing)) from None
     return LedgerPages(site), LedgerSeries(site.settings)

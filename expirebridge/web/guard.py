@@ -3,14 +3,181 @@
 Plain ASGI, since a stream of events must not be buffered.
 """
 
+import asyncio
+import base64
+import contextlib
+import hashlib
+import hmac
+import ipaddress
 import re
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from expirebridge.web.security import Credentials, is_loopback
-from expirebridge.web.sign_ins import LONGEST_PAUSE, SignIns, TooManyAttempts
+from expirebridge.errors import ExpirebridgeError, InvalidSetting
+
+# Who may use the dashboard: users with the right credentials, or users of this machine.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Credentials:
+    """Who may sign in: anyone with the token, or a user with a password.
+
+    A token is sent as `Authorization: Bearer`, or as the password of any user name, since that is
+    what a browser can ask for. Raises InvalidSetting for an empty secret.
+    """
+
+    token: str | None = field(default=None, repr=False)
+    users: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        secrets = [*self.users.values(), *([] if self.token is None else [self.token])]
+        if not secrets or not all(secrets) or any(":" in name for name in self.users):
+            raise InvalidSetting(
+                "credentials: give a token, or users with passwords; none may be empty"
+            )
+
+    def name_of(self, authorization: str) -> str | None:
+        """Who sends this header: a user's name, or "token". None if the credentials are wrong."""
+        scheme, _, value = authorization.partition(" ")
+        if scheme.lower() == "bearer" and self.token is not None:
+            return "token" if _equal(value.strip(), self.token) else None
+        if scheme.lower() != "basic":
+            return None
+        try:
+            decoded = base64.b64decode(value.strip(), validate=True).decode()
+        except ValueError:  # neither base64, nor UTF-8
+            return None
+        user, _, password = decoded.partition(":")
+        # An unknown user takes the same steps as a known one.
+        known = self.users.get(user)
+        if _equal(password, known if known is not None else "") and known is not None:
+            return user
+        if self.token is not None and _equal(password, self.token):
+            return "token"
+        return None
+
+
+def _equal(given: str, secret: str) -> bool:
+    """Compare in a time that reveals neither how much was right nor how long the secret is."""
+    digests = [hashlib.sha256(text.encode()).digest() for text in (given, secret)]
+    return hmac.compare_digest(*digests)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a server on this address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+# Slows down attempts to guess passwords, and nothing else.
+
+LONGEST_PAUSE = 8.0
+"""Seconds."""
+MOST_WAITING = 5
+"""How many attempts of one address may wait at once; more are refused without a check."""
+REMEMBERED_FOR = 600.0
+"""For how many seconds after its last failure an address is slowed down."""
+
+_MOST_SOURCES = 10_000
+_MOST_KNOWN = 1_000
+
+
+class TooManyAttempts(ExpirebridgeError):
+    """Too many attempts of an address are waiting."""
+
+
+@dataclass(slots=True)
+class _Source:
+    """What is known of an address."""
+
+    failures: int = 0
+    failed_at: float = 0.0
+    waiting: int = 0
+
+    @contextlib.contextmanager
+    def place(self) -> Iterator[None]:
+        """Hold a place while waiting. Raises TooManyAttempts if none is free."""
+        if self.waiting >= MOST_WAITING:
+            raise TooManyAttempts
+        self.waiting += 1
+        try:
+            yield
+        finally:
+            self.waiting -= 1
+
+
+class SignIns:
+    """Checks credentials, after a pause that grows with the failures of the sender's address.
+
+    The check follows the pause, so an attempt that does not wait learns nothing. Only new attempts
+    wait: credentials that were right before pass at once, so signed-in users do not notice an
+    attack, even one from their own address. The number of waiting attempts per address is limited.
+    """
+
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials = credentials
+        self._known: set[bytes] = set()
+        self._sources: OrderedDict[str, _Source] = OrderedDict()
+
+    async def name_of(self, authorization: str, address: str) -> str | None:
+        """Who sends this header; None if the credentials are wrong. Raises TooManyAttempts."""
+        if not authorization:
+            return None  # a browser's first request, before it asks for a password
+        digest = hashlib.sha256(authorization.encode()).digest()
+        if digest not in self._known:
+            await self._wait(network_of(address))
+        who = self._credentials.name_of(authorization)
+        if who is None:
+            self._note_failure(network_of(address))
+        elif len(self._known) < _MOST_KNOWN:
+            self._known.add(digest)
+        return who
+
+    async def _wait(self, network: str) -> None:
+        source = self._sources.get(network)
+        if source is None or time.monotonic() - source.failed_at > REMEMBERED_FOR:
+            return
+        with source.place():
+            await asyncio.sleep(pause_after(source.failures))
+
+    def _note_failure(self, network: str) -> None:
+        source = self._sources.setdefault(network, _Source())
+        self._sources.move_to_end(network)
+        now = time.monotonic()
+        if now - source.failed_at > REMEMBERED_FOR:
+            source.failures = 0
+        source.failures += 1
+        source.failed_at = now
+        if len(self._sources) > _MOST_SOURCES:
+            self._sources.popitem(last=False)
+
+
+def pause_after(failures: int) -> float:
+    """How many seconds an address waits after so many failures, at least one."""
+    return min(0.5 * 2.0 ** min(failures - 1, 10), LONGEST_PAUSE)
+
+
+def network_of(address: str) -> str:
+    """The network of an address: one person has the whole lower half of an IPv6 address."""
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return address  # the peer of a Unix socket has no address
+    if parsed.version == 4:
+        return address
+    return str(ipaddress.ip_network((parsed, 64), strict=False))
+
 
 _SAFE_METHODS = {"GET", "HEAD"}
 
@@ -100,3 +267,83 @@ def _from_own_page(headers: Headers) -> bool:
     """
     host = headers.get("host", "")
     return bool(host) and headers.get("origin") in {f"http://{host}", f"https://{host}"}
+
+
+# The connections of the command `dashboard`: only so many, and none that waits for its client.
+#
+# uvicorn itself waits for a request's end, and for an answer to be read, for ever.
+
+MOST_CONNECTIONS = 400
+"""Twice as many as the open pages that are kept up to date. What comes beyond is closed at once."""
+TO_ASK = 10.0
+"""Seconds in which a request must arrive, whole."""
+TO_READ = 30.0
+"""Seconds in which a client must read what waits for it, once that is too much to be buffered."""
+
+
+class Connection(H11Protocol):
+    """A connection that is closed if its client keeps it waiting."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin, or close it if there are too many."""
+        super().connection_made(transport)
+        self._asking = _Deadline(self.loop, TO_ASK, transport.abort)
+        self._reading = _Deadline(self.loop, TO_READ, transport.abort)
+        if len(self.connections) > MOST_CONNECTIONS:
+            transport.abort()
+        else:
+            self._asking.start()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        super().connection_lost(exc)
+        self._asking.stop()
+        self._reading.stop()
+
+    def data_received(self, data: bytes) -> None:
+        """Take a part of a request; more of it does not make its deadline later."""
+        super().data_received(data)
+        self._look()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request, which may be here already, or until the answer is read."""
+        super().on_response_complete()
+        self._look()
+
+    def pause_writing(self) -> None:
+        """Wait until the client reads."""
+        super().pause_writing()
+        self._reading.start()
+
+    def resume_writing(self) -> None:
+        """Go on: the client has read."""
+        super().resume_writing()
+        self._reading.stop()
+
+    def _look(self) -> None:
+        cycle = self.cycle
+        if cycle is None or cycle.response_complete or cycle.more_body:
+            self._asking.start()
+        else:
+            self._asking.stop()
+
+
+class _Deadline:
+    """Calls something unless it is stopped in time."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, seconds: float, call: Callable[[], None]
+    ) -> None:
+        self._loop, self._seconds, self._call = loop, seconds, call
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Begin, unless it has begun."""
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._seconds, self._call)
+
+    def stop(self) -> None:
+        """Never call it, unless it begins again."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -8,11 +8,11 @@ from starlette.responses import Response
 
 from expirebridge.model import keys
 from expirebridge.model.task import State, Task, texts_of
+from expirebridge.web.actions import actions_in
 from expirebridge.web.context import Site, cut, redirect
 from expirebridge.web.overview import Overview, span_in
 from expirebridge.web.search import MAX_EXAMINED, Search, check_cursor, find
-from expirebridge.web.steering import actions_in
-from expirebridge.web.ticks import series_of_tick
+from expirebridge.web.series import series_of_tick
 
 OPTIONS = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS
 

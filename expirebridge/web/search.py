@@ -1,15 +1,333 @@
 """Finds tasks for a page: by state, id, function, tag and time, and never by a walk over all."""
 
-from expirebridge.errors import PartitionsDiffer
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from urllib.parse import urlencode
+
+from expirebridge.errors import InvalidTask, PartitionsDiffer
 from expirebridge.model import keys
-from expirebridge.model.task import State, Task
+from expirebridge.model.task import LeftOut, State, Task, to_ms
+from expirebridge.producer.listing import (
+    LAST_RANK,
+    Part,
+    Spot,
+    Stream,
+    encode_spots,
+    read_spots,
+    rows_of_each,
+    take,
+)
 from expirebridge.producer.operations import Operations
-from expirebridge.producer.streams import LAST_RANK, read_spots
 from expirebridge.settings import Settings
 from expirebridge.store import commands
-from expirebridge.store.commands import BEGINNING, PARTITIONS, Call, Steps
-from expirebridge.web.looked_for import MAX_SOUGHT, SOUGHT_AT_ONCE, Bounds, Found, Search, lean
-from expirebridge.web.spread_search import find_everywhere
+from expirebridge.store.commands import BEGINNING, LEFT_OUT, PARTITIONS, Call, CountsBefore, Steps
+
+# What a page looks for, and what it found.
+
+MAX_SOUGHT = 100_000
+"""Ids that one page looks at, at most, for those that begin as was asked for."""
+SOUGHT_AT_ONCE = 2_000
+"""Ids that one request looks at, which is quick: it reads no records."""
+_WAITS = ("", "first", "retry")
+_WAITING = (State.PENDING, State.PAUSED)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Search:
+    """What to look for. Times are those at which tasks are due or, once finished, ended."""
+
+    state: State | None = State.PENDING
+    id: str = ""
+    """What the id begins with."""
+    func: str = ""
+    tag: str = ""
+    wait: str = ""
+    """`first` or `retry`: which attempt a task waits for. Empty: either, and tasks that do not."""
+    after: datetime | None = None
+    before: datetime | None = None
+
+    @classmethod
+    def read(cls, query: Mapping[str, str]) -> "Search":
+        """Read a query, or a form. Raises InvalidTask for what cannot be."""
+        id = query.get("id", "").strip()
+        if id:
+            keys.check_id(id)
+        func, tag = query.get("func", "").strip(), query.get("tag", "").strip()
+        if func:
+            keys.check_func(func)
+        if tag:
+            keys.check_tags([tag])
+        wait = query.get("wait", "")
+        if wait not in _WAITS:
+            raise InvalidTask(f"wait={wait!r}: first or retry")
+        return cls(
+            state=_state(query.get("state", ""), anywhere=bool(id or tag)),
+            wait=wait,
+            id=id,
+            func=func,
+            tag=tag,
+            after=_moment(query.get("after", "")),
+            before=_moment(query.get("before", "")),
+        )
+
+    def fields(self) -> dict[str, str]:
+        """The query that it is read from."""
+        given = {
+            "state": self.state or "any",
+            "id": self.id,
+            "func": self.func,
+            "tag": self.tag,
+            "wait": self.wait if self.can_wait else "",
+            "after": _written(self.after),
+            "before": _written(self.before),
+        }
+        return {name: value for name, value in given.items() if value}
+
+    def query(self, **more: object) -> str:
+        """The same, encoded for a link."""
+        return urlencode(self.fields() | {name: str(value) for name, value in more.items()})
+
+    def within(self, state: State | None) -> "Search":
+        """The same in another state."""
+        return replace(self, state=state)
+
+    @property
+    def can_wait(self) -> bool:
+        """Whether tasks in its state can wait for an attempt."""
+        return self.state in {None, *_WAITING}
+
+    @property
+    def narrowed(self) -> bool:
+        """Whether tasks in its state may not match it."""
+        return len(self.fields()) > 1
+
+    def matches(self, task: Task) -> bool:
+        """Whether it is one that is looked for; its state and tag are seen to where it is read."""
+        if not task.id.startswith(self.id) or (self.func and task.func != self.func):
+            return False
+        if self.wait and self.can_wait:
+            waits_for = "retry" if task.attempt else "first"
+            if task.state not in _WAITING or waits_for != self.wait:
+                return False
+        moment = (task.ended or task.due) if task.state.finished else task.due
+        early = self.after is not None and moment < self.after
+        late = self.before is not None and moment >= self.before
+        return not early and not late
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Found:
+    """A page of what was found, and how much was looked at for it."""
+
+    tasks: list[Task]
+    examined: int
+    first: int | None
+    """The rank at which the page begins, counted from 0; None where there is no order (a tag)."""
+    cursor: str
+    """Where the next page begins; "0" if there is none."""
+    unseen: tuple[State, ...] = ()
+    """States of which not all ids were looked at; each can be looked at by itself."""
+    left_out: tuple[LeftOut, ...] = ()
+    """Partitions that could not be asked."""
+
+
+def lean(task: Task) -> Task:
+    """The task without its arguments."""
+    return replace(task, args=(), kwargs={}, key=b"", result=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The scores between which a state's tasks of some times stand.
+
+    A score may be older than the timer of its task that was put off, so each task's own time is
+    looked at as well.
+    """
+
+    state: State
+    scores: Sequence[int | None] = (None, None)
+
+    @classmethod
+    def of(cls, search: Search, settings: Settings) -> "Bounds":
+        """Those of a search without a tag."""
+        state = search.state or State.PENDING
+        keep = 0.0
+        if state.finished:
+            keep = settings.keep_failed if state is State.FAILED else settings.keep_succeeded
+        # What is paused, or runs, is looked at at other times than its own: those are few, or all
+        # seen.
+        elif state is not State.PENDING:
+            return cls(state)
+        times = (search.after, search.before)
+        return cls(
+            state,
+            [to_ms(at) + round(keep * 1000) if at is not None else None for at in times],
+        )
+
+    @property
+    def given(self) -> list[int]:
+        """The scores to count the tasks before."""
+        return [score for score in self.scores if score is not None]
+
+    def ranks(self, counts: CountsBefore) -> tuple[int, int]:
+        """The ranks between which they stand, by these counts."""
+        ranks = iter(counts.before)
+        after = next(ranks) if self.scores[0] is not None else 0
+        before = next(ranks) if self.scores[1] is not None else counts.total
+        # What has finished is listed latest first.
+        if self.state.finished:
+            return counts.total - before, counts.total - after
+        return after, before
+
+
+def _state(text: str, *, anywhere: bool) -> State | None:
+    """The state that is asked for; what has an id's beginning or a tag can be found in any."""
+    if text in {"", "any"}:
+        return None if anywhere else State.PENDING
+    try:
+        return State(text)
+    except ValueError:
+        raise InvalidTask(f"state={text!r}: one of {', '.join(State)}") from None
+
+
+def _moment(text: str) -> datetime | None:
+    """A time as a form gives it: without a zone, which is UTC then."""
+    if not text.strip():
+        return None
+    try:
+        moment = datetime.fromisoformat(text.strip())
+        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        raise InvalidTask(f"time {text!r}: write it as 2031-05-01T08:00") from None
+
+
+def _written(moment: datetime | None) -> str:
+    return moment.replace(tzinfo=None).isoformat(timespec="seconds") if moment else ""
+
+
+# The search for tasks in several partitions: what each has in order, taken as one.
+
+_OVER = Spot(over=True)
+
+
+def find_everywhere(
+    search: Search, operations: Operations, settings: Settings, count: int, *,
+    cursor: str, rows: int, limit: int,
+) -> Steps[Found]:  # fmt: skip
+    """Look for about `rows` tasks in all partitions, and at no more than about `limit`."""
+    if search.id and not search.tag:
+        return (yield from _spread_search_seek(search, operations, count, rows=rows))
+    spots = read_spots(cursor) if cursor != BEGINNING else [Spot()] * count
+    if spots is None or len(spots) != count:
+        spots = [Spot()] * count  # of another number of partitions: from the beginning
+    streams = []
+    for number, spot in enumerate(spots):
+        low, last = 0, None
+        if not search.tag and not spot.over:
+            low, last = yield from _span(search, settings, number)
+        begin = _begin(spot, low, last)
+        read = partial(_read, search, number, count, last)
+        streams.append(Stream(read, partial(_order, search), begin))
+    tasks, examined = yield from take(streams, limit=rows, examine=limit)
+    over = all(stream.is_over for stream in streams)
+    following = BEGINNING if over else encode_spots([stream.spot for stream in streams])
+    left_out = yield from LEFT_OUT
+    return Found(
+        tasks=tasks, examined=examined, first=None, cursor=following, left_out=left_out
+    )  # fmt: skip
+
+
+def _begin(spot: Spot, low: int, last: int | None) -> Spot:
+    """The spot, not before what is looked for; over if that is past the last of it."""
+    if spot.over or last is None:
+        return spot
+    rank = max(int(spot.cursor), low)
+    if rank >= last:
+        return _OVER
+    return spot if str(rank) == spot.cursor else Spot(str(rank))
+
+
+def _read(
+    search: Search, number: int, count: int, last: int | None, cursor: str
+) -> Steps[Part[Task] | None]:
+    rows = rows_of_each(count)
+    call = commands.list_page(
+        state=search.state, func=search.func or None, tag=search.tag or None, cursor=cursor,
+        count=rows if last is None else min(rows, last - int(cursor)),
+    )  # fmt: skip
+    page = yield from commands.at_if_there(call, number, hasty=True)
+    if page is None:
+        return None
+    past = last is not None and int(page.cursor) >= last
+    found = [lean(task) for task in page.tasks if search.matches(task)]
+    return Part(found, BEGINNING if past else page.cursor, page.examined)
+
+
+def _order(search: Search, task: Task) -> float:
+    if search.tag:
+        return 0
+    if task.state.finished:
+        return -to_ms(task.ended) if task.ended is not None else 0
+    return to_ms(task.due)
+
+
+def _span(search: Search, settings: Settings, number: int) -> Steps[tuple[int, int | None]]:
+    """The ranks in a partition between which the tasks of these times stand."""
+    bounds = Bounds.of(search, settings)
+    call = commands.count_before(bounds.state, bounds.given)
+    counts = yield from commands.at_if_there(call, number, hasty=True)
+    return bounds.ranks(counts) if counts is not None else (0, None)
+
+
+def _spread_search_seek(
+    search: Search, operations: Operations, count: int, *, rows: int
+) -> Steps[Found]:
+    """Look for tasks whose ids begin so; each partition and state has an equal part of that."""
+    states = [search.state] if search.state else list(State)
+    tasks, examined, unseen = list[Task](), 0, list[State]()
+    exact = yield from operations.get(search.id)
+    if exact is not None and exact.state in states and search.matches(exact):
+        tasks.append(lean(exact))
+    each = max(MAX_SOUGHT // len(states) // count, SOUGHT_AT_ONCE)
+    for state in states:
+        for number in range(count):
+            ids, looked, seen = yield from ids_in(search.id, state, number, each, rows - len(tasks))
+            examined += looked
+            if not seen and state not in unseen:
+                unseen.append(state)
+            for id in ids:
+                task = (yield from operations.get(id)) if id != search.id else None
+                if task is not None and task.state is state and search.matches(task):
+                    tasks.append(lean(task))
+    left_out = yield from LEFT_OUT
+    return Found(
+        tasks=tasks, examined=examined, first=None, cursor=BEGINNING, unseen=tuple(unseen),
+        left_out=left_out,
+    )  # fmt: skip
+
+
+def ids_in(
+    beginning: str, state: State, number: int, most: int, rows: int
+) -> Steps[tuple[list[str], int, bool]]:
+    """Ids that begin so in one partition, how many were looked at, and whether those were all."""
+    ids, looked, rank = list[str](), 0, 0
+    while looked < most and len(ids) < rows:
+        call = commands.seek(
+            state, beginning, rank=rank, examine=SOUGHT_AT_ONCE, find=max(rows - len(ids), 1)
+        )
+        sought = yield from commands.at_if_there(call, number, hasty=True)
+        if sought is None:
+            return ids, looked, True  # it is named among those that are left out
+        looked += sought.examined
+        # What is no id is no task of ours.
+        ids += [id for id in sought.ids if keys.is_id(id)]
+        if sought.rank is None:
+            return ids, looked, True
+        rank = sought.rank
+    return ids, looked, False
+
 
 __all__ = ["BULK_LIMIT", "MAX_EXAMINED", "PAGE", "Found", "Search", "check_cursor", "find"]
 

@@ -1,24 +1,72 @@
 """The pages of series: the list of them, one with its latest tasks, and what is done to one."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
 from urllib.parse import urlencode
 
+from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from expirebridge.errors import InvalidTask, LedgerError
-from expirebridge.model.series import check_series_id
-from expirebridge.model.task import texts_of, to_ms
+from expirebridge.ledger import Ledger
+from expirebridge.ledger.engine import connected
+from expirebridge.ledger.inspection import Auditor
+from expirebridge.ledger.rows import LedgerTask
+from expirebridge.ledger.threads import in_time
+from expirebridge.model.schedule import check_series_id
+from expirebridge.model.task import Change, State, Task, texts_of, to_ms
+from expirebridge.producer.operations import Operations
 from expirebridge.series.merged_listing import cursors_in, joined
 from expirebridge.series.state import Series, SeriesListing
-from expirebridge.web.action_log import READ_ONLY, carry_out, read_form
+from expirebridge.settings import Settings
+from expirebridge.store.commands import PARTITIONS, Steps
+from expirebridge.web.actions import READ_ONLY, Place, SeriesOrder, actions_on, carry_out, read_form
 from expirebridge.web.context import Site, redirect
-from expirebridge.web.steering import Place, SeriesOrder, actions_on
-from expirebridge.web.ticks import ticks_of
+from expirebridge.web.search import ids_in, lean
 
-if TYPE_CHECKING:
-    from expirebridge.web.ledger_series import LedgerSeries
+# Finds the tasks of one series, among all others.
+
+MOST_TICKS = 20
+"""Rows of a page of one series."""
+MOST_LOOKED_AT = 10_000
+"""Ids of each state that are looked at, at most: those that are due next, or ended last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ticks:
+    """Tasks of a series, the latest tick first."""
+
+    tasks: list[Task]
+    are_all_seen: bool
+    """Whether all ids were looked at, or as many were found as a page shows."""
+
+
+def series_of_tick(task: Task) -> str | None:
+    """The id of the series that made a task; None if none did."""
+    return None if task.tick is None else task.id.rpartition("@")[0] or None
+
+
+def ticks_of(series: str, operations: Operations) -> Steps[Ticks]:
+    """Find the latest ticks of a series that are known; a record is read of each only."""
+    count = yield from PARTITIONS
+    tasks: dict[str, Task] = {}
+    all_seen = True
+    for state in State:
+        for number in range(count):
+            most = max(MOST_LOOKED_AT // count, 1)
+            ids, _, seen = yield from ids_in(f"{series}@", state, number, most, MOST_TICKS)
+            all_seen &= seen or len(ids) >= MOST_TICKS
+            for id in ids:
+                task = yield from operations.get(id)
+                # The id of another series may begin so as well.
+                if task is not None and series_of_tick(task) == series:
+                    tasks[id] = lean(task)
+    latest = sorted(tasks.values(), key=lambda task: task.tick or task.due, reverse=True)
+    return Ticks(latest[:MOST_TICKS], all_seen)
+
 
 LIMIT = 100
 """Rows of a page, of Redis, and as many of the ledger."""
@@ -133,3 +181,49 @@ def _place_in(given: Mapping[str, str]) -> str | None:
 def _link(series: Series) -> str:
     """The query of a series' page."""
     return urlencode({"id": series.id, "in": IN_LEDGER if series.ledger else IN_REDIS})
+
+
+# The series of a ledger, for the pages of series: looked at, and steered, in SQL.
+
+T = TypeVar("T")
+
+
+class LedgerSeries:
+    """Each call is a transaction of its own, and waits 5 s for an answer.
+
+    Each raises LedgerUnreachable after that, and LedgerError for whatever else the database says,
+    such as that the login may not write.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        assert settings.ledger is not None  # noqa: S101 - the caller's to see
+        self._url = settings.ledger
+        self._auditor = Auditor(settings)
+        self._ledger = Ledger(settings.ledger, name=settings.ledger_name)
+
+    async def list_series(self, limit: int, cursor: str | None) -> SeriesListing:
+        """A page of the series."""
+        return await asyncio.to_thread(self._auditor.series, limit, cursor)
+
+    async def get_series(self, id: str) -> Series | None:
+        """A series; None if there is none."""
+        return await asyncio.to_thread(self._auditor.one_series, id)
+
+    async def pause_series(self, id: str) -> Change:
+        """Let a series make no ticks."""
+        return await self._change(lambda at: self._ledger.pause_series(at, id))
+
+    async def resume_series(self, id: str) -> Change:
+        """Let a paused series go on."""
+        return await self._change(lambda at: self._ledger.resume_series(at, id))
+
+    async def run_series(self, id: str) -> LedgerTask | None:
+        """Make one more tick, due now; None if there is no such series."""
+        return await self._change(lambda at: self._ledger.run_series(at, id))
+
+    async def _change(self, call: Callable[[Connection], T]) -> T:
+        def change() -> T:
+            with connected(self._url) as connection:
+                return call(connection)
+
+        return await asyncio.to_thread(in_time, change)

@@ -10,8 +10,8 @@ import redis
 
 from expirebridge import AsyncBridge, ListenerStuck
 from expirebridge.hooks import End
+from expirebridge.listener.execution.attempt import LeasedAttempt
 from expirebridge.listener.execution.executor import Runner
-from expirebridge.listener.execution.leased_attempt import LeasedAttempt
 from expirebridge.listener.execution.lost_attempts import let_lost_lapse
 from expirebridge.listener.listener import Listener
 from expirebridge.listener.partition import reconciler

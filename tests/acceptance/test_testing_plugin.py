@@ -149,7 +149,7 @@ def test_a_server_that_is_gone_does_not_cost_the_report(tmp_path: Path) -> None:
         tmp_path,
         """
 def test_it(expirebridge):
-    from expirebridge.testing.server import SHARED
+    from expirebridge.testing.environment import SHARED
     SHARED.stop()
     raise RuntimeError("what matters")
 """,

@@ -8,11 +8,11 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge, Bridge
-from expirebridge.handlers.fingerprint import digest_of
+from expirebridge.handlers.signatures import digest_of
 from expirebridge.model.durations import human
 from expirebridge.store import commands
 from expirebridge.store.client import Store
-from expirebridge.web.backlog import Backlog, Readings
+from expirebridge.web.overview import Backlog, Readings
 from tests.browser.serving import Asking
 from tests.kit.invoked import end_due_tasks, invoke_json
 

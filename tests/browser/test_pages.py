@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from expirebridge import Bridge, State, web
-from expirebridge.model.series import MAX_ID
+from expirebridge.model.schedule import MAX_ID
 from expirebridge.store.client import Store
 from tests.browser.serving import IN_CHROMIUM, Open, served
 from tests.kit.invoked import end_due_tasks

@@ -23,9 +23,14 @@ from starlette.types import ASGIApp, Message
 
 from expirebridge import AsyncBridge, State, web
 from expirebridge.errors import InvalidSetting
-from expirebridge.web.connections import MOST_CONNECTIONS
+from expirebridge.web.guard import (
+    LONGEST_PAUSE,
+    MOST_CONNECTIONS,
+    MOST_WAITING,
+    network_of,
+    pause_after,
+)
 from expirebridge.web.live import MAX_STREAMS
-from expirebridge.web.sign_ins import LONGEST_PAUSE, MOST_WAITING, network_of, pause_after
 from tests.browser.serving import OWN, Asking
 from tests.kit.half_open import half_open, until_closed
 from tests.kit.processes import COMMAND, PATIENCE, run

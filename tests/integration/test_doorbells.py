@@ -13,10 +13,10 @@ from expirebridge.embedded.server import Server
 from expirebridge.hooks import Claimed, End, Gap, Started
 from expirebridge.listener.listener import Listener
 from expirebridge.listener.partition import due_timer
-from expirebridge.listener.partition.lead import Lead
+from expirebridge.listener.partition.due_timer import Lead
 from expirebridge.listener.server import subscriber
 from expirebridge.listener.server.single_server import OneServer
-from expirebridge.listener.server_clock import ServerClock
+from expirebridge.listener.session import ServerClock
 from expirebridge.settings import Doorbells, Settings
 from tests.kit.servers import AnyServer, hanging
 from tests.kit.steps import found

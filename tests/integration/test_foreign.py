@@ -13,14 +13,14 @@ from expirebridge.embedded.server import free_port
 from expirebridge.hooks import End, Gap, Hooks, Rung, Source, Started
 from expirebridge.listener.execution.capacity import Room
 from expirebridge.listener.execution.in_flight import Unsettled
-from expirebridge.listener.partition import news, reconciler
+from expirebridge.listener.partition import reconciler
+from expirebridge.listener.partition import reconciler as news
 from expirebridge.listener.partition.backlog import Cursor
 from expirebridge.listener.partition.due_timer import Clock
 from expirebridge.listener.partition.fair_share import Fairness
 from expirebridge.listener.partition.misplaced_keys import MisplacedKeys
 from expirebridge.listener.partition.reconciler import Adopter
-from expirebridge.listener.session import Footing
-from expirebridge.listener.standing import Standing
+from expirebridge.listener.session import Footing, Standing
 from expirebridge.listener.wakeups import Doorbell
 from expirebridge.model.keys import id_for_key
 from expirebridge.settings import Doorbells, Settings

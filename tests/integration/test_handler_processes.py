@@ -18,12 +18,12 @@ import pytest
 from expirebridge import AsyncBridge, Listener, ListenerStuck, Settings, State
 from expirebridge.handlers import Registry
 from expirebridge.hooks import End, Ended, ProcessEnd, ProcessEnded, Started
+from expirebridge.listener.execution.attempt import Origin
 from expirebridge.listener.execution.leases import Leases
-from expirebridge.listener.execution.origin import Origin
 from expirebridge.listener.execution.process_pool import pool
-from expirebridge.listener.heart_settler import HeartSettler
+from expirebridge.listener.watchdog import HeartSettler
 from expirebridge.model.policies import UNKNOWN_DELAY
-from expirebridge.observe.lines import TaskFields
+from expirebridge.observe.logs import TaskFields
 from expirebridge.store.commands import Settled, Settlement
 from tests.kit.handler_processes import processes_below
 from tests.kit.modules import forgotten, put

@@ -8,7 +8,7 @@ import pytest
 
 from expirebridge import AsyncBridge
 from expirebridge.hooks import End
-from expirebridge.observe.lines import TaskFields
+from expirebridge.observe.logs import TaskFields
 from expirebridge.settings import Settings
 from tests.kit.witness import Witness, listening
 

@@ -10,7 +10,7 @@ import redis
 from expirebridge import AsyncBridge, Bridge, InvalidSetting, InvalidTask
 from expirebridge.checks import Level
 from expirebridge.checks.work import check_functions
-from expirebridge.handlers.fingerprint import Fingerprint
+from expirebridge.handlers.signatures import Fingerprint
 from expirebridge.producer import unknown_functions
 from expirebridge.store import commands
 from expirebridge.store.acl import Role, grants

@@ -5,7 +5,7 @@ import redis
 
 from expirebridge import AsyncBridge, State
 from expirebridge.hooks import End
-from expirebridge.listener.partition.news import hint_for
+from expirebridge.listener.partition.reconciler import hint_for
 from expirebridge.settings import Settings
 from expirebridge.store import commands
 from expirebridge.store.client import Store

@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge, State
-from expirebridge.checks.data import check_overwritten
+from expirebridge.checks.work import check_overwritten
 from expirebridge.errors import FormatTooNew, ScriptFailed
 from expirebridge.hooks import Claimed, End
 from expirebridge.settings import Doorbells, Settings

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from expirebridge import AsyncBridge, Bridge, Change, Outcome, ServerUnsuitable, State
 from expirebridge.checks import Level, check_health, check_server
 from expirebridge.checks.compat import compare, scope_of
-from expirebridge.checks.login import check_rights
+from expirebridge.checks.server import check_rights
 from expirebridge.cli.stats import store_of
 from expirebridge.connection import clients
 from expirebridge.errors import InvalidSetting, NotPermitted, ServerError

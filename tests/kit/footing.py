@@ -4,14 +4,11 @@ import redis
 import redis.asyncio
 
 from expirebridge.handlers import Registry
-from expirebridge.handlers.fingerprint import Fingerprint
-from expirebridge.listener.ears import Ears
-from expirebridge.listener.execution.code import Code
-from expirebridge.listener.gaps import Gaps
-from expirebridge.listener.links import Links
-from expirebridge.listener.server_clock import ServerClock
+from expirebridge.handlers.signatures import Fingerprint
+from expirebridge.listener.execution.leases import Code
 from expirebridge.listener.server_health import Outage
-from expirebridge.listener.session import Footing, Ground
+from expirebridge.listener.session import Footing, Ground, ServerClock
+from expirebridge.listener.wakeups import Ears, Gaps, Links
 from expirebridge.store.client import AsyncStore, Store
 
 

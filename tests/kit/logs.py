@@ -8,8 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 import pytest
 
 from expirebridge.hooks import Event
-from expirebridge.observe.lines import JsonLines
-from expirebridge.observe.logs import log_event
+from expirebridge.observe.logs import JsonLines, log_event
 from expirebridge.settings import Settings
 from tests.kit.witness import Witness, listening, until_logged
 

@@ -7,10 +7,9 @@ from dataclasses import replace
 
 from expirebridge.handlers import Registry
 from expirebridge.hooks import Hooks
-from expirebridge.listener.cancellation import cancel_roles
 from expirebridge.listener.execution.executor import Runner
 from expirebridge.listener.server.single_server import OneServer
-from expirebridge.listener.shutdown import Shutdown
+from expirebridge.listener.wakeups import Shutdown, cancel_roles
 from expirebridge.listener.watchdog import Watchdog
 from expirebridge.settings import Settings
 from tests.kit.witness import PATIENCE

@@ -151,7 +151,7 @@ async def test_a_listener_deletes_old_rows(
     books: Books, with_ledger: Settings, monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr("expirebridge.listener.ledger.pruner.INTERVAL", 0.1)
+    monkeypatch.setattr("expirebridge.listener.ledger.roles.PRUNER_INTERVAL", 0.1)
     caplog.set_level("INFO")
     books.insert("young", HOUR)
     books.settle_down()

@@ -10,7 +10,7 @@ import redis
 from sqlalchemy import Engine, event, select
 
 from expirebridge import Bridge
-from expirebridge.checks.ledger import check_dirty
+from expirebridge.checks.work import check_dirty
 from expirebridge.connection import clients
 from expirebridge.errors import LedgerUnsuitable
 from expirebridge.hooks import End
@@ -232,7 +232,7 @@ async def test_rows_run_and_are_rebuilt_in_each_partition(
 async def test_a_poke_reaches_every_partition(
     books: list[Books], with_ledger: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("expirebridge.listener.ledger.relayer.INTERVAL", 3600.0)
+    monkeypatch.setattr("expirebridge.listener.ledger.roles.INTERVAL", 3600.0)
     ran: list[int] = []
     witness, poker = Witness(), Poker(with_ledger)
     books[0].insert(in_partition(0), func="test.run", params="[0]")

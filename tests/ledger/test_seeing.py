@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from expirebridge import Bridge, TaskExists
 from expirebridge.checks.finding import Finding, Level
-from expirebridge.checks.ledger import check_dirty
+from expirebridge.checks.work import check_dirty
 from expirebridge.errors import InvalidTask
 from expirebridge.hooks import Direction, Event, Made, Making, NotMade, Passed
 from expirebridge.ledger import Ledger
@@ -146,9 +146,9 @@ def test_rows_that_do_not_learn_are_found(
     assert look().startswith("warning 1 rows of the ledger do not know yet")
     client.zadd("expirebridge:dirty", {"a": 2e18, "b": 2e18, "c": 2e18})
     assert look().startswith("ok")
-    monkeypatch.setattr("expirebridge.checks.ledger.MANY_DIRTY", 2)
+    monkeypatch.setattr("expirebridge.checks.work.MANY_DIRTY", 2)
     assert look().startswith("warning 3 rows")
-    monkeypatch.setattr("expirebridge.checks.ledger.MOST_DIRTY", 2)
+    monkeypatch.setattr("expirebridge.checks.work.MOST_DIRTY", 2)
     assert look().startswith("error 3 rows")
 
 

@@ -17,20 +17,18 @@ import pytest
 
 from expirebridge.handlers import Handler, Registry, handler
 from expirebridge.hooks import End, Hooks
+from expirebridge.listener.execution.attempt import LeasedAttempt, Origin
 from expirebridge.listener.execution.capacity import Room
 from expirebridge.listener.execution.deadlines import Deadlines
 from expirebridge.listener.execution.executor import Runner
 from expirebridge.listener.execution.in_flight import Unsettled
-from expirebridge.listener.execution.leased_attempt import LeasedAttempt
+from expirebridge.listener.execution.invoke import Overtime
 from expirebridge.listener.execution.leases import Leases
 from expirebridge.listener.execution.not_started import NotBegun, Withdrawn
-from expirebridge.listener.execution.origin import Origin
 from expirebridge.listener.execution.outcome import Conclusion
-from expirebridge.listener.execution.overtime import Overtime
 from expirebridge.listener.execution.settler import Settler
 from expirebridge.listener.wakeups import Doorbell
-from expirebridge.model.misfire import Spread
-from expirebridge.model.policies import Discard, Exponential, Retry, Snooze
+from expirebridge.model.policies import Discard, Exponential, Retry, Snooze, Spread
 from expirebridge.settings import Settings
 from expirebridge.store.task_records import ClaimedTask
 from tests.kit.footing import code_without_handlers, footing_on
@@ -398,7 +396,7 @@ async def test_what_its_listener_stops_is_released_even_at_its_timeout(late: boo
 async def test_a_handler_that_goes_on_after_its_timeout_is_told_of(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("expirebridge.listener.execution.async_call.CANCEL_PATIENCE", 0.01)
+    monkeypatch.setattr("expirebridge.listener.execution.invoke.CANCEL_PATIENCE", 0.01)
     told: list[LeasedAttempt] = []
     heard = asyncio.Event()
 

@@ -12,10 +12,9 @@ from expirebridge.listener.execution.capacity import Room
 from expirebridge.listener.execution.in_flight import Unsettled
 from expirebridge.listener.partition import due_timer
 from expirebridge.listener.partition.backlog import Cursor
-from expirebridge.listener.partition.due_timer import Clock
+from expirebridge.listener.partition.due_timer import Clock, Lead
 from expirebridge.listener.partition.fair_share import Fairness
-from expirebridge.listener.partition.lead import Lead
-from expirebridge.listener.standing import Standing
+from expirebridge.listener.session import Standing
 from expirebridge.listener.wakeups import Doorbell
 from expirebridge.settings import Doorbells
 from expirebridge.store.commands import Claim

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from expirebridge.handlers import Registry
-from expirebridge.handlers.fingerprint import Fingerprint
-from expirebridge.listener.execution.code import Code
+from expirebridge.handlers.signatures import Fingerprint
+from expirebridge.listener.execution.leases import Code
 from expirebridge.listener.partition import backlog as module
 from expirebridge.listener.partition.backlog import END, FRONT, RECENT, Cursor
-from expirebridge.listener.standing import Standing
+from expirebridge.listener.session import Standing
 from expirebridge.settings import Doorbells, Settings
 from expirebridge.store.commands import Claim, Walk, Walked
 from expirebridge.store.task_records import ClaimedTask

@@ -2,8 +2,8 @@
 
 import pytest
 
-from expirebridge.listener.partition import echoes
-from expirebridge.listener.partition.echoes import Echoes
+from expirebridge.listener.partition import key_events
+from expirebridge.listener.partition.key_events import Echoes
 
 KEY = b"id:?test.send?[]"
 
@@ -33,14 +33,14 @@ def test_after_a_gap_every_expiry_is_news() -> None:
 
 def test_an_echo_that_is_long_overdue_never_was_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """A task that is due at once has no timer to end: what ends later was set since."""
-    monkeypatch.setattr(echoes, "LONGEST", 0.0)
+    monkeypatch.setattr(key_events, "LONGEST", 0.0)
     awaited = Echoes()
     awaited.expect(KEY)
     assert not awaited.take(KEY)
 
 
 def test_echoes_that_never_come_cost_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(echoes, "MOST", 2)
+    monkeypatch.setattr(key_events, "MOST", 2)
     awaited = Echoes()
     for key in (b"1", b"2", b"3"):
         awaited.expect(key)

@@ -6,7 +6,7 @@ from expirebridge.listener.execution.capacity import Room
 from expirebridge.listener.execution.in_flight import Unsettled
 from expirebridge.listener.partition import fair_share as module
 from expirebridge.listener.partition.fair_share import DISTRUST, PATIENCE, Fairness
-from expirebridge.listener.standing import Standing
+from expirebridge.listener.session import Standing
 from expirebridge.listener.wakeups import Doorbell
 from expirebridge.settings import Doorbells
 from expirebridge.store.commands import Claim, Share

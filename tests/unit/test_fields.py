@@ -4,8 +4,8 @@ import re
 from dataclasses import fields
 
 from expirebridge.model.task import Task
-from expirebridge.store.fields import CLAIMED, FIELDS
 from expirebridge.store.script_loader import load
+from expirebridge.store.task_records import CLAIMED, FIELDS
 
 
 def test_each_field_stands_in_the_table_once() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from expirebridge import handler
 from expirebridge.handlers import Handler, Registry
-from expirebridge.handlers.fingerprint import Fingerprint
+from expirebridge.handlers.signatures import Fingerprint
 
 
 def fingerprint_of(**functions: Callable[..., Any]) -> Fingerprint:

@@ -18,8 +18,7 @@ from expirebridge.handlers import (
     handler,
     name_of,
 )
-from expirebridge.model.policies import Delays, Exponential
-from expirebridge.model.timeout import check_timeout
+from expirebridge.model.policies import Delays, Exponential, check_timeout
 from tests.kit.modules import forgotten, put
 
 

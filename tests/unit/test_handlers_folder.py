@@ -12,7 +12,7 @@ import pytest
 
 from expirebridge.errors import HandlersError
 from expirebridge.handlers import Registry, name_of
-from expirebridge.handlers.folder import HandlersFolder
+from expirebridge.handlers.loading import HandlersFolder
 from tests.kit.modules import forgotten, put
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from expirebridge.handlers.fingerprint import Fingerprint
 from expirebridge.handlers.fleet import KnownFunctions, believed
+from expirebridge.handlers.signatures import Fingerprint
 from expirebridge.store.commands import Fleet, FleetListener
 from tests.kit.witness import registry_of
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from expirebridge.listener.partition.lead import LONGEST, Lead
+from expirebridge.listener.partition.due_timer import LONGEST, Lead
 
 
 @pytest.mark.parametrize("takes", [0.0002, 0.0006, 0.0015])

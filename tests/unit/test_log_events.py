@@ -13,8 +13,7 @@ import expirebridge
 from expirebridge import State, Task
 from expirebridge.hooks import End, Ended
 from expirebridge.model.log_fields import event
-from expirebridge.observe.lines import JsonLines
-from expirebridge.observe.logs import log_event
+from expirebridge.observe.logs import JsonLines, log_event
 
 PACKAGE = Path(expirebridge.__file__).parent
 PAGE = PACKAGE.parent / "docs" / "operations.md"

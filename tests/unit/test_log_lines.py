@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from expirebridge import State, Task
-from expirebridge.model.current import running_task
-from expirebridge.observe.lines import JsonLines, TaskFields, TextLines
+from expirebridge.model.task import running_task
+from expirebridge.observe.logs import JsonLines, TaskFields, TextLines
 
 TASK = Task(
     id="order-17", func="mail.send", args=[], kwargs={}, key=b"", state=State.RUNNING,

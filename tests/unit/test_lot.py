@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from expirebridge.listener.lot import Lot
+from expirebridge.listener.session import Lot
 
 NODES = [f"10.0.0.{number}:7000" for number in range(12)]
 names = st.sets(st.text("abcdef:0123456789", min_size=1, max_size=12), min_size=3, max_size=12)

@@ -16,8 +16,7 @@ import expirebridge
 from expirebridge.errors import InvalidTask, TaskExists
 from expirebridge.handlers import Registry, handler
 from expirebridge.hooks import Event, Hooks, Made, Making
-from expirebridge.model.misfire import Spread, decode_misfire, misfire_policy_of
-from expirebridge.model.policies import Exponential
+from expirebridge.model.policies import Exponential, Spread, decode_misfire, misfire_policy_of
 from expirebridge.model.task import Change, Outcome, State, Task, from_ms
 from expirebridge.producer.new_task import CHUNK_TASKS
 from expirebridge.producer.operations import Operations

@@ -13,9 +13,15 @@ from hypothesis import strategies as st
 
 from expirebridge.errors import HandlersError, InvalidSetting, InvalidTask
 from expirebridge.handlers import Handler, Kind, Registry, handler
-from expirebridge.listener.execution.process_pool.protocol import Begun, Frames, Reply, encode
-from expirebridge.listener.execution.process_pool.raised import pack, unpack
-from expirebridge.listener.execution.shown import shown_error
+from expirebridge.listener.execution.outcome import shown_error
+from expirebridge.listener.execution.process_pool.protocol import (
+    Begun,
+    Frames,
+    Reply,
+    encode,
+    pack,
+    unpack,
+)
 from expirebridge.model.policies import Discard, Retry, Snooze
 from expirebridge.settings import Settings
 from expirebridge.testing import run_handler

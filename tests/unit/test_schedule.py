@@ -16,17 +16,19 @@ from expirebridge.errors import InvalidTask
 from expirebridge.model.durations import Duration
 from expirebridge.model.keys import check_id
 from expirebridge.model.schedule import (
+    MAX_ID,
     Interval,
     Missed,
     Schedule,
+    SeriesSpec,
+    check_series_id,
     rule_arguments,
     schedule_from_json,
     schedule_of,
 )
-from expirebridge.model.series import MAX_ID, SeriesSpec, check_series_id
 from expirebridge.model.task import to_ms
 from expirebridge.model.time_zones import tzdata_at, tzdata_version, zone_of
-from expirebridge.series.times import following, retimed
+from expirebridge.series.ticks import following, retimed
 
 NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)
 CREATED = to_ms(NEW_YEAR)

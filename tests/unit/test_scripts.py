@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from expirebridge.store import commands, script_loader
-from expirebridge.store.pruning import prune
+from expirebridge.store.script_loader import prune
 from tests.kit.lua import LUA, NAMES
 
 INCLUDES = sorted(path.stem for path in (LUA / "include").glob("*.lua"))

@@ -8,7 +8,7 @@ import pytest
 
 from expirebridge.errors import HandlersError, InvalidTask
 from expirebridge.handlers import Registry, name_of
-from expirebridge.handlers.helpers import helper_kind
+from expirebridge.handlers.selection import helper_kind
 from tests.kit.modules import forgotten, put
 
 

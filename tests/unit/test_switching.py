@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from expirebridge.listener.execution import switching
-from expirebridge.listener.execution.switching import (
+from expirebridge.listener.execution import thread_pool
+from expirebridge.listener.execution.thread_pool import (
     LONGEST,
     PER_THREAD,
     SHORTEST,
+    Threads,
     interval_for,
 )
-from expirebridge.listener.execution.thread_pool import Threads
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_threads_that_compute_get_longer_and_others_do_not(monkeypatch: pytest.M
     seen = list[float]()
     monkeypatch.setattr(sys, "setswitchinterval", seen.append)
     # However little of the processor there is for them.
-    monkeypatch.setattr(switching, "_CONTENDED", 0.0)
+    monkeypatch.setattr(thread_pool, "_CONTENDED", 0.0)
     ending = threading.Event()
 
     def compute() -> None:

@@ -1,7 +1,7 @@
 """A task's history is in the order in which things happened, within a millisecond, too."""
 
 from expirebridge import State
-from expirebridge.store.history import history_of
+from expirebridge.store.task_records import history_of
 
 AT = 1_795_000_000_123
 

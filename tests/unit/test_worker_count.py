@@ -9,8 +9,8 @@ import pytest
 from expirebridge.errors import InvalidSetting
 from expirebridge.listener import cores
 from expirebridge.listener.cores import usable_cores
-from expirebridge.supervisor import count
-from expirebridge.supervisor.count import count_of
+from expirebridge.supervisor import supervisor
+from expirebridge.supervisor.supervisor import count_of
 
 
 @pytest.mark.parametrize(("text", "number"), [("1", 1), ("4", 4), ("256", 256), ("007", 7)])
@@ -37,7 +37,7 @@ def test_auto_is_a_worker_for_each_core_of_this_process() -> None:
 
 
 def test_auto_is_no_more_than_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(count, "usable_cores", lambda: 1000)
+    monkeypatch.setattr(supervisor, "usable_cores", lambda: 1000)
     assert count_of("auto") == 256
 
 

@@ -4,32 +4,39 @@ import asyncio
 import logging
 import math
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from expirebridge.errors import InvalidTask
 from expirebridge.handlers import Handler, Kind, check_binding
-from expirebridge.listener.execution.async_call import TimedOut
 from expirebridge.listener.execution.exceptions import (
     HandlerDiffers,
     HandlerMissing,
     ProcessFailure,
 )
+from expirebridge.listener.execution.invoke import Answer, TimedOut
+from expirebridge.listener.execution.leases import Leases
+from expirebridge.listener.execution.not_started import Unbegun
 from expirebridge.listener.execution.outcome import Conclusion, Conclusions
-from expirebridge.listener.execution.plain_call import Answer
+from expirebridge.listener.session import Footing
 from expirebridge.model.durations import human
 from expirebridge.model.keys import decode_args
-from expirebridge.model.misfire import decode_misfire
 from expirebridge.model.policies import (
     DEFAULT_POLICY,
     Discard,
     Retry,
     RetryPolicy,
     Snooze,
+    decode_misfire,
     decode_policy,
 )
 from expirebridge.model.task import State, Task, from_ms
 from expirebridge.store.commands import Settlement
 from expirebridge.store.task_records import ClaimedTask
+
+if TYPE_CHECKING:
+    from expirebridge.listener.execution.settler import Settler
+    from expirebridge.listener.ledger.row_check import Clerk
+
 
 logger = logging.getLogger("expirebridge")
 
@@ -245,3 +252,59 @@ class Attempt:
             lapses=claimed.lapses,
             **claimed.shown,
         )
+
+
+# The origin of a claimed task: where its lease is kept, and its outcome recorded.
+
+
+class Origin(NamedTuple):
+    """What the runner uses of the station that claimed a task."""
+
+    footing: Footing
+    leases: Leases
+    settler: "Settler"
+    clerk: "Clerk | None" = None
+    """Who asks the ledger; None without one."""
+
+
+# A leased attempt: another listener may have its task once its lease has lapsed.
+
+
+class LeasedAttempt(Attempt):
+    """An attempt of a listener, which must begin before its lease can have lapsed."""
+
+    def __init__(
+        self,
+        claimed: ClaimedTask,
+        handler: Handler | None,
+        origin: Origin,
+        unbegun: Unbegun,
+        *,
+        hint: str,
+        timeout: float,
+    ) -> None:
+        super().__init__(claimed, handler, hint=hint, timeout=timeout)
+        self.origin = origin
+        self._unbegun = unbegun
+
+    @property
+    def has_row(self) -> bool:
+        """Whether the ledger is asked for its row before its handler is called."""
+        return self.claimed.ledger is not None and self.origin.clerk is not None
+
+    def has_lease(self) -> bool:
+        """Whether its lease cannot have lapsed yet; see Leases.is_fresh."""
+        return self.origin.leases.is_fresh(self.claimed.id, self.claimed.token)
+
+    def lease_end(self) -> float:
+        """See Leases.fresh_until."""
+        return self.origin.leases.fresh_until(self.claimed.id, self.claimed.token)
+
+    def now(self) -> float:
+        """The estimate of the server's clock."""
+        return self.origin.footing.now.server_clock.now()
+
+    def begin(self) -> None:
+        """See Unbegun.begin. Raises NotBegun."""
+        self._unbegun.begin(self)
+        super().begin()

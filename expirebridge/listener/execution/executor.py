@@ -6,24 +6,21 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from expirebridge.handlers import Kind, Registry
-from expirebridge.handlers.fingerprint import Fingerprint
+from expirebridge.handlers.signatures import Fingerprint
 from expirebridge.hooks import Hooks
+from expirebridge.listener.execution.attempt import LeasedAttempt, Origin
 from expirebridge.listener.execution.capacity import Room
-from expirebridge.listener.execution.in_flight import Unsettled
-from expirebridge.listener.execution.invoke import Caller
-from expirebridge.listener.execution.leased_attempt import LeasedAttempt
+from expirebridge.listener.execution.in_flight import Running, Unsettled
+from expirebridge.listener.execution.invoke import Caller, Overtime
 from expirebridge.listener.execution.not_started import NotBegun, Unbegun, Withdrawn
-from expirebridge.listener.execution.origin import Origin
 from expirebridge.listener.execution.outcome import Conclusion
-from expirebridge.listener.execution.overtime import Overtime
 from expirebridge.listener.execution.pipe import Pipe
-from expirebridge.listener.execution.running import Running
 from expirebridge.listener.execution.settler import Finished
 from expirebridge.listener.execution.thread_pool import Threads
 from expirebridge.listener.runner.processes.needed import processes_for
-from expirebridge.listener.shutdown import Shutdown
+from expirebridge.listener.wakeups import Shutdown
 from expirebridge.model.log_fields import event
-from expirebridge.model.series import SeriesSpec
+from expirebridge.model.schedule import SeriesSpec
 from expirebridge.settings import Settings
 from expirebridge.store.task_records import ClaimedTask
 

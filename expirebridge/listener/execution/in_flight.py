@@ -1,11 +1,12 @@
 """Unsettled: the attempts whose outcome is not recorded yet."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+import inspect
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from expirebridge.listener.execution.leased_attempt import LeasedAttempt
+    from expirebridge.listener.execution.attempt import LeasedAttempt
 
 
 class Unsettled:
@@ -59,3 +60,70 @@ class Unsettled:
         while not reached():
             self._settled.clear()
             await self._settled.wait()
+
+
+# Running: the attempts that are on their way through their steps, each in a task of asyncio.
+
+
+class Running:
+    """Every attempt from its first step until it is over; each can be stopped, if its kind can.
+
+    Plain functions cannot be stopped, but as long as an attempt only asks for its row in the
+    ledger, its function has not been called.
+    """
+
+    def __init__(self) -> None:
+        self._tasks: dict[LeasedAttempt, asyncio.Task[None]] = {}
+        self._asking: set[LeasedAttempt] = set()
+
+    def __iter__(self) -> "Iterator[LeasedAttempt]":
+        return iter(self._tasks)
+
+    def __contains__(self, attempt: "LeasedAttempt") -> bool:
+        return attempt in self._tasks
+
+    @property
+    def asking(self) -> "list[LeasedAttempt]":
+        """Those of the ledger that do not know yet whether they are to run."""
+        return list(self._asking)
+
+    def add(self, attempt: "LeasedAttempt", task: asyncio.Task[None]) -> None:
+        """Take note of an attempt, and of the task in which it takes its steps."""
+        self._tasks[attempt] = task
+        if attempt.has_row:
+            self._asking.add(attempt)
+
+    def notice_answer(self, attempt: "LeasedAttempt") -> None:
+        """Take note that it asks no longer."""
+        self._asking.discard(attempt)
+
+    def leave(self, attempt: "LeasedAttempt") -> None:
+        """Take note that it is over."""
+        self._asking.discard(attempt)
+        del self._tasks[attempt]
+
+    def owns(self, attempt: "LeasedAttempt") -> bool:
+        """Whether there are steps that will conclude it."""
+        task = self._tasks.get(attempt)
+        return task is not None and not task.done()
+
+    def stop(self, attempts: "Iterable[LeasedAttempt]", reason: str) -> None:
+        """Stop those of them that can be stopped."""
+        for attempt in attempts:
+            can_be_stopped = attempt.can_be_stopped or attempt in self._asking
+            if can_be_stopped and not attempt.stopped and not attempt.is_stuck:
+                attempt.stopped = reason
+                task = self._tasks[attempt]
+                # Cancelled before its first step, which looks at `stopped`, it would take none.
+                if not _is_new(task):
+                    task.cancel()
+
+    def attempt_in(self, task: asyncio.Task[object] | None) -> "LeasedAttempt | None":
+        """The attempt that this asyncio task is, if it is one. For any thread."""
+        return next((a for a, running in list(self._tasks.items()) if running is task), None)
+
+
+def _is_new(task: asyncio.Task[None]) -> bool:
+    """Whether it has not taken its first step."""
+    steps = task.get_coro()
+    return inspect.iscoroutine(steps) and inspect.getcoroutinestate(steps) == inspect.CORO_CREATED

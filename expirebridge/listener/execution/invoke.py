@@ -1,20 +1,192 @@
 """The caller: calls a handler under its timeout: on the event loop, in a thread or a process."""
 
 import asyncio
+import contextvars
 import inspect
+import logging
+import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from expirebridge.listener.execution.async_call import AsyncCall
 from expirebridge.listener.execution.deadlines import Deadlines
-from expirebridge.listener.execution.overtime import Overtime
-from expirebridge.listener.execution.plain_call import PlainCall
-from expirebridge.model.current import running_task
+from expirebridge.listener.execution.fork_guard import ForkGuard, GuardedAwaitable
+from expirebridge.listener.execution.in_flight import Unsettled
+from expirebridge.listener.execution.not_started import NotBegun
+from expirebridge.listener.wakeups import Shutdown
+from expirebridge.model.log_fields import event
+from expirebridge.model.task import running_task
 
 if TYPE_CHECKING:
     from expirebridge.listener.execution.attempt import Attempt
     from expirebridge.listener.execution.process_pool.pool import Processes
+
+
+# Overtime: what is done about a handler that cannot be stopped at its timeout.
+
+logger = logging.getLogger("expirebridge")
+
+
+class Overtime:
+    """Gives such a handler the grace time to end, and then gives up the listener."""
+
+    def __init__(self, grace: float, shutdown: Shutdown, unsettled: Unsettled) -> None:
+        self._grace = grace
+        self._shutdown = shutdown
+        self._unsettled = unsettled
+
+    def notice(self, attempt: "Attempt") -> None:
+        """Take note that its handler goes on after its timeout."""
+        func = attempt.task.func
+        logger.warning(
+            "%s %s overran its timeout: it cannot be stopped", func, attempt.task.id,
+            extra=event("overtime", func=func, task=attempt.task.id),
+        )  # fmt: skip
+        asyncio.get_running_loop().call_later(self._grace, self._look_again, attempt)
+
+    def _look_again(self, attempt: "Attempt") -> None:
+        if attempt.is_over:
+            return
+        attempt.is_stuck = True
+        report_stuck(attempt, self._grace)
+        self._shutdown.give_up(attempt.task.func)
+        self._unsettled.look_again()
+
+
+def report_stuck(attempt: "Attempt", grace: float) -> None:
+    """Log that its handler did not end, and what its listener does now. Safe for threads."""
+    func = attempt.task.func
+    logger.error(
+        "%s %s did not end %g s after its timeout: this listener claims no more, and ends when its "
+        "other tasks have ended",
+        func, attempt.task.id, grace,
+        extra=event("stuck", func=func, task=attempt.task.id),
+    )  # fmt: skip
+
+
+# The call of an async handler, on the event loop, cancelled at its limit.
+
+CANCEL_PATIENCE = 1.0
+"""Seconds after its timeout at which a handler that still runs is reported."""
+
+
+class TimedOut(Exception):
+    """The handler's time is over."""
+
+
+class AsyncCall:
+    """Awaits what a handler gave back."""
+
+    __slots__ = ("_attempt", "_awaiting", "_is_late", "_overtime")
+
+    def __init__(self, attempt: "Attempt", overtime: Overtime) -> None:
+        self._attempt = attempt
+        self._overtime = overtime
+        self._awaiting: asyncio.Task[object] | None = None
+        """The task of asyncio in which the handler is awaited, as long as it is."""
+        self._is_late = False
+        """Whether the handler is over its limit, or was when it ended."""
+
+    async def run(self, result: Awaitable[Any], limit: float, deadlines: Deadlines) -> Any:
+        """Await it for `limit` seconds at most. Raises TimedOut, and what the handler raises."""
+        began = time.perf_counter()
+        self._awaiting = asyncio.current_task()
+        try:
+            with deadlines.set(limit, self._cancel):
+                value = await GuardedAwaitable(result)
+        except (asyncio.CancelledError, TimeoutError):
+            # Another may have cancelled it besides: its listener stops, or nobody wants it.
+            if self._is_late and not self._attempt.stopped:
+                raise TimedOut from None
+            raise
+        finally:
+            self._awaiting = None
+            self._attempt.took += time.perf_counter() - began
+        if self._is_late:  # the handler swallowed its cancellation
+            raise TimedOut
+        return value
+
+    def _cancel(self) -> None:
+        """Cancel the handler at its limit, which it may ignore."""
+        self._is_late = True
+        if self._awaiting is not None:
+            self._awaiting.cancel()
+        asyncio.get_running_loop().call_later(CANCEL_PATIENCE, self._notice_ignored)
+
+    def _notice_ignored(self) -> None:
+        if self._awaiting is not None:
+            self._overtime.notice(self._attempt)
+
+
+# The call of a plain function, in a thread: what it answered, and how long it took.
+
+
+class Answer(NamedTuple):
+    """How a call ended, as a value: futures do not carry every exception."""
+
+    value: Any
+    """What the handler returned, if it did."""
+    error: BaseException | None
+    took: float
+    """Seconds that the handler took."""
+
+    def result(self, limit: float) -> Any:
+        """What the handler returned. Raises what it raised, and TimedOut if it took too long."""
+        if self.took > limit:
+            raise TimedOut
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
+class Begins(Protocol):
+    """What is about to call its handler, and is given the answer."""
+
+    answer: Answer | None
+
+    def begin(self) -> None:
+        """Take note of that. Raises NotBegun if it must not."""
+        ...
+
+
+class PlainCall:
+    """Calls a handler, if its attempt may still begin when a thread comes for it.
+
+    The attempt begins in that thread, right before the call: it may have waited for a thread, or
+    for the lock that threads which compute share, and its process may have stood still meanwhile.
+    So its time counts from then, too.
+    """
+
+    __slots__ = ("_attempt", "_context", "_handler")
+
+    def __init__(self, handler: Callable[[], Any], attempt: Begins) -> None:
+        self._handler = handler
+        self._attempt = attempt
+        self._context = contextvars.copy_context()
+
+    def __call__(self) -> Answer:
+        """Make the call; the attempt has the answer, too."""
+        try:
+            self._attempt.begin()
+        except NotBegun as reason:
+            return Answer(None, reason, 0.0)
+        began = time.perf_counter()
+        value, error = self._call()
+        self._attempt.answer = answer = Answer(value, error, time.perf_counter() - began)
+        return answer
+
+    def _call(self) -> tuple[Any, BaseException | None]:
+        """What the handler returned or raised."""
+        try:
+            with ForkGuard():
+                return self._context.run(self._handler), None
+        except StopIteration as error:
+            # Raised further, it would end the coroutine above instead of reaching it as a value.
+            wrapped = RuntimeError(f"the handler raised {type(error).__name__}")
+            wrapped.__cause__ = error
+            return None, wrapped
+        except BaseException as error:
+            return None, error
 
 
 class Threads(Protocol):

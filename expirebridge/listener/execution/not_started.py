@@ -4,7 +4,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from expirebridge.listener.execution.leased_attempt import LeasedAttempt
+    from expirebridge.listener.execution.attempt import LeasedAttempt
 
 WITHDRAWN = "its listener's event loop was blocked"
 HELD_UP = "its listener was held up, for longer than its lease"

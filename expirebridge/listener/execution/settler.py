@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from expirebridge.errors import ScriptFailed, ServerError
 from expirebridge.hooks import Hooks
+from expirebridge.listener.execution.attempt import LeasedAttempt
 from expirebridge.listener.execution.capacity import Room
 from expirebridge.listener.execution.in_flight import Unsettled
-from expirebridge.listener.execution.leased_attempt import LeasedAttempt
 from expirebridge.listener.execution.leases import Leases
 from expirebridge.listener.execution.outcome import Conclusion
 from expirebridge.listener.session import Footing

@@ -1,23 +1,286 @@
 """The desk: what a station does for its ledger."""
 
+import asyncio
+import contextlib
+import logging
+import time
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from expirebridge.errors import InvalidSetting
+from expirebridge.errors import InvalidSetting, LedgerError, LedgerUnreachable, ServerError
 from expirebridge.hooks import Hooks
-from expirebridge.listener.ledger.gate import Gate
-from expirebridge.listener.ledger.gatekeeper import Gatekeeper
-from expirebridge.listener.ledger.pruner import Pruner
-from expirebridge.listener.ledger.relayer import Relayer
+from expirebridge.listener.ledger.gate import Gate, Link
 from expirebridge.listener.ledger.row_check import Clerk
-from expirebridge.listener.session import Footing
-from expirebridge.listener.standing import Standing
+from expirebridge.listener.session import Footing, Standing
 from expirebridge.listener.wakeups import Doorbell
+from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
 from expirebridge.store import commands
+from expirebridge.store.commands import ledger as calls
 
 if TYPE_CHECKING:
-    from expirebridge.ledger.partition import Office
+    from expirebridge.ledger.partition import Books, Office
+
+
+# The gatekeeper: opens the gate for tasks of the ledger when ledger and server agree.
+
+logger = logging.getLogger("expirebridge")
+
+ROLE = "comparing with the ledger"
+CLOSED_PAUSE = 0.1
+FAILED_PAUSE = 1.0
+DOUBTS = 3
+"""How often in a row the numbers must differ before an open gate is closed: while a pass ends, its
+rows are stamped a moment before the server has seen it."""
+
+
+class Gatekeeper:
+    """Compares the ledger's numbers with the server's: after each new connection, and now and then.
+
+    After a new connection it first takes a number, once: a pass that stalled before cannot end.
+    """
+
+    def __init__(
+        self, footing: Footing, books: "Books", gate: Gate, *, doorbell: Doorbell,
+        pause: float,
+    ) -> None:  # fmt: skip
+        self._footing = footing
+        self._books = books
+        self._gate = gate
+        self._doorbell = doorbell
+        self._pause = pause
+        self._fenced: Link | None = None
+        self._doubts = 0
+        self._failing = False
+
+    async def run(self) -> None:
+        """Keep the gate, for ever."""
+        while True:
+            pause = await self.run_once()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._gate.wanted.wait()
+            if self._gate.wanted.is_set():
+                self._gate.wanted.clear()
+                await asyncio.sleep(0 if self._gate.link != self._fenced else CLOSED_PAUSE)
+
+    async def run_once(self) -> float:
+        """Compare, and open or close the gate; returns for how many seconds to pause."""
+        ground = self._footing.now
+        try:
+            agreed = await self._compare()
+        except ServerError as error:
+            ground.outage.failed(ROLE, error)
+            self._gate.close()
+            return FAILED_PAUSE
+        except LedgerError as error:
+            self._report(error)
+            self._gate.close()
+            return FAILED_PAUSE
+        ground.outage.answered(ROLE)
+        self._report(None)
+        # A task that waits for the gate wakes this, so it need not ask often for long.
+        return self._pause if agreed else min(CLOSED_PAUSE * max(self._doubts, 1), self._pause)
+
+    async def _compare(self) -> bool:
+        link = self._gate.link
+        if link != self._fenced:
+            seen = (await link.ground.store.run(calls.read_ledger())).number
+            await self._books.run(self._books.fence, seen)
+            self._fenced = link
+        known = await link.ground.store.run(calls.read_ledger())
+        numbers = await self._books.run(self._books.read_beside, known)
+        if numbers is None or not numbers.agrees_with(known):
+            self._doubts += 1
+            if self._doubts >= DOUBTS or (numbers is not None and numbers.rebuilding):
+                self._gate.close()
+            return False
+        self._doubts = 0
+        if link == self._gate.link and self._gate.open(link, known.number):
+            self._doorbell.ring()
+        return link == self._gate.link
+
+    def _report(self, error: LedgerError | None) -> None:
+        if error is not None and not self._failing:
+            logger.error(
+                "tasks of the ledger wait: %s (reported once)", error,
+                extra=event("ledger away", error=str(error)),
+            )  # fmt: skip
+        if error is None and self._failing:
+            logger.warning("the ledger works again", extra=event("ledger back"))
+        self._failing = error is not None
+
+
+# The relayer: carries rows of the ledger to the server, and back what happened there.
+
+RELAYER_ROLE = "the relay of the ledger"
+INTERVAL = 1.0
+"""Seconds after which it looks in any case: a poke may be lost. All partitions of a listener look
+at the same moments, so that they can share what they read."""
+FULL = 100
+"""Rows of a pass from which on another follows at once, after as long as it took."""
+REST = 0.015
+"""Seconds after a look until an end causes another, for each partition that shares the connections,
+and at least as long as that look took: what ends meanwhile shares a pass."""
+RETRY_PAUSE = 1.0
+LONG = 15.0
+"""Seconds after which a pass that has not ended is reported. A large rebuild may take as long."""
+MOST_RANKS = 10
+
+
+class Relayer:
+    """Makes passes: at each look with the lowest rank, and the less often the higher its rank is.
+
+    Those of a lower rank may lack the ledger. If two make a pass at once, one finds that out.
+    """
+
+    def __init__(
+        self, footing: Footing, books: "Books", standing: Standing, *, hooks: Hooks
+    ) -> None:
+        self._footing = footing
+        self._books = books
+        self._standing = standing
+        self._hooks = hooks
+        self._poked = asyncio.Event()
+        self._ended = False
+        """Whether a row is to learn something that may have come too late for the latest look."""
+        self._rest = 0.0
+        """Seconds after the latest look for which ends wait."""
+        self._is_rested = False
+        """Whether these have passed."""
+        self._looked = time.monotonic()
+        self._error: LedgerError | None = None
+
+    def poke(self) -> None:
+        """Look at once: a row was committed."""
+        self._poked.set()
+
+    def hear_end(self) -> None:
+        """Look soon: a row is to learn how an attempt ended. Of ends close together, one counts."""
+        self._ended = True
+        if self._is_rested:
+            self._poked.set()
+
+    async def run(self) -> None:
+        """Make passes, for ever."""
+        while True:
+            pause = await self.run_once()
+            rest = min(self._rest, pause)
+            if not await self._is_poked(within=rest):
+                self._is_rested = True
+                if not self._ended:
+                    await self._is_poked(within=pause - rest)
+
+    async def _is_poked(self, *, within: float) -> bool:
+        """Wait for a poke, for so many seconds; returns whether one came."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                return await self._poked.wait()
+        return False
+
+    async def run_once(self) -> float:
+        """Make a pass in each direction, if it is its turn; returns the seconds to pause."""
+        self._poked.clear()
+        self._ended = self._is_rested = False
+        self._rest = INTERVAL
+        began = time.monotonic()
+        if began < self._looked + min(self._standing.rank, MOST_RANKS) * INTERVAL:
+            return _until_next(began)
+        self._looked = began
+        outage = self._footing.now.outage
+        try:
+            carried = await self._make_passes()
+        except ServerError as error:
+            outage.failed(RELAYER_ROLE, error)
+            return RETRY_PAUSE
+        except LedgerError as error:
+            self._report(error)
+            return RETRY_PAUSE
+        finally:
+            for passed in self._books.take_passed():
+                self._hooks.emit(passed)
+        outage.answered(RELAYER_ROLE)
+        self._report(None)
+        took = time.monotonic() - began
+        if carried >= FULL:
+            await asyncio.sleep(took)
+            return 0.0
+        self._rest = max(REST * self._books.partitions, took)
+        return _until_next(time.monotonic())
+
+    async def _make_passes(self) -> int:
+        """Make them however long it takes; what takes long is reported, and goes on."""
+        passes = self._books.begin(self._books.pass_once, time.monotonic())
+        try:
+            done, _ = await asyncio.wait([passes], timeout=LONG)
+            if not done:
+                self._report(LedgerUnreachable(f"its database has not answered for {LONG:g} s"))
+            return await passes
+        finally:
+            passes.cancel()  # nobody asks for their end when the listener stops
+
+    def _report(self, error: LedgerError | None) -> None:
+        if error is not None and type(error) is not type(self._error):
+            logger.error(
+                "the relay of the ledger stands still: %s (reported once)", error,
+                extra=event("relay stopped", error=str(error)),
+            )  # fmt: skip
+        if self._error is not None and error is None:
+            logger.warning("the relay of the ledger goes on", extra=event("relay goes on"))
+        self._error = error
+
+
+def _until_next(now: float) -> float:
+    """The seconds until the next look."""
+    return INTERVAL - now % INTERVAL
+
+
+# The pruner: deletes rows of the ledger whose tasks finished long ago.
+
+PRUNER_ROLE = "deleting old rows of the ledger"
+PRUNER_INTERVAL = 60.0
+"""Seconds between two rounds; the less often, the higher the rank is."""
+
+
+class Pruner:
+    """Goes through the finished rows now and then, and deletes those that are old, in batches.
+
+    After each batch it rests for as long as that took: deleting is never in a hurry.
+    """
+
+    def __init__(self, books: "Books", standing: Standing, *, keep: float) -> None:
+        self._books = books
+        self._standing = standing
+        self._keep = keep
+
+    async def run(self) -> None:
+        """Make rounds, for ever."""
+        while True:
+            await asyncio.sleep(PRUNER_INTERVAL * (1 + min(self._standing.rank, MOST_RANKS)))
+            await self.run_once()
+
+    async def run_once(self) -> None:
+        """Make one round. What goes wrong is left to the next one: the relay reports it."""
+        try:
+            count = await self._make_round()
+        except (LedgerError, ServerError) as error:
+            logger.debug("%s: %s", PRUNER_ROLE, error)
+            return
+        if count:
+            logger.info(
+                "deleted %d rows of the ledger whose tasks finished long ago", count,
+                extra=event("rows pruned", count=count),
+            )  # fmt: skip
+
+    async def _make_round(self) -> int:
+        count, place = 0, None
+        while True:
+            began = time.monotonic()
+            pruned = await self._books.begin(self._books.prune, self._keep, place)
+            count, place = count + pruned.deleted, pruned.place
+            if place is None:
+                return count
+            await asyncio.sleep(time.monotonic() - began)
 
 
 class Desk:

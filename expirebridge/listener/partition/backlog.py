@@ -3,9 +3,9 @@
 import time
 from enum import Enum, auto
 
-from expirebridge.listener.execution.code import Code
+from expirebridge.listener.execution.leases import Code
 from expirebridge.listener.ledger.gate import Gate
-from expirebridge.listener.standing import Standing
+from expirebridge.listener.session import Standing
 from expirebridge.model.policies import UNKNOWN_DELAY
 from expirebridge.settings import Settings
 from expirebridge.store import commands

@@ -8,15 +8,14 @@ from dataclasses import replace
 
 from expirebridge.errors import ServerError
 from expirebridge.hooks import Claimed, Hooks
+from expirebridge.listener.execution.attempt import Origin
 from expirebridge.listener.execution.executor import Runner
-from expirebridge.listener.execution.origin import Origin
 from expirebridge.listener.partition.backlog import Cursor
 from expirebridge.listener.partition.due_timer import Clock
 from expirebridge.listener.partition.fair_share import Fairness
 from expirebridge.listener.partition.key_events import Hearing
-from expirebridge.listener.pulse import PATIENCE, Pulse
 from expirebridge.listener.session import Footing, Ground
-from expirebridge.listener.wakeups import Doorbell
+from expirebridge.listener.wakeups import PATIENCE, Doorbell, Pulse
 from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
 from expirebridge.store import commands

@@ -5,26 +5,21 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from expirebridge.hooks import Hooks
-from expirebridge.listener.execution.code import Code
+from expirebridge.listener.execution.attempt import Origin
 from expirebridge.listener.execution.executor import Runner
-from expirebridge.listener.execution.leases import Leases
+from expirebridge.listener.execution.leases import Code, Leases
 from expirebridge.listener.execution.lost_attempts import let_lost_lapse
-from expirebridge.listener.execution.origin import Origin
 from expirebridge.listener.execution.settler import Settler
 from expirebridge.listener.ledger.roles import desk_of
 from expirebridge.listener.partition.backlog import Cursor
 from expirebridge.listener.partition.claimer import Claimer
-from expirebridge.listener.partition.declarer import Declarer
 from expirebridge.listener.partition.due_timer import Clock
 from expirebridge.listener.partition.fair_share import Fairness
 from expirebridge.listener.partition.key_events import Hearing
-from expirebridge.listener.partition.maintenance import Sweeper
+from expirebridge.listener.partition.maintenance import Declarer, Retimer, Sweeper, Ticker
 from expirebridge.listener.partition.misplaced_keys import MisplacedKeys
 from expirebridge.listener.partition.reconciler import Adopter
-from expirebridge.listener.partition.retimer import Retimer
-from expirebridge.listener.partition.ticker import Ticker
-from expirebridge.listener.session import Footing, Ground
-from expirebridge.listener.standing import Standing
+from expirebridge.listener.session import Footing, Ground, Standing
 from expirebridge.listener.wakeups import Doorbell
 from expirebridge.model.log_fields import event
 from expirebridge.settings import Doorbells, Settings

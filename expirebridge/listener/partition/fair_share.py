@@ -4,7 +4,7 @@ import time
 from typing import NamedTuple
 
 from expirebridge.listener.execution.capacity import Room
-from expirebridge.listener.standing import Standing
+from expirebridge.listener.session import Standing
 from expirebridge.store.commands import Claim, Share
 
 PATIENCE = 0.010

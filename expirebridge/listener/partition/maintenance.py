@@ -1,11 +1,18 @@
 """The sweeper: takes back what dead listeners held, and forgets what is over."""
 
 import asyncio
+import contextlib
+import time
+from collections.abc import Sequence
 
 from expirebridge.errors import ServerError
 from expirebridge.hooks import Hooks, Lapsed
-from expirebridge.listener.session import Footing
+from expirebridge.listener.session import Footing, Standing
 from expirebridge.listener.wakeups import Doorbell
+from expirebridge.model.schedule import SeriesSpec
+from expirebridge.model.time_zones import newest_tzdata
+from expirebridge.series.definition import declare
+from expirebridge.series.ticks import make_due_ticks, retime
 from expirebridge.settings import Settings
 from expirebridge.store import commands
 
@@ -64,3 +71,181 @@ class Sweeper:
             return longest
         # A lease that is over already waits for somebody to beat.
         return min(sweep.lapse_in + A_MOMENT if sweep.lapse_in > 0 else EVERY, longest)
+
+
+# The ticker: makes the next tick of each series when its latest is due.
+
+TICKER_ROLE = "the ticks of series"
+BEHIND_A_RANK = 0.1
+"""Seconds that a listener waits for each rank above it: the first makes the ticks, as long as it
+lives."""
+MOST_RANKS = 10
+TOGETHER = 10
+"""Ticks of one pass: for as long as the server makes them, claims wait."""
+GATHERING = 0.01
+"""Seconds between passes that leave nothing behind: what comes due meanwhile is made by one pass.
+An interval has a second at least, so its next tick is there in time."""
+RETRY_PAUSE = 0.5
+LONGEST_SLEEP = 1.0
+"""Seconds after which it reads the server's clock again, which may have jumped meanwhile."""
+
+
+class Ticker:
+    """Makes ticks in bounded passes. While more are to be made, it pauses after each for as long as
+    that took, so that claims are not held up.
+
+    Heartbeats say when the first is to be made. Without a series it asks for nothing.
+    """
+
+    def __init__(self, footing: Footing, standing: Standing) -> None:
+        self._footing = footing
+        self._standing = standing
+        self._next: int | None = None
+        """The ms at which the next tick is to be made, as far as is known."""
+        self._changed = asyncio.Event()
+
+    def hear(self, next_making: int | None) -> None:
+        """Take note of what a heartbeat said."""
+        if next_making != self._next:
+            self._next = next_making
+            self._changed.set()
+
+    async def run(self) -> None:
+        """Make ticks whenever it is time, for ever."""
+        while True:
+            await self._wait()
+            ground = self._footing.now
+            try:
+                pause = await self.run_once()
+            except ServerError as error:
+                ground.outage.failed(TICKER_ROLE, error)
+                pause = RETRY_PAUSE
+            else:
+                ground.outage.answered(TICKER_ROLE)
+            await asyncio.sleep(pause)
+
+    async def run_once(self) -> float:
+        """Make one pass; returns for how many seconds to pause. Raises a ServerError."""
+        began = time.monotonic()
+        self._changed.clear()
+        ticked = await self._footing.now.store.run(make_due_ticks(TOGETHER))
+        # What a heartbeat said meanwhile may be newer than this answer; if not, one look too many.
+        heard = self._next if self._changed.is_set() else None
+        known = [ms for ms in (ticked.next, heard) if ms is not None]
+        self._next = min(known, default=None)
+        more = ticked.next is not None and ticked.next <= ticked.now
+        return time.monotonic() - began if more else GATHERING
+
+    async def _wait(self) -> None:
+        """Wait until the next tick is to be made, and this listener's turn has come."""
+        while (left := self._left()) is None or left > 0:
+            self._changed.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(None if left is None else min(left, LONGEST_SLEEP)):
+                    await self._changed.wait()
+
+    def _left(self) -> float | None:
+        """Seconds until its turn; None: there is no series."""
+        if self._next is None:
+            return None
+        turn = min(self._standing.rank, MOST_RANKS) * BEHIND_A_RANK
+        return self._footing.now.server_clock.seconds_until(self._next) + turn
+
+
+# The retimer: moves waiting ticks when this host has later time zone data than computed them.
+
+RETIMER_ROLE = "the ticks of zones that changed"
+RETIMER_RETRY_PAUSE = 1.0
+
+
+class Retimer:
+    """Looks once: when it starts, or as soon as there are series.
+
+    It takes bounded passes, with a pause after each as long as the pass took. A process reads a
+    zone once: newer data count from the next start.
+    """
+
+    def __init__(self, footing: Footing, standing: Standing) -> None:
+        self._footing = footing
+        self._standing = standing
+        self._version = newest_tzdata()
+        self._due = asyncio.Event()
+        self._has_looked = False
+
+    def hear(self, next_making: int | None) -> None:
+        """Take note of what a heartbeat said: whether there are series."""
+        if next_making is not None and not self._has_looked:
+            self._due.set()
+
+    async def run(self) -> None:
+        """Look, again if the server failed, and then no more."""
+        while True:
+            await self._due.wait()
+            ground = self._footing.now
+            try:
+                await self.run_once()
+            except ServerError as error:
+                ground.outage.failed(RETIMER_ROLE, error)
+                await asyncio.sleep(RETIMER_RETRY_PAUSE)
+            else:
+                ground.outage.answered(RETIMER_ROLE)
+                self._has_looked = True
+                self._due.clear()
+
+    async def run_once(self) -> None:
+        """Move all ticks that are to be moved. Raises a ServerError."""
+        skip: int | None = 0
+        while skip is not None:
+            await asyncio.sleep(min(self._standing.rank, MOST_RANKS) * BEHIND_A_RANK)
+            began = time.monotonic()
+            skip = await self._footing.now.store.run(retime(self._version, skip))
+            await asyncio.sleep(time.monotonic() - began)
+
+
+# The declarer: sees that the series that a listener's handlers declare stand as declared.
+
+DECLARER_ROLE = "the declared series"
+DECLARER_RETRY_PAUSE = 1.0
+
+
+class Declarer:
+    """Declares the series of its partition: at the start, once a lease, and if that was emptied.
+
+    So a listener takes over when those that carried another declaration are gone.
+    """
+
+    def __init__(
+        self, footing: Footing, settings: Settings, *, name: str, specs: Sequence[SeriesSpec]
+    ) -> None:
+        self._footing = footing
+        self._settings = settings
+        self._name = name
+        self._specs = [spec for spec in specs if footing.now.store.database.owns(spec.id)]
+        self._asked = asyncio.Event()
+
+    def hurry(self) -> None:
+        """Declare at once."""
+        self._asked.set()
+
+    async def run(self) -> None:
+        """Declare for ever."""
+        while True:
+            ground = self._footing.now
+            self._asked.clear()
+            pause = self._settings.lease
+            try:
+                await self.run_once()
+            except ServerError as error:
+                ground.outage.failed(DECLARER_ROLE, error)
+                pause = DECLARER_RETRY_PAUSE
+            else:
+                ground.outage.answered(DECLARER_ROLE)
+            try:
+                async with asyncio.timeout(pause):
+                    await self._asked.wait()
+            except TimeoutError:
+                pass
+
+    async def run_once(self) -> None:
+        """Declare once. Raises a ServerError."""
+        await self._footing.now.store.run(declare(self._name, self._settings.lease, self._specs))

@@ -1,43 +1,101 @@
 """The nodes of a cluster: a node for each of its primaries, and the stations that stand on them."""
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
 from redis.exceptions import RedisError
 
-from expirebridge.connection.cluster import Cluster, SlotPrimary
+from expirebridge.connection import clients
+from expirebridge.connection.cluster import Cluster, SlotMap, SlotPrimary
 from expirebridge.connection.cluster_client import slot_of
 from expirebridge.connection.sentinel import Berth
-from expirebridge.connection.slot_map import SlotMap
 from expirebridge.connection.urls import Address
 from expirebridge.errors import (
+    PartitionsDiffer,
     ServerError,
     ServerUnreachable,
     SlotMoving,
     SlotUnserved,
 )
 from expirebridge.hooks import FailedOver, Hooks
-from expirebridge.listener.cancellation import cancel_roles
 from expirebridge.listener.execution.executor import Runner
-from expirebridge.listener.lot import Lot
 from expirebridge.listener.partition.consumer import Station
 from expirebridge.listener.partition.misplaced_keys import MisplacedKeys
-from expirebridge.listener.server.cluster_layout import find_layout
 from expirebridge.listener.server.server import Node, report
 from expirebridge.listener.server.servers import Site
 from expirebridge.listener.server_health import Outage
+from expirebridge.listener.session import Lot
+from expirebridge.listener.wakeups import cancel_roles
 from expirebridge.listener.watchdog import Watchdog
 from expirebridge.model.log_fields import event
-from expirebridge.model.partitions import Layout
+from expirebridge.model.partitions import PARTITIONS_OF_CLUSTER, Layout
 from expirebridge.settings import Settings
 from expirebridge.store import commands
-from expirebridge.store.errors import translated
+from expirebridge.store.client import AsyncStore
+from expirebridge.store.errors import Unmarked, translated
+from expirebridge.store.partitions import AsyncPartitions
+
+# Finds out how many partitions a database in a cluster has.
+
+PATIENCE = 2.0
+"""Seconds for which one node is asked, before another."""
+
+
+async def find_layout(cluster: Cluster, known: SlotMap, settings: Settings) -> Layout:
+    """How many partitions there are, by the word of the first that knows; a new database gets 16.
+
+    Raises a ServerError if none that answers knows it, and some do not answer.
+    """
+    layout = Layout(settings.prefix, PARTITIONS_OF_CLUSTER)
+    fault: ServerError | None = None
+    for prefix in layout.prefixes():
+        async with _asked(cluster, known, settings, prefix) as store:
+            try:
+                await store.run(commands.read_partitions())
+            except PartitionsDiffer as told:
+                return Layout(settings.prefix, told.count)
+            except Unmarked:
+                continue
+            except ServerError as error:
+                fault = error
+            else:
+                return layout
+    if fault is not None:
+        raise fault
+    return await _create(settings)
+
+
+@contextlib.asynccontextmanager
+async def _asked(
+    cluster: Cluster, known: SlotMap, settings: Settings, prefix: str
+) -> AsyncIterator[AsyncStore]:
+    slot = slot_of(prefix)
+    berth = Berth(SlotPrimary(cluster, slot), known.node_of(slot))
+    client = clients.listener_client(settings.url, socket_timeout=PATIENCE, place=berth)
+    try:
+        yield AsyncStore(client, prefix=prefix, partitions=PARTITIONS_OF_CLUSTER, assumed=True)
+    finally:
+        await client.aclose()
+
+
+async def _create(settings: Settings) -> Layout:
+    client = clients.async_producer_client(settings.url, settings.prefix)
+    partitions = AsyncPartitions(client, prefix=settings.prefix)
+    try:
+        with contextlib.suppress(PartitionsDiffer):  # somebody else was faster, and it knows now
+            await partitions.run(commands.create_partitions(PARTITIONS_OF_CLUSTER))
+        await partitions.run(commands.read_partitions())
+    finally:
+        await partitions.aclose()
+    return partitions.layout
+
 
 T = TypeVar("T")
 

@@ -10,14 +10,9 @@ import socket
 
 from expirebridge.connection import clients
 from expirebridge.connection.sentinel import Berth
-from expirebridge.listener.ears import Ears
-from expirebridge.listener.gaps import Gaps
-from expirebridge.listener.links import Links
-from expirebridge.listener.lot import Lot
-from expirebridge.listener.pulse import Pulse
-from expirebridge.listener.server_clock import ServerClock
 from expirebridge.listener.server_health import Outage, StationOutage
-from expirebridge.listener.session import Ground
+from expirebridge.listener.session import Ground, Lot, ServerClock
+from expirebridge.listener.wakeups import Ears, Gaps, Links, Pulse
 from expirebridge.settings import Settings
 from expirebridge.store.client import AsyncStore, Store
 

@@ -6,11 +6,11 @@ import time
 
 from expirebridge.errors import ServerError
 from expirebridge.hooks import Gap, Hooks, Scanned
-from expirebridge.listener.gaps import Gaps
 from expirebridge.listener.partition.consumer import Station
 from expirebridge.listener.server.key_router import Directory
 from expirebridge.listener.server_health import Outage
 from expirebridge.listener.session import Footing
+from expirebridge.listener.wakeups import Gaps
 from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
 from expirebridge.store import commands

@@ -17,10 +17,6 @@ from expirebridge.checks import (
 from expirebridge.connection.sentinel import Berth
 from expirebridge.errors import ServerUnsuitable
 from expirebridge.hooks import Hooks
-from expirebridge.listener.cancellation import cancel_roles
-from expirebridge.listener.ears import Ears
-from expirebridge.listener.gaps import Gaps
-from expirebridge.listener.lot import Lot
 from expirebridge.listener.partition.consumer import Station
 from expirebridge.listener.partition.misplaced_keys import MisplacedKeys
 from expirebridge.listener.server.connections import Generation
@@ -30,8 +26,8 @@ from expirebridge.listener.server.scanner import Scanner
 from expirebridge.listener.server.settings_monitor import Inspector
 from expirebridge.listener.server.subscriber import Subscriber
 from expirebridge.listener.server_health import Outage
-from expirebridge.listener.session import Footing, Ground
-from expirebridge.listener.standing import Standing
+from expirebridge.listener.session import Footing, Ground, Lot, Standing
+from expirebridge.listener.wakeups import Ears, Gaps, cancel_roles
 from expirebridge.listener.watchdog import Watchdog
 from expirebridge.model.log_fields import event
 from expirebridge.settings import Doorbells, Settings

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from expirebridge.checks import Finding, Level, check_server, events_are_on
 from expirebridge.errors import ServerError
-from expirebridge.listener.gaps import Gaps
 from expirebridge.listener.server.key_router import Directory
 from expirebridge.listener.server_health import Outage
+from expirebridge.listener.wakeups import Gaps
 from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
 

@@ -15,13 +15,12 @@ from redis.asyncio.client import PubSub
 from redis.exceptions import RedisError
 
 from expirebridge.errors import ServerError, ServerUnreachable
-from expirebridge.listener.ears import Ears
-from expirebridge.listener.gaps import Gaps
 from expirebridge.listener.partition.key_events import HEARD
 from expirebridge.listener.server.heartbeat import Heartbeat
 from expirebridge.listener.server.key_router import Directory
 from expirebridge.listener.server_health import Outage
 from expirebridge.listener.session import Footing
+from expirebridge.listener.wakeups import Ears, Gaps
 from expirebridge.store.commands import Heard
 from expirebridge.store.errors import translated
 

@@ -11,8 +11,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import redis
 
 from expirebridge.cli import transfer_files
-from expirebridge.cli.intake import Chunk, Intake
-from expirebridge.cli.progress import warn
+from expirebridge.cli.output import warn
+from expirebridge.cli.transfer_files import Chunk, Intake
 from expirebridge.connection import clients
 from expirebridge.errors import InvalidSetting, InvalidTask
 from expirebridge.handlers import Registry

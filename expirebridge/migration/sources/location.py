@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import redis
 from redis import exceptions
 
-from expirebridge.cli.progress import warn
+from expirebridge.cli.output import warn
 from expirebridge.connection.urls import safe_url
 from expirebridge.errors import InvalidSetting, NotPermitted
 from expirebridge.store import commands

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from expirebridge.model.lazy_imports import names_of
 
 if TYPE_CHECKING:
-    from expirebridge.store.commands.auditing import Action, note_action, read_actions
     from expirebridge.store.commands.call import (
         AWAY,
         BATCH,
@@ -49,23 +48,35 @@ if TYPE_CHECKING:
         resent,
         settle,
     )
-    from expirebridge.store.commands.comparing import CallsPage, StoredCall, calls_page
-    from expirebridge.store.commands.fleet import Fleet, FleetListener, declare, read_fleet
-    from expirebridge.store.commands.forecasting import ComingSpan, Forecast, forecast
+    from expirebridge.store.commands.fleet import (
+        Action,
+        Fleet,
+        FleetListener,
+        declare,
+        note_action,
+        read_actions,
+        read_fleet,
+    )
     from expirebridge.store.commands.inspection import (
         STEPS,
+        CallsPage,
+        ComingSpan,
         CountsBefore,
+        Forecast,
         Health,
         LastBeat,
         Sought,
         Span,
+        StoredCall,
         Survey,
         Unhandled,
+        calls_page,
         count_before,
         count_subscribers,
         find_overwritten,
         find_refused,
         find_unhandled,
+        forecast,
         list_listeners,
         read_health,
         read_tally,
@@ -79,19 +90,17 @@ if TYPE_CHECKING:
         Arrival,
         Item,
         Parcel,
+        Stored,
+        StoredPage,
         begin_arrival,
         begin_move,
         drop_parcel,
         end_arrival,
+        find_known,
+        note_import,
         pack_parcel,
         read_arrivals,
         receive_parcel,
-    )
-    from expirebridge.store.commands.moving import (
-        Stored,
-        StoredPage,
-        find_known,
-        note_import,
         stored_page,
     )
     from expirebridge.store.commands.pages import BEGINNING, Pages
@@ -191,7 +200,6 @@ __all__ = [
 _MODULES = {
     name: module
     for module, names in {
-        "auditing": "Action note_action read_actions",
         "call": (
             "AWAY BATCH CHUNK_BYTES CHUNK_TASKS LEFT_OUT PARTITIONS Argument Call Joint "
             "Runnable Steps When at at_if_there batches command new_nonce only patient"
@@ -200,19 +208,18 @@ _MODULES = {
             "BEATS_PER_LEASE MAX_CLAIM Claim HeartbeatReply Settled Settlement Share Walk "
             "Walked claim claim_known earliest heartbeat leave resent settle"
         ),
-        "comparing": "CallsPage StoredCall calls_page",
-        "fleet": "Fleet FleetListener declare read_fleet",
-        "forecasting": "ComingSpan Forecast forecast",
+        "fleet": "Action note_action read_actions Fleet FleetListener declare read_fleet",
         "inspection": (
-            "STEPS CountsBefore Health LastBeat Sought Span Survey Unhandled count_before "
-            "count_subscribers find_overwritten find_refused find_unhandled list_listeners "
-            "read_health read_tally read_time seek survey"
+            "CallsPage StoredCall calls_page ComingSpan Forecast forecast STEPS CountsBefore "
+            "Health LastBeat Sought Span Survey Unhandled count_before count_subscribers "
+            "find_overwritten find_refused find_unhandled list_listeners read_health "
+            "read_tally read_time seek survey"
         ),
         "migration": (
             "PARCEL SERIES Arrival Item Parcel begin_arrival begin_move drop_parcel "
-            "end_arrival pack_parcel read_arrivals receive_parcel"
+            "end_arrival pack_parcel read_arrivals receive_parcel Stored StoredPage "
+            "find_known note_import stored_page"
         ),
-        "moving": "Stored StoredPage find_known note_import stored_page",
         "pages": "BEGINNING Pages",
         "partitions": "create_partitions mark_partition read_partitions",
         "producing": (

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 from expirebridge.settings import Settings
 from expirebridge.store.commands.call import Argument, Call, ids_of, milliseconds, rows_of, script
-from expirebridge.store.reading import text
-from expirebridge.store.task_records import ClaimedTask, claimed_from
+from expirebridge.store.task_records import ClaimedTask, claimed_from, text
 
 BEATS_PER_LEASE = 3
 """Heartbeats in each lease: one may be missed."""

@@ -2,11 +2,21 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from expirebridge.store.commands.call import Call, milliseconds, rows_of, script
-from expirebridge.store.commands.routes import Anywhere
-from expirebridge.store.reading import text
+import orjson
+
+from expirebridge.model.task import from_ms
+from expirebridge.store.commands.call import (
+    Anywhere,
+    Call,
+    milliseconds,
+    new_nonce,
+    rows_of,
+    script,
+)
+from expirebridge.store.task_records import text
 
 _COUNT = "#"
 """The field of a declared code that holds how many functions there are."""
@@ -66,3 +76,43 @@ def _shapes(fields: list[bytes]) -> dict[str, str]:
     shapes = {text(name): text(shape) for name, shape in rows_of(fields, 2)}
     shapes.pop(_COUNT, None)
     return dict(sorted(shapes.items()))
+
+
+# The calls of the log of what operators did.
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What an operator did."""
+
+    at: datetime
+    """On the server's clock."""
+    who: str
+    action: str
+    target: str
+    """A task's id, or a filter."""
+    result: str
+
+
+def note_action(*, who: str, action: str, target: str, result: str) -> Call[None]:
+    """Write an action down; the last thousand are kept."""
+    return script("note_action", who, action, target, result, new_nonce(), read=lambda _: None)
+
+
+def read_actions(limit: int) -> Call[list[Action]]:
+    """Read the last actions, the latest first. What another client put there is left out."""
+    return script(
+        "read_actions",
+        limit,
+        read=lambda reply: [action for raw in reply if (action := _action(raw))],
+    )
+
+
+def _action(raw: bytes) -> Action | None:
+    try:
+        match orjson.loads(raw):
+            case [int() | float() as ms, str(who), str(action), str(target), str(result), *_]:
+                return Action(from_ms(int(ms)), who, action, target, result)
+    except ValueError:
+        pass
+    return None

@@ -4,20 +4,24 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from expirebridge.model.keys import IN_RECORD
 from expirebridge.model.task import State
 from expirebridge.store.commands.call import (
+    BATCH,
+    Anywhere,
     Argument,
     Call,
+    Everywhere,
     Steps,
     ids_of,
     milliseconds,
     rows_of,
     script,
 )
-from expirebridge.store.commands.routes import Anywhere, Everywhere
-from expirebridge.store.reading import text
+from expirebridge.store.commands.pages import BEGINNING
+from expirebridge.store.task_records import split_call, text, whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,3 +291,123 @@ def find_refused(commands: Iterable[Sequence[Argument]]) -> Call[list[int] | Non
         "find_refused", *words,
         read=lambda reply: None if reply is None else [place - 1 for place in reply],
     )  # fmt: skip
+
+
+# The call that reads what tasks are to call, to compare it with other code.
+
+
+class StoredCall(NamedTuple):
+    """What a task is to call, as it is stored."""
+
+    id: str
+    func: str | None
+    """None if its record cannot be read."""
+    args: bytes
+    due: int | None
+    """In ms; None if it has no due time."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallsPage:
+    """A part of the tasks of one state."""
+
+    cursor: str
+    """Where the next page begins; "0" if this was the last."""
+    examined: int
+    """How many tasks were looked at; some may be left out, see list_calls.lua."""
+    calls: list[StoredCall]
+
+
+def calls_page(state: State, cursor: str, *, until: int | None = None) -> Call[CallsPage]:
+    """Read what the tasks of a state are to call, a page at a time; see list_calls.lua.
+
+    `until` leaves out what has that score or a higher one: pending tasks due at that ms or later.
+    """
+    # An id that another client put there may be any bytes.
+    score, behind, id = cursor.encode("latin-1").partition(b" ")
+    limit = "+inf" if until is None else f"({until}"
+    return script(
+        "list_calls", state, score if behind else "", id, limit, BATCH, read=_page
+    )  # fmt: skip
+
+
+def _page(reply: list[Any]) -> CallsPage:
+    score, id, examined, *columns = reply
+    cursor = BEGINNING if score is None else (score + b" " + id).decode("latin-1")
+    return CallsPage(cursor, examined, [_stored(*row) for row in rows_of(columns, 4)])
+
+
+def _stored(id: bytes, call: bytes | None, args: bytes | None, due: bytes | None) -> StoredCall:
+    if call is None:
+        return StoredCall(text(id), None, b"", None)
+    func, inline = split_call(call)
+    found = args if inline == IN_RECORD and args is not None else inline
+    return StoredCall(text(id), func, found, whole(due) if due is not None else None)
+
+
+# The call that counts what comes due, and when.
+
+
+@dataclass(frozen=True, slots=True)
+class ComingSpan:
+    """A part of the coming time, and what is due in it."""
+
+    start: int
+    """Its beginning on the server's clock, in ms."""
+    count: int
+    sample: Counter[str]
+    """How many of those that were looked at are for each function."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What comes due, and when."""
+
+    now: int
+    """The server's time, in ms."""
+    overdue: int
+    later: int
+    """Pending tasks that are due after the last span."""
+    series: int
+    """How many series there are: of each, only the next tick is counted."""
+    spans: list[ComingSpan]
+
+
+def forecast(width: float, spans: int, *, sample: int) -> Call[Forecast]:
+    """Count what is due in each of so many spans of `width` seconds.
+
+    Of each span up to `sample` tasks are looked at, to see which functions they are for.
+    """
+
+    def read(reply: list[Any]) -> Forecast:
+        now, overdue, later, series, *columns = reply
+        return Forecast(
+            now, overdue, later, series,
+            [
+                ComingSpan(now + number * milliseconds(width), count, Counter(map(text, functions)))
+                for number, (count, functions) in enumerate(rows_of(columns, 2))
+            ],
+        )  # fmt: skip
+
+    return script(
+        "forecast", milliseconds(width), spans, sample, read=read, route=Everywhere(_joined)
+    )
+
+
+def _joined(each: Sequence[Forecast]) -> Forecast:
+    """One forecast of all partitions, from when the first was asked."""
+    spans = [
+        ComingSpan(
+            parts[0].start,
+            sum(part.count for part in parts),
+            sum((part.sample for part in parts), Counter()),
+        )
+        for parts in zip(*(one.spans for one in each), strict=True)
+    ]
+    return Forecast(
+        each[0].now,
+        sum(one.overdue for one in each),
+        sum(one.later for one in each),
+        sum(one.series for one in each),
+        spans,
+    )

@@ -16,7 +16,7 @@ from expirebridge.store.commands.call import (
     rows_of,
     script,
 )
-from expirebridge.store.reading import text
+from expirebridge.store.task_records import text
 
 MAX_ROWS = 100
 """Rows that one pass carries at most, in either direction."""

@@ -1,7 +1,6 @@
 """The calls about the number of partitions of a database: read it, and fix it."""
 
-from expirebridge.store.commands.call import Call, script
-from expirebridge.store.commands.routes import Creation, Everywhere
+from expirebridge.store.commands.call import Call, Creation, Everywhere, script
 
 
 def read_partitions() -> Call[int]:

@@ -9,17 +9,19 @@ from expirebridge.model.task import Change, Counts, Moving, Outcome, State, Task
 from expirebridge.store.commands.call import (
     BATCH,
     Argument,
+    ByItem,
     Call,
+    Everywhere,
     Joint,
+    OfId,
     When,
+    by_id,
     milliseconds,
     new_nonce,
     rows_of,
     script,
 )
-from expirebridge.store.commands.routes import ByItem, Everywhere, OfId, by_id
-from expirebridge.store.reading import text
-from expirebridge.store.task_records import split_call, task_from
+from expirebridge.store.task_records import split_call, task_from, text
 
 # Making
 

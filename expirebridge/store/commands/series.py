@@ -10,15 +10,17 @@ from typing import Any, NamedTuple
 from expirebridge.store.commands.call import (
     BATCH,
     Argument,
+    ByItem,
     Call,
+    OfId,
+    by_id,
     milliseconds,
     new_nonce,
     rows_of,
     script,
 )
-from expirebridge.store.commands.routes import ByItem, OfId, by_id
-from expirebridge.store.reading import text
 from expirebridge.store.series_records import StoredSeries, series_from
+from expirebridge.store.task_records import text
 
 MAX_TICKS = 20
 """Ticks that one request makes at most: making one costs the server as much as claiming a task."""

@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from expirebridge.hooks import ProcessEnd
-from expirebridge.listener.execution.async_call import TimedOut
 from expirebridge.listener.execution.deadlines import Deadlines
 from expirebridge.listener.execution.exceptions import (
     HandlerDiffers,
     HandlerMissing,
     ProcessDied,
 )
+from expirebridge.listener.execution.invoke import TimedOut
 from expirebridge.listener.execution.not_started import NotBegun
 from expirebridge.listener.execution.process_pool.pool import Processes
-from expirebridge.listener.execution.process_pool.protocol import Call, Reply
-from expirebridge.listener.execution.process_pool.raised import unpack
+from expirebridge.listener.execution.process_pool.protocol import Call, Reply, unpack
 from expirebridge.listener.execution.process_pool.worker import Process
 
 if TYPE_CHECKING:

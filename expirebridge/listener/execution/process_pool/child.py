@@ -1,38 +1,177 @@
 """A process for handlers: loads them, and calls them one at a time, for its listener."""
 
+import asyncio
+import contextlib
+import fcntl
 import inspect
 import logging
+import os
+import pickle
 import resource
 import signal
 import socket
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
+import orjson
+
 from expirebridge.errors import HandlersError, InvalidTask
 from expirebridge.handlers import Handler, Registry, check_binding
+from expirebridge.hooks import Lifespan
 from expirebridge.listener.execution import fork_guard
+from expirebridge.listener.execution.invoke import Answer, PlainCall
 from expirebridge.listener.execution.not_started import HELD_UP, NotBegun
-from expirebridge.listener.execution.plain_call import Answer, PlainCall
-from expirebridge.listener.execution.process_pool.channel import Channel
-from expirebridge.listener.execution.process_pool.lifeline import hold_on_to
-from expirebridge.listener.execution.process_pool.log import send_log
+from expirebridge.listener.execution.outcome import shown_result
 from expirebridge.listener.execution.process_pool.protocol import (
+    LENGTH_SIZE,
     Begun,
     Call,
+    FromProcess,
+    Logged,
     NotReady,
     Ready,
     Reply,
     Setup,
+    encode,
+    length_of,
+    pack,
 )
-from expirebridge.listener.execution.process_pool.raised import pack
-from expirebridge.listener.execution.shown import shown_result
-from expirebridge.model.current import running_task
-from expirebridge.model.task import Task
+from expirebridge.listener.lifespans import entered
+from expirebridge.model.log_fields import message_of
+from expirebridge.model.task import Task, running_task
 from expirebridge.settings import Settings
+
+# The channel of a process for handlers to its listener.
+
+
+class Channel:
+    """Sends and receives frames. Any thread may send.
+
+    A process that a handler forks does not send: its frames would mix with those of this one.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        connection.set_inheritable(False)
+        self._connection = connection
+        self._stream = connection.makefile("rb")
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this process was started with it, and not forked from the one that was."""
+        return os.getpid() == self._process
+
+    def receive(self) -> Any:
+        """Wait for the next frame; None if the listener closed the channel, or is gone."""
+        head = self._stream.read(LENGTH_SIZE)
+        if len(head) < LENGTH_SIZE:
+            return None
+        return pickle.loads(self._stream.read(length_of(head)))  # noqa: S301 - from our listener
+
+    def send(self, frame: FromProcess) -> None:
+        """Send a frame; wait while the listener does not take it."""
+        if self.is_ours:
+            encoded = encode(frame)
+            with self._lock:
+                self._connection.sendall(encoded)
+
+
+# The lifeline: ends a process for handlers when its listener is gone, however that ended.
+
+
+def hold_on_to(lifeline: int) -> None:
+    """From now on, kill this process, and its group, when the other end of the pipe is closed.
+
+    On Linux the system does that at once, whatever code runs here: it signals a pipe's end as it
+    signals input, and sends a signal of the reader's choice. Elsewhere a thread does it, which
+    needs the interpreter's lock.
+    """
+    os.set_inheritable(lifeline, False)
+    if sys.platform == "linux":
+        fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
+        fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
+        flags = fcntl.fcntl(lifeline, fcntl.F_GETFL)
+        fcntl.fcntl(lifeline, fcntl.F_SETFL, flags | os.O_ASYNC | os.O_NONBLOCK)
+        try:
+            os.read(lifeline, 1)
+        except BlockingIOError:
+            return
+        _end()  # it was closed before the system could signal that
+    else:
+        threading.Thread(target=_wait, args=(lifeline,), daemon=True).start()
+
+
+def _wait(lifeline: int) -> None:
+    os.read(lifeline, 1)
+    _end()
+
+
+def _end() -> None:
+    os.killpg(0, signal.SIGKILL)
+
+
+# The log of a process for handlers: its listener writes it, as it writes its own.
+
+_LEFT_OUT = {"msg", "args", "exc_info"}
+"""What a record holds in another form: its message, and the text of its traceback."""
+
+
+def send_log(channel: Channel, levels: Mapping[str, int]) -> None:
+    """Send what is logged in this process from now on, warnings included, from these levels on."""
+    logging.getLogger().addHandler(SendLog(channel))
+    for name, level in levels.items():
+        logging.getLogger(name or None).setLevel(level)
+    logging.captureWarnings(capture=True)
+
+
+class SendLog(logging.Handler):
+    """Sends each record to the listener. In a forked process, what is urgent goes to stderr."""
+
+    def __init__(self, channel: Channel) -> None:
+        super().__init__()
+        self._channel = channel
+        self._formatter = logging.Formatter()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Send one record."""
+        if not self._channel.is_ours:
+            if logging.lastResort is not None:
+                logging.lastResort.handle(record)
+            return
+        try:
+            frame = Logged(
+                record=self._plain(record), is_of_task=running_task.get(None) is not None
+            )
+            self._channel.send(frame)
+        except Exception:
+            self.handleError(record)
+
+    def _plain(self, record: logging.LogRecord) -> dict[str, Any]:
+        """The record's attributes, as values that need no code of their own to be read."""
+        plain = {
+            name: _plain(value) for name, value in vars(record).items() if name not in _LEFT_OUT
+        }
+        plain["msg"] = message_of(record)
+        if record.exc_info and not record.exc_text:
+            plain["exc_text"] = self._formatter.formatException(record.exc_info)
+        return plain
+
+
+def _plain(value: object) -> object:
+    if value is None or isinstance(value, str | int | float):
+        return value
+    try:
+        return orjson.loads(orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS))
+    except Exception:
+        return f"a {type(value).__name__} that JSON cannot hold"
+
 
 logger = logging.getLogger("expirebridge")
 
@@ -69,9 +208,6 @@ def _serve(channel: Channel, settings: Settings) -> None:
                 registry = _load(settings)
                 if registry.lifespans:
                     # Here, so that asyncio is imported only where it is needed: that takes a while.
-                    from expirebridge.listener.execution.process_pool.lifespans import (  # noqa: PLC0415
-                        entered_apart,
-                    )
 
                     stack.enter_context(entered_apart(registry.lifespans))
         except Exception as error:
@@ -173,3 +309,36 @@ def _misfit(handler: Handler, task: Task) -> str:
 def _limit_words(settings: Settings) -> str:
     memory = (settings.process_memory or 0) / 2**20
     return f"its process reached its memory limit, {memory:,.0f} MiB"
+
+
+# Lifespans of a process for handlers, beside the handlers.
+
+
+@contextlib.contextmanager
+def entered_apart(lifespans: Sequence[Lifespan]) -> Iterator[None]:
+    """Begin the lifespans, and end them after the block, on an event loop in a thread of its own.
+
+    So what they leave running there goes on while a handler runs, as in a listener. Raises
+    HandlersError if one of them raises.
+    """
+    begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+    ended: Future[None] = Future()
+
+    async def live() -> None:
+        async with entered(lifespans):
+            over = asyncio.Event()
+            begun.set_result((asyncio.get_running_loop(), over))
+            await over.wait()
+
+    def run() -> None:
+        try:
+            asyncio.run(live())
+            ended.set_result(None)
+        except BaseException as error:
+            (ended if begun.done() else begun).set_exception(error)
+
+    threading.Thread(target=run, name="expirebridge-lifespans", daemon=True).start()
+    loop, over = begun.result()
+    yield
+    loop.call_soon_threadsafe(over.set)
+    ended.result()
