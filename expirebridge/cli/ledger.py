@@ -19,14 +19,12 @@ from expirebridge.cli.options import (
     extra_is_there,
     settings_of,
 )
-from expirebridge.cli.output import print_fields, print_json, print_line, printable, progress_bar
+from expirebridge.cli.output import print_fields, print_json, print_line, printable
 from expirebridge.cli.stats import store_of
 from expirebridge.connection import clients
 from expirebridge.connection.urls import check_url, safe_url
 from expirebridge.errors import InvalidSetting, InvalidTask
-from expirebridge.hooks import Hooks
 from expirebridge.model.durations import human, seconds_of
-from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
 from expirebridge.store.commands.ledger import Known, read_ledgers
 from expirebridge.store.partitions import Partitions
@@ -314,40 +312,6 @@ def _of_redis(known: dict[int, Known]) -> dict[str, str]:
     passes = ", ".join(f"{one.number}" for one in known.values())
     seen = f"pass {passes}" if len(known) == 1 else f"passes {passes}"
     return {"in redis": seen, "to write back": f"{data['dirty']}{oldest}"}
-
-
-@group.command("adopt")
-def adopt_(
-    func: Annotated[
-        str | None,
-        typer.Option(help="Only tasks of this function, such as orders.rate.", show_default=False),
-    ] = None,
-    url: Url = None,
-    prefix: Prefix = None,
-    ledger: LedgerUrl = None,
-    ledger_name: LedgerName = None,
-    as_json: AsJson = False,
-) -> None:
-    """Put the tasks that are in Redis already under the ledger: each gets a row.
-
-    Tasks that wait, are paused or run; in batches, while listeners and producers go on. Let all
-    listeners have the ledger before. Interrupted or repeated, it goes on with those without a row.
-    Series, their ticks and finished tasks are left alone.
-
-    Example: expirebridge ledger adopt
-
-    Example: expirebridge ledger adopt --func orders.rate
-    """
-    with extra_is_there():
-        from expirebridge.ledger.adoption import adopt_all  # noqa: PLC0415
-    with opened(url, prefix, ledger, ledger_name) as (server, office):
-        counts = server.run(Operations(office.settings, Hooks()).count())
-        total = counts.pending + counts.paused + counts.running
-        with progress_bar("adopting", total) as advance:
-            done = adopt_all(office, server, func=func, progress=advance)
-    if as_json:
-        return print_json(asdict(done))
-    return print_fields({name: str(number) for name, number in asdict(done).items()}.items())
 
 
 def _as_fields(found: "LedgerStatus") -> dict[str, str]:

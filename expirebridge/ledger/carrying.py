@@ -5,7 +5,7 @@ from typing import Any
 from sqlalchemy import Row
 
 from expirebridge.ledger.rows import new_task_of
-from expirebridge.ledger.tables import ADOPTED, Status, Todo, Wanted
+from expirebridge.ledger.tables import Status, Todo, Wanted
 from expirebridge.store.commands.ledger import CarriedRow, Life
 
 NEVER = 2**53 - 1
@@ -51,6 +51,5 @@ def _hint(row: Row[Any]) -> str:
     words = {
         "moved": row.due is None,
         "rebuilt": row.todo == Todo.REBUILD,
-        "adopted": row.stamp == ADOPTED,
     }
     return " ".join(word for word, holds in words.items() if holds)

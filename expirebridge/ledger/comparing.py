@@ -6,7 +6,7 @@ from sqlalchemy import ColumnElement, Connection, Table, func, or_, select
 
 from expirebridge.handlers.compatibility import Comparison
 from expirebridge.ledger.clock import NowMs
-from expirebridge.ledger.tables import ADOPTED, Status, Tables, Todo, Wanted
+from expirebridge.ledger.tables import Status, Tables, Todo, Wanted
 from expirebridge.store.commands import StoredCall
 
 PAGE_ROWS: Final = 1000
@@ -48,13 +48,12 @@ def compare_rows(
 
 
 def _unrelayed(task: Table, ledger: str) -> tuple[ColumnElement[bool], ...]:
-    """Rows whose tasks Redis does not have, or has with another call; adopted ones are there."""
+    """Rows whose tasks Redis does not have, or has with another call."""
     row = task.c
     return (
         row.ledger == ledger,
         row.todo > 0,
         row.status == Status.WAITING,
         row.wanted == Wanted.NONE.value,
-        row.stamp != ADOPTED,
         or_(row.stamp == 0, row.todo == Todo.REBUILD, row.due.is_(None)),
     )

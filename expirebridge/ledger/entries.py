@@ -63,8 +63,6 @@ class Carried(NamedTuple):
     """When its task is due, in ms; None: as it was."""
     refusal: str | None = None
     """Why it was refused, if it was."""
-    is_gone: bool = False
-    """Whether its task was to be adopted and is not there any more."""
 
 
 class Lesson(NamedTuple):

@@ -199,7 +199,7 @@ def _passed(page: Page, refused: int) -> Passed:
 
 def _concluded(row: Row[Any], landed: Landed) -> Carried:
     taken = landed.landing is Landing.TAKEN
-    return Carried(row, landed.due, TAKEN if taken else None, landed.landing is Landing.GONE)
+    return Carried(row, landed.due, TAKEN if taken else None)
 
 
 def _lesson(learnt: Learnt) -> Lesson | None:

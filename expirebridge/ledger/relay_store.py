@@ -228,22 +228,17 @@ class Passbook:
             return Page(rows, connection.scalar(select(NowMs())) or 0)
 
     def conclude(self, number: int, carried: Iterable[Carried]) -> bool:
-        """Stamp what was carried, unless it changed; False if another number was taken since.
-
-        Rows whose task is gone are deleted: it was never of the ledger.
-        """
-        task, carried = self._task, list(carried)
-        values = [self._stamped(each) for each in carried if not each.is_gone]
-        gone = [self._same(each) for each in carried if each.is_gone]
-        same = (
+        """Stamp what was carried, unless it changed; False if another number was taken since."""
+        task = self._task
+        values = [self._stamped(each) for each in carried]
+        planned = func.coalesce(task.c.at_ms, task.c.written + task.c.delay_ms)
+        statement = update(task).where(
             task.c.ledger == self.name,
             task.c.id == bindparam("b_id"),
             task.c.generation == bindparam("b_generation"),
             task.c.revision == bindparam("b_revision"),
             task.c.status == bindparam("b_status"),
-        )
-        planned = func.coalesce(task.c.at_ms, task.c.written + task.c.delay_ms)
-        statement = update(task).where(*same).values(
+        ).values(
             todo=Todo.NOTHING, stamp=number, slot=self.partition,
             due=func.coalesce(_due, task.c.due, planned),
             status=bindparam("b_becomes"),
@@ -255,23 +250,15 @@ class Passbook:
                 return False
             if values:
                 connection.execute(statement, values)
-            if gone:
-                connection.execute(delete(task).where(*same), gone)
         return True
 
-    def _same(self, carried: Carried) -> dict[str, Any]:
-        row = carried.row
+    def _stamped(self, carried: Carried) -> dict[str, Any]:
+        row, due, refusal = carried
         return {
             "b_id": row.id,
             "b_generation": row.generation,
             "b_revision": row.revision,
             "b_status": row.status,
-        }
-
-    def _stamped(self, carried: Carried) -> dict[str, Any]:
-        row, due, refusal, _ = carried
-        return {
-            **self._same(carried),
             "b_due": due,
             "b_becomes": row.status if refusal is None else Status.FAILED,
             "b_message": None if refusal is None else f"{REFUSED}{refusal}",

@@ -38,8 +38,6 @@ NAMES: Final = (
 )  # fmt: skip
 DEFAULT_NAME: Final = "default"
 """The name of the ledger in a row that names none."""
-ADOPTED: Final = -1
-"""The stamp of a row whose task is in Redis already, until a pass has carried it."""
 LONGEST_NAME, LONGEST_ID, LONGEST_FUNC, LONGEST_EXT = 64, 128, 200, 255
 """Characters."""
 
@@ -203,8 +201,7 @@ def task_table(metadata: MetaData) -> Table:
         ),
         column(
             "stamp", BigInteger(), 0,
-            comment="the number of the pass that last carried this row; -1: it adopts a task of "
-            "Redis",
+            comment="the number of the pass that last carried this row",
         ),
         column(
             "slot", SmallInteger(), nullable=True,

@@ -9,7 +9,6 @@ from sqlalchemy import Engine, delete, insert
 
 from expirebridge import Bridge, Change
 from expirebridge.ledger import Tables
-from expirebridge.ledger.tables import ADOPTED
 from expirebridge.settings import Settings
 from expirebridge.store import commands
 from expirebridge.store.client import Store
@@ -127,22 +126,6 @@ def test_a_row_for_a_task_that_is_replaced_while_it_runs_is_refused(stage: Stage
     found = stage.bridge.get("a")
     assert found is not None
     assert list(found.args) == [2]
-
-
-@pytest.mark.parametrize("runs", [False, True])
-def test_what_is_replaced_in_its_row_before_it_is_adopted_is_replaced(
-    stage: Stage, client: redis.Redis, runs: bool
-) -> None:
-    stage.bridge.make_task("mail.send", [1], 0 if runs else "3h", id="a")
-    if runs:
-        claim(stage.store, "u")
-    stage.books.insert("a", stamp=ADOPTED, due=server_ms(client))
-    replace(stage, [2])
-    stage.books.settle_down()
-    if runs:
-        settle(stage.store, Settlement("a", "u", "succeeded"))
-        stage.books.settle_down()
-    assert stage.look("a") == "pending [2] 1"
 
 
 # An older copy of Redis, or none

@@ -111,8 +111,7 @@ class CarriedRow:
     what: str
     """`waits`, `cancel`, or the state in which it ended."""
     hint: str
-    """Words. `moved`: its time is new. `rebuilt`: the server may have lost it. `adopted`: its task
-    was there before the row."""
+    """Words. `moved`: its time is new. `rebuilt`: the server may have lost it."""
     call: bytes
     when: str
     """`in`, `at`, or `never`: it was paused."""
@@ -134,7 +133,6 @@ class Landing(IntEnum):
     DONE = 1
     KEPT = 2  # its task had followed it before
     TAKEN = 3  # a task that is not of the ledger has the id
-    GONE = 4  # its task was to be adopted, and is not there any more, or is another one
 
 
 class Landed(NamedTuple):

@@ -7,12 +7,11 @@
 --          number of the pass that is to be the last one here, 5 the number of this pass, 6 lease in ms,
 --          7 ms to keep what ends here, then for each row:
 --          id, '<generation> <revision>', what ('waits', 'cancel', 'succeeded', 'failed', 'cancelled'),
---          words: 'moved' if its time is new, 'rebuilt' if this database may have lost it, 'adopted' if its
---          task was here before the row, call,
+--          words: 'moved' if its time is new, 'rebuilt' if this database may have lost it, call,
 --          'in', 'at' or 'never' (it was paused), ms, n, then n names and values for the record
 -- returns  1, or 0 if another pass or another ledger was here: then nothing was written; now; then for
---          each row: 1 done, 2 kept, 3 taken: a task that is not of the ledger has the id, 4 gone: the task
---          that was to be adopted is not here any more; and when it is due in ms, -1 if that is not known
+--          each row: 1 done, 2 kept, 3 taken: a task that is not of the ledger has the id; and when it is
+--          due in ms, -1 if that is not known
 --
 -- The record names the generation and the revision that it has followed. A row that names others wants
 -- something, and that is done to whatever the record is now: see docs/states.md. A row can be carried more
@@ -37,7 +36,7 @@
 -- include row_times
 
 local lease, keep = tonumber(ARGV[6]), tonumber(ARGV[7])
-local DONE, KEPT, TAKEN, GONE = 1, 2, 3, 4
+local DONE, KEPT, TAKEN = 1, 2, 3
 local SERIES_KEPT = 7 * 86400000
 local to_be_cancelled = false
 
@@ -190,15 +189,6 @@ local function follow(id, row, old, is_new)
   end
 end
 
--- A task that was here without a row gets one: it goes on as it is. What was asked of the row since is
--- done as for any other. A running one with a successor is another task soon.
-local function adopt(id, row, old)
-  if not old or old.next or old.call ~= row.call or old.args ~= row.args then return false end
-  put_generation(id, old, row.generation, 0)
-  mark_dirty(id)
-  return true
-end
-
 -- What the record follows from now on: the task itself, or the one that is to follow it after its run.
 local function note_revision(id, old, generation, revision)
   if not old.next then return put_generation(id, old, generation, revision) end
@@ -226,10 +216,6 @@ end
 
 local function carry(id, row)
   local old = read(id, { 'args', 'due', 'left', 'next', 'rearm', 'token', 'settled' })
-  if row.adopted and not (old and old.ledger) and not adopt(id, row, old) then
-    if not row.moved then return GONE end
-    if old then put_generation(id, old, 0, 0) end -- replaced in its row meanwhile
-  end
   if not old then return create(id, row) end
   if not belongs(id, row, old) then return TAKEN end
   if not old.ledger then return create(id, row, old) end
