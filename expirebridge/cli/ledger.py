@@ -151,9 +151,6 @@ def ddl_(
             show_default=False,
         ),
     ] = None,
-    upgrade: Annotated[
-        bool, typer.Option("--upgrade", help="Those that upgrade tables of an earlier version.")
-    ] = False,
     ledger: LedgerUrl = None,
 ) -> None:
     """Print the statements that create the ledger's tables.
@@ -162,33 +159,31 @@ def ddl_(
     """
     with extra_is_there():
         from expirebridge.ledger.engine import read_url  # noqa: PLC0415
-        from expirebridge.ledger.schema import DIALECTS, ddl, upgrade_ddl  # noqa: PLC0415
+        from expirebridge.ledger.schema import DIALECTS, ddl  # noqa: PLC0415
     if dialect is None:
         dialect = read_url(settings_of(ledger, None).ledger or "").get_backend_name()
     if dialect not in DIALECTS:
         raise InvalidSetting(f"dialect={dialect!r}: one of {', '.join(DIALECTS)}")
-    print_line((upgrade_ddl if upgrade else ddl)(dialect).rstrip("\n"))
+    print_line(ddl(dialect).rstrip("\n"))
 
 
 @group.command("create")
 def create_(ledger: LedgerUrl = None, as_json: AsJson = False) -> None:
-    """Create the ledger's tables, or upgrade those of an earlier version.
+    """Create the ledger's tables, unless they are there.
 
-    What an interrupted call left out is added. Tables of a later version are left alone, and the
+    What an interrupted call left out is added. Tables of another version are left alone, and the
     exit code is 1.
 
     Example: expirebridge ledger create
     """
     with extra_is_there():
-        from expirebridge.ledger.schema import create, upgrade  # noqa: PLC0415
+        from expirebridge.ledger.schema import create  # noqa: PLC0415
         from expirebridge.ledger.tables import VERSION, own_tables  # noqa: PLC0415
     with connected(settings_of(ledger, None)) as connection:
-        upgraded = upgrade(connection, own_tables())
-        created = not upgraded and create(connection, own_tables())
+        created = create(connection, own_tables())
     if as_json:
-        return print_json({"created": created, "upgraded": upgraded, "version": VERSION})
-    done = "created" if created else "upgraded" if upgraded else "there already"
-    return print_line(f"{done}: version {VERSION}")
+        return print_json({"created": created, "version": VERSION})
+    return print_line(f"{'created' if created else 'there already'}: version {VERSION}")
 
 
 @group.command("status")

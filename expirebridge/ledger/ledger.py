@@ -18,7 +18,7 @@ from expirebridge.ledger.database_check import Acquaintance
 from expirebridge.ledger.db_errors import is_duplicate
 from expirebridge.ledger.engine import engine_of, read_url, translated
 from expirebridge.ledger.rows import LedgerTask, check_ext, ledger_task, times_of, values_of
-from expirebridge.ledger.schema import create, upgrade
+from expirebridge.ledger.schema import create
 from expirebridge.ledger.series_calls import SeriesCalls
 from expirebridge.ledger.statements import Statements, statements
 from expirebridge.ledger.tables import Tables, own_tables
@@ -82,12 +82,12 @@ class Ledger(SeriesCalls):
         self._poker = Poker(Settings.read(url=redis)) if there else None
 
     def create(self) -> bool:
-        """Create the ledger's tables, or upgrade those of an earlier version.
+        """Create the ledger's tables, unless they are there.
 
         It is what `expirebridge ledger create` does, in a transaction of its own, through the
         engine that `Ledger` was given, or one that it makes for its URL. Returns whether there was
         anything to do. Raises InvalidSetting without an engine and a URL, LedgerUnsuitable for
-        tables of a later version, and a LedgerError if the database fails.
+        tables of another version, and a LedgerError if the database fails.
         """
         if self._url is None:
             raise InvalidSetting(
@@ -95,7 +95,7 @@ class Ledger(SeriesCalls):
             )
         engine = self._engine or engine_of(self._url, poolclass=NullPool)
         with translated(self._url), engine.begin() as connection:
-            return upgrade(connection, self.tables) or create(connection, self.tables)
+            return create(connection, self.tables)
 
     def make_task(
         self,

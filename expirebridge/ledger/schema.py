@@ -17,8 +17,7 @@ from sqlalchemy.exc import DBAPIError
 
 from expirebridge.errors import LedgerUnsuitable
 from expirebridge.ledger.db_errors import is_missing
-from expirebridge.ledger.tables import OLDEST, VERSION, Tables, extras, tables
-from expirebridge.ledger.upgrading import upgrade_statements
+from expirebridge.ledger.tables import VERSION, Tables, extras, tables
 from expirebridge.ledger.view import NAME as VIEW
 
 _URLS: Final = {
@@ -61,16 +60,6 @@ def ddl(dialect: str) -> str:
     return header + "\n\n".join(f"{statement};" for statement in written) + "\n"
 
 
-def upgrade_ddl(dialect: str) -> str:
-    """The statements that upgrade tables of the oldest version, as a script. Raises as `ddl`."""
-    if dialect not in _URLS:
-        raise LedgerUnsuitable(f"{dialect!r} cannot hold a ledger: one of {', '.join(DIALECTS)}")
-    engine = create_mock_engine(_URLS[dialect], lambda *_, **__: None)
-    statements = upgrade_statements(engine.dialect, tables(MetaData()))
-    header = f"-- The ledger of expirebridge for {dialect}, from version {OLDEST} to {VERSION}.\n\n"
-    return header + "\n\n".join(f"{statement};" for statement in statements) + "\n"
-
-
 def _place(statement: str) -> tuple[int, str]:
     """Indices, which are a set, in an order of their own, and the version when all else is done."""
     if statement.startswith("INSERT"):
@@ -87,13 +76,13 @@ def create(connection: Connection, made: Tables) -> bool:
     """Create tables, view and version; False if they are there already.
 
     What an interrupted `create` left out is added: some databases cannot roll DDL back. Raises
-    LedgerUnsuitable for older and newer tables, and for others of these names.
+    LedgerUnsuitable for tables of another version, and for others of these names.
     """
     present = inspect(connection)
     schema = made.task.schema
     known = present.has_table(made.schema.name, schema=schema)
     if known and (found := _read(connection, made)) is not None:
-        check_version(found)
+        upgrade(found)
         return False
     if present.has_table(made.task.name, schema=schema):
         _check_columns(connection, made)
@@ -107,19 +96,17 @@ def create(connection: Connection, made: Tables) -> bool:
     return True
 
 
-def upgrade(connection: Connection, made: Tables) -> bool:
-    """Upgrade tables that an earlier version created; False if there are none.
+def upgrade(found: Schema) -> None:
+    """Bring the tables of an earlier version to this one, in the transaction of `create`.
 
-    MySQL cannot roll DDL back: what was interrupted is repeated.
+    Version 1 is the first, so there is no step yet. A change of the tables raises VERSION and adds
+    its step here: the statements that bring the tables from the version before to the new one, and
+    last the new number in `expirebridge_schema`. MySQL cannot roll DDL back, so a step that was
+    interrupted must be able to run again.
+
+    Raises LedgerUnsuitable for a version that this expirebridge does not know.
     """
-    if not inspect(connection).has_table(made.schema.name, schema=made.schema.schema):
-        return False
-    found = _read(connection, made)
-    if found is None or not OLDEST <= found.version < VERSION:
-        return False
-    for statement in upgrade_statements(connection.dialect, made):
-        connection.exec_driver_sql(statement)
-    return True
+    check_version(found)
 
 
 def find(connection: Connection, made: Tables) -> Schema:
@@ -159,12 +146,12 @@ def check_version(found: Schema) -> None:
     if found.version > VERSION:
         raise LedgerUnsuitable(
             f"the ledger's tables are of version {found.version}, and this expirebridge knows "
-            f"{VERSION}: upgrade it"
+            f"{VERSION}: upgrade expirebridge"
         )
     if found.version < VERSION:
         raise LedgerUnsuitable(
-            f"the ledger's tables are of version {found.version}, and this expirebridge needs "
-            f"{VERSION}: `expirebridge ledger create` upgrades them"
+            f"the ledger's tables are of version {found.version}, which this expirebridge "
+            f"does not know: it needs {VERSION}"
         )
 
 

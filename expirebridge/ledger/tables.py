@@ -29,10 +29,8 @@ from expirebridge.ledger.clock import NowMs, RandomId
 from expirebridge.ledger.sql_types import INNODB, ascii_, column, long_text, unicode_
 from expirebridge.ledger.view import CreateView, DropView
 
-VERSION: Final = 2
+VERSION: Final = 1
 """The version of these tables: what `expirebridge_schema` holds."""
-OLDEST: Final = 1
-"""The oldest version that can be upgraded."""
 NAMES: Final = (
     "expirebridge_task", "expirebridge_pass", "expirebridge_schema", "expirebridge_series",
 )  # fmt: skip

@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 
 from expirebridge.errors import ExpirebridgeError, InvalidSetting, LedgerError, LedgerUnreachable
 from expirebridge.ledger import Ledger, LedgerUnsuitable, Tables, ddl
-from expirebridge.ledger.schema import upgrade_ddl
 from tests.kit.invoked import app
 
 SECRET = "s3cretpw"
@@ -29,19 +28,18 @@ def run(*words: str, url: str | URL, code: int = 0) -> str:
 def test_create_creates_once(database_url: URL) -> None:
     with pytest.raises(LedgerUnsuitable, match="ledger create"):
         run("status", url=database_url)
-    assert run("create", url=database_url) == "created: version 2\n"
-    assert run("create", url=database_url) == "there already: version 2\n"
+    assert run("create", url=database_url) == "created: version 1\n"
+    assert run("create", url=database_url) == "there already: version 1\n"
     assert json.loads(run("create", "--json", url=database_url)) == {
-        "created": False, "upgraded": False, "version": 2,
+        "created": False, "version": 1,
     }  # fmt: skip
-    assert run("check", url=database_url) == "version 2, 0 rows that cannot be relayed\n"
+    assert run("check", url=database_url) == "version 1, 0 rows that cannot be relayed\n"
 
 
 def test_ddl_prints_what_the_url_names(database_url: URL) -> None:
     dialect = database_url.get_backend_name()
     assert run("ddl", url=database_url) == ddl(dialect)
     assert run("ddl", "--dialect", "mysql", url="") == ddl("mysql")
-    assert run("ddl", "--upgrade", url=database_url) == upgrade_ddl(dialect)
     with pytest.raises(InvalidSetting, match="one of postgresql"):
         run("ddl", "--dialect", "oracle", url="")
 
@@ -60,7 +58,7 @@ def test_status_counts(engine: Engine, ledger: Ledger, made: Tables) -> None:
     found = json.loads(run("status", "--json", url=engine.url))
     assert 0 <= found.pop("oldest") < 100
     assert found == {
-        "ledger": "default", "version": 2, "waiting": 3, "succeeded": 1, "failed": 2,
+        "ledger": "default", "version": 1, "waiting": 3, "succeeded": 1, "failed": 2,
         "cancelled": 1, "to_relay": 3, "to_rebuild": 1, "refused": 0,
         "passes": [{"partition": 0, "number": 0, "stamp": 0}],
     }  # fmt: skip
@@ -105,7 +103,7 @@ def test_check_names_rows_that_cannot_be_relayed(
     said = run("check", url=engine.url, code=5)
     assert "b  func='nothing'" in said
     assert "c  args: " in said
-    assert said.endswith("version 2, 2 rows that cannot be relayed\n")
+    assert said.endswith("version 1, 2 rows that cannot be relayed\n")
     assert SECRET not in said
     found = json.loads(run("check", "--json", url=engine.url, code=5))
     assert [row["id"] for row in found["unfit"]] == ["b", "c"]

@@ -208,8 +208,8 @@ def renamed(engine: Engine, name: str = "elsewhere") -> Iterator[None]:
 @pytest.mark.parametrize(
     ("unfit", "words"),
     [
-        (lambda engine: of_version(engine, VERSION + 1), "upgrade it"),
-        (lambda engine: of_version(engine, VERSION - 1), "`expirebridge ledger create` upgrades"),
+        (lambda engine: of_version(engine, VERSION + 1), "upgrade expirebridge"),
+        (lambda engine: of_version(engine, VERSION - 1), "it needs"),
         (renamed, "`expirebridge ledger create` creates"),
     ],
     ids=["newer", "older", "missing"],

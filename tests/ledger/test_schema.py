@@ -8,7 +8,6 @@ from sqlalchemy import (
     URL,
     BigInteger,
     Column,
-    DefaultClause,
     Engine,
     Integer,
     MetaData,
@@ -21,7 +20,7 @@ from sqlalchemy.exc import DBAPIError
 
 from expirebridge.errors import LedgerUnsuitable
 from expirebridge.ledger import Ledger, Tables, ddl, extras, tables
-from expirebridge.ledger.schema import DIALECTS, create, find, upgrade, upgrade_ddl
+from expirebridge.ledger.schema import DIALECTS, create, find
 from expirebridge.ledger.tables import VERSION
 
 
@@ -72,7 +71,9 @@ def test_without_tables_the_remedy_is_named(empty: Engine, made: Tables) -> None
         Ledger().make_task(connection, "a.b", [], 5)
 
 
-@pytest.mark.parametrize(("version", "words"), [(VERSION + 1, "upgrade it"), (0, "needs 2")])
+@pytest.mark.parametrize(
+    ("version", "words"), [(VERSION + 1, "upgrade expirebridge"), (0, "needs 1")]
+)
 def test_other_versions_are_refused(version: int, words: str, empty: Engine, made: Tables) -> None:
     with empty.begin() as connection:
         create(connection, made)
@@ -83,75 +84,6 @@ def test_other_versions_are_refused(version: int, words: str, empty: Engine, mad
                 refused(connection, made)
         with pytest.raises(LedgerUnsuitable, match=words):
             Ledger().make_task(connection, "a.b", [], 5)
-
-
-def of_version_1() -> Tables:
-    """The tables as their first version had them."""
-    made = tables(MetaData())
-    generation = made.task.c.generation
-    generation.type, generation.server_default = Integer(), DefaultClause(text("1"))
-    return made
-
-
-def create_version_1(engine: Engine) -> None:
-    """Create them, with a row that was carried."""
-    with engine.begin() as connection:
-        create(connection, of_version_1())
-    run(engine, "ALTER TABLE expirebridge_series DROP COLUMN paused")
-    run(engine, "ALTER TABLE expirebridge_pass DROP COLUMN met")
-    run(engine, "UPDATE expirebridge_schema SET version = 1")
-    run(
-        engine,
-        "INSERT INTO expirebridge_task (id, func, params, at_ms, stamp, todo, ext_string) "
-        "VALUES ('old', 'a.b', '[1]', 5, 7, 0, 'e')",
-    )
-
-
-def assert_upgraded(engine: Engine, made: Tables) -> None:
-    """What is there is what `create` makes, and the row is what it was."""
-    assert_same_columns(engine, made)
-    series = {column["name"] for column in inspect(engine).get_columns(made.series.name)}
-    assert series == set(made.series.columns.keys())
-    with engine.begin() as connection:
-        assert find(connection, made).version == VERSION
-        assert inspect(connection).get_view_names() == ["delay_queue"]
-        [old] = connection.execute(made.task.select())
-        assert (old.id, old.generation, old.params) == ("old", 1, "[1]")
-        assert (old.stamp, old.todo, old.ext_string) == (7, 0, "e")
-        for id in ("old", "new"):
-            Ledger().make_task(connection, "a.b", [], 5, id=id, if_exists="replace")
-        for row in connection.execute(made.task.select()):
-            assert abs(row.generation - row.created) < 1000
-
-
-def test_tables_of_the_first_version_are_upgraded(empty: Engine, made: Tables) -> None:
-    create_version_1(empty)
-    with empty.connect() as connection, pytest.raises(LedgerUnsuitable, match="upgrades them"):
-        find(connection, made)
-    with empty.begin() as connection:
-        identity = connection.scalar(text("SELECT identity FROM expirebridge_schema"))
-        assert upgrade(connection, made)
-    with empty.begin() as connection:
-        assert not upgrade(connection, made)
-        assert find(connection, made).identity == identity
-    assert_upgraded(empty, made)
-
-
-def test_the_printed_statements_upgrade_the_same(empty: Engine, made: Tables) -> None:
-    create_version_1(empty)
-    with empty.begin() as connection:
-        for statement in upgrade_ddl(empty.dialect.name).split(";\n"):
-            if statement.strip():
-                connection.exec_driver_sql(statement)
-    assert_upgraded(empty, made)
-    with pytest.raises(LedgerUnsuitable, match="one of postgresql, sqlite"):
-        upgrade_ddl("oracle")
-
-
-def test_nothing_is_upgraded_where_nothing_is(empty: Engine, made: Tables) -> None:
-    with empty.begin() as connection:
-        assert not upgrade(connection, made)
-    assert inspect(empty).get_table_names() == []
 
 
 def test_a_table_of_somebody_else_is_left_alone(empty: Engine, made: Tables) -> None:
