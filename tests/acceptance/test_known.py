@@ -9,6 +9,7 @@ from expirebridge.store import commands
 from expirebridge.store.client import Store
 from tests.kit.invoked import invoke_json
 from tests.kit.processes import listener, run
+from tests.kit.steps import beat_without_code
 
 
 def until_declared(store: Store) -> None:
@@ -49,9 +50,9 @@ def test_handlers_of_the_fleet_are_listed_by_their_code(
     with listener(url, folder) as first, listener(url, folder) as second, listener(url, newer):
         while len(store.run(commands.read_fleet(Settings.lease)).codes) < 2:
             time.sleep(0.01)
-        store.run(commands.heartbeat("host:1:older", Settings.lease, []))
+        beat_without_code(store, "host:1:older")
         printed = run("handlers", "--fleet", url=url).stdout
-        store.run(commands.heartbeat("host:1:older", Settings.lease, []))
+        beat_without_code(store, "host:1:older")
         codes = invoke_json("handlers", "--fleet", url=url)
     by_functions = {tuple(code["functions"] or ()): code for code in codes}
     old = by_functions["acts.block", "acts.hold", "acts.meet", "acts.note"]

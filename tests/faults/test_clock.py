@@ -190,7 +190,7 @@ def lapsed_for_others(url: str) -> list[str]:
         store = Store(client, prefix="expirebridge")
         sweep = commands.sweep(Settings(lease=LEASE))
         lapsed = [*store.run(sweep).lapsed]
-        store.run(commands.heartbeat("another", LEASE, []))
+        store.run(commands.heartbeat("another", LEASE, [], code="c0de"))
         return [*lapsed, *store.run(sweep).lapsed]
 
 

@@ -207,7 +207,7 @@ def test_partitions_stay_in_their_slots(cluster: Cluster) -> None:
         [made] = store.run(commands.make([new(id, 60_000)]))
         for _ in range(2):
             cluster.client.delete(f"{prefix}:meta")
-            store.run(commands.heartbeat("me", 10.0, []))
+            store.run(commands.heartbeat("me", 10.0, [], code="c0de"))
             assert cluster.client.hget(f"{prefix}:meta", "partitions") == b"16"
             assert made.key.startswith(f"{layout.slot_of(number)}{id}:?".encode())
         with pytest.raises(PartitionsDiffer):
@@ -338,7 +338,9 @@ def change_what_runs(tasks: Tasks) -> None:
     assert tasks.bridge.reschedule("moved", "1h") is Change.REARMED
     tasks.set(b"{eb:0}alive:?mail.send?[1]")
     assert tasks.bridge.cancel("cancelled") is Change.RUNNING
-    beat = commands.heartbeat("me", 10, [(id, id) for id in ("replaced", "cancelled", "never")])
+    beat = commands.heartbeat(
+        "me", 10, [(id, id) for id in ("replaced", "cancelled", "never")], code="aa"
+    )
     answer = tasks.store.run(beat)
     assert (answer.cancelled, answer.lost) == ([("cancelled", "cancelled")], ["never"])
     for id in ("replaced", "extended", "moved", "alive"):
@@ -435,7 +437,7 @@ def beat_and_sweep(tasks: Tasks) -> None:
     # A clock that went back, a listener that stays, and one that leaves.
     tasks.client.zadd(f"{PREFIX}:listeners", {"ahead": 9e12})
     for listener in ("me", "other"):
-        tasks.store.run(commands.heartbeat(listener, 10, []))
+        tasks.store.run(commands.heartbeat(listener, 10, [], code="aa"))
     tasks.store.run(commands.leave("other"))
     for lapses in (0, 2):
         tasks.start("lapsing")

@@ -186,7 +186,7 @@ def test_a_store_of_a_station_is_certain(cluster: Cluster) -> None:
     """What a listener asks a partition, it asks with a number that it was told."""
     client = clients.producer_client(cluster.url, PREFIX)
     store = Store(client, prefix=LAYOUT.prefix_of(3), partitions=16)
-    store.run(commands.heartbeat("me", 10.0, []))
+    store.run(commands.heartbeat("me", 10.0, [], code="c0de"))
     assert metas(cluster) == {LAYOUT.prefix_of(3): [b"1", b"16", b"partitions"]}
     client.close()
 

@@ -19,7 +19,7 @@ from expirebridge.settings import Doorbells, Settings
 from expirebridge.store import commands
 from expirebridge.store.client import Store
 from expirebridge.store.commands import Claim, Settlement, Share, Walk
-from tests.kit.steps import new
+from tests.kit.steps import beat_without_code, new
 from tests.kit.witness import PATIENCE, Witness, listening
 
 WHOLE = (Walk(b"-inf", b"", b"+inf"),)
@@ -165,7 +165,7 @@ def test_a_claim_in_a_fleet_of_several_codes_learns_how_many_run(store: Store) -
 
 def test_older_listeners_are_taken_to_know_all(store: Store) -> None:
     join(store, "one", "aa", "mail.send")
-    store.run(commands.heartbeat("older", 10, []))
+    beat_without_code(store, "older")
     codes = join(store, "two", "bb", "orders.rate")
     make(store, 20)
     assert len(claim_known(store, "aa", Share(3, 0, codes)).tasks) == 10
@@ -352,7 +352,7 @@ async def test_without_the_clock_what_was_left_is_asked_for_too(
 
     async def send() -> None: ...
 
-    store.run(commands.heartbeat("another", 10, []))
+    store.run(commands.heartbeat("another", 10, [], code="c0de"))
     settings = Settings(url=url, doorbell=Doorbells.EVENTS)
     async with listening(settings, witness, send=send):
         await async_bridge.make_tasks([{"func": "test.send", "delay": 0}] * 9)

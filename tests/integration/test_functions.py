@@ -241,7 +241,8 @@ def test_a_listener_s_database_is_told_of_a_new_earliest_task(
         heard.subscribe("expirebridge:doorbell:1")
         heard.get_message(timeout=5)
         ask("make", "f.g", "[]", 60_000)  # no listener has ever been here
-        store.run(commands.heartbeat("me", 10, []))
+        store.run(commands.heartbeat("me", 10, [], code="c0de"))
+        heard.get_message(timeout=5)  # a listener joined: all beat
         due = ask("make", "f.g", "[]", 50_000)[3]
         told = heard.get_message(timeout=5)
     assert told is not None

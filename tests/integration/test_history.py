@@ -135,7 +135,7 @@ def test_each_attempt_is_told_with_how_it_ended(store: Store, client: redis.Redi
     for number, outcome in enumerate(("retry", "released", "lapse", "retry")):
         claim(store, f"t{number}")
         if outcome == "lapse":
-            store.run(commands.heartbeat("another", 10, []))
+            store.run(commands.heartbeat("another", 10, [], code="c0de"))
             age(client, "running", "a", 1)
             store.run(commands.sweep(Settings()))
         else:

@@ -18,7 +18,7 @@ from expirebridge.store.client import Store
 from tests.kit.colours import asking
 from tests.kit.logins import login
 from tests.kit.servers import AnyServer
-from tests.kit.steps import age
+from tests.kit.steps import age, beat_without_code
 from tests.kit.witness import registry_of
 
 LEASE = 10.0
@@ -82,7 +82,7 @@ def test_nothing_is_refused_while_a_listener_may_know_it(
         strict.make_task("a.b", [], 60)
         assert warnings(caplog) == []
         join(store, "host:1:aa", "send")
-        store.run(commands.heartbeat("host:2:older", LEASE, []))
+        beat_without_code(store, "host:2:older")
         strict.make_task("a.b", [], 60)
         assert bridge.count().pending == 2
         assert warnings(caplog) == ["a.b: 1 of 2 listeners do not know it, the others do not say"]
@@ -260,7 +260,7 @@ def test_functions_of_tasks_to_come_are_held_against_what_the_listeners_know(
     join(store, "host:2:aa", "sned")
     bridge.cancel_all([task.id for task in bridge.list(func="a.b").tasks])
     assert finding() == (Level.OK, "no task waits for an unknown function")
-    store.run(commands.heartbeat("host:3:older", LEASE, []))
+    beat_without_code(store, "host:3:older")
     level, message = finding()
     assert level is Level.OK
     assert message.endswith(

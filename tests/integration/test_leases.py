@@ -41,10 +41,10 @@ def test_a_heartbeat_renews_what_is_held_and_names_what_is_not(
     age(client, "running", "a", -1)
     age(client, "running", "b", -1)
     held = [("a", "t"), ("b", "other"), ("c", "t")]
-    store.run(commands.heartbeat("l1", 10, []))
+    store.run(commands.heartbeat("l1", 10, [], code="c0de"))
     age(client, "running", "a", -1)
     age(client, "running", "b", -1)
-    assert store.run(commands.heartbeat("l1", 10, held)).lost == ["b", "c"]
+    assert store.run(commands.heartbeat("l1", 10, held, code="c0de")).lost == ["b", "c"]
     renewed = client.zscore("expirebridge:running", "a") or 0
     assert renewed - server_ms(client) > 9_000
     assert (client.zscore("expirebridge:running", "b") or 0) - server_ms(client) < 1_001
@@ -53,26 +53,28 @@ def test_a_heartbeat_renews_what_is_held_and_names_what_is_not(
 def test_ranks_follow_the_names_of_the_listeners_that_beat(
     store: Store, client: redis.Redis
 ) -> None:
-    ranks = [store.run(commands.heartbeat(name, 10, [])).rank for name in ("b", "a", "c")]
+    ranks = [
+        store.run(commands.heartbeat(name, 10, [], code="c0de")).rank for name in ("b", "a", "c")
+    ]
     assert ranks == [0, 0, 2]
     client.zadd("expirebridge:listeners", {"a": server_ms(client) - 11_000})
-    assert store.run(commands.heartbeat("b", 10, [])).rank == 0
+    assert store.run(commands.heartbeat("b", 10, [], code="c0de")).rank == 0
     store.run(commands.leave("b"))
-    assert store.run(commands.heartbeat("c", 10, [])).listeners == 1
+    assert store.run(commands.heartbeat("c", 10, [], code="c0de")).listeners == 1
 
 
 def test_when_nobody_beat_for_half_a_lease_running_tasks_get_one_more(
     store: Store, client: redis.Redis
 ) -> None:
     store.run(commands.make([new("a")]))
-    store.run(commands.heartbeat("dead", 10, []))
+    store.run(commands.heartbeat("dead", 10, [], code="c0de"))
     claim(store)
     client.zadd("expirebridge:listeners", {"dead": server_ms(client) - 6_000})
     age(client, "running", "a", 1)
-    assert store.run(commands.heartbeat("new", 10, [])).gap
+    assert store.run(commands.heartbeat("new", 10, [], code="c0de")).gap
     assert store.run(commands.sweep(Settings())).lapsed == []
     age(client, "running", "a", 1)
-    assert not store.run(commands.heartbeat("new", 10, [])).gap
+    assert not store.run(commands.heartbeat("new", 10, [], code="c0de")).gap
     assert store.run(commands.sweep(Settings())).lapsed == ["a"]
 
 
@@ -87,7 +89,7 @@ def test_a_sweep_takes_nothing_back_while_nobody_beats(
     if beats == "old":
         client.zadd("expirebridge:listeners", {"me": server_ms(client) - 5_100})
     assert store.run(commands.sweep(Settings())).lapsed == []
-    store.run(commands.heartbeat("me", 10, [("a", "t")]))
+    store.run(commands.heartbeat("me", 10, [("a", "t")], code="c0de"))
     assert settle(store, Settlement("a", "t", "succeeded")) == [Settled.DONE]
 
 
@@ -97,7 +99,7 @@ def test_when_the_clock_went_back_leases_are_brought_in(store: Store, client: re
     hours = server_ms(client) + 10_800_000
     client.zadd("expirebridge:running", {"a": hours})
     client.zadd("expirebridge:listeners", {"me": hours})
-    store.run(commands.heartbeat("me", 10, []))
+    store.run(commands.heartbeat("me", 10, [], code="c0de"))
     assert (client.zscore("expirebridge:running", "a") or 0) <= server_ms(client) + 10_000
     assert (client.zscore("expirebridge:listeners", "me") or 0) <= server_ms(client)
 
@@ -209,4 +211,4 @@ def test_what_was_settled_while_the_heartbeat_was_on_its_way_is_not_lost(store: 
     claim(store)
     settle(store, Settlement("a", "t", "succeeded"), Settlement("b", "t", "retry", 60))
     held = [("a", "t"), ("b", "t"), ("c", "t")]
-    assert store.run(commands.heartbeat("l", 10, held)).lost == ["c"]
+    assert store.run(commands.heartbeat("l", 10, held, code="c0de")).lost == ["c"]

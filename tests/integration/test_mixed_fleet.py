@@ -11,7 +11,7 @@ from expirebridge.settings import Settings
 from expirebridge.store import commands
 from expirebridge.store.client import Store
 from expirebridge.store.commands import Claim, Settled, Settlement, Walk
-from tests.kit.steps import age, new, server_ms
+from tests.kit.steps import age, beat_without_code, new, server_ms
 
 LEASE = 10.0
 WHOLE = (Walk(b"-inf", b"", b"+inf"),)
@@ -200,7 +200,7 @@ def test_the_listener_that_died_last_takes_its_knowledge_along(mixed: Store) -> 
 
 
 def test_older_listeners_beside_one_code_change_nothing(store: Store) -> None:
-    store.run(commands.heartbeat("older", LEASE, []))
+    beat_without_code(store, "older")
     join(store, "aa", OLD)
     make(store, LOST, "a")
     plain = commands.claim("t", Settings(), room=9, idle=True, fingerprint="aa")

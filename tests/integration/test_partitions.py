@@ -293,7 +293,7 @@ def test_a_lost_meta_is_that_of_its_sisters(
             wrong.run(commands.get(id))
         if broken:
             client.delete(key)  # as the doctor says
-        stores[number].run(commands.heartbeat("h:1:a", LEASE, []))
+        stores[number].run(commands.heartbeat("h:1:a", LEASE, [], code="c0de"))
         assert client.hmget(key, *OF_META) == [b"1", b"16", b"partitions"]
         apart.make_task("mail.send", [1], 60, id=id)
 

@@ -185,7 +185,7 @@ def test_a_resent_replace_is_known_even_after_the_replacement_ran(store: Store) 
 
 def end_run(store: Store, client: redis.Redis, outcome: str) -> None:
     if outcome == "lapse":
-        store.run(commands.heartbeat("another", 10, []))
+        store.run(commands.heartbeat("another", 10, [], code="c0de"))
         age(client, "running", "a", 1)
         store.run(commands.sweep(Settings()))
     else:
@@ -535,7 +535,7 @@ def test_of_a_task_cancelled_while_it_ran_no_further_attempt_is_made(
     bring(store, client, "running")
     store.run(commands.reschedule("a", commands.When(HOUR, True)))  # undone by the cancel
     CHANGES["cancel"](store)
-    beat = store.run(commands.heartbeat("l", 10, [("a", "t")]))
+    beat = store.run(commands.heartbeat("l", 10, [("a", "t")], code="c0de"))
     assert (beat.lost, beat.cancelled) == ([], [("a", "t")])
     settle(store, Settlement("a", "t", outcome, 1, "x"))
     task = task_of(store)

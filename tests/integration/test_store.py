@@ -499,7 +499,7 @@ def test_every_name_carries_the_hash_tag_of_the_prefix(url: str, client: redis.R
     store.run(commands.make([new("a"), new("b", 60_000)]))
     claim(store)
     settle(store, Settlement("a", "t", "succeeded"))
-    store.run(commands.heartbeat("l", 10, []))
+    store.run(commands.heartbeat("l", 10, [], code="c0de"))
     names = client.keys()
     assert b"{eb:3}b:?mail.send?[1]" in names
     assert [name for name in names if name[:6] != b"{eb:3}"] == []
@@ -602,7 +602,7 @@ def test_a_refused_right_is_told_as_such(server: AnyServer) -> None:
     """It must not be taken for bad data in the database."""
     with login(server, ["~*", "&*", "+@all", "-zadd", "-info"]) as url:
         store = Store(clients.producer_client(url), prefix=PREFIX)
-        for refused in (commands.heartbeat("me", 10, []), commands.command("INFO")):
+        for refused in (commands.heartbeat("me", 10, [], code="c0de"), commands.command("INFO")):
             with pytest.raises(NotPermitted, match=r"lacks a right: .*expirebridge acl"):
                 store.run(refused)
         store.close()

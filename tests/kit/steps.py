@@ -50,7 +50,12 @@ def age(client: redis.Redis, state: str, id: str, seconds: float) -> None:
 
 def beating(store: Store) -> None:
     """Let some listener beat: only then is a silent one taken for dead."""
-    store.run(commands.heartbeat("another", 10, []))
+    store.run(commands.heartbeat("another", 10, [], code="c0de"))
+
+
+def beat_without_code(store: Store, listener: str) -> None:
+    """Let a listener beat of which it is not known what it runs: another client overwrote that."""
+    store.client.zadd(f"{PREFIX}:listeners", {listener: server_ms(store.client)})
 
 
 async def found(bridge: AsyncBridge, task: Task) -> Task:

@@ -507,7 +507,7 @@ class Machine(RuleBasedStateMachine):
 
     def _heartbeat(self, listener: Life) -> None:
         held = [(run.id, run.token) for run in listener.held]
-        beat = self.run(commands.heartbeat(listener.name, SETTINGS.lease, held))
+        beat = self.run(commands.heartbeat(listener.name, SETTINGS.lease, held, code="c0de"))
         assert (beat.gap, beat.lost, beat.cancelled) == self.model.heartbeat(held)
 
     @rule(who=st.sampled_from([0, 1]))

@@ -271,7 +271,7 @@ def heartbeat(
     lease: float,
     held: Iterable[tuple[str, str]],
     *,
-    code: str = "",
+    code: str,
     functions: int = 0,
 ) -> Call[HeartbeatReply]:
     """Say that `listener` lives, and renew its claims: `held` are ids with their tokens.

@@ -52,7 +52,7 @@ local function owner_of(func)
   return owners[func]
 end
 
--- How many listeners know a function; older ones, which do not say what they know, are taken to.
+-- How many listeners know a function; those of which it is not known are taken to.
 local function count_peers(func)
   local count = listeners
   for fingerprint, run_it in string.gmatch(ARGV[13], '(%x+) (%d+)') do

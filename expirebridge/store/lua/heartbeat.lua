@@ -3,7 +3,7 @@
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 listener, 3 lease in ms, 4 the code that it runs: its fingerprint, and ` ?`
---          if it passes over many tasks that nobody knows; '': it does not say,
+--          if it passes over many tasks that nobody knows,
 --          5 how many functions this code has, then id and token of each task that it holds
 -- returns  now in microseconds, the listener's rank among those that beat, their number,
 --          1 if none had beaten for half a lease, the ids that it lost (not those that it
@@ -48,7 +48,7 @@ end
 local function note_code(listeners)
   local words, counts, texts = {}, {}, codes_of(listeners)
   for i, listener in ipairs(listeners) do
-    if listener == me and code ~= '' and texts[i] ~= code then
+    if listener == me and texts[i] ~= code then
       -- If another client overwrote the hash, all count as of one code.
       redis.pcall('HSET', fleet_key(), me, code)
       texts[i] = code
@@ -78,7 +78,6 @@ local function note_code(listeners)
 end
 
 local function is_declared()
-  if code == '' then return true end
   local count = redis.pcall('HGET', code_key(string.match(code, '^%x+')), '#')
   return count == ARGV[5]
 end
