@@ -46,7 +46,6 @@ from expirebridge.errors import InvalidSetting
 from expirebridge.model import keys
 from expirebridge.model.partitions import PARTITIONS_OF_CLUSTER, Layout
 from expirebridge.store.errors import translated
-from expirebridge.store.overlapping import AsyncOverlappingClient, OverlappingClient
 from expirebridge.store.tls import AsyncTlsConnection, TlsConnection
 
 C = TypeVar("C", redis.Redis, redis.asyncio.Redis)
@@ -95,11 +94,6 @@ _WAITING_POOLS: dict[Any, Any] = {
 }
 # A listener has as many as its stations need: since version 8, redis-py refuses more than 100.
 _LISTENER: dict[str, Any] = {"max_connections": 2**31}
-# `make_tasks` builds the tasks of one chunk while the server works on the next one.
-_PRODUCERS: dict[Any, Any] = {
-    redis.Redis: OverlappingClient,
-    redis.asyncio.Redis: AsyncOverlappingClient,
-}
 _PROBE_PATIENCE = 2.0
 _SENTINEL_PATIENCE = 1.0
 """Seconds that one sentinel, or a server that is asked for its role, has to answer."""
@@ -380,7 +374,7 @@ def _with_pool(plain: str, kind: type[C], options: dict[str, Any]) -> C:
     """A client; with a `timeout` a producer's, whose calls wait for a connection."""
     if "timeout" in options:
         pool = _WAITING_POOLS[kind].from_url(plain, **options)
-        client: C = _PRODUCERS[kind].from_pool(pool)
+        client: C = kind.from_pool(pool)
         return client
     return kind.from_url(plain, **options)
 

@@ -1,7 +1,6 @@
 """Operations that make tasks."""
 
 import logging
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -118,13 +117,6 @@ class MakingOperations(Subject):
         if self._unknown.refuses:
             yield from self._unknown.check(map(_func_of, new))
         made: dict[str, Task] = {}
-        replied = deque[tuple[commands.NewTask, commands.MakeReply]]()
-
-        def build() -> None:
-            while replied:
-                task, outcome = replied.popleft()
-                made[task.id] = self._made(task, outcome)
-
         rest: Sequence[commands.NewTask] = new
         undone = set[str]()
         fault: PartlyDone | None = None
@@ -138,22 +130,19 @@ class MakingOperations(Subject):
             for chunk in chunks(self._by_partition(rest, count)):
                 self._announce(chunk)
                 try:
-                    call = commands.make(chunk, bulk=True, meanwhile=build)
-                    outcomes = yield from self._send(call, chunk)
+                    outcomes = yield from self._send(commands.make(chunk, bulk=True), chunk)
                 except PartlyDone as partly:
                     fault, outcomes = partly, partly.done
                     left = [chunk[place] for place in partly.undone]
                     others = len((yield from AWAY)) < count and partly.nothing_written
                     undone |= {task.id for task in left if not (task.drawn and others)}
-                pairs = zip(chunk, outcomes, strict=True)
-                replied.extend((task, outcome) for task, outcome in pairs if outcome is not None)
-                if self._hooks or count > 1:
-                    build()
+                for task, outcome in zip(chunk, outcomes, strict=True):
+                    if outcome is not None:
+                        made[task.id] = self._made(task, outcome)
                 if (yield from PARTITIONS) != count:
                     break  # the first chunk brought it: one was assumed
                 if count > 1 and (yield from AWAY) != away:
                     break  # other ids can be drawn
-            build()
             rest = [task for task in rest if task.id not in made and task.id not in undone]
         if fault is not None and undone:
             places = [place for place, task in enumerate(new) if task.id in undone]

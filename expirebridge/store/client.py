@@ -8,7 +8,7 @@ other awaits.
 import contextlib
 import queue
 from collections.abc import Generator
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import redis
 import redis.asyncio
@@ -22,7 +22,6 @@ from expirebridge.store.batching import AsyncTrips, Command, Passenger, Trips
 from expirebridge.store.commands import AWAY, LEFT_OUT, PARTITIONS, Call, Runnable, Steps
 from expirebridge.store.commands.call import At, IfThere
 from expirebridge.store.errors import is_about_keys, is_within_script, of_client, translated
-from expirebridge.store.overlapping import AsyncOverlappingClient, OverlappingClient, Work
 
 T = TypeVar("T")
 
@@ -60,14 +59,7 @@ class Rerouted(Exception):
             return stop.value
 
 
-class Overlapped(NamedTuple):
-    """A command, and what is done while the server works on it."""
-
-    command: Command
-    meanwhile: Work
-
-
-Sent = Command | Passenger | Overlapped
+Sent = Command | Passenger
 """What goes to the server."""
 
 
@@ -185,8 +177,6 @@ class Database:
         try:
             if call.joint is not None:
                 return (yield _passenger(command, call))
-            if call.meanwhile is not None:
-                return (yield Overlapped(command, call.meanwhile))
             return (yield command)
         except exceptions.NoScriptError:
             pass
@@ -231,7 +221,6 @@ class Store:
         self.client = client
         self.database = _database_of(client, prefix, partitions, assumed=assumed)
         self._trips = Trips(client.execute_command)
-        self._overlaps = isinstance(client, OverlappingClient)
 
     def run(self, runnable: Runnable[T]) -> T:
         """Run a call, or steps. Raises a ServerError if the server fails or refuses a call."""
@@ -242,8 +231,6 @@ class Store:
                 try:
                     if type(command) is Passenger:
                         reply = self._trips.take(command)
-                    elif type(command) is Overlapped:
-                        reply = self._overlap(command)
                     else:
                         reply = self.client.execute_command(*command)  # type: ignore[no-untyped-call]
                 except (exceptions.RedisError, MemoryError) as error:
@@ -257,11 +244,6 @@ class Store:
             # A primary that was demoted keeps its connections; new ones may lead to its successor.
             _close_idle(self.client.connection_pool)
             raise
-
-    def _overlap(self, sent: Overlapped) -> Any:
-        # A client of the caller's own knows no such option.
-        options = {"meanwhile": sent.meanwhile} if self._overlaps else {}
-        return self.client.execute_command(*sent.command, **options)  # type: ignore[no-untyped-call]
 
     def close(self) -> None:
         """Close the connections."""
@@ -282,7 +264,6 @@ class AsyncStore:
         self.client = client
         self.database = _database_of(client, prefix, partitions, assumed=assumed)
         self._trips = AsyncTrips(client.execute_command)
-        self._overlaps = isinstance(client, AsyncOverlappingClient)
 
     async def run(self, runnable: Runnable[T]) -> T:
         """Run a call, or steps. Raises a ServerError if the server fails or refuses a call."""
@@ -293,8 +274,6 @@ class AsyncStore:
                 try:
                     if type(command) is Passenger:
                         reply = await self._trips.take(command)
-                    elif type(command) is Overlapped:
-                        reply = await self._overlap(command)
                     else:
                         reply = await self.client.execute_command(*command)  # type: ignore[no-untyped-call]
                 except (exceptions.RedisError, MemoryError) as error:
@@ -310,10 +289,6 @@ class AsyncStore:
             for connection in self.client.connection_pool._available_connections:
                 await connection.disconnect(nowait=True)
             raise
-
-    async def _overlap(self, sent: Overlapped) -> Any:
-        options = {"meanwhile": sent.meanwhile} if self._overlaps else {}
-        return await self.client.execute_command(*sent.command, **options)  # type: ignore[no-untyped-call]
 
     async def aclose(self) -> None:
         """Close the connections."""

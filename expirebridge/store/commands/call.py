@@ -130,8 +130,6 @@ class Call(Generic[T]):
     """Which partitions are asked, if there are several; None: the first, since each would do."""
     joint: Joint | None = None
     """How it is sent together with others; None: it is sent by itself."""
-    meanwhile: Callable[[], None] | None = None
-    """What is done while the server works on it: never, once, or again for each attempt."""
 
     def __iter__(self) -> "Steps[T]":
         """Let `yield from call` send the call and give back what was read from the reply."""
@@ -184,10 +182,9 @@ def script(
     read: Callable[[Any], T],
     route: Route | None = None,
     joint: Joint | None = None,
-    meanwhile: Callable[[], None] | None = None,
 ) -> Call[T]:
     """A call of the operation `name`, whose file is `lua/<name>.lua`."""
-    return Call(name, arguments, read, route=route, joint=joint, meanwhile=meanwhile)
+    return Call(name, arguments, read, route=route, joint=joint)
 
 
 PARTITIONS = Call("", (), int, is_script=False)

@@ -80,20 +80,19 @@ def make(
     *,
     hasty: bool = False,
     bulk: bool = False,
-    meanwhile: Callable[[], None] | None = None,
 ) -> Call[list[MakeReply]]:
     """Make tasks; those whose ids are taken are kept or rejected as they ask.
 
     Those of one partition are made all or nothing. A single one may be sent together with others.
     `hasty`: do not wait until a node of a cluster that does not answer has a successor. `bulk`:
-    raise PartlyDone, with what was made, if partitions cannot be asked. `meanwhile`: see Call.
+    raise PartlyDone, with what was made, if partitions cannot be asked.
     """
     items = [argument for task in tasks for argument in task.encode()]
     route = ByItem(tasks, _ID_OF_NEW, make, hasty, bulk)
     joint = Joint(tasks[0].id, own=1, width=_ROW) if len(tasks) == 1 else None
     return script(
         "make", new_nonce(), *items,
-        read=_read_replies, route=route, joint=joint, meanwhile=meanwhile,
+        read=_read_replies, route=route, joint=joint,
     )  # fmt: skip
 
 
