@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 import redis
-from expirebridge.topology import clients
 from redis.backoff import NoBackoff
 
 from expirebridge import AsyncBridge, Bridge, State
+from expirebridge.connection import clients
 from expirebridge.embedded.server import Server
 from tests.kit.proxy import Proxy
 
