@@ -96,7 +96,7 @@ def compat(
 def _compare_rows(settings: Settings, comparison: Comparison, within: float | None) -> int:
     """Compare the rows of the ledger that Redis does not have; returns how many are due later."""
     with extra_is_there():
-        from expirebridge.ledger.comparing import compare_rows  # noqa: PLC0415
+        from expirebridge.ledger.inspection import compare_rows  # noqa: PLC0415
         from expirebridge.ledger.schema import find  # noqa: PLC0415
         from expirebridge.ledger.tables import own_tables  # noqa: PLC0415
     with connected(settings) as connection:

@@ -30,8 +30,8 @@ from expirebridge.store.commands.ledger import Known, read_ledgers
 from expirebridge.store.partitions import Partitions
 
 if TYPE_CHECKING:
+    from expirebridge.ledger.inspection import LedgerStatus
     from expirebridge.ledger.partition import Books, Office
-    from expirebridge.ledger.status import LedgerStatus
 
 
 # The way of the ledger's commands to its database and to the server at once.
@@ -202,7 +202,7 @@ def status_(
     Example: expirebridge ledger status
     """
     with extra_is_there():
-        from expirebridge.ledger.status import status_of  # noqa: PLC0415
+        from expirebridge.ledger.inspection import status_of  # noqa: PLC0415
         from expirebridge.ledger.tables import own_tables  # noqa: PLC0415
     redis = Settings.read(url=url, prefix=prefix) if url or _URL in os.environ else None
     if redis is not None:
@@ -228,8 +228,8 @@ def check_(
     Example: expirebridge ledger check
     """
     with extra_is_there():
+        from expirebridge.ledger.inspection import unfit_rows  # noqa: PLC0415
         from expirebridge.ledger.schema import find  # noqa: PLC0415
-        from expirebridge.ledger.status import unfit_rows  # noqa: PLC0415
         from expirebridge.ledger.tables import own_tables  # noqa: PLC0415
     settings = settings_of(ledger, ledger_name)
     with connected(settings) as connection:

@@ -1,11 +1,15 @@
 """Completes a task in the transaction of its handler."""
 
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
+
+from sqlalchemy import MetaData
 
 from expirebridge.errors import CompletionRefused
 from expirebridge.ledger.rows import Row
 from expirebridge.ledger.statements import statements
-from expirebridge.ledger.tables import Status, Tables, Wanted
+from expirebridge.ledger.tables import Status, Tables, Wanted, tables
 from expirebridge.ledger.transaction import channel_of
 from expirebridge.model.transactions import Transaction
 
@@ -55,3 +59,29 @@ def _reason(row: Row | None, generation: int, revision: int) -> str:
     if row["revision"] != revision:
         return "was rescheduled"
     return "was changed by another transaction"
+
+
+# What lets a handler complete its own task.
+
+
+@dataclass(frozen=True, slots=True)
+class Completer:
+    """Completes the task of one attempt. It can be sent to another process."""
+
+    ledger: str
+    id: str
+    generation: int
+    revision: int
+    attempt: int
+
+    def __call__(self, session: Transaction) -> None:
+        """Set the status in the transaction of `session`. Raises CompletionRefused."""
+        complete(
+            session, _tables(), ledger=self.ledger, id=self.id, generation=self.generation,
+            revision=self.revision, attempt=self.attempt,
+        )  # fmt: skip
+
+
+@cache
+def _tables() -> Tables:
+    return tables(MetaData())

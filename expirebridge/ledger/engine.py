@@ -3,8 +3,8 @@
 import importlib.util
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, Final
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Final, Protocol
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
@@ -150,3 +150,18 @@ def translated(url: URL) -> Iterator[None]:
         raise ledger_error(error, url) from error
     except SQLAlchemyError as error:
         raise LedgerError(f"the ledger's database cannot be used: {error}") from error
+
+
+# Where the relay's transactions come from: an engine, or something that stands for one.
+
+
+class Transactions(Protocol):
+    """What an Engine of SQLAlchemy has of this, and the open transaction of a test as well."""
+
+    def connect(self) -> AbstractContextManager[Connection]:
+        """A connection that reads; nothing is left of its transaction."""
+        ...
+
+    def begin(self) -> AbstractContextManager[Connection]:
+        """A transaction, which is committed when the block ends, or rolled back if it raises."""
+        ...

@@ -1,7 +1,9 @@
 """The producer's side of the ledger: tasks in the caller's own transaction."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Literal, overload
@@ -13,9 +15,7 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from sqlalchemy.pool import NullPool
 
 from expirebridge.errors import InvalidSetting, InvalidTask, TaskExists
-from expirebridge.hooks import Hook, Hooks
-from expirebridge.ledger.announcing import announce, emit_made, not_made
-from expirebridge.ledger.clock import ahead
+from expirebridge.hooks import Hook, Hooks, Made, Making, NotMade
 from expirebridge.ledger.commit_notifier import Poker, poke_after_commit
 from expirebridge.ledger.database_check import Acquaintance
 from expirebridge.ledger.db_errors import is_duplicate
@@ -24,6 +24,7 @@ from expirebridge.ledger.rows import LedgerTask, check_ext, ledger_task, times_o
 from expirebridge.ledger.schema import create
 from expirebridge.ledger.series_queries import listing_of, place_in, series_of
 from expirebridge.ledger.series_writer import Scheduler
+from expirebridge.ledger.sql_types import ahead
 from expirebridge.ledger.statements import Statements, statements
 from expirebridge.ledger.tables import Tables, own_tables
 from expirebridge.ledger.transaction import Channel, channel_of, check_transaction
@@ -31,13 +32,59 @@ from expirebridge.model import keys
 from expirebridge.model.durations import Duration
 from expirebridge.model.policies import MisfireSpec, RetrySpec
 from expirebridge.model.schedule import Missed, Overlap, check_series_id
-from expirebridge.model.task import Change, Outcome
+from expirebridge.model.task import Change, Outcome, State, Task, from_ms
 from expirebridge.model.transactions import Transaction
 from expirebridge.producer.new_task import Func, advice_on, new_task, refuse_repeated_ids, when_of
 from expirebridge.producer.series_work import spec_from
 from expirebridge.series.state import Series, SeriesListing
 from expirebridge.settings import Settings
-from expirebridge.store.commands import NewTask
+from expirebridge.store.commands import NewTask, When
+from expirebridge.store.task_records import split_call
+
+# Tells hooks of the tasks that a ledger makes, as a Bridge does of its own.
+
+
+def announce(hooks: Hooks, new: Sequence[NewTask]) -> None:
+    """Tell that tasks are about to be made; a hook may give each a place in a trace."""
+    for task in new if hooks else ():
+        making = Making(id=task.id, func=split_call(task.call)[0])
+        hooks.emit(making)
+        if making.trace is not None:
+            task.fields["trace"] = making.trace
+
+
+@contextmanager
+def not_made(hooks: Hooks, new: Sequence[NewTask]) -> Iterator[None]:
+    """Tell that none of these was made if the block raises: the transaction is lost, or ends so."""
+    try:
+        yield
+    except Exception as error:
+        for task in new if hooks else ():
+            hooks.emit(NotMade(id=task.id, error=error))
+        raise
+
+
+def emit_made(hooks: Hooks, new: NewTask, made: LedgerTask) -> None:
+    """Tell that the statement of a task was sent. Its due time is by this machine's clock."""
+    if not hooks:
+        return
+    task = Task(
+        id=made.id,
+        func=made.func,
+        args=made.args,
+        kwargs=made.kwargs,
+        key=b"",
+        state=State.PENDING,
+        due=_due(new.when),
+        tags=tuple(str(new.fields.get("tags", "")).split()),
+        outcome=made.outcome or Outcome.CREATED,
+    )
+    hooks.emit(Made(task=task))
+
+
+def _due(when: When) -> datetime:
+    return from_ms(when.ms + (round(time.time() * 1000) if when.relative else 0))
+
 
 IfExists = Literal["reject", "replace"]
 

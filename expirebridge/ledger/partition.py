@@ -13,10 +13,9 @@ from expirebridge.hooks import Passed
 from expirebridge.ledger import threads
 from expirebridge.ledger.addresses import place_of
 from expirebridge.ledger.binder import Binder
-from expirebridge.ledger.completer import Completer
+from expirebridge.ledger.completion import Completer
 from expirebridge.ledger.engine import engine_of, read_url, translated
 from expirebridge.ledger.entries import Fate, Numbers
-from expirebridge.ledger.glances import Glances
 from expirebridge.ledger.relay import INTERRUPTED, Found, Pass, Relay, finish
 from expirebridge.ledger.relay_store import Passbook
 from expirebridge.ledger.retention import Archive, Place, Pruned
@@ -28,6 +27,40 @@ from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands import ledger as calls
 from expirebridge.store.partitions import Partitions
+
+# Looks at the ledger that several partitions share: those that look at once ask once.
+
+
+class Glances:
+    """What the ledger knows of the passes of all partitions.
+
+    A look is answered by whatever was read after it was asked for, by whichever partition.
+    """
+
+    def __init__(self, passbook: Passbook) -> None:
+        self._passbook = passbook
+        self._lock = threading.Lock()
+        self._read_at = float("-inf")
+        self._numbers: dict[int, Numbers] = {}
+
+    def of(self, partition: int, since: float) -> Numbers | None:
+        """The numbers of a partition, read after `since` by time.monotonic(); None before the
+        first pass. Rows that belong nowhere yet are sorted. Raises SQLAlchemy's errors.
+        """
+        with self._lock:
+            if self._read_at < since:
+                began = time.monotonic()
+                self._numbers = self._read()
+                self._read_at = began
+            return self._numbers.get(partition)
+
+    def _read(self) -> dict[int, Numbers]:
+        numbers = self._passbook.read_all()
+        if any(each.unsorted for each in numbers.values()):
+            self._passbook.sort()
+            numbers = self._passbook.read_all()
+        return numbers
+
 
 P = ParamSpec("P")
 T = TypeVar("T")

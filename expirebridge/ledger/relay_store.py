@@ -24,11 +24,11 @@ from sqlalchemy.exc import IntegrityError
 
 from expirebridge.ledger.addresses import identity_of
 from expirebridge.ledger.backlog_query import Slot, Waiting
-from expirebridge.ledger.clock import NowMs
+from expirebridge.ledger.engine import Transactions
 from expirebridge.ledger.entries import REFUSED, Carried, Fate, Lesson, Numbers, Page
 from expirebridge.ledger.schema import find
+from expirebridge.ledger.sql_types import NowMs
 from expirebridge.ledger.tables import VERSION, Status, Tables, Todo, Wanted
-from expirebridge.ledger.transactions import Transactions
 from expirebridge.model.partitions import Layout
 from expirebridge.store.commands.ledger import MAX_ROWS, Life
 

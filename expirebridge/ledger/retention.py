@@ -5,8 +5,8 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Engine, and_, delete, or_, select
 
-from expirebridge.ledger.clock import NowMs
 from expirebridge.ledger.relay import Relay
+from expirebridge.ledger.sql_types import NowMs
 from expirebridge.ledger.tables import Status, Tables, Todo
 from expirebridge.store.client import Store
 from expirebridge.store.commands import ledger as calls

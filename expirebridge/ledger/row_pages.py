@@ -17,10 +17,10 @@ from sqlalchemy import Executable, Select, Table, func, select
 
 from expirebridge.errors import InvalidTask
 from expirebridge.ledger.backlog_query import HasEnded, Waiting, constant
-from expirebridge.ledger.clock import NowMs
 from expirebridge.ledger.entries import REFUSED
 from expirebridge.ledger.rows import LedgerTask, Row, ledger_task, new_task_of
 from expirebridge.ledger.series_ticks import NEVER
+from expirebridge.ledger.sql_types import NowMs
 from expirebridge.ledger.tables import LONGEST_ID, Status, Todo, Wanted
 from expirebridge.model.task import from_ms
 

@@ -23,8 +23,8 @@ from sqlalchemy import (
 from sqlalchemy.sql.elements import Grouping
 
 from expirebridge.errors import InvalidTask
-from expirebridge.ledger.clock import NowMs
 from expirebridge.ledger.series_ticks import NEVER
+from expirebridge.ledger.sql_types import NowMs
 from expirebridge.ledger.tables import Status, Tables, Wanted
 from expirebridge.model import keys
 from expirebridge.model.schedule import Schedule

@@ -7,9 +7,9 @@ from typing import Any, Final
 import orjson
 from sqlalchemy import Connection, Row, func, insert, select, update
 
-from expirebridge.ledger.clock import NowMs, ahead
+from expirebridge.ledger.engine import Transactions
+from expirebridge.ledger.sql_types import NowMs, ahead
 from expirebridge.ledger.tables import Tables
-from expirebridge.ledger.transactions import Transactions
 from expirebridge.model import keys
 from expirebridge.model.log_fields import event
 from expirebridge.series.records import read_schedule

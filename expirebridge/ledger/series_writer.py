@@ -6,10 +6,10 @@ from typing import Any
 
 import orjson
 
-from expirebridge.ledger.clock import ahead
 from expirebridge.ledger.db_errors import is_duplicate
 from expirebridge.ledger.rows import options_of
 from expirebridge.ledger.series_ticks import NEVER, tick_id, tick_values
+from expirebridge.ledger.sql_types import ahead
 from expirebridge.ledger.statements import Statements
 from expirebridge.ledger.transaction import Channel
 from expirebridge.model.schedule import SeriesSpec

@@ -20,9 +20,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
-from expirebridge.ledger.clock import NowMs
 from expirebridge.ledger.series_queries import page_query, series_query
 from expirebridge.ledger.series_ticks import NEVER
+from expirebridge.ledger.sql_types import NowMs
 from expirebridge.ledger.tables import Status, Tables, Todo, Wanted
 from expirebridge.model.keys import ERASED
 

@@ -25,9 +25,17 @@ from sqlalchemy import (
     text,
 )
 
-from expirebridge.ledger.clock import NowMs, RandomId
-from expirebridge.ledger.sql_types import INNODB, ascii_, column, long_text, unicode_
-from expirebridge.ledger.view import CreateView, DropView
+from expirebridge.ledger.sql_types import (
+    INNODB,
+    CreateView,
+    DropView,
+    NowMs,
+    RandomId,
+    ascii_,
+    column,
+    long_text,
+    unicode_,
+)
 
 VERSION: Final = 1
 """The version of these tables: what `expirebridge_schema` holds."""

@@ -5,7 +5,7 @@ from functools import partial
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.util import greenlet_spawn
 
-from expirebridge.ledger.completer import Completer
+from expirebridge.ledger.completion import Completer
 from expirebridge.ledger.relay_store import Passbook
 from expirebridge.ledger.statements import statements
 from expirebridge.ledger.tables import own_tables

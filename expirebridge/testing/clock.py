@@ -217,7 +217,7 @@ class Clock(MadeCalls):
         the database or its driver raises is passed on, then and later.
         """
         # SQLAlchemy is imported only where there is a ledger.
-        from expirebridge.ledger.clock import moved  # noqa: PLC0415
+        from expirebridge.ledger.sql_types import moved  # noqa: PLC0415
         from expirebridge.testing.rows import Rows, transactions_of  # noqa: PLC0415
 
         if self._traveller.rows is not None:

@@ -15,9 +15,9 @@ from sqlalchemy.util import greenlet_spawn
 from expirebridge.errors import InvalidTask
 from expirebridge.ledger.binder import Binder
 from expirebridge.ledger.binding import Met, Place
-from expirebridge.ledger.completer import Completer
+from expirebridge.ledger.completion import Completer
 from expirebridge.ledger.db_errors import is_missing
-from expirebridge.ledger.engine import engine_of
+from expirebridge.ledger.engine import Transactions, engine_of
 from expirebridge.ledger.entries import Fate, Numbers, Page
 from expirebridge.ledger.relay import INTERRUPTED, Relay, finish
 from expirebridge.ledger.relay_store import Passbook
@@ -25,7 +25,6 @@ from expirebridge.ledger.schema import find
 from expirebridge.ledger.series_ticks import make_ticks, next_due
 from expirebridge.ledger.tables import own_tables
 from expirebridge.ledger.transaction import channel_of
-from expirebridge.ledger.transactions import Transactions
 from expirebridge.listener.execution.attempt import Attempt
 from expirebridge.listener.execution.outcome import Conclusion
 from expirebridge.listener.ledger.row_check import by_row

@@ -89,7 +89,7 @@ def test_status_shows_how_far_rows_are_behind_redis(
 def test_check_names_rows_that_cannot_be_relayed(
     engine: Engine, made: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("expirebridge.ledger.status.PAGE_ROWS", 2)
+    monkeypatch.setattr("expirebridge.ledger.inspection.PAGE_ROWS", 2)
     rows: list[dict[str, Any]] = [
         {"id": "a", "func": "a.b", "params": "[1]"},
         {"id": "b", "func": "nothing", "params": "[]"},

@@ -8,10 +8,10 @@ from sqlalchemy import Engine, insert, update
 
 from expirebridge.errors import InvalidTask
 from expirebridge.ledger import Tables, row_pages
-from expirebridge.ledger.clock import NowMs
 from expirebridge.ledger.inspection import Auditor
 from expirebridge.ledger.row_pages import PAGE_ROWS, Kind, RowPage, read_page
 from expirebridge.ledger.series_ticks import NEVER
+from expirebridge.ledger.sql_types import NowMs
 from expirebridge.ledger.tables import Status, Todo
 from expirebridge.model.task import from_ms
 from expirebridge.settings import Settings

@@ -33,25 +33,13 @@ LISTENER = PACKAGE / "listener"
 # Within the listener: the process, one server, one partition, the calls of handlers, and what small
 # things these give each other.
 LISTENER_LAYERS = [
-    {"listener", "late_report", "log_guard", "signals", "suspension", "process"},
-    {"server", "sites"},
+    {"listener", "late_report", "process"},
+    {"server"},
     {"watchdog"},
     {"partition"},
-    {"runner", "cores", "execution", "heart_settler", "ledger", "lifespans", "standing"},
+    {"runner", "cores", "execution", "ledger", "lifespans"},
     {"session"},
-    {
-        "cancellation",
-        "ears",
-        "gaps",
-        "links",
-        "lot",
-        "parent",
-        "pulse",
-        "server_clock",
-        "shutdown",
-        "server_health",
-        "wakeups",
-    },
+    {"parent", "server_health", "wakeups"},
 ]
 LONGEST_FILE, LONGEST_FUNCTION = 500, 40
 """Lines, in the listener."""

@@ -15,7 +15,7 @@ from expirebridge.store.commands import Settlement
 from expirebridge.store.commands.ledger import Life
 
 if TYPE_CHECKING:
-    from expirebridge.ledger.completer import Completer
+    from expirebridge.ledger.completion import Completer
     from expirebridge.ledger.entries import Fate
     from expirebridge.ledger.partition import Books
     from expirebridge.listener.execution.attempt import Attempt
