@@ -19,7 +19,7 @@ from pathlib import Path
 import redis
 
 from expirebridge import Bridge
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 
 TICK = os.sysconf("SC_CLK_TCK")
 QUIET = 1.5
@@ -43,7 +43,7 @@ def until_idle(client: redis.Redis) -> None:
 
 def measure(events: str, tasks: int) -> None:
     with ExitStack() as stack:
-        server = stack.enter_context(Server(options={"notify-keyspace-events": events}))
+        server = stack.enter_context(EmbeddedServer(options={"notify-keyspace-events": events}))
         client = stack.enter_context(redis.Redis.from_url(server.url))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         with (folder / "log").open("wb") as log:

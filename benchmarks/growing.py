@@ -29,8 +29,8 @@ import redis
 
 from benchmarks.adoption import cpu
 from expirebridge import Bridge, ServerUnreachable, State
-from expirebridge.embedded.server import Server
-from expirebridge.migration.migrator import Mover
+from expirebridge.embedded.server import EmbeddedServer
+from expirebridge.migration.migrator import Migrator
 from expirebridge.settings import Settings
 from expirebridge.store.partitions import Partitions
 
@@ -118,7 +118,7 @@ def share(values: list[float], part: float) -> float:
 class Timed:
     """Notes how long each parcel was on its way."""
 
-    def __init__(self, mover: Mover) -> None:
+    def __init__(self, mover: Migrator) -> None:
         self.transits: list[float] = []
         self._packed = 0.0
         self._source, self._target = mover._source.run, mover._target.run
@@ -137,9 +137,11 @@ class Timed:
         return reply
 
 
-def servers(stack: ExitStack, tasks: int, partitions: int) -> tuple[Server, Server, Path]:
+def servers(
+    stack: ExitStack, tasks: int, partitions: int
+) -> tuple[EmbeddedServer, EmbeddedServer, Path]:
     """The old one with its tasks, the new one with its partitions, and a folder of handlers."""
-    old, new = (stack.enter_context(Server()) for _ in range(2))
+    old, new = (stack.enter_context(EmbeddedServer()) for _ in range(2))
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "tasks"
     folder.mkdir()
     (folder / "clock.py").write_text(HANDLER)
@@ -162,7 +164,7 @@ def measure(tasks: int, partitions: int) -> None:
         time.sleep(AHEAD)
         sides = [Settings(url=side.url) for side in (old, new)]
         source, target = (stack.enter_context(closing(patient(side.url))) for side in sides)
-        mover = Mover(source, target, *sides)
+        mover = Migrator(source, target, *sides)
         timed = Timed(mover)
         pids = [old.pid or 0, new.pid or 0, os.getpid()]
         before = [cpu(pid) for pid in pids]

@@ -21,7 +21,7 @@ import redis
 from benchmarks.adoption import cpu
 from benchmarks.growing import HANDLER, listener
 from expirebridge import Bridge
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 
 PRODUCE = """
 import sys, time
@@ -43,7 +43,7 @@ def commands(client: redis.Redis) -> int:
 
 def run(partitions: int, listeners: int, rate: float, seconds: float) -> None:
     with ExitStack() as stack:
-        server = stack.enter_context(Server())
+        server = stack.enter_context(EmbeddedServer())
         client = stack.enter_context(redis.Redis.from_url(server.url))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "tasks"
         folder.mkdir()

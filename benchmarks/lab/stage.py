@@ -19,7 +19,7 @@ from benchmarks.lab import processes
 from benchmarks.lab.contender import FOLDER, Contender
 from benchmarks.lab.environments import Environment
 from benchmarks.lab.verdict import Dues, Runs, Verdict
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 
 if TYPE_CHECKING:
     from benchmarks.lab.database import Database
@@ -68,7 +68,7 @@ class Stage:
         variables: dict[str, str] | None = None,
     ) -> None:
         self.contender = contender
-        self.server = Server(binary=binary, options=options)
+        self.server = EmbeddedServer(binary=binary, options=options)
         self._environment = Environment(contender)
         self._worker = contender.worker if worker is None else tuple(worker)
         self._handler = handler

@@ -16,11 +16,11 @@ from benchmarks.lab import verdict
 from benchmarks.lab.contender import Contender
 from benchmarks.lab.measurement import Case, Figures, Measurement, Scale, Variant
 from expirebridge import Bridge
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.settings import Settings
 from expirebridge.store import commands
 from expirebridge.store.client import Store
-from expirebridge.store.commands import Call, Claim, Walk
+from expirebridge.store.commands import Claim, Command, Walk
 from expirebridge.store.script_loader import load
 
 KEPT = 100_000
@@ -43,7 +43,7 @@ def variants(contender: Contender, scale: Scale) -> list[Variant]:
 def measure(case: Case) -> Figures:
     variant = case.variant
     with (
-        Server(binary=case.binary) as server,
+        EmbeddedServer(binary=case.binary) as server,
         redis.Redis.from_url(server.url) as client,
         Bridge(server.url) as bridge,
     ):
@@ -71,7 +71,7 @@ def _tasks(count: int, func: str, *, delay: float) -> Iterable[dict[str, object]
     return ({"func": func, "args": [42, "hi"], "delay": delay} for _ in range(count))
 
 
-def _claim(walk: Walk, codes: int) -> Call[Claim]:
+def _claim(walk: Walk, codes: int) -> Command[Claim]:
     nonce, settings = commands.new_nonce(), Settings()
     if codes == 1:
         return commands.claim(nonce, settings, room=50, idle=True, fingerprint=f"{0:016x}")

@@ -18,7 +18,7 @@ from typing import Any
 import redis
 
 from expirebridge import Bridge
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 
 TASKS = Path(__file__).parent / "tasks"
 AT_ONCE = 100
@@ -139,7 +139,7 @@ def main() -> None:
     options = parser.parse_args()
     connections = [f"conn:{number}" for number in range(options.connections)]
     lost = set(connections[:: max(len(connections) // options.lost, 1)][: options.lost])
-    with Server() as server, listener(server.url, f"redis://127.0.0.1:{server.port}/2"):
+    with EmbeddedServer() as server, listener(server.url, f"redis://127.0.0.1:{server.port}/2"):
         application = redis.Redis(port=server.port, db=2)
         with Bridge(server.url) as bridge:
             gateway = Gateway(bridge, server.url, application, options.silence)

@@ -21,7 +21,7 @@ from expirebridge.checks.server import (
 from expirebridge.checks.work import OVERDUE_LIMIT, check_health, overwritten
 from expirebridge.errors import ServerReadOnly, ServerUnsuitable
 from expirebridge.store import commands
-from expirebridge.store.acl import Role
+from expirebridge.store.acl import LoginRole
 from expirebridge.store.client import Database
 from expirebridge.store.commands import Steps
 
@@ -41,7 +41,7 @@ def check_server(database: Database, *, data: bool = True) -> Steps[list[Finding
     events = yield from check_events()
     findings = [check_version(info), check_role(info), events, check_eviction(info)]
     if _well(findings):
-        findings.append((yield from check_rights(database, Role.LISTENER)))
+        findings.append((yield from check_rights(database, LoginRole.LISTENER)))
     if data and _well(findings):
         names = yield from commands.find_overwritten()
         # No reason to refuse the server: what does not need those keys works.

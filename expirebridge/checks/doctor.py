@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from expirebridge.checks.finding import Finding, Level, error, warning
-from expirebridge.checks.nodes import Node, Nodes
+from expirebridge.checks.nodes import CheckedServer, CheckedServers
 from expirebridge.checks.server import (
     check_buffers,
     check_clock,
@@ -45,13 +45,13 @@ from expirebridge.errors import (
 )
 from expirebridge.settings import Settings
 from expirebridge.store import commands, function_library
-from expirebridge.store.acl import Role
+from expirebridge.store.acl import LoginRole
 from expirebridge.store.client import Database, Store
 from expirebridge.store.commands import Steps
 from expirebridge.store.partitions import Partitions
 
 
-def examine(store: Partitions | Store, settings: Settings, role: Role) -> list[Finding]:
+def examine(store: Partitions | Store, settings: Settings, role: LoginRole) -> list[Finding]:
     """Run all checks, for the doctor; `role` is what the login is for.
 
     A check that the login may not make, or that the server refuses, is a finding, too, and so is a
@@ -61,23 +61,23 @@ def examine(store: Partitions | Store, settings: Settings, role: Role) -> list[F
     return _Doctor(store, settings, role).examine()
 
 
-def check_rights_everywhere(store: Partitions | Store, role: Role) -> list[Finding]:
+def check_rights_everywhere(store: Partitions | Store, role: LoginRole) -> list[Finding]:
     """Whether the login has the rights of a role, on every server that has a partition.
 
     Raises ServerUnreachable if none answers, and NotPermitted if it may not even be asked.
     """
     store.run(commands.read_partitions())
-    return Nodes(store).look(lambda node: _rights_at(node, store.database, role))
+    return CheckedServers(store).look(lambda node: _rights_at(node, store.database, role))
 
 
 class _Doctor:
     """Examines a database."""
 
-    def __init__(self, store: Partitions | Store, settings: Settings, role: Role) -> None:
+    def __init__(self, store: Partitions | Store, settings: Settings, role: LoginRole) -> None:
         self._store = store
         self._settings = settings
         self._role = role
-        self._nodes = Nodes(store)
+        self._nodes = CheckedServers(store)
         self._database = store.database
 
     def examine(self) -> list[Finding]:
@@ -87,7 +87,7 @@ class _Doctor:
         findings += self._of_topology()
         # Only a listener writes, and receives events, in the ways that some checks try.
         takes_writes = all(one.check != "role" or one.level is Level.OK for one in findings)
-        listens = self._role is Role.LISTENER and takes_writes
+        listens = self._role is LoginRole.LISTENER and takes_writes
         findings += self._of_servers()
         try:
             findings += self._of_work()
@@ -170,17 +170,17 @@ class _Doctor:
         return self._nodes.look(lambda node: _examined(node.store, name, _listed(check())))
 
 
-def _look_at_server(node: Node) -> list[Finding]:
+def _look_at_server(node: CheckedServer) -> list[Finding]:
     return _examined(node.store, "server", _server())
 
 
-def _rights_at(node: Node, database: Database, role: Role) -> list[Finding]:
+def _rights_at(node: CheckedServer, database: Database, role: LoginRole) -> list[Finding]:
     if not node.prefixes:
         return []
     return _examined(node.store, "rights", _listed(check_rights(database, role)))
 
 
-def _look_at_round_trip(node: Node) -> list[Finding]:
+def _look_at_round_trip(node: CheckedServer) -> list[Finding]:
     return [check_round_trip(node.client, node.store.database)] if node.prefixes else []
 
 

@@ -20,7 +20,7 @@ _SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class CheckedServer:
     """One server, and what is on it."""
 
     name: str
@@ -32,7 +32,7 @@ class Node:
     """Of the partitions there; a node of a cluster may have none."""
 
 
-class Nodes:
+class CheckedServers:
     """All servers of a database, and which of them do not answer.
 
     Raises a ServerError if no server can say how many partitions there are.
@@ -49,11 +49,11 @@ class Nodes:
         return self.all[0].name != ""
 
     @property
-    def answering(self) -> list[Node]:
+    def answering(self) -> list[CheckedServer]:
         """Those that answer, as far as is known."""
         return [node for node in self.all if node.name not in self.silent]
 
-    def look(self, at: Callable[[Node], list[Finding]]) -> list[Finding]:
+    def look(self, at: Callable[[CheckedServer], list[Finding]]) -> list[Finding]:
         """What is found at each node that answers; what is alike at several of them, once.
 
         Raises ServerUnreachable if none answers.
@@ -80,10 +80,10 @@ class Nodes:
         ]
 
 
-def _nodes_of(store: Partitions | Store) -> list[Node]:
+def _nodes_of(store: Partitions | Store) -> list[CheckedServer]:
     client, database = store.client, store.database
     if not isinstance(client, ClusterClient) or slot_of(database.layout.prefix):
-        return [Node("", client, store, database.layout.prefixes())]
+        return [CheckedServer("", client, store, database.layout.prefixes())]
     with suppress(FormatTooNew, NotPermitted, PartitionsDiffer):  # the checks find these
         store.run(commands.read_partitions())
     layout = store.database.layout
@@ -93,7 +93,7 @@ def _nodes_of(store: Partitions | Store) -> list[Node]:
         own = [prefix for prefix, home in homes.items() if home == name]
         first = own[0] if own else layout.prefix_of(0)
         here = Store(one, prefix=first, partitions=layout.count)
-        nodes.append(Node(name, one, here, own))
+        nodes.append(CheckedServer(name, one, here, own))
     return nodes
 
 

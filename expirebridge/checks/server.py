@@ -10,7 +10,7 @@ from expirebridge.checks.finding import Finding, error, limit, ok, warning
 from expirebridge.errors import NotPermitted, ServerError, ServerUnreachable
 from expirebridge.model.durations import human
 from expirebridge.store import commands
-from expirebridge.store.acl import Role, grants, key_rules
+from expirebridge.store.acl import LoginRole, grants, key_rules
 from expirebridge.store.client import Database
 from expirebridge.store.commands import Steps
 from expirebridge.store.errors import is_about_keys, translated
@@ -216,7 +216,7 @@ def _megabytes(size: int) -> str:
 # The check of the login's rights.
 
 
-def check_rights(database: Database, role: Role) -> Steps[Finding]:
+def check_rights(database: Database, role: LoginRole) -> Steps[Finding]:
     """Whether the logged-in user has every right that the role needs.
 
     A missing right may show only later, and do harm: a script treats a key that it may not read as

@@ -17,7 +17,7 @@ from expirebridge.connection.sentinel import Sentinels, leader_of
 from expirebridge.connection.urls import Address
 from expirebridge.errors import PartitionsDiffer
 from expirebridge.model.keys import InvalidKey, TriggerKey, parse_key
-from expirebridge.model.partitions import Layout
+from expirebridge.model.partitions import PartitionLayout
 from expirebridge.model.task import texts_of
 from expirebridge.store import commands
 from expirebridge.store.commands import LEFT_OUT, PARTITIONS, Steps
@@ -25,7 +25,7 @@ from expirebridge.store.commands import LEFT_OUT, PARTITIONS, Steps
 _LOOK = "redis-cli --cluster check HOST:PORT"
 
 
-def check_cluster(cluster: Cluster, layout: Layout) -> Finding:
+def check_cluster(cluster: Cluster, layout: PartitionLayout) -> Finding:
     """Who serves what. It asks the nodes, and raises nothing."""
     try:
         known = cluster.look()
@@ -186,7 +186,7 @@ def named(findings: list[Finding], node: object) -> list[Finding]:
     ]
 
 
-def check_misplaced(nodes: Mapping[str, redis.Redis], layout: Layout) -> Finding:
+def check_misplaced(nodes: Mapping[str, redis.Redis], layout: PartitionLayout) -> Finding:
     """Whether a node holds trigger keys whose tag is wrong, or missing. It walks over all keys."""
     found = list[TriggerKey]()
     silent = []
@@ -212,7 +212,7 @@ def check_misplaced(nodes: Mapping[str, redis.Redis], layout: Layout) -> Finding
     return ok("misplaced keys", f"none at {len(nodes)} nodes")
 
 
-def _misplaced(client: redis.Redis, layout: Layout) -> Iterator[TriggerKey]:
+def _misplaced(client: redis.Redis, layout: PartitionLayout) -> Iterator[TriggerKey]:
     names = client.scan_iter(match=_TRIGGER_KEYS, count=1000)
     for name in islice(names, _MOST_KEYS):
         try:

@@ -10,7 +10,7 @@ from expirebridge.checks.server import SAMPLE, other_data
 from expirebridge.handlers.fleet import KnownFunctions
 from expirebridge.model.durations import human
 from expirebridge.model.keys import InvalidKey, parse_key
-from expirebridge.model.partitions import Layout
+from expirebridge.model.partitions import PartitionLayout
 from expirebridge.model.policies import UNKNOWN_DELAY
 from expirebridge.model.task import Counts, LeftOut, from_ms, texts_of
 from expirebridge.series.state import Series
@@ -55,7 +55,7 @@ def check_subscriptions(
     """
     wanted = len(_asked_for(health, here=here))
     hears = doorbell is not Doorbells.CLOCK and not here
-    layout = Layout(database.layout.prefix, (yield from PARTITIONS))
+    layout = PartitionLayout(database.layout.prefix, (yield from PARTITIONS))
     few, deaf = dict[int, list[str]](), list[str]()
     for number in range(layout.count):
         counts = yield from commands.at_if_there(commands.count_subscribers(), number, hasty=True)
@@ -311,14 +311,14 @@ def of_move(counts: Counts) -> Finding | None:
 # The checks of overwritten keys, and of what else is in a database with several partitions.
 
 
-def check_others_data(layout: Layout) -> Steps[Finding]:
+def check_others_data(layout: PartitionLayout) -> Steps[Finding]:
     """Whether a server also holds other data: in a cluster, each node has keys of its own."""
     _, names = yield from commands.walk(commands.BEGINNING, SAMPLE)
     alien = sum(not _is_ours(name, layout) for name in names)
     return other_data(alien) if alien else ok("data", "no other data")
 
 
-def check_overwritten(layout: Layout) -> Steps[list[Finding]]:
+def check_overwritten(layout: PartitionLayout) -> Steps[list[Finding]]:
     """Whether another client overwrote keys of ours, in each partition that answers."""
     names = list[str]()
     for number in range(layout.count):
@@ -336,7 +336,7 @@ def overwritten(names: list[str]) -> Finding:
     )
 
 
-def _is_ours(name: bytes, layout: Layout) -> bool:
+def _is_ours(name: bytes, layout: PartitionLayout) -> bool:
     """Whether a key is of any partition, or looks like a task's: those are looked for apart."""
     prefix = layout.prefix.encode() + b":"
     tag, _, rest = name.partition(b"}")

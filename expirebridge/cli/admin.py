@@ -33,20 +33,22 @@ from expirebridge.errors import PartitionsDiffer, ServerError
 from expirebridge.hooks import Hooks
 from expirebridge.model.durations import human, seconds_of
 from expirebridge.model.keys import slot_of
-from expirebridge.model.partitions import MAX_PARTITIONS, Layout
+from expirebridge.model.partitions import MAX_PARTITIONS, PartitionLayout
 from expirebridge.model.task import Counts
 from expirebridge.producer.bridge import Bridge
 from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
 from expirebridge.store import acl as rights
-from expirebridge.store.acl import Role
+from expirebridge.store.acl import LoginRole
 from expirebridge.store.commands import COUNTED
 from expirebridge.store.commands.ledger import read_ledgers
 from expirebridge.store.partitions import Partitions
 
 
 def doctor(
-    role: Annotated[Role, typer.Option(help="What the login in the URL is for.")] = Role.LISTENER,
+    role: Annotated[
+        LoginRole, typer.Option(help="What the login in the URL is for.")
+    ] = LoginRole.LISTENER,
     url: Url = None,
     prefix: Prefix = None,
     doorbell: Doorbell = None,
@@ -130,7 +132,7 @@ def check(
 
 def acl(
     role: Annotated[
-        Role | None,
+        LoginRole | None,
         typer.Argument(help="What the login is for; if not given, the first three."),
     ] = None,
     conf: Annotated[
@@ -270,7 +272,7 @@ def show(url: Url = None, prefix: Prefix = None, as_json: AsJson = False) -> Non
     settings = Settings.read(url=url, prefix=prefix)
     with closing(store_of(settings)) as store:
         found = store.run(Operations(settings, Hooks()).list_partitions())
-    layout = Layout(settings.prefix, len(found))
+    layout = PartitionLayout(settings.prefix, len(found))
     rows = [_row(layout, number, counts) for number, counts in enumerate(found)]
     if as_json:
         return print_json(rows)
@@ -283,7 +285,7 @@ def _shown(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def _row(layout: Layout, number: int, counts: Counts) -> dict[str, Any]:
+def _row(layout: PartitionLayout, number: int, counts: Counts) -> dict[str, Any]:
     """What is shown of a partition; nothing is counted in one that cannot be asked."""
     served = counts.left_out[0].why if counts.left_out else "served"
     numbers = {name: None if counts.left_out else getattr(counts, name) for name in COUNTED}

@@ -19,9 +19,9 @@ import redis
 import typer
 
 from expirebridge.cli.output import print_line
-from expirebridge.embedded.cluster import FEWEST, Cluster
+from expirebridge.embedded.cluster import FEWEST, EmbeddedCluster
 from expirebridge.embedded.resources import example_tasks
-from expirebridge.embedded.server import HOST, Server
+from expirebridge.embedded.server import HOST, EmbeddedServer
 from expirebridge.errors import ExpirebridgeError
 from expirebridge.producer.bridge import Bridge
 
@@ -31,7 +31,7 @@ START_LIMIT = 10.0
 
 
 @dataclass
-class Kind:
+class DemoKind:
     """A kind of task, how it should run, and what the handlers recorded."""
 
     about: str
@@ -101,18 +101,18 @@ def _server(
     """The URL of a server or a cluster, and a plain client of it."""
     client: redis.Redis | redis.RedisCluster
     if cluster is None:
-        with Server(directory=directory) as server:
+        with EmbeddedServer(directory=directory) as server:
             print_line(f"server    {server.binary.name} on {server.url}")
             with redis.Redis.from_url(server.url) as client:
                 yield server.url, client
         return
-    with Cluster(cluster, directory=directory) as nodes:
+    with EmbeddedCluster(cluster, directory=directory) as nodes:
         print_line(f"cluster   {len(nodes.nodes)} nodes on {nodes.url}")
         with redis.RedisCluster(HOST, nodes.nodes[0].port) as client:
             yield nodes.url, client
 
 
-def _make_tasks(bridge: Bridge, client: redis.Redis | redis.RedisCluster) -> list[Kind]:
+def _make_tasks(bridge: Bridge, client: redis.Redis | redis.RedisCluster) -> list[DemoKind]:
     """Make a task of each kind. The client stands for any program in any language."""
     delayed = bridge.make_task("mail.send", [42, "welcome"], "2s")
     plain = bridge.make_task(
@@ -127,16 +127,16 @@ def _make_tasks(bridge: Bridge, client: redis.Redis | redis.RedisCluster) -> lis
     bare = uuid.uuid4().hex
     client.set(bridge.key_of(bare, "mail.send", [7, "from redis-cli"]), "", px=2500)
     return [
-        Kind("after a delay, async handler", delayed.id, delayed.due.timestamp()),
-        Kind("at a time, plain handler", plain.id, plain.due.timestamp()),
-        Kind("put off by a plain EXPIRE", keepalive.id, put_off),
-        Kind("cancelled", cancelled.id, cancelled.due.timestamp(), attempts=0),
-        Kind("fails twice, is retried", retried.id, retried.due.timestamp() + 2, attempts=3),
-        Kind("set by a bare SET ... PX", bare, time.time() + 2.5),
+        DemoKind("after a delay, async handler", delayed.id, delayed.due.timestamp()),
+        DemoKind("at a time, plain handler", plain.id, plain.due.timestamp()),
+        DemoKind("put off by a plain EXPIRE", keepalive.id, put_off),
+        DemoKind("cancelled", cancelled.id, cancelled.due.timestamp(), attempts=0),
+        DemoKind("fails twice, is retried", retried.id, retried.due.timestamp() + 2, attempts=3),
+        DemoKind("set by a bare SET ... PX", bare, time.time() + 2.5),
     ]
 
 
-def _watch(journal: Path, kinds: list[Kind]) -> None:
+def _watch(journal: Path, kinds: list[DemoKind]) -> None:
     """Print each start as it is recorded, until no more can come."""
     print_line(f"\n{'due':<13} {'started':<13} {'late':>8}  task")
     by_id = {kind.id: kind for kind in kinds}
@@ -158,7 +158,7 @@ def _watch(journal: Path, kinds: list[Kind]) -> None:
             )
 
 
-def _summary(kinds: list[Kind]) -> int:
+def _summary(kinds: list[DemoKind]) -> int:
     print_line()
     faults = 0
     for kind in kinds:

@@ -26,12 +26,12 @@ from expirebridge.connection.urls import check_url, safe_url
 from expirebridge.errors import InvalidSetting, InvalidTask
 from expirebridge.model.durations import human, seconds_of
 from expirebridge.settings import Settings
-from expirebridge.store.commands.ledger import Known, read_ledgers
+from expirebridge.store.commands.ledger import RedisCheckpoint, read_ledgers
 from expirebridge.store.partitions import Partitions
 
 if TYPE_CHECKING:
     from expirebridge.ledger.inspection import LedgerStatus
-    from expirebridge.ledger.partition import Books, Office
+    from expirebridge.ledger.partition import LedgerEngine, LedgerPartition
 
 
 # The way of the ledger's commands to its database and to the server at once.
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 @contextmanager
 def opened(
     url: str | None, prefix: str | None, ledger: str | None, ledger_name: str | None
-) -> "Iterator[tuple[Partitions, Office]]":
+) -> "Iterator[tuple[Partitions, LedgerEngine]]":
     """The server and the ledger of a command's options, closed in the end."""
     with extra_is_there():
-        from expirebridge.ledger.partition import Office  # noqa: PLC0415
+        from expirebridge.ledger.partition import LedgerEngine  # noqa: PLC0415
     redis = Settings.read(url=url, prefix=prefix)
     with closing(store_of(redis)) as server:
         settings = replace(settings_of(ledger, ledger_name), url=redis.url, prefix=redis.prefix)
-        with closing(Office(settings)) as office:
+        with closing(LedgerEngine(settings)) as office:
             yield server, office
 
 
@@ -90,7 +90,7 @@ def prune(
     return print_line(f"deleted {count} rows")
 
 
-def _pruned(books: "Books", keep: float) -> int:
+def _pruned(books: "LedgerPartition", keep: float) -> int:
     """Delete the old rows of one partition; returns how many."""
     pruned = books.prune(keep)
     count = pruned.deleted
@@ -277,14 +277,14 @@ def rebuild_(
     return print_line("bound; a listener with this ledger carries every row again")
 
 
-def _known(settings: Settings) -> dict[int, Known]:
+def _known(settings: Settings) -> dict[int, RedisCheckpoint]:
     """What each partition of Redis knows of its ledger that answers."""
     client = clients.producer_client(settings.url, settings.prefix)
     with closing(Partitions(client, prefix=settings.prefix)) as store:
         return store.run(read_ledgers())
 
 
-def _as_data(known: dict[int, Known]) -> dict[str, Any]:
+def _as_data(known: dict[int, RedisCheckpoint]) -> dict[str, Any]:
     """All partitions together: sums, and the worst of what waits."""
     waits = [one.behind for one in known.values() if one.dirty_since]
     data: dict[str, Any] = {
@@ -300,7 +300,7 @@ def _as_data(known: dict[int, Known]) -> dict[str, Any]:
     return data
 
 
-def _of_redis(known: dict[int, Known]) -> dict[str, str]:
+def _of_redis(known: dict[int, RedisCheckpoint]) -> dict[str, str]:
     data = _as_data(known)
     waited = data["oldest_dirty"]
     oldest = "" if waited is None else f", the first for {human(waited)}"

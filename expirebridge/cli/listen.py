@@ -31,11 +31,11 @@ from expirebridge.handlers import HandlersFolder, Registry
 from expirebridge.hooks import Hook
 from expirebridge.listener import listener
 from expirebridge.listener.cores import usable_cores
-from expirebridge.listener.parent import RELOADER, Parent, watch_reloader
+from expirebridge.listener.parent import RELOADER, SupervisorLink, watch_reloader
 from expirebridge.model.log_fields import event
 from expirebridge.observe.logs import LogFormat, LogLevel, log_event, set_up
 from expirebridge.settings import Settings
-from expirebridge.supervisor.supervisor import Workers, count_of
+from expirebridge.supervisor.supervisor import Supervisor, count_of
 
 logger = logging.getLogger("expirebridge")
 
@@ -154,7 +154,7 @@ def listen(
     if reload:
         return _listen_and_reload(settings)
     watch_reloader(grace=settings.grace)
-    parent = Parent.of_this_process()
+    parent = SupervisorLink.of_this_process()
     if parent is not None:
         parent.watch(grace=settings.grace)
     number = parent.number if parent is not None else None
@@ -162,7 +162,7 @@ def listen(
     set_up(log_format, *levels, worker=number)
     if count > 1 and parent is None:
         _check_ports(metrics_port, count)
-        raise typer.Exit(Workers(count, grace=settings.grace).run())
+        raise typer.Exit(Supervisor(count, grace=settings.grace).run())
     # Workers are replaced by those of a newer version: so one of them loads, and not the parent.
     if load_functions and number in {None, 1}:
         _load_functions(settings)

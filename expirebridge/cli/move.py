@@ -12,10 +12,10 @@ from expirebridge.cli.output import print_counts, warn
 from expirebridge.cli.stats import store_of
 from expirebridge.connection.urls import safe_url
 from expirebridge.errors import MoveRefused, ServerUnsuitable
-from expirebridge.migration.migrator import Mover
+from expirebridge.migration.migrator import Migrator
 from expirebridge.model.task import Counts
 from expirebridge.settings import Settings
-from expirebridge.store.acl import Role
+from expirebridge.store.acl import LoginRole
 from expirebridge.store.partitions import Partitions
 
 
@@ -46,10 +46,10 @@ def move(
     old = Settings.read(url=url, prefix=prefix, lease=lease)
     new = Settings.read(url=to, prefix=to_prefix or old.prefix)
     with closing(store_of(old)) as source, closing(store_of(new)) as target:
-        mover = Mover(source, target, old, new)
+        mover = Migrator(source, target, old, new)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: mover.stop())
-        report = Report(mover)
+        report = MoveReport(mover)
         for store, settings in ((source, old), (target, new)):
             _refuse_without_rights(store, settings)
         try:
@@ -66,15 +66,15 @@ def move(
 
 def _refuse_without_rights(store: Partitions, settings: Settings) -> None:
     """A task that the login may not read whole would stay where it is, without a word."""
-    for finding in check_rights_everywhere(store, Role.MOVER):
+    for finding in check_rights_everywhere(store, LoginRole.MOVER):
         if finding.level is Level.ERROR:
             raise ServerUnsuitable(f"{safe_url(settings.url)}: {finding}")
 
 
-class Report:
+class MoveReport:
     """What the command prints, while it runs and in the end."""
 
-    def __init__(self, mover: Mover) -> None:
+    def __init__(self, mover: Migrator) -> None:
         self._mover = mover
         self._said = ""
 

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from expirebridge.cli.output import print_line
-from expirebridge.embedded.cluster import BUS, FEWEST, Cluster
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.cluster import BUS, FEWEST, EmbeddedCluster
+from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.errors import ExpirebridgeError, InvalidSetting
 
 _PORT, _FIRST_PORT = 6379, 7000
@@ -46,7 +46,9 @@ def server(
     if cluster is None:
         if replicas:
             raise InvalidSetting("replicas: only a cluster has them: add --cluster 3")
-        _run_server(Server(port=port or _PORT, directory=directory.resolve(), ends_with_us=True))
+        _run_server(
+            EmbeddedServer(port=port or _PORT, directory=directory.resolve(), ends_with_us=True)
+        )
     else:
         _run_cluster(_cluster(cluster, replicas, port or _FIRST_PORT, directory.resolve()))
 
@@ -55,7 +57,7 @@ def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def _run_server(server: Server) -> None:
+def _run_server(server: EmbeddedServer) -> None:
     with server:
         try:
             print_line(f"{server.url} (data in {server.directory})")
@@ -65,7 +67,7 @@ def _run_server(server: Server) -> None:
     raise ExpirebridgeError(f"the server exited by itself with code {code}")
 
 
-def _cluster(primaries: int, replicas: int, port: int, directory: Path) -> Cluster:
+def _cluster(primaries: int, replicas: int, port: int, directory: Path) -> EmbeddedCluster:
     if primaries < FEWEST:
         raise InvalidSetting(
             f"cluster={primaries}: a cluster needs {FEWEST} primaries or more, since a majority "
@@ -78,10 +80,10 @@ def _cluster(primaries: int, replicas: int, port: int, directory: Path) -> Clust
             f"port={port}: {count} nodes have ports in a row, and each a second one {BUS} above: "
             f"choose one from 1 to {last}"
         )
-    return Cluster(primaries, replicas=replicas, port=port, directory=directory)
+    return EmbeddedCluster(primaries, replicas=replicas, port=port, directory=directory)
 
 
-def _run_cluster(cluster: Cluster) -> None:
+def _run_cluster(cluster: EmbeddedCluster) -> None:
     try:
         with cluster:
             print_line(f"{cluster.url} (data in {cluster.directory})")

@@ -38,7 +38,7 @@ RECENT_TASKS = f"the last {SAMPLE} that succeeded, and the last {SAMPLE} that fa
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class DatabaseFigures:
     """A database in numbers."""
 
     counts: Counts
@@ -51,12 +51,12 @@ class Figures:
     left_out: tuple[LeftOut, ...]
 
 
-def read(store: Partitions, settings: Settings) -> Figures:
+def read(store: Partitions, settings: Settings) -> DatabaseFigures:
     """Read the numbers. Raises a ServerError."""
     operations = Operations(settings, Hooks())
     counts = store.run(operations.count())
     several = store.layout.count > 1
-    return Figures(
+    return DatabaseFigures(
         counts=counts,
         health=store.run(commands.read_health(settings.lease)),
         next=store.run(operations.list(state=State.PENDING, limit=SHOWN)).tasks,
@@ -123,7 +123,7 @@ def store_of(settings: Settings) -> Partitions:
 # As data
 
 
-def _as_data(figures: Figures) -> dict[str, Any]:
+def _as_data(figures: DatabaseFigures) -> dict[str, Any]:
     return {
         "states": numbers_of(figures.counts),
         "oldest_overdue": figures.health.waited,
@@ -141,7 +141,7 @@ def _as_data(figures: Figures) -> dict[str, Any]:
 # For people
 
 
-def _totals(figures: Figures) -> list[Text]:
+def _totals(figures: DatabaseFigures) -> list[Text]:
     counts, health = figures.counts, figures.health
     states = "   ".join(f"{state} {asdict(counts)[state]:,}" for state in State)
     waits = f", the first for {human(health.waited)}" if counts.overdue else ""
@@ -158,14 +158,14 @@ def _totals(figures: Figures) -> list[Text]:
     ]
 
 
-def _pace(figures: Figures) -> Text:
+def _pace(figures: DatabaseFigures) -> Text:
     late = "   ".join(
         f"p{share * 100:.0f} {_human(figures.recent.lateness(share))}" for share in (0.5, 0.99)
     )
     return Text(f"ended {figures.recent.per_minute:,.0f} a minute   late {late}")
 
 
-def _functions(figures: Figures) -> RenderableType:
+def _functions(figures: DatabaseFigures) -> RenderableType:
     return table_of(
         ("function", "succeeded", "failed", "late, p99", "takes, p99"),
         [
@@ -175,7 +175,7 @@ def _functions(figures: Figures) -> RenderableType:
     )
 
 
-def _screen(figures: Figures, server: str) -> RenderableType:
+def _screen(figures: DatabaseFigures, server: str) -> RenderableType:
     """What `top` shows."""
 
     def titled(title: str, rows: Sequence[tuple[str, ...]], *columns: str) -> list[RenderableType]:

@@ -20,7 +20,7 @@ from expirebridge.cli.transfer_files import Chunk, Intake
 from expirebridge.errors import InvalidSetting
 from expirebridge.hooks import Hooks
 from expirebridge.migration.sources import job_import
-from expirebridge.migration.sources.job_import import JobOptions, Library
+from expirebridge.migration.sources.job_import import JobLibrary, JobOptions
 from expirebridge.model.task import Outcome, State, texts_of
 from expirebridge.producer.operations import Operations
 from expirebridge.series.definition import restore
@@ -39,7 +39,7 @@ def import_(
         ),
     ],
     library: Annotated[
-        Library | None,
+        JobLibrary | None,
         typer.Option("--from", help="Take over the jobs of this library."),
     ] = None,
     map_: Annotated[
@@ -123,7 +123,7 @@ def import_(
 
 
 def _import_lines(file: Path, settings: Settings, *, as_json: bool) -> None:
-    place = line_file.Place.of(file, settings)
+    place = line_file.ImportPosition.of(file, settings)
     done = Done()
     try:
         with closing(store_of(settings)) as store, line_file.read(file, place) as intake:
@@ -134,7 +134,7 @@ def _import_lines(file: Path, settings: Settings, *, as_json: bool) -> None:
 
 
 def _import_jobs(
-    library: Library, source: str, options: JobOptions, settings: Settings, *, as_json: bool
+    library: JobLibrary, source: str, options: JobOptions, settings: Settings, *, as_json: bool
 ) -> None:
     with (
         closing(store_of(settings)) as store,
@@ -148,7 +148,7 @@ def _import_jobs(
         raise typer.Exit(BAD_INPUT)
 
 
-class Account(Protocol):
+class ImportCounter(Protocol):
     """Who counts what became of the tasks."""
 
     kept: int
@@ -172,11 +172,11 @@ class Done:
     series_kept: int = 0
 
     def admit(self, tasks: list[NewTask]) -> list[NewTask]:
-        """See `Account.admit`."""
+        """See `RelayProgress.admit`."""
         return tasks
 
     def add_made(self, tasks: Sequence[NewTask]) -> None:
-        """See `Account.add_made`."""
+        """See `RelayProgress.add_made`."""
         self.created += len(tasks)
 
     def print(self, *, as_json: bool) -> None:
@@ -188,7 +188,7 @@ class Done:
 
 
 def _take_in(
-    store: Partitions, settings: Settings, intake: Intake, account: Account, *, dry_run: bool
+    store: Partitions, settings: Settings, intake: Intake, account: ImportCounter, *, dry_run: bool
 ) -> None:
     operations = Operations(settings, Hooks())
     with progress_bar("importing", intake.size, done=intake.begun) as advance:
@@ -215,7 +215,7 @@ def _with_series(
             done.series_kept += not created
 
 
-def _unknown(store: Partitions, chunk: Chunk, account: Account) -> list[NewTask]:
+def _unknown(store: Partitions, chunk: Chunk, account: ImportCounter) -> list[NewTask]:
     """The tasks of which the server has no record, each once."""
     if not chunk.tasks:
         return []
@@ -225,7 +225,7 @@ def _unknown(store: Partitions, chunk: Chunk, account: Account) -> list[NewTask]
     return list(by_id.values())
 
 
-def _make(store: Partitions, tasks: list[NewTask], account: Account) -> list[NewTask]:
+def _make(store: Partitions, tasks: list[NewTask], account: ImportCounter) -> list[NewTask]:
     """Make tasks; return those that were not made by somebody else meanwhile."""
     replies = store.run(commands.make(tasks))
     made = [

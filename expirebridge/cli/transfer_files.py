@@ -214,7 +214,7 @@ class Position:
     line: int = 0
 
 
-class Source:
+class LineReader:
     """The lines, a chunk at a time; `position` is the end of the last one."""
 
     def __init__(self, file: BinaryIO, position: Position) -> None:
@@ -254,7 +254,7 @@ def _add(chunk: Chunk, line: bytes, number: int) -> None:
 
 
 @dataclass(frozen=True)
-class Place:
+class ImportPosition:
     """Beside a file, how many of its bytes were imported, and where to."""
 
     path: Path
@@ -262,7 +262,7 @@ class Place:
     """The server, and the file as it was: another server, or a newer file, starts over."""
 
     @classmethod
-    def of(cls, file: Path, settings: Settings) -> "Place | None":
+    def of(cls, file: Path, settings: Settings) -> "ImportPosition | None":
         """The place of a file; what comes through a pipe has none."""
         if not file.is_file():
             return None
@@ -286,7 +286,7 @@ class Place:
 
 
 @contextmanager
-def read(file: Path, place: Place | None) -> Iterator[Intake]:
+def read(file: Path, place: ImportPosition | None) -> Iterator[Intake]:
     """The lines that are still to be imported. Those of a file are all checked before.
 
     Raises InvalidTask for a line that is none, InvalidSetting for a file that cannot be read.
@@ -294,20 +294,20 @@ def read(file: Path, place: Place | None) -> Iterator[Intake]:
     if place is None:
         follows = "mend it and import all again: tasks that are known are kept"
         with _what_follows(follows), _open(file) as piped:
-            yield Intake(Source(piped, Position()).chunks(), None)
+            yield Intake(LineReader(piped, Position()).chunks(), None)
         return
     start = place.reached()
     with _open(file) as opened:
         opened.seek(start.offset)
         with _what_follows("nothing was imported"):
-            for _ in Source(opened, start).chunks():
+            for _ in LineReader(opened, start).chunks():
                 pass
         opened.seek(start.offset)
-        chunks = _noting(Source(opened, start), place)
+        chunks = _noting(LineReader(opened, start), place)
         yield Intake(chunks, file.stat().st_size, begun=start.offset)
 
 
-def _noting(source: Source, place: Place) -> Iterator[Chunk]:
+def _noting(source: LineReader, place: ImportPosition) -> Iterator[Chunk]:
     """The chunks; when the next one is asked for, it is noted that the last one is imported."""
     for chunk in source.chunks():
         yield chunk

@@ -16,8 +16,8 @@ from expirebridge.connection.cluster import Cluster, SlotPrimary, slots_at
 from expirebridge.connection.cluster_client import (
     AsyncClusterClient,
     ClusterClient,
-    Errands,
-    Nodes,
+    ClusterRouter,
+    NodeClients,
     slot_of,
 )
 from expirebridge.connection.connections import (
@@ -26,11 +26,11 @@ from expirebridge.connection.connections import (
     AsyncFollowingTls,
     AsyncTimelyRetry,
     DirectClient,
-    Following,
+    FollowingConnection,
     FollowingTls,
     TimelyRetry,
 )
-from expirebridge.connection.sentinel import Place, Primary, Sentinels
+from expirebridge.connection.sentinel import Endpoint, Primary, Sentinels
 from expirebridge.connection.urls import (
     Address,
     SentinelUrl,
@@ -44,7 +44,7 @@ from expirebridge.connection.urls import (
 )
 from expirebridge.errors import InvalidSetting
 from expirebridge.model import keys
-from expirebridge.model.partitions import PARTITIONS_OF_CLUSTER, Layout
+from expirebridge.model.partitions import PARTITIONS_OF_CLUSTER, PartitionLayout
 from expirebridge.store.errors import translated
 from expirebridge.store.tls import AsyncTlsConnection, TlsConnection
 
@@ -70,7 +70,7 @@ _SPEAKING_TLS: dict[Any, Any] = {
     redis.asyncio.SSLConnection: AsyncTlsConnection,
 }
 _FOLLOWING: dict[Any, Any] = {
-    redis.Connection: Following,
+    redis.Connection: FollowingConnection,
     redis.asyncio.Connection: AsyncFollowing,
     TlsConnection: FollowingTls,
     AsyncTlsConnection: AsyncFollowingTls,
@@ -110,8 +110,10 @@ def producer_client(url: str, prefix: str = "") -> redis.Redis:
     its first partition.
     """
     if cluster := cluster_of(url):
-        errands = Errands(cluster, home=_home_of(prefix), patience=LAST_ATTEMPT)
-        hasty = _cluster_client(url, Errands(cluster, home=_home_of(prefix), patience=0), _HASTY)
+        errands = ClusterRouter(cluster, home=_home_of(prefix), patience=LAST_ATTEMPT)
+        hasty = _cluster_client(
+            url, ClusterRouter(cluster, home=_home_of(prefix), patience=0), _HASTY
+        )
         return _cluster_client(url, errands, _PRODUCER, hasty)
     retries, errors = _repeats(url)
     retry = TimelyRetry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), retries)
@@ -121,9 +123,9 @@ def producer_client(url: str, prefix: str = "") -> redis.Redis:
 def async_producer_client(url: str, prefix: str = "") -> redis.asyncio.Redis:
     """The same, to be awaited."""
     if cluster := cluster_of(url):
-        errands = Errands(cluster, home=_home_of(prefix), patience=LAST_ATTEMPT)
+        errands = ClusterRouter(cluster, home=_home_of(prefix), patience=LAST_ATTEMPT)
         hasty = _async_cluster_client(
-            url, Errands(cluster, home=_home_of(prefix), patience=0), _HASTY
+            url, ClusterRouter(cluster, home=_home_of(prefix), patience=0), _HASTY
         )
         return _async_cluster_client(url, errands, _PRODUCER, hasty)
     retries, errors = _repeats(url)
@@ -132,7 +134,7 @@ def async_producer_client(url: str, prefix: str = "") -> redis.asyncio.Redis:
 
 
 def listener_client(
-    url: str, *, socket_timeout: float, place: Place | None = None
+    url: str, *, socket_timeout: float, place: Endpoint | None = None
 ) -> redis.asyncio.Redis:
     """A client that never repeats anything by itself: a listener must know of every break.
 
@@ -144,7 +146,9 @@ def listener_client(
     )
 
 
-def heartbeat_client(url: str, *, socket_timeout: float, place: Place | None = None) -> redis.Redis:
+def heartbeat_client(
+    url: str, *, socket_timeout: float, place: Endpoint | None = None
+) -> redis.Redis:
     """The same for the thread that beats."""
     retry = Retry(NoBackoff(), 0)
     return _checked(
@@ -156,7 +160,9 @@ def probe_client(url: str, prefix: str = "") -> redis.Redis:
     """The same for a command that must answer soon, whatever the server does."""
     times: dict[str, Any] = {"socket_timeout": _PROBE_PATIENCE}
     if cluster := cluster_of(url):
-        return _cluster_client(url, Errands(cluster, home=_home_of(prefix), patience=0), times)
+        return _cluster_client(
+            url, ClusterRouter(cluster, home=_home_of(prefix), patience=0), times
+        )
     return _checked(url, redis.Redis, retry=Retry(NoBackoff(), 0), **times)
 
 
@@ -188,7 +194,7 @@ def cluster_of(url: str) -> Cluster | None:
     named = read_cluster_url(url)
     if named is None:
         return None
-    nodes = Nodes(_node_clients(url, redis.Redis, _ASKING))
+    nodes = NodeClients(_node_clients(url, redis.Redis, _ASKING))
     return Cluster(named.nodes, lambda node: slots_at(nodes.at(node), node))
 
 
@@ -214,7 +220,7 @@ def primaries_of(client: redis.Redis) -> dict[str, redis.Redis]:
 
 def primary_known_to(client: redis.Redis | redis.asyncio.Redis) -> str | None:
     """Where a client's connections lead, if sentinels say that, and it was connected."""
-    place: Place | None = client.connection_pool.connection_kwargs.get("place")
+    place: Endpoint | None = client.connection_pool.connection_kwargs.get("place")
     return None if place is None or place.known is None else str(place.known)
 
 
@@ -301,7 +307,7 @@ def _sentinels(named: SentinelUrl, url: str) -> Sentinels:
     )
 
 
-def _checked(url: str, kind: type[C], place: Place | None = None, **options: Any) -> C:
+def _checked(url: str, kind: type[C], place: Endpoint | None = None, **options: Any) -> C:
     check_url(url)
     sentinels, cluster = read_sentinel_url(url), read_cluster_url(url)
     if sentinels is not None:
@@ -321,20 +327,20 @@ def _home_of(prefix: str) -> int:
     """The slot of all names of a prefix, or of those of its first partition."""
     if keys.slot_of(prefix):
         return slot_of(prefix)
-    return slot_of(Layout(prefix, PARTITIONS_OF_CLUSTER).prefix_of(0))
+    return slot_of(PartitionLayout(prefix, PARTITIONS_OF_CLUSTER).prefix_of(0))
 
 
 def _cluster_client(
-    url: str, errands: Errands, times: dict[str, Any], hasty: ClusterClient | None = None
+    url: str, errands: ClusterRouter, times: dict[str, Any], hasty: ClusterClient | None = None
 ) -> ClusterClient:
-    nodes = Nodes(_node_clients(url, redis.Redis, times))
+    nodes = NodeClients(_node_clients(url, redis.Redis, times))
     return ClusterClient.of(nodes.at(errands.cluster.seeds[0]), nodes, errands, hasty)
 
 
 def _async_cluster_client(
-    url: str, errands: Errands, times: dict[str, Any], hasty: AsyncClusterClient | None = None
+    url: str, errands: ClusterRouter, times: dict[str, Any], hasty: AsyncClusterClient | None = None
 ) -> AsyncClusterClient:
-    nodes = Nodes(_node_clients(url, redis.asyncio.Redis, times))
+    nodes = NodeClients(_node_clients(url, redis.asyncio.Redis, times))
     return AsyncClusterClient.of(nodes.at(errands.cluster.seeds[0]), nodes, errands, hasty)
 
 

@@ -13,7 +13,7 @@ import redis
 from redis import exceptions
 
 from expirebridge.connection.urls import Address
-from expirebridge.store.errors import NoPrimary, SlotUnserved, WrongPlace
+from expirebridge.store.errors import NoPrimary, SlotNotServed, WrongPlace
 
 # Which node serves which slot, as one node of a cluster says it.
 
@@ -22,7 +22,7 @@ _UNKNOWN = {b"", b"?", None}
 """How a node says that it does not know under which name it is reached: as it was reached."""
 
 
-class Share(NamedTuple):
+class SlotRange(NamedTuple):
     """Slots that stand side by side and are served by one primary."""
 
     start: int
@@ -35,7 +35,7 @@ class Share(NamedTuple):
 class SlotMap:
     """The shares of a cluster's primaries, in the order of their slots."""
 
-    shares: Sequence[Share]
+    shares: Sequence[SlotRange]
     names: frozenset[str]
     """What the cluster calls its nodes."""
     is_well: bool = True
@@ -68,10 +68,10 @@ class SlotMap:
 
 def read_slots(reply: Sequence[Any], asked: Address, *, is_well: bool) -> SlotMap:
     """What a node answered to CLUSTER SLOTS; `asked` is where it was reached."""
-    shares, names = list[Share](), set[str]()
+    shares, names = list[SlotRange](), set[str]()
     for start, end, primary, *others in reply:
         replicas = tuple(_address(node, asked) for node in others)
-        shares.append(Share(start, end, _address(primary, asked), replicas))
+        shares.append(SlotRange(start, end, _address(primary, asked), replicas))
         names |= {node[2].decode() for node in (primary, *others)}
     shares.sort(key=lambda share: share.start)
     return SlotMap(shares, frozenset(names), is_well)
@@ -120,7 +120,7 @@ class Cluster:
         if node is None:
             node = self.look().node_of(slot)
         if node is None:
-            raise SlotUnserved(
+            raise SlotNotServed(
                 f"no node of the cluster serves slot {slot}; nothing was written: `redis-cli "
                 "--cluster check HOST:PORT` shows which slots lack a node"
             )

@@ -2,8 +2,9 @@
 
 redis-py has clients of clusters, too. The async one sends ASKING on another connection than the
 command, both refuse databases other than 0, and both follow a move that is half done; a script of
-ours would see half of its data there. What is decided here is decided once, by `Errands.steps`, a
-generator; the two clients only take its steps: one waits, the other awaits.
+ours would see half of its data there. What is decided here is decided once, by
+`ClusterRouter.steps`, a generator; the two clients only take its steps: one waits, the other
+awaits.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from redis.backoff import ExponentialWithJitterBackoff
 
 from expirebridge.connection.cluster import SLOTS, Cluster, SlotPrimary
 from expirebridge.connection.urls import Address
-from expirebridge.store.errors import NoPrimary, SlotIsMoving, SlotUnserved
+from expirebridge.store.errors import NoPrimary, SlotIsMoving, SlotNotServed
 from expirebridge.store.stepping import drive, drive_async
 from expirebridge.store.tls import is_plain_text
 
@@ -32,25 +33,25 @@ _MOST_MOVES = 5
 """How often one command follows a slot: more than once in a moment, and the nodes disagree."""
 
 
-class Ask(NamedTuple):
+class Send(NamedTuple):
     """Send the command to this node."""
 
     node: Address
 
 
-class Find(NamedTuple):
+class Resolve(NamedTuple):
     """Find the node of a slot, which may mean to ask several."""
 
     slot: int
 
 
-class Look(NamedTuple):
+class Refresh(NamedTuple):
     """Ask who serves what, and this node last."""
 
     last: Address
 
 
-class Follow(NamedTuple):
+class Redirect(NamedTuple):
     """Take note that a slot has left a node."""
 
     slot: int
@@ -58,16 +59,16 @@ class Follow(NamedTuple):
     to: Address
 
 
-class Pause(NamedTuple):
+class Backoff(NamedTuple):
     """Wait so many seconds."""
 
     seconds: float
 
 
-Step = Ask | Find | Look | Follow | Pause
+Step = Send | Resolve | Refresh | Redirect | Backoff
 
 
-class Errands:
+class ClusterRouter:
     """What the two clients do, but for the waiting.
 
     `home` is the slot whose node gets the commands without a key. `patience` is for how many
@@ -87,15 +88,15 @@ class Errands:
         failures = moves = 0
         unsent = True
         while True:
-            node: Address = self.node_of(slot) or (yield Find(slot))
+            node: Address = self.node_of(slot) or (yield Resolve(slot))
             try:
-                answer = yield Ask(node)
+                answer = yield Send(node)
             except exceptions.MovedError as moved:
                 self.cluster.reached.add(node)
                 moves += 1
                 if moves > _MOST_MOVES:
                     raise
-                yield Follow(slot, node, _named_by(moved, node))
+                yield Redirect(slot, node, _named_by(moved, node))
                 continue
             except (
                 exceptions.AskError,
@@ -114,11 +115,11 @@ class Errands:
                 self.cluster.reached.add(node)
                 return answer
             failures += 1
-            yield Look(node)
+            yield Refresh(node)
             pause = _PAUSES.compute(failures)
             if time.monotonic() + pause > end:
                 raise error
-            yield Pause(pause)
+            yield Backoff(pause)
 
     def _described(self, error: Exception, node: Address, slot: int) -> exceptions.RedisError:
         """What became of a command for a slot at its node."""
@@ -129,7 +130,7 @@ class Errands:
                 f"--cluster fix {node}`"
             )
         if isinstance(error, exceptions.ClusterDownError):
-            return SlotUnserved(
+            return SlotNotServed(
                 f"{node} takes no commands: {error}; `redis-cli --cluster check {node}` shows "
                 "which slots lack a node; with `cluster-require-full-coverage no` the others go "
                 "on meanwhile"
@@ -146,14 +147,14 @@ class Errands:
             f"no answer from {node}, which the cluster names for slot {slot}: {error}; {advice}"
         )
 
-    def take(self, step: Find | Look | Follow) -> Any:
+    def take(self, step: Resolve | Refresh | Redirect) -> Any:
         """Take a step that asks nodes who serves what; it waits for them."""
         match step:
-            case Find(slot):
+            case Resolve(slot):
                 return self.cluster.find(slot)
-            case Look(last):
+            case Refresh(last):
                 return self.cluster.look(last=last)
-            case Follow(slot, left, to):
+            case Redirect(slot, left, to):
                 return self.cluster.follow(slot, left=left, to=to)
 
     def node_of(self, slot: int) -> Address | None:
@@ -174,7 +175,7 @@ def _named_by(error: exceptions.AskError, node: Address) -> Address:
     return Address(error.host or node.host, int(error.port))
 
 
-class Nodes(Generic[C]):
+class NodeClients(Generic[C]):
     """A client for each node, which repeats nothing by itself. Safe for threads."""
 
     def __init__(self, make: Callable[[Address], C]) -> None:
@@ -199,8 +200,8 @@ class ClusterClient(redis.Redis):
     def of(
         cls,
         like: redis.Redis,
-        nodes: Nodes[redis.Redis],
-        errands: Errands,
+        nodes: NodeClients[redis.Redis],
+        errands: ClusterRouter,
         hasty: Self | None = None,
     ) -> Self:
         """Make one with the options of a client of any node."""
@@ -210,8 +211,8 @@ class ClusterClient(redis.Redis):
         return client
 
     hasty: Self
-    _nodes: Nodes[redis.Redis]
-    _errands: Errands
+    _nodes: NodeClients[redis.Redis]
+    _errands: ClusterRouter
 
     def execute_command(self, *command: Any, **options: Any) -> Any:
         """Send a command to the node of its key, and wait. Raises a RedisError."""
@@ -220,9 +221,9 @@ class ClusterClient(redis.Redis):
 
     def _take(self, command: Any, options: Any, step: Step) -> Any:
         match step:
-            case Ask(node):
+            case Send(node):
                 return self._nodes.at(node).execute_command(*command, **options)  # type: ignore[no-untyped-call]
-            case Pause(seconds):
+            case Backoff(seconds):
                 return time.sleep(seconds)
             case _:
                 return self._errands.take(step)
@@ -262,8 +263,8 @@ class AsyncClusterClient(redis.asyncio.Redis):
     def of(
         cls,
         like: redis.asyncio.Redis,
-        nodes: Nodes[redis.asyncio.Redis],
-        errands: Errands,
+        nodes: NodeClients[redis.asyncio.Redis],
+        errands: ClusterRouter,
         hasty: Self | None = None,
     ) -> Self:
         """Make one with the options of a client of any node."""
@@ -273,8 +274,8 @@ class AsyncClusterClient(redis.asyncio.Redis):
         return client
 
     hasty: Self
-    _nodes: Nodes[redis.asyncio.Redis]
-    _errands: Errands
+    _nodes: NodeClients[redis.asyncio.Redis]
+    _errands: ClusterRouter
 
     async def execute_command(self, *command: Any, **options: Any) -> Any:
         """Send a command to the node of its key, and await the reply. Raises a RedisError."""
@@ -283,9 +284,9 @@ class AsyncClusterClient(redis.asyncio.Redis):
 
     async def _take(self, command: Any, options: Any, step: Step) -> Any:
         match step:
-            case Ask(node):
+            case Send(node):
                 return await self._nodes.at(node).execute_command(*command, **options)  # type: ignore[no-untyped-call]
-            case Pause(seconds):
+            case Backoff(seconds):
                 return await asyncio.sleep(seconds)
             case _:
                 return await asyncio.to_thread(self._errands.take, step)

@@ -16,7 +16,7 @@ import redis.asyncio
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.retry import Retry
 
-from expirebridge.connection.sentinel import Place
+from expirebridge.connection.sentinel import Endpoint
 from expirebridge.connection.urls import Address
 from expirebridge.store.tls import AsyncTlsConnection, TlsConnection, is_plain_text
 
@@ -26,7 +26,7 @@ class _Follows(redis.Connection):
 
     _address: Address | None = None
 
-    def __init__(self, *, place: Place, **options: Any) -> None:
+    def __init__(self, *, place: Endpoint, **options: Any) -> None:
         self._place = place
         super().__init__(**options)  # type: ignore[no-untyped-call]
 
@@ -49,7 +49,7 @@ class _AsyncFollows(redis.asyncio.Connection):
 
     _address: Address | None = None
 
-    def __init__(self, *, place: Place, **options: Any) -> None:
+    def __init__(self, *, place: Endpoint, **options: Any) -> None:
         self._place = place
         super().__init__(**options)
 
@@ -67,7 +67,7 @@ class _AsyncFollows(redis.asyncio.Connection):
         await super().send_packed_command(command, check_health)
 
 
-class Following(_Follows):
+class FollowingConnection(_Follows):
     """Without TLS."""
 
 

@@ -22,7 +22,7 @@ NO_SENTINEL = "is not a sentinel"
 """The fault of an address at which something else answers."""
 
 
-class Answer(NamedTuple):
+class SentinelAnswer(NamedTuple):
     """What one sentinel answered when it was asked for the primary."""
 
     sentinel: Address
@@ -50,7 +50,7 @@ class Sentinels:
     def __len__(self) -> int:
         return len(self._sentinels)
 
-    def answers(self) -> Iterator[Answer]:
+    def answers(self) -> Iterator[SentinelAnswer]:
         """Ask each of them for the primary, when its turn comes."""
         for sentinel in list(self._sentinels):
             answer = self._ask(*sentinel)
@@ -59,21 +59,23 @@ class Sentinels:
                 self._sentinels.append(sentinel)
             yield answer
 
-    def _ask(self, sentinel: Address, client: redis.Redis) -> Answer:
+    def _ask(self, sentinel: Address, client: redis.Redis) -> SentinelAnswer:
         try:
             found = _master_of(client, self.name)
         except (exceptions.ConnectionError, exceptions.TimeoutError) as error:
             refused = isinstance(error, exceptions.AuthenticationError)
-            return Answer(sentinel, None, _silence(error), is_final=refused)
+            return SentinelAnswer(sentinel, None, _silence(error), is_final=refused)
         except exceptions.RedisError as error:
-            return Answer(sentinel, None, _refusal(error), is_final=True)
+            return SentinelAnswer(sentinel, None, _refusal(error), is_final=True)
         if found is None:
             known = _names_known_to(client)
-            return Answer(sentinel, None, f"does not know {self.name!r}{known}", is_final=True)
-        return Answer(sentinel, Address(*found))
+            return SentinelAnswer(
+                sentinel, None, f"does not know {self.name!r}{known}", is_final=True
+            )
+        return SentinelAnswer(sentinel, Address(*found))
 
 
-def leader_of(answers: Iterable[Answer]) -> tuple[Address | None, int]:
+def leader_of(answers: Iterable[SentinelAnswer]) -> tuple[Address | None, int]:
     """The address that most of them name, and how many do; None if two are named equally often."""
     votes = Counter(answer.primary for answer in answers if answer.primary)
     ranked: list[tuple[Address | None, int]] = [*votes.most_common(2), (None, 0), (None, 0)]
@@ -191,7 +193,7 @@ class Primary:
             return self.known
 
     def _choose(self) -> Address:
-        answers = list[Answer]()
+        answers = list[SentinelAnswer]()
         leader, votes = None, 0
         for answer in self._sentinels.answers():
             answers.append(answer)
@@ -205,7 +207,7 @@ class Primary:
             return self.known
         return self._take(leader, answers)
 
-    def _take(self, leader: Address | None, answers: list[Answer]) -> Address:
+    def _take(self, leader: Address | None, answers: list[SentinelAnswer]) -> Address:
         """The leader, if it says that it is a primary; else what was known."""
         if leader is not None and leader == self.known:
             return leader
@@ -226,7 +228,7 @@ class Primary:
             said += "; begin the URL of a server with redis://, of a cluster with redis+cluster://"
         raise kind(f"the sentinels name no primary {self._sentinels.name!r}: {said}")
 
-    def _report(self, answers: list[Answer], *, agreed: bool) -> None:
+    def _report(self, answers: list[SentinelAnswer], *, agreed: bool) -> None:
         """Log, once, that no majority of the sentinels agrees, and that one does again."""
         if agreed is not self._disagreed:
             return
@@ -246,7 +248,7 @@ class Primary:
             )  # fmt: skip
 
 
-class Berth:
+class PinnedPrimary:
     """The place of one generation of connections: the primary as it was first found, for good."""
 
     def __init__(self, primary: Primary | SlotPrimary, address: Address | None = None) -> None:
@@ -283,5 +285,5 @@ class Berth:
         """Ask nothing."""
 
 
-Place = Primary | Berth
+Endpoint = Primary | PinnedPrimary
 """Where connections lead: to the primary of now, or to that of one generation."""

@@ -14,7 +14,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from expirebridge.embedded.server import HOST, Server
+from expirebridge.embedded.server import HOST, EmbeddedServer
 from expirebridge.errors import EmbeddedServerError
 
 SLOTS = 16384
@@ -37,14 +37,14 @@ _OPTIONS = {
 }
 
 
-class Cluster:
+class EmbeddedCluster:
     """A cluster whose nodes run during its `with` block.
 
     It has `primaries` primaries, each with `replicas` replicas. The ports are in a row, the first
     is `port`; without it some are chosen that are free. `directory` holds a folder for the data of
     each node, named by its port, from which the cluster starts again; without it the data is
-    removed at the end. `binary` and `options` are those of `Server`. The nodes end even if this
-    process is killed.
+    removed at the end. `binary` and `options` are those of `EmbeddedServer`. The nodes end even if
+    this process is killed.
     """
 
     def __init__(
@@ -61,8 +61,8 @@ class Cluster:
         self.directory = directory
         count = primaries * (1 + replicas)
         self._ports = range(port, port + count) if port else free_ports(count)
-        self.nodes: Sequence[Server] = [
-            Server(
+        self.nodes: Sequence[EmbeddedServer] = [
+            EmbeddedServer(
                 binary=binary,
                 port=each,
                 directory=directory and directory / str(each),
@@ -105,7 +105,7 @@ class Cluster:
         """
         self._until(lambda: self._are_acquainted() and all(map(self._is_well, self.nodes)))
 
-    def ended(self) -> Iterator[tuple[Server, int]]:
+    def ended(self) -> Iterator[tuple[EmbeddedServer, int]]:
         """Wait for nodes that end by themselves, up to the last; give each with its exit code."""
         alive = list(self.nodes)
         while alive:
@@ -132,7 +132,7 @@ class Cluster:
         for node in self.nodes if self.directory is None else []:
             shutil.rmtree(node.directory, ignore_errors=True)
 
-    def ask(self, node: Server, *words: str | int) -> Any:
+    def ask(self, node: EmbeddedServer, *words: str | int) -> Any:
         """What a node answers to a command. Raises a RedisError."""
         once = Retry(NoBackoff(), 0)
         with redis.Redis(host=HOST, port=node.port, socket_timeout=10, retry=once) as client:
@@ -188,7 +188,7 @@ class Cluster:
             primary = self.ask(primaries[number % self._primaries], "CLUSTER", "MYID")
             self._order(node, "CLUSTER", "REPLICATE", primary.decode())
 
-    def _order(self, node: Server, *words: str | int) -> None:
+    def _order(self, node: EmbeddedServer, *words: str | int) -> None:
         try:
             self.ask(node, *words)
         except redis.RedisError as error:
@@ -202,13 +202,13 @@ class Cluster:
         views = [self._view(node) for node in self.nodes]
         return all(view == views[0] and len(view) == len(self.nodes) for view in views)
 
-    def _is_well(self, node: Server) -> bool:
+    def _is_well(self, node: EmbeddedServer) -> bool:
         if self._state(node)["cluster_state"] != "ok":
             return False
         link: str = self.ask(node, "INFO", "replication").get("master_link_status", "up")
         return link == "up"
 
-    def _view(self, node: Server) -> frozenset[tuple[str, ...]]:
+    def _view(self, node: EmbeddedServer) -> frozenset[tuple[str, ...]]:
         """Who a node thinks is in the cluster: id, role, primary and slots. Empty: not yet sure."""
         view = set()
         for line in self.ask(node, "CLUSTER", "NODES").decode().splitlines():
@@ -229,7 +229,7 @@ class Cluster:
                 "or choose another directory"
             )
 
-    def _state(self, node: Server) -> dict[str, str]:
+    def _state(self, node: EmbeddedServer) -> dict[str, str]:
         lines = self.ask(node, "CLUSTER", "INFO").decode().split()
         return dict(line.split(":", 1) for line in lines)
 

@@ -69,7 +69,7 @@ class _Watch:
             self._process.stdin.close()
 
 
-class Server:
+class EmbeddedServer:
     """One server process with expirebridge's redis.conf, stopped when its `with` block ends.
 
     `binary` is the embedded server unless another is named; `port` a free one unless given;

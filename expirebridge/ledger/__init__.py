@@ -16,10 +16,11 @@ from expirebridge.ledger.completion import complete
 from expirebridge.ledger.ledger import Ledger
 from expirebridge.ledger.rows import LedgerTask
 from expirebridge.ledger.schema import ddl
-from expirebridge.ledger.tables import Status, Tables, Wanted, extras, tables
+from expirebridge.ledger.tables import DesiredState, Status, Tables, extras, tables
 
 __all__ = [
     "CompletionRefused",
+    "DesiredState",
     "Ledger",
     "LedgerError",
     "LedgerTask",
@@ -27,7 +28,6 @@ __all__ = [
     "LedgerUnsuitable",
     "Status",
     "Tables",
-    "Wanted",
     "complete",
     "ddl",
     "extras",

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 from sqlalchemy import URL, Connection, Table, text
 
 from expirebridge.connection.urls import PORT, Address, read_cluster_url, read_sentinel_url
-from expirebridge.ledger.binding import Place
+from expirebridge.ledger.binding import Addresses
 from expirebridge.settings import Settings
 
 MEMORY: Final = ":memory:"
@@ -28,11 +28,11 @@ _CREATED = text(
 )
 
 
-def place_of(settings: Settings, url: URL, partitions: int = 1) -> Place:
+def place_of(settings: Settings, url: URL, partitions: int = 1) -> Addresses:
     """Where these settings find both sides; `url` is that of the SQL database."""
     number, addresses = _redis(settings.url)
     database = f"{number} {settings.prefix}"
-    return Place(
+    return Addresses(
         tuple(f"{address}/{database}" for address in addresses), database, _sql(url), partitions
     )
 

@@ -23,7 +23,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-from expirebridge.ledger.tables import Todo
+from expirebridge.ledger.tables import SyncState
 
 _FORCE_INDEX = "FORCE INDEX (expirebridge_task_todo)"
 """For MySQL, which otherwise may walk over the primary key."""
@@ -31,17 +31,17 @@ Slot = ColumnElement[int] | int | None
 """A partition; None: that of a row which was not sorted yet."""
 
 
-class Waiting:
+class BacklogQuery:
     """The queries for the rows of one ledger that wait."""
 
     def __init__(self, task: Table, ledger: str) -> None:
         self._task = task
         self._ledger = ledger
 
-    def first(self, most: int, *columns: Any, slot: Slot, todo: Todo) -> Select[Any]:
+    def first(self, most: int, *columns: Any, slot: Slot, todo: SyncState) -> Select[Any]:
         """So many rows of one stretch: new ones as they came, lost ones that ended first."""
         row = self._task.c
-        order = _Forwards if todo is Todo.RELAY else _Backwards
+        order = _Forwards if todo is SyncState.RELAY else _Backwards
         return (
             select(*columns)
             .select_from(self._task)
@@ -57,7 +57,7 @@ class Waiting:
             .limit(constant(most))
         )
 
-    def all(self, *columns: Any, todo: Todo) -> Select[Any]:
+    def all(self, *columns: Any, todo: SyncState) -> Select[Any]:
         """Those of all partitions, in the order of the index: for a page at a time."""
         row = self._task.c
         return (
@@ -69,7 +69,7 @@ class Waiting:
             .order_by(row.slot, row.status)
         )
 
-    def any(self, slots: Sequence[Slot], todo: Todo) -> ColumnElement[bool]:
+    def any(self, slots: Sequence[Slot], todo: SyncState) -> ColumnElement[bool]:
         """Whether there is such a row: one look at the index for each slot."""
         looks = (
             self.first(1, constant(1), slot=slot, todo=todo).scalar_subquery().is_not(None)
@@ -82,7 +82,7 @@ class Waiting:
         stretches = [
             select(self.first(most, self._task, slot=slot, todo=todo).subquery())
             for slot in slots
-            for todo in (Todo.RELAY, Todo.REBUILD)
+            for todo in (SyncState.RELAY, SyncState.REBUILD)
         ]
         found = union_all(*stretches).subquery()
         order = found.c.todo, found.c.status.desc()

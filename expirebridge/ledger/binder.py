@@ -7,20 +7,20 @@ from typing import Final
 from expirebridge.errors import LedgerUnsuitable
 from expirebridge.ledger.binding import (
     REBUILD,
+    Addresses,
     Met,
-    Place,
     Seen,
     check_numbers,
     check_partitions,
     check_sides,
     news_of,
 )
-from expirebridge.ledger.entries import Numbers
-from expirebridge.ledger.relay_store import Passbook, new_nonce
+from expirebridge.ledger.entries import RelayState
+from expirebridge.ledger.relay_store import RelayStore, new_nonce
 from expirebridge.model.log_fields import event
 from expirebridge.store.client import Store
 from expirebridge.store.commands import ledger as calls
-from expirebridge.store.commands.ledger import Known
+from expirebridge.store.commands.ledger import RedisCheckpoint
 
 logger = logging.getLogger("expirebridge")
 
@@ -36,7 +36,7 @@ class Binder:
     """
 
     def __init__(
-        self, passbook: Passbook, store: Callable[[], Store], place: Place,
+        self, passbook: RelayStore, store: Callable[[], Store], place: Addresses,
         link: Callable[[], object],
     ) -> None:  # fmt: skip
         self._passbook = passbook
@@ -46,7 +46,7 @@ class Binder:
         self._checked: object = None
         """The nonces, and the link, for which it was checked last."""
 
-    def begin(self, known: Known) -> None:
+    def begin(self, known: RedisCheckpoint) -> None:
         """Bind the two to each other, if neither was bound before. Raises LedgerUnsuitable."""
         if known.nonce:
             raise LedgerUnsuitable(
@@ -68,7 +68,7 @@ class Binder:
         self._passbook.rebind(nonce, met, above=above)
         return nonce
 
-    def check(self, numbers: Numbers, known: Known) -> None:
+    def check(self, numbers: RelayState, known: RedisCheckpoint) -> None:
         """Raise LedgerUnsuitable unless they are each other's; see `binding`."""
         check_numbers(numbers, known)
         state = (numbers.nonce, known.nonce, self._link())
@@ -76,7 +76,7 @@ class Binder:
             self._get_acquainted(numbers.nonce, known)
             self._checked = state
 
-    def _get_acquainted(self, nonce: str, known: Known) -> None:
+    def _get_acquainted(self, nonce: str, known: RedisCheckpoint) -> None:
         """Compare both with what is remembered of them, and remember what is new."""
         seen = self._see()
         for _ in range(TRIES):

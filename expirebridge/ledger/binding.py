@@ -11,8 +11,8 @@ from typing import NamedTuple
 import orjson
 
 from expirebridge.errors import LedgerUnsuitable
-from expirebridge.ledger.entries import Account, Numbers
-from expirebridge.store.commands.ledger import Known
+from expirebridge.ledger.entries import RelayProgress, RelayState
+from expirebridge.store.commands.ledger import RedisCheckpoint
 
 MOST = 50
 """How many addresses of a side are remembered; beyond, the oldest is forgotten."""
@@ -22,7 +22,7 @@ _LISTS = ("redis", "sql", "identities")
 REBUILD = "Nothing is sent. `expirebridge ledger rebuild --yes` binds them to each other"
 
 
-class Place(NamedTuple):
+class Addresses(NamedTuple):
     """Where both sides are, as settings spell it, without logins."""
 
     redis: tuple[str, ...]
@@ -38,7 +38,7 @@ class Place(NamedTuple):
 class Seen(NamedTuple):
     """What both sides say of themselves now."""
 
-    place: Place
+    place: Addresses
     identity: str
     """What only this SQL database has, as long as nobody restores a dump of it elsewhere."""
     run_id: str | None
@@ -95,7 +95,7 @@ class Met:
         )  # fmt: skip
 
 
-def check_numbers(numbers: Numbers | Account, known: Known) -> None:
+def check_numbers(numbers: RelayState | RelayProgress, known: RedisCheckpoint) -> None:
     """Raise LedgerUnsuitable unless server and ledger know of each other, and of the same passes.
 
     A server that knows no ledger may have lost everything.
@@ -118,7 +118,7 @@ def check_partitions(met: Met, partitions: int) -> None:
         )
 
 
-def check_sides(met: Met, seen: Seen, known: Known) -> None:
+def check_sides(met: Met, seen: Seen, known: RedisCheckpoint) -> None:
     """Raise LedgerUnsuitable unless one side is as it was, and what it says of the other holds.
 
     If Redis knows no ledger, both must be as they were: then it lost everything.
@@ -136,7 +136,7 @@ def check_sides(met: Met, seen: Seen, known: Known) -> None:
     raise LedgerUnsuitable(f"the ledger and this Redis may be copies: {faults}. {REBUILD}")
 
 
-def _faults(met: Met, seen: Seen, known: Known) -> list[str]:
+def _faults(met: Met, seen: Seen, known: RedisCheckpoint) -> list[str]:
     """What is not as it was, on both sides."""
     place, faults = seen.place, []
     if not known.nonce:

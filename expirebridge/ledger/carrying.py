@@ -5,8 +5,8 @@ from typing import Any
 from sqlalchemy import Row
 
 from expirebridge.ledger.rows import new_task_of
-from expirebridge.ledger.tables import Status, Todo, Wanted
-from expirebridge.store.commands.ledger import CarriedRow, Life
+from expirebridge.ledger.tables import DesiredState, Status, SyncState
+from expirebridge.store.commands.ledger import RelayedRow, RowVersion
 
 NEVER = 2**53 - 1
 """When a paused task is due."""
@@ -17,7 +17,7 @@ _ENDED = {
 }
 
 
-def carried(row: Row[Any], now: int) -> CarriedRow:
+def carried(row: Row[Any], now: int) -> RelayedRow:
     """What is carried of a row; `now` is the time of its database, in ms.
 
     Raises InvalidTask for values that another program wrote and that no task can have.
@@ -29,9 +29,9 @@ def carried(row: Row[Any], now: int) -> CarriedRow:
     if row.retry_times:
         fields["attempt"] = row.retry_times
     when, ms = task.when.encode()
-    return CarriedRow(
+    return RelayedRow(
         id=task.id,
-        life=Life(row.generation, row.revision),
+        life=RowVersion(row.generation, row.revision),
         what=_what(row),
         hint=_hint(row),
         call=task.call,
@@ -44,12 +44,12 @@ def carried(row: Row[Any], now: int) -> CarriedRow:
 def _what(row: Row[Any]) -> str:
     if row.status != Status.WAITING:
         return _ENDED[Status(row.status)]
-    return "cancel" if row.wanted == Wanted.CANCELLED else "waits"
+    return "cancel" if row.wanted == DesiredState.CANCELLED else "waits"
 
 
 def _hint(row: Row[Any]) -> str:
     words = {
         "moved": row.due is None,
-        "rebuilt": row.todo == Todo.REBUILD,
+        "rebuilt": row.todo == SyncState.REBUILD,
     }
     return " ".join(word for word, holds in words.items() if holds)

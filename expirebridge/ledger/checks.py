@@ -11,10 +11,10 @@ from expirebridge.errors import LedgerError, LedgerUnreachable, LedgerUnsuitable
 from expirebridge.ledger.addresses import place_of
 from expirebridge.ledger.binding import Met, Seen, check_numbers, check_partitions, check_sides
 from expirebridge.ledger.engine import read_url
-from expirebridge.ledger.inspection import MOST, Auditor, Figures
+from expirebridge.ledger.inspection import MOST, Auditor, LedgerFigures
 from expirebridge.model.durations import human
 from expirebridge.settings import Settings
-from expirebridge.store.commands.ledger import Known
+from expirebridge.store.commands.ledger import RedisCheckpoint
 
 TRIES, PAUSE = 3, 0.1
 MOST_SERIES = 1000
@@ -24,7 +24,7 @@ _REFUSED = "SELECT id, message FROM delay_queue WHERE message LIKE 'refused: %'"
 
 def check_ledger(
     settings: Settings,
-    ask: Callable[[], Mapping[int, Known]],
+    ask: Callable[[], Mapping[int, RedisCheckpoint]],
     *,
     writes: bool = False,
     limit: float = OVERDUE_LIMIT,
@@ -50,7 +50,7 @@ def check_ledger(
     return _findings(figures, limit)
 
 
-def _check_binding(figures: Figures, settings: Settings, identity: str) -> None:
+def _check_binding(figures: LedgerFigures, settings: Settings, identity: str) -> None:
     """Raise LedgerUnsuitable as the relay does for what is not bound to each other."""
     count = max(figures.partitions, max(figures.known, default=0) + 1)
     place = place_of(settings, read_url(settings.ledger or ""), count)
@@ -94,7 +94,7 @@ def check_ledger_series(settings: Settings) -> list[Finding]:
     return [ok("ledger series", "1 series has its next tick" if len(series) == 1 else several)]
 
 
-def _look(auditor: Auditor, ask: Callable[[], Mapping[int, Known]]) -> Figures:
+def _look(auditor: Auditor, ask: Callable[[], Mapping[int, RedisCheckpoint]]) -> LedgerFigures:
     """What both sides know; asked again if a pass may have ended between the two."""
     left = TRIES
     while True:
@@ -105,7 +105,7 @@ def _look(auditor: Auditor, ask: Callable[[], Mapping[int, Known]]) -> Figures:
         time.sleep(PAUSE)
 
 
-def _findings(figures: Figures, limit: float) -> list[Finding]:
+def _findings(figures: LedgerFigures, limit: float) -> list[Finding]:
     found = []
     if figures.oldest > limit:
         found.append(

@@ -25,7 +25,7 @@ GAP = 0.005
 """Seconds between two pokes, at least: one is enough for all that was committed before it."""
 
 
-class Poker:
+class CommitNotifier:
     """Publishes that rows wait to be relayed, from a thread of its own.
 
     Best effort: it never raises, and a poke that is lost costs a second, since the relay looks each
@@ -81,7 +81,7 @@ class Poker:
         return server
 
 
-def poke_after_commit(transaction: Transaction, poker: Poker) -> None:
+def poke_after_commit(transaction: Transaction, poker: CommitNotifier) -> None:
     """Poke when this transaction is committed, if it is one of a Session or of Django."""
     if isinstance(transaction, scoped_session):
         transaction = transaction()

@@ -9,7 +9,7 @@ from sqlalchemy import MetaData
 from expirebridge.errors import CompletionRefused
 from expirebridge.ledger.rows import Row
 from expirebridge.ledger.statements import statements
-from expirebridge.ledger.tables import Status, Tables, Wanted, tables
+from expirebridge.ledger.tables import DesiredState, Status, Tables, tables
 from expirebridge.ledger.transaction import channel_of
 from expirebridge.model.transactions import Transaction
 
@@ -54,7 +54,7 @@ def _reason(row: Row | None, generation: int, revision: int) -> str:
         return "was replaced"
     if row["status"] != Status.WAITING:
         return f"is {Status(row['status']).name.lower()} already"
-    if row["wanted"] == Wanted.CANCELLED:
+    if row["wanted"] == DesiredState.CANCELLED:
         return "was cancelled"
     if row["revision"] != revision:
         return "was rescheduled"

@@ -13,13 +13,13 @@ from expirebridge.ledger.engine import engine_of
 from expirebridge.ledger.schema import Schema, checked, find, missing
 from expirebridge.ledger.statements import statements
 from expirebridge.ledger.tables import Tables
-from expirebridge.ledger.transaction import Channel
+from expirebridge.ledger.transaction import TransactionAdapter
 from expirebridge.model.log_fields import event
 
 logger = logging.getLogger("expirebridge")
 
 
-class Acquaintance:
+class DatabaseCheck:
     """Looks at each database once, when it is first seen: whether it is the ledger's.
 
     `url` is that of the ledger's own database; without one, any with its tables is taken for it.
@@ -33,7 +33,7 @@ class Acquaintance:
         self._known: WeakSet[object] = WeakSet()
         self._own: Schema | None = None
 
-    def check(self, channel: Channel) -> None:
+    def check(self, channel: TransactionAdapter) -> None:
         """Raise LedgerUnsuitable unless this is the ledger's database, with tables that it can use.
 
         What the database or its driver raises is passed on.
@@ -53,7 +53,7 @@ class Acquaintance:
         except TypeError:  # None, or a connection of sqlite3: it is looked at each time
             return
 
-    def _read(self, channel: Channel) -> Schema:
+    def _read(self, channel: TransactionAdapter) -> Schema:
         ours = statements(self._tables, channel.dialect.name)
         try:
             rows = channel.rows(ours.schema, {})

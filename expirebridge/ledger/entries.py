@@ -5,14 +5,14 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Row
 
-from expirebridge.ledger.tables import Status, Wanted
-from expirebridge.store.commands.ledger import Known, Life
+from expirebridge.ledger.tables import DesiredState, Status
+from expirebridge.store.commands.ledger import RedisCheckpoint, RowVersion
 
 REFUSED: Final = "refused: "
 """What the message of a row that was refused begins with."""
 
 
-class Account(NamedTuple):
+class RelayProgress(NamedTuple):
     """How far the passes of one partition got, as the ledger knows."""
 
     number: int
@@ -22,7 +22,7 @@ class Account(NamedTuple):
     """What is remembered of both sides: see `binding.Met`."""
 
 
-class Numbers(NamedTuple):
+class RelayState(NamedTuple):
     """What the ledger knows of its passes."""
 
     number: int
@@ -38,7 +38,7 @@ class Numbers(NamedTuple):
     unsorted: bool
     """Whether a row waits of which nobody knows yet to which partition it belongs."""
 
-    def agrees_with(self, known: Known) -> bool:
+    def agrees_with(self, known: RedisCheckpoint) -> bool:
         """Whether the server has lost nothing of what was carried there, or has it again.
 
         And whether the ledger has lost nothing: it knows of each pass that the server has seen.
@@ -47,7 +47,7 @@ class Numbers(NamedTuple):
         return agree and not self.rebuilding
 
 
-class Page(NamedTuple):
+class RowBatch(NamedTuple):
     """Rows to be carried."""
 
     rows: Sequence[Row[Any]]
@@ -65,11 +65,11 @@ class Carried(NamedTuple):
     """Why it was refused, if it was."""
 
 
-class Lesson(NamedTuple):
+class StatusUpdate(NamedTuple):
     """What a row learns."""
 
     id: str
-    life: Life
+    life: RowVersion
     status: Status
     due: int | None
     retry_times: int
@@ -80,10 +80,10 @@ class Lesson(NamedTuple):
     """Whether no further attempt is to follow the one that runs."""
 
 
-class Fate(NamedTuple):
+class RowState(NamedTuple):
     """What the ledger says of a task that was claimed."""
 
-    life: Life
+    life: RowVersion
     status: Status
-    wanted: Wanted
+    wanted: DesiredState
     message: str | None

@@ -25,8 +25,8 @@ from expirebridge.errors import InvalidTask, LedgerError
 from expirebridge.handlers.compatibility import Comparison
 from expirebridge.ledger.addresses import identity_of
 from expirebridge.ledger.engine import engine_of, ledger_error, read_url
-from expirebridge.ledger.entries import REFUSED, Account
-from expirebridge.ledger.row_pages import RECENT_MS, Kind, RowPage, read_page
+from expirebridge.ledger.entries import REFUSED, RelayProgress
+from expirebridge.ledger.row_pages import RECENT_MS, RowKind, RowPage, read_page
 from expirebridge.ledger.rows import LedgerTask, ledger_task, new_task_of
 from expirebridge.ledger.schema import find
 from expirebridge.ledger.series_queries import (
@@ -37,19 +37,19 @@ from expirebridge.ledger.series_queries import (
     series_query,
 )
 from expirebridge.ledger.sql_types import NowMs
-from expirebridge.ledger.tables import Status, Tables, Todo, Wanted, tables
-from expirebridge.ledger.threads import in_time
+from expirebridge.ledger.tables import DesiredState, Status, SyncState, Tables, tables
+from expirebridge.ledger.threads import with_timeout
 from expirebridge.series.state import Series, SeriesListing
 from expirebridge.settings import Settings
 from expirebridge.store.commands import StoredCall
-from expirebridge.store.commands.ledger import Known
+from expirebridge.store.commands.ledger import RedisCheckpoint
 
 MOST: Final = 10_000
 """Rows of a kind that are counted at most: a look must not become a load."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Figures:
+class LedgerFigures:
     """How a ledger and its server stand to each other, in numbers that cost little to ask."""
 
     to_relay: int
@@ -64,9 +64,9 @@ class Figures:
     """Tasks of which something is not written back yet, in all partitions that answer."""
     oldest_dirty: float
     """For how many seconds the first of them has waited; 0 if none waits."""
-    accounts: Mapping[int, Account]
+    accounts: Mapping[int, RelayProgress]
     """How far the passes of each partition got that has made any."""
-    known: Mapping[int, Known]
+    known: Mapping[int, RedisCheckpoint]
     """What each partition of Redis knows that answers."""
 
     @property
@@ -100,58 +100,60 @@ class Auditor:
         self._name = settings.ledger_name
         self._ours = self._made.task.c.ledger == settings.ledger_name
 
-    def figures(self, known: Mapping[int, Known]) -> Figures:
+    def figures(self, known: Mapping[int, RedisCheckpoint]) -> LedgerFigures:
         """The numbers; `known` is what each partition of the server knows of its ledger."""
-        return in_time(lambda: self._figures(known))
+        return with_timeout(lambda: self._figures(known))
 
-    def page(self, kind: Kind, cursor: str | None = None) -> RowPage:
+    def page(self, kind: RowKind, cursor: str | None = None) -> RowPage:
         """A page of the rows that wait for something. Raises InvalidTask for a foreign cursor."""
-        return in_time(lambda: read_page(self._rows, self._made.task, self._name, kind, cursor))
+        return with_timeout(
+            lambda: read_page(self._rows, self._made.task, self._name, kind, cursor)
+        )
 
     def find(self, ext: str, limit: int = 100) -> list[LedgerTask]:
         """The tasks of this `ext`, the latest first."""
         row = self._made.task.c
         query = select(self._made.task).where(self._ours, row.ext_string == ext)
-        return in_time(lambda: self._tasks(query.order_by(row.created.desc()).limit(limit)))
+        return with_timeout(lambda: self._tasks(query.order_by(row.created.desc()).limit(limit)))
 
     def series(self, limit: int, cursor: str | None) -> SeriesListing:
         """A page of the series. Raises InvalidTask for a foreign cursor."""
         due, id = place_in(cursor)
         query = page_query(self._made, literal(self._name), (literal(due), literal(id)), limit)
-        return in_time(lambda: listing_of(self._rows(query), limit))
+        return with_timeout(lambda: listing_of(self._rows(query), limit))
 
     def one_series(self, id: str) -> Series | None:
         """A series; None if there is none."""
         query = series_query(self._made, literal(self._name)).where(self._made.series.c.id == id)
-        rows = in_time(lambda: self._rows(query))
+        rows = with_timeout(lambda: self._rows(query))
         return series_of(rows[0]) if rows else None
 
     def identity(self) -> str:
         """What only this database has."""
-        return in_time(self._identity)
+        return with_timeout(self._identity)
 
     def try_to_write(self) -> None:
         """See whether the relay could write: change nothing in its numbers, and roll that back."""
-        in_time(self._try_to_write)
+        with_timeout(self._try_to_write)
 
-    def _figures(self, known: Mapping[int, Known]) -> Figures:
+    def _figures(self, known: Mapping[int, RedisCheckpoint]) -> LedgerFigures:
         try:
             with self._engine.connect() as connection:
                 find(connection, self._made)
-                to_relay, oldest = connection.execute(self._waiting(Todo.RELAY)).one()
-                to_rebuild, _ = connection.execute(self._waiting(Todo.REBUILD)).one()
+                to_relay, oldest = connection.execute(self._waiting(SyncState.RELAY)).one()
+                to_rebuild, _ = connection.execute(self._waiting(SyncState.REBUILD)).one()
                 refused = connection.scalar(self._count_refused()) or 0
                 passes = connection.execute(self._passes()).all()
         except DBAPIError as error:
             raise self._error(error) from None
-        return Figures(
+        return LedgerFigures(
             to_relay=to_relay,
             to_rebuild=to_rebuild,
             oldest=max(oldest or 0, 0) / 1000,
             refused=refused,
             dirty=sum(one.dirty for one in known.values()),
             oldest_dirty=max((one.behind for one in known.values()), default=0.0),
-            accounts={row.partition: Account(*row[1:]) for row in passes},
+            accounts={row.partition: RelayProgress(*row[1:]) for row in passes},
             known=known,
         )
 
@@ -168,7 +170,7 @@ class Auditor:
             row.ledger == self._name
         )
 
-    def _waiting(self, todo: Todo) -> Executable:
+    def _waiting(self, todo: SyncState) -> Executable:
         """How many, and the age of the oldest that was never carried: a changed row may say when it
         was made, since an UPDATE by hand need not set `modified`."""
         row = self._made.task.c
@@ -286,8 +288,8 @@ def status_of(connection: Connection, tables: Tables, ledger: str) -> LedgerStat
         succeeded=by_status.get(Status.SUCCEEDED, 0),
         failed=by_status.get(Status.FAILED, 0),
         cancelled=by_status.get(Status.CANCELLED, 0),
-        to_relay=by_todo.get(Todo.RELAY, 0),
-        to_rebuild=by_todo.get(Todo.REBUILD, 0),
+        to_relay=by_todo.get(SyncState.RELAY, 0),
+        to_rebuild=by_todo.get(SyncState.REBUILD, 0),
         refused=_refused(connection, row, ours),
         oldest=None if oldest is None else max(oldest, 0) / 1000,
         passes=_passes(connection, tables, ledger),
@@ -379,6 +381,6 @@ def _unrelayed(task: Table, ledger: str) -> tuple[ColumnElement[bool], ...]:
         row.ledger == ledger,
         row.todo > 0,
         row.status == Status.WAITING,
-        row.wanted == Wanted.NONE.value,
-        or_(row.stamp == 0, row.todo == Todo.REBUILD, row.due.is_(None)),
+        row.wanted == DesiredState.NONE.value,
+        or_(row.stamp == 0, row.todo == SyncState.REBUILD, row.due.is_(None)),
     )

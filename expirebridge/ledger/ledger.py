@@ -16,8 +16,8 @@ from sqlalchemy.pool import NullPool
 
 from expirebridge.errors import InvalidSetting, InvalidTask, TaskExists
 from expirebridge.hooks import Hook, Hooks, Made, Making, NotMade
-from expirebridge.ledger.commit_notifier import Poker, poke_after_commit
-from expirebridge.ledger.database_check import Acquaintance
+from expirebridge.ledger.commit_notifier import CommitNotifier, poke_after_commit
+from expirebridge.ledger.database_check import DatabaseCheck
 from expirebridge.ledger.db_errors import is_duplicate
 from expirebridge.ledger.engine import engine_of, read_url, translated
 from expirebridge.ledger.rows import LedgerTask, check_ext, ledger_task, times_of, values_of
@@ -27,7 +27,7 @@ from expirebridge.ledger.series_writer import Scheduler
 from expirebridge.ledger.sql_types import ahead
 from expirebridge.ledger.statements import Statements, statements
 from expirebridge.ledger.tables import Tables, own_tables
-from expirebridge.ledger.transaction import Channel, channel_of, check_transaction
+from expirebridge.ledger.transaction import TransactionAdapter, channel_of, check_transaction
 from expirebridge.model import keys
 from expirebridge.model.durations import Duration
 from expirebridge.model.policies import MisfireSpec, RetrySpec
@@ -131,9 +131,9 @@ class Ledger:
         self._url = own
         self._engine = url if isinstance(url, Engine) else None
         engine = url.sync_engine if isinstance(url, AsyncEngine) else self._engine
-        self._acquaintance = Acquaintance(self.tables, own, engine)
+        self._acquaintance = DatabaseCheck(self.tables, own, engine)
         there = redis is not None or "EXPIREBRIDGE_URL" in os.environ
-        self._poker = Poker(Settings.read(url=redis)) if there else None
+        self._poker = CommitNotifier(Settings.read(url=redis)) if there else None
 
     def create(self) -> bool:
         """Create the ledger's tables, unless they are there.
@@ -452,7 +452,7 @@ class Ledger:
             return True, {"b_ledger": self.name, "b_id": keys.check_id(id)}
         return False, {"b_ledger": self.name, "b_ext": check_ext(ext)}
 
-    def _insert(self, channel: Channel, new: NewTask, values: Mapping[str, Any]) -> bool:
+    def _insert(self, channel: TransactionAdapter, new: NewTask, values: Mapping[str, Any]) -> bool:
         """Insert one task; False if an unfinished one has its id."""
         ours = self._statements(channel)
         if new.drawn:
@@ -477,7 +477,7 @@ class Ledger:
         channel = self._changing(session)
         return Scheduler(self.name, channel, self._statements(channel))
 
-    def _statements(self, channel: Channel) -> Statements:
+    def _statements(self, channel: TransactionAdapter) -> Statements:
         return statements(self.tables, channel.dialect.name)
 
     def poke(self) -> None:
@@ -490,14 +490,14 @@ class Ledger:
         if self._poker is not None:
             self._poker.poke()
 
-    def _changing(self, session: Transaction) -> Channel:
+    def _changing(self, session: Transaction) -> TransactionAdapter:
         """The same as `_channel`, for what is to be relayed after the commit."""
         channel = self._channel(session)
         if self._poker is not None:
             poke_after_commit(session, self._poker)
         return channel
 
-    def _channel(self, session: Transaction) -> Channel:
+    def _channel(self, session: Transaction) -> TransactionAdapter:
         """The way to the caller's database, which is looked at when it is first seen."""
         channel = channel_of(session, self.tables.task)
         self._acquaintance.check(channel)

@@ -15,14 +15,14 @@ from expirebridge.ledger.addresses import place_of
 from expirebridge.ledger.binder import Binder
 from expirebridge.ledger.completion import Completer
 from expirebridge.ledger.engine import engine_of, read_url, translated
-from expirebridge.ledger.entries import Fate, Numbers
-from expirebridge.ledger.relay import INTERRUPTED, Found, Pass, Relay, finish
-from expirebridge.ledger.relay_store import Passbook
-from expirebridge.ledger.retention import Archive, Place, Pruned
+from expirebridge.ledger.entries import RelayState, RowState
+from expirebridge.ledger.relay import INTERRUPTED, Pass, Relay, RelaySnapshot, finish
+from expirebridge.ledger.relay_store import RelayStore
+from expirebridge.ledger.retention import Pruned, Retention, RetentionCursor
 from expirebridge.ledger.series_ticks import make_ticks
 from expirebridge.ledger.tables import tables
-from expirebridge.ledger.threads import Waiters, too_slow
-from expirebridge.model.partitions import Layout
+from expirebridge.ledger.threads import DaemonPool, too_slow
+from expirebridge.model.partitions import PartitionLayout
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands import ledger as calls
@@ -31,19 +31,19 @@ from expirebridge.store.partitions import Partitions
 # Looks at the ledger that several partitions share: those that look at once ask once.
 
 
-class Glances:
+class RelayStateCache:
     """What the ledger knows of the passes of all partitions.
 
     A look is answered by whatever was read after it was asked for, by whichever partition.
     """
 
-    def __init__(self, passbook: Passbook) -> None:
+    def __init__(self, passbook: RelayStore) -> None:
         self._passbook = passbook
         self._lock = threading.Lock()
         self._read_at = float("-inf")
-        self._numbers: dict[int, Numbers] = {}
+        self._numbers: dict[int, RelayState] = {}
 
-    def of(self, partition: int, since: float) -> Numbers | None:
+    def of(self, partition: int, since: float) -> RelayState | None:
         """The numbers of a partition, read after `since` by time.monotonic(); None before the
         first pass. Rows that belong nowhere yet are sorted. Raises SQLAlchemy's errors.
         """
@@ -54,7 +54,7 @@ class Glances:
                 self._read_at = began
             return self._numbers.get(partition)
 
-    def _read(self) -> dict[int, Numbers]:
+    def _read(self) -> dict[int, RelayState]:
         numbers = self._passbook.read_all()
         if any(each.unsorted for each in numbers.values()):
             self._passbook.sort()
@@ -73,7 +73,7 @@ MOST_TICKS = 10
 """How often a pass looks for ticks that are to be made: what is left is for the next."""
 
 
-class Office:
+class LedgerEngine:
     """The connections to a ledger's database, and the threads that wait for it.
 
     A listener has one, whatever the number of its partitions. Raises InvalidSetting for a URL that
@@ -89,26 +89,26 @@ class Office:
         self.connections = 0
         """How many were made to the database: each may lead to another server."""
         event.listen(self.engine, "connect", self._count)
-        self.waiters = Waiters(THREADS)
-        self._glances: dict[Layout, Glances] = {}
+        self.waiters = DaemonPool(THREADS)
+        self._glances: dict[PartitionLayout, RelayStateCache] = {}
 
     def books(
         self, store: Callable[[], Store], link: Callable[[], object] = lambda: None
-    ) -> "Books":
+    ) -> "LedgerPartition":
         """The books of the ledger and this partition of the server, which can change its node.
 
         `link` is equal as long as the server is reached on the same connections.
         """
-        return Books(self, store, link)
+        return LedgerPartition(self, store, link)
 
     def _count(self, *_: object) -> None:
         self.connections += 1
 
-    def glances(self, passbook: Passbook) -> Glances:
+    def glances(self, passbook: RelayStore) -> RelayStateCache:
         """The looks that all partitions of one layout share."""
-        return self._glances.setdefault(passbook.layout, Glances(passbook))
+        return self._glances.setdefault(passbook.layout, RelayStateCache(passbook))
 
-    def all_books(self, server: Partitions) -> list["Books"]:
+    def all_books(self, server: Partitions) -> list["LedgerPartition"]:
         """Those of each partition of the server. Raises a ServerError if it does not answer."""
         return [self.books(partial(_itself, store)) for store in server.each()]
 
@@ -117,7 +117,7 @@ class Office:
         self.waiters.close(self.engine.dispose)
 
 
-class Books:
+class LedgerPartition:
     """What a listener does with its ledger.
 
     Each method waits; `run` calls one in a thread, and does not wait for long.
@@ -126,14 +126,14 @@ class Books:
     """
 
     def __init__(
-        self, office: Office, store: Callable[[], Store], link: Callable[[], object]
+        self, office: LedgerEngine, store: Callable[[], Store], link: Callable[[], object]
     ) -> None:
         settings, database = office.settings, store().database
         layout = database.layout
         self._url = office.url
         self._made = office.made
         self._engine = office.engine
-        self._passbook = Passbook(
+        self._passbook = RelayStore(
             office.engine, office.made, name=settings.ledger_name, layout=layout,
             partition=layout.number_of(database.prefix),
         )  # fmt: skip
@@ -145,7 +145,7 @@ class Books:
             lambda: (link(), office.connections),
         )  # fmt: skip
         self.relay = Relay(self._passbook, store, settings, binder)
-        self._archive = Archive(
+        self._archive = Retention(
             self._engine, self._made, self.relay, store, name=self.name,
             partition=self._passbook.partition,
         )  # fmt: skip
@@ -187,7 +187,7 @@ class Books:
         """
         with translated(self._url), self._one_pass:
             looked = self._look(time.monotonic() if since is None else since)
-            carried, found = 0, cast(Found | None, looked)
+            carried, found = 0, cast(RelaySnapshot | None, looked)
             if looked.is_to_carry:
                 carried, found = self._repeated(self.relay.carry, looked), None
             if self._is_first and self._make_ticks():
@@ -197,7 +197,7 @@ class Books:
             return carried
 
     def _repeated(
-        self, make: Callable[[Found | None], Pass[int]], found: Found | None = None
+        self, make: Callable[[RelaySnapshot | None], Pass[int]], found: RelaySnapshot | None = None
     ) -> int:
         """Make a pass, again if another came before; that is tried so often, for the next look."""
         for _ in range(TRIES):
@@ -206,13 +206,13 @@ class Books:
             found = None  # what was read is not so any more
         return 0
 
-    def _look(self, since: float) -> Found:
+    def _look(self, since: float) -> RelaySnapshot:
         """What both sides know of passes; Raises as `Relay.bind`."""
         if self._glances is None:
             return self._settled(self.relay.bind())
         return self._settled(self.relay.bind(self._glances.of(self._passbook.partition, since)))
 
-    def _settled(self, found: Found) -> Found:
+    def _settled(self, found: RelaySnapshot) -> RelaySnapshot:
         """The same, once no pass of another listener is about to end. Raises as `Relay.bind`."""
         for _ in range(LOOKS):
             if not found.seems_lost:
@@ -234,11 +234,11 @@ class Books:
         return [passed.popleft() for _ in range(len(passed))]
 
     def fence(self, seen: int) -> None:
-        """Take a number, so that passes which stalled are fenced out; see `Passbook.fence`."""
+        """Take a number, so that passes which stalled are fenced out; see `RelayStore.fence`."""
         with translated(self._url):
             self._passbook.fence(seen)
 
-    def read_beside(self, known: calls.Known) -> Numbers | None:
+    def read_beside(self, known: calls.RedisCheckpoint) -> RelayState | None:
         """What the ledger knows of its passes, beside what the server does.
 
         Raises LedgerUnsuitable if they agree, and are copies.
@@ -249,7 +249,7 @@ class Books:
                 self.relay.check(numbers, known)
             return numbers
 
-    def ask(self, ids: Iterable[str]) -> dict[str, Fate]:
+    def ask(self, ids: Iterable[str]) -> dict[str, RowState]:
         """What it says of these tasks; those without a row are left out."""
         with translated(self._url):
             return self._passbook.ask(ids)
@@ -259,24 +259,24 @@ class Books:
         with translated(self._url):
             self._passbook.recall(ids)
 
-    def completer(self, id: str, life: calls.Life, attempt: int) -> Completer:
+    def completer(self, id: str, life: calls.RowVersion, attempt: int) -> Completer:
         """What lets the handler of this attempt complete its task."""
         return Completer(self.name, id, life.generation, life.revision, attempt)
 
-    def prune(self, keep: float, place: Place | None = None) -> Pruned:
+    def prune(self, keep: float, place: RetentionCursor | None = None) -> Pruned:
         """Delete one batch of the rows that ended more than `keep` seconds ago.
 
         `place` is where the batch before said to go on.
         """
         with translated(self._url):
-            return self._archive.prune(keep, place or Place())
+            return self._archive.prune(keep, place or RetentionCursor())
 
     def rebuild(self) -> None:
         """Bind ledger and server to each other, and have every row carried again."""
         with translated(self._url):
             self.relay.rebind()
 
-    def known(self) -> calls.Known:
+    def known(self) -> calls.RedisCheckpoint:
         """What the server knows of its ledger."""
         return self._store().run(calls.read_ledger())
 

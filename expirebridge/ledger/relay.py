@@ -15,14 +15,20 @@ from expirebridge.errors import InvalidTask
 from expirebridge.hooks import Direction, Passed
 from expirebridge.ledger.binder import Binder
 from expirebridge.ledger.carrying import NEVER, carried
-from expirebridge.ledger.entries import Carried, Lesson, Numbers, Page
-from expirebridge.ledger.relay_store import Passbook
-from expirebridge.ledger.tables import Status, Todo
+from expirebridge.ledger.entries import Carried, RelayState, RowBatch, StatusUpdate
+from expirebridge.ledger.relay_store import RelayStore
+from expirebridge.ledger.tables import Status, SyncState
 from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands import ledger as calls
-from expirebridge.store.commands.ledger import CarriedRow, Known, Landed, Landing, Learnt
+from expirebridge.store.commands.ledger import (
+    RedisCheckpoint,
+    RelayCode,
+    RelayedRow,
+    RelayResult,
+    WriteBack,
+)
 
 logger = logging.getLogger("expirebridge")
 
@@ -40,11 +46,11 @@ _STATUS = {
 }
 
 
-class Found(NamedTuple):
+class RelaySnapshot(NamedTuple):
     """What both sides know of passes."""
 
-    numbers: Numbers
-    known: Known
+    numbers: RelayState
+    known: RedisCheckpoint
 
     @property
     def is_to_carry(self) -> bool:
@@ -64,7 +70,7 @@ class Relay:
     """
 
     def __init__(
-        self, passbook: Passbook, store: Callable[[], Store], settings: Settings, binder: Binder
+        self, passbook: RelayStore, store: Callable[[], Store], settings: Settings, binder: Binder
     ) -> None:
         self._passbook = passbook
         self._store = store
@@ -73,7 +79,7 @@ class Relay:
         self.passed: deque[Passed] = deque(maxlen=1000)
         """The passes that were made, for hooks: whoever tells them takes them from here."""
 
-    def bind(self, numbers: Numbers | None = None) -> Found:
+    def bind(self, numbers: RelayState | None = None) -> RelaySnapshot:
         """What both sides know of passes. Raises LedgerUnsuitable if they are not each other's.
 
         The ledger's side is read first, here or by the caller: a pass that ends meanwhile must not
@@ -85,9 +91,9 @@ class Relay:
             self._binder.begin(known)
             return self.bind()
         self.check(numbers, known)
-        return Found(numbers, known)
+        return RelaySnapshot(numbers, known)
 
-    def check(self, numbers: Numbers, known: Known) -> None:
+    def check(self, numbers: RelayState, known: RedisCheckpoint) -> None:
         """Raise LedgerUnsuitable unless the two are each other's."""
         if known.number > numbers.number:
             numbers = self._passbook.read() or numbers
@@ -101,7 +107,7 @@ class Relay:
 
     # From rows to the server
 
-    def carry(self, found: Found | None = None) -> Pass[int]:
+    def carry(self, found: RelaySnapshot | None = None) -> Pass[int]:
         """Carry one page of rows, if some wait, or if the server has lost any.
 
         `found` is what was read a moment ago. Raises LedgerUnsuitable, a ServerError, or
@@ -143,7 +149,7 @@ class Relay:
         self.passed.append(_passed(page, sum(each.refusal is not None for each in done + refused)))
         return len(page.rows)
 
-    def _read(self, page: Page) -> tuple[list[tuple[int, CarriedRow]], list[Carried]]:
+    def _read(self, page: RowBatch) -> tuple[list[tuple[int, RelayedRow]], list[Carried]]:
         """What can be carried, each with its place in the page; and what is refused."""
         sent, refused = [], []
         for at, row in enumerate(page.rows):
@@ -164,7 +170,7 @@ class Relay:
 
     # From the server to rows
 
-    def bring_back(self, found: Found | None = None) -> Pass[int]:
+    def bring_back(self, found: RelaySnapshot | None = None) -> Pass[int]:
         """Write to rows what happened to their tasks, one page of it. Raises as `carry`."""
         numbers, known = found or self.bind()
         yield "read"
@@ -192,23 +198,23 @@ class Relay:
         return len(dirty.entries)
 
 
-def _passed(page: Page, refused: int) -> Passed:
-    rebuilt = sum(row.todo == Todo.REBUILD for row in page.rows)
+def _passed(page: RowBatch, refused: int) -> Passed:
+    rebuilt = sum(row.todo == SyncState.REBUILD for row in page.rows)
     return Passed(direction=Direction.OUT, rows=len(page.rows), rebuilt=rebuilt, refused=refused)
 
 
-def _concluded(row: Row[Any], landed: Landed) -> Carried:
-    taken = landed.landing is Landing.TAKEN
+def _concluded(row: Row[Any], landed: RelayResult) -> Carried:
+    taken = landed.landing is RelayCode.TAKEN
     return Carried(row, landed.due, TAKEN if taken else None)
 
 
-def _lesson(learnt: Learnt) -> Lesson | None:
+def _lesson(learnt: WriteBack) -> StatusUpdate | None:
     if learnt.life is None:
         return None
     status, runs = _STATUS.get(learnt.state, Status.WAITING), learnt.state == "running"
     # A claim counts the attempt that it begins: of one that runs it is not over.
     is_last = runs or status in {Status.SUCCEEDED, Status.FAILED}
-    return Lesson(
+    return StatusUpdate(
         learnt.id,
         learnt.life,
         status,

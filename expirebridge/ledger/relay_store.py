@@ -23,20 +23,27 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError
 
 from expirebridge.ledger.addresses import identity_of
-from expirebridge.ledger.backlog_query import Slot, Waiting
+from expirebridge.ledger.backlog_query import BacklogQuery, Slot
 from expirebridge.ledger.engine import Transactions
-from expirebridge.ledger.entries import REFUSED, Carried, Fate, Lesson, Numbers, Page
+from expirebridge.ledger.entries import (
+    REFUSED,
+    Carried,
+    RelayState,
+    RowBatch,
+    RowState,
+    StatusUpdate,
+)
 from expirebridge.ledger.schema import find
 from expirebridge.ledger.sql_types import NowMs
-from expirebridge.ledger.tables import VERSION, Status, Tables, Todo, Wanted
-from expirebridge.model.partitions import Layout
-from expirebridge.store.commands.ledger import MAX_ROWS, Life
+from expirebridge.ledger.tables import VERSION, DesiredState, Status, SyncState, Tables
+from expirebridge.model.partitions import PartitionLayout
+from expirebridge.store.commands.ledger import MAX_ROWS, RowVersion
 
 MAX_SORTED: Final = 1000
 """Rows that are sorted into partitions at once."""
 RESTORED: Final = 1_000_000
 """By so much revisions go up of which a restored database may have lost some."""
-ONE: Final = Layout("")
+ONE: Final = PartitionLayout("")
 """One partition."""
 
 _LEARNT: Final = ("generation", "wanted", "status", "due", "retry_times", "message")
@@ -46,7 +53,7 @@ _due: BindParameter[int | None] = bindparam("b_due", type_=BigInteger)
 _message: BindParameter[str | None] = bindparam("b_message", type_=Text)
 
 
-class Passbook:
+class RelayStore:
     """The rows of one ledger and partition, as the relay reads and writes them.
 
     What follows a number is done only while that number is the last one taken: whoever stalls is
@@ -59,7 +66,7 @@ class Passbook:
         made: Tables,
         *,
         name: str,
-        layout: Layout = ONE,
+        layout: PartitionLayout = ONE,
         partition: int = 0,
     ) -> None:
         self.engine = engine
@@ -75,7 +82,7 @@ class Passbook:
         self._ours = (task.ledger == name, or_(nobody, own) if layout.count == 1 else own)
         self._slots: list[Slot] = [None, partition] if layout.count == 1 else [partition]
         self._unsorted: list[Slot] = [None] if layout.count > 1 else []
-        self._waiting = Waiting(made.task, name)
+        self._waiting = BacklogQuery(made.task, name)
         named = {
             column: bindparam(f"b_{column}", type_=made.task.c[column].type) for column in _LEARNT
         }
@@ -85,7 +92,7 @@ class Passbook:
             .values(**named, stamp=bindparam("b_number"), modified=NowMs())
         )
 
-    def read(self) -> Numbers | None:
+    def read(self) -> RelayState | None:
         """What is known of passes; None before the first one.
 
         Raises LedgerUnsuitable for tables that are missing, older or newer: each pass begins here.
@@ -96,7 +103,7 @@ class Passbook:
             *(
                 self._waiting.any(slots, todo)
                 for slots in (self._slots, self._unsorted)
-                for todo in (Todo.RELAY, Todo.REBUILD)
+                for todo in (SyncState.RELAY, SyncState.REBUILD)
             ),
         ).where(*self._our_pass)  # fmt: skip
         with self.engine.connect() as connection:
@@ -106,18 +113,18 @@ class Passbook:
         if found is None:
             return None
         number, stamp, nonce, _, relays, rebuilds, new, lost = found
-        return Numbers(
+        return RelayState(
             number, stamp, nonce, waiting=bool(relays or rebuilds),
             rebuilding=bool(rebuilds or lost), unsorted=bool(new or lost),
         )  # fmt: skip
 
-    def read_all(self) -> dict[int, Numbers]:
+    def read_all(self) -> dict[int, RelayState]:
         """The same of each partition that has made a pass, where there are several."""
         passes = self._passes.c
         relays, rebuilds, new, lost = (
             self._waiting.any(slots, todo)
             for slots in ([passes.partition], self._unsorted)
-            for todo in (Todo.RELAY, Todo.REBUILD)
+            for todo in (SyncState.RELAY, SyncState.REBUILD)
         )
         query = select(
             passes.partition, passes.number, passes.stamp, passes.nonce,
@@ -129,7 +136,7 @@ class Passbook:
             if not rows or rows[0].version != VERSION:
                 find(connection, self._made)
         return {
-            row.partition: Numbers(
+            row.partition: RelayState(
                 row.number, row.stamp, row.nonce, waiting=bool(row.relays or row.rebuilds),
                 rebuilding=bool(row.rebuilds or row.lost), unsorted=bool(row.new or row.lost),
             )
@@ -171,7 +178,7 @@ class Passbook:
             )
         return bool(done.rowcount)
 
-    def take(self, expected: Numbers, *, seen: int) -> int | None:
+    def take(self, expected: RelayState, *, seen: int) -> int | None:
         """Take the next number; None if another was taken since `expected` was read.
 
         `seen` is the number of the last pass that the server has seen: what it lost is marked.
@@ -190,7 +197,7 @@ class Passbook:
                 connection.execute(
                     update(self._task)
                     .where(*self._ours, task.stamp > seen)
-                    .values(todo=Todo.REBUILD)
+                    .values(todo=SyncState.REBUILD)
                 )
         return expected.number + 1
 
@@ -221,11 +228,11 @@ class Passbook:
                     update(self._task).where(*nobodys, task.id.in_(own)).values(slot=number)
                 )
 
-    def page(self, most: int = MAX_ROWS) -> Page:
+    def page(self, most: int = MAX_ROWS) -> RowBatch:
         """Rows to be carried: new ones first, then of what is rebuilt those that ended."""
         with self.engine.connect() as connection:
             rows = connection.execute(self._waiting.page(most, self._slots)).all()
-            return Page(rows, connection.scalar(select(NowMs())) or 0)
+            return RowBatch(rows, connection.scalar(select(NowMs())) or 0)
 
     def conclude(self, number: int, carried: Iterable[Carried]) -> bool:
         """Stamp what was carried, unless it changed; False if another number was taken since."""
@@ -239,7 +246,7 @@ class Passbook:
             task.c.revision == bindparam("b_revision"),
             task.c.status == bindparam("b_status"),
         ).values(
-            todo=Todo.NOTHING, stamp=number, slot=self.partition,
+            todo=SyncState.NOTHING, stamp=number, slot=self.partition,
             due=func.coalesce(_due, task.c.due, planned),
             status=bindparam("b_becomes"),
             message=func.coalesce(_message, task.c.message),
@@ -264,7 +271,7 @@ class Passbook:
             "b_message": None if refusal is None else f"{REFUSED}{refusal}",
         }
 
-    def learn(self, number: int, lessons: Iterable[Lesson], lost: Sequence[str] = ()) -> bool:
+    def learn(self, number: int, lessons: Iterable[StatusUpdate], lost: Sequence[str] = ()) -> bool:
         """Write what happened to tasks; False if another number was taken since.
 
         A row that wants something which its task has not followed learns nothing: that is carried
@@ -283,14 +290,14 @@ class Passbook:
                     update(task)
                     .where(
                         task.c.ledger == self.name, task.c.id.in_(again),
-                        task.c.todo == Todo.NOTHING,
+                        task.c.todo == SyncState.NOTHING,
                     )
-                    .values(todo=Todo.RELAY)
+                    .values(todo=SyncState.RELAY)
                 )  # fmt: skip
         return True
 
     def _sort_lessons(
-        self, connection: Connection, lessons: Mapping[str, Lesson]
+        self, connection: Connection, lessons: Mapping[str, StatusUpdate]
     ) -> tuple[list[dict[str, Any]], list[str]]:
         """What rows learn, and which are carried again. They are locked until that is written."""
         task = self._task.c
@@ -320,7 +327,7 @@ class Passbook:
         )
         return bool(held.rowcount)
 
-    def ask(self, ids: Iterable[str]) -> dict[str, Fate]:
+    def ask(self, ids: Iterable[str]) -> dict[str, RowState]:
         """What the ledger says of these tasks; those without a row are left out."""
         task = self._task.c
         query = select(
@@ -328,7 +335,9 @@ class Passbook:
         ).where(task.ledger == self.name, task.id.in_(list(ids)))
         with self.engine.connect() as connection:
             return {
-                id: Fate(Life(generation, revision), Status(status), Wanted(wanted), message)
+                id: RowState(
+                    RowVersion(generation, revision), Status(status), DesiredState(wanted), message
+                )
                 for id, generation, revision, status, wanted, message in connection.execute(query)
             }
 
@@ -339,10 +348,10 @@ class Passbook:
             connection.execute(
                 update(self._task)
                 .where(
-                    task.ledger == self.name, task.id.in_(list(ids)), task.todo == Todo.NOTHING,
-                    task.status == Status.WAITING.value,
+                    task.ledger == self.name, task.id.in_(list(ids)),
+                    task.todo == SyncState.NOTHING, task.status == Status.WAITING.value,
                 )
-                .values(todo=Todo.REBUILD)
+                .values(todo=SyncState.REBUILD)
             )  # fmt: skip
 
     def rebind(self, nonce: str, met: str, *, above: int) -> None:
@@ -366,9 +375,9 @@ class Passbook:
             ours = update(self._task).where(task.ledger == self.name)
             if number < above:
                 # What was only made is another generation if it is another task.
-                asks = (task.todo == Todo.RELAY, task.revision > 1)
+                asks = (task.todo == SyncState.RELAY, task.revision > 1)
                 connection.execute(ours.where(*asks).values(revision=task.revision + RESTORED))
-            connection.execute(ours.values(todo=Todo.REBUILD, slot=null()))
+            connection.execute(ours.values(todo=SyncState.REBUILD, slot=null()))
             connection.execute(
                 delete(self._passes).where(
                     passes.ledger == self.name, passes.partition >= self.layout.count
@@ -376,7 +385,7 @@ class Passbook:
             )
 
 
-def what_comes_of(row: Any, lesson: Lesson) -> str:
+def what_comes_of(row: Any, lesson: StatusUpdate) -> str:
     """What comes of a lesson: the row `learns`, it is carried `again`, or `nothing`."""
     life = lesson.life
     if row.revision != life.revision or row.generation > life.generation:
@@ -386,14 +395,14 @@ def what_comes_of(row: Any, lesson: Lesson) -> str:
     return "nothing" if lesson.runs or row.status == lesson.status else "again"
 
 
-def _learnt(row: Any, lesson: Lesson) -> dict[str, Any]:
+def _learnt(row: Any, lesson: StatusUpdate) -> dict[str, Any]:
     """What is written into a row, as parameters."""
     began_anew = row.generation < lesson.life.generation
     waits = lesson.status == Status.WAITING and not lesson.cancelling
     return {
         "b_id": row.id,
         "b_generation": lesson.life.generation,
-        "b_wanted": Wanted.NONE.value if began_anew and waits else row.wanted,
+        "b_wanted": DesiredState.NONE.value if began_anew and waits else row.wanted,
         "b_status": lesson.status.value,
         "b_due": row.due if lesson.due is None else lesson.due,
         "b_retry_times": lesson.retry_times,

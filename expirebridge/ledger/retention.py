@@ -7,7 +7,7 @@ from sqlalchemy import ColumnElement, Engine, and_, delete, or_, select
 
 from expirebridge.ledger.relay import Relay
 from expirebridge.ledger.sql_types import NowMs
-from expirebridge.ledger.tables import Status, Tables, Todo
+from expirebridge.ledger.tables import Status, SyncState, Tables
 from expirebridge.store.client import Store
 from expirebridge.store.commands import ledger as calls
 
@@ -16,7 +16,7 @@ BATCH: Final = 500
 _ENDED: Final = (Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)
 
 
-class Place(NamedTuple):
+class RetentionCursor(NamedTuple):
     """How far a round through the archive got."""
 
     status: Status = _ENDED[0]
@@ -29,11 +29,11 @@ class Pruned(NamedTuple):
 
     deleted: int
     """Rows that were deleted."""
-    place: Place | None
+    place: RetentionCursor | None
     """Where the next one goes on; None: the round is over."""
 
 
-class Archive:
+class Retention:
     """The finished rows of one ledger and partition.
 
     A row is deleted after the server has forgotten its task, and only if that has ended there, too:
@@ -52,10 +52,10 @@ class Archive:
         row = made.task.c
         self._ours = (
             row.ledger == name, or_(row.slot == partition, row.slot.is_(None)),
-            row.todo == Todo.NOTHING.value,
+            row.todo == SyncState.NOTHING.value,
         )  # fmt: skip
 
-    def prune(self, keep: float, place: Place) -> Pruned:
+    def prune(self, keep: float, place: RetentionCursor) -> Pruned:
         """Delete one batch of the rows that ended more than `keep` seconds ago.
 
         Nothing is deleted while the server has not everything that it lost. Raises LedgerUnsuitable
@@ -70,7 +70,7 @@ class Archive:
         gone = self._store().run(forget) if ids else []
         return Pruned(self._delete(gone, keep) if gone else 0, _next(place, rows))
 
-    def _old(self, keep: float, place: Place) -> Sequence[Any]:
+    def _old(self, keep: float, place: RetentionCursor) -> Sequence[Any]:
         row = self._task.c
         later = or_(
             row.modified > place.modified, and_(row.modified == place.modified, row.id > place.id)
@@ -96,9 +96,9 @@ class Archive:
         return self._task.c.modified < NowMs() - round(keep * 1000)
 
 
-def _next(place: Place, rows: Sequence[Any]) -> Place | None:
+def _next(place: RetentionCursor, rows: Sequence[Any]) -> RetentionCursor | None:
     """Where to go on: after the last row, or with the next status."""
     if len(rows) == BATCH:
-        return Place(place.status, rows[-1].modified, rows[-1].id)
+        return RetentionCursor(place.status, rows[-1].modified, rows[-1].id)
     following = _ENDED.index(place.status) + 1
-    return Place(_ENDED[following]) if following < len(_ENDED) else None
+    return RetentionCursor(_ENDED[following]) if following < len(_ENDED) else None

@@ -16,12 +16,12 @@ from typing import Any, Final
 from sqlalchemy import Executable, Select, Table, func, select
 
 from expirebridge.errors import InvalidTask
-from expirebridge.ledger.backlog_query import HasEnded, Waiting, constant
+from expirebridge.ledger.backlog_query import BacklogQuery, HasEnded, constant
 from expirebridge.ledger.entries import REFUSED
 from expirebridge.ledger.rows import LedgerTask, Row, ledger_task, new_task_of
 from expirebridge.ledger.series_ticks import NEVER
 from expirebridge.ledger.sql_types import NowMs
-from expirebridge.ledger.tables import LONGEST_ID, Status, Todo, Wanted
+from expirebridge.ledger.tables import LONGEST_ID, DesiredState, Status, SyncState
 from expirebridge.model.task import from_ms
 
 PAGE_ROWS: Final = 50
@@ -38,7 +38,7 @@ Read = Callable[[Executable], list[Row]]
 """Sends a query, and returns its rows."""
 
 
-class Kind(StrEnum):
+class RowKind(StrEnum):
     """What a row waits for, or that it was refused."""
 
     RELAY = "relay"  # it is new, or changed, and not carried to Redis yet
@@ -70,12 +70,12 @@ class RowPage:
     """Whether there are more, beyond those that are listed."""
 
 
-def read_page(read: Read, task: Table, ledger: str, kind: Kind, cursor: str | None) -> RowPage:
+def read_page(read: Read, task: Table, ledger: str, kind: RowKind, cursor: str | None) -> RowPage:
     """Read a page of the rows of one kind. Raises InvalidTask for a foreign cursor."""
-    if kind is Kind.TIME:
+    if kind is RowKind.TIME:
         return _read_by_id(read, task, ledger, _id_in(cursor))
     skipped = _skipped(cursor)
-    query = _refused(task, ledger) if kind is Kind.REFUSED else _to_carry(task, ledger, kind)
+    query = _refused(task, ledger) if kind is RowKind.REFUSED else _to_carry(task, ledger, kind)
     rows = read(query.offset(skipped).limit(PAGE_ROWS + 1))
     following = skipped + PAGE_ROWS
     more = len(rows) > PAGE_ROWS
@@ -103,9 +103,9 @@ def _id_in(cursor: str | None) -> str:
     return id
 
 
-def _to_carry(task: Table, ledger: str, kind: Kind) -> Select[Any]:
-    todo = Todo.RELAY if kind is Kind.RELAY else Todo.REBUILD
-    return Waiting(task, ledger).all(task, NowMs().label("now"), todo=todo)
+def _to_carry(task: Table, ledger: str, kind: RowKind) -> Select[Any]:
+    todo = SyncState.RELAY if kind is RowKind.RELAY else SyncState.REBUILD
+    return BacklogQuery(task, ledger).all(task, NowMs().label("now"), todo=todo)
 
 
 def _refused(task: Table, ledger: str) -> Select[Any]:
@@ -144,7 +144,7 @@ def _read_by_id(read: Read, task: Table, ledger: str, after: str) -> RowPage:
     some = looked_at.subquery()
     found = read(
         select(some, NowMs().label("now"))
-        .where(some.c.status == Status.WAITING.value, some.c.todo == Todo.NOTHING.value)
+        .where(some.c.status == Status.WAITING.value, some.c.todo == SyncState.NOTHING.value)
         .order_by(some.c.id)
         .limit(PAGE_ROWS + 1)
     )
@@ -155,10 +155,10 @@ def _read_by_id(read: Read, task: Table, ledger: str, after: str) -> RowPage:
     else:
         [seen] = read(select(func.count().label("count"), func.max(ids.c.id).label("last")))
         cursor = seen["last"] if seen["count"] == MOST_LOOKED_AT else None
-    return RowPage(rows=[_listed(row, Kind.TIME) for row in shown], cursor=cursor)
+    return RowPage(rows=[_listed(row, RowKind.TIME) for row in shown], cursor=cursor)
 
 
-def _listed(row: Row, kind: Kind) -> ListedRow:
+def _listed(row: Row, kind: RowKind) -> ListedRow:
     return ListedRow(task=ledger_task(row), due=_due(row), reason=_reason(row, kind))
 
 
@@ -170,17 +170,17 @@ def _due(row: Row) -> datetime | None:
     return from_ms(due) if due is not None and due < NEVER else None
 
 
-def _reason(row: Row, kind: Kind) -> str:
+def _reason(row: Row, kind: RowKind) -> str:
     match kind:
-        case Kind.REFUSED:
+        case RowKind.REFUSED:
             return str(row["message"]).removeprefix(REFUSED)
-        case Kind.TIME:
+        case RowKind.TIME:
             return _why_it_waits(row)
         case _ if row["status"] == Status.WAITING and (fault := _fault(row)):
             return f"it will be refused: {fault}"
-        case Kind.REBUILD:
+        case RowKind.REBUILD:
             return "Redis lost it"
-        case _ if row["wanted"] == Wanted.CANCELLED:
+        case _ if row["wanted"] == DesiredState.CANCELLED:
             return "to be cancelled"
         case _:
             return "changed" if row["stamp"] else "new"

@@ -11,7 +11,7 @@ from typing import Any, Final
 import orjson
 
 from expirebridge.errors import InvalidTask
-from expirebridge.ledger.tables import LONGEST_EXT, Status, Wanted
+from expirebridge.ledger.tables import LONGEST_EXT, DesiredState, Status
 from expirebridge.model import keys
 from expirebridge.model.durations import LONGEST
 from expirebridge.model.task import Outcome, from_ms
@@ -44,7 +44,7 @@ class LedgerTask:
     ext: str | None = None
     """What the application calls it."""
     status: Status = Status.WAITING
-    wanted: Wanted = Wanted.NONE
+    wanted: DesiredState = DesiredState.NONE
     """Whether its cancel is wanted."""
     due: datetime | None = None
     """When it is due on Redis's clock, as last relayed or written back; None if it is not relayed
@@ -126,7 +126,7 @@ def ledger_task(row: Row) -> LedgerTask:
         kwargs=kwargs,
         ext=row["ext_string"],
         status=Status(row["status"]),
-        wanted=Wanted(row["wanted"]),
+        wanted=DesiredState(row["wanted"]),
         due=None if row["due"] is None else from_ms(row["due"]),
         retry_times=row["retry_times"],
         message=row["message"],
@@ -162,7 +162,7 @@ def new_task_of(row: Row, now: int) -> NewTask:
 
 def _check_numbers(row: Row) -> None:
     """What CHECK constraints allow, and what only our own statements keep."""
-    if row["status"] not in list(Status) or row["wanted"] not in list(Wanted):
+    if row["status"] not in list(Status) or row["wanted"] not in list(DesiredState):
         raise InvalidTask("status, wanted: there are no such values")
     for name, last in (("generation", _LAST_MS), ("revision", 2**31 - 1)):
         _whole(row, name, 1, last, "a whole number, 1 or more")

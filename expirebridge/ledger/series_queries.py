@@ -25,7 +25,7 @@ from sqlalchemy.sql.elements import Grouping
 from expirebridge.errors import InvalidTask
 from expirebridge.ledger.series_ticks import NEVER
 from expirebridge.ledger.sql_types import NowMs
-from expirebridge.ledger.tables import Status, Tables, Wanted
+from expirebridge.ledger.tables import DesiredState, Status, Tables
 from expirebridge.model import keys
 from expirebridge.model.schedule import Schedule
 from expirebridge.model.task import State, from_ms
@@ -152,7 +152,7 @@ def series_of(row: Row) -> Series:
 
 def _waits(row: Row) -> bool:
     """Whether the latest tick is still to come, as far as its row knows."""
-    waits = row["waiting_status"] == Status.WAITING and row["waiting_wanted"] == Wanted.NONE
+    waits = row["waiting_status"] == Status.WAITING and row["waiting_wanted"] == DesiredState.NONE
     return waits and row["paused"] is None
 
 

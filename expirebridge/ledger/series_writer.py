@@ -11,7 +11,7 @@ from expirebridge.ledger.rows import options_of
 from expirebridge.ledger.series_ticks import NEVER, tick_id, tick_values
 from expirebridge.ledger.sql_types import ahead
 from expirebridge.ledger.statements import Statements
-from expirebridge.ledger.transaction import Channel
+from expirebridge.ledger.transaction import TransactionAdapter
 from expirebridge.model.schedule import SeriesSpec
 from expirebridge.model.task import Change
 from expirebridge.series.records import read_schedule
@@ -25,7 +25,7 @@ class Scheduler:
     """Puts and removes series of one ledger, through one transaction."""
 
     ledger: str
-    channel: Channel
+    channel: TransactionAdapter
     ours: Statements
 
     def put(self, spec: SeriesSpec) -> SeriesOutcome:

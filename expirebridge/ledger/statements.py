@@ -23,7 +23,7 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 from expirebridge.ledger.series_queries import page_query, series_query
 from expirebridge.ledger.series_ticks import NEVER
 from expirebridge.ledger.sql_types import NowMs
-from expirebridge.ledger.tables import Status, Tables, Todo, Wanted
+from expirebridge.ledger.tables import DesiredState, Status, SyncState, Tables
 from expirebridge.model.keys import ERASED
 
 GIVEN: Final = (
@@ -33,7 +33,7 @@ GIVEN: Final = (
 OF_SERIES: Final = ("func", "params", "options", "schedule", "fingerprint", "tick", "due")
 """The columns that a series gives."""
 _WAITING: Final = Status.WAITING.value  # drivers may not know enums
-_RELAY, _REBUILD = Todo.RELAY.value, Todo.REBUILD.value
+_RELAY, _REBUILD = SyncState.RELAY.value, SyncState.REBUILD.value
 _ERASED = ERASED.decode()
 _UPSERTS: Final = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}
 
@@ -146,7 +146,7 @@ def _finished(task: Table) -> ColumnElement[bool]:
 
 
 def _relayed_again(task: Table) -> dict[str, Any]:
-    """What each change of a row's wishes sets. A row to be rebuilt stays one: see `Todo`."""
+    """What each change of a row's wishes sets. A row to be rebuilt stays one: see `SyncState`."""
     return {
         "revision": task.c.revision + 1,
         "todo": case((task.c.todo == _REBUILD, _REBUILD), else_=_RELAY),
@@ -160,7 +160,7 @@ def _new_life(task: Table) -> dict[str, Any]:
     last = task.c.generation
     return _relayed_again(task) | {
         "generation": case((last >= NowMs(), last + 1), else_=NowMs()),
-        "wanted": Wanted.NONE.value,
+        "wanted": DesiredState.NONE.value,
         "status": _WAITING,
         "written": NowMs(),
         "created": NowMs(),
@@ -199,12 +199,12 @@ def _take(task: Table) -> Update:
 
 def _unfinished(task: Table) -> Update:
     return update(task).where(
-        _this_ledger(task), task.c.status == _WAITING, task.c.wanted == Wanted.NONE.value
+        _this_ledger(task), task.c.status == _WAITING, task.c.wanted == DesiredState.NONE.value
     )
 
 
 def _cancel(task: Table) -> Update:
-    return _unfinished(task).values(_relayed_again(task) | {"wanted": Wanted.CANCELLED.value})
+    return _unfinished(task).values(_relayed_again(task) | {"wanted": DesiredState.CANCELLED.value})
 
 
 def _move(task: Table) -> Update:
@@ -238,7 +238,7 @@ def _complete(task: Table) -> Update:
             _this_ledger(task),
             task.c.id == bindparam("b_id"),
             task.c.status == _WAITING,
-            task.c.wanted == Wanted.NONE.value,
+            task.c.wanted == DesiredState.NONE.value,
             task.c.generation == bindparam("b_generation"),
             task.c.revision == bindparam("b_revision"),
         )

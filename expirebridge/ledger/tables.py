@@ -57,14 +57,14 @@ class Status(IntEnum):
     CANCELLED = 30
 
 
-class Wanted(StrEnum):
+class DesiredState(StrEnum):
     """What the application wants of a task, beside that it runs."""
 
     NONE = "none"
     CANCELLED = "cancelled"
 
 
-class Todo(IntEnum):
+class SyncState(IntEnum):
     """Whether the relay is to carry a row to Redis."""
 
     NOTHING = 0
@@ -174,7 +174,7 @@ def task_table(metadata: MetaData) -> Table:
             "ext_string", unicode_(LONGEST_EXT), nullable=True,
             comment="what the application calls the task: for lookup and cancel, not unique",
         ),
-        column("wanted", ascii_(16), Wanted.NONE, comment="none, or cancelled"),
+        column("wanted", ascii_(16), DesiredState.NONE, comment="none, or cancelled"),
         column(
             "status", SmallInteger(), Status.WAITING,
             comment="1 waiting or running, 10 succeeded, 20 failed, 30 cancelled",
@@ -202,7 +202,7 @@ def task_table(metadata: MetaData) -> Table:
             comment="why the last attempt failed, or why the row was refused",
         ),
         column(
-            "todo", SmallInteger(), Todo.RELAY,
+            "todo", SmallInteger(), SyncState.RELAY,
             comment="1 to be relayed, 2 to be rebuilt, 0 nothing to do",
         ),
         column(

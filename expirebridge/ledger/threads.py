@@ -21,7 +21,7 @@ CLOSING: Final = 0.2
 """Seconds for which calls under way are waited for at the end. A pass cut off then is repeated."""
 
 
-class Waiters:
+class DaemonPool:
     """Makes calls in up to `most` threads, which are started when they are needed."""
 
     def __init__(self, most: int) -> None:
@@ -88,7 +88,7 @@ def _make(call: Callable[[], T], future: Future[T]) -> None:
         future.set_result(result)
 
 
-def in_time(call: Callable[[], T]) -> T:
+def with_timeout(call: Callable[[], T]) -> T:
     """Make a call in a thread of its own. Raises LedgerUnreachable if it takes longer than 5 s."""
     seconds = PATIENCE
     future: Future[T] = Future()

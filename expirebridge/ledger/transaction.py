@@ -40,7 +40,7 @@ _VENDORS: Final = {
 """Of each kind of database in Django: its dialect. All are sent parameters as `format`."""
 
 
-class Channel(Protocol):
+class TransactionAdapter(Protocol):
     """One transaction of the caller."""
 
     @property
@@ -66,7 +66,7 @@ class Channel(Protocol):
         ...
 
 
-def channel_of(transaction: Transaction, table: Table) -> Channel:
+def channel_of(transaction: Transaction, table: Table) -> TransactionAdapter:
     """The way to the database that holds `table` in the caller's transaction.
 
     Raises InvalidTask for what is no transaction that can be used.

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from expirebridge.hooks import Claimed, Event, Gap, Misfired, Scanned, Started
-from expirebridge.listener.wakeups import Doorbell
+from expirebridge.listener.wakeups import Wakeup
 from expirebridge.model.durations import human
 from expirebridge.model.log_fields import event as fields_of
 from expirebridge.model.task import Task
@@ -28,7 +28,7 @@ class LateReport:
     """
 
     def __init__(self) -> None:
-        self._doorbells: Sequence[Doorbell] = ()
+        self._doorbells: Sequence[Wakeup] = ()
         self._reasons: list[str] = []
         self._unscanned = set[str]()
         """The nodes whose scan is still to come."""
@@ -42,7 +42,7 @@ class LateReport:
         self._longest = 0.0
         self._latest = 0.0
 
-    def ring_at(self, doorbells: Sequence[Doorbell]) -> None:
+    def ring_at(self, doorbells: Sequence[Wakeup]) -> None:
         """Ask these claimers for one more look."""
         self._doorbells = doorbells
 

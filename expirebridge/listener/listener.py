@@ -16,15 +16,15 @@ from expirebridge.connection.urls import safe_url
 from expirebridge.errors import ListenerStuck
 from expirebridge.handlers import Registry
 from expirebridge.hooks import Hook, Hooks
-from expirebridge.listener.execution.executor import Runner
+from expirebridge.listener.execution.executor import Executor
 from expirebridge.listener.late_report import LateReport
 from expirebridge.listener.lifespans import entered
-from expirebridge.listener.parent import Parent
+from expirebridge.listener.parent import SupervisorLink
 from expirebridge.listener.process import guard_log, new_event_loop, taking_signals
-from expirebridge.listener.server.cluster_servers import ClusterNodes
-from expirebridge.listener.server.servers import Site
-from expirebridge.listener.server.single_server import OneServer
-from expirebridge.listener.wakeups import Shutdown, cancel_roles
+from expirebridge.listener.server.cluster_servers import ClusterServers
+from expirebridge.listener.server.servers import Servers
+from expirebridge.listener.server.single_server import SingleServer
+from expirebridge.listener.wakeups import StopRequest, cancel_roles
 from expirebridge.listener.watchdog import Watchdog
 from expirebridge.model.keys import slot_of
 from expirebridge.model.log_fields import event
@@ -41,7 +41,7 @@ class Suspension:
     it. The log says when nothing runs in it any longer.
     """
 
-    def __init__(self, site: Site, runner: Runner, shutdown: Shutdown) -> None:
+    def __init__(self, site: Servers, runner: Executor, shutdown: StopRequest) -> None:
         self._site = site
         self._unsettled = runner.unsettled
         self._shutdown = shutdown
@@ -81,18 +81,20 @@ class Suspension:
 
 
 def site_of(
-    settings: Settings, *, name: str, runner: Runner, watchdog: Watchdog, hooks: Hooks
-) -> Site:
+    settings: Settings, *, name: str, runner: Executor, watchdog: Watchdog, hooks: Hooks
+) -> Servers:
     """Several nodes for a cluster, unless the prefix has a tag, and so one slot; else one server.
 
     Raises InvalidSetting for a URL that cannot be used.
     """
     cluster = clients.cluster_of(settings.url)
     if cluster is None or slot_of(settings.prefix):
-        return OneServer(
+        return SingleServer(
             settings, [settings.prefix], name=name, runner=runner, watchdog=watchdog, hooks=hooks
         )
-    return ClusterNodes(cluster, settings, name=name, runner=runner, watchdog=watchdog, hooks=hooks)
+    return ClusterServers(
+        cluster, settings, name=name, runner=runner, watchdog=watchdog, hooks=hooks
+    )
 
 
 logger = logging.getLogger("expirebridge")
@@ -136,11 +138,11 @@ class Listener:
         self.name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         self._loop: asyncio.AbstractEventLoop | None = None
         self._running: asyncio.Task[None] | None = None
-        self._parent: Parent | None = None
-        self._shutdown = Shutdown()
+        self._parent: SupervisorLink | None = None
+        self._shutdown = StopRequest()
         self._report = report = LateReport()
         all_hooks = Hooks([report.hear, *hooks, *self.registry.hooks])
-        self._runner = Runner(self.registry, settings, hooks=all_hooks, shutdown=self._shutdown)
+        self._runner = Executor(self.registry, settings, hooks=all_hooks, shutdown=self._shutdown)
         self._watchdog = Watchdog(self._runner, settings, on_stuck=self._end_blocked)
         self._site = site_of(
             settings, name=self.name, runner=self._runner, watchdog=self._watchdog, hooks=all_hooks
@@ -199,7 +201,9 @@ class Listener:
         await asyncio.wait([self._running])
         self._running.result()
 
-    async def run(self, *, take_signals: bool = False, parent: Parent | None = None) -> None:
+    async def run(
+        self, *, take_signals: bool = False, parent: SupervisorLink | None = None
+    ) -> None:
         """Listen until `stop` is called; then drain, and return.
 
         With `take_signals`, SIGTERM and SIGINT stop it, SIGTSTP suspends it, and SIGCONT resumes
@@ -337,7 +341,7 @@ def run(
     *,
     registry: Registry | None = None,
     on_blocked: Callable[[ListenerStuck], None] | None = None,
-    parent: Parent | None = None,
+    parent: SupervisorLink | None = None,
 ) -> None:
     """Load the handlers, unless they are given, and listen until a signal comes.
 

@@ -31,7 +31,7 @@ ENDS_WITHIN = 15.0
 cancelled ends, outcomes are recorded, lifespans are closed. After that it is killed."""
 
 
-class Parent:
+class SupervisorLink:
     """The process that started this worker, number `number` of several, counted from 1."""
 
     def __init__(self, number: int, channel: socket.socket) -> None:

@@ -13,7 +13,7 @@ from expirebridge.model.log_fields import event
 logger = logging.getLogger("expirebridge")
 
 
-class Outage:
+class ServerHealth:
     """Hears of each role whether the server answers it. Safe for threads: one of them beats.
 
     It begins with the first role that fails, and is over when each that failed has had an answer.
@@ -67,13 +67,13 @@ class Outage:
         """Take note that the station that has it stands elsewhere; others may stand here."""
 
 
-class StationOutage(Outage):
+class PartitionHealth(ServerHealth):
     """The same for one station of a node whose other stations may work: its slot may move alone.
 
     The node's outage reports it.
     """
 
-    def __init__(self, node: Outage, station: str) -> None:
+    def __init__(self, node: ServerHealth, station: str) -> None:
         super().__init__()
         self._node = node
         self._station = station

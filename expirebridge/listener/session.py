@@ -5,8 +5,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha1
 
-from expirebridge.listener.server_health import Outage
-from expirebridge.listener.wakeups import Ears, Gaps, Links, Pulse
+from expirebridge.listener.server_health import ServerHealth
+from expirebridge.listener.wakeups import (
+    ConnectionCounter,
+    EventDemand,
+    Responsiveness,
+    ResyncRequests,
+)
 from expirebridge.settings import Doorbells
 from expirebridge.store.client import AsyncStore, Store
 
@@ -50,7 +55,7 @@ class ServerClock:
 # The lot: which listeners hear the key events of a node.
 
 
-class Lot:
+class SubscriberElection:
     """A listener's place among those that may hear a node of a cluster, by rendezvous.
 
     Each listener has a weight at each node, which everybody can compute. So nodes have different
@@ -73,23 +78,23 @@ class Lot:
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class PartitionSession:
     """One partition of one node, as far as the roles of a station use it."""
 
     store: AsyncStore
     heart_store: Store
     """The same for the thread that beats, with a connection of its own."""
     server_clock: ServerClock
-    outage: Outage
-    gaps: Gaps
-    ears: Ears
-    links: Links
+    outage: ServerHealth
+    gaps: ResyncRequests
+    ears: EventDemand
+    links: ConnectionCounter
     """How many connections `store` has made; not counted without a ledger."""
     may_be_demoted: bool = False
     """Whether another server may become the primary while this one goes on as its replica."""
-    lot: Lot | None = None
+    lot: SubscriberElection | None = None
     """Who hears its key events, among several nodes; None: the rank says that."""
-    pulse: Pulse | None = None
+    pulse: Responsiveness | None = None
     """Whether it answers at once; None: there is no other node that could lack room."""
 
     @property
@@ -107,7 +112,7 @@ class Footing:
 
     __slots__ = ("now",)
 
-    def __init__(self, ground: Ground) -> None:
+    def __init__(self, ground: PartitionSession) -> None:
         self.now = ground
 
 
@@ -117,10 +122,10 @@ EARS = 2
 """Listeners that hear key events: one, and another in case it dies (see docs/adr/0004)."""
 
 
-class Standing:
+class Membership:
     """What a listener's rank means for it; each heartbeat brings its current rank."""
 
-    def __init__(self, doorbell: Doorbells, lot: Lot | None = None) -> None:
+    def __init__(self, doorbell: Doorbells, lot: SubscriberElection | None = None) -> None:
         self._doorbell = doorbell
         self.rank = 0
         self.listeners = 1

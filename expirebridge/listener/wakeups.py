@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 
-class Doorbell:
+class Wakeup:
     """Says "look now", and nothing else. Rings that come before the answer are one ring."""
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class Doorbell:
 # Gaps: times in which something may have been missed on a server.
 
 
-class Gaps:
+class ResyncRequests:
     """Whoever notices a gap says why; the scanner waits here, and takes what was noticed."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Gaps:
 # Ears: whether a listener hears the key events of a server.
 
 
-class Ears:
+class EventDemand:
     """Is open while some station of the node wants to hear; the subscriber waits for changes."""
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class Ears:
 # The links: counts the connections that were made to a server.
 
 
-class Links:
+class ConnectionCounter:
     """How many connections a client has made.
 
     A new one may lead to a server that has lost something, or to another server.
@@ -109,7 +109,7 @@ PATIENCE = 0.25
 milliseconds; the other nodes' tasks are late by this once if a node hangs."""
 
 
-class Pulse:
+class Responsiveness:
     """What the stations of a node have noticed. Only where a listener has several nodes.
 
     While it is weak none of them reserves room: the first ones ask for a sign of life.
@@ -136,7 +136,7 @@ async def cancel_roles(tasks: Sequence[asyncio.Task[object]]) -> None:
 # The shutdown: whether this listener is to end, and whether a handler is why.
 
 
-class Shutdown:
+class StopRequest:
     """Begins when somebody asks the listener to stop, or when a handler is stuck."""
 
     def __init__(self) -> None:

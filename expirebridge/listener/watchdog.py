@@ -16,10 +16,10 @@ from collections.abc import Callable, Sequence
 
 from expirebridge.errors import ServerError
 from expirebridge.listener.execution.attempt import LeasedAttempt, Origin
-from expirebridge.listener.execution.executor import Runner
-from expirebridge.listener.execution.invoke import Answer
+from expirebridge.listener.execution.executor import Executor
+from expirebridge.listener.execution.invoke import CallResult
 from expirebridge.listener.execution.not_started import WITHDRAWN
-from expirebridge.listener.execution.outcome import Conclusion
+from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.listener.execution.settler import Finished
 from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
@@ -31,10 +31,10 @@ from expirebridge.store.commands import Settled, Settlement
 ABANDONED = "its listener ended: another handler blocked the event loop for good"
 
 
-class HeartSettler:
+class EmergencySettler:
     """Settles in the heartbeat's thread what the settlers, which need the loop, cannot."""
 
-    def __init__(self, runner: Runner, settings: Settings) -> None:
+    def __init__(self, runner: Executor, settings: Settings) -> None:
         self._runner = runner
         self._settings = settings
 
@@ -111,7 +111,7 @@ class HeartSettler:
             return []
 
 
-def _conclude(attempt: LeasedAttempt, culprit: LeasedAttempt | None) -> Conclusion | None:
+def _conclude(attempt: LeasedAttempt, culprit: LeasedAttempt | None) -> AttemptOutcome | None:
     """What can be said of an attempt whose event loop does not go on; None: nothing."""
     if attempt.began is None:
         return None  # it was given back before
@@ -127,7 +127,7 @@ def _conclude(attempt: LeasedAttempt, culprit: LeasedAttempt | None) -> Conclusi
     return None
 
 
-def _conclude_answer(attempt: LeasedAttempt, answer: Answer) -> Conclusion:
+def _conclude_answer(attempt: LeasedAttempt, answer: CallResult) -> AttemptOutcome:
     attempt.took = answer.took
     try:
         return attempt.conclusions.succeeded(answer.result(attempt.limit))
@@ -153,13 +153,13 @@ class Watchdog:
 
     def __init__(
         self,
-        runner: Runner,
+        runner: Executor,
         settings: Settings,
         *,
         on_stuck: Callable[[str], None],
     ) -> None:
         self._runner = runner
-        self._settler = HeartSettler(runner, settings)
+        self._settler = EmergencySettler(runner, settings)
         self._settings = settings
         self._on_stuck = on_stuck
         self._patience = settings.lease / commands.BEATS_PER_LEASE

@@ -27,7 +27,7 @@ from expirebridge.model.task import Counts, State
 from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
 from expirebridge.store import commands
-from expirebridge.store.commands import SERIES, Arrival, Parcel
+from expirebridge.store.commands import SERIES, MigrationBatch, MigrationResult
 from expirebridge.store.partitions import Partitions
 
 logger = logging.getLogger("expirebridge")
@@ -55,7 +55,7 @@ class Moved:
     stayed_ids: list[str] = field(default_factory=list)
 
 
-class Mover:
+class Migrator:
     """Carries tasks over until it is stopped, or nothing is left that anybody could run."""
 
     def __init__(
@@ -157,13 +157,13 @@ class Mover:
             skip = parcel.skip
         return attended
 
-    def _deliver(self, partition: int, parcel: Parcel) -> None:
+    def _deliver(self, partition: int, parcel: MigrationBatch) -> None:
         nonce = self._nonces[partition]
         arrivals = self._target.run(commands.receive_parcel(nonce, parcel.number, parcel.items))
         self._source.run(commands.drop_parcel(partition, nonce, parcel.number))
         self._arrived[partition] = parcel.number
         for item, arrival in zip(parcel.items, arrivals, strict=True):
-            if arrival is Arrival.STAYS:
+            if arrival is MigrationResult.STAYS:
                 self.moved.stayed += 1
                 if len(self.moved.stayed_ids) < LISTED:
                     self.moved.stayed_ids.append(item.id)

@@ -47,7 +47,7 @@ def is_count(count: int) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class PartitionLayout:
     """How many partitions a database has, and what that says about names and ids."""
 
     prefix: str

@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 from expirebridge.connection import clients
 from expirebridge.errors import LedgerError, ServerError
 from expirebridge.hooks import Hooks
-from expirebridge.ledger.inspection import Auditor, Figures
+from expirebridge.ledger.inspection import Auditor, LedgerFigures
 from expirebridge.model.task import Counts, Moving, State
 from expirebridge.producer.operations import Operations
 from expirebridge.series.state import Series
@@ -192,14 +192,14 @@ class OfTheLedger(Collector):
         """Nothing: to ask here would make a listener unable to start without its database."""
         return iter(())
 
-    def _ask(self) -> Figures:
+    def _ask(self) -> LedgerFigures:
         url, prefix = self._settings.url, self._settings.prefix
         with closing(Partitions(clients.probe_client(url, prefix), prefix=prefix)) as store:
             known = store.run(read_ledgers())
         return self._auditor.figures(known)
 
 
-def _of(figures: Figures) -> Iterator[GaugeMetricFamily]:
+def _of(figures: LedgerFigures) -> Iterator[GaugeMetricFamily]:
     rows = GaugeMetricFamily(
         "expirebridge_ledger_rows",
         "Rows that are to be carried: new or changed ones, and those that Redis has lost.",

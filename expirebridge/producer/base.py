@@ -8,16 +8,16 @@ from expirebridge.errors import InvalidSetting, InvalidTask, PartitionsDiffer, P
 from expirebridge.hooks import Hooks
 from expirebridge.model import keys
 from expirebridge.model.keys import TriggerKey, slot_of
-from expirebridge.model.partitions import MAX_PARTITIONS, Layout, is_count
+from expirebridge.model.partitions import MAX_PARTITIONS, PartitionLayout, is_count
 from expirebridge.model.task import Counts, State
 from expirebridge.producer.new_task import Func, call_of
 from expirebridge.producer.unknown_functions import UnknownFunction, UnknownFunctions
 from expirebridge.settings import Settings
 from expirebridge.store import commands
-from expirebridge.store.commands import LEFT_OUT, Call, Steps
+from expirebridge.store.commands import LEFT_OUT, Command, Steps
 
 
-class Subject:
+class OperationGroup:
     """The operations of one subject, with the settings and hooks that they need."""
 
     def __init__(
@@ -38,7 +38,7 @@ def refuse_left_out(done: Any) -> Steps[None]:
 
 def task_pages(
     *, state: State | None = None, func: str | None = None, tag: str | None = None
-) -> commands.Pages[commands.Page]:
+) -> commands.Pages[commands.TaskPage]:
     """A walk over the tasks that match."""
     return commands.Pages(
         lambda cursor: commands.list_page(state=state, func=func, tag=tag, cursor=cursor)
@@ -48,7 +48,7 @@ def task_pages(
 # Operations on the partitions of a database: how many there are, where an id belongs.
 
 
-class PartitionOperations(Subject):
+class PartitionOperations(OperationGroup):
     """Create partitions, count them, and name trigger keys."""
 
     def create_partitions(self, count: int) -> Steps[int]:
@@ -80,7 +80,7 @@ class PartitionOperations(Subject):
             yield from commands.mark_partition()
         return count
 
-    def count_partitions(self) -> Call[int]:
+    def count_partitions(self) -> Command[int]:
         """Return how many partitions the database has.
 
         Raises PartitionsDiffer if one of them has another number.
@@ -123,6 +123,6 @@ class PartitionOperations(Subject):
             )
         keys.check_id(id)
         count = yield from commands.read_partitions()
-        layout = Layout(self._settings.prefix, count)
+        layout = PartitionLayout(self._settings.prefix, count)
         tag = layout.slot_of(layout.partition_of(id)) or slot_of(self._settings.prefix).decode()
         return TriggerKey(id=id, func=name, args=encoded, slot=tag).encode()

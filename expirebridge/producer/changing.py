@@ -8,21 +8,21 @@ from expirebridge.errors import PartlyDone
 from expirebridge.model import keys
 from expirebridge.model.durations import Duration, seconds_of
 from expirebridge.model.task import Change
-from expirebridge.producer.base import Subject, refuse_left_out, task_pages
+from expirebridge.producer.base import OperationGroup, refuse_left_out, task_pages
 from expirebridge.producer.new_task import when_of
 from expirebridge.store import commands
-from expirebridge.store.commands import Call, Steps
+from expirebridge.store.commands import Command, Steps
 
 Progress = Callable[[Mapping[Change, int]], None]
 """Is told, again and again, how many tasks were changed so far."""
 
-_ChangeAll = Callable[[Sequence[str]], Call[list[Change]]]
+_ChangeAll = Callable[[Sequence[str]], Command[list[Change]]]
 
 
-class ChangingOperations(Subject):
+class ChangingOperations(OperationGroup):
     """Change tasks: one, those of some ids, or all of a tag."""
 
-    def beat(self, id: str) -> Call[Change]:
+    def beat(self, id: str) -> Command[Change]:
         """Say that what `id` watches is alive: its task is put off to its `ttl` from now.
 
         Returns moved (a paused task is pending again), rearmed (its handler runs at present; the
@@ -32,7 +32,7 @@ class ChangingOperations(Subject):
         """
         return commands.beat(keys.check_id(id))
 
-    def cancel(self, id: str) -> Call[Change]:
+    def cancel(self, id: str) -> Command[Change]:
         """Cancel a task; returns cancelled, running, finished or not found.
 
         A running task is not stopped by that, but no further attempt follows; an async handler is
@@ -68,7 +68,7 @@ class ChangingOperations(Subject):
 
     def reschedule(
         self, id: str, delay: Duration | None = None, *, at: datetime | None = None
-    ) -> Call[Change]:
+    ) -> Command[Change]:
         """Move a task's due time to `delay` from now, or to `at`.
 
         Returns moved, rearmed (its handler runs at present; it runs once more then), finished or
@@ -77,7 +77,7 @@ class ChangingOperations(Subject):
         """
         return commands.reschedule(keys.check_id(id), when_of(delay, at))
 
-    def put_off(self, id: str, by: Duration) -> Call[Change]:
+    def put_off(self, id: str, by: Duration) -> Command[Change]:
         """Put a task off by so much from when it is due; a paused one has so much more time left.
 
         Returns moved, running (nothing is changed then), finished or not found. Raises InvalidTask
@@ -109,7 +109,7 @@ class ChangingOperations(Subject):
             tag, Change.MOVED, lambda ids: commands.put_off(ids, seconds), progress
         )
 
-    def pause(self, id: str) -> Call[Change]:
+    def pause(self, id: str) -> Command[Change]:
         """Pause a task that waits, and keep the time that is left.
 
         Returns paused, running, finished or not found. Raises InvalidTask for an illegal id.
@@ -132,7 +132,7 @@ class ChangingOperations(Subject):
         """
         return self._change_tag(tag, Change.PAUSED, commands.pause, progress)
 
-    def resume(self, id: str) -> Call[Change]:
+    def resume(self, id: str) -> Command[Change]:
         """Let a paused task go on: it is due when the time that was left has passed.
 
         Returns resumed, running, finished or not found. Raises InvalidTask for an illegal id.
@@ -155,7 +155,7 @@ class ChangingOperations(Subject):
         """
         return self._change_tag(tag, Change.RESUMED, commands.resume, progress)
 
-    def run_now(self, id: str) -> Call[Change]:
+    def run_now(self, id: str) -> Command[Change]:
         """Make a task due now; a finished one, failed or not, starts over with new attempts.
 
         Returns due now, running or not found; or finished, for one of a ledger that was erased.

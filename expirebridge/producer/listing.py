@@ -28,7 +28,7 @@ SPOTS = r"(?:S(?:-S){0,255})".replace("S", r"(?:(?:0|[1-9][0-9]{0,19})\.(?:0|[1-
 _SPOTS = re.compile(SPOTS, re.ASCII)
 
 
-class Spot(NamedTuple):
+class PageCursor(NamedTuple):
     """Where a listing continues in a partition."""
 
     cursor: str = BEGINNING
@@ -51,20 +51,20 @@ class Spot(NamedTuple):
         return cls(cursor, int(skip))
 
 
-def encode_spots(spots: Sequence[Spot]) -> str:
+def encode_spots(spots: Sequence[PageCursor]) -> str:
     """The spots of all partitions as text."""
     return "-".join(spot.encode() for spot in spots)
 
 
-def read_spots(text: str) -> list[Spot] | None:
+def read_spots(text: str) -> list[PageCursor] | None:
     """Read what `encode_spots` wrote; None if it did not write that."""
     if not _SPOTS.fullmatch(text):
         return None
-    spots = [Spot.read(spot) for spot in text.split("-")]
+    spots = [PageCursor.read(spot) for spot in text.split("-")]
     return spots if all(int(spot.cursor) < 2**64 for spot in spots) else None
 
 
-def read_ranks(text: str) -> list[Spot] | None:
+def read_ranks(text: str) -> list[PageCursor] | None:
     """The same, of listings whose cursors are ranks; None if one of these is too large for that."""
     spots = read_spots(text)
     return spots if spots and all(is_rank(spot.cursor) for spot in spots) else None
@@ -81,7 +81,7 @@ def rows_of_each(count: int) -> int:
     return max(BATCH // count, SMALLEST_PAGE)
 
 
-class Part(NamedTuple, Generic[T]):
+class PageChunk(NamedTuple, Generic[T]):
     """What a page brought."""
 
     items: list[T]
@@ -92,11 +92,14 @@ class Part(NamedTuple, Generic[T]):
     """How many were looked at."""
 
 
-class Stream(Generic[T]):
+class PageStream(Generic[T]):
     """What is wanted of one partition, in its order, page by page."""
 
     def __init__(
-        self, read: Callable[[str], Steps[Part[T] | None]], order: Callable[[T], float], spot: Spot
+        self,
+        read: Callable[[str], Steps[PageChunk[T] | None]],
+        order: Callable[[T], float],
+        spot: PageCursor,
     ) -> None:
         self._read = read
         self._order = order
@@ -134,17 +137,17 @@ class Stream(Generic[T]):
     def take(self) -> T:
         """Take what is next."""
         item = self._found.pop()
-        self.spot = Spot(self.spot.cursor, self.spot.skip + 1)
+        self.spot = PageCursor(self.spot.cursor, self.spot.skip + 1)
         self._turn_page()
         return item
 
     def _turn_page(self) -> None:
         if not self._found:
-            self.spot = Spot(self._next, over=self._next == BEGINNING)
+            self.spot = PageCursor(self._next, over=self._next == BEGINNING)
 
 
 def take(
-    streams: Sequence[Stream[T]], *, limit: int, examine: float = float("inf")
+    streams: Sequence[PageStream[T]], *, limit: int, examine: float = float("inf")
 ) -> Steps[tuple[list[T], int]]:
     """Take up to `limit` from all streams, the lowest first, and look at about `examine` for it.
 
@@ -159,7 +162,7 @@ def take(
         if empty is not None:
             examined += yield from empty.fill()
         else:
-            taken.append(min(left, key=Stream.order).take())
+            taken.append(min(left, key=PageStream.order).take())
     return taken, examined
 
 
@@ -173,11 +176,11 @@ _PLACE = re.compile(rf"([a-z]+)\.({SPOTS})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ListingPosition:
     """Where a listing continues."""
 
     source: Source
-    spots: Sequence[Spot] = ()
+    spots: Sequence[PageCursor] = ()
     """Of each partition; none: at the beginning of all."""
 
     def encode(self) -> str:
@@ -205,7 +208,7 @@ def _foreign(cursor: object) -> InvalidTask:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wanted:
+class TaskFilter:
     """What is looked for."""
 
     func: str | None
@@ -214,7 +217,7 @@ class Wanted:
     limit: int
 
 
-def find(sources: Sequence[Source], place: Place, wanted: Wanted) -> Steps[Listing]:
+def find(sources: Sequence[Source], place: ListingPosition, wanted: TaskFilter) -> Steps[Listing]:
     """Look for tasks, starting at `place`, in one source after the other."""
     while True:
         count = yield from PARTITIONS
@@ -227,14 +230,16 @@ def find(sources: Sequence[Source], place: Place, wanted: Wanted) -> Steps[Listi
                 raise
 
 
-def _find(sources: Sequence[Source], place: Place, wanted: Wanted, count: int) -> Steps[Listing]:
+def _find(
+    sources: Sequence[Source], place: ListingPosition, wanted: TaskFilter, count: int
+) -> Steps[Listing]:
     tasks: list[Task] = []
     examined = 0
     left_out: tuple[LeftOut, ...] = ()
-    spots = place.spots or [Spot()] * count
+    spots = place.spots or [PageCursor()] * count
     for source in sources[sources.index(place.source) :]:
         streams = [
-            Stream(partial(_read, source, wanted, number, count), partial(_order, source), spot)
+            PageStream(partial(_read, source, wanted, number, count), partial(_order, source), spot)
             for number, spot in enumerate(spots)
         ]
         taken, looked = yield from take(
@@ -244,17 +249,17 @@ def _find(sources: Sequence[Source], place: Place, wanted: Wanted, count: int) -
         examined += looked
         left_out = yield from LEFT_OUT
         if not all(stream.is_over for stream in streams):
-            cursor = Place(source, [stream.spot for stream in streams]).encode()
+            cursor = ListingPosition(source, [stream.spot for stream in streams]).encode()
             return Listing(
                 tasks=tasks, examined=examined, complete=False, cursor=cursor, left_out=left_out
             )
-        spots = [Spot()] * count
+        spots = [PageCursor()] * count
     return Listing(tasks=tasks, examined=examined, complete=not left_out, left_out=left_out)
 
 
 def _read(
-    source: Source, wanted: Wanted, number: int, count: int, cursor: str
-) -> Steps[Part[Task] | None]:
+    source: Source, wanted: TaskFilter, number: int, count: int, cursor: str
+) -> Steps[PageChunk[Task] | None]:
     call = commands.list_page(
         state=source, func=wanted.func, tag=wanted.tag, cursor=cursor, count=rows_of_each(count)
     )
@@ -262,7 +267,7 @@ def _read(
     if page is None:
         return None
     found = [task for task in page.tasks if wanted.matches(task)]
-    return Part(found, page.cursor, page.examined)
+    return PageChunk(found, page.cursor, page.examined)
 
 
 def _order(source: Source, task: Task) -> float:

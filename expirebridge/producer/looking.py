@@ -8,15 +8,15 @@ from expirebridge.errors import InvalidTask
 from expirebridge.model import keys
 from expirebridge.model.durations import check_aware
 from expirebridge.model.task import Counts, Listing, State, Task, to_ms
-from expirebridge.producer.base import Subject, refuse_left_out, task_pages
+from expirebridge.producer.base import OperationGroup, refuse_left_out, task_pages
 from expirebridge.store import commands
-from expirebridge.store.commands import LEFT_OUT, PARTITIONS, Call, Steps
+from expirebridge.store.commands import LEFT_OUT, PARTITIONS, Command, Steps
 
 
-class LookingOperations(Subject):
+class LookingOperations(OperationGroup):
     """Find tasks, list them and count them."""
 
-    def get(self, id: str) -> Call[Task | None]:
+    def get(self, id: str) -> Command[Task | None]:
         """Return the task of this id as it stands, or None. Raises InvalidTask for an illegal id.
 
         Finished tasks are forgotten after a while: see `docs/states.md`.
@@ -46,7 +46,7 @@ class LookingOperations(Subject):
 
         Raises InvalidTask for values that cannot be.
         """
-        from expirebridge.producer.listing import Place, Wanted, find  # noqa: PLC0415 - not for making tasks
+        from expirebridge.producer.listing import ListingPosition, TaskFilter, find  # noqa: PLC0415 - not for making tasks
 
         wanted = _check_state(state)
         if due_before is not None:
@@ -70,8 +70,10 @@ class LookingOperations(Subject):
             raise InvalidTask(f"limit={limit!r}: it must be a whole number, at least 1")
         # One tag's ids stand together, whatever their states; otherwise each state has its own set.
         sources = [wanted] if tag is not None or wanted is not None else list(State)
-        place = Place(sources[0]) if cursor is None else Place.read(cursor, sources)
-        return find(sources, place, Wanted(func=func, tag=tag, matches=matches, limit=limit))
+        place = (
+            ListingPosition(sources[0]) if cursor is None else ListingPosition.read(cursor, sources)
+        )
+        return find(sources, place, TaskFilter(func=func, tag=tag, matches=matches, limit=limit))
 
     def count(self) -> Steps[Counts]:
         """Return how many tasks stand in each state, and how many listeners beat.

@@ -10,10 +10,10 @@ from expirebridge.errors import InvalidTask, PartlyDone, ServerError, TaskDiffer
 from expirebridge.model import keys
 from expirebridge.model.durations import Duration, seconds_of
 from expirebridge.model.log_fields import event
-from expirebridge.model.partitions import Layout
+from expirebridge.model.partitions import PartitionLayout
 from expirebridge.model.policies import MisfireSpec, RetrySpec
 from expirebridge.model.task import Outcome, Task, from_ms, running_task
-from expirebridge.producer.base import Subject
+from expirebridge.producer.base import OperationGroup
 from expirebridge.producer.new_task import (
     Func,
     IfExists,
@@ -24,13 +24,13 @@ from expirebridge.producer.new_task import (
     refuse_repeated_ids,
 )
 from expirebridge.store import commands
-from expirebridge.store.commands import AWAY, PARTITIONS, Call, Steps
+from expirebridge.store.commands import PARTITIONS, UNAVAILABLE, Command, Steps
 from expirebridge.store.task_records import args_of, split_call
 
 logger = logging.getLogger("expirebridge")
 
 
-class MakingOperations(Subject):
+class MakingOperations(OperationGroup):
     """Make tasks, one or many, and watch for silence."""
 
     def make_task(
@@ -122,7 +122,7 @@ class MakingOperations(Subject):
         fault: PartlyDone | None = None
         while rest:
             count = yield from PARTITIONS
-            away = (yield from AWAY) if count > 1 else frozenset[int]()
+            away = (yield from UNAVAILABLE) if count > 1 else frozenset[int]()
             if away:
                 layout = yield from self._layout()
                 new = [task if task.id in made else redrawn(task, layout, away) for task in new]
@@ -134,14 +134,14 @@ class MakingOperations(Subject):
                 except PartlyDone as partly:
                     fault, outcomes = partly, partly.done
                     left = [chunk[place] for place in partly.undone]
-                    others = len((yield from AWAY)) < count and partly.nothing_written
+                    others = len((yield from UNAVAILABLE)) < count and partly.nothing_written
                     undone |= {task.id for task in left if not (task.drawn and others)}
                 for task, outcome in zip(chunk, outcomes, strict=True):
                     if outcome is not None:
                         made[task.id] = self._made(task, outcome)
                 if (yield from PARTITIONS) != count:
                     break  # the first chunk brought it: one was assumed
-                if count > 1 and (yield from AWAY) != away:
+                if count > 1 and (yield from UNAVAILABLE) != away:
                     break  # other ids can be drawn
             rest = [task for task in rest if task.id not in made and task.id not in undone]
         if fault is not None and undone:
@@ -189,7 +189,7 @@ class MakingOperations(Subject):
         """The tasks of each partition together, so that a chunk goes to few of them."""
         if count == 1:
             return new
-        layout = Layout(self._settings.prefix, count)
+        layout = PartitionLayout(self._settings.prefix, count)
         return sorted(new, key=lambda task: layout.partition_of(task.id))
 
     def _make(self, new: commands.NewTask) -> Steps[Task]:
@@ -215,14 +215,14 @@ class MakingOperations(Subject):
         """Ask for the task. If its partition is away, one whose id was drawn goes to another."""
         layout = yield from self._layout()
         if new.drawn and layout.count > 1:
-            new = redrawn(new, layout, (yield from AWAY))
+            new = redrawn(new, layout, (yield from UNAVAILABLE))
         self._announce([new])
         call, repeated = commands.make([new], hasty=new.drawn), False
         while True:
             try:
                 made = (yield from self._send(call, [new]))[0]
             except ServerError as error:
-                away = yield from AWAY
+                away = yield from UNAVAILABLE
                 if not new.drawn or not away:
                     raise
                 if error.nothing_written:
@@ -236,13 +236,13 @@ class MakingOperations(Subject):
                 else:
                     self._announce([new])
                     # It may have been made: it is sent as it was.
-                    call, repeated = commands.patient(call), True
+                    call, repeated = commands.wait_for_failover(call), True
             else:
                 assert made is not None  # noqa: S101 - for the type checker
                 return new, made
 
-    def _layout(self) -> Steps[Layout]:
-        return Layout(self._settings.prefix, (yield from PARTITIONS))
+    def _layout(self) -> Steps[PartitionLayout]:
+        return PartitionLayout(self._settings.prefix, (yield from PARTITIONS))
 
     def _announce(self, new: Sequence[commands.NewTask]) -> None:
         """Call hooks, before the call is made up: they may have a trace for the task to carry."""
@@ -253,7 +253,7 @@ class MakingOperations(Subject):
                 task.fields["trace"] = making.trace
 
     def _send(
-        self, call: Call[list[commands.MakeReply]], new: Sequence[commands.NewTask]
+        self, call: Command[list[commands.MakeReply]], new: Sequence[commands.NewTask]
     ) -> Steps[Sequence[commands.MakeReply | None]]:
         """Ask for the tasks; hooks are called if that fails."""
         try:

@@ -12,7 +12,7 @@ from expirebridge.errors import InvalidTask
 from expirebridge.handlers.call import Call
 from expirebridge.model import keys
 from expirebridge.model.durations import Duration, check_aware, human, seconds_of
-from expirebridge.model.partitions import Layout
+from expirebridge.model.partitions import PartitionLayout
 from expirebridge.model.policies import MisfireSpec, RetrySpec, policy_fields
 from expirebridge.model.task import to_ms
 from expirebridge.settings import Settings
@@ -87,7 +87,9 @@ def drawn_id() -> str:
     return os.urandom(16).hex()
 
 
-def redrawn(task: commands.NewTask, layout: Layout, away: Collection[int]) -> commands.NewTask:
+def redrawn(
+    task: commands.NewTask, layout: PartitionLayout, away: Collection[int]
+) -> commands.NewTask:
     """The task under an id of a partition that is not away, if its id was drawn.
 
     The task itself if its partition is there, or if all are away.

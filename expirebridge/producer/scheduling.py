@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from expirebridge.model.durations import Duration
 from expirebridge.model.policies import MisfireSpec, RetrySpec
 from expirebridge.model.task import Change, Task
-from expirebridge.producer.base import Subject
+from expirebridge.producer.base import OperationGroup
 from expirebridge.producer.new_task import Func
 from expirebridge.store.commands import BATCH, Steps
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from expirebridge.series.state import Series, SeriesListing, SeriesOutcome
 
 
-class SchedulingOperations(Subject):
+class SchedulingOperations(OperationGroup):
     """Schedule series, steer them, look at them."""
 
     def schedule(

@@ -12,9 +12,9 @@ from expirebridge.model.policies import MisfireSpec, RetrySpec, policy_fields
 from expirebridge.model.schedule import SeriesSpec, check_series_id, schedule_of
 from expirebridge.model.task import Change, Task, to_ms
 from expirebridge.producer.listing import (
-    Part,
-    Spot,
-    Stream,
+    PageChunk,
+    PageCursor,
+    PageStream,
     encode_spots,
     is_rank,
     read_ranks,
@@ -204,11 +204,11 @@ class SeriesWork:
 
     def _list_several(self, count: int, limit: int, cursor: str) -> Steps[SeriesListing]:
         """The series of all partitions, those first whose next tick is first."""
-        spots = [Spot()] * count if cursor == "0" else read_ranks(cursor)
+        spots = [PageCursor()] * count if cursor == "0" else read_ranks(cursor)
         if spots is None or len(spots) != count:
             raise _foreign(cursor)
         streams = [
-            Stream(partial(self._read_part, number, count), _order, spot)
+            PageStream(partial(self._read_part, number, count), _order, spot)
             for number, spot in enumerate(spots)
         ]
         found, _ = yield from take(streams, limit=limit)
@@ -218,13 +218,13 @@ class SeriesWork:
         cursor = encode_spots([each.spot for each in streams])
         return SeriesListing(series=found, cursor=cursor, left_out=left_out)
 
-    def _read_part(self, number: int, count: int, cursor: str) -> Steps[Part[Series] | None]:
+    def _read_part(self, number: int, count: int, cursor: str) -> Steps[PageChunk[Series] | None]:
         call = commands.series_page(cursor, self._lease, rows_of_each(count))
         page = yield from commands.at_if_there(call, number, hasty=True)
         if page is None:
             return None
         series = [Series.of(one, page.now) for one in page.series]
-        return Part(series, page.cursor, len(series))
+        return PageChunk(series, page.cursor, len(series))
 
     def _list_one(self, limit: int, cursor: str) -> Steps[SeriesListing]:
         if not is_rank(cursor):

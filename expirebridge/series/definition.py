@@ -8,7 +8,7 @@ from expirebridge.model.schedule import SeriesSpec
 from expirebridge.series.records import new_series
 from expirebridge.series.ticks import first_after
 from expirebridge.store import commands
-from expirebridge.store.commands import Put, Putting, Standing, Steps
+from expirebridge.store.commands import DeclarationState, Put, Putting, Steps
 
 logger = logging.getLogger("expirebridge")
 
@@ -77,9 +77,9 @@ def declare(listener: str, lease: float, specs: Sequence[SeriesSpec]) -> Steps[N
         listener, lease, [(spec.id, spec.fingerprint) for spec in specs]
     )
     for spec, (standing, before) in zip(specs, declared.standings, strict=True):
-        if standing is Standing.PUT:
+        if standing is DeclarationState.PUT:
             yield from _put_declared(spec, before, lease)
-        elif standing is Standing.SCHEDULED:
+        elif standing is DeclarationState.SCHEDULED:
             logger.error(
                 "series %s is declared by %s, but a producer has scheduled one of that id, which "
                 "goes on: unschedule it, or give another id",

@@ -14,7 +14,7 @@ from expirebridge.store import commands
 from expirebridge.store.commands import (
     MAX_TICKS,
     DueSeries,
-    Following,
+    NextTick,
     Outdated,
     Retimed,
     Steps,
@@ -109,7 +109,7 @@ def make_due_ticks(most: int = MAX_TICKS) -> Steps[Ticked]:
     return Ticked(found.now, min(coming, default=None), sum(made))
 
 
-def _following(series: DueSeries, now: int) -> Following:
+def _following(series: DueSeries, now: int) -> NextTick:
     """A damaged schedule makes no more ticks: the series stays, to be looked at."""
     try:
         schedule = read_schedule(series.spec)
@@ -118,9 +118,9 @@ def _following(series: DueSeries, now: int) -> Following:
             "series %s makes no more ticks: its schedule cannot be read: %s", series.id, error,
             extra=event("series broken", series=series.id, error=str(error)),
         )  # fmt: skip
-        return Following(series.id, series.tick, None)
+        return NextTick(series.id, series.tick, None)
     times = following(schedule, series.id, series.tick, now, made=series.made)
-    return Following(series.id, series.tick, times)
+    return NextTick(series.id, series.tick, times)
 
 
 # Moves waiting ticks to where later data of their time zones put them.
@@ -147,7 +147,7 @@ def retime(version: str, skip: int = 0) -> Steps[int | None]:
     return skip + len(found) - len(items) + codes.count(Retimed.NOT_LATER)
 
 
-def _items(found: list[Outdated]) -> Iterator[Following]:
+def _items(found: list[Outdated]) -> Iterator[NextTick]:
     """Where the ticks are to be; a damaged schedule is left out."""
     for one in found:
         try:
@@ -156,4 +156,4 @@ def _items(found: list[Outdated]) -> Iterator[Following]:
             continue
         times = retimed(schedule, one.id, one.tick, one.tzdata, made=one.made)
         if times is not None:
-            yield Following(one.id, one.tick, times)
+            yield NextTick(one.id, one.tick, times)

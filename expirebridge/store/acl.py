@@ -10,10 +10,10 @@ from enum import StrEnum
 
 from expirebridge.errors import InvalidSetting
 from expirebridge.model.keys import slot_of
-from expirebridge.model.partitions import Layout
+from expirebridge.model.partitions import PartitionLayout
 
 
-class Role(StrEnum):
+class LoginRole(StrEnum):
     """What a login is for."""
 
     PRODUCER = "producer"  # makes, finds and steers tasks: with a Bridge, FCALL, EXPIRE, PTTL
@@ -40,11 +40,11 @@ _CARRY = (
     "zremrangebyscore zrevrange zscore"
 )
 _COMMANDS = {
-    Role.PRODUCER: f"{_SCRIPTS} {_LOOK} {_CHANGE} {_MAKE} {_TIMERS} {_FUNCTIONS}",
-    Role.LISTENER: f"{_SCRIPTS} {_LISTEN} {_CHANGE} {_MAKE} {_PROBE} {_TALLY}",
+    LoginRole.PRODUCER: f"{_SCRIPTS} {_LOOK} {_CHANGE} {_MAKE} {_TIMERS} {_FUNCTIONS}",
+    LoginRole.LISTENER: f"{_SCRIPTS} {_LISTEN} {_CHANGE} {_MAKE} {_PROBE} {_TALLY}",
     # It makes no tasks, but has series make and drop theirs, which may have tags.
-    Role.DASHBOARD: f"{_SCRIPTS} {_LOOK} {_CHANGE} {_MAKE} {_PROBE} {_STEER}",
-    Role.MOVER: f"{_SCRIPTS} {_CARRY} {_CHANGE} {_MAKE}",
+    LoginRole.DASHBOARD: f"{_SCRIPTS} {_LOOK} {_CHANGE} {_MAKE} {_PROBE} {_STEER}",
+    LoginRole.MOVER: f"{_SCRIPTS} {_CARRY} {_CHANGE} {_MAKE}",
 }
 _FEW_WORDS = [
     "cluster|info cluster|slots exec multi role time",
@@ -53,7 +53,7 @@ _FEW_WORDS = [
 ]
 _WORDS = {name: words for words, names in enumerate(_FEW_WORDS) for name in names.split()}
 """How many words follow a command's name; three follow all others."""
-STANDING = (Role.PRODUCER, Role.LISTENER, Role.DASHBOARD)
+STANDING = (LoginRole.PRODUCER, LoginRole.LISTENER, LoginRole.DASHBOARD)
 """The roles that a database needs every day; a mover, only while it is moved."""
 _GLOB = re.compile(r"([*?\[\]\\])")
 
@@ -69,7 +69,7 @@ class Grant:
 
 
 def grants(
-    role: Role,
+    role: LoginRole,
     *,
     prefix: str,
     database: int,
@@ -91,9 +91,9 @@ def grants(
         raise InvalidSetting(f"prefix={prefix!r}: a rule cannot hold spaces or quotes")
     events = f"__keyevent@{database}__:"
     # Without a tag, `meta` is there in any case.
-    layouts = [Layout(prefix)]
+    layouts = [PartitionLayout(prefix)]
     if partitions > 1:
-        layouts.append(Layout(prefix, partitions))
+        layouts.append(PartitionLayout(prefix, partitions))
     keys = [(key_rules(layout), layout.prefix_of(0)) for layout in layouts]
     found = [Grant(rules[0], ("hmget", name, "x")) for rules, name in keys]
     found += [Grant(rules[1], ("hmget", f"{name}:meta", "x")) for rules, name in keys]
@@ -102,14 +102,14 @@ def grants(
     begin = rules[0][1:]
     doorbell = f"{prefix}:doorbell:{database}"
     found.append(Grant(f"&{begin}:doorbell:{database}", ("publish", doorbell, "0")))
-    if role is Role.LISTENER:
+    if role is LoginRole.LISTENER:
         found.append(Grant(f"&{events}*", ("publish", f"{events}expired", "0")))
     commands = set(_COMMANDS[role].split())
     if database:
         commands.add("select")
     if clustered:
         commands |= {"cluster|info", "cluster|slots"}
-    if followed and (role is Role.LISTENER or not clustered):
+    if followed and (role is LoginRole.LISTENER or not clustered):
         commands.add("role")
     if slot_of(prefix):
         commands.add("exists")  # by which functions see that their slot is being moved
@@ -132,7 +132,7 @@ def grants(
     return found
 
 
-def key_rules(layout: Layout) -> list[str]:
+def key_rules(layout: PartitionLayout) -> list[str]:
     """The patterns of the keys of every partition: the prefix alone, other keys, trigger keys.
 
     The prefix alone is the first key of every script.
@@ -144,7 +144,7 @@ def key_rules(layout: Layout) -> list[str]:
 
 
 def line(
-    role: Role,
+    role: LoginRole,
     *,
     prefix: str,
     database: int,

@@ -17,7 +17,7 @@ from redis import exceptions
 
 from expirebridge.store.commands.call import CHUNK_BYTES, CHUNK_TASKS
 
-Command = tuple[Any, ...]
+CommandWords = tuple[Any, ...]
 
 _AT_ONCE = 2
 """Commands of one event loop that are under way at once: while the server works on one, the loop
@@ -26,10 +26,10 @@ _LONGEST_SLEEP = 0.05
 """Seconds after which a thread that waits looks by itself whether it is its turn."""
 
 
-class Passenger(NamedTuple):
+class BatchableRequest(NamedTuple):
     """A command that can be sent together with others."""
 
-    command: Command
+    command: CommandWords
     id: str
     """What it is for; two for the same do not go together."""
     own: int
@@ -48,11 +48,11 @@ class Passenger(NamedTuple):
         return sum(len(word) for word in self.command[self.own :] if isinstance(word, str | bytes))
 
 
-class Waiting(Protocol):
+class QueuedRequest(Protocol):
     """Somebody who waits with a passenger."""
 
     @property
-    def passenger(self) -> Passenger:
+    def passenger(self) -> BatchableRequest:
         """What is to be sent."""
         ...
 
@@ -62,7 +62,7 @@ class Waiting(Protocol):
         ...
 
 
-W = TypeVar("W", bound=Waiting)
+W = TypeVar("W", bound=QueuedRequest)
 
 
 def board(waiting: deque[W]) -> list[W]:
@@ -88,7 +88,7 @@ def board(waiting: deque[W]) -> list[W]:
     return party
 
 
-def joined(party: Sequence[Waiting]) -> Command:
+def joined(party: Sequence[QueuedRequest]) -> CommandWords:
     """The command of all of them."""
     first = party[0].passenger.command
     if len(party) == 1:
@@ -97,7 +97,7 @@ def joined(party: Sequence[Waiting]) -> Command:
     return (*first, *rest)
 
 
-def divided(reply: Any, party: Sequence[Waiting]) -> list[Any]:
+def divided(reply: Any, party: Sequence[QueuedRequest]) -> list[Any]:
     """What each of them would have been answered alone."""
     if len(party) == 1:
         return [reply]
@@ -111,7 +111,7 @@ def divided(reply: Any, party: Sequence[Waiting]) -> list[Any]:
 class _Caller:
     """A thread with a passenger."""
 
-    def __init__(self, passenger: Passenger) -> None:
+    def __init__(self, passenger: BatchableRequest) -> None:
         self.passenger = passenger
         self.gone = False
         self.done = False
@@ -130,7 +130,7 @@ class _Caller:
             self._asleep.release()
 
 
-class Trips:
+class RequestBatcher:
     """Sends what threads have to send: one command at a time, and each for all that wait."""
 
     def __init__(self, send: Callable[..., Any]) -> None:
@@ -141,7 +141,7 @@ class Trips:
         # The lock can be taken again by its own thread: a signal's handler may make a task, too.
         self._pid, self._turn, self._waiting = os.getpid(), threading.RLock(), deque[_Caller]()
 
-    def take(self, passenger: Passenger) -> Any:
+    def take(self, passenger: BatchableRequest) -> Any:
         """Send it, perhaps together with others, and wait for its reply. Raises a RedisError."""
         if os.getpid() != self._pid:  # another thread may have had its turn when this was forked
             self._begin()
@@ -193,7 +193,7 @@ class Trips:
 class _Awaiting(NamedTuple):
     """A coroutine with a passenger."""
 
-    passenger: Passenger
+    passenger: BatchableRequest
     place: "asyncio.Future[Any]"
     """Where it awaits the reply."""
 
@@ -203,7 +203,7 @@ class _Awaiting(NamedTuple):
         return self.place.done()
 
 
-class AsyncTrips:
+class AsyncRequestBatcher:
     """Sends what coroutines of one event loop have to send."""
 
     def __init__(self, send: Callable[..., Awaitable[Any]]) -> None:
@@ -212,7 +212,7 @@ class AsyncTrips:
         self._under_way = 0
         self._tasks = set[asyncio.Task[None]]()
 
-    async def take(self, passenger: Passenger) -> Any:
+    async def take(self, passenger: BatchableRequest) -> Any:
         """Send it, perhaps together with others, and await its reply. Raises a RedisError."""
         if self._under_way == _AT_ONCE:
             place = asyncio.get_running_loop().create_future()

@@ -16,24 +16,29 @@ from redis import exceptions
 
 from expirebridge import errors
 from expirebridge.model.keys import slot_of
-from expirebridge.model.partitions import Layout
+from expirebridge.model.partitions import PartitionLayout
 from expirebridge.store import script_loader
-from expirebridge.store.batching import AsyncTrips, Command, Passenger, Trips
-from expirebridge.store.commands import AWAY, LEFT_OUT, PARTITIONS, Call, Runnable, Steps
-from expirebridge.store.commands.call import At, IfThere
+from expirebridge.store.batching import (
+    AsyncRequestBatcher,
+    BatchableRequest,
+    CommandWords,
+    RequestBatcher,
+)
+from expirebridge.store.commands import LEFT_OUT, PARTITIONS, UNAVAILABLE, Command, Runnable, Steps
+from expirebridge.store.commands.call import At, IfAvailable
 from expirebridge.store.errors import is_about_keys, is_within_script, of_client, translated
 
 T = TypeVar("T")
 
 
-class Rerouted(Exception):
+class WrongPartitionCount(Exception):
     """A call was refused, since the database has more partitions than were assumed.
 
     No fault: it is caught where partitions are chosen, which then runs it.
     """
 
     def __init__(
-        self, calls: Steps[Any], call: Call[Any], refusal: errors.PartitionsDiffer
+        self, calls: Steps[Any], call: Command[Any], refusal: errors.PartitionsDiffer
     ) -> None:
         super().__init__()
         self._calls = calls
@@ -45,7 +50,7 @@ class Rerouted(Exception):
         call = self._call
         try:
             if isinstance(
-                call.route, At | IfThere
+                call.route, At | IfAvailable
             ):  # which one is meant depends on how many there are
                 call = self._calls.throw(self.refusal)
             while True:
@@ -59,7 +64,7 @@ class Rerouted(Exception):
             return stop.value
 
 
-Sent = Command | Passenger
+Sent = CommandWords | BatchableRequest
 """What goes to the server."""
 
 
@@ -104,10 +109,10 @@ class Database:
         return f"{self.prefix}:doorbell:{self.number}"
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> PartitionLayout:
         """The partitions of which this is one."""
         whole = self.prefix if self.partitions == 1 else self.prefix[len(self.tag) :]
-        return Layout(whole, self.partitions)
+        return PartitionLayout(whole, self.partitions)
 
     @property
     def tag(self) -> str:
@@ -139,7 +144,7 @@ class Database:
                 except exceptions.RedisError as error:
                     ours = self._explained(translated(error), call)
                     if self._guessed and isinstance(ours, errors.PartitionsDiffer):
-                        raise Rerouted(calls, call, ours) from None
+                        raise WrongPartitionCount(calls, call, ours) from None
                     call = calls.throw(ours)
                 else:
                     call = calls.send(reply)
@@ -147,7 +152,7 @@ class Database:
             result: T = stop.value
             return result
 
-    def _explained(self, error: errors.ServerError, call: Call[Any]) -> errors.ServerError:
+    def _explained(self, error: errors.ServerError, call: Command[Any]) -> errors.ServerError:
         """The error; if it is about a key, with the patterns of keys that the login needs."""
         if not call.is_script or not isinstance(error, errors.NotPermitted):
             return error
@@ -162,11 +167,11 @@ class Database:
         explained.__cause__ = error.__cause__
         return explained
 
-    def _send(self, call: Call[Any]) -> Generator[Sent, Any, Any]:
+    def _send(self, call: Command[Any]) -> Generator[Sent, Any, Any]:
         if not call.is_script:
             if call is PARTITIONS:
                 return self.partitions
-            if call is LEFT_OUT or call is AWAY:
+            if call is LEFT_OUT or call is UNAVAILABLE:
                 return ()
             return (yield (call.name, *call.arguments))
         tail = (1, self.prefix, self._told, *call.arguments)
@@ -206,10 +211,10 @@ def _close_idle(pool: redis.ConnectionPool) -> None:
     return None
 
 
-def _passenger(command: Command, call: Call[Any]) -> Passenger:
+def _passenger(command: CommandWords, call: Command[Any]) -> BatchableRequest:
     assert call.joint is not None  # noqa: S101 - for the type checker
     id, own, width = call.joint
-    return Passenger(command, id, len(command) - len(call.arguments) + own, width)
+    return BatchableRequest(command, id, len(command) - len(call.arguments) + own, width)
 
 
 class Store:
@@ -220,7 +225,7 @@ class Store:
     ) -> None:
         self.client = client
         self.database = _database_of(client, prefix, partitions, assumed=assumed)
-        self._trips = Trips(client.execute_command)
+        self._trips = RequestBatcher(client.execute_command)
 
     def run(self, runnable: Runnable[T]) -> T:
         """Run a call, or steps. Raises a ServerError if the server fails or refuses a call."""
@@ -229,7 +234,7 @@ class Store:
             command = next(commands)
             while True:
                 try:
-                    if type(command) is Passenger:
+                    if type(command) is BatchableRequest:
                         reply = self._trips.take(command)
                     else:
                         reply = self.client.execute_command(*command)  # type: ignore[no-untyped-call]
@@ -263,7 +268,7 @@ class AsyncStore:
     ) -> None:
         self.client = client
         self.database = _database_of(client, prefix, partitions, assumed=assumed)
-        self._trips = AsyncTrips(client.execute_command)
+        self._trips = AsyncRequestBatcher(client.execute_command)
 
     async def run(self, runnable: Runnable[T]) -> T:
         """Run a call, or steps. Raises a ServerError if the server fails or refuses a call."""
@@ -272,7 +277,7 @@ class AsyncStore:
             command = next(commands)
             while True:
                 try:
-                    if type(command) is Passenger:
+                    if type(command) is BatchableRequest:
                         reply = await self._trips.take(command)
                     else:
                         reply = await self.client.execute_command(*command)  # type: ignore[no-untyped-call]

@@ -21,7 +21,7 @@ class WrongPlace(exceptions.RedisError):
     """Those that were asked are not what the URL says, or do not know the name in it."""
 
 
-class SlotUnserved(exceptions.ConnectionError):
+class SlotNotServed(exceptions.ConnectionError):
     """No node of the cluster takes commands for a slot now; nothing was written."""
 
 
@@ -45,7 +45,7 @@ _NO_KEY = re.compile(r"access .*\bkeys?\b")
 _NODE_IS_DOWN = "The cluster is down"
 
 
-class Unmarked(errors.ServerError):
+class CountUnknown(errors.ServerError):
     """A partition does not know how many there are: nothing was read or written there.
 
     No fault: it is caught where partitions are chosen, which then asks the others.
@@ -94,7 +94,7 @@ def _of_cluster(error: exceptions.RedisError, text: str) -> errors.ServerError |
     """The error of ours if a cluster serves the slot elsewhere, or does not serve it now."""
     if isinstance(error, SlotIsMoving):
         return errors.SlotMoving(text)
-    if isinstance(error, SlotUnserved | exceptions.ClusterDownError):
+    if isinstance(error, SlotNotServed | exceptions.ClusterDownError):
         unserved = errors.SlotUnserved(f"the cluster does not serve the slot now: {text}")
         unserved.of_node = _NODE_IS_DOWN in text
         return unserved
@@ -171,7 +171,7 @@ def _of_format(text: str) -> errors.ServerError | None:
         count, asked = _words(text, _PARTITIONS)[:2]
         return errors.PartitionsDiffer(int(count), int(asked.rstrip(":")))
     if _UNMARKED in text:
-        return Unmarked(f"the partition does not know how many there are: {text}")
+        return CountUnknown(f"the partition does not know how many there are: {text}")
     if _MOVE in text:
         return errors.MoveRefused(_reason(text))
     return None

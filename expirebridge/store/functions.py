@@ -10,7 +10,7 @@ from functools import cache
 from importlib import metadata, resources
 
 from expirebridge.store import script_loader
-from expirebridge.store.script_loader import Source
+from expirebridge.store.script_loader import ScriptText
 
 LIBRARY = "expirebridge"
 _FOLDER = resources.files(__package__) / "lua" / "functions"
@@ -77,10 +77,10 @@ def version_of(library: str) -> str:
 
 
 @cache
-def script(name: str) -> Source:
+def script(name: str) -> ScriptText:
     """The script that does the same for servers without functions, for EVAL and EVALSHA."""
     function = load(name)
-    return Source.of(f"{_checks()}\n{function.body}return {function.served('KEYS', 'ARGV')}\n")
+    return ScriptText.of(f"{_checks()}\n{function.body}return {function.served('KEYS', 'ARGV')}\n")
 
 
 def _registered(name: str, flags: tuple[str, ...], answer: str) -> str:

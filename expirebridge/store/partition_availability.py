@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator
 from typing import Any, NamedTuple, TypeVar
 
 from expirebridge import errors
-from expirebridge.model.partitions import Layout
+from expirebridge.model.partitions import PartitionLayout
 from expirebridge.model.task import LeftOut
 from expirebridge.store.commands import Runnable
 
@@ -19,16 +19,16 @@ NodeOf = Callable[[str], object]
 """Which node serves the names of a prefix, as far as is known; None: nobody knows."""
 
 
-class Absences:
+class UnavailablePartitions:
     """The partitions that were left out of the latest answers. Safe for threads."""
 
     def __init__(self, node_of: NodeOf | None) -> None:
         self._node_of = node_of
         self._faults: dict[object, tuple[float, errors.ServerError]] = {}
         """By the node that does not answer, or by the prefix of a partition."""
-        self._left_out: dict[tuple[Layout, int], LeftOut] = {}
+        self._left_out: dict[tuple[PartitionLayout, int], LeftOut] = {}
 
-    def fault_of(self, layout: Layout, number: int) -> errors.ServerError | None:
+    def fault_of(self, layout: PartitionLayout, number: int) -> errors.ServerError | None:
         """Why a partition could not be asked a moment ago; None: nothing is known against it."""
         for key in self._keys(layout, number) if self._faults else ():
             end, fault = self._faults.get(key, (0.0, None))
@@ -36,11 +36,13 @@ class Absences:
                 return fault
         return None
 
-    def node_of(self, layout: Layout, number: int) -> object:
+    def node_of(self, layout: PartitionLayout, number: int) -> object:
         """Where a partition is asked; None: nobody knows."""
         return self._node_of(layout.prefix_of(number)) if self._node_of is not None else None
 
-    def note(self, layout: Layout, number: int, fault: errors.ServerError, node: object) -> LeftOut:
+    def note(
+        self, layout: PartitionLayout, number: int, fault: errors.ServerError, node: object
+    ) -> LeftOut:
         """Take note that a partition could not be asked, at this node."""
         own = layout.prefix_of(number)
         node = node or self.node_of(layout, number)  # it was not known before it was asked
@@ -58,25 +60,25 @@ class Absences:
         )
         return noted
 
-    def clear(self, layout: Layout, number: int) -> None:
+    def clear(self, layout: PartitionLayout, number: int) -> None:
         """Take note that a partition answered."""
         if self._left_out or self._faults:
             self._left_out.pop((layout, number), None)
             for key in self._keys(layout, number):
                 self._faults.pop(key, None)
 
-    def left_out(self, layout: Layout) -> tuple[LeftOut, ...]:
+    def left_out(self, layout: PartitionLayout) -> tuple[LeftOut, ...]:
         """What is left out of answers at present."""
         found = [one for (of, _), one in list(self._left_out.items()) if of == layout]
         return tuple(sorted(found, key=lambda one: one.partition))
 
-    def away(self, layout: Layout) -> frozenset[int]:
+    def away(self, layout: PartitionLayout) -> frozenset[int]:
         """The partitions that cannot be asked now, as far as is known."""
         if not self._faults:
             return frozenset()
         return frozenset(n for n in range(layout.count) if self.fault_of(layout, n))
 
-    def _keys(self, layout: Layout, number: int) -> tuple[object, object]:
+    def _keys(self, layout: PartitionLayout, number: int) -> tuple[object, object]:
         return layout.prefix_of(number), self.node_of(layout, number)
 
 
@@ -88,7 +90,7 @@ T = TypeVar("T")
 class Request(NamedTuple):
     """What one partition is asked."""
 
-    layout: Layout
+    layout: PartitionLayout
     number: int
     runnable: Runnable[Any]
     sure: bool = False

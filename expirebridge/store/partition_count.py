@@ -3,10 +3,15 @@
 from dataclasses import dataclass
 
 from expirebridge import errors
-from expirebridge.model.partitions import PARTITIONS_OF_CLUSTER, Layout
+from expirebridge.model.partitions import PARTITIONS_OF_CLUSTER, PartitionLayout
 from expirebridge.store import commands
-from expirebridge.store.errors import Unmarked
-from expirebridge.store.partition_availability import AWAY_ERRORS, Absences, Request, Requests
+from expirebridge.store.errors import CountUnknown
+from expirebridge.store.partition_availability import (
+    AWAY_ERRORS,
+    Request,
+    Requests,
+    UnavailablePartitions,
+)
 
 
 class NothingWritten(Exception):
@@ -14,15 +19,15 @@ class NothingWritten(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Numbering:
+class PartitionCount:
     """Writes the number of partitions where it is not known."""
 
     prefix: str
     spread: bool
     """Whether the partitions are on several nodes."""
-    absences: Absences
+    absences: UnavailablePartitions
 
-    def mark(self, layout: Layout, number: int, *, reads: bool) -> Requests[None]:
+    def mark(self, layout: PartitionLayout, number: int, *, reads: bool) -> Requests[None]:
         """Write to a partition that does not know it how many there are.
 
         If it is only to be read (`reads`), nothing is written. Raises PartitionsDiffer if its
@@ -44,9 +49,9 @@ class Numbering:
         """
         if count == 1:
             raise too_few(self.prefix)
-        layout = Layout(self.prefix, count)
+        layout = PartitionLayout(self.prefix, count)
         if not (yield from self._is_known(layout)):
-            first = layout if self.spread else Layout(self.prefix)
+            first = layout if self.spread else PartitionLayout(self.prefix)
             try:
                 yield Request(first, 0, commands.create_partitions(count), sure=True)
             except errors.PartitionsDiffer as other:
@@ -59,14 +64,14 @@ class Numbering:
                 fault = error
         return fault
 
-    def _is_known(self, layout: Layout) -> Requests[bool]:
+    def _is_known(self, layout: PartitionLayout) -> Requests[bool]:
         """Whether any partition knows how many there are, and it is this number.
 
         Those of 16 are asked in any case: of each lesser number, all partitions are among them, and
         of each greater one, some. Raises PartitionsDiffer for another number, and a ServerError if
         none knows it, but not all answer.
         """
-        sixteen = Layout(self.prefix, PARTITIONS_OF_CLUSTER)
+        sixteen = PartitionLayout(self.prefix, PARTITIONS_OF_CLUSTER)
         asked = layout if layout.count > PARTITIONS_OF_CLUSTER else sixteen
         fault: errors.ServerError | None = None
         known = False
@@ -77,7 +82,7 @@ class Numbering:
             node = self.absences.node_of(asked, number)
             try:
                 count = yield Request(asked, number, commands.read_partitions(), hasty=self.spread)
-            except Unmarked:
+            except CountUnknown:
                 continue
             except errors.PartitionsDiffer as other:
                 count = other.count

@@ -11,9 +11,9 @@ import redis
 import redis.asyncio
 
 from expirebridge.errors import ServerError
-from expirebridge.model.partitions import Layout
+from expirebridge.model.partitions import PartitionLayout
 from expirebridge.model.task import LeftOut
-from expirebridge.store.client import AsyncStore, Database, Rerouted, Store
+from expirebridge.store.client import AsyncStore, Database, Store, WrongPartitionCount
 from expirebridge.store.commands import Runnable, read_partitions
 from expirebridge.store.partition_availability import Request
 from expirebridge.store.routing import Routing
@@ -37,7 +37,7 @@ class _Stores(Generic[S]):
             clustered=place is not None and place.clustered,
             node_of=getattr(client, "node_of", None),
         )
-        self._stores: dict[tuple[Layout, int, bool, bool], S] = {}
+        self._stores: dict[tuple[PartitionLayout, int, bool, bool], S] = {}
 
     @property
     def database(self) -> Database:
@@ -46,7 +46,7 @@ class _Stores(Generic[S]):
         return self._whole.database if layout.count == 1 else self._store_of(layout, 0).database
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> PartitionLayout:
         """How many partitions there are, as far as that is known by now."""
         return self._routing.layout
 
@@ -61,7 +61,7 @@ class _Stores(Generic[S]):
         )
 
     def _store_of(
-        self, layout: Layout, number: int, *, sure: bool = False, hasty: bool = False
+        self, layout: PartitionLayout, number: int, *, sure: bool = False, hasty: bool = False
     ) -> S:
         store = self._stores.get((layout, number, sure, hasty))
         if store is None:
@@ -86,7 +86,7 @@ class Partitions(_Stores[Store]):
         if self._routing.layout.count == 1:
             try:
                 return self._whole.run(runnable)
-            except Rerouted as rerouted:
+            except WrongPartitionCount as rerouted:
                 self._routing.learn(rerouted.refusal)
                 runnable = rerouted
         return drive(self._routing.requests(runnable), self._ask, ServerError)
@@ -117,7 +117,7 @@ class AsyncPartitions(_Stores[AsyncStore]):
         if self._routing.layout.count == 1:
             try:
                 return await self._whole.run(runnable)
-            except Rerouted as rerouted:
+            except WrongPartitionCount as rerouted:
                 self._routing.learn(rerouted.refusal)
                 runnable = rerouted
         return await drive_async(self._routing.requests(runnable), self._ask, ServerError)

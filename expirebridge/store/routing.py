@@ -11,29 +11,29 @@ from typing import Any, Protocol, TypeVar
 
 from expirebridge import errors
 from expirebridge.model.keys import slot_of
-from expirebridge.model.partitions import PARTITIONS_OF_CLUSTER, Layout
+from expirebridge.model.partitions import PARTITIONS_OF_CLUSTER, PartitionLayout
 from expirebridge.model.task import LeftOut
 from expirebridge.store import script_loader
-from expirebridge.store.commands import AWAY, LEFT_OUT, PARTITIONS, Call, Runnable, Steps
+from expirebridge.store.commands import LEFT_OUT, PARTITIONS, UNAVAILABLE, Command, Runnable, Steps
 from expirebridge.store.commands.call import (
     Anywhere,
     At,
     ByItem,
     Creation,
     Everywhere,
-    IfThere,
+    IfAvailable,
+    Joined,
     OfId,
-    Ready,
 )
-from expirebridge.store.errors import Unmarked
+from expirebridge.store.errors import CountUnknown
 from expirebridge.store.partition_availability import (
     AWAY_ERRORS,
-    Absences,
     NodeOf,
     Request,
     Requests,
+    UnavailablePartitions,
 )
-from expirebridge.store.partition_count import NothingWritten, Numbering, too_few
+from expirebridge.store.partition_count import NothingWritten, PartitionCount, too_few
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ class _Ask(Protocol):
 class _Raw:
     """A call whose reply is not read: that is left to whoever made it."""
 
-    def __init__(self, call: Call[Any]) -> None:
+    def __init__(self, call: Command[Any]) -> None:
         self._call = call
 
     def __iter__(self) -> Steps[Any]:
@@ -74,9 +74,9 @@ class Routing:
         self.prefix = prefix
         self.spread = clustered and not slot_of(prefix)
         """Whether the partitions are on several nodes."""
-        self.absences = Absences(node_of)
-        self.numbering = Numbering(prefix, self.spread, self.absences)
-        self.layout = Layout(prefix, PARTITIONS_OF_CLUSTER if self.spread else 1)
+        self.absences = UnavailablePartitions(node_of)
+        self.numbering = PartitionCount(prefix, self.spread, self.absences)
+        self.layout = PartitionLayout(prefix, PARTITIONS_OF_CLUSTER if self.spread else 1)
         """As far as is known."""
 
     def learn(self, refusal: errors.PartitionsDiffer) -> None:
@@ -88,7 +88,7 @@ class Routing:
             )
         if refusal.count == 1 and self.spread:
             raise too_few(self.prefix)
-        self.layout = Layout(self.prefix, refusal.count)
+        self.layout = PartitionLayout(self.prefix, refusal.count)
 
     def requests(self, runnable: Runnable[T]) -> Requests[T]:
         """What each partition is asked."""
@@ -120,14 +120,14 @@ class _Run:
         self._nodes = dict[int, object]()
         """Where each partition was asked last: afterwards it may be known to be elsewhere."""
 
-    def answer(self, call: Call[Any]) -> Requests[Any]:
+    def answer(self, call: Command[Any]) -> Requests[Any]:
         """What the partitions answer to a call that concerns them."""
         routing = self._routing
         if call is PARTITIONS:
             return routing.layout.count
         if call is LEFT_OUT:
             return tuple(self._left_out[number] for number in sorted(self._left_out))
-        if call is AWAY:
+        if call is UNAVAILABLE:
             return self._absences.away(routing.layout)
         sure = False
         while True:
@@ -141,19 +141,19 @@ class _Run:
                     raise
                 self._learnt += 1
                 routing.learn(refusal)  # it was assumed, or the database was written anew
-                if isinstance(call.route, At | IfThere | Creation):
+                if isinstance(call.route, At | IfAvailable | Creation):
                     raise
             except NothingWritten:
                 sure = True
 
-    def _asked(self, layout: Layout, call: Call[Any], *, sure: bool) -> Requests[Any]:
+    def _asked(self, layout: PartitionLayout, call: Command[Any], *, sure: bool) -> Requests[Any]:
         def ask(number: int, runnable: Runnable[Any], *, hasty: bool = False) -> Requests[Any]:
             """Ask one partition; if it does not know how many there are, it learns that first."""
             if self._spread:
                 self._nodes[number] = self._absences.node_of(layout, number)
             try:
                 result = yield Request(layout, number, runnable, sure, hasty)
-            except Unmarked:
+            except CountUnknown:
                 yield from self._numbering.mark(layout, number, reads=reads(call))
                 result = yield Request(layout, number, runnable, sure=True)
             self._absences.clear(layout, number)
@@ -163,21 +163,21 @@ class _Run:
             case Creation(count) if self._spread:
                 if fault := (yield from self._numbering.create(count)):
                     raise fault
-                return Ready(None)
+                return Joined(None)
             case None | Creation():
                 return (yield from ask(0, _Raw(call)))
             case At(number):
                 return (yield from ask(number, _Raw(call)))
             case OfId(id):
                 return (yield from ask(layout.partition_of(id), _Raw(call)))
-            case IfThere(number, hasty):
+            case IfAvailable(number, hasty):
                 try:
                     return (yield from self._if_there(layout, number, ask, _Raw(call), hasty))
                 except AWAY_ERRORS as fault:
                     self._leave_out(layout, number, fault)
                     if len(self._left_out) == layout.count:
                         raise  # nothing is left to answer with
-                    return Ready(None)
+                    return Joined(None)
             case Anywhere():
                 return (yield from self._anywhere(layout, call, ask))
             case Everywhere():
@@ -186,7 +186,7 @@ class _Run:
                 return (yield from self._divided(layout, call, call.route, ask))
 
     def _if_there(
-        self, layout: Layout, number: int, ask: _Ask, runnable: Runnable[Any], hasty: bool
+        self, layout: PartitionLayout, number: int, ask: _Ask, runnable: Runnable[Any], hasty: bool
     ) -> Requests[Any]:
         """Ask, unless the partition was not there a moment ago."""
         if fault := self._absences.fault_of(layout, number):
@@ -195,14 +195,14 @@ class _Run:
             raise absence from fault
         return (yield from ask(number, runnable, hasty=hasty and self._spread))
 
-    def _leave_out(self, layout: Layout, number: int, fault: errors.ServerError) -> None:
+    def _leave_out(self, layout: PartitionLayout, number: int, fault: errors.ServerError) -> None:
         """Go on without a partition. Raises the fault if all are on one server."""
         if not self._spread:
             raise fault
         node = self._nodes.get(number)
         self._left_out[number] = self._absences.note(layout, number, fault, node)
 
-    def _anywhere(self, layout: Layout, call: Call[Any], ask: _Ask) -> Requests[Any]:
+    def _anywhere(self, layout: PartitionLayout, call: Command[Any], ask: _Ask) -> Requests[Any]:
         """Ask one partition after the other until one answers. Raises the fault of the last."""
         fault: errors.ServerError | None = None
         for number in range(layout.count):
@@ -215,7 +215,7 @@ class _Run:
         raise fault
 
     def _everywhere(
-        self, layout: Layout, call: Call[Any], route: Everywhere, ask: _Ask
+        self, layout: PartitionLayout, call: Command[Any], route: Everywhere, ask: _Ask
     ) -> Requests[Any]:
         """Ask each partition. What only reads goes on without those that are away."""
         results = []
@@ -235,9 +235,11 @@ class _Run:
                 results.append(result)
         if fault is not None and not results:
             raise fault
-        return Ready(route.join(results))
+        return Joined(route.join(results))
 
-    def _divided(self, layout: Layout, call: Call[Any], route: ByItem, ask: _Ask) -> Requests[Any]:
+    def _divided(
+        self, layout: PartitionLayout, call: Command[Any], route: ByItem, ask: _Ask
+    ) -> Requests[Any]:
         """Ask each partition for its own items. Raises PartlyDone if some partitions are away."""
         places = _places_of(layout, route)
         if len(places) <= 1 and not (route.bulk and self._spread):
@@ -264,15 +266,15 @@ class _Run:
             partly = errors.PartlyDone(done, sorted(undone), faults[0])
             partly.nothing_written = all(fault.nothing_written for fault in faults)
             raise partly from faults[0]
-        return Ready(done)
+        return Joined(done)
 
 
-def reads(call: Call[Any]) -> bool:
+def reads(call: Command[Any]) -> bool:
     """Whether a call writes nothing."""
     return "no-writes" in script_loader.load(call.name).flags
 
 
-def _places_of(layout: Layout, route: ByItem) -> dict[int, list[int]]:
+def _places_of(layout: PartitionLayout, route: ByItem) -> dict[int, list[int]]:
     """Where the items of each partition are, in the order in which they first appear."""
     places: dict[int, list[int]] = {}
     for place, item in enumerate(route.items):

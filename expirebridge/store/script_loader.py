@@ -60,14 +60,14 @@ _FLAGS = re.compile(r"\A-- flags: (?P<flags>.*)\n")
 _INCLUDE = re.compile(r"^-- include (?P<name>\w+)\n", re.MULTILINE)
 
 
-class Source(NamedTuple):
+class ScriptText(NamedTuple):
     """A script's text, and the digest by which a server knows it."""
 
     text: str
     sha: str
 
     @classmethod
-    def of(cls, text: str) -> "Source":
+    def of(cls, text: str) -> "ScriptText":
         """Pair a text with its digest."""
         return cls(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
 
@@ -77,11 +77,11 @@ class Script(NamedTuple):
 
     name: str
     flags: tuple[str, ...]
-    headed: Source
-    plain: Source
+    headed: ScriptText
+    plain: ScriptText
 
 
-class Library:
+class ScriptLibrary:
     """The scripts of a folder, each assembled when it is first asked for.
 
     `texts` are taken instead of the folder's files of these names: "claim", "include/clock".
@@ -115,8 +115,8 @@ class Library:
         body = prune(self._assembled(text, (name,), set()))
         names = () if flags["flags"].startswith("(") else (flags["flags"],)
         header = " ".join(["#!lua", *(f"flags={name}" for name in names)])
-        headed = Source.of(f"{header}\n{body}")
-        return Script(name=name, flags=names, headed=headed, plain=Source.of(body))
+        headed = ScriptText.of(f"{header}\n{body}")
+        return Script(name=name, flags=names, headed=headed, plain=ScriptText.of(body))
 
     def _assembled(self, text: str, path: tuple[str, ...], seen: set[str]) -> str:
         """Put the file in place of each line `-- include`, with what it includes itself, each once.
@@ -142,7 +142,7 @@ class Library:
         return _INCLUDE.sub(included, text)
 
 
-SHIPPED = Library()
+SHIPPED = ScriptLibrary()
 """The scripts as they are."""
 
 _in_use = SHIPPED
@@ -159,7 +159,7 @@ def read_all() -> None:
 
 
 @contextmanager
-def using(library: Library) -> Iterator[None]:
+def using(library: ScriptLibrary) -> Iterator[None]:
     """While the block runs, every store of this process runs the scripts of this library."""
     global _in_use  # noqa: PLW0603 - the one place that says which scripts this process runs
     before, _in_use = _in_use, library

@@ -28,7 +28,7 @@ _PASSED_ON = {signal.SIGUSR1, signal.SIGUSR2}
 _HEARD = (*_STOP, *_PASSED_ON, signal.SIGTSTP, signal.SIGCONT, signal.SIGHUP, signal.SIGCHLD)
 
 
-class Workers:
+class Supervisor:
     """Runs `count` listeners side by side; `grace` is that of each of them, in seconds.
 
     SIGTERM or SIGINT ends them all, the second one without their grace time. SIGHUP replaces them

@@ -6,19 +6,19 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.util import greenlet_spawn
 
 from expirebridge.ledger.completion import Completer
-from expirebridge.ledger.relay_store import Passbook
+from expirebridge.ledger.relay_store import RelayStore
 from expirebridge.ledger.statements import statements
 from expirebridge.ledger.tables import own_tables
 from expirebridge.ledger.transaction import channel_of
 from expirebridge.listener.execution.attempt import Attempt
-from expirebridge.listener.execution.outcome import Conclusion
+from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.listener.ledger.row_check import by_row
 from expirebridge.model.transactions import Transaction
-from expirebridge.store.commands.ledger import Life
+from expirebridge.store.commands.ledger import RowVersion
 from expirebridge.testing.rows import seen_after
 
 
-def life_of(session: Transaction, ledger: str, id: str | None) -> Life:
+def life_of(session: Transaction, ledger: str, id: str | None) -> RowVersion:
     """What a claim would have found in this row; nothing is sent without an `id`.
 
     Raises InvalidTask for what is no transaction.
@@ -27,22 +27,22 @@ def life_of(session: Transaction, ledger: str, id: str | None) -> Life:
     channel = channel_of(session, tables.task)
     get = statements(tables, channel.dialect.name).get
     rows = [] if id is None else channel.rows(get, {"b_ledger": ledger, "b_id": id})
-    return Life(rows[0]["generation"], rows[0]["revision"]) if rows else Life(0, 0)
+    return RowVersion(rows[0]["generation"], rows[0]["revision"]) if rows else RowVersion(0, 0)
 
 
-def complete(session: Transaction, ledger: str, id: str, life: Life, attempt: int) -> None:
+def complete(session: Transaction, ledger: str, id: str, life: RowVersion, attempt: int) -> None:
     """Complete the row in this transaction. Raises CompletionRefused."""
     Completer(ledger, id, life.generation, life.revision, attempt)(session)
 
 
 async def told_by_row(
-    session: Transaction, ledger: str, life: Life | None, attempt: Attempt
-) -> Conclusion | None:
+    session: Transaction, ledger: str, life: RowVersion | None, attempt: Attempt
+) -> AttemptOutcome | None:
     """What a listener concludes from the row, after an attempt failed that completed it in this
     session; None if the row says nothing, or cannot be read."""
     try:
         with seen_after(session) as (transactions, awaits):
-            passbook = Passbook(transactions, own_tables(), name=ledger)
+            passbook = RelayStore(transactions, own_tables(), name=ledger)
             ask = partial(passbook.ask, [attempt.claimed.id])
             fates = await greenlet_spawn(ask) if awaits else ask()
     except SQLAlchemyError:

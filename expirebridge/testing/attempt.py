@@ -8,7 +8,7 @@ import orjson
 
 from expirebridge.hooks import End
 from expirebridge.listener.execution.attempt import Attempt
-from expirebridge.listener.execution.outcome import Conclusion
+from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.model.durations import human
 from expirebridge.model.task import Task
 from expirebridge.testing.errors import TaskFailed
@@ -70,7 +70,7 @@ class Ran:
         )
 
 
-def ran(attempt: Attempt, conclusion: Conclusion, at: datetime) -> Ran:
+def ran(attempt: Attempt, conclusion: AttemptOutcome, at: datetime) -> Ran:
     """Describe an attempt that was concluded."""
     settlement = conclusion.settlement
     succeeded = conclusion.end is End.SUCCEEDED

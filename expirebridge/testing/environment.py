@@ -14,7 +14,7 @@ import redis
 from expirebridge.checks import EVENT_FLAGS, check_server, events_are_on, refuse_unsuitable
 from expirebridge.connection import clients
 from expirebridge.connection.urls import safe_url
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.errors import ServerUnsuitable
 from expirebridge.producer.bridge import forget_default_bridge, leading_to
 from expirebridge.settings import Settings
@@ -103,7 +103,7 @@ class TestServer:
     __test__ = False  # pytest collects classes of such names
 
     def __init__(self) -> None:
-        self._server: Server | None = None
+        self._server: EmbeddedServer | None = None
         self._at_exit: weakref.finalize[..., TestServer] | None = None
 
     @property
@@ -115,7 +115,7 @@ class TestServer:
         return self._server.url
 
     def _start(self) -> None:
-        server = Server(options=_OPTIONS, ends_with_us=True)
+        server = EmbeddedServer(options=_OPTIONS, ends_with_us=True)
         server.__enter__()
         self._server = server
         self._at_exit = weakref.finalize(self, _end, server, os.getpid())
@@ -127,7 +127,7 @@ class TestServer:
         self._server = None
 
 
-def _end(server: Server, owner: int) -> None:
+def _end(server: EmbeddedServer, owner: int) -> None:
     if os.getpid() == owner:  # not in a process that a test forked
         server.__exit__(None, None, None)
 

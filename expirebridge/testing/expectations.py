@@ -16,7 +16,7 @@ WAITING = (State.PENDING, State.PAUSED)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class TaskPattern:
     """A kind of task."""
 
     func: str
@@ -61,13 +61,13 @@ class Wanted:
         return f"{call} due in {human(self.due_in)} (within {human(self.within)})"
 
 
-def find(wanted: Wanted, tasks: Iterable[Task]) -> list[Task]:
+def find(wanted: TaskPattern, tasks: Iterable[Task]) -> list[Task]:
     """Those of the tasks that are as wanted."""
     return [task for task in tasks if not wanted.differences(task)]
 
 
 def complaint(
-    wanted: Wanted, tasks: Sequence[Task], found: Sequence[Task], asked: str, *, ledger: bool
+    wanted: TaskPattern, tasks: Sequence[Task], found: Sequence[Task], asked: str, *, ledger: bool
 ) -> str:
     """What to say if not as many tasks as asked for were found: what there is instead.
 
@@ -109,7 +109,7 @@ def line(task: Task, now: datetime) -> str:
     return f"{shown(task)} {state}{when}, task {task.id}"
 
 
-def _distance(wanted: Wanted, task: Task) -> tuple[bool, int, float]:
+def _distance(wanted: TaskPattern, task: Task) -> tuple[bool, int, float]:
     off = abs((task.due - wanted.now).total_seconds() - (wanted.due_in or 0))
     return task.func != wanted.func, len(wanted.differences(task)), off
 

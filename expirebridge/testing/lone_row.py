@@ -4,9 +4,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from expirebridge.listener.execution.outcome import Conclusion
+from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.model.transactions import Transaction
-from expirebridge.store.commands.ledger import Life
+from expirebridge.store.commands.ledger import RowVersion
 
 if TYPE_CHECKING:
     from expirebridge.listener.execution.attempt import Attempt
@@ -23,10 +23,10 @@ class LoneRow:
         self._ledger = ledger
         self._id = id
         self._session: Transaction | None = None
-        self._life: Life | None = None
+        self._life: RowVersion | None = None
         """As it was before the handler completed it."""
 
-    async def look_up(self, attempt: "Attempt") -> Conclusion | None:
+    async def look_up(self, attempt: "Attempt") -> AttemptOutcome | None:
         """Its handler is called whatever the row says."""
 
     def completer_for(self, attempt: "Attempt") -> Callable[[Transaction], None]:
@@ -43,7 +43,7 @@ class LoneRow:
         self._session, self._life = session, self._life or life
         alone.complete(session, self._ledger, self._id, self._life, attempt)
 
-    async def look_after(self, attempt: "Attempt", failed: Conclusion) -> Conclusion:
+    async def look_after(self, attempt: "Attempt", failed: AttemptOutcome) -> AttemptOutcome:
         """What a listener records of an attempt that failed, by the row; what was raised stays."""
         if self._session is None:
             return failed

@@ -10,7 +10,7 @@ from expirebridge.producer.bridge import Bridge
 from expirebridge.store.client import Store
 from expirebridge.testing import time
 from expirebridge.testing.errors import TravelError
-from expirebridge.testing.expectations import Wanted, complaint, find
+from expirebridge.testing.expectations import TaskPattern, complaint, find
 from expirebridge.testing.handlers import Func, Handlers
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class MadeCalls:
     def _failed(self, func: Func | None) -> list[Task]:
         return [task for task in self._made(func) if task.state is State.FAILED]
 
-    def _check_made(self, wanted: Wanted, count: int | None) -> list[Task]:
+    def _check_made(self, wanted: TaskPattern, count: int | None) -> list[Task]:
         __tracebackhide__ = True
         tasks = self._made()
         found = find(wanted, tasks)
@@ -158,13 +158,15 @@ class MadeCalls:
             raise AssertionError(self._complaint(wanted, tasks, found, asked))
         return found
 
-    def _check_not_made(self, wanted: Wanted) -> None:
+    def _check_not_made(self, wanted: TaskPattern) -> None:
         __tracebackhide__ = True
         tasks = [task for task in self._made() if task.state is not State.CANCELLED]
         if found := find(wanted, tasks):
             raise AssertionError(self._complaint(wanted, tasks, found, "not wanted"))
 
-    def _complaint(self, wanted: Wanted, tasks: list[Task], found: list[Task], asked: str) -> str:
+    def _complaint(
+        self, wanted: TaskPattern, tasks: list[Task], found: list[Task], asked: str
+    ) -> str:
         ledger = self._traveller.rows is not None
         return complaint(wanted, tasks, found, asked, ledger=ledger)
 
@@ -175,8 +177,8 @@ class MadeCalls:
         kwargs: Mapping[str, Any] | None,
         due_in: Duration | None,
         within: Duration,
-    ) -> Wanted:
-        return Wanted(
+    ) -> TaskPattern:
+        return TaskPattern(
             func=self._handlers.name_of(func),
             args=args,
             kwargs=kwargs,

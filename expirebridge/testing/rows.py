@@ -14,25 +14,25 @@ from sqlalchemy.util import greenlet_spawn
 
 from expirebridge.errors import InvalidTask
 from expirebridge.ledger.binder import Binder
-from expirebridge.ledger.binding import Met, Place
+from expirebridge.ledger.binding import Addresses, Met
 from expirebridge.ledger.completion import Completer
 from expirebridge.ledger.db_errors import is_missing
 from expirebridge.ledger.engine import Transactions, engine_of
-from expirebridge.ledger.entries import Fate, Numbers, Page
+from expirebridge.ledger.entries import RelayState, RowBatch, RowState
 from expirebridge.ledger.relay import INTERRUPTED, Relay, finish
-from expirebridge.ledger.relay_store import Passbook
+from expirebridge.ledger.relay_store import RelayStore
 from expirebridge.ledger.schema import find
 from expirebridge.ledger.series_ticks import make_ticks, next_due
 from expirebridge.ledger.tables import own_tables
 from expirebridge.ledger.transaction import channel_of
 from expirebridge.listener.execution.attempt import Attempt
-from expirebridge.listener.execution.outcome import Conclusion
+from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.listener.ledger.row_check import by_row
 from expirebridge.model.transactions import Transaction
 from expirebridge.settings import Settings
 from expirebridge.store import commands
 from expirebridge.store.client import Store
-from expirebridge.store.commands.ledger import MAX_ROWS, Life, read_ledger
+from expirebridge.store.commands.ledger import MAX_ROWS, RowVersion, read_ledger
 from expirebridge.testing.environment import unseen_loop
 from expirebridge.testing.errors import TravelError
 
@@ -230,16 +230,16 @@ def _lending(own: Any) -> Engine:
 
 T = TypeVar("T")
 
-PLACE = Place(("test",), "test", "test")
+PLACE = Addresses(("test",), "test", "test")
 """Where both sides of every test are, for a ledger."""
 
 
-class _NotingPassbook(Passbook):
+class _NotingPassbook(RelayStore):
     """Notes which rows were carried."""
 
     noted: set[str]
 
-    def page(self, most: int = MAX_ROWS) -> Page:
+    def page(self, most: int = MAX_ROWS) -> RowBatch:
         """Rows to be carried."""
         page = super().page(most)
         self.noted |= {row.id for row in page.rows}
@@ -342,7 +342,7 @@ class Rows:
             return bool(known.nonce)
         return bool(known.nonce) and (numbers.nonce != known.nonce or known.number > numbers.number)
 
-    def _numbers(self) -> Numbers | None:
+    def _numbers(self) -> RelayState | None:
         """What the ledger knows of passes. Raises TravelError if they are not those of tests."""
         numbers = self._passbook.read()
         if numbers is not None and Met.read(self._passbook.met()).redis != PLACE.redis:
@@ -359,23 +359,23 @@ class Rows:
         if self.undone:
             self._store.run(commands.cancel(sorted(self.undone), keep=self._keep))
 
-    async def look_up(self, attempt: Attempt) -> Conclusion | None:
+    async def look_up(self, attempt: Attempt) -> AttemptOutcome | None:
         """The conclusion if the row of a claimed task says that it is not to run now."""
         fate = await self.run(partial(self._fate, attempt))
-        return by_row(attempt, Life.read(attempt.claimed.ledger), fate)
+        return by_row(attempt, RowVersion.read(attempt.claimed.ledger), fate)
 
-    async def look_after(self, attempt: Attempt, failed: Conclusion) -> Conclusion:
+    async def look_after(self, attempt: Attempt, failed: AttemptOutcome) -> AttemptOutcome:
         """What is to be recorded of an attempt that failed: its row may know better."""
         return await self.look_up(attempt) or failed
 
     def completer_for(self, attempt: Attempt) -> Completer:
         """What completes the task in a transaction of its handler."""
         claimed = attempt.claimed
-        life = Life.read(claimed.ledger) or Life(0, 0)
+        life = RowVersion.read(claimed.ledger) or RowVersion(0, 0)
         return Completer(
             self._passbook.name, claimed.id, life.generation, life.revision, claimed.attempt
         )
 
-    def _fate(self, attempt: Attempt) -> Fate | None:
+    def _fate(self, attempt: Attempt) -> RowState | None:
         id = attempt.claimed.id
         return self._passbook.ask([id]).get(id)

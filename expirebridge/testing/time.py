@@ -13,9 +13,9 @@ from typing import Self
 
 from expirebridge.errors import InvalidSetting
 from expirebridge.store.client import Store
-from expirebridge.store.commands import Call
+from expirebridge.store.commands import Command
 from expirebridge.store.commands.call import script
-from expirebridge.store.script_loader import SHIPPED, Library
+from expirebridge.store.script_loader import SHIPPED, ScriptLibrary
 
 _OFFSET = "local offset = tonumber(redis.call('GET', own_key('offset')) or 0)\n"
 _CHANGES = {
@@ -38,12 +38,12 @@ _CHANGES = {
 
 
 @cache
-def movable() -> Library:
+def movable() -> ScriptLibrary:
     """The scripts with a clock that can be moved, and `shift`, which moves it."""
     texts = {file: _changed(file, changes) for file, changes in _CHANGES.items()}
     folder = resources.files(__package__) / "lua"
     texts["shift"] = (folder / "shift.lua").read_text(encoding="utf-8")
-    return Library(texts)
+    return ScriptLibrary(texts)
 
 
 def _changed(file: str, changes: list[tuple[str, str]]) -> str:
@@ -55,7 +55,7 @@ def _changed(file: str, changes: list[tuple[str, str]]) -> str:
     return text
 
 
-def shift(to: int) -> Call[int]:
+def shift(to: int) -> Command[int]:
     """Move the clock forward to this ms since 1970, if that is to come; now in microseconds."""
     return script("shift", to, read=int)
 
@@ -65,7 +65,7 @@ def ahead(store: Store) -> int:
     return int(store.client.get(f"{store.database.prefix}:offset") or 0)
 
 
-def now() -> Call[int]:
+def now() -> Command[int]:
     """What the clock shows, in microseconds since 1970."""
     return shift(0)
 

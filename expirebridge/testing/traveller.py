@@ -13,21 +13,21 @@ from expirebridge.errors import ServerUnreachable
 from expirebridge.handlers import Registry
 from expirebridge.hooks import Claimed, Hooks
 from expirebridge.listener.execution.attempt import Attempt
-from expirebridge.listener.execution.in_flight import Unsettled
-from expirebridge.listener.execution.invoke import Caller, Overtime
-from expirebridge.listener.execution.outcome import Conclusion
+from expirebridge.listener.execution.in_flight import InFlight
+from expirebridge.listener.execution.invoke import Invoker, OverrunPolicy
+from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.listener.execution.pipe import Pipe
 from expirebridge.listener.lifespans import entered
 from expirebridge.listener.partition.key_events import HEARD
 from expirebridge.listener.partition.reconciler import News, hint_for, sift
-from expirebridge.listener.wakeups import Shutdown
+from expirebridge.listener.wakeups import StopRequest
 from expirebridge.model.task import from_ms
 from expirebridge.series.definition import declare
 from expirebridge.series.ticks import make_due_ticks
 from expirebridge.settings import Settings
 from expirebridge.store import commands
 from expirebridge.store.client import Database, Store
-from expirebridge.store.commands import Claim, Heard, Hint, Steps
+from expirebridge.store.commands import Claim, EventKind, KeyEvent, Steps
 from expirebridge.store.task_records import ClaimedTask
 from expirebridge.testing import time
 from expirebridge.testing.attempt import Ran, ran, shown
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 # The attempts of a test: as a listener makes them, but in the test's own thread and event loop.
 
 
-class Row(Protocol):
+class TaskRow(Protocol):
     """What a listener knows of a task by its row in the ledger."""
 
-    async def look_up(self, attempt: Attempt) -> Conclusion | None:
+    async def look_up(self, attempt: Attempt) -> AttemptOutcome | None:
         """The conclusion if the task is not to run now."""
         ...
 
@@ -54,7 +54,7 @@ class Row(Protocol):
         """What `complete_in` calls."""
         ...
 
-    async def look_after(self, attempt: Attempt, failed: Conclusion) -> Conclusion:
+    async def look_after(self, attempt: Attempt, failed: AttemptOutcome) -> AttemptOutcome:
         """What is to be recorded of an attempt that failed."""
         ...
 
@@ -88,16 +88,16 @@ class Attempts:
         self._registry = registry
         self._settings = settings
         self.hooks = Hooks(registry.hooks)
-        overtime = Overtime(settings.grace, Shutdown(), Unsettled())
-        self._pipe = Pipe(Caller(OwnThread(), overtime), self.hooks)
+        overtime = OverrunPolicy(settings.grace, StopRequest(), InFlight())
+        self._pipe = Pipe(Invoker(OwnThread(), overtime), self.hooks)
 
     async def run(
         self,
         claimed: ClaimedTask,
         *,
         lateness: float = 0.0,
-        row: Row | None = None,
-    ) -> tuple[Attempt, Conclusion]:
+        row: TaskRow | None = None,
+    ) -> tuple[Attempt, AttemptOutcome]:
         """Run a task that was claimed so many seconds late.
 
         Of a task of a ledger, `row` says whether it is to run.
@@ -137,12 +137,12 @@ class Ear:
     def __init__(self, client: redis.Redis, database: Database) -> None:
         self._channels = {database.events(kind).encode(): heard for kind, heard in HEARD.items()}
         self._edits = database.events(EDITED).encode()
-        self._heard: dict[bytes, Heard] = {}
+        self._heard: dict[bytes, EventKind] = {}
         self._pubsub = client.pubsub()  # type: ignore[no-untyped-call]
         self._pubsub.subscribe(*self._channels)
         self._read()
 
-    def take(self) -> dict[bytes, Heard]:
+    def take(self) -> dict[bytes, EventKind]:
         """What was last heard of each key since the last time; all of it has arrived."""
         self._read()
         heard, self._heard = self._heard, {}
@@ -361,10 +361,10 @@ def _scan(settings: Settings) -> Steps[None]:
     """Walk over all keys, for what was not heard of."""
     pages = commands.Pages(lambda cursor: commands.scan(cursor, STEP, settings))
     while page := (yield from pages.next()):
-        hints = [hint_for(name, Heard.LIVE) for name in page.found]
+        hints = [hint_for(name, EventKind.LIVE) for name in page.found]
         yield from _adopt([hint for hint in hints if hint], settings)
 
 
-def _adopt(hints: list[Hint], settings: Settings) -> Steps[None]:
+def _adopt(hints: list[KeyEvent], settings: Settings) -> Steps[None]:
     for batch in commands.batches(hints):
         yield from commands.adopt(batch, settings)

@@ -19,8 +19,8 @@ from expirebridge.model.task import Change, State
 from expirebridge.producer.bridge import AsyncBridge
 from expirebridge.series.state import Series
 from expirebridge.store import commands
-from expirebridge.web.context import Site, redirect
-from expirebridge.web.search import BULK_LIMIT, Found, Search, find
+from expirebridge.web.context import PageContext, redirect
+from expirebridge.web.search import BULK_LIMIT, Search, SearchPage, find
 
 # What every action of a person goes through: its form, and the record of who did it.
 
@@ -44,7 +44,11 @@ async def read_form(request: Request) -> dict[str, str]:
 
 
 async def carry_out(
-    site: Site, request: Request, action: str, target: str, work: Awaitable[Mapping[Change, int]]
+    site: PageContext,
+    request: Request,
+    action: str,
+    target: str,
+    work: Awaitable[Mapping[Change, int]],
 ) -> Mapping[Change, int]:
     """Do the work of an action, and record it with its result, also if it fails midway."""
     who, result = str(request.state.who), "failed midway"
@@ -60,7 +64,7 @@ async def carry_out(
     return changes
 
 
-async def _note(site: Site, who: str, action: str, target: str, result: str) -> None:
+async def _note(site: PageContext, who: str, action: str, target: str, result: str) -> None:
     """Record the action. If that fails, it is still done, and in the log."""
     try:
         await site.store.run(
@@ -153,7 +157,7 @@ def actions_on(series: Series) -> dict[str, str]:
     return {name: label for name, label in SERIES_CHOICES.items() if name != left_out}
 
 
-class Place(Protocol):
+class SeriesStore(Protocol):
     """Where a series is: an AsyncBridge, or a ledger."""
 
     async def pause_series(self, id: str) -> Change:
@@ -184,7 +188,7 @@ class SeriesOrder:
             raise InvalidTask(f"action: one of {', '.join(SERIES_CHOICES)}")
         return cls(name, id)
 
-    async def carry_out(self, place: Place) -> Mapping[Change, int]:
+    async def carry_out(self, place: SeriesStore) -> Mapping[Change, int]:
         """Carry it out; return the result, as the actions on tasks do."""
         match self.name:
             case "pause":
@@ -202,7 +206,7 @@ _LOGGED = 200
 class ActionPages:
     """The handlers of these pages."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: PageContext) -> None:
         self._site = site
 
     async def act(self, request: Request) -> Response:
@@ -247,7 +251,7 @@ class ActionPages:
             request, "actions.html", noted=noted, now=await self._site.now(), limit=_LOGGED
         )
 
-    async def _all(self, search: Search, order: Order) -> Found:
+    async def _all(self, search: Search, order: Order) -> SearchPage:
         """All matching tasks that this action is possible for, up to the limit."""
         found = await self._site.store.run(
             find(

@@ -22,11 +22,11 @@ from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
 from expirebridge.store.partitions import AsyncPartitions
 from expirebridge.web.actions import ActionPages
-from expirebridge.web.context import Redact, Site
+from expirebridge.web.context import PageContext, Redact
 from expirebridge.web.guard import Credentials, Guard
 from expirebridge.web.live import LivePages
 from expirebridge.web.overview import Overview
-from expirebridge.web.pages import Pages
+from expirebridge.web.pages import TaskPages
 from expirebridge.web.series import SeriesPages
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def app(
     settings = Settings.read(url=url, prefix=prefix, ledger=ledger, ledger_name=ledger_name)
     own = client is None
     client = client or clients.async_producer_client(settings.url, settings.prefix)
-    site = Site(
+    site = PageContext(
         bridge=AsyncBridge(url, client=client, prefix=prefix),
         operations=Operations(settings, Hooks()),
         store=AsyncPartitions(client, prefix=settings.prefix),
@@ -90,10 +90,10 @@ def app(
     )
 
 
-def _routes(site: Site) -> list[BaseRoute]:
+def _routes(site: PageContext) -> list[BaseRoute]:
     of_ledger, series_of_ledger = _of_ledger(site)
     overview = Overview(site, None if of_ledger is None else of_ledger.alarms)
-    pages, live, acting = Pages(site, overview), LivePages(site, overview), ActionPages(site)
+    pages, live, acting = TaskPages(site, overview), LivePages(site, overview), ActionPages(site)
     series = SeriesPages(site, series_of_ledger)
     return [
         Route("/", pages.overview, name="overview"),
@@ -114,7 +114,7 @@ def _routes(site: Site) -> list[BaseRoute]:
     ]
 
 
-def _of_ledger(site: Site) -> "tuple[LedgerPages, LedgerSeries] | tuple[None, None]":
+def _of_ledger(site: PageContext) -> "tuple[LedgerPages, LedgerSeries] | tuple[None, None]":
     """The page that shows a ledger, and what the pages of series ask of it, if there is one."""
     if site.settings.ledger is None:
         return None, None

@@ -31,7 +31,7 @@ MAX_TEXT = 20_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Site:
+class PageContext:
     """What all pages share."""
 
     bridge: AsyncBridge

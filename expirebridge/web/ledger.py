@@ -12,12 +12,12 @@ from starlette.responses import Response
 from expirebridge.checks.finding import Finding, Level
 from expirebridge.errors import InvalidTask, LedgerError
 from expirebridge.ledger.checks import check_ledger
-from expirebridge.ledger.inspection import MOST, Auditor, Figures
+from expirebridge.ledger.inspection import MOST, Auditor, LedgerFigures
 from expirebridge.ledger.row_pages import (
     MOST_LISTED,
     MOST_LOOKED_AT,
-    Kind,
     ListedRow,
+    RowKind,
     RowPage,
 )
 from expirebridge.ledger.rows import LedgerTask, check_ext
@@ -26,16 +26,16 @@ from expirebridge.model import keys
 from expirebridge.model.task import State, Task, from_ms
 from expirebridge.producer.operations import Operations
 from expirebridge.store.commands import Steps
-from expirebridge.store.commands.ledger import Known, read_ledgers
-from expirebridge.web.context import Site
+from expirebridge.store.commands.ledger import RedisCheckpoint, read_ledgers
+from expirebridge.web.context import PageContext
 from expirebridge.web.overview import PRESENT_FOR, Shared
 
 LIMIT = 100
 KINDS = {
-    Kind.RELAY: "to be carried",
-    Kind.REBUILD: "to be rebuilt",
-    Kind.REFUSED: "refused",
-    Kind.TIME: "wait for their time",
+    RowKind.RELAY: "to be carried",
+    RowKind.REBUILD: "to be rebuilt",
+    RowKind.REFUSED: "refused",
+    RowKind.TIME: "wait for their time",
 }
 """The rows that the page lists, and what it calls them."""
 _STATES = {
@@ -47,10 +47,10 @@ _STATES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Present:
+class LedgerState:
     """How the ledger stands now."""
 
-    figures: Figures | None = None
+    figures: LedgerFigures | None = None
     """None if its database does not answer."""
     alarms: tuple[Finding, ...] = ()
 
@@ -69,7 +69,7 @@ class Beside(NamedTuple):
 class LedgerPages:
     """The handlers of these pages. One reading serves all who look at it within a second."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: PageContext) -> None:
         self._site = site
         self._auditor = Auditor(site.settings)
         self._present = Shared(self._read, PRESENT_FOR)
@@ -95,10 +95,10 @@ class LedgerPages:
         """What is wrong with the ledger, for the overview."""
         return (await self._present()).alarms
 
-    async def _read(self) -> Present:
+    async def _read(self) -> LedgerState:
         loop = asyncio.get_running_loop()
 
-        def ask() -> dict[int, Known]:
+        def ask() -> dict[int, RedisCheckpoint]:
             """What each partition knows of its ledger, asked from a thread."""
             return asyncio.run_coroutine_threadsafe(self._known(), loop).result()
 
@@ -108,8 +108,8 @@ class LedgerPages:
         try:
             figures = await asyncio.to_thread(self._auditor.figures, known)
         except LedgerError:
-            return Present(alarms=alarms)  # which say so
-        return Present(figures=figures, alarms=alarms)
+            return LedgerState(alarms=alarms)  # which say so
+        return LedgerState(figures=figures, alarms=alarms)
 
     async def _find(self, ext: str) -> Sequence[LedgerTask]:
         try:
@@ -117,7 +117,7 @@ class LedgerPages:
         except LedgerError:
             return ()
 
-    async def _page(self, kind: Kind, cursor: str | None) -> RowPage:
+    async def _page(self, kind: RowKind, cursor: str | None) -> RowPage:
         try:
             return await asyncio.to_thread(self._auditor.page, kind, cursor)
         except LedgerError:  # an alarm says so
@@ -136,7 +136,7 @@ class LedgerPages:
             beside.append(Beside(row, shown, states.get(row.task.id), reason))
         return beside
 
-    async def _known(self) -> dict[int, Known]:
+    async def _known(self) -> dict[int, RedisCheckpoint]:
         return await self._site.store.run(read_ledgers(run_ids=True))
 
     def _shown(self, row: LedgerTask) -> tuple[LedgerTask, Task]:
@@ -154,20 +154,20 @@ class LedgerPages:
         return row, self._site.redact(task)
 
 
-def _kind_in(query: Mapping[str, str], present: Present) -> Kind:
+def _kind_in(query: Mapping[str, str], present: LedgerState) -> RowKind:
     """The rows that are asked for; else the first kind of which there are some."""
     if (asked := query.get("rows")) is not None:
-        if asked not in set(Kind):
-            raise InvalidTask(f"rows={asked[:60]!r}: one of {', '.join(Kind)}")
-        return Kind(asked)
+        if asked not in set(RowKind):
+            raise InvalidTask(f"rows={asked[:60]!r}: one of {', '.join(RowKind)}")
+        return RowKind(asked)
     if (figures := present.figures) is None:
-        return Kind.RELAY
+        return RowKind.RELAY
     counts = {
-        Kind.RELAY: figures.to_relay,
-        Kind.REBUILD: figures.to_rebuild,
-        Kind.REFUSED: figures.refused,
+        RowKind.RELAY: figures.to_relay,
+        RowKind.REBUILD: figures.to_rebuild,
+        RowKind.REFUSED: figures.refused,
     }
-    return next((kind for kind, count in counts.items() if count), Kind.TIME)
+    return next((kind for kind, count in counts.items() if count), RowKind.TIME)
 
 
 def _states_of(ids: Sequence[str], operations: Operations) -> Steps[dict[str, State]]:

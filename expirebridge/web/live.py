@@ -10,7 +10,7 @@ from starlette.types import Receive, Scope, Send
 
 from expirebridge.errors import ServerError
 from expirebridge.model import keys
-from expirebridge.web.context import Site
+from expirebridge.web.context import PageContext
 from expirebridge.web.overview import Overview, span_in
 from expirebridge.web.pages import task_values
 
@@ -26,7 +26,7 @@ _Parts = Callable[[], Awaitable[dict[str, str]]]
 class LivePages:
     """The handlers of these streams."""
 
-    def __init__(self, site: Site, overview: Overview) -> None:
+    def __init__(self, site: PageContext, overview: Overview) -> None:
         self._site = site
         self._overview = overview
         self._places = asyncio.Semaphore(MAX_STREAMS)

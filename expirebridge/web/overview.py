@@ -18,8 +18,8 @@ from expirebridge.model.durations import human
 from expirebridge.model.task import Counts, LeftOut, State, from_ms, texts_of, to_ms
 from expirebridge.producer.recent import OfFunction, read_recent
 from expirebridge.store import commands
-from expirebridge.store.commands import Health, LastBeat, Span, Survey
-from expirebridge.web.context import Site
+from expirebridge.store.commands import FunctionSurvey, Health, LastBeat, Span
+from expirebridge.web.context import PageContext
 
 # How many tasks are overdue, and how fast that changes.
 
@@ -104,7 +104,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ChartPart:
     """A rectangle of a column."""
 
     kind: int
@@ -113,12 +113,12 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ChartColumn:
     """A column with its position."""
 
     x: float
     width: float
-    parts: tuple[Part, ...]
+    parts: tuple[ChartPart, ...]
     label: str
     start: datetime
     end: datetime
@@ -138,7 +138,7 @@ class Drawing:
     """The line that the columns stand on."""
     grid: list[tuple[float, str]]
     ticks: list[tuple[float, str]]
-    places: list[Place]
+    places: list[ChartColumn]
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +205,7 @@ def _draw(
         start = from_ms(column.at)
         parts = tuple(_parts(column.parts, axis, base, room, stacked=stacked))
         places.append(
-            Place(
+            ChartColumn(
                 round(x, 2), round(pitch - gap, 2), parts, column.label,
                 start, from_ms(column.at + span),
             )
@@ -220,13 +220,13 @@ def _draw(
 
 def _parts(
     values: Sequence[float], axis: _Axis, base: float, room: float, *, stacked: bool
-) -> list[Part]:
+) -> list[ChartPart]:
     parts = []
     floor = base
     for kind, value in enumerate(values):
         if value > 0:
             height = max(axis.share(value) * room, _LEAST)
-            parts.append(Part(kind, round(floor - height, 2), round(height, 2)))
+            parts.append(ChartPart(kind, round(floor - height, 2), round(height, 2)))
             if stacked:
                 floor -= height
     return parts
@@ -264,7 +264,7 @@ SPANS = {"hour": (60, 1), "day": (96, 15)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ListenerRow:
     """A listener in the table."""
 
     host: str
@@ -276,13 +276,13 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Present:
+class CurrentState:
     """How things are now."""
 
     now: datetime | None = None
     counts: Counts | None = None
-    listeners: tuple[Row, ...] = ()
-    survey: Survey | None = None
+    listeners: tuple[ListenerRow, ...] = ()
+    survey: FunctionSurvey | None = None
     backlog: Backlog | None = None
     """None if nothing is overdue."""
     alarms: tuple[Finding, ...] = ()
@@ -303,7 +303,7 @@ class Course:
 class Overview:
     """Reads both. A reading serves all viewers for some time, so more of them cost nothing."""
 
-    def __init__(self, site: Site, of_ledger: Look | None = None) -> None:
+    def __init__(self, site: PageContext, of_ledger: Look | None = None) -> None:
         self._site = site
         self._of_ledger = of_ledger
         self._readings = Readings()
@@ -315,7 +315,7 @@ class Overview:
         self.survey = Shared(self._read_survey, COURSE_FOR)
         self._functions = Shared(self._read_functions, COURSE_FOR)
 
-    async def _present(self) -> Present:
+    async def _present(self) -> CurrentState:
         site = self._site
         try:
             now = await site.now()
@@ -325,8 +325,8 @@ class Overview:
             beats = await site.store.run(commands.list_listeners(_LISTENERS))
             findings = await site.store.run(check_health(site.store.database, site.settings))
         except ServerError as failure:
-            return Present(alarms=(error("server", str(failure), ""),))
-        return Present(
+            return CurrentState(alarms=(error("server", str(failure), ""),))
+        return CurrentState(
             now=now,
             counts=counts,
             listeners=tuple(_row(beat, site.settings.lease) for beat in beats),
@@ -377,7 +377,7 @@ class Overview:
         coming = await self.survey()
         return sorted({name for name, _ in ended} | set(coming.functions))
 
-    async def _read_survey(self) -> Survey:
+    async def _read_survey(self) -> FunctionSurvey:
         return await self._site.store.run(commands.survey(_SURVEYED))
 
     async def _read_functions(self) -> tuple[tuple[str, OfFunction], ...]:
@@ -459,9 +459,9 @@ class Shared(Generic[T]):
             return self._value
 
 
-def _row(beat: LastBeat, lease: float) -> Row:
+def _row(beat: LastBeat, lease: float) -> ListenerRow:
     host, _, rest = beat.name.partition(":")
-    return Row(
+    return ListenerRow(
         host=host, pid=rest.partition(":")[0], name=beat.name, ago=beat.ago, beats=beat.ago <= lease
     )
 

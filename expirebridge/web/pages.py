@@ -9,7 +9,7 @@ from starlette.responses import Response
 from expirebridge.model import keys
 from expirebridge.model.task import State, Task, texts_of
 from expirebridge.web.actions import actions_in
-from expirebridge.web.context import Site, cut, redirect
+from expirebridge.web.context import PageContext, cut, redirect
 from expirebridge.web.overview import Overview, span_in
 from expirebridge.web.search import MAX_EXAMINED, Search, check_cursor, find
 from expirebridge.web.series import series_of_tick
@@ -17,10 +17,10 @@ from expirebridge.web.series import series_of_tick
 OPTIONS = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS
 
 
-class Pages:
+class TaskPages:
     """The handlers of these pages."""
 
-    def __init__(self, site: Site, overview: Overview) -> None:
+    def __init__(self, site: PageContext, overview: Overview) -> None:
         self._site = site
         self._overview = overview
 
@@ -94,7 +94,7 @@ class Pages:
         )  # fmt: skip
 
 
-async def task_values(site: Site, task: Task) -> dict[str, Any]:
+async def task_values(site: PageContext, task: Task) -> dict[str, Any]:
     """The values for the template of a task, or for the part of it that changes."""
     shown = site.redact(task)
     return {

@@ -11,9 +11,9 @@ from expirebridge.model import keys
 from expirebridge.model.task import LeftOut, State, Task, to_ms
 from expirebridge.producer.listing import (
     LAST_RANK,
-    Part,
-    Spot,
-    Stream,
+    PageChunk,
+    PageCursor,
+    PageStream,
     encode_spots,
     read_spots,
     rows_of_each,
@@ -22,7 +22,14 @@ from expirebridge.producer.listing import (
 from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
 from expirebridge.store import commands
-from expirebridge.store.commands import BEGINNING, LEFT_OUT, PARTITIONS, Call, CountsBefore, Steps
+from expirebridge.store.commands import (
+    BEGINNING,
+    LEFT_OUT,
+    PARTITIONS,
+    Command,
+    CountsBefore,
+    Steps,
+)
 
 # What a page looks for, and what it found.
 
@@ -118,7 +125,7 @@ class Search:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Found:
+class SearchPage:
     """A page of what was found, and how much was looked at for it."""
 
     tasks: list[Task]
@@ -209,19 +216,19 @@ def _written(moment: datetime | None) -> str:
 
 # The search for tasks in several partitions: what each has in order, taken as one.
 
-_OVER = Spot(over=True)
+_OVER = PageCursor(over=True)
 
 
 def find_everywhere(
     search: Search, operations: Operations, settings: Settings, count: int, *,
     cursor: str, rows: int, limit: int,
-) -> Steps[Found]:  # fmt: skip
+) -> Steps[SearchPage]:  # fmt: skip
     """Look for about `rows` tasks in all partitions, and at no more than about `limit`."""
     if search.id and not search.tag:
         return (yield from _spread_search_seek(search, operations, count, rows=rows))
-    spots = read_spots(cursor) if cursor != BEGINNING else [Spot()] * count
+    spots = read_spots(cursor) if cursor != BEGINNING else [PageCursor()] * count
     if spots is None or len(spots) != count:
-        spots = [Spot()] * count  # of another number of partitions: from the beginning
+        spots = [PageCursor()] * count  # of another number of partitions: from the beginning
     streams = []
     for number, spot in enumerate(spots):
         low, last = 0, None
@@ -229,29 +236,29 @@ def find_everywhere(
             low, last = yield from _span(search, settings, number)
         begin = _begin(spot, low, last)
         read = partial(_read, search, number, count, last)
-        streams.append(Stream(read, partial(_order, search), begin))
+        streams.append(PageStream(read, partial(_order, search), begin))
     tasks, examined = yield from take(streams, limit=rows, examine=limit)
     over = all(stream.is_over for stream in streams)
     following = BEGINNING if over else encode_spots([stream.spot for stream in streams])
     left_out = yield from LEFT_OUT
-    return Found(
+    return SearchPage(
         tasks=tasks, examined=examined, first=None, cursor=following, left_out=left_out
     )  # fmt: skip
 
 
-def _begin(spot: Spot, low: int, last: int | None) -> Spot:
+def _begin(spot: PageCursor, low: int, last: int | None) -> PageCursor:
     """The spot, not before what is looked for; over if that is past the last of it."""
     if spot.over or last is None:
         return spot
     rank = max(int(spot.cursor), low)
     if rank >= last:
         return _OVER
-    return spot if str(rank) == spot.cursor else Spot(str(rank))
+    return spot if str(rank) == spot.cursor else PageCursor(str(rank))
 
 
 def _read(
     search: Search, number: int, count: int, last: int | None, cursor: str
-) -> Steps[Part[Task] | None]:
+) -> Steps[PageChunk[Task] | None]:
     rows = rows_of_each(count)
     call = commands.list_page(
         state=search.state, func=search.func or None, tag=search.tag or None, cursor=cursor,
@@ -262,7 +269,7 @@ def _read(
         return None
     past = last is not None and int(page.cursor) >= last
     found = [lean(task) for task in page.tasks if search.matches(task)]
-    return Part(found, BEGINNING if past else page.cursor, page.examined)
+    return PageChunk(found, BEGINNING if past else page.cursor, page.examined)
 
 
 def _order(search: Search, task: Task) -> float:
@@ -283,7 +290,7 @@ def _span(search: Search, settings: Settings, number: int) -> Steps[tuple[int, i
 
 def _spread_search_seek(
     search: Search, operations: Operations, count: int, *, rows: int
-) -> Steps[Found]:
+) -> Steps[SearchPage]:
     """Look for tasks whose ids begin so; each partition and state has an equal part of that."""
     states = [search.state] if search.state else list(State)
     tasks, examined, unseen = list[Task](), 0, list[State]()
@@ -302,7 +309,7 @@ def _spread_search_seek(
                 if task is not None and task.state is state and search.matches(task):
                     tasks.append(lean(task))
     left_out = yield from LEFT_OUT
-    return Found(
+    return SearchPage(
         tasks=tasks, examined=examined, first=None, cursor=BEGINNING, unseen=tuple(unseen),
         left_out=left_out,
     )  # fmt: skip
@@ -329,7 +336,7 @@ def ids_in(
     return ids, looked, False
 
 
-__all__ = ["BULK_LIMIT", "MAX_EXAMINED", "PAGE", "Found", "Search", "check_cursor", "find"]
+__all__ = ["BULK_LIMIT", "MAX_EXAMINED", "PAGE", "Search", "SearchPage", "check_cursor", "find"]
 
 PAGE = 50
 """Rows of a page."""
@@ -358,7 +365,7 @@ def find(
     cursor: str = BEGINNING,
     rows: int = PAGE,
     limit: int,
-) -> Steps[Found]:
+) -> Steps[SearchPage]:
     """Look for about `rows` tasks, and at no more than about `limit`, from `cursor` on.
 
     All that the last look found is shown, so that nothing is left out between two pages. Tasks come
@@ -384,7 +391,7 @@ def find(
 def _find(
     search: Search, operations: Operations, settings: Settings, *,
     cursor: str, rows: int, limit: int,
-) -> Steps[Found]:  # fmt: skip
+) -> Steps[SearchPage]:  # fmt: skip
     if search.id and not search.tag:
         return (yield from _seek(search, operations, cursor=cursor, rows=rows))
     first, last = None, None
@@ -396,7 +403,7 @@ def _find(
         cursor = str(first)
     chunk = min(rows, _CHUNK) if not search.narrowed else _CHUNK
 
-    def read(cursor: str) -> Call[commands.Page]:
+    def read(cursor: str) -> Command[commands.TaskPage]:
         return commands.list_page(
             state=search.state, func=search.func or None, tag=search.tag or None, cursor=cursor,
             count=chunk if last is None else min(chunk, last - int(cursor)),
@@ -414,10 +421,10 @@ def _find(
         if len(tasks) >= rows or examined >= limit:
             break
     cursor = BEGINNING if past_the_last() else pages.cursor
-    return Found(tasks=tasks, examined=examined, first=first, cursor=cursor)
+    return SearchPage(tasks=tasks, examined=examined, first=first, cursor=cursor)
 
 
-def _seek(search: Search, operations: Operations, *, cursor: str, rows: int) -> Steps[Found]:
+def _seek(search: Search, operations: Operations, *, cursor: str, rows: int) -> Steps[SearchPage]:
     """Look for tasks whose ids begin so, and at no more ids than MAX_SOUGHT.
 
     Without a state each has an equal part of that, and there is no next page.
@@ -453,5 +460,7 @@ def _seek(search: Search, operations: Operations, *, cursor: str, rows: int) -> 
             next_page = str(place)
         examined += looked
     if search.state:
-        return Found(tasks=tasks, examined=examined, first=None, cursor=next_page)
-    return Found(tasks=tasks, examined=examined, first=None, cursor=BEGINNING, unseen=tuple(unseen))
+        return SearchPage(tasks=tasks, examined=examined, first=None, cursor=next_page)
+    return SearchPage(
+        tasks=tasks, examined=examined, first=None, cursor=BEGINNING, unseen=tuple(unseen)
+    )

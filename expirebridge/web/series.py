@@ -15,7 +15,7 @@ from expirebridge.ledger import Ledger
 from expirebridge.ledger.engine import connected
 from expirebridge.ledger.inspection import Auditor
 from expirebridge.ledger.rows import LedgerTask
-from expirebridge.ledger.threads import in_time
+from expirebridge.ledger.threads import with_timeout
 from expirebridge.model.schedule import check_series_id
 from expirebridge.model.task import Change, State, Task, texts_of, to_ms
 from expirebridge.producer.operations import Operations
@@ -23,8 +23,15 @@ from expirebridge.series.merged_listing import cursors_in, joined
 from expirebridge.series.state import Series, SeriesListing
 from expirebridge.settings import Settings
 from expirebridge.store.commands import PARTITIONS, Steps
-from expirebridge.web.actions import READ_ONLY, Place, SeriesOrder, actions_on, carry_out, read_form
-from expirebridge.web.context import Site, redirect
+from expirebridge.web.actions import (
+    READ_ONLY,
+    SeriesOrder,
+    SeriesStore,
+    actions_on,
+    carry_out,
+    read_form,
+)
+from expirebridge.web.context import PageContext, redirect
 from expirebridge.web.search import ids_in, lean
 
 # Finds the tasks of one series, among all others.
@@ -76,7 +83,7 @@ IN_REDIS, IN_LEDGER = "redis", "ledger"
 class SeriesPages:
     """The handlers of these pages."""
 
-    def __init__(self, site: Site, of_ledger: "LedgerSeries | None") -> None:
+    def __init__(self, site: PageContext, of_ledger: "LedgerSeries | None") -> None:
         self._site = site
         self._of_ledger = of_ledger
 
@@ -162,7 +169,7 @@ class SeriesPages:
             trouble = [f"the ledger: {error}"]
         return joined(in_redis, in_ledger), trouble
 
-    def _at(self, place: str) -> Place:
+    def _at(self, place: str) -> SeriesStore:
         if place == IN_REDIS:
             return self._site.bridge
         if self._of_ledger is None:
@@ -226,4 +233,4 @@ class LedgerSeries:
             with connected(self._url) as connection:
                 return call(connection)
 
-        return await asyncio.to_thread(in_time, change)
+        return await asyncio.to_thread(with_timeout, change)

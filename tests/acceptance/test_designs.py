@@ -22,7 +22,7 @@ from benchmarks.lab.contender import find_contenders
 from benchmarks.lab.measurement import Case, Figures, Measurement
 from benchmarks.lab.stage import Stage
 from benchmarks.measurements import keepalive, server_restart
-from expirebridge.embedded.server import Server, embedded_binary
+from expirebridge.embedded.server import EmbeddedServer, embedded_binary
 from tests.kit.processes import ROOT
 
 pytestmark = pytest.mark.rest
@@ -166,7 +166,7 @@ def load(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], A
     """Imports a contender's file, with a server, a journal and a folder."""
     folder = tmp_path_factory.mktemp("designs")
     (folder / "journal").touch()
-    with pytest.MonkeyPatch.context() as patch, Server() as server:
+    with pytest.MonkeyPatch.context() as patch, EmbeddedServer() as server:
         patch.chdir(folder)
         patch.setenv("LAB_PORT", str(server.port))
         patch.setenv("LAB_JOURNAL", str(folder / "journal"))

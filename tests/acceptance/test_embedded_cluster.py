@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from expirebridge import Bridge, EmbeddedServerError
-from expirebridge.embedded.cluster import BUS, SLOTS, Cluster, free_ports
+from expirebridge.embedded.cluster import BUS, SLOTS, EmbeddedCluster, free_ports
 from expirebridge.embedded.server import HOST
 from tests.kit.processes import COMMAND, children_of, run, until_ended
 from tests.kit.servers import SERVERS
@@ -122,8 +122,8 @@ def test_ports_that_are_taken_are_named(tmp_path: Path, above: int) -> None:
 
 @pytest.mark.parametrize("name", SERVERS)
 def test_a_directory_starts_only_the_cluster_that_it_holds(tmp_path: Path, name: str) -> None:
-    def cluster(primaries: int, replicas: int, above: int = 0) -> Cluster:
-        return Cluster(
+    def cluster(primaries: int, replicas: int, above: int = 0) -> EmbeddedCluster:
+        return EmbeddedCluster(
             primaries,
             replicas=replicas,
             binary=SERVERS[name],
@@ -146,13 +146,13 @@ def test_a_directory_starts_only_the_cluster_that_it_holds(tmp_path: Path, name:
 
 def test_an_interrupted_start_is_repeated_unless_there_is_data(tmp_path: Path) -> None:
     port = free_ports(3)[0]
-    with Cluster(port=port, directory=tmp_path) as cluster:
+    with EmbeddedCluster(port=port, directory=tmp_path) as cluster:
         second = cluster.nodes[1]
         cluster.ask(second, "CLUSTER", "RESET", "HARD")
-    with Cluster(port=port, directory=tmp_path) as cluster:
+    with EmbeddedCluster(port=port, directory=tmp_path) as cluster:
         _, second, third = cluster.nodes
         assert f"cluster_slots_assigned:{SLOTS}" in cluster.ask(second, "CLUSTER", "INFO").decode()
         cluster.ask(third, "SET", "{eb}key", "value")
         cluster.ask(second, "CLUSTER", "RESET", "HARD")
     with pytest.raises(EmbeddedServerError, match=r"refused CLUSTER RESET: .*keys"):
-        Cluster(port=port, directory=tmp_path).start()
+        EmbeddedCluster(port=port, directory=tmp_path).start()

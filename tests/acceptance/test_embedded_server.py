@@ -12,7 +12,7 @@ import redis
 from expirebridge import Bridge, EmbeddedServerError
 from expirebridge.embedded import server as embedded
 from expirebridge.embedded.resources import redis_conf
-from expirebridge.embedded.server import HOST, Server
+from expirebridge.embedded.server import HOST, EmbeddedServer
 from tests.kit.processes import COMMAND, run
 from tests.kit.servers import NAMES, SERVERS, server_of
 
@@ -23,7 +23,7 @@ def binary(request: pytest.FixtureRequest) -> Path:
 
 
 def test_it_keeps_its_tasks_over_a_crash(binary: Path, tmp_path: Path) -> None:
-    server = Server(binary=binary, directory=tmp_path, options={"appendfsync": "always"})
+    server = EmbeddedServer(binary=binary, directory=tmp_path, options={"appendfsync": "always"})
     server.start()
     with Bridge(server.url) as bridge:
         task = bridge.make_task("mail.send", [42], "24h")
@@ -53,7 +53,7 @@ def test_the_configuration_loads_and_sets_what_it_says(name: str) -> None:
 
 
 def test_it_listens_on_this_machine_only(binary: Path) -> None:
-    with Server(binary=binary) as server:
+    with EmbeddedServer(binary=binary) as server:
         sockets = subprocess.run(["ss", "-ltnH"], capture_output=True, text=True, check=False)
         ours = [
             line.split()[3] for line in sockets.stdout.splitlines() if f":{server.port}" in line
@@ -62,8 +62,8 @@ def test_it_listens_on_this_machine_only(binary: Path) -> None:
 
 
 def test_a_second_server_on_its_port_is_refused_with_the_server_s_words(binary: Path) -> None:
-    with Server(binary=binary) as first:
-        second = Server(binary=binary, port=first.port)
+    with EmbeddedServer(binary=binary) as first:
+        second = EmbeddedServer(binary=binary, port=first.port)
         with pytest.raises(EmbeddedServerError, match=r"(?i)address already in use"):
             second.start()
         result = run("server", "--port", str(first.port), "--dir", second.directory)
@@ -77,9 +77,9 @@ def test_a_second_server_on_its_port_is_refused_with_the_server_s_words(binary: 
 
 def test_a_second_server_on_its_directory_is_refused_while_the_first_lives(binary: Path) -> None:
     """Two servers on one append-only file would overwrite each other's tasks."""
-    with Server(binary=binary) as first:
+    with EmbeddedServer(binary=binary) as first:
         log = (first.directory / "server.log").read_bytes()
-        second = Server(binary=binary, directory=first.directory)
+        second = EmbeddedServer(binary=binary, directory=first.directory)
         with pytest.raises(EmbeddedServerError, match="is in use by another server"):
             second.start()
         assert (first.directory / "server.log").read_bytes().startswith(log)
@@ -99,7 +99,7 @@ def test_a_directory_that_cannot_be_is_refused(tmp_path: Path, place: str) -> No
 
 def test_one_that_would_not_stop_is_killed_and_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedded, "_STOP_LIMIT", 0.0)
-    server = Server()
+    server = EmbeddedServer()
     server.start()
     with redis.Redis(port=server.port) as client:
         process = client.info("server")["process_id"]
@@ -113,7 +113,14 @@ def test_one_that_would_not_stop_is_killed_and_told_of(monkeypatch: pytest.Monke
 
 def test_the_command_runs_it_until_it_is_told_to_stop(tmp_path: Path) -> None:
     process = subprocess.Popen(
-        [*COMMAND, "server", "--port", str(Server(directory=tmp_path).port), "--dir", tmp_path],
+        [
+            *COMMAND,
+            "server",
+            "--port",
+            str(EmbeddedServer(directory=tmp_path).port),
+            "--dir",
+            tmp_path,
+        ],
         stdout=subprocess.PIPE,
         text=True,
     )

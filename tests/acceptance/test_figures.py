@@ -15,10 +15,10 @@ import pytest
 import redis
 
 from expirebridge import Bridge, InvalidTask
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.settings import Settings
 from expirebridge.store import acl, commands
-from expirebridge.store.acl import Role
+from expirebridge.store.acl import LoginRole
 from expirebridge.store.client import Store
 from tests.kit.interrupts import ignoring
 from tests.kit.invoked import end_due_tasks, invoke, invoke_json
@@ -126,7 +126,7 @@ def test_ctrl_c_ends_what_was_started_in_the_background(url: str, bridge: Bridge
 
 
 def test_it_goes_on_while_the_server_is_away() -> None:
-    with Server() as own, Bridge(own.url) as bridge:
+    with EmbeddedServer() as own, Bridge(own.url) as bridge:
         bridge.make_task("mail.send", [], "1h", id="the-first")
         with on_a_terminal("top", "--every", "50ms", url=own.url) as (process, terminal):
             until_shown(b"the-first", terminal)
@@ -144,7 +144,7 @@ def test_a_dashboard_s_login_sees_and_a_producer_s_imports(
     is_6 = client.info("server")["redis_version"].startswith("6.")
     client.execute_command("ACL", "LOG", "RESET")
     logins = {}
-    for role in (Role.PRODUCER, Role.DASHBOARD):
+    for role in (LoginRole.PRODUCER, LoginRole.DASHBOARD):
         line = acl.line(role, prefix="expirebridge", database=1, conf=False, redis_6=is_6)
         client.execute_command(*line.replace("PASSWORD", "secret").split())
         logins[role] = url.replace("//", f"//expirebridge-{role}:secret@")
@@ -153,16 +153,16 @@ def test_a_dashboard_s_login_sees_and_a_producer_s_imports(
         end_due_tasks(store)
         bridge.make_task("mail.send", [], "1h", id="a")
         for command in ("stats", "top", "forecast", "list"):
-            invoke(command, url=logins[Role.DASHBOARD])
+            invoke(command, url=logins[LoginRole.DASHBOARD])
         file = tmp_path / "tasks"
         for role, login in logins.items():
             invoke("export", str(file), url=login)
             assert file.read_bytes().count(b"\n") == 1, role
-        assert invoke_json("import", str(file), url=logins[Role.PRODUCER]) == {
+        assert invoke_json("import", str(file), url=logins[LoginRole.PRODUCER]) == {
             "created": 0, "kept": 1
         }  # fmt: skip
         for verb, told in (("purge", "forgotten  1\n"), ("retry", "due now  1\n")):
-            assert invoke("failed", verb, "--yes", url=logins[Role.DASHBOARD]) == told
+            assert invoke("failed", verb, "--yes", url=logins[LoginRole.DASHBOARD]) == told
         assert client.execute_command("ACL", "LOG") == []
     finally:
         for role in logins:

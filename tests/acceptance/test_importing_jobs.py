@@ -17,7 +17,7 @@ import redis
 
 from expirebridge import Bridge, InvalidSetting, InvalidTask, ServerError
 from expirebridge.connection.clients import _PRODUCER_RETRIES
-from expirebridge.embedded.server import Server, free_port
+from expirebridge.embedded.server import EmbeddedServer, free_port
 from expirebridge.handlers import Registry
 from expirebridge.store.client import Store
 from tests.kit.invoked import commands, end_due_tasks, invoke
@@ -285,7 +285,7 @@ def test_a_broken_import_goes_on_and_what_may_have_run_is_left(
 
 def test_a_node_of_a_cluster_that_has_not_the_keys_is_refused(url: str) -> None:
     options = {"cluster-enabled": "yes", "cluster-port": str(free_port())}
-    with Server(options=options) as node:
+    with EmbeddedServer(options=options) as node:
         refused = run("import", "--from", "arq", f"redis://127.0.0.1:{node.port}/0", url=url)
     assert refused.returncode == 2
     warned, said = refused.stderr.splitlines()

@@ -11,7 +11,7 @@ import redis
 from expirebridge import AsyncBridge, ListenerStuck
 from expirebridge.hooks import End
 from expirebridge.listener.execution.attempt import LeasedAttempt
-from expirebridge.listener.execution.executor import Runner
+from expirebridge.listener.execution.executor import Executor
 from expirebridge.listener.execution.lost_attempts import let_lost_lapse
 from expirebridge.listener.listener import Listener
 from expirebridge.listener.partition import reconciler
@@ -82,15 +82,15 @@ async def test_an_outcome_that_cannot_be_recorded(
     assert SECRET not in log.text()
 
 
-async def ended_without_an_outcome(runner: Runner, attempt: LeasedAttempt) -> None:
+async def ended_without_an_outcome(runner: Executor, attempt: LeasedAttempt) -> None:
     runner._end(attempt)
 
 
-async def never_ended(runner: Runner, attempt: LeasedAttempt) -> None:
+async def never_ended(runner: Executor, attempt: LeasedAttempt) -> None:
     pass
 
 
-async def unknown_to_all(runner: Runner, attempt: LeasedAttempt) -> None:
+async def unknown_to_all(runner: Executor, attempt: LeasedAttempt) -> None:
     runner._end(attempt)
     runner.unsettled.discard(attempt)
 
@@ -98,17 +98,17 @@ async def unknown_to_all(runner: Runner, attempt: LeasedAttempt) -> None:
 @pytest.mark.parametrize("lose", [ended_without_an_outcome, never_ended, unknown_to_all])
 async def test_an_attempt_that_nobody_will_settle(
     url: str, async_bridge: AsyncBridge, log: Log, monkeypatch: pytest.MonkeyPatch,
-    lose: Callable[[Runner, LeasedAttempt], Awaitable[None]],
+    lose: Callable[[Executor, LeasedAttempt], Awaitable[None]],
 ) -> None:  # fmt: skip
     """Its lease is not renewed for ever: the task lapses, and finds room to run again."""
 
     async def note(_: str) -> None: ...
 
-    async def lose_once(runner: Runner, attempt: LeasedAttempt) -> None:
+    async def lose_once(runner: Executor, attempt: LeasedAttempt) -> None:
         monkeypatch.undo()
         await lose(runner, attempt)
 
-    monkeypatch.setattr(Runner, "_run", lose_once)
+    monkeypatch.setattr(Executor, "_run", lose_once)
     witness = Witness()
     settings = Settings(url=url, lease=1.0, concurrency=1)
     async with listening(settings, witness, note=note) as listener:

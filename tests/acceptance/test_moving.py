@@ -58,7 +58,7 @@ def test_all_that_waits_is_moved_as_it_is(
     bridge.make_task("mail.send", [], "1h", id="taken")
     foreign = b"taken:?orders.rate?[ 1,  2 ]"
     client.set(foreign, "", px=3_600_000)
-    hint = commands.Hint(foreign, "taken", foreign.partition(b":?")[2], commands.Heard.LIVE)
+    hint = commands.KeyEvent(foreign, "taken", foreign.partition(b":?")[2], commands.EventKind.LIVE)
     store.run(commands.adopt([hint], Settings()))
     bridge.make_task("mail.send", [], 0, id="done")
     end_due_tasks(store, "succeeded", "")

@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from expirebridge import Bridge
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 from tests.kit.processes import Reports, listener, run, until_subscribed
 from tests.kit.servers import FEW, SERVERS, AnyServer
 
@@ -79,7 +79,7 @@ def test_the_page_shows_what_the_doctor_prints(name: str) -> None:
         "client-output-buffer-limit": "pubsub 32mb 8mb 60",
     }
     cache = {"maxmemory": "100mb", "maxmemory-policy": "allkeys-lru"}
-    with Server(binary=SERVERS[name], options=defaults | cache) as server:
+    with EmbeddedServer(binary=SERVERS[name], options=defaults | cache) as server:
         with Bridge(server.url) as bridge:
             bridge.make_task("mail.send", [1], 0)
         shown = run("doctor", url=server.url).stdout
@@ -149,7 +149,7 @@ def test_a_probe_answers_although_the_server_does_not() -> None:
     assert (away.returncode, away.stderr) == (1, "")
     [finding] = json.loads(away.stdout)["findings"]
     assert (finding["check"], finding["level"]) == ("server", "error")
-    with Server() as stopped:
+    with EmbeddedServer() as stopped:
         assert stopped.pid is not None
         os.kill(stopped.pid, signal.SIGSTOP)
         silent = run("check", url=stopped.url)
@@ -215,7 +215,7 @@ def test_the_lines_for_a_file_load(name: str, tmp_path: Path) -> None:
     users = tmp_path / "users.acl"
     users.write_text("user default on nopass ~* &* +@all\n" + line.replace("PASSWORD", "secret"))
     with (
-        Server(binary=SERVERS[name], options={"aclfile": str(users)}) as other,
+        EmbeddedServer(binary=SERVERS[name], options={"aclfile": str(users)}) as other,
         Bridge(f"redis://my*app-dashboard:secret@127.0.0.1:{other.port}/1", prefix="my*app") as one,
     ):
         assert one.count().pending == 0

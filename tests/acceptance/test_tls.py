@@ -15,7 +15,7 @@ import redis
 import trustme
 
 from expirebridge import AsyncBridge, Bridge, InvalidSetting, ServerUnreachable, State
-from expirebridge.embedded.server import HOST, Server, free_port
+from expirebridge.embedded.server import HOST, EmbeddedServer, free_port
 from expirebridge.settings import Settings
 from tests.kit.new_connections import FAST
 from tests.kit.processes import ROOT, run
@@ -133,19 +133,21 @@ def tls_cluster(tmp_path: Path) -> Iterator[str]:
         "tls-cluster": "yes",
     }
     with ExitStack() as stack:
-        nodes = dict[int, Server]()
+        nodes = dict[int, EmbeddedServer]()
         buses = dict[int, int]()
         for _ in range(3):
             port, bus = free_port(), free_port()
             own = {"tls-port": str(port), "cluster-port": str(bus)}
-            nodes[port] = stack.enter_context(Server(binary=needed(), options=options | own))
+            nodes[port] = stack.enter_context(
+                EmbeddedServer(binary=needed(), options=options | own)
+            )
             buses[port] = bus
         meet(nodes, buses)
         until_announced(list(nodes), tmp_path)
         yield f"rediss+cluster://127.0.0.1:{next(iter(nodes))}?ssl_ca_certs={tmp_path}/ca.pem"
 
 
-def meet(nodes: dict[int, Server], buses: dict[int, int]) -> None:
+def meet(nodes: dict[int, EmbeddedServer], buses: dict[int, int]) -> None:
     """Divide the slots among the nodes, and let them know one another."""
     first, *_ = nodes
     for number, node in enumerate(nodes.values()):

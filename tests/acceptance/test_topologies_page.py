@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from expirebridge import Bridge
-from expirebridge.embedded.server import Server, free_port
+from expirebridge.embedded.server import EmbeddedServer, free_port
 from tests.conformance.stage import until
 from tests.kit.cluster import Cluster
 from tests.kit.invoked import app, commands
@@ -136,8 +136,8 @@ def test_commands_answer_as_on_one_server_or_the_table_says_otherwise(tmp_path: 
     put(folder, "acts.py", HANDLERS)
     with (
         forgotten(folder),
-        Server(binary=binary) as one,
-        Server(binary=binary) as target,
+        EmbeddedServer(binary=binary) as one,
+        EmbeddedServer(binary=binary) as target,
         Sentinels(binary) as sentinels,
         Cluster(binary) as cluster,
     ):

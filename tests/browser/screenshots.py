@@ -30,7 +30,7 @@ from rich.console import Console
 from rich.text import Text
 
 from expirebridge import Bridge, web
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 from tests.browser.serving import CHROMIUM, OPTIONS, served
 from tests.kit.processes import COMMAND, listener, until_subscribed
 
@@ -167,7 +167,7 @@ def measure(browser: Browser, address: str, **values: str) -> None:
 def main(number: int) -> None:
     with (
         tempfile.TemporaryDirectory() as folder,
-        Server() as server,
+        EmbeddedServer() as server,
         Bridge(server.url) as bridge,
         redis.Redis.from_url(server.url) as client,
     ):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from expirebridge.model.partitions import PARTITIONS_OF_CLUSTER, Layout
+from expirebridge.model.partitions import PARTITIONS_OF_CLUSTER, PartitionLayout
 from expirebridge.store import functions
 from tests.conformance.clients import Client, ReplyError
 from tests.conformance.cluster_clients import NAMES, cluster_client
@@ -15,7 +15,7 @@ from tests.kit.processes import run
 from tests.kit.servers import FEW, SERVERS
 
 HOUR = 3600_000
-LAYOUT = Layout("expirebridge", PARTITIONS_OF_CLUSTER)
+LAYOUT = PartitionLayout("expirebridge", PARTITIONS_OF_CLUSTER)
 REFUSED = "TRYAGAIN|redirections|TTL exhausted|Unable to send"
 LATEST = 5.0
 """Seconds by which a task may be late on a busy machine."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import redis
 
 from expirebridge.checks import EVENT_FLAGS
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 from tests.faults.stage import held_still, kill
 from tests.kit.history import Down, Writer, now
 
@@ -38,7 +38,7 @@ class Chaos:
 
     def __init__(
         self,
-        server: Server,
+        server: EmbeddedServer,
         history: Writer,
         start: Callable[[], subprocess.Popen[bytes]],
         *,

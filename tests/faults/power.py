@@ -15,7 +15,7 @@ import random
 from dataclasses import dataclass
 from pathlib import Path
 
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 from tests.faults.background import Background
 from tests.kit.history import Forgot, Writer, now
 
@@ -35,7 +35,7 @@ class Length:
 class Power(Background):
     """Watches a server's append-only file while its `with` block runs, and can cut the power."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: EmbeddedServer) -> None:
         super().__init__()
         self._server = server
         self._lengths = [self.length()]

@@ -13,7 +13,7 @@ from uuid import uuid4
 import redis
 
 from expirebridge import Bridge
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.model.task import to_ms
 from tests.faults.stage import judge, recorded_listener, until_finished
 from tests.faults.stream import Stream
@@ -32,7 +32,7 @@ Way = TypeVar("Way", bound=Forwarder)
 class Scene:
     """What a test of the server's faults works with."""
 
-    server: Server
+    server: EmbeddedServer
     bridge: Bridge
     client: redis.Redis
     """A plain client of the same database, for what is done to the server."""
@@ -88,7 +88,7 @@ def staged(
 ) -> Iterator[Scene]:
     """Start a server with these options, and a listener on it. `directory` is for its data."""
     with (
-        Server(binary=binary, options=options, directory=directory) as server,
+        EmbeddedServer(binary=binary, options=options, directory=directory) as server,
         Bridge(server.url) as bridge,
         redis.Redis.from_url(server.url) as client,
         recorded_listener(server.url, folder, history, lease=LEASE) as listener,
@@ -102,7 +102,7 @@ def staged_behind(
 ) -> Iterator[tuple[Scene, Way]]:
     """The same, with something between the listener and the server; the producer needs no way."""
     with (
-        Server(binary=binary) as server,
+        EmbeddedServer(binary=binary) as server,
         way(server.port) as between,
         Bridge(server.url) as bridge,
         redis.Redis.from_url(server.url) as client,

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from expirebridge import Bridge, State
 from expirebridge.cli.output import print_line
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 from tests.faults.chaos import Chaos
 from tests.faults.customer import Customer
 from tests.faults.stage import Listeners, copy_handlers, until_finished
@@ -90,7 +90,7 @@ def soak(
     tasks = copy_handlers(folder / "tasks")
     end = time.monotonic() + seconds
     options = {"appendfsync": "always"}
-    with Server(binary=binary, directory=folder / "data", options=options) as server:
+    with EmbeddedServer(binary=binary, directory=folder / "data", options=options) as server:
         while (left := end - time.monotonic()) > 0:
             length = min(left, STRETCH)
             history = Writer(folder / "history")
@@ -104,7 +104,7 @@ def soak(
 
 
 def _stretch(
-    server: Server,
+    server: EmbeddedServer,
     tasks: Path,
     history: Writer,
     total: Total,

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from expirebridge import Bridge, Task
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.model.task import to_ms
 from tests.faults.table import TABLE, Fault
 from tests.kit.checker import Verdict, check, look_up
@@ -163,7 +163,7 @@ def until_finished(bridge: Bridge, *, within: float = FINISHED_WITHIN) -> None:
 
 def judge(
     fault: Fault,
-    server: Server,
+    server: EmbeddedServer,
     bridge: Bridge,
     history: Writer,
     *,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from expirebridge import Bridge, State
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.model.task import to_ms
 from tests.faults.stage import ROUNDS, Listeners, judge, make, until_finished
 from tests.faults.table import Fault
@@ -30,7 +30,7 @@ LEAD = 1.5
 
 @pytest.mark.parametrize("round", range(ROUNDS))
 def test_ten_listeners_share_one_burst(
-    server: Server, bridge: Bridge, folder: Path, history: Writer, round: int
+    server: EmbeddedServer, bridge: Bridge, folder: Path, history: Writer, round: int
 ) -> None:
     room = ("--concurrency", "20")
     with Listeners(server.url, folder, history, *room, lease=LEASE) as listeners:
@@ -61,7 +61,7 @@ that it holds, beside the tasks that it runs."""
 
 @pytest.mark.timeout(600)
 def test_very_many_tasks_at_once_take_bounded_memory(
-    server: Server,
+    server: EmbeddedServer,
     bridge: Bridge,
     folder: Path,
     history: Writer,

@@ -17,7 +17,7 @@ import pytest
 import redis
 
 from expirebridge import Bridge, State
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.model.task import to_ms
 from expirebridge.settings import Settings
 from expirebridge.store import commands
@@ -97,7 +97,7 @@ def test_the_clocks_of_a_producer_and_a_listener_are_wrong(
     """Nothing runs early or hours late for it, but what a producer asks for by its wrong clock."""
     wrong = {"LD_PRELOAD": LIBRARIES[0], "FAKETIME": f"{hours:+d}h"}
     with (
-        Server(binary=binary) as server,
+        EmbeddedServer(binary=binary) as server,
         Bridge(server.url) as bridge,
         listener(server.url, folder, "--lease", f"{LEASE:g}", HISTORY=str(history.folder), **wrong),
     ):
@@ -163,9 +163,9 @@ def made_by_producer(url: str, at: datetime, env: dict[str, str]) -> MadeElsewhe
 
 
 @contextmanager
-def started_with_clock(binary: Path, offset: Path) -> Iterator[Server]:
+def started_with_clock(binary: Path, offset: Path) -> Iterator[EmbeddedServer]:
     """Start a server whose clock is off by the seconds that the file names at each moment."""
-    server = Server(binary=binary, directory=offset.with_name("server"))
+    server = EmbeddedServer(binary=binary, directory=offset.with_name("server"))
     with started_with(FAKETIME_TIMESTAMP_FILE=str(offset), FAKETIME_NO_CACHE="1"):
         server.start()
     try:
@@ -174,7 +174,7 @@ def started_with_clock(binary: Path, offset: Path) -> Iterator[Server]:
         server.stop()
 
 
-def turn_clock(server: Server, offset: Path, seconds: int) -> None:
+def turn_clock(server: EmbeddedServer, offset: Path, seconds: int) -> None:
     """Let a server's clock jump, and wait until it has: the library may read the file only after
     the next question, and a task that was made by the old clock would be hours away by the new."""
     offset.write_text(f"{seconds:+d}")

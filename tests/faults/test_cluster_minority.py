@@ -14,7 +14,7 @@ from typing import Self
 import pytest
 
 from expirebridge import Bridge
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 from tests.faults.stage import ROUNDS, Listeners, judge, until_finished
 from tests.faults.stream import Stream
 from tests.faults.table import Fault
@@ -160,7 +160,7 @@ def test_a_primary_is_in_a_minority(
             producer.stop()
             stream.stop()
         until_finished(bridge)
-        verdict = judge(MINORITY, Server(binary=binary), bridge, history, lease=LEASE)
+        verdict = judge(MINORITY, EmbeddedServer(binary=binary), bridge, history, lease=LEASE)
         gone = [each for each in read(history.folder)
                 if isinstance(each, Made) and bridge.get(each.id) is None]  # fmt: skip
     taken = [at for at in producer.made.values() if began <= at <= healed]

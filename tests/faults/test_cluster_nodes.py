@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from expirebridge import Bridge, State
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.model.task import to_ms
 from tests.faults.stage import ROUNDS, Listeners, held_still, judge, until_finished
 from tests.faults.stream import Stream
@@ -91,7 +91,7 @@ class Scene:
     bridge: Bridge
 
     @property
-    def victim(self) -> Server:
+    def victim(self) -> EmbeddedServer:
         """The node to which the fault happens: that of the first partition."""
         return self.cluster.primary_of(self.cluster.slot_of(LAYOUT.prefix_of(0)))
 
@@ -152,7 +152,7 @@ def test_a_primary_is_killed(binary: Path, folder: Path, history: Writer, round:
     assert verdict.forgotten < 20, str(verdict)
 
 
-def others_of(scene: Scene) -> set[Server]:
+def others_of(scene: Scene) -> set[EmbeddedServer]:
     """The nodes that served before what they serve now."""
     return set(scene.cluster.nodes[:3])
 

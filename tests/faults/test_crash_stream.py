@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from expirebridge import Bridge, Change
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.model.task import to_ms
 from tests.faults.stage import ROUNDS, Listeners, judge, kill, until_finished
 from tests.faults.table import Fault
@@ -46,7 +46,7 @@ SURVIVED = Fault(
 @pytest.mark.parametrize("round", range(ROUNDS))
 @pytest.mark.parametrize("heirs", [0, 1], ids=["restarted", "survived"])
 def test_a_listener_is_killed_in_a_stream_of_tasks(
-    server: Server,
+    server: EmbeddedServer,
     bridge: Bridge,
     folder: Path,
     history: Writer,

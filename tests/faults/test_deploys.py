@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from expirebridge import Bridge, State
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 from tests.faults.stage import ROUNDS, Listeners, copy_handlers, judge, kill, make, until_finished
 from tests.faults.table import Fault
 from tests.kit.history import Writer
@@ -35,7 +35,7 @@ def newer(tmp_path: Path, folder: Path) -> Path:
 
 @pytest.mark.parametrize("round", range(ROUNDS))
 def test_a_deploy_in_which_listeners_are_killed_loses_nothing(
-    server: Server, bridge: Bridge, folder: Path, newer: Path, history: Writer, round: int
+    server: EmbeddedServer, bridge: Bridge, folder: Path, newer: Path, history: Writer, round: int
 ) -> None:
     del round
     with (

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from expirebridge import Bridge, State
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.model.task import to_ms
 from tests.faults.stage import (
     ROUNDS,
@@ -133,7 +133,7 @@ def fail_over(
         return judge(fault, sentinels.servers[0], bridge, history, lease=LEASE)
 
 
-def until_only_beating(sentinels: Sentinels, server: Server, other: Server) -> None:
+def until_only_beating(sentinels: Sentinels, server: EmbeddedServer, other: EmbeddedServer) -> None:
     """Wait until a listener has beaten here for a lease, and not on the other server."""
     end = time.monotonic() + PATIENCE
     while latest_beat(sentinels, server) <= latest_beat(sentinels, other) + LEASE * 1000:
@@ -141,7 +141,7 @@ def until_only_beating(sentinels: Sentinels, server: Server, other: Server) -> N
         time.sleep(0.1)
 
 
-def latest_beat(sentinels: Sentinels, server: Server) -> float:
+def latest_beat(sentinels: Sentinels, server: EmbeddedServer) -> float:
     """When a listener last beat on this server, in ms."""
     with sentinels.client(server) as client:
         scores: Any = client.zrange("expirebridge:listeners", -1, -1, withscores=True)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from expirebridge import Bridge, State
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 from tests.faults.stage import (
     ROUNDS,
     Listeners,
@@ -40,7 +40,12 @@ WORK = 0.05
 
 @pytest.mark.parametrize("round", range(ROUNDS))
 def test_a_poison_task_harms_no_other(
-    server: Server, bridge: Bridge, folder: Path, history: Writer, reports: Reports, round: int
+    server: EmbeddedServer,
+    bridge: Bridge,
+    folder: Path,
+    history: Writer,
+    reports: Reports,
+    round: int,
 ) -> None:
     """All are claimed together, so the innocents' listeners die twice, too."""
     way = ("exit", "segfault", "kill")[round % 3]
@@ -70,7 +75,12 @@ ENDS_PROCESS = Fault(
 
 @pytest.mark.parametrize("round", range(ROUNDS))
 def test_a_handler_that_ends_its_process_is_run_elsewhere(
-    server: Server, bridge: Bridge, folder: Path, history: Writer, reports: Reports, round: int
+    server: EmbeddedServer,
+    bridge: Bridge,
+    folder: Path,
+    history: Writer,
+    reports: Reports,
+    round: int,
 ) -> None:
     """An exit code of 0 is no outcome either."""
     ways = ("exit", "segfault")
@@ -99,7 +109,12 @@ BEHIND = 20
 
 @pytest.mark.parametrize("round", range(ROUNDS))
 def test_what_waits_behind_a_blocked_event_loop_runs_elsewhere(
-    server: Server, bridge: Bridge, folder: Path, history: Writer, reports: Reports, round: int
+    server: EmbeddedServer,
+    bridge: Bridge,
+    folder: Path,
+    history: Writer,
+    reports: Reports,
+    round: int,
 ) -> None:
     """Nothing that has begun is given up: it would run twice."""
     with Listeners(server.url, folder, history, lease=LEASE) as listeners:
@@ -132,7 +147,12 @@ WAYS_TO_STAY = ("never_return", "never_give_way", "ignore_cancellation")
 
 @pytest.mark.parametrize("round", range(ROUNDS))
 def test_a_handler_that_cannot_be_stopped_costs_its_listener_and_no_task(
-    server: Server, bridge: Bridge, folder: Path, history: Writer, reports: Reports, round: int
+    server: EmbeddedServer,
+    bridge: Bridge,
+    folder: Path,
+    history: Writer,
+    reports: Reports,
+    round: int,
 ) -> None:
     with Listeners(server.url, folder, history, "--grace", "0.3", lease=LEASE) as listeners:
         listeners.start()
@@ -162,7 +182,12 @@ LONG = 2.5
 
 @pytest.mark.parametrize("round", range(ROUNDS))
 def test_an_overrun_does_not_punish_what_runs_beside_it(
-    server: Server, bridge: Bridge, folder: Path, history: Writer, reports: Reports, round: int
+    server: EmbeddedServer,
+    bridge: Bridge,
+    folder: Path,
+    history: Writer,
+    reports: Reports,
+    round: int,
 ) -> None:
     with Listeners(server.url, folder, history, "--grace", "0.3", lease=LEASE) as listeners:
         first = listeners.start()
@@ -201,7 +226,7 @@ TIMES_OUT = Fault(
 
 @pytest.mark.parametrize("round", range(ROUNDS))
 def test_an_async_handler_that_never_ends_times_out(
-    server: Server, bridge: Bridge, folder: Path, history: Writer, round: int
+    server: EmbeddedServer, bridge: Bridge, folder: Path, history: Writer, round: int
 ) -> None:
     with recorded_listener(server.url, folder, history, lease=LEASE):
         make(bridge, history, [("misbehaving.wait_forever", [])], retry=[0.1], timeout=0.3)
@@ -223,7 +248,7 @@ WAYS_TO_FORK = ("fork_and_return", "fork_and_give_way", "fork_and_exit", "fork_a
 
 @pytest.mark.parametrize("round", range(ROUNDS))
 def test_a_forked_child_is_no_listener(
-    server: Server, bridge: Bridge, folder: Path, history: Writer, round: int
+    server: EmbeddedServer, bridge: Bridge, folder: Path, history: Writer, round: int
 ) -> None:
     """The parents wait for their children, and report how they ended."""
     with recorded_listener(server.url, folder, history, lease=LEASE) as process:
@@ -254,7 +279,7 @@ ROOM = 512 * 2**20
 
 @pytest.mark.parametrize("round", range(ROUNDS))
 def test_a_handler_that_takes_all_memory_fails_alone(
-    server: Server, bridge: Bridge, folder: Path, history: Writer, round: int
+    server: EmbeddedServer, bridge: Bridge, folder: Path, history: Writer, round: int
 ) -> None:
     with recorded_listener(server.url, folder, history, lease=LEASE) as process:
         # In pages, the size of its address space comes first.

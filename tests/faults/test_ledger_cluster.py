@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 from tests.faults.shop.scene import Trade, trading
 from tests.faults.shop.terms import PROMISE
 from tests.faults.stage import ROUNDS
@@ -38,7 +38,7 @@ class Stage:
         return self.cluster.slot_of(LAYOUT.prefix_of(0))
 
     @property
-    def victim(self) -> Server:
+    def victim(self) -> EmbeddedServer:
         """The node that serves it."""
         return self.cluster.primary_of(self.slot)
 

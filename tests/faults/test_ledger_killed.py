@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 from tests.faults.shop.scene import Trade, trading
 from tests.faults.stage import ROUNDS
 from tests.faults.table import Fault
@@ -69,7 +69,7 @@ class Stage:
     """What can be killed."""
 
     trade: Trade
-    server: Server
+    server: EmbeddedServer
     database: Database
     history: Writer
 
@@ -136,7 +136,7 @@ def test_between_any_two_steps(
     points = POINTS if ROUNDS > 1 else POINTS[IN_SHORT[fault, name] :: 6]
     options = {"appendonly": "no"} if fault is EMPTIED else {}
     with (
-        Server(binary=binary, options=options) as server,
+        EmbeddedServer(binary=binary, options=options) as server,
         trading(database, server.url, tmp_path / "tasks", history) as trade,
     ):
         stage = Stage(trade, server, database, history)

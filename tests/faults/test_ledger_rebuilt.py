@@ -9,7 +9,7 @@ import pytest
 import redis
 from sqlalchemy import text
 
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 from tests.faults.power import FSYNC_WITHIN, Power
 from tests.faults.shop.scene import Trade, trading
 from tests.faults.shop.terms import PROMISE
@@ -19,23 +19,23 @@ from tests.kit.databases import NAMES, SQLITE, Database
 from tests.kit.history import Down, Forgot, Writer, now
 from tests.kit.sentinels import Sentinels
 
-Injection = Callable[[Trade, Server, Writer], None]
+Injection = Callable[[Trade, EmbeddedServer, Writer], None]
 Failover = Callable[[Sentinels, Trade, Writer], None]
 
 
-def flush(_: Trade, server: Server, history: Writer) -> None:
+def flush(_: Trade, server: EmbeddedServer, history: Writer) -> None:
     with redis.Redis(port=server.port) as client:
         client.flushall()
     history.write(Forgot(at=0, until=now()))
 
 
-def restart_empty(_: Trade, server: Server, history: Writer) -> None:
+def restart_empty(_: Trade, server: EmbeddedServer, history: Writer) -> None:
     server.kill()
     history.write(Forgot(at=0, until=now()))
     server.start()
 
 
-def restore_older(trade: Trade, server: Server, history: Writer) -> None:
+def restore_older(trade: Trade, server: EmbeddedServer, history: Writer) -> None:
     at = now()
     with redis.Redis(port=server.port) as client:
         client.save()
@@ -48,7 +48,7 @@ def restore_older(trade: Trade, server: Server, history: Writer) -> None:
     server.start()
 
 
-def lose_power(trade: Trade, server: Server, history: Writer) -> None:
+def lose_power(trade: Trade, server: EmbeddedServer, history: Writer) -> None:
     with Power(server) as power:
         begun = now()
         while now() < begun + FSYNC_WITHIN + 500:
@@ -112,7 +112,7 @@ def test_nothing_is_lost(
     times = 3 if ROUNDS > 1 else 1
     options = {} if inject in {flush, lose_power} else {"appendonly": "no"}
     with (
-        Server(binary=binary, options=options) as server,
+        EmbeddedServer(binary=binary, options=options) as server,
         trading(database, server.url, tmp_path / "tasks", history) as trade,
     ):
         for _ in range(times):
@@ -180,7 +180,7 @@ def test_an_intact_restart_rewrites_no_row(
     database: Database, binary: Path, tmp_path: Path, history: Writer
 ) -> None:
     with (
-        Server(binary=binary) as server,
+        EmbeddedServer(binary=binary) as server,
         trading(database, server.url, tmp_path / "tasks", history) as trade,
     ):
         trade.until_delivered(20)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from expirebridge import Bridge, State
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 from tests.faults.stage import (
     ROUNDS,
     Listeners,
@@ -38,7 +38,12 @@ WORK = 0.2
 
 @pytest.mark.parametrize("round", range(ROUNDS))
 def test_no_task_is_lost_however_often_a_listener_is_killed(
-    server: Server, bridge: Bridge, folder: Path, history: Writer, reports: Reports, round: int
+    server: EmbeddedServer,
+    bridge: Bridge,
+    folder: Path,
+    history: Writer,
+    reports: Reports,
+    round: int,
 ) -> None:
     chance = random.Random(round)  # noqa: S311 - the same rounds each time
     with Listeners(server.url, folder, history, lease=LEASE) as listeners:
@@ -70,7 +75,12 @@ UNSETTLED = Fault(
 
 @pytest.mark.parametrize("round", range(ROUNDS))
 def test_what_succeeded_but_was_not_recorded_runs_again(
-    server: Server, bridge: Bridge, folder: Path, history: Writer, reports: Reports, round: int
+    server: EmbeddedServer,
+    bridge: Bridge,
+    folder: Path,
+    history: Writer,
+    reports: Reports,
+    round: int,
 ) -> None:
     with Listeners(server.url, folder, history, lease=LEASE) as listeners:
         listeners.start()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from expirebridge import Bridge
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 from tests.faults.stage import ROUNDS, judge, recorded_listener, until_finished
 from tests.faults.stream import Stream
 from tests.faults.table import Fault
@@ -67,7 +67,12 @@ def until_more_carried(new: Bridge, before: int) -> None:
 @pytest.mark.parametrize("partitions", [4])
 @pytest.mark.parametrize("round", range(ROUNDS))
 def test_nothing_is_lost_and_nothing_runs_twice(
-    server: Server, bridge: Bridge, folder: Path, history: Writer, round: int, partitions: int
+    server: EmbeddedServer,
+    bridge: Bridge,
+    folder: Path,
+    history: Writer,
+    round: int,
+    partitions: int,
 ) -> None:
     chance = random.Random(round)  # noqa: S311 - the same rounds each time
     new_url = f"redis://127.0.0.1:{server.port}/3"
@@ -104,8 +109,8 @@ def test_nothing_is_lost_and_nothing_runs_twice(
 def test_both_servers_are_killed(binary: Path, folder: Path, history: Writer, round: int) -> None:
     chance = random.Random(round)  # noqa: S311 - the same rounds each time
     with (
-        Server(binary=binary) as source,
-        Server(binary=binary) as target,
+        EmbeddedServer(binary=binary) as source,
+        EmbeddedServer(binary=binary) as target,
         Bridge(source.url) as old,
         Bridge(target.url) as new,
         recorded_listener(source.url, folder, history, lease=LEASE) as old_listener,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from expirebridge import Bridge, HistoryEntry, State
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 from tests.faults.stage import (
     ROUNDS,
     Listeners,
@@ -47,7 +47,12 @@ KILLS = 10 if ROUNDS > 1 else 4
 
 @pytest.mark.parametrize("round", range(ROUNDS))
 def test_a_killed_process_costs_its_own_attempt_only(
-    server: Server, bridge: Bridge, folder: Path, history: Writer, reports: Reports, round: int
+    server: EmbeddedServer,
+    bridge: Bridge,
+    folder: Path,
+    history: Writer,
+    reports: Reports,
+    round: int,
 ) -> None:
     chance = random.Random(round)  # noqa: S311 - the same rounds each time
     baits = []
@@ -108,7 +113,12 @@ WITH_LISTENER = Fault(
 
 @pytest.mark.parametrize("round", range(ROUNDS))
 def test_processes_end_with_their_listener(
-    server: Server, bridge: Bridge, folder: Path, history: Writer, reports: Reports, round: int
+    server: EmbeddedServer,
+    bridge: Bridge,
+    folder: Path,
+    history: Writer,
+    reports: Reports,
+    round: int,
 ) -> None:
     options = ("--processes", str(PROCESSES))
     with recorded_listener(server.url, folder, history, *options, lease=LEASE) as first:
@@ -132,7 +142,7 @@ LONG = 4.0
 
 
 def test_processes_end_before_a_blocked_listener_gives_their_tasks_back(
-    server: Server, bridge: Bridge, folder: Path, history: Writer, reports: Reports
+    server: EmbeddedServer, bridge: Bridge, folder: Path, history: Writer, reports: Reports
 ) -> None:
     """An async handler never gives way; the answers of the processes would need the loop."""
     options = ("--processes", str(PROCESSES), "--grace", "0.3")

@@ -9,7 +9,7 @@ from subprocess import Popen
 import pytest
 
 from expirebridge import Bridge, State, Task
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.model.task import to_ms
 from tests.faults.stage import ROUNDS, Listeners, judge, kill, until_finished
 from tests.faults.table import Fault
@@ -34,7 +34,7 @@ KILLED = Fault(
 
 @pytest.mark.timeout(SECONDS + 300)
 def test_listeners_are_killed_while_series_have_their_ticks(
-    server: Server, bridge: Bridge, folder: Path, history: Writer
+    server: EmbeddedServer, bridge: Bridge, folder: Path, history: Writer
 ) -> None:
     with Listeners(server.url, folder, history, lease=LEASE) as listeners:
         living = [listeners.start() for _ in range(LISTENERS)]

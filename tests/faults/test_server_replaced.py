@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from expirebridge import Bridge, Change, ServerReadOnly
-from expirebridge.embedded.server import HOST, Server
+from expirebridge.embedded.server import HOST, EmbeddedServer
 from tests.faults.link import Link
 from tests.faults.scene import LEASE
 from tests.faults.stage import ROUNDS, judge, recorded_listener, until_finished
@@ -44,8 +44,8 @@ DEMOTED = Fault(
 class Pair:
     """A primary and its replica. Clients come by `link`, the replica by `replication`."""
 
-    primary: Server
-    replica: Server
+    primary: EmbeddedServer
+    replica: EmbeddedServer
     link: Link
     replication: Link
     history: Writer
@@ -83,7 +83,7 @@ def paired(binary: Path, history: Writer) -> Iterator[Pair]:
         # A first replica is otherwise kept waiting for others, which would share its transfer.
         options = {"repl-diskless-sync-delay": "0"}
         primary, replica = (
-            stack.enter_context(Server(binary=binary, options=options)) for _ in range(2)
+            stack.enter_context(EmbeddedServer(binary=binary, options=options)) for _ in range(2)
         )
         link, replication = (stack.enter_context(Link(primary.port)) for _ in range(2))
         with redis.Redis(port=replica.port) as client:

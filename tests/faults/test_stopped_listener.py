@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from expirebridge import AsyncBridge, Bridge, current_task
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.hooks import Claimed, End, Event
 from expirebridge.model.task import to_ms
 from expirebridge.settings import Settings
@@ -68,7 +68,12 @@ STOPPED = Fault(
 
 @pytest.mark.parametrize("round", range(ROUNDS))
 def test_what_a_listener_says_of_a_task_that_it_has_lost_is_not_heard(
-    server: Server, bridge: Bridge, folder: Path, history: Writer, reports: Reports, round: int
+    server: EmbeddedServer,
+    bridge: Bridge,
+    folder: Path,
+    history: Writer,
+    reports: Reports,
+    round: int,
 ) -> None:
     """Its run raises; if that counted, the task would run a third time."""
     with Listeners(server.url, folder, history, lease=LEASE) as listeners:
@@ -97,7 +102,7 @@ def test_what_a_listener_says_of_a_task_that_it_has_lost_is_not_heard(
     ("function", "step"), STEPS, ids=[f"{name}-{step.partition(':')[2]}" for name, step in STEPS]
 )
 def test_no_handler_is_called_once_its_lease_has_lapsed(
-    server: Server, bridge: Bridge, folder: Path, history: Writer, function: str, step: str,
+    server: EmbeddedServer, bridge: Bridge, folder: Path, history: Writer, function: str, step: str,
     round: int,
 ) -> None:  # fmt: skip
     def listener(**env: str) -> AbstractContextManager[subprocess.Popen[bytes]]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from expirebridge import Bridge, State
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 from tests.faults.stage import ROUNDS, judge, make, recorded_listener, until_finished
 from tests.faults.table import Fault
 from tests.kit.history import Ended, Started, Writer, now, read
@@ -28,7 +28,12 @@ TERMINATED = Fault(
 
 @pytest.mark.parametrize("round", range(ROUNDS))
 def test_what_runs_at_sigterm_ends_and_is_recorded(
-    server: Server, bridge: Bridge, folder: Path, history: Writer, reports: Reports, round: int
+    server: EmbeddedServer,
+    bridge: Bridge,
+    folder: Path,
+    history: Writer,
+    reports: Reports,
+    round: int,
 ) -> None:
     """Handlers take longer than a lease, so the heartbeat has to go on while the listener stops."""
     chance = random.Random(round)  # noqa: S311 - the same rounds each time

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from expirebridge import Bridge, State
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 from tests.faults.stage import (
     ROUNDS,
     judge,
@@ -41,7 +41,12 @@ WORK = 0.2
 
 @pytest.mark.parametrize("round", range(ROUNDS))
 def test_no_task_is_lost_however_often_a_worker_is_killed(
-    server: Server, bridge: Bridge, folder: Path, history: Writer, reports: Reports, round: int
+    server: EmbeddedServer,
+    bridge: Bridge,
+    folder: Path,
+    history: Writer,
+    reports: Reports,
+    round: int,
 ) -> None:
     chance = random.Random(round)  # noqa: S311 - the same rounds each time
     with recorded_workers(server.url, folder, history, WORKERS, lease=LEASE) as parent:
@@ -74,7 +79,7 @@ REPLACED = Fault(
 
 @pytest.mark.parametrize("round", range(ROUNDS))
 def test_workers_are_replaced_under_load(
-    server: Server, bridge: Bridge, folder: Path, history: Writer, round: int
+    server: EmbeddedServer, bridge: Bridge, folder: Path, history: Writer, round: int
 ) -> None:
     chance = random.Random(round)  # noqa: S311 - the same rounds each time
     with recorded_workers(server.url, folder, history, WORKERS, lease=LEASE) as parent:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from expirebridge.embedded.cluster import SLOTS
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 from tests.faults.stage import ROUNDS
 from tests.kit.cluster import TAG, Cluster
 from tests.kit.servers import EMBEDDED, FEW, SERVERS
@@ -65,7 +65,7 @@ def slot(cluster: Cluster) -> int:
 
 
 @pytest.fixture
-def target(cluster: Cluster, slot: int) -> Server:
+def target(cluster: Cluster, slot: int) -> EmbeddedServer:
     """A primary that does not serve the slot."""
     serves = cluster.primary_of(slot)
     others = (cluster.primary_of(each) for each in (0, SLOTS - 1))

@@ -13,15 +13,15 @@ from expirebridge.model.keys import id_for_key
 from expirebridge.settings import Settings
 from expirebridge.store import commands
 from expirebridge.store.client import Store
-from expirebridge.store.commands import Adoption, Heard, Hint, Settlement
+from expirebridge.store.commands import Adoption, EventKind, KeyEvent, Settlement
 from tests.kit.witness import Witness, listening
 
 
-def hint(name: str, id: str, call: str, heard: Heard = Heard.LIVE) -> Hint:
-    return Hint(name.encode(), id, call.encode(), heard)
+def hint(name: str, id: str, call: str, heard: EventKind = EventKind.LIVE) -> KeyEvent:
+    return KeyEvent(name.encode(), id, call.encode(), heard)
 
 
-def adopt(store: Store, *hints: Hint) -> list[Adoption]:
+def adopt(store: Store, *hints: KeyEvent) -> list[Adoption]:
     return store.run(commands.adopt(hints, Settings()))
 
 
@@ -31,7 +31,7 @@ async def test_a_refused_key_that_somebody_runs_all_the_same_fails_again(
     """Its handler would get another number than the one that was written."""
     name = b"abc:?test.send?[36893488147419103232]"
     client.set(name, "", px=60_000)
-    refused = reconciler.hint_for(name, Heard.LIVE)
+    refused = reconciler.hint_for(name, EventKind.LIVE)
     assert refused is not None
     assert adopt(store, refused) == [Adoption.INVALID]
     assert await async_bridge.run_now(id_for_key(name)) is Change.DUE_NOW
@@ -59,7 +59,7 @@ def test_a_hint_counts_only_if_the_key_is_there(store: Store, client: redis.Redi
 def test_the_echo_of_a_finished_task_does_not_run_it_again(
     store: Store, client: redis.Redis
 ) -> None:
-    echo = hint("a:?f.g?[]", "a", "f.g?[]", Heard.EXPIRED)
+    echo = hint("a:?f.g?[]", "a", "f.g?[]", EventKind.EXPIRED)
     assert adopt(store, echo) == [Adoption.ADOPTED]
     [task] = store.run(commands.claim("t", Settings(), room=9, idle=True)).tasks
     assert adopt(store, echo) == [Adoption.KNOWN]
@@ -79,7 +79,7 @@ def test_a_key_whose_every_id_is_taken_is_not_run_and_that_is_said(
     if finished:
         store.run(commands.claim("t", Settings(), room=9, idle=True))
         store.run(commands.settle([Settlement(id_for_key(name), "t", "succeeded")], Settings()))
-    assert adopt(store, ours, replace(ours, heard=Heard.EXPIRED)) == [Adoption.NOTHING] * 2
+    assert adopt(store, ours, replace(ours, heard=EventKind.EXPIRED)) == [Adoption.NOTHING] * 2
     client.set(name, "", px=60_000)
     assert adopt(store, ours) == [Adoption.TAKEN]
     other = bridge.get(id_for_key(name))
@@ -93,12 +93,12 @@ def test_a_refused_key_whose_id_is_taken_is_kept_nowhere_and_that_is_said(
     name = b"abc:?f.g?[36893488147419103232]"
     bridge.make_task("f.g", [3], 60, id=id_for_key(name))
     client.set(name, "", px=60_000)
-    refused = reconciler.hint_for(name, Heard.LIVE)
+    refused = reconciler.hint_for(name, EventKind.LIVE)
     assert refused is not None
     assert adopt(store, refused) == [Adoption.TAKEN]
     client.delete(name)
     assert adopt(store, refused) == [Adoption.NOTHING]
-    assert adopt(store, replace(refused, heard=Heard.EXPIRED)) == [Adoption.TAKEN]
+    assert adopt(store, replace(refused, heard=EventKind.EXPIRED)) == [Adoption.TAKEN]
 
 
 def test_a_key_whose_own_id_is_free_takes_it_whoever_has_its_hash(
@@ -129,7 +129,7 @@ def test_the_end_of_a_key_that_its_id_had_before_runs_nothing(
     bridge.make_task("f.g", [2], 60, id="a", if_exists="replace")
     if how == "replaced while it ran":
         store.run(commands.settle([Settlement("a", "t", "succeeded")], Settings()))
-    for heard in Heard:
+    for heard in EventKind:
         assert adopt(store, hint("a:?f.g?[1]", "a", "f.g?[1]", heard)) == [Adoption.NOTHING]
     [left] = bridge.list(state="pending").tasks
     assert (left.id, left.args) == ("a", [2])
@@ -139,7 +139,7 @@ def test_the_end_of_a_key_that_its_id_had_before_runs_nothing(
 def test_a_finished_task_s_key_that_is_set_again_is_a_new_generation(
     store: Store, client: redis.Redis
 ) -> None:
-    store.run(commands.adopt([hint("a:?f.g?[]", "a", "f.g?[]", Heard.EXPIRED)], Settings()))
+    store.run(commands.adopt([hint("a:?f.g?[]", "a", "f.g?[]", EventKind.EXPIRED)], Settings()))
     store.run(commands.claim("t", Settings(), room=9, idle=True))
     store.run(commands.settle([commands.Settlement("a", "t", "failed", text="x")], Settings()))
     client.set("a:?f.g?[]", "", px=60_000)
@@ -205,7 +205,9 @@ def test_a_timer_is_news_if_its_id_is_that_of_another_key_which_ends_at_the_same
         client.set(name, "", pxat=midnight)
     assert adopt(store, hint("user:?f.g?[1]", "user", "f.g?[1]")) == [Adoption.ADOPTED]
     other = b"user:?f.h?[1]"
-    assert store.run(commands.find_unexplained([b"user:?f.g?[1]", other], Heard.LIVE)) == {other}
+    assert store.run(commands.find_unexplained([b"user:?f.g?[1]", other], EventKind.LIVE)) == {
+        other
+    }
 
 
 def test_the_end_of_a_timer_is_news_unless_its_record_explains_it(
@@ -224,7 +226,7 @@ def test_the_end_of_a_timer_is_news_unless_its_record_explains_it(
     client.zadd("expirebridge:pending", {"due": 1})
     keys["other"] = b"other:?test.other?[]"  # the task of that id has another key
     keys["unknown"], keys["no id"] = b"nobody:?test.note?[]", b"no id:?test.note?[]"
-    for heard in (Heard.EXPIRED, Heard.DELETED):
+    for heard in (EventKind.EXPIRED, EventKind.DELETED):
         names = {key: id for id, key in keys.items()}
         unexplained = {names[name] for name in store.run(commands.find_unexplained(names, heard))}
         assert unexplained == {"ended early", "paused", "set again", "other", "unknown", "no id"}
@@ -236,7 +238,7 @@ def test_a_name_that_takes_long_to_read_does_not_hold_the_server(
     """Any client may set it; to ask for its TTL takes longer than the clock stands still."""
     name = b"huge:?f.g?[" + b"1," * 8_000_000 + b"1]"
     client.set(name, "", px=60_000)
-    huge = reconciler.hint_for(name, Heard.LIVE)
+    huge = reconciler.hint_for(name, EventKind.LIVE)
     assert huge is not None
     assert store.run(commands.adopt([huge], Settings())) == [Adoption.INVALID]
     failed = store.run(commands.get(id_for_key(name)))

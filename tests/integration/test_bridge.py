@@ -27,7 +27,7 @@ from expirebridge import (
     State,
     TaskExists,
 )
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.hooks import Event, Made, Making
 from expirebridge.producer import listing as searching
 from expirebridge.producer.bridge import warn_of_waiting
@@ -294,7 +294,7 @@ def test_an_unreachable_server_is_said_to_be_so() -> None:
 
 
 def test_a_read_only_server_is_said_to_be_so(server: AnyServer) -> None:
-    with Server() as replica, redis.Redis(port=replica.port) as client:
+    with EmbeddedServer() as replica, redis.Redis(port=replica.port) as client:
         client.replicaof("127.0.0.1", str(server.port))
         with Bridge(replica.url) as bridge, pytest.raises(ServerReadOnly, match="primary"):
             bridge.make_task("mail.send", [], 60)
@@ -374,7 +374,7 @@ async def test_a_server_that_hangs_is_given_up_after_six_seconds() -> None:
     def seconds_in_a_thread(bridge: Bridge) -> float:
         return asyncio.run(seconds(bridge))
 
-    with Server() as server:
+    with EmbeddedServer() as server:
         async with AsyncBridge(server.url) as async_warm, AsyncBridge(server.url) as async_cold:
             with Bridge(server.url) as warm, Bridge(server.url) as cold:
                 warm.count()

@@ -18,12 +18,12 @@ from expirebridge import AsyncBridge, Bridge, ServerReadOnly, ServerUnreachable,
 from expirebridge.checks import Finding, Level, check_health, check_server, examine, work
 from expirebridge.checks.server import check_version
 from expirebridge.connection import clients
-from expirebridge.embedded.server import Server, embedded_binary
+from expirebridge.embedded.server import EmbeddedServer, embedded_binary
 from expirebridge.hooks import End
 from expirebridge.listener.listener import Listener
 from expirebridge.settings import Doorbells, Settings
 from expirebridge.store import commands
-from expirebridge.store.acl import Role
+from expirebridge.store.acl import LoginRole
 from expirebridge.store.client import Store
 from tests.kit.invoked import invoke
 from tests.kit.logins import NAME, login
@@ -38,12 +38,12 @@ def findings(store: Store) -> dict[str, Finding]:
     return {finding.check: finding for finding in store.run(check_server(store.database))}
 
 
-def examined(store: Store, role: Role = Role.LISTENER) -> dict[str, Finding]:
+def examined(store: Store, role: LoginRole = LoginRole.LISTENER) -> dict[str, Finding]:
     """What the doctor looks at."""
     return {finding.check: finding for finding in examine(store, Settings(), role)}
 
 
-def examined_at(url: str, role: Role = Role.LISTENER) -> dict[str, Finding]:
+def examined_at(url: str, role: LoginRole = LoginRole.LISTENER) -> dict[str, Finding]:
     with closing(Store(clients.probe_client(url), prefix="expirebridge")) as store:
         return examined(store, role)
 
@@ -103,7 +103,7 @@ async def test_an_old_server_is_refused(tmp_path: Path) -> None:
     binary = tmp_path / "valkey-server"
     binary.write_bytes(RECENT.sub(rb"5\1", embedded_binary().read_bytes()))
     binary.chmod(0o755)
-    with Server(binary=binary) as old:
+    with EmbeddedServer(binary=binary) as old:
         with pytest.raises(ServerUnsuitable, match=r"too old; Redis 6\.2 or later"):
             await Listener(Settings(url=old.url), registry_of()).run()
         assert examined_at(old.url)["version"].level is Level.ERROR
@@ -169,8 +169,8 @@ async def test_a_listener_refuses_a_server_that_evicts(
 @EACH_OF_A_FEW
 async def test_a_replica_is_refused_and_its_primary_named(binary: Path) -> None:
     with (
-        Server(binary=binary) as primary,
-        Server(binary=binary) as replica,
+        EmbeddedServer(binary=binary) as primary,
+        EmbeddedServer(binary=binary) as replica,
         redis.Redis(port=replica.port) as to_replica,
         redis.Redis(port=primary.port) as to_primary,
     ):
@@ -235,7 +235,7 @@ def test_a_server_that_forgets_is_told_of(
 
 @EACH_OF_A_FEW
 def test_a_disk_that_fails_is_an_error(binary: Path) -> None:
-    with Server(binary=binary) as server, redis.Redis(port=server.port) as client:
+    with EmbeddedServer(binary=binary) as server, redis.Redis(port=server.port) as client:
         shutil.rmtree(server.directory)
         client.bgsave()
         while client.info("persistence")["rdb_bgsave_in_progress"]:
@@ -306,8 +306,8 @@ def test_a_login_without_a_right_is_an_error(
         assert examined_at(url)["rights"].level is Level.OK
 
 
-@pytest.mark.parametrize("role", Role)
-def test_what_the_login_may_not_look_at_is_told_of(server: AnyServer, role: Role) -> None:
+@pytest.mark.parametrize("role", LoginRole)
+def test_what_the_login_may_not_look_at_is_told_of(server: AnyServer, role: LoginRole) -> None:
     """A login of few rights is no error of the server."""
     with login(server, ["~*", "&*", "+@all", "-info", "-config", "-zrangebyscore"]) as url:
         found = examined_at(url, role)
@@ -315,7 +315,7 @@ def test_what_the_login_may_not_look_at_is_told_of(server: AnyServer, role: Role
         assert found[part].level is Level.WARNING
         assert found[part].message == "not looked at: the login may not"
     assert found["clock"].level is Level.OK
-    assert ("round trip" in found) is (role is Role.LISTENER)
+    assert ("round trip" in found) is (role is LoginRole.LISTENER)
 
 
 async def test_settings_that_the_server_keeps_to_itself_are_no_fault(
@@ -347,7 +347,7 @@ async def test_a_hosted_server_runs_tasks_and_the_doctor_names_its_limits(
     witness = Witness()
     hosted = tmp_path / "hosted.conf"
     hosted.write_text("".join(f'rename-command {name} ""\n' for name in HOSTED))
-    with Server(binary=binary, options={"include": str(hosted)}) as server:
+    with EmbeddedServer(binary=binary, options={"include": str(hosted)}) as server:
         async with (
             listening(Settings(url=server.url), witness, act=lambda: None),
             AsyncBridge(server.url) as bridge,

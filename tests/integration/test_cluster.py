@@ -29,23 +29,23 @@ from expirebridge import (
 )
 from expirebridge.checks import Level, examine
 from expirebridge.connection import clients
-from expirebridge.embedded.server import HOST, Server, free_port
+from expirebridge.embedded.server import HOST, EmbeddedServer, free_port
 from expirebridge.hooks import End, Gap
 from expirebridge.model.keys import InvalidKey, id_for_key, parse_key
-from expirebridge.model.partitions import Layout, slot_of_id
+from expirebridge.model.partitions import PartitionLayout, slot_of_id
 from expirebridge.model.task import to_ms
 from expirebridge.settings import Settings
 from expirebridge.store import commands, functions, script_loader
-from expirebridge.store.acl import Role
+from expirebridge.store.acl import LoginRole
 from expirebridge.store.client import Store
 from expirebridge.store.commands import (
     Adoption,
-    Arrival,
-    Call,
     Claim,
-    Following,
-    Heard,
-    Hint,
+    Command,
+    EventKind,
+    KeyEvent,
+    MigrationResult,
+    NextTick,
     Retimed,
     Settled,
     Settlement,
@@ -95,7 +95,7 @@ def port_for_a_node() -> int:
 @pytest.fixture(scope="module", params=SERVERS)
 def node(request: pytest.FixtureRequest) -> Iterator[redis.Redis]:
     options = {"cluster-enabled": "yes", "cluster-require-full-coverage": "no"}
-    server = Server(binary=SERVERS[request.param], port=port_for_a_node(), options=options)
+    server = EmbeddedServer(binary=SERVERS[request.param], port=port_for_a_node(), options=options)
     with server, redis.Redis(port=server.port) as client:
         cluster_command(client, "ADDSLOTS", *SLOTS)
         # A node takes its time, two seconds, before it believes that the cluster is well.
@@ -184,7 +184,7 @@ def test_a_key_of_another_slot_is_another_partition_s(cluster: Cluster) -> None:
     for name in (b"other:?mail.send?[1]", b"{eb:1}other:?mail.send?[1]", b"{eb:1}bad:?mail.send?1"):
         if cluster.whole:
             tasks.set(name)
-        for heard in Heard:
+        for heard in EventKind:
             assert tasks.adopt(name, heard) is Adoption.NOTHING
     assert tasks.store.run(commands.scan("0", 1000)).found == []
     assert tasks.bridge.list(state="failed").tasks == []
@@ -200,7 +200,7 @@ def test_partitions_stay_in_their_slots(cluster: Cluster) -> None:
     """Also when they look for a sister that is not there, and when `meta` is lost."""
     if not cluster.whole:
         pytest.skip("the partitions have many slots")
-    layout = Layout("expirebridge", 16)
+    layout = PartitionLayout("expirebridge", 16)
     for number, prefix in enumerate(layout.prefixes()):
         id = f"{layout.tag_of(number)}@a"
         store = Store(cluster.client, prefix=prefix, partitions=16)
@@ -265,7 +265,7 @@ class Tasks:
         task = self.bridge.get(id)
         return task.state if task else None
 
-    def claim(self, token: str) -> Call[Claim]:
+    def claim(self, token: str) -> Command[Claim]:
         return commands.claim(token, SETTINGS, room=100, idle=True)
 
     def start(self, id: str) -> None:
@@ -289,13 +289,13 @@ class Tasks:
         """Set a trigger key, as another client does."""
         self.client.set(name, "", px=60_000)
 
-    def adopt(self, name: bytes, heard: Heard = Heard.LIVE) -> Adoption:
+    def adopt(self, name: bytes, heard: EventKind = EventKind.LIVE) -> Adoption:
         try:
             key = parse_key(name)
             assert key is not None
-            hint = Hint.of(key, name, heard)
+            hint = KeyEvent.of(key, name, heard)
         except InvalidKey as error:
-            hint = Hint.of_invalid(name, error, heard)
+            hint = KeyEvent.of_invalid(name, error, heard)
         [adoption] = self.store.run(commands.adopt([hint], SETTINGS))
         return adoption
 
@@ -379,7 +379,9 @@ def hand_over(client: redis.Redis) -> None:
     client.flushdb()
 
     run(commands.begin_arrival("redis://old"))
-    assert run(commands.receive_parcel(nonce, parcel.number, parcel.items)) == [Arrival.HERE]
+    assert run(commands.receive_parcel(nonce, parcel.number, parcel.items)) == [
+        MigrationResult.HERE
+    ]
     assert run(commands.read_arrivals(nonce)) == parcel.number
     run(commands.end_arrival())
     assert tasks.state("goes") is State.PENDING
@@ -404,9 +406,9 @@ def have_series(tasks: Tasks) -> None:
     tick = to_ms(before.next)
     tasks.client.zadd(f"{PREFIX}:series", {"s": 1})
     assert [one.id for one in run(commands.find_due_series()).series] == ["s"]
-    following = Following("s", tick, Times(tick + 1000, tick + 1000, None))
+    following = NextTick("s", tick, Times(tick + 1000, tick + 1000, None))
     assert run(commands.make_ticks([following])) == [True]
-    later = Following("s", tick + 1000, Times(tick + 2000, tick + 2000, None, "2026a 0"))
+    later = NextTick("s", tick + 1000, Times(tick + 2000, tick + 2000, None, "2026a 0"))
     assert run(commands.retime_ticks([later])) == [Retimed.MOVED]
     assert [one.id for one in run(commands.find_outdated("2026b", 0))] == ["s"]
     assert bridge.pause_series("s") is Change.PAUSED
@@ -475,19 +477,21 @@ def meet_other_clients(tasks: Tasks) -> None:
         tasks.set(name)
         assert tasks.adopt(name) is Adoption.ADOPTED
     of_another_slot = b"foreign:?mail.send?[1]"
-    unexplained = tasks.store.run(commands.find_unexplained([foreign, of_another_slot], Heard.LIVE))
+    unexplained = tasks.store.run(
+        commands.find_unexplained([foreign, of_another_slot], EventKind.LIVE)
+    )
     assert unexplained == {of_another_slot}
     assert tasks.state(id_for_key(other)) is State.PENDING
     tasks.client.persist(foreign)
     assert tasks.adopt(foreign) is Adoption.KNOWN
     assert tasks.state("foreign") is State.PAUSED
     tasks.client.delete(other)
-    assert tasks.adopt(other, Heard.DELETED) is Adoption.KNOWN
+    assert tasks.adopt(other, EventKind.DELETED) is Adoption.KNOWN
     assert tasks.state(id_for_key(other)) is State.CANCELLED
     invalid, found = b"{eb:0}invalid:?mail.send?1", b"{eb:0}found:?mail.send?[1]"
     tasks.set(invalid)
     assert tasks.adopt(invalid) is Adoption.INVALID
-    assert tasks.adopt(b"{eb:0}expired:?mail.send?[1]", Heard.EXPIRED) is Adoption.ADOPTED
+    assert tasks.adopt(b"{eb:0}expired:?mail.send?[1]", EventKind.EXPIRED) is Adoption.ADOPTED
     tasks.set(found)
     tasks.client.persist("{eb:0}moved:?mail.send?[1]")
     scanned = tasks.store.run(commands.scan("0", 1000))
@@ -506,7 +510,7 @@ def look(tasks: Tasks) -> None:
 
 def look_after(cluster: Cluster) -> None:
     with closing(Store(clients.probe_client(cluster.url), prefix=PREFIX)) as store:
-        found = examine(store, SETTINGS, Role.LISTENER)
+        found = examine(store, SETTINGS, LoginRole.LISTENER)
         store.run(commands.count_before(State.PENDING, [0]))
         store.run(commands.list_listeners(1))
         store.run(commands.read_tally(spans=1, minutes=1))
@@ -539,9 +543,9 @@ def relay(store: Store) -> None:
     store.run(ledger_calls.bind_ledger("nonce"))
     known = store.run(ledger_calls.read_ledger())
     assert store.run(ledger_calls.read_run_id())
-    row = ledger_calls.CarriedRow(
-        id="ledgered", life=ledger_calls.Life(1, 1), what="cancel", hint="", call=b"mail.send?[1]",
-        when="in", ms=60_000,
+    row = ledger_calls.RelayedRow(
+        id="ledgered", life=ledger_calls.RowVersion(1, 1), what="cancel", hint="",
+        call=b"mail.send?[1]", when="in", ms=60_000,
     )  # fmt: skip
     sent = ledger_calls.relay([row], found=known, nonce="nonce", number=1, settings=Settings())
     assert store.run(sent) is not None

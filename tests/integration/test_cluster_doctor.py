@@ -16,15 +16,15 @@ from typer.testing import CliRunner, Result
 from expirebridge import AsyncBridge, Bridge
 from expirebridge.checks import Finding, Level, examine
 from expirebridge.connection import clients
-from expirebridge.embedded.server import HOST, Server
+from expirebridge.embedded.server import HOST, EmbeddedServer
 from expirebridge.hooks import End
 from expirebridge.ledger import Ledger
-from expirebridge.ledger.partition import Office
+from expirebridge.ledger.partition import LedgerEngine
 from expirebridge.ledger.schema import create
 from expirebridge.ledger.tables import own_tables
 from expirebridge.settings import Settings
 from expirebridge.store import functions
-from expirebridge.store.acl import Role
+from expirebridge.store.acl import LoginRole
 from expirebridge.store.partitions import Partitions
 from tests.kit.apart import LAYOUT, homes_of
 from tests.kit.cluster import Cluster
@@ -48,7 +48,7 @@ def run(*words: str, url: str, code: int = 0) -> Result:
     return result
 
 
-def examined(url: str, role: Role = Role.LISTENER) -> dict[str, list[Finding]]:
+def examined(url: str, role: LoginRole = LoginRole.LISTENER) -> dict[str, list[Finding]]:
     """What the doctor finds."""
     found = dict[str, list[Finding]]()
     with closing(clients.probe_client(url, LAYOUT.prefix)) as client:
@@ -58,15 +58,15 @@ def examined(url: str, role: Role = Role.LISTENER) -> dict[str, list[Finding]]:
     return found
 
 
-def primaries(cluster: Cluster) -> list[Server]:
+def primaries(cluster: Cluster) -> list[EmbeddedServer]:
     return [node for node in cluster.nodes if cluster.ask(node, "ROLE")[0] == b"master"]
 
 
-def named(node: Server) -> str:
+def named(node: EmbeddedServer) -> str:
     return f"{HOST}:{node.port}"
 
 
-def tags_at(cluster: Cluster, node: Server) -> set[str]:
+def tags_at(cluster: Cluster, node: EmbeddedServer) -> set[str]:
     """The tags of the partitions on a node."""
     return {
         LAYOUT.slot_of(number)
@@ -76,7 +76,7 @@ def tags_at(cluster: Cluster, node: Server) -> set[str]:
 
 
 @contextmanager
-def away(cluster: Cluster, node: Server) -> Iterator[None]:
+def away(cluster: Cluster, node: EmbeddedServer) -> Iterator[None]:
     """While the block runs, a node and its replica hang."""
     with ExitStack() as stack:
         for one in (cluster.replica_of(node), node):
@@ -86,7 +86,7 @@ def away(cluster: Cluster, node: Server) -> Iterator[None]:
 
 
 @contextmanager
-def dead(cluster: Cluster, node: Server) -> Iterator[None]:
+def dead(cluster: Cluster, node: EmbeddedServer) -> Iterator[None]:
     """While the block runs, a node and its replica take no connections."""
     cluster.until_in_step(node)
     replica = cluster.replica_of(node)
@@ -149,7 +149,7 @@ async def until_subscribed(cluster: Cluster) -> None:
     await asyncio.to_thread(_until_counted, cluster, primaries(cluster), heard=True)
 
 
-def _until_counted(cluster: Cluster, nodes: list[Server], *, heard: bool) -> None:
+def _until_counted(cluster: Cluster, nodes: list[EmbeddedServer], *, heard: bool) -> None:
     deadline = time.monotonic() + PATIENCE
     for node in nodes:
         while (cluster.ask(node, "PUBSUB", "NUMSUB", "__keyevent@0__:expired")[1] > 0) != heard:
@@ -253,7 +253,7 @@ async def test_the_rights_that_are_printed_for_a_cluster_suffice(cluster: Cluste
         await witness.until_ended(len(MANY), End.SUCCEEDED)
         roles = zip((producer, listener, dashboard), lines, strict=True)
         for url, words in roles:
-            role = Role(words[2].rpartition("-")[2])
+            role = LoginRole(words[2].rpartition("-")[2])
             found = await asyncio.to_thread(examined, url, role)
             assert found["rights"][0].level is Level.OK
     for node in cluster.nodes:
@@ -264,7 +264,7 @@ async def test_the_rights_that_are_printed_for_a_cluster_suffice(cluster: Cluste
 
 
 @pytest.fixture
-def no_functions(cluster: Cluster) -> Iterator[list[Server]]:
+def no_functions(cluster: Cluster) -> Iterator[list[EmbeddedServer]]:
     """The primaries, without functions before and after."""
     for node in primaries(cluster):
         cluster.ask(node, "FUNCTION", "FLUSH")
@@ -284,7 +284,7 @@ def call_at_each(cluster: Cluster, bridge: Bridge) -> int:
 
 
 def test_functions_are_loaded_into_each_primary(
-    cluster: Cluster, bridge: Bridge, no_functions: list[Server]
+    cluster: Cluster, bridge: Bridge, no_functions: list[EmbeddedServer]
 ) -> None:
     bridge.create_partitions(16)
     assert "library" not in examined(cluster.url)
@@ -306,14 +306,14 @@ def test_functions_are_loaded_into_each_primary(
 
 
 def test_a_primary_without_functions_or_with_others_is_named(
-    cluster: Cluster, no_functions: list[Server]
+    cluster: Cluster, no_functions: list[EmbeddedServer]
 ) -> None:
     run("functions", "load", url=cluster.url)
     first, second, _ = no_functions
     cluster.ask(first, "FUNCTION", "FLUSH")  # as one that was added by MEET alone
     other = functions.library().replace(MINE, "0.0.1")
     cluster.ask(second, "FUNCTION", "LOAD", "REPLACE", other)
-    [finding] = examined(cluster.url, Role.PRODUCER)["library"]
+    [finding] = examined(cluster.url, LoginRole.PRODUCER)["library"]
     assert finding.level is Level.WARNING
     assert f"none at {named(first)}" in finding.message
     assert f"those of version 0.0.1 at {named(second)}" in finding.message
@@ -329,7 +329,7 @@ def test_a_primary_without_functions_or_with_others_is_named(
 
 
 def test_a_primary_that_cannot_be_reached_is_named_and_the_others_have_them(
-    cluster: Cluster, no_functions: list[Server]
+    cluster: Cluster, no_functions: list[EmbeddedServer]
 ) -> None:
     gone = no_functions[1]
     with away(cluster, gone):
@@ -358,7 +358,7 @@ def test_a_ledger_is_looked_at_in_each_node(
         Ledger(ledger).make_tasks(connection, items)
     engine.dispose()
     with (
-        closing(Office(settings)) as office,
+        closing(LedgerEngine(settings)) as office,
         closing(clients.producer_client(cluster.url, LAYOUT.prefix)) as client,
     ):
         for books in office.all_books(Partitions(client, prefix=LAYOUT.prefix)):

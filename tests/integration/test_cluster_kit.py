@@ -5,7 +5,7 @@ import redis
 from redis import exceptions
 
 from expirebridge.embedded.cluster import SLOTS
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 from tests.kit.cluster import TAG, Cluster
 from tests.kit.servers import EMBEDDED, hanging
 
@@ -53,7 +53,7 @@ def test_a_stopped_primary_is_replaced_and_steps_down(cluster: Cluster, slot: in
 
 
 @pytest.mark.parametrize("server_name", [EMBEDDED], indirect=True)
-def test_a_slot_migrates_at_once(cluster: Cluster, slot: int, target: Server) -> None:
+def test_a_slot_migrates_at_once(cluster: Cluster, slot: int, target: EmbeddedServer) -> None:
     source = cluster.primary_of(slot)
     cluster.migrate(slot, target)
     with cluster.client(target) as client:
@@ -63,7 +63,9 @@ def test_a_slot_migrates_at_once(cluster: Cluster, slot: int, target: Server) ->
     cluster.migrate(slot, source)
 
 
-def test_a_move_left_half_way_is_on_both_sides(cluster: Cluster, slot: int, target: Server) -> None:
+def test_a_move_left_half_way_is_on_both_sides(
+    cluster: Cluster, slot: int, target: EmbeddedServer
+) -> None:
     source = cluster.primary_of(slot)
     cluster.begin_move(slot, target, keys=1)
     held = [cluster.ask(node, "CLUSTER", "COUNTKEYSINSLOT", slot) for node in (source, target)]
@@ -78,7 +80,7 @@ def test_a_move_left_half_way_is_on_both_sides(cluster: Cluster, slot: int, targ
     cluster.finish_move(slot, target)
 
 
-def test_a_move_is_undone(cluster: Cluster, slot: int, target: Server) -> None:
+def test_a_move_is_undone(cluster: Cluster, slot: int, target: EmbeddedServer) -> None:
     source = cluster.primary_of(slot)
     cluster.begin_move(slot, target)
     cluster.undo_move(slot, target)
@@ -87,7 +89,7 @@ def test_a_move_is_undone(cluster: Cluster, slot: int, target: Server) -> None:
         assert client.get(f"{TAG}never") is None
 
 
-def test_a_move_key_by_key_is_finished(cluster: Cluster, slot: int, target: Server) -> None:
+def test_a_move_key_by_key_is_finished(cluster: Cluster, slot: int, target: EmbeddedServer) -> None:
     source = cluster.primary_of(slot)
     for begun_at, ends_at in ((source, target), (target, source)):
         assert cluster.primary_of(slot) is begun_at
@@ -97,6 +99,8 @@ def test_a_move_key_by_key_is_finished(cluster: Cluster, slot: int, target: Serv
             assert client.exists(f"{TAG}0", f"{TAG}1", f"{TAG}2") == 3
 
 
-def test_a_client_of_one_node_follows_nothing(cluster: Cluster, slot: int, target: Server) -> None:
+def test_a_client_of_one_node_follows_nothing(
+    cluster: Cluster, slot: int, target: EmbeddedServer
+) -> None:
     with cluster.client(target) as client, pytest.raises(redis.ResponseError, match=str(slot)):
         client.get(f"{TAG}0")

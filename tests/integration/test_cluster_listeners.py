@@ -11,10 +11,10 @@ import redis
 from expirebridge import Bridge
 from expirebridge.connection.cluster_client import slot_of
 from expirebridge.connection.urls import Address
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.hooks import End, FailedOver, Gap, Misplaced, Started
 from expirebridge.listener.listener import Listener
-from expirebridge.listener.server.cluster_servers import ClusterNodes
+from expirebridge.listener.server.cluster_servers import ClusterServers
 from expirebridge.listener.server.subscriber import Subscriber
 from expirebridge.model.partitions import PARTITIONS_OF_CLUSTER
 from expirebridge.settings import Settings
@@ -37,12 +37,12 @@ async def note(_: object) -> None:
     """Do nothing."""
 
 
-def nodes_of(listener: Listener) -> ClusterNodes:
-    assert isinstance(listener._site, ClusterNodes)
+def nodes_of(listener: Listener) -> ClusterServers:
+    assert isinstance(listener._site, ClusterServers)
     return listener._site
 
 
-async def until_tag_is_heard(listener: Listener, node: Server, slot: int) -> None:
+async def until_tag_is_heard(listener: Listener, node: EmbeddedServer, slot: int) -> None:
     """Wait until the listener's station of a slot stands on this node."""
     [there] = [each for at, each in nodes_of(listener).nodes.items() if at.port == node.port]
     async with asyncio.timeout(PATIENCE):

@@ -18,17 +18,17 @@ from expirebridge import (
 from expirebridge.checks import Finding, Level, examine
 from expirebridge.connection import clients
 from expirebridge.embedded.server import HOST
-from expirebridge.model.partitions import Layout
+from expirebridge.model.partitions import PartitionLayout
 from expirebridge.settings import Settings
 from expirebridge.store import commands
-from expirebridge.store.acl import Role
+from expirebridge.store.acl import LoginRole
 from expirebridge.store.client import Store
 from expirebridge.store.partitions import Partitions
 from tests.kit.cluster import Cluster
 from tests.kit.colours import Ask, asking_one
 
 PREFIX = "expirebridge"
-LAYOUT = Layout(PREFIX, 16)
+LAYOUT = PartitionLayout(PREFIX, 16)
 MANY = [f"task-{n}" for n in range(64)]
 """Ids of which each partition has some."""
 
@@ -68,7 +68,7 @@ def metas(cluster: Cluster) -> dict[str, list[Any]]:
 def all_with(count: int) -> dict[str, list[Any]]:
     """What `metas` are if there are so many."""
     words = [b"1", b"%d" % count, b"partitions"]
-    return dict.fromkeys(Layout(PREFIX, count).prefixes(), words)
+    return dict.fromkeys(PartitionLayout(PREFIX, count).prefixes(), words)
 
 
 # How many there are
@@ -118,7 +118,7 @@ def test_a_client_follows_when_the_database_is_written_anew(
                 cluster.ask(node, "FLUSHALL")
         with Bridge(cluster.url) as other:
             other.create_partitions(8)
-        layout = Layout(PREFIX, 8)
+        layout = PartitionLayout(PREFIX, 8)
         made = bridge.make_task("mail.send", [1], 60, id="task-1")
         assert made.key.startswith(layout.slot_of(layout.partition_of("task-1")).encode())
         assert metas(cluster) == all_with(8)
@@ -129,7 +129,7 @@ def test_a_client_follows_when_the_database_is_written_anew(
 
 @pytest.mark.parametrize("count", [8, 16, 32])
 def test_a_lost_meta_is_that_of_its_sisters(cluster: Cluster, bridge: Bridge, count: int) -> None:
-    layout = Layout(PREFIX, count)
+    layout = PartitionLayout(PREFIX, count)
     bridge.create_partitions(count)
     bridge.make_task("mail.send", [1], 60, id="a")
     own = layout.partition_of("a")
@@ -202,7 +202,7 @@ def test_the_doctor_looks_at_all_nodes(cluster: Cluster, bridge: Bridge) -> None
     def told() -> dict[str, list[Finding]]:
         found = dict[str, list[Finding]]()
         with closing(clients.probe_client(cluster.url, PREFIX)) as client:
-            for one in examine(Partitions(client, prefix=PREFIX), settings, Role.PRODUCER):
+            for one in examine(Partitions(client, prefix=PREFIX), settings, LoginRole.PRODUCER):
                 found.setdefault(one.check, []).append(one)
         return found
 

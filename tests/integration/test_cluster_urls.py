@@ -23,11 +23,11 @@ from expirebridge import (
 )
 from expirebridge.checks import Level, examine
 from expirebridge.connection import clients
-from expirebridge.embedded.server import HOST, Server, free_port
+from expirebridge.embedded.server import HOST, EmbeddedServer, free_port
 from expirebridge.hooks import End, FailedOver
 from expirebridge.settings import Settings
 from expirebridge.store import commands, functions
-from expirebridge.store.acl import Role, grants
+from expirebridge.store.acl import LoginRole, grants
 from expirebridge.store.client import Store
 from expirebridge.store.commands import command
 from tests.kit.cluster import PREFIX, TAG, Cluster
@@ -60,7 +60,7 @@ def probe(cluster: Cluster) -> Iterator[Store]:
         yield Store(client, prefix=PREFIX)
 
 
-def tasks_at(cluster: Cluster, node: Server) -> int:
+def tasks_at(cluster: Cluster, node: EmbeddedServer) -> int:
     """How many trigger keys of tasks a node has."""
     with cluster.client(node) as client:
         return len(client.keys(f"{TAG}*:[?]*"))
@@ -126,7 +126,7 @@ def test_a_dead_primary_without_a_successor_is_named(
 
 
 async def test_a_node_that_hangs_delays_no_call_to_others(
-    cluster: Cluster, slot: int, target: Server, ask: Ask
+    cluster: Cluster, slot: int, target: EmbeddedServer, ask: Ask
 ) -> None:
     with hanging(target):
         await ask("count")
@@ -139,7 +139,7 @@ async def test_a_node_that_hangs_delays_no_call_to_others(
 
 @pytest.mark.parametrize("server_name", [EMBEDDED], indirect=True)
 async def test_a_slot_that_migrated_is_followed_at_once(
-    cluster: Cluster, slot: int, target: Server, ask: Ask
+    cluster: Cluster, slot: int, target: EmbeddedServer, ask: Ask
 ) -> None:
     source = cluster.primary_of(slot)
     await ask("make_task", "mail.send", [1], "1h", id="a")
@@ -152,7 +152,7 @@ async def test_a_slot_that_migrated_is_followed_at_once(
 
 
 def test_nothing_is_written_while_a_slot_is_moved_key_by_key(
-    cluster: Cluster, slot: int, target: Server, bridge: Bridge, probe: Store
+    cluster: Cluster, slot: int, target: EmbeddedServer, bridge: Bridge, probe: Store
 ) -> None:
     source = cluster.primary_of(slot)
     bridge.make_task("mail.send", [1], "1h", id="a")
@@ -170,7 +170,7 @@ def test_nothing_is_written_while_a_slot_is_moved_key_by_key(
 
 
 def test_a_move_that_is_finished_in_time_is_outlasted(
-    cluster: Cluster, slot: int, target: Server, bridge: Bridge
+    cluster: Cluster, slot: int, target: EmbeddedServer, bridge: Bridge
 ) -> None:
     source = cluster.primary_of(slot)
     bridge.make_task("mail.send", [1], "1h", id="a")
@@ -182,7 +182,7 @@ def test_a_move_that_is_finished_in_time_is_outlasted(
 
 
 @contextmanager
-def finishing(cluster: Cluster, slot: int, goal: Server) -> Iterator[None]:
+def finishing(cluster: Cluster, slot: int, goal: EmbeddedServer) -> Iterator[None]:
     """Finish a move a moment after the block begins."""
     later = Timer(0.5, cluster.finish_move, (slot, goal))
     later.start()
@@ -215,7 +215,7 @@ def test_processes_that_were_forked_go_on(cluster: Cluster, bridge: Bridge) -> N
 
 
 async def test_a_listener_follows_its_slot(
-    cluster: Cluster, slot: int, target: Server, log: Log
+    cluster: Cluster, slot: int, target: EmbeddedServer, log: Log
 ) -> None:
     """A failover in order, then a move key by key that is left half-way for a while."""
     source = cluster.primary_of(slot)
@@ -280,7 +280,7 @@ async def test_a_listener_loses_nothing_when_its_primary_dies(cluster: Cluster, 
 
 def test_the_doctor_names_the_node_of_the_slot(cluster: Cluster, slot: int, probe: Store) -> None:
     settings = Settings(url=cluster.url, prefix=PREFIX)
-    findings = {each.check: each for each in examine(probe, settings, Role.LISTENER)}
+    findings = {each.check: each for each in examine(probe, settings, LoginRole.LISTENER)}
     node = cluster.primary_of(slot)
     assert str(findings["cluster"]) == (
         f"slot {slot} of {PREFIX} is at {HOST}:{node.port}; 3 primaries serve all slots"
@@ -290,10 +290,10 @@ def test_the_doctor_names_the_node_of_the_slot(cluster: Cluster, slot: int, prob
 
 
 def test_the_doctor_says_that_a_slot_is_being_moved(
-    cluster: Cluster, slot: int, target: Server, probe: Store
+    cluster: Cluster, slot: int, target: EmbeddedServer, probe: Store
 ) -> None:
     cluster.begin_move(slot, target, keys=1)
-    findings = examine(probe, Settings(url=cluster.url, prefix=PREFIX), Role.PRODUCER)
+    findings = examine(probe, Settings(url=cluster.url, prefix=PREFIX), LoginRole.PRODUCER)
     assert any(f"slot {slot} is being moved from" in each.message for each in findings)
     home = cluster.primary_of(slot)
     cluster.finish_move(slot, target)
@@ -303,7 +303,7 @@ def test_the_doctor_says_that_a_slot_is_being_moved(
 
 async def test_the_rights_that_are_printed_suffice(cluster: Cluster, slot: int) -> None:
     """Each node has the logins: the slot may come to any of them."""
-    for role in (Role.PRODUCER, Role.LISTENER):
+    for role in (LoginRole.PRODUCER, LoginRole.LISTENER):
         rules = grants(role, prefix=PREFIX, database=0, followed=True, clustered=True)
         words = ("ACL", "SETUSER", role, "reset", "resetchannels", "on", ">secret")
         for node in cluster.nodes:
@@ -314,8 +314,8 @@ async def test_the_rights_that_are_printed_suffice(cluster: Cluster, slot: int) 
 
     url = cluster.url.replace("://", "://{}:secret@")
     async with (
-        listening(Settings(url=url.format(Role.LISTENER), prefix=PREFIX), witness, send=send),
-        AsyncBridge(url.format(Role.PRODUCER), prefix=PREFIX) as bridge,
+        listening(Settings(url=url.format(LoginRole.LISTENER), prefix=PREFIX), witness, send=send),
+        AsyncBridge(url.format(LoginRole.PRODUCER), prefix=PREFIX) as bridge,
     ):
         await witness.until_hearing()
         await bridge.make_task("test.send", [1], 0.1)
@@ -326,14 +326,14 @@ async def test_the_rights_that_are_printed_suffice(cluster: Cluster, slot: int) 
         with cluster.client(node) as client:
             refused = {str(entry["object"]) for entry in client.acl_log()}
         assert refused <= {"config|get"}  # which is asked, and may be refused
-        cluster.ask(node, "ACL", "DELUSER", Role.PRODUCER, Role.LISTENER)
+        cluster.ask(node, "ACL", "DELUSER", LoginRole.PRODUCER, LoginRole.LISTENER)
 
 
 # Clients of others
 
 
 def test_a_function_that_follows_ask_is_refused(
-    cluster: Cluster, slot: int, target: Server, bridge: Bridge
+    cluster: Cluster, slot: int, target: EmbeddedServer, bridge: Bridge
 ) -> None:
     """Half of a task would be written, or half of its data believed."""
     source = cluster.primary_of(slot)
@@ -357,7 +357,7 @@ def test_a_function_that_follows_ask_is_refused(
     cluster.finish_move(slot, source)
 
 
-def asking_too(cluster: Cluster, node: Server, words: tuple[str | int, ...]) -> object:
+def asking_too(cluster: Cluster, node: EmbeddedServer, words: tuple[str | int, ...]) -> object:
     """What a node answers to a command that follows ASKING on the same connection."""
     with cluster.client(node) as client, client.pipeline(transaction=False) as both:
         both.execute_command("ASKING")
@@ -368,7 +368,7 @@ def asking_too(cluster: Cluster, node: Server, words: tuple[str | int, ...]) -> 
 # What cannot be
 
 
-def test_a_server_that_is_of_no_cluster_is_named(server: Server) -> None:
+def test_a_server_that_is_of_no_cluster_is_named(server: EmbeddedServer) -> None:
     url = f"redis+cluster://{HOST}:{server.port}"
     with (
         Bridge(url, prefix=PREFIX) as bridge,
@@ -378,7 +378,7 @@ def test_a_server_that_is_of_no_cluster_is_named(server: Server) -> None:
 
 
 def test_one_node_of_a_cluster_refers_to_the_url_of_all(
-    cluster: Cluster, slot: int, target: Server
+    cluster: Cluster, slot: int, target: EmbeddedServer
 ) -> None:
     words = r"redis\+cluster://"
     for url, prefix in (
@@ -431,12 +431,12 @@ def test_a_slot_that_nobody_serves_is_named(cluster: Cluster, slot: int) -> None
         cluster.until_served_by(slot, primary)
 
 
-def is_replica(cluster: Cluster, node: Server) -> bool:
+def is_replica(cluster: Cluster, node: EmbeddedServer) -> bool:
     return bool(cluster.ask(node, "ROLE")[0] == b"slave")
 
 
 def test_an_address_that_cannot_be_reached_is_named_with_the_settings(
-    cluster: Cluster, slot: int, target: Server
+    cluster: Cluster, slot: int, target: EmbeddedServer
 ) -> None:
     primary = cluster.primary_of(slot)
     port = free_port()
@@ -453,7 +453,7 @@ def test_an_address_that_cannot_be_reached_is_named_with_the_settings(
 
 
 def test_an_address_at_which_something_else_answers_is_named(
-    cluster: Cluster, slot: int, target: Server
+    cluster: Cluster, slot: int, target: EmbeddedServer
 ) -> None:
     primary = cluster.primary_of(slot)
     with answering_http() as port:

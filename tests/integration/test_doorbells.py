@@ -9,13 +9,13 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge, ServerUnsuitable, State, current_task
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.hooks import Claimed, End, Gap, Started
 from expirebridge.listener.listener import Listener
 from expirebridge.listener.partition import due_timer
-from expirebridge.listener.partition.due_timer import Lead
+from expirebridge.listener.partition.due_timer import LeadTime
 from expirebridge.listener.server import subscriber
-from expirebridge.listener.server.single_server import OneServer
+from expirebridge.listener.server.single_server import SingleServer
 from expirebridge.listener.session import ServerClock
 from expirebridge.settings import Doorbells, Settings
 from tests.kit.servers import AnyServer, hanging
@@ -40,7 +40,7 @@ async def test_each_doorbell_alone_runs_tasks_once_and_never_early(
     assert min(lateness for _, lateness in started) >= 0
 
 
-class FarAhead(Lead):
+class FarAhead(LeadTime):
     """Always a twentieth of a second: each claim comes too early."""
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ async def test_a_claim_that_comes_too_early_finds_nothing_and_is_repeated(
     url: str, async_bridge: AsyncBridge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server's clock decides, however far ahead the listener asks."""
-    monkeypatch.setattr(due_timer, "Lead", FarAhead)
+    monkeypatch.setattr(due_timer, "LeadTime", FarAhead)
     witness = Witness()
 
     async def note() -> None: ...
@@ -138,12 +138,12 @@ async def test_it_reconnects_by_itself_and_sweeps_after_the_gap(
 async def test_an_ear_that_opens_while_it_reconnects_hears(
     settings: Settings, client: redis.Redis, shared_server: AnyServer
 ) -> None:
-    if not isinstance(shared_server, Server):
+    if not isinstance(shared_server, EmbeddedServer):
         pytest.skip("a container cannot be stopped like this")
     client.zadd("expirebridge:listeners", {"!1": time.time() * 1000, "!2": time.time() * 1000})
     witness = Witness()
     async with listening(replace(settings, lease=600.0), witness) as listener:
-        assert isinstance(listener._site, OneServer)
+        assert isinstance(listener._site, SingleServer)
         node = listener._site.node
         before = node.subscriber._channels
         client.client_kill_filter(_type="pubsub")
@@ -164,7 +164,7 @@ async def test_a_listener_outlives_a_subscription_that_breaks_while_it_changes(
     client.zadd("expirebridge:listeners", {"!1": time.time() * 1000, "!2": time.time() * 1000})
     witness = Witness()
     async with listening(replace(settings, lease=600.0), witness) as listener:
-        assert isinstance(listener._site, OneServer)
+        assert isinstance(listener._site, SingleServer)
         node = listener._site.node
         for steps in range(8):
             async with asyncio.timeout(PATIENCE):

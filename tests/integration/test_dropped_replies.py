@@ -38,7 +38,7 @@ from expirebridge import (
 from expirebridge.checks import check_health, examine
 from expirebridge.cli.stats import store_of
 from expirebridge.connection import clients
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.hooks import End, Lapsed, Scanned, Started
 from expirebridge.ledger import tables
 from expirebridge.ledger.schema import create
@@ -46,12 +46,12 @@ from expirebridge.ledger.tables import Status
 from expirebridge.listener.execution.leases import Leases
 from expirebridge.listener.listener import Listener
 from expirebridge.listener.partition import maintenance
-from expirebridge.migration.migrator import Mover
+from expirebridge.migration.migrator import Migrator
 from expirebridge.model.task import to_ms
 from expirebridge.producer.new_task import CHUNK_TASKS
 from expirebridge.settings import Settings
 from expirebridge.store import commands
-from expirebridge.store.acl import Role
+from expirebridge.store.acl import LoginRole
 from expirebridge.store.client import Store
 from expirebridge.store.commands import Removal, Settlement
 from tests.kit.colours import Ask, asking
@@ -69,7 +69,7 @@ HOUR = 3600.0
 
 
 @pytest.fixture
-def proxy(server: Server) -> Iterator[Proxy]:
+def proxy(server: EmbeddedServer) -> Iterator[Proxy]:
     with Proxy(server.port) as proxy:
         yield proxy
 
@@ -760,11 +760,11 @@ async def test_a_listener_that_stops_runs_what_its_last_claim_brought(scene: Sce
 
 OPERATORS: dict[str, Callable[[Store], object]] = {
     "find_overwritten": lambda store: store.run(commands.find_overwritten()),
-    "find_refused": lambda store: examine(store, Settings(), Role.LISTENER),
+    "find_refused": lambda store: examine(store, Settings(), LoginRole.LISTENER),
     "seek": lambda store: store.run(commands.seek(State.PENDING, "a", rank=0, examine=10, find=10)),
     "survey": lambda store: store.run(commands.survey(10)),
     "list_calls": lambda store: store.run(commands.calls_page(State.PENDING, commands.BEGINNING)),
-    "find_unhandled": lambda store: examine(store, Settings(), Role.LISTENER),
+    "find_unhandled": lambda store: examine(store, Settings(), LoginRole.LISTENER),
     "read_health": lambda store: store.run(check_health(store.database, Settings())),
     "count_subscribers": lambda store: store.run(commands.count_subscribers()),
     "count_before": lambda store: store.run(commands.count_before(State.PENDING, [0])),
@@ -964,7 +964,7 @@ def test_what_a_mover_asks_is_done_once(proxy: Proxy, bridge: Bridge, script: st
         bridge.make_task("mail.send", [1], HOUR, id=id)
     old, new = Settings(url=proxy.url), Settings(url=f"{proxy.url[:-1]}3")
     with contextlib.closing(store_of(old)) as source, contextlib.closing(store_of(new)) as target:
-        mover = Mover(source, target, old, new)
+        mover = Migrator(source, target, old, new)
         proxy.cut_reply_of(script, times=2)
         mover.begin()
         assert mover.run()

@@ -23,7 +23,7 @@ from expirebridge import (
     ServerUnreachable,
     State,
 )
-from expirebridge.embedded.server import Server, free_port
+from expirebridge.embedded.server import EmbeddedServer, free_port
 from expirebridge.handlers import Registry
 from expirebridge.hooks import End, Started
 from expirebridge.settings import Settings
@@ -89,7 +89,7 @@ async def test_the_block_does_not_begin_if_a_lifespan_fails(
 
 
 async def test_a_start_that_is_cancelled_leaves_nothing_behind() -> None:
-    with Server() as server, hanging(server):
+    with EmbeddedServer() as server, hanging(server):
         listener = Listener(Settings(url=server.url, lease=1), registry_of(note=note))
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2), listener:

@@ -18,7 +18,7 @@ from expirebridge.listener.partition import due_timer, fair_share
 from expirebridge.settings import Doorbells, Settings
 from expirebridge.store import commands
 from expirebridge.store.client import Store
-from expirebridge.store.commands import Claim, Settlement, Share, Walk
+from expirebridge.store.commands import Claim, FairShareInput, Settlement, Walk
 from tests.kit.steps import beat_without_code, new
 from tests.kit.witness import PATIENCE, Witness, listening
 
@@ -30,12 +30,14 @@ def make(store: Store, count: int, call: bytes = SEND, name: str = "t") -> None:
     store.run(commands.make([new(f"{name}{n}", call=call) for n in range(count)]))
 
 
-def claim(store: Store, share: Share | None, *, room: int = 50, idle: bool = False) -> Claim:
+def claim(
+    store: Store, share: FairShareInput | None, *, room: int = 50, idle: bool = False
+) -> Claim:
     call = commands.claim(commands.new_nonce(), Settings(), room=room, idle=idle, share=share)
     return store.run(call)
 
 
-def taken(store: Store, share: Share | None, *, room: int = 50) -> tuple[int, bool]:
+def taken(store: Store, share: FairShareInput | None, *, room: int = 50) -> tuple[int, bool]:
     """How many tasks a claim took, and whether it left some to others."""
     answer = claim(store, share, room=room)
     return len(answer.tasks), answer.shared
@@ -46,20 +48,22 @@ def taken(store: Store, share: Share | None, *, room: int = 50) -> tuple[int, bo
 
 def test_two_listeners_divide_twenty_tasks(store: Store) -> None:
     make(store, 20)
-    assert taken(store, Share(2, 0)) == (10, True)
-    assert taken(store, Share(2, 10)) == (0, True)
-    assert taken(store, Share(2, 0)) == (10, False)
+    assert taken(store, FairShareInput(2, 0)) == (10, True)
+    assert taken(store, FairShareInput(2, 10)) == (0, True)
+    assert taken(store, FairShareInput(2, 0)) == (10, False)
 
 
 def test_three_listeners_divide_twenty_tasks(store: Store) -> None:
     make(store, 20)
-    assert [taken(store, Share(3, 0))[0] for _ in range(3)] == [7, 7, 6]
+    assert [taken(store, FairShareInput(3, 0))[0] for _ in range(3)] == [7, 7, 6]
 
 
 def test_more_is_due_than_there_is_room_for(store: Store) -> None:
     make(store, 40)
-    assert taken(store, Share(2, 0), room=5) == (5, False), "its room is less than its share"
-    assert taken(store, Share(2, 15), room=7) == (5, True), "all that is due counts"
+    assert taken(store, FairShareInput(2, 0), room=5) == (5, False), (
+        "its room is less than its share"
+    )
+    assert taken(store, FairShareInput(2, 15), room=7) == (5, True), "all that is due counts"
 
 
 def test_single_tasks_go_to_who_runs_fewer(store: Store) -> None:
@@ -67,7 +71,7 @@ def test_single_tasks_go_to_who_runs_fewer(store: Store) -> None:
     for number in range(6):
         make(store, 1, name=f"single{number}-")
         for who in (0, 1):
-            held[who] += taken(store, Share(2, held[who]))[0]
+            held[who] += taken(store, FairShareInput(2, held[who]))[0]
     assert held == [3, 3]
 
 
@@ -78,9 +82,9 @@ def test_without_a_share_a_claim_takes_what_it_has_room_for(store: Store) -> Non
 
 def test_without_what_it_holds_a_claim_has_no_limit_and_learns_how_many_run(store: Store) -> None:
     make(store, 20)
-    assert claim(store, Share(2, 0)).running == 10
-    assert claim(store, Share(2, 10)).running == 10
-    answer = claim(store, Share(2, None), room=5)
+    assert claim(store, FairShareInput(2, 0)).running == 10
+    assert claim(store, FairShareInput(2, 10)).running == 10
+    answer = claim(store, FairShareInput(2, None), room=5)
     assert (len(answer.tasks), answer.shared, answer.running) == (5, False, 15)
     assert claim(store, None).running == -1
 
@@ -90,7 +94,7 @@ def test_what_is_left_keeps_its_place_and_is_the_next_due(
 ) -> None:
     make(store, 4)
     before = client.zrange("expirebridge:pending", 2, -1, withscores=True)
-    answer = claim(store, Share(2, 0))
+    answer = claim(store, FairShareInput(2, 0))
     assert answer.next_due is not None
     assert answer.next_due <= answer.now_us // 1000
     assert client.zrange("expirebridge:pending", 0, -1, withscores=True) == before
@@ -98,7 +102,7 @@ def test_what_is_left_keeps_its_place_and_is_the_next_due(
 
 def test_a_resent_claim_finds_its_own(store: Store) -> None:
     make(store, 4)
-    call = commands.claim("t", Settings(), room=9, idle=True, share=Share(2, 0))
+    call = commands.claim("t", Settings(), room=9, idle=True, share=FairShareInput(2, 0))
     first, again = store.run(call), store.run(commands.resent(call))
     assert sorted(task.id for task in again.tasks) == sorted(task.id for task in first.tasks)
     assert len(again.tasks) == 2
@@ -108,7 +112,7 @@ def test_a_task_that_must_run_alone_is_reported_as_that(store: Store, client: re
     make(store, 3)
     for n in range(3):
         client.hset(f"expirebridge:task:t{n}", "lapses", 2)
-    answer = claim(store, Share(2, 0), idle=True)
+    answer = claim(store, FairShareInput(2, 0), idle=True)
     assert (len(answer.tasks), answer.alone, answer.shared) == (1, True, False)
 
 
@@ -121,7 +125,7 @@ def join(store: Store, listener: str, code: str, *functions: str) -> Sequence[tu
     return store.run(beat).codes
 
 
-def claim_known(store: Store, code: str, share: Share | None) -> Claim:
+def claim_known(store: Store, code: str, share: FairShareInput | None) -> Claim:
     call = commands.claim_known(
         commands.new_nonce(), Settings(), room=50, idle=False, code=code, walks=WHOLE, share=share
     )
@@ -139,11 +143,11 @@ def test_the_listeners_that_know_a_function_divide_its_tasks(store: Store) -> No
     join(store, "two", "aa", "mail.send")
     codes = join(store, "three", "bb", "orders.rate")
     make(store, 20)
-    first = claim_known(store, "aa", Share(3, 0, codes))
+    first = claim_known(store, "aa", FairShareInput(3, 0, codes))
     assert (len(first.tasks), first.shared) == (10, True)
     [walked] = first.walked
     assert not walked.finished, "the rest is not passed over"
-    second = claim_known(store, "aa", Share(3, 0, codes))
+    second = claim_known(store, "aa", FairShareInput(3, 0, codes))
     assert (len(second.tasks), second.shared) == (10, False)
 
 
@@ -151,15 +155,15 @@ def test_what_one_listener_alone_knows_it_takes(store: Store) -> None:
     join(store, "one", "aa", "mail.send")
     codes = join(store, "two", "bb", "orders.rate")
     make(store, 20, RATE)
-    assert len(claim_known(store, "bb", Share(2, 0, codes)).tasks) == 20
+    assert len(claim_known(store, "bb", FairShareInput(2, 0, codes)).tasks) == 20
 
 
 def test_a_claim_in_a_fleet_of_several_codes_learns_how_many_run(store: Store) -> None:
     join(store, "one", "aa", "mail.send")
     codes = join(store, "two", "bb", "mail.send", "orders.rate")
     make(store, 20)
-    assert claim_known(store, "aa", Share(2, 0, codes)).running == 10
-    answer = claim_known(store, "bb", Share(2, None, codes))
+    assert claim_known(store, "aa", FairShareInput(2, 0, codes)).running == 10
+    answer = claim_known(store, "bb", FairShareInput(2, None, codes))
     assert (len(answer.tasks), answer.shared, answer.running) == (10, False, 20)
 
 
@@ -168,15 +172,15 @@ def test_older_listeners_are_taken_to_know_all(store: Store) -> None:
     beat_without_code(store, "older")
     codes = join(store, "two", "bb", "orders.rate")
     make(store, 20)
-    assert len(claim_known(store, "aa", Share(3, 0, codes)).tasks) == 10
+    assert len(claim_known(store, "aa", FairShareInput(3, 0, codes)).tasks) == 10
 
 
 def test_newer_and_older_code_that_both_know_a_function_divide_its_tasks(store: Store) -> None:
     join(store, "one", "aa", "mail.send")
     codes = join(store, "two", "bb", "mail.send", "orders.rate")
     make(store, 20)
-    assert len(claim_known(store, "aa", Share(2, 0, codes)).tasks) == 10
-    assert len(claim_known(store, "bb", Share(2, 0, codes)).tasks) == 10
+    assert len(claim_known(store, "aa", FairShareInput(2, 0, codes)).tasks) == 10
+    assert len(claim_known(store, "bb", FairShareInput(2, 0, codes)).tasks) == 10
 
 
 # The rule
@@ -202,7 +206,7 @@ def test_whoever_asks_first_all_is_taken_as_far_as_there_is_room(
     held: list[list[Settlement]] = [[] for _ in rooms]
     made = due = 0
 
-    def ask(who: int, share: Share | None) -> int:
+    def ask(who: int, share: FairShareInput | None) -> int:
         room = rooms[who] - len(held[who])
         if not room:
             return 0
@@ -229,7 +233,7 @@ def test_whoever_asks_first_all_is_taken_as_far_as_there_is_room(
         askers = list(range(len(rooms)))
         order.shuffle(askers)
         for who in askers:
-            due -= ask(who, Share(len(rooms), len(held[who])))
+            due -= ask(who, FairShareInput(len(rooms), len(held[who])))
         assert due < before or not before or not all_have_room, "nobody took anything"
         for who in askers:
             due -= ask(who, None)

@@ -11,22 +11,22 @@ from expirebridge import AsyncBridge, State, current_task
 from expirebridge.connection import clients
 from expirebridge.embedded.server import free_port
 from expirebridge.hooks import End, Gap, Hooks, Rung, Source, Started
-from expirebridge.listener.execution.capacity import Room
-from expirebridge.listener.execution.in_flight import Unsettled
+from expirebridge.listener.execution.capacity import Capacity
+from expirebridge.listener.execution.in_flight import InFlight
 from expirebridge.listener.partition import reconciler
 from expirebridge.listener.partition import reconciler as news
-from expirebridge.listener.partition.backlog import Cursor
-from expirebridge.listener.partition.due_timer import Clock
-from expirebridge.listener.partition.fair_share import Fairness
+from expirebridge.listener.partition.backlog import BacklogScan
+from expirebridge.listener.partition.due_timer import DueTimer
+from expirebridge.listener.partition.fair_share import FairShare
 from expirebridge.listener.partition.misplaced_keys import MisplacedKeys
-from expirebridge.listener.partition.reconciler import Adopter
-from expirebridge.listener.session import Footing, Standing
-from expirebridge.listener.wakeups import Doorbell
+from expirebridge.listener.partition.reconciler import KeyReconciler
+from expirebridge.listener.session import Footing, Membership
+from expirebridge.listener.wakeups import Wakeup
 from expirebridge.model.keys import id_for_key
 from expirebridge.settings import Doorbells, Settings
 from expirebridge.store import commands
 from expirebridge.store.client import AsyncStore
-from expirebridge.store.commands import Heard, Hint
+from expirebridge.store.commands import EventKind, KeyEvent
 from tests.kit.footing import code_without_handlers, footing_on
 from tests.kit.witness import Witness, listening, logged
 
@@ -245,22 +245,22 @@ async def test_an_id_that_is_used_again_with_other_arguments_runs_once_for_each(
     assert ran == [*range(1, STEPS + 1), STEPS]
 
 
-def adopter_on(footing: Footing, settings: Settings, doorbell: Doorbell) -> Adopter:
-    standing = Standing(settings.doorbell)
-    clock = Clock(
+def adopter_on(footing: Footing, settings: Settings, doorbell: Wakeup) -> KeyReconciler:
+    standing = Membership(settings.doorbell)
+    clock = DueTimer(
         footing, settings.prefix, doorbell=doorbell, hooks=Hooks(),
-        fairness=Fairness(standing, Room(1, Unsettled())),
-        cursor=Cursor(code_without_handlers(), standing),
+        fairness=FairShare(standing, Capacity(1, InFlight())),
+        cursor=BacklogScan(code_without_handlers(), standing),
     )  # fmt: skip
     misplaced = MisplacedKeys(footing.now.store.database.layout, Hooks())
-    return Adopter(footing, settings, doorbell=doorbell, clock=clock, misplaced=misplaced)
+    return KeyReconciler(footing, settings, doorbell=doorbell, clock=clock, misplaced=misplaced)
 
 
 async def until_stale(store: AsyncStore, settings: Settings) -> None:
     """Hear of the end of a key, and look at it until that is no longer believed."""
     footing = footing_on(store)
-    looking = adopter_on(footing, settings, Doorbell())
-    looking.hear(b"gone:?test.send?[]", Heard.EXPIRED)
+    looking = adopter_on(footing, settings, Wakeup())
+    looking.hear(b"gone:?test.send?[]", EventKind.EXPIRED)
     role = asyncio.create_task(looking.run())
     try:
         async with asyncio.timeout(20):
@@ -346,13 +346,13 @@ async def test_an_expiry_is_looked_at_unless_it_is_the_echo_of_a_claim(
     settings: Settings, async_store: AsyncStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     behind = iter([True, True, False])
-    rung = Doorbell()
+    rung = Wakeup()
     looking = adopter_on(footing_on(async_store), settings, rung)
-    monkeypatch.setattr(Clock, "behind", property(lambda _: next(behind)), raising=False)
+    monkeypatch.setattr(DueTimer, "behind", property(lambda _: next(behind)), raising=False)
     doorbell = async_store.client.pubsub(ignore_subscribe_messages=True)
     await doorbell.subscribe(async_store.database.doorbell_channel)
     for name in (b"echo:?test.send?[]", b"news:?test.send?[]"):
-        assert looking.hear(name, Heard.EXPIRED)
+        assert looking.hear(name, EventKind.EXPIRED)
     assert looking.explain(b"echo:?test.send?[]")
     assert not looking.explain(b"unheard:?test.send?[]")
     role = asyncio.create_task(looking.run())
@@ -380,7 +380,7 @@ async def test_timers_that_scripts_set_are_not_looked_at(
     looked_at: list[bytes] = []
     hint_for = news.hint_for
 
-    def remember(name: bytes, heard: Heard, home: str) -> Hint | None:
+    def remember(name: bytes, heard: EventKind, home: str) -> KeyEvent | None:
         looked_at.append(name)
         return hint_for(name, heard)
 

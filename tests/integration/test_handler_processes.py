@@ -21,7 +21,7 @@ from expirebridge.hooks import End, Ended, ProcessEnd, ProcessEnded, Started
 from expirebridge.listener.execution.attempt import Origin
 from expirebridge.listener.execution.leases import Leases
 from expirebridge.listener.execution.process_pool import pool
-from expirebridge.listener.watchdog import HeartSettler
+from expirebridge.listener.watchdog import EmergencySettler
 from expirebridge.model.policies import UNKNOWN_DELAY
 from expirebridge.observe.logs import TaskFields
 from expirebridge.store.commands import Settled, Settlement
@@ -419,16 +419,16 @@ async def test_processes_are_gone_before_a_blocked_listener_gives_their_tasks_ba
     """Another listener may run them from then on."""
     path = tmp_path / "held"
     living: list[list[int]] = []
-    settle = HeartSettler._settle
+    settle = EmergencySettler._settle
 
     def look_and_settle(
-        settler: HeartSettler, origin: Origin, settlements: Sequence[Settlement]
+        settler: EmergencySettler, origin: Origin, settlements: Sequence[Settlement]
     ) -> list[Settled]:
         if settlements:
             living.append([pid for pid in pids if lives(pid)])
         return settle(settler, origin, settlements)
 
-    monkeypatch.setattr(HeartSettler, "_settle", look_and_settle)
+    monkeypatch.setattr(EmergencySettler, "_settle", look_and_settle)
     settings = Settings(url=url, tasks=tasks, processes=1, grace=0.05, lease=1)
     registry = Registry.of(settings)
     block = registry.find("work.block")

@@ -11,7 +11,7 @@ from expirebridge import HistoryEntry
 from expirebridge.settings import Settings
 from expirebridge.store import commands
 from expirebridge.store.client import Store
-from expirebridge.store.commands import Heard, Settlement
+from expirebridge.store.commands import EventKind, Settlement
 from tests.kit.states import CALL, HOUR, KEY, hear, watch
 from tests.kit.steps import age, claim, new, settle
 
@@ -48,7 +48,7 @@ def test_a_task_that_was_only_made_or_ran_once_keeps_no_history(
     store: Store, client: redis.Redis
 ) -> None:
     make(store, 500)
-    hear(store, Heard.LIVE)  # of its own making
+    hear(store, EventKind.LIVE)  # of its own making
     store.run(commands.scan("0", 1000))
     assert told(store) == ["created"]
     while not claim(store).tasks:
@@ -68,7 +68,7 @@ def test_each_change_of_the_due_time_is_told_with_both(store: Store, client: red
     reschedule(store, HOUR)
     store.run(commands.put_off(["a"], 3600))
     client.pexpire(KEY, 3 * HOUR)
-    hear(store, Heard.LIVE)
+    hear(store, EventKind.LIVE)
     store.run(commands.make([new("a", HOUR, if_exists="extend")]))
     store.run(commands.run_now("a"))
     entries = history(store)
@@ -89,10 +89,10 @@ def test_pauses_are_told_whoever_made_them(store: Store, client: redis.Redis) ->
     store.run(commands.put_off(["a"], 3600))
     store.run(commands.resume(["a"]))
     client.persist(KEY)
-    hear(store, Heard.LIVE)
-    hear(store, Heard.LIVE)
+    hear(store, EventKind.LIVE)
+    hear(store, EventKind.LIVE)
     client.pexpire(KEY, HOUR)
-    hear(store, Heard.LIVE)
+    hear(store, EventKind.LIVE)
     entries = history(store)[1:]
     assert [entry.what for entry in entries] == ["pause", "put_off", "resume", "edit", "edit"]
     assert [entry.old_due is None for entry in entries] == [False, True, True, False, True]
@@ -115,11 +115,11 @@ def test_keepalives_are_one_entry(store: Store, client: redis.Redis) -> None:
     watch(store, HOUR)
     for minutes in range(70, 120, 10):
         client.pexpire(KEY, minutes * 60_000)
-        hear(store, Heard.LIVE)
+        hear(store, EventKind.LIVE)
     [_, beats] = history(store)
     assert (beats.what, beats.times, moved_by(beats)) == ("beat", 5, 50)
     client.pexpire(KEY, HOUR)  # sooner: no sign of life
-    hear(store, Heard.LIVE)
+    hear(store, EventKind.LIVE)
     assert [(entry.what, entry.times) for entry in history(store)[1:]] == [("beat", 5), ("edit", 1)]
     store.run(commands.run_now("a"))
     claim(store)
@@ -167,7 +167,7 @@ def test_a_task_that_starts_anew_tells_of_its_former_end(
         store.run(commands.run_now("a"))
     else:
         client.set(KEY, "", px=HOUR)
-        hear(store, Heard.LIVE)
+        hear(store, EventKind.LIVE)
     # When the new one was created is known to the second: a second may begin after the former end.
     [created] = [entry for entry in history(store) if entry.what == "created"]
     *first, last = history(store)

@@ -13,7 +13,7 @@ from expirebridge.checks.work import check_functions
 from expirebridge.handlers.signatures import Fingerprint
 from expirebridge.producer import unknown_functions
 from expirebridge.store import commands
-from expirebridge.store.acl import Role, grants
+from expirebridge.store.acl import LoginRole, grants
 from expirebridge.store.client import Store
 from tests.kit.colours import asking
 from tests.kit.logins import login
@@ -211,7 +211,7 @@ def test_to_warn_the_listeners_are_asked_once_about_each_function(
 def test_a_producers_login_may_ask(server: AnyServer, store: Store, client: redis.Redis) -> None:
     join(store, "host:1:aa", "send")
     redis_6 = client.info("server")["redis_version"].startswith("6.")
-    rights = grants(Role.PRODUCER, prefix="expirebridge", database=1, redis_6=redis_6)
+    rights = grants(LoginRole.PRODUCER, prefix="expirebridge", database=1, redis_6=redis_6)
     with (
         login(server, [grant.rule for grant in rights]) as limited,
         refusing(limited) as strict,

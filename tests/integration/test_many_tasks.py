@@ -8,14 +8,14 @@ from redis.backoff import NoBackoff
 
 from expirebridge import AsyncBridge, Bridge, State
 from expirebridge.connection import clients
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 from tests.kit.proxy import Proxy
 
 MANY = 300
 
 
 @pytest.fixture
-def proxy(server: Server) -> Iterator[Proxy]:
+def proxy(server: EmbeddedServer) -> Iterator[Proxy]:
     with Proxy(server.port) as proxy:
         yield proxy
 

@@ -15,13 +15,13 @@ from expirebridge.checks import Finding, Level, examine
 from expirebridge.cli.stats import store_of
 from expirebridge.errors import InvalidSetting, MoveRefused
 from expirebridge.hooks import Hooks
-from expirebridge.migration.migrator import Mover
-from expirebridge.model.partitions import Layout
+from expirebridge.migration.migrator import Migrator
+from expirebridge.model.partitions import PartitionLayout
 from expirebridge.observe.server_metrics import OfTheServer
 from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
 from expirebridge.store import commands
-from expirebridge.store.acl import Role
+from expirebridge.store.acl import LoginRole
 from expirebridge.store.client import Store
 from expirebridge.store.partitions import Partitions
 from tests.kit.cluster import Cluster
@@ -42,7 +42,7 @@ class Side:
         self.bridge = Bridge(url)
         self.bridge.create_partitions(count)
         self.store = store_of(self.settings)
-        self.layout = Layout("expirebridge", count)
+        self.layout = PartitionLayout("expirebridge", count)
         self.parts = [
             Store(self.client, prefix=prefix, partitions=count) for prefix in self.layout.prefixes()
         ]
@@ -97,11 +97,11 @@ def sides(request: pytest.FixtureRequest, server: AnyServer) -> Iterator[Sides]:
 only_one = pytest.mark.parametrize("sides", [(1, 16)], indirect=True, ids=["1 to 16"])
 
 
-def mover_of(old: Side, new: Side) -> Mover:
-    return Mover(old.store, new.store, old.settings, new.settings)
+def mover_of(old: Side, new: Side) -> Migrator:
+    return Migrator(old.store, new.store, old.settings, new.settings)
 
 
-def move(old: Side, new: Side) -> Mover:
+def move(old: Side, new: Side) -> Migrator:
     """Move all that can go."""
     mover = mover_of(old, new)
     mover.begin()
@@ -248,8 +248,8 @@ def test_a_late_event_of_a_task_that_is_elsewhere_makes_nothing(sides: Sides) ->
     old, new = sides
     task = old.bridge.make_task("mail.send", [1], HOUR, id="a")
     move(old, new)
-    for heard in commands.Heard:
-        hint = commands.Hint(task.key, "a", b"mail.send?[1]", heard)
+    for heard in commands.EventKind:
+        hint = commands.KeyEvent(task.key, "a", b"mail.send?[1]", heard)
         old.store.run(commands.adopt([hint], old.settings))
     assert old.ids(State.PENDING) == set()
 
@@ -262,7 +262,7 @@ def test_to_a_cluster_and_back(url: str, client: redis.Redis, cluster: Cluster) 
         stores = [stack.enter_context(closing(store_of(each))) for each in settings]
         old.make_tasks([{"func": "f.g", "args": [1], "delay": HOUR, "id": id} for id in made])
         for source, target in ((0, 1), (1, 0)):
-            mover = Mover(stores[source], stores[target], settings[source], settings[target])
+            mover = Migrator(stores[source], stores[target], settings[source], settings[target])
             mover.begin()
             assert mover.run()
             assert mover.moved.tasks == len(made)
@@ -424,7 +424,7 @@ def test_a_plain_key_puts_off_what_is_there(sides: Sides) -> None:
     task = old.bridge.make_task("mail.send", [1], HOUR, id="a", tags=["first"], retry=[1])
     mover = move(old, new)
     old.client.set(task.key, "", px=7_200_000)
-    hint = commands.Hint(task.key, "a", b"mail.send?[1]", commands.Heard.LIVE)
+    hint = commands.KeyEvent(task.key, "a", b"mail.send?[1]", commands.EventKind.LIVE)
     old.store.run(commands.adopt([hint], old.settings))
     mover.run_pass()
     moved = new.bridge.get("a")
@@ -455,7 +455,7 @@ def test_an_id_that_runs_there_runs_once_more(sides: Sides) -> None:
 
 def told_of(side: Side) -> Finding | None:
     """What the doctor says of a move."""
-    found = examine(side.store, side.settings, Role.PRODUCER)
+    found = examine(side.store, side.settings, LoginRole.PRODUCER)
     return next((one for one in found if one.check == "move"), None)
 
 

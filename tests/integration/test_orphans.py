@@ -42,7 +42,7 @@ def test_a_pending_record_without_a_place_is_due_when_its_key_expires(
 ) -> None:
     store.run(commands.make([new("a", HOUR)]))
     client.delete("expirebridge:pending", "a:?mail.send?[1]")
-    hint = hint_for(b"a:?mail.send?[1]", commands.Heard.EXPIRED)
+    hint = hint_for(b"a:?mail.send?[1]", commands.EventKind.EXPIRED)
     assert hint is not None
     assert store.run(commands.adopt([hint], Settings())) == [commands.Adoption.KNOWN]
     assert [task.id for task in claim(store).tasks] == ["a"]

@@ -11,12 +11,12 @@ import redis
 from expirebridge import Bridge, Change, State, current_task, every
 from expirebridge.hooks import End, Gap, Misplaced, Scanned, Started
 from expirebridge.model.keys import id_for_key
-from expirebridge.model.partitions import Layout
+from expirebridge.model.partitions import PartitionLayout
 from expirebridge.settings import Settings
 from tests.kit.witness import Witness, listening, logged
 
 COUNT = 16
-LAYOUT = Layout("expirebridge", COUNT)
+LAYOUT = PartitionLayout("expirebridge", COUNT)
 MANY = [f"task-{n}" for n in range(64)]
 PATIENCE = 20
 

@@ -19,7 +19,7 @@ from expirebridge import (
     TaskExists,
 )
 from expirebridge.connection import clients
-from expirebridge.model.partitions import Layout
+from expirebridge.model.partitions import PartitionLayout
 from expirebridge.settings import Settings
 from expirebridge.store import commands, functions
 from expirebridge.store.client import Store
@@ -28,7 +28,7 @@ from tests.kit.colours import asking
 
 COUNT = 16
 OF_META = ("format", "partitions", "features")
-LAYOUT = Layout("expirebridge", COUNT)
+LAYOUT = PartitionLayout("expirebridge", COUNT)
 SETTINGS = Settings()
 LEASE = SETTINGS.lease
 MANY = [f"task-{n}" for n in range(64)]
@@ -323,8 +323,8 @@ def test_a_client_follows_when_the_database_is_written_anew(
         with Bridge(url) as other:
             other.create_partitions(count)
         made = apart.make_task("mail.send", [1], 60, id="task-1")
-        tag = Layout("expirebridge", count).prefix_of(
-            Layout("expirebridge", count).partition_of("task-1")
+        tag = PartitionLayout("expirebridge", count).prefix_of(
+            PartitionLayout("expirebridge", count).partition_of("task-1")
         )
         assert client.exists(f"{tag}:task:task-1")
         assert apart.get("task-1") is not None

@@ -19,14 +19,14 @@ from expirebridge import (
     ServerUnreachable,
     SlotUnserved,
 )
-from expirebridge.model.partitions import Layout
+from expirebridge.model.partitions import PartitionLayout
 from expirebridge.store import partition_availability
 from tests.kit.cluster import Cluster
 from tests.kit.colours import Ask, asking_one
 from tests.kit.invoked import app
 from tests.kit.servers import hanging
 
-LAYOUT = Layout("expirebridge", 16)
+LAYOUT = PartitionLayout("expirebridge", 16)
 MANY = [f"task-{n}" for n in range(64)]
 SOON = 6.0
 """Seconds in which an answer comes although a node hangs: that is noticed after two."""

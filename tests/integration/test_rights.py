@@ -17,15 +17,15 @@ from expirebridge.cli.stats import store_of
 from expirebridge.connection import clients
 from expirebridge.errors import InvalidSetting, NotPermitted, ServerError
 from expirebridge.hooks import End, Hooks
-from expirebridge.listener.partition.key_events import Hearing
-from expirebridge.migration.migrator import Mover
+from expirebridge.listener.partition.key_events import KeyEventHandler
+from expirebridge.migration.migrator import Migrator
 from expirebridge.model.keys import parse_key
 from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
 from expirebridge.store import commands, functions
-from expirebridge.store.acl import Role, grants, line
+from expirebridge.store.acl import LoginRole, grants, line
 from expirebridge.store.client import Store
-from expirebridge.store.commands import Adoption, Heard, Hint, Settled, Settlement
+from expirebridge.store.commands import Adoption, EventKind, KeyEvent, Settled, Settlement
 from expirebridge.store.partitions import Partitions
 from tests.kit.invoked import app
 from tests.kit.logins import NAME, login
@@ -36,12 +36,12 @@ from tests.kit.witness import Witness, listening, logged, registry_of
 
 RULES = [
     pytest.param(role, grant.rule, id=f"{role} {grant.rule}")
-    for role in Role
+    for role in LoginRole
     for grant in grants(role, prefix="expirebridge", database=1)
 ]
 
 
-def rules_of(role: Role, client: redis.Redis) -> list[str]:
+def rules_of(role: LoginRole, client: redis.Redis) -> list[str]:
     """The role's rules, as this server takes them."""
     old = client.info("server")["redis_version"].startswith("6.")
     return [grant.rule for grant in grants(role, prefix="expirebridge", database=1, redis_6=old)]
@@ -211,14 +211,14 @@ def adopt_one(store: Store, client: redis.Redis) -> None:
     name = b"f:?mail.send?[1]"
     client.set(name, "", ex=60)
     assert store.run(commands.scan("0", 1000)).found == [name]
-    assert store.run(commands.find_unexplained([name], Heard.LIVE)) == {name}
+    assert store.run(commands.find_unexplained([name], EventKind.LIVE)) == {name}
     key = parse_key(name)
     assert key is not None
-    hint = Hint.of(key, name, Heard.LIVE)
+    hint = KeyEvent.of(key, name, EventKind.LIVE)
     assert store.run(commands.adopt([hint], Settings())) == [Adoption.ADOPTED]
-    assert store.run(commands.find_unexplained([name], Heard.LIVE)) == set()
+    assert store.run(commands.find_unexplained([name], EventKind.LIVE)) == set()
     client.delete(name)
-    store.run(commands.adopt([Hint.of(key, name, Heard.DELETED)], Settings()))
+    store.run(commands.adopt([KeyEvent.of(key, name, EventKind.DELETED)], Settings()))
     assert client.zcard("expirebridge:cancelled") == 1
 
 
@@ -246,7 +246,7 @@ def carry(url: str, client: redis.Redis) -> None:
         for source, target, moved in ((url, f"{server}/3", there), (f"{server}/3", url, here)):
             before, after = Settings(url=source), Settings(url=target)
             with closing(store_of(before)) as old, closing(store_of(after)) as new:
-                mover = Mover(old, new, before, after)
+                mover = Migrator(old, new, before, after)
                 mover.begin()
                 while mover.run_pass():
                     pass
@@ -287,7 +287,7 @@ def holds_nothing(store: Partitions) -> bool:
     return not (waiting + counts.running + ended + counts.moving.series)
 
 
-class Remembering(Hearing):
+class Remembering(KeyEventHandler):
     """Puts what it hears into a queue."""
 
     def __init__(self, heard: asyncio.Queue[object]) -> None:
@@ -344,14 +344,14 @@ async def hear(url: str, client: redis.Redis, caplog: pytest.LogCaptureFixture) 
 
 
 async def work_as(
-    role: Role, url: str, client: redis.Redis, caplog: pytest.LogCaptureFixture
+    role: LoginRole, url: str, client: redis.Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Do all that the role is for."""
     match role:
-        case Role.PRODUCER:
+        case LoginRole.PRODUCER:
             produce(url)
             produce_by_functions(url, client)
-        case Role.DASHBOARD:
+        case LoginRole.DASHBOARD:
             with Bridge(f"redis://127.0.0.1:{client.get_connection_kwargs()['port']}/1") as bridge:
                 bridge.make_task("mail.send", [1], 60, id="a", tags=["y"])
             steer(url)
@@ -360,16 +360,16 @@ async def work_as(
             steer_series(url, client)
             probe(url, client)
             watch(url)
-        case Role.LISTENER:
+        case LoginRole.LISTENER:
             listen(url, client)
             await hear(url, client, caplog)
-        case Role.MOVER:
+        case LoginRole.MOVER:
             await asyncio.to_thread(carry, url, client)
 
 
-@pytest.mark.parametrize("role", Role)
+@pytest.mark.parametrize("role", LoginRole)
 async def test_a_role_s_rights_suffice_and_nothing_is_refused(
-    server: AnyServer, client: redis.Redis, caplog: pytest.LogCaptureFixture, role: Role
+    server: AnyServer, client: redis.Redis, caplog: pytest.LogCaptureFixture, role: LoginRole
 ) -> None:
     client.script_flush()
     client.acl_log_reset()
@@ -397,7 +397,7 @@ async def test_a_role_s_rights_suffice_in_several_partitions(
     for partitions in (1, 16):
         rules = [
             grant.rule
-            for role in Role
+            for role in LoginRole
             for grant in grants(
                 role, prefix="expirebridge", database=1, partitions=partitions, redis_6=old
             )
@@ -414,7 +414,7 @@ async def test_a_role_s_rights_suffice_in_several_partitions(
                 await witness.until_ended(1)
             with closing(Partitions(bridge._store.client, prefix="expirebridge")) as store:
                 store.run(commands.read_partitions())
-                assert store.run(check_rights(store.database, Role.LISTENER)).level is Level.OK
+                assert store.run(check_rights(store.database, LoginRole.LISTENER)).level is Level.OK
     assert {entry["object"] for entry in client.acl_log()} <= {"config|get", "config"}
 
 
@@ -430,7 +430,7 @@ async def test_a_role_cannot_do_without_any_of_its_rights(
     server: AnyServer,
     client: redis.Redis,
     caplog: pytest.LogCaptureFixture,
-    role: Role,
+    role: LoginRole,
     rule: str,
 ) -> None:
     rules = rules_of(role, client)
@@ -446,7 +446,7 @@ async def test_a_role_cannot_do_without_any_of_its_rights(
 
 @pytest.mark.parametrize(("role", "rule"), RULES)
 def test_a_missing_right_is_found_with_the_command_that_grants_it(
-    server: AnyServer, client: redis.Redis, role: Role, rule: str
+    server: AnyServer, client: redis.Redis, role: LoginRole, rule: str
 ) -> None:
     rules = rules_of(role, client)
     with store_at(server.url) as store:
@@ -482,7 +482,7 @@ def test_an_error_names_the_patterns_of_keys_of_which_one_is_missing(
     server: AnyServer, client: redis.Redis, lost: list[str], named: str
 ) -> None:
     """The server does not say which key it refused."""
-    rules = [rule for rule in rules_of(Role.PRODUCER, client) if rule not in lost]
+    rules = [rule for rule in rules_of(LoginRole.PRODUCER, client) if rule not in lost]
     with login(server, rules) as url, Bridge(url) as bridge:
         with pytest.raises(NotPermitted) as refused:
             bridge.make_task("mail.send", [1], 60)
@@ -496,7 +496,7 @@ def test_an_error_names_the_patterns_of_keys_of_several_partitions(
 ) -> None:
     with Bridge(server.url) as bridge:
         bridge.create_partitions(2)
-    rules = rules_of(Role.PRODUCER, client)  # those of one partition
+    rules = rules_of(LoginRole.PRODUCER, client)  # those of one partition
     with login(server, rules) as url, Bridge(url) as bridge:
         for rule in ("~{???}expirebridge", "~{???}expirebridge:*"):
             with pytest.raises(NotPermitted) as refused:
@@ -513,7 +513,7 @@ async def test_a_listener_with_its_rights_runs_tasks_and_one_without_does_not_st
 
     async def note() -> None: ...
 
-    rules = rules_of(Role.LISTENER, client)
+    rules = rules_of(LoginRole.LISTENER, client)
     with login(server, rules) as url:
         async with listening(Settings(url=url), witness, note=note), AsyncBridge(url) as bridge:
             await bridge.make_task("test.note", [], 0.02)
@@ -533,7 +533,7 @@ def test_a_move_without_its_rights_does_not_begin(
     server: AnyServer, client: redis.Redis, side: str
 ) -> None:
     """It would carry nothing over, and never end."""
-    rules = rules_of(Role.MOVER, client)
+    rules = rules_of(LoginRole.MOVER, client)
     if "+pexpiretime" not in rules:
         pytest.skip("Redis 6.2 does not report what a login may do")
     admin = f"redis://127.0.0.1:{server.port}/3"
@@ -553,7 +553,7 @@ def test_a_move_without_its_rights_does_not_begin(
 def test_names_in_rules_match_nothing_else(server: AnyServer, client: redis.Redis) -> None:
     """What a prefix holds is no pattern."""
     old = client.info("server")["redis_version"].startswith("6.")
-    found = grants(Role.PRODUCER, prefix="a*[b]", database=1, redis_6=old)
+    found = grants(LoginRole.PRODUCER, prefix="a*[b]", database=1, redis_6=old)
     rules = [grant.rule for grant in found]
     with login(server, rules) as url, redis.Redis.from_url(url) as limited:
         for name in ("a*[b]", "a*[b]:x", "x:?f.g?[]", "x:?f.g?a?b"):
@@ -566,17 +566,17 @@ def test_names_in_rules_match_nothing_else(server: AnyServer, client: redis.Redi
 @pytest.mark.parametrize("prefix", ["a b", "a\n", "a'b", 'a"b'])
 def test_a_prefix_that_a_rule_cannot_hold_is_refused(prefix: str) -> None:
     with pytest.raises(InvalidSetting, match="cannot hold spaces or quotes"):
-        grants(Role.PRODUCER, prefix=prefix, database=1)
+        grants(LoginRole.PRODUCER, prefix=prefix, database=1)
 
 
 def test_the_lines_are_for_redis_cli_or_for_a_file() -> None:
-    command = line(Role.DASHBOARD, prefix="eb", database=0, conf=False, redis_6=False)
+    command = line(LoginRole.DASHBOARD, prefix="eb", database=0, conf=False, redis_6=False)
     assert command.startswith(
         r"ACL SETUSER eb-dashboard reset on >PASSWORD resetchannels ~eb ~eb:* ~*:\?*\?* "
         "&eb:doorbell:0 +del "
     )
     assert "+select" not in command
-    stored = line(Role.DASHBOARD, prefix="eb", database=0, conf=True, redis_6=True)
+    stored = line(LoginRole.DASHBOARD, prefix="eb", database=0, conf=True, redis_6=True)
     assert stored.startswith("user eb-dashboard on >PASSWORD resetchannels ~eb ")
     assert "+pttl" in stored
     assert "+pexpiretime" not in stored

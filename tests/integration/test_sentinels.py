@@ -15,7 +15,7 @@ import redis
 
 from expirebridge import AsyncBridge, Bridge, ServerUnreachable, ServerUnsuitable, State
 from expirebridge.connection import clients
-from expirebridge.embedded.server import HOST, Server, free_port
+from expirebridge.embedded.server import HOST, EmbeddedServer, free_port
 from expirebridge.hooks import FailedOver, Gap
 from expirebridge.settings import Settings
 from expirebridge.store import commands
@@ -318,7 +318,7 @@ def test_a_server_is_no_sentinel_and_a_sentinel_no_server(sentinels: Sentinels) 
         url = f"redis://:w0rd%262@{HOST}:{port}/{number}"
         with pytest.raises(ServerUnsuitable, match=r"redis\+sentinel://HOST:26379/NAME/1"):
             Bridge(url).count()
-    with Server() as server, pytest.raises(ServerUnsuitable, match="is not a sentinel"):
+    with EmbeddedServer() as server, pytest.raises(ServerUnsuitable, match="is not a sentinel"):
         Bridge(f"redis+sentinel://{HOST}:{server.port}/{NAME}/1").count()
     with pytest.raises(ServerUnreachable, match="does not answer"):
         ask(f"redis+sentinel://{HOST}:{free_port()}/{NAME}/1")

@@ -7,7 +7,15 @@ from expirebridge import State
 from expirebridge.settings import Settings
 from expirebridge.store import commands
 from expirebridge.store.client import Store
-from expirebridge.store.commands import Put, Removal, Retimed, Settled, Settlement, Standing, Times
+from expirebridge.store.commands import (
+    DeclarationState,
+    Put,
+    Removal,
+    Retimed,
+    Settled,
+    Settlement,
+    Times,
+)
 from tests.kit.series import LEASE, follow, put, retime, series
 from tests.kit.steps import beating, claim, new, server_ms, settle, state_of
 
@@ -516,7 +524,7 @@ def test_one_more_tick_leaves_the_others_alone(store: Store, client: redis.Redis
 # Declarations
 
 
-def stand(store: Store, listener: str, fingerprint: str) -> tuple[Standing, str]:
+def stand(store: Store, listener: str, fingerprint: str) -> tuple[DeclarationState, str]:
     store.run(commands.heartbeat(listener, LEASE, [], code="c0de"))
     [standing] = store.run(commands.declare_series(listener, LEASE, [("s", fingerprint)])).standings
     return standing
@@ -530,17 +538,17 @@ def test_what_was_first_seen_last_counts_until_nobody_carries_it(
     store: Store, client: redis.Redis
 ) -> None:
     tick = server_ms(client) + HOUR
-    assert stand(store, "old", "aa") == (Standing.PUT, "")
+    assert stand(store, "old", "aa") == (DeclarationState.PUT, "")
     put(store, declared("aa"), tick)
-    assert stand(store, "old", "aa") == (Standing.STANDS, "aa")
-    assert stand(store, "new", "bb") == (Standing.PUT, "aa")
+    assert stand(store, "old", "aa") == (DeclarationState.STANDS, "aa")
+    assert stand(store, "new", "bb") == (DeclarationState.PUT, "aa")
     put(store, declared("bb"), tick, before="aa")
-    assert stand(store, "new", "bb") == (Standing.STANDS, "bb")
-    assert stand(store, "old", "aa") == (Standing.OTHERS, "bb")
+    assert stand(store, "new", "bb") == (DeclarationState.STANDS, "bb")
+    assert stand(store, "old", "aa") == (DeclarationState.OTHERS, "bb")
     store.run(commands.leave("new"))
-    assert stand(store, "old", "aa") == (Standing.PUT, "bb")  # the deploy went back
+    assert stand(store, "old", "aa") == (DeclarationState.PUT, "bb")  # the deploy went back
     put(store, declared("aa"), tick, before="bb")
-    assert stand(store, "again", "bb") == (Standing.PUT, "aa")  # and forth
+    assert stand(store, "again", "bb") == (DeclarationState.PUT, "aa")  # and forth
 
 
 def test_a_silent_listener_carries_nothing(store: Store, client: redis.Redis) -> None:
@@ -549,9 +557,9 @@ def test_a_silent_listener_carries_nothing(store: Store, client: redis.Redis) ->
     put(store, declared("aa"), tick)
     stand(store, "dead", "bb")
     stand(store, "dead", "bb")
-    assert stand(store, "old", "aa")[0] is Standing.OTHERS
+    assert stand(store, "old", "aa")[0] is DeclarationState.OTHERS
     client.zadd(f"{PREFIX}:listeners", {"dead": server_ms(client) - 21_000})
-    assert stand(store, "old", "aa")[0] is Standing.STANDS
+    assert stand(store, "old", "aa")[0] is DeclarationState.STANDS
 
 
 def test_what_a_listener_declares_cannot_be_removed_meanwhile(
@@ -572,7 +580,7 @@ def test_a_declaration_does_not_take_what_a_producer_scheduled(
     store: Store, client: redis.Redis
 ) -> None:
     put(store, series(), server_ms(client) + HOUR)
-    assert stand(store, "l", "aa") == (Standing.SCHEDULED, "f1")
+    assert stand(store, "l", "aa") == (DeclarationState.SCHEDULED, "f1")
 
 
 # Looking

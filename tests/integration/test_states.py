@@ -12,7 +12,7 @@ from expirebridge.hooks import Started
 from expirebridge.settings import Settings
 from expirebridge.store import commands
 from expirebridge.store.client import Store
-from expirebridge.store.commands import Heard, Settlement
+from expirebridge.store.commands import EventKind, Settlement
 from tests.kit.states import CALL, HOUR, KEY, bring, hear, watch
 from tests.kit.steps import age, claim, new, server_ms, settle, state_of
 from tests.kit.witness import Witness, listening
@@ -446,7 +446,7 @@ def test_a_task_that_starts_anew_has_no_limit_from_before(
     settle(store, Settlement("a", "t", "succeeded"))
     if again == "raw SET":
         client.set(KEY, "", px=HOUR)
-        hear(store, Heard.LIVE)
+        hear(store, EventKind.LIVE)
     else:
         store.run(commands.run_now("a"))
     made = put_off(store, "extend", 60_000, 60_000)
@@ -562,7 +562,7 @@ def test_a_deletion_that_is_heard_cancels_a_waiting_task(
 ) -> None:
     bring(store, client, state)
     client.delete(KEY)
-    hear(store, Heard.DELETED)
+    hear(store, EventKind.DELETED)
     task = task_of(store)
     assert task is not None
     assert (task.state, task.error) == (State.CANCELLED, "its key was deleted")
@@ -572,7 +572,7 @@ def test_a_deletion_that_is_heard_cancels_a_waiting_task(
 def test_a_deletion_changes_nothing_else(store: Store, client: redis.Redis, state: str) -> None:
     bring(store, client, state)
     before = task_of(store)
-    hear(store, Heard.DELETED)
+    hear(store, EventKind.DELETED)
     assert task_of(store) == before
 
 
@@ -580,11 +580,11 @@ def test_a_deletion_of_a_task_that_is_due_or_was_set_again_changes_nothing(
     store: Store, client: redis.Redis
 ) -> None:
     bring(store, client, "pending")
-    hear(store, Heard.DELETED)  # an old event: the key lives
+    hear(store, EventKind.DELETED)  # an old event: the key lives
     assert claim(store, "u").tasks == []
     client.delete(KEY)
     age(client, "pending", "a", 1)
-    hear(store, Heard.DELETED)
+    hear(store, EventKind.DELETED)
     assert [task.id for task in claim(store, "u").tasks] == ["a"]
 
 
@@ -594,7 +594,7 @@ def test_an_end_that_came_before_anybody_looked_makes_the_task_due(
 ) -> None:
     bring(store, client, state)
     client.delete(KEY)  # as PEXPIRE 1 and its expiry would
-    hear(store, Heard.EXPIRED)
+    hear(store, EventKind.EXPIRED)
     assert [task.id for task in claim(store, "u").tasks] == ["a"]
 
 
@@ -604,7 +604,7 @@ def test_a_finished_task_s_key_set_again_starts_it_anew(
 ) -> None:
     bring(store, client, state)
     client.set(KEY, "", px=HOUR)
-    hear(store, Heard.LIVE)
+    hear(store, EventKind.LIVE)
     task = task_of(store)
     assert task is not None
     assert (task.state, task.attempt, task.error, task.tags) == (State.PENDING, 0, None, ("t",))
@@ -656,7 +656,7 @@ def test_a_resend_of_a_change_is_answered_as_the_first_time(
     store: Store, client: redis.Redis, operation: str
 ) -> None:
     bring(store, client, "pending")
-    call: commands.Call[object]
+    call: commands.Command[object]
     match operation:
         case "cancel":
             call = commands.cancel(["a"], keep=60)  # type: ignore[assignment]

@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge, Task, current_task
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.hooks import End, Hooks
 from expirebridge.settings import Settings
 from tests.kit.nodes import Process
@@ -96,13 +96,16 @@ async def test_a_poison_task_runs_alone_in_the_process(url: str, client: redis.R
 
 
 @pytest.fixture(params=FEW[:1])
-def pair(request: pytest.FixtureRequest) -> Iterator[tuple[Server, Server]]:
-    with Server(binary=SERVERS[request.param]) as one, Server(binary=SERVERS[request.param]) as two:
+def pair(request: pytest.FixtureRequest) -> Iterator[tuple[EmbeddedServer, EmbeddedServer]]:
+    with (
+        EmbeddedServer(binary=SERVERS[request.param]) as one,
+        EmbeddedServer(binary=SERVERS[request.param]) as two,
+    ):
         yield one, two
 
 
 async def test_a_node_that_is_away_takes_no_room_from_the_others(
-    pair: tuple[Server, Server],
+    pair: tuple[EmbeddedServer, EmbeddedServer],
 ) -> None:
     """Neither by the claim that it does not answer, nor by outcomes that it does not record."""
     away, there = pair
@@ -135,7 +138,9 @@ async def test_a_node_that_is_away_takes_no_room_from_the_others(
     assert process.room.free == 2
 
 
-async def test_a_station_goes_on_on_another_node(pair: tuple[Server, Server]) -> None:
+async def test_a_station_goes_on_on_another_node(
+    pair: tuple[EmbeddedServer, EmbeddedServer],
+) -> None:
     first, second = pair
     gauge, witness = Gauge(), Witness()
     process = Process(Settings(url=first.url), registry_of(work=gauge.work), Hooks([witness]))

@@ -455,7 +455,7 @@ def test_listing_pages_through_states_and_tags(store: Store, client: redis.Redis
     store.run(commands.make([new(f"a{n:02}", 60_000 + n, fields={"tags": "x"}) for n in range(25)]))
     store.run(commands.make([new("b", 30_000, call=b"mail.other?[]")]))
 
-    def page(cursor: str = "0", **options: Any) -> commands.Page:
+    def page(cursor: str = "0", **options: Any) -> commands.TaskPage:
         given: dict[str, Any] = {"state": None, "func": None, "tag": None, "count": 10} | options
         return store.run(commands.list_page(cursor=cursor, **given))
 
@@ -538,7 +538,7 @@ def test_a_timer_that_was_heard_of_while_the_handler_ran_counts_though_it_ended(
     store.run(commands.make([new("a")]))
     claim(store)
     client.set("a:?mail.send?[1]", "", px=60_000)
-    heard = commands.Hint(b"a:?mail.send?[1]", "a", b"mail.send?[1]", commands.Heard.LIVE)
+    heard = commands.KeyEvent(b"a:?mail.send?[1]", "a", b"mail.send?[1]", commands.EventKind.LIVE)
     store.run(commands.adopt([heard], Settings()))
     client.delete("a:?mail.send?[1]")  # as its expiry would
     client.hset("expirebridge:task:a", "rearm", 1_000)
@@ -549,7 +549,7 @@ def test_a_timer_that_was_heard_of_while_the_handler_ran_counts_though_it_ended(
 def test_a_paused_task_keeps_the_time_that_was_left(store: Store, client: redis.Redis) -> None:
     store.run(commands.make([new("a", 3_600_000)]))
     client.persist("a:?mail.send?[1]")
-    heard = commands.Hint(b"a:?mail.send?[1]", "a", b"mail.send?[1]", commands.Heard.LIVE)
+    heard = commands.KeyEvent(b"a:?mail.send?[1]", "a", b"mail.send?[1]", commands.EventKind.LIVE)
     store.run(commands.adopt([heard], Settings()))
     task = store.run(commands.get("a"))
     assert task is not None
@@ -566,7 +566,7 @@ def test_a_paused_task_whose_new_timer_ended_runs(
     client.persist(name)
     store.run(
         commands.adopt(
-            [commands.Hint(name, "a", b"mail.send?[1]", commands.Heard.LIVE)], Settings()
+            [commands.KeyEvent(name, "a", b"mail.send?[1]", commands.EventKind.LIVE)], Settings()
         )
     )
     assert state_of(store, "a") is State.PAUSED
@@ -574,7 +574,8 @@ def test_a_paused_task_whose_new_timer_ended_runs(
     if found_by == "event":
         store.run(
             commands.adopt(
-                [commands.Hint(name, "a", b"mail.send?[1]", commands.Heard.EXPIRED)], Settings()
+                [commands.KeyEvent(name, "a", b"mail.send?[1]", commands.EventKind.EXPIRED)],
+                Settings(),
             )
         )
     else:
@@ -591,7 +592,9 @@ def test_a_finished_task_s_next_generation_keeps_its_policies(
     claim(store)
     settle(store, Settlement("a", "t", "failed", text="x"))
     client.set("a:?f.g?@", "", px=60_000)
-    hint = commands.Hint(b"a:?f.g?@", "a", b"f.g?@", commands.Heard.LIVE, invalid="in no record")
+    hint = commands.KeyEvent(
+        b"a:?f.g?@", "a", b"f.g?@", commands.EventKind.LIVE, invalid="in no record"
+    )
     assert store.run(commands.adopt([hint], Settings())) == [commands.Adoption.ADOPTED]
     task = store.run(commands.get("a"))
     assert task is not None

@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge, Bridge, Outcome, ServerOutOfMemory, Task, TaskExists
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 from tests.kit.proxy import Proxy
 
 CALLERS = 50
@@ -154,7 +154,9 @@ async def test_what_is_refused_is_refused_to_each(making: Making, client: redis.
     assert [type(task) for task in made] == [ServerOutOfMemory] * 8
 
 
-async def test_a_reply_that_is_lost_is_asked_for_again(server: Server, bridge: Bridge) -> None:
+async def test_a_reply_that_is_lost_is_asked_for_again(
+    server: EmbeddedServer, bridge: Bridge
+) -> None:
     bridge.make_task("a.b", delay=60, id="n0")
     with Proxy(server.port) as proxy:
         async with AsyncBridge(proxy.url) as through:

@@ -4,11 +4,11 @@ from collections.abc import Iterable
 
 from expirebridge import Bridge
 from expirebridge.connection.cluster_client import slot_of
-from expirebridge.embedded.server import Server
-from expirebridge.model.partitions import PARTITIONS_OF_CLUSTER, Layout
+from expirebridge.embedded.server import EmbeddedServer
+from expirebridge.model.partitions import PARTITIONS_OF_CLUSTER, PartitionLayout
 from tests.kit.cluster import Cluster
 
-LAYOUT = Layout("expirebridge", PARTITIONS_OF_CLUSTER)
+LAYOUT = PartitionLayout("expirebridge", PARTITIONS_OF_CLUSTER)
 
 
 def slot_of_task(id: str) -> int:
@@ -16,7 +16,7 @@ def slot_of_task(id: str) -> int:
     return slot_of(LAYOUT.prefix_of(LAYOUT.partition_of(id)))
 
 
-def homes_of(cluster: Cluster, ids: Iterable[str]) -> dict[str, Server]:
+def homes_of(cluster: Cluster, ids: Iterable[str]) -> dict[str, EmbeddedServer]:
     """The node that has each task."""
     by_slot = {slot: cluster.primary_of(slot) for slot in {slot_of_task(id) for id in ids}}
     return {id: by_slot[slot_of_task(id)] for id in ids}

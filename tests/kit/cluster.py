@@ -12,7 +12,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from expirebridge.embedded import cluster
-from expirebridge.embedded.server import HOST, Server
+from expirebridge.embedded.server import HOST, EmbeddedServer
 from tests.kit.witness import PATIENCE
 
 TAG = "{eb}"
@@ -35,29 +35,31 @@ class Cluster:
             "appendonly": "no",
             **(options or {}),
         }
-        self._cluster = cluster.Cluster(replicas=replicas, binary=binary, options=all_options)
+        self._cluster = cluster.EmbeddedCluster(
+            replicas=replicas, binary=binary, options=all_options
+        )
         self.url = self._cluster.url
 
     @property
-    def nodes(self) -> Sequence[Server]:
+    def nodes(self) -> Sequence[EmbeddedServer]:
         """All nodes, whether they run or not."""
         return self._cluster.nodes
 
     @contextmanager
-    def client(self, node: Server) -> Iterator[redis.Redis]:
+    def client(self, node: EmbeddedServer) -> Iterator[redis.Redis]:
         """A plain client of one node, whatever its role, which follows and repeats nothing."""
         once = Retry(NoBackoff(), 0)
         with redis.Redis(host=HOST, port=node.port, socket_timeout=2, retry=once) as client:
             yield client
 
-    def ask(self, node: Server, *words: Any) -> Any:
+    def ask(self, node: EmbeddedServer, *words: Any) -> Any:
         """What a node answers to a command."""
         with self.client(node) as client:
             return client.execute_command(*words)
 
     # Who is what
 
-    def id_of(self, node: Server) -> str:
+    def id_of(self, node: EmbeddedServer) -> str:
         """What the cluster calls a node."""
         return str(self.ask(node, "CLUSTER", "MYID").decode())
 
@@ -65,25 +67,25 @@ class Cluster:
         """The slot of a key; any node computes it."""
         return int(self.ask(self._awake(), "CLUSTER", "KEYSLOT", key))
 
-    def primary_of(self, slot: int, *, asked: Server | None = None) -> Server:
+    def primary_of(self, slot: int, *, asked: EmbeddedServer | None = None) -> EmbeddedServer:
         """The node that serves a slot, by the word of one node."""
         for start, end, primary, *_ in self.ask(asked or self._awake(), "CLUSTER", "SLOTS"):
             if start <= slot <= end:
                 return self._at(primary[1])
         raise LookupError(f"nobody serves {slot}")
 
-    def replica_of(self, primary: Server) -> Server:
+    def replica_of(self, primary: EmbeddedServer) -> EmbeddedServer:
         """A node that follows this one."""
         for line in self.ask(primary, "CLUSTER", "REPLICAS", self.id_of(primary)):
             return self._at(line.split()[1].partition(b"@")[0].rpartition(b":")[2])
         raise LookupError(f"nobody follows {primary.port}")
 
-    def slot_at(self, node: Server) -> int:
+    def slot_at(self, node: EmbeddedServer) -> int:
         """A slot that a node serves."""
         slots = (each for each in self.ask(node, "CLUSTER", "SLOTS") if each[2][1] == node.port)
         return int(next(slots)[0])
 
-    def until_served_by(self, slot: int, node: Server) -> None:
+    def until_served_by(self, slot: int, node: EmbeddedServer) -> None:
         """Wait until every node that answers says that this one serves the slot."""
 
         def served() -> bool:
@@ -99,7 +101,7 @@ class Cluster:
         """Wait until all nodes, all of which run, agree, and replicas follow."""
         self._cluster.until_agreed()
 
-    def until_in_step(self, primary: Server, replica: Server | None = None) -> None:
+    def until_in_step(self, primary: EmbeddedServer, replica: EmbeddedServer | None = None) -> None:
         """Wait until the replica of this node has all that was written there before.
 
         One that has just become it is to be named: the primary may not know it yet.
@@ -115,16 +117,16 @@ class Cluster:
 
     # What happens to nodes
 
-    def kill(self, node: Server) -> None:
+    def kill(self, node: EmbeddedServer) -> None:
         """Kill a node, as a crash would."""
         node.kill()
 
-    def restart(self, node: Server) -> None:
+    def restart(self, node: EmbeddedServer) -> None:
         """Start a node again with what it had on disk, and wait until all is well."""
         node.start()
         self.until_well()
 
-    def fail_over(self, primary: Server) -> Server:
+    def fail_over(self, primary: EmbeddedServer) -> EmbeddedServer:
         """Let a primary and its replica change places, in order; return the new primary."""
         replica, slot = self.replica_of(primary), self.slot_at(primary)
         self.ask(replica, "CLUSTER", "FAILOVER")
@@ -133,21 +135,21 @@ class Cluster:
 
     # What happens to slots
 
-    def migrate(self, slot: int, target: Server) -> None:
+    def migrate(self, slot: int, target: EmbeddedServer) -> None:
         """Move a slot at once, with all that is in it (Valkey 9)."""
         source = self.primary_of(slot)
         words = ("SLOTSRANGE", slot, slot, "NODE", self.id_of(target))
         self.ask(source, "CLUSTER", "MIGRATESLOTS", *words)
         self.until_served_by(slot, target)
 
-    def begin_move(self, slot: int, target: Server, *, keys: int = 0) -> None:
+    def begin_move(self, slot: int, target: EmbeddedServer, *, keys: int = 0) -> None:
         """Begin to move a slot key by key, as before Valkey 9, and stop after so many keys."""
         source = self.primary_of(slot)
         self.ask(target, "CLUSTER", "SETSLOT", slot, "IMPORTING", self.id_of(source))
         self.ask(source, "CLUSTER", "SETSLOT", slot, "MIGRATING", self.id_of(target))
         self._hand_over(slot, source, target, keys)
 
-    def finish_move(self, slot: int, target: Server) -> None:
+    def finish_move(self, slot: int, target: EmbeddedServer) -> None:
         """Move what is left of a slot, and tell all nodes."""
         source = self.primary_of(slot)
         self._hand_over(slot, source, target)
@@ -155,27 +157,27 @@ class Cluster:
             self.ask(node, "CLUSTER", "SETSLOT", slot, "NODE", self.id_of(target))
         self.until_served_by(slot, target)
 
-    def undo_move(self, slot: int, target: Server) -> None:
+    def undo_move(self, slot: int, target: EmbeddedServer) -> None:
         """End a move by which no key was moved yet; others can only be finished."""
         assert self.ask(target, "CLUSTER", "COUNTKEYSINSLOT", slot) == 0
         for node in (target, self.primary_of(slot)):
             self.ask(node, "CLUSTER", "SETSLOT", slot, "STABLE")
 
     def _hand_over(
-        self, slot: int, source: Server, target: Server, most: int | None = None
+        self, slot: int, source: EmbeddedServer, target: EmbeddedServer, most: int | None = None
     ) -> None:
         count = self.ask(source, "CLUSTER", "COUNTKEYSINSLOT", slot)
         limit = count if most is None else most
         if keys := self.ask(source, "CLUSTER", "GETKEYSINSLOT", slot, limit):
             self.ask(source, "MIGRATE", HOST, target.port, "", 0, 5000, "KEYS", *keys)
 
-    def _at(self, port: bytes | int) -> Server:
+    def _at(self, port: bytes | int) -> EmbeddedServer:
         for node in self.nodes:
             if node.port == int(port):
                 return node
         raise LookupError(f"no node of ours is at port {int(port)}")
 
-    def _awake(self) -> Server:
+    def _awake(self) -> EmbeddedServer:
         """A node that answers."""
         for node in self.nodes:
             with suppress(redis.RedisError):

@@ -10,9 +10,9 @@ import pytest
 import redis
 from sqlalchemy import URL, create_engine, insert, select, update
 
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.hooks import End
-from expirebridge.ledger.partition import Office
+from expirebridge.ledger.partition import LedgerEngine
 from expirebridge.ledger.schema import create
 from expirebridge.ledger.tables import Tables
 from expirebridge.settings import Settings
@@ -82,13 +82,13 @@ def in_its_place(
 
 
 @contextmanager
-def copied(server: Server, *, port: int | None = None) -> Iterator[Server]:
+def copied(server: EmbeddedServer, *, port: int | None = None) -> Iterator[EmbeddedServer]:
     """Another server with a snapshot of this one, on this port."""
     with redis.Redis(port=server.port) as client:
         client.save()
     if port == server.port:
         server.kill()
-    with Server(port=port, options={"appendonly": "no"}) as copy:
+    with EmbeddedServer(port=port, options={"appendonly": "no"}) as copy:
         copy.kill()
         shutil.copyfile(server.directory / "dump.rdb", copy.directory / "dump.rdb")
         copy.start()
@@ -110,7 +110,7 @@ def create_tables(url: URL, made: Tables) -> None:
 
 def fill(settings: Settings, made: Tables) -> None:
     """Bind the ledger as a listener does, and leave tasks: carried, and still to be carried."""
-    office = Office(settings)
+    office = LedgerEngine(settings)
     with redis.Redis.from_url(settings.url) as client:
         store = Store(client, prefix="expirebridge")
         books = Books(office.engine, made, store)

@@ -5,23 +5,25 @@ import redis.asyncio
 
 from expirebridge.handlers import Registry
 from expirebridge.handlers.signatures import Fingerprint
-from expirebridge.listener.execution.leases import Code
-from expirebridge.listener.server_health import Outage
-from expirebridge.listener.session import Footing, Ground, ServerClock
-from expirebridge.listener.wakeups import Ears, Gaps, Links
+from expirebridge.listener.execution.leases import CodeVersion
+from expirebridge.listener.server_health import ServerHealth
+from expirebridge.listener.session import Footing, PartitionSession, ServerClock
+from expirebridge.listener.wakeups import ConnectionCounter, EventDemand, ResyncRequests
 from expirebridge.store.client import AsyncStore, Store
 
 
-def ground_of(store: AsyncStore | None = None, heart_store: Store | None = None) -> Ground:
+def ground_of(
+    store: AsyncStore | None = None, heart_store: Store | None = None
+) -> PartitionSession:
     """A node with these stores; one that is left out has a client that never connects."""
-    return Ground(
+    return PartitionSession(
         store=store or AsyncStore(redis.asyncio.Redis(), prefix="expirebridge"),
         heart_store=heart_store or Store(redis.Redis(), prefix="expirebridge"),
         server_clock=ServerClock(),
-        outage=Outage(),
-        gaps=Gaps(),
-        ears=Ears(),
-        links=Links(),
+        outage=ServerHealth(),
+        gaps=ResyncRequests(),
+        ears=EventDemand(),
+        links=ConnectionCounter(),
     )
 
 
@@ -30,6 +32,6 @@ def footing_on(store: AsyncStore | None = None, heart_store: Store | None = None
     return Footing(ground_of(store, heart_store))
 
 
-def code_without_handlers() -> Code:
+def code_without_handlers() -> CodeVersion:
     """What a listener without handlers tells its fleet."""
-    return Code(Fingerprint.of(Registry({})))
+    return CodeVersion(Fingerprint.of(Registry({})))

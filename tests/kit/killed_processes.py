@@ -8,8 +8,8 @@ from pathlib import Path
 
 from expirebridge.hooks import Event, Hooks, ProcessEnd, ProcessEnded
 from expirebridge.listener.execution.exceptions import NotStarted, ProcessDied
-from expirebridge.listener.execution.process_pool.pool import Processes
-from expirebridge.listener.execution.process_pool.protocol import Call, Setup
+from expirebridge.listener.execution.process_pool.pool import ProcessPool
+from expirebridge.listener.execution.process_pool.protocol import CallFrame, Setup
 from expirebridge.listener.execution.process_pool.worker import Process
 from expirebridge.model.task import State, Task, from_ms
 from expirebridge.settings import Settings
@@ -40,7 +40,7 @@ class Killing:
         folder.mkdir(exist_ok=True)
         (folder / "killed.py").write_text(HANDLERS)
         settings = Settings(tasks=folder, processes=SIDE_BY_SIDE)
-        self._processes = Processes(settings, Hooks([self._note]))
+        self._processes = ProcessPool(settings, Hooks([self._note]))
         self._setup = Setup(settings=settings, levels={})
 
     async def kill(self, times: int) -> None:
@@ -77,7 +77,7 @@ class Killing:
         task = Task(
             id=way, func="killed.end", args=[way], key=b"", state=State.RUNNING, due=from_ms(0)
         )
-        call = Call(name=task.func, task=task, lease_end=float("inf"))
+        call = CallFrame(name=task.func, task=task, lease_end=float("inf"))
         running = asyncio.create_task(process.call(call))
         await asyncio.sleep(0)
         if way == "timeout":

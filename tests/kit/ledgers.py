@@ -9,15 +9,15 @@ from sqlalchemy import Engine, delete, insert, select, update
 
 from expirebridge.ledger import retention
 from expirebridge.ledger.binder import Binder
-from expirebridge.ledger.binding import Place
+from expirebridge.ledger.binding import Addresses
 from expirebridge.ledger.relay import Relay, finish
-from expirebridge.ledger.relay_store import Passbook
-from expirebridge.ledger.tables import Status, Tables, Todo, Wanted
+from expirebridge.ledger.relay_store import RelayStore
+from expirebridge.ledger.tables import DesiredState, Status, SyncState, Tables
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands import ledger as ledger_calls
 
-HERE: Final = Place(("here",), "1 expirebridge", "here")
+HERE: Final = Addresses(("here",), "1 expirebridge", "here")
 
 
 @dataclass
@@ -28,16 +28,16 @@ class Books:
     made: Tables
     store: Store
     name: str = "default"
-    place: Place = HERE
+    place: Addresses = HERE
 
     def __post_init__(self) -> None:
         database = self.store.database
-        self.rows = Passbook(
+        self.rows = RelayStore(
             self.engine, self.made, name=self.name, layout=database.layout,
             partition=database.layout.number_of(database.prefix),
         )  # fmt: skip
 
-    def relay(self, place: Place | None = None, store: Store | None = None) -> Relay:
+    def relay(self, place: Addresses | None = None, store: Store | None = None) -> Relay:
         own = (place or self.place)._replace(partitions=self.store.database.layout.count)
 
         def there() -> Store:
@@ -67,11 +67,11 @@ class Books:
             connection.execute(
                 update(task)
                 .where(task.c.ledger == self.name, task.c.id == id)
-                .values(revision=task.c.revision + 1, todo=Todo.RELAY, **values)
+                .values(revision=task.c.revision + 1, todo=SyncState.RELAY, **values)
             )
 
     def cancel(self, id: str) -> None:
-        self.change(id, wanted=Wanted.CANCELLED.value)
+        self.change(id, wanted=DesiredState.CANCELLED.value)
 
     def row(self, id: str) -> Any:
         task = self.made.task
@@ -91,10 +91,10 @@ class Books:
 
     def prune_old(self, keep: float = 60.0) -> int:
         """Make one round through the finished rows, as a listener does."""
-        rows = retention.Archive(
+        rows = retention.Retention(
             self.engine, self.made, self.relay(), lambda: self.store, name=self.name
         )
-        count, place = 0, retention.Place()
+        count, place = 0, retention.RetentionCursor()
         while True:
             pruned = rows.prune(keep, place)
             count += pruned.deleted

@@ -17,7 +17,7 @@ import redis
 from redis.utils import HIREDIS_AVAILABLE
 
 from expirebridge.connection import clients
-from expirebridge.connection.sentinel import Berth
+from expirebridge.connection.sentinel import PinnedPrimary
 
 FAST = Path(sys.prefix) / "fast"
 """Where `make test` puts hiredis: the tests' own process reads replies without it."""
@@ -87,9 +87,9 @@ def _ask_nodes(url: str) -> None:
     cluster.look()
 
 
-def _place(url: str) -> Berth | None:
+def _place(url: str) -> PinnedPrimary | None:
     followed = clients.to_follow(url, "{eb}expirebridge")
-    return None if followed is None else Berth(followed)
+    return None if followed is None else PinnedPrimary(followed)
 
 
 async def _produce(url: str) -> None:

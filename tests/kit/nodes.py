@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from expirebridge.handlers import Registry
 from expirebridge.hooks import Hooks
-from expirebridge.listener.execution.executor import Runner
-from expirebridge.listener.server.single_server import OneServer
-from expirebridge.listener.wakeups import Shutdown, cancel_roles
+from expirebridge.listener.execution.executor import Executor
+from expirebridge.listener.server.single_server import SingleServer
+from expirebridge.listener.wakeups import StopRequest, cancel_roles
 from expirebridge.listener.watchdog import Watchdog
 from expirebridge.settings import Settings
 from tests.kit.witness import PATIENCE
@@ -23,14 +23,14 @@ class Process:
     def __init__(self, settings: Settings, registry: Registry, hooks: Hooks | None = None) -> None:
         self._settings = settings
         self._hooks = hooks or Hooks()
-        self.shutdown = Shutdown()
-        self.runner = Runner(registry, settings, hooks=self._hooks, shutdown=self.shutdown)
+        self.shutdown = StopRequest()
+        self.runner = Executor(registry, settings, hooks=self._hooks, shutdown=self.shutdown)
         self.room = self.runner.room
         self._watchdog = Watchdog(self.runner, settings, on_stuck=self.shutdown.give_up)
 
-    def node(self, *prefixes: str, url: str | None = None) -> OneServer:
+    def node(self, *prefixes: str, url: str | None = None) -> SingleServer:
         """A node of this server, or the one of the settings, with a station for each prefix."""
-        return OneServer(
+        return SingleServer(
             replace(self._settings, url=url or self._settings.url),
             prefixes,
             name="one",
@@ -40,7 +40,7 @@ class Process:
         )
 
     @asynccontextmanager
-    async def listening(self, *nodes: OneServer) -> AsyncIterator[None]:
+    async def listening(self, *nodes: SingleServer) -> AsyncIterator[None]:
         """Run the nodes' roles while the block runs; it begins when they hear doorbells."""
         for node in nodes:
             await node.examine()

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import redis
 
-from expirebridge.embedded.server import HOST, Server, embedded_binary, free_port
+from expirebridge.embedded.server import HOST, EmbeddedServer, embedded_binary, free_port
 from tests.kit.servers import SERVERS
 from tests.kit.witness import PATIENCE
 
@@ -127,23 +127,23 @@ class Sentinels:
         login = URL_SENTINEL_LOGIN if self._password else ""
         return f"{scheme}+sentinel://{URL_LOGIN}@{hosts}/{NAME}/1?{login}{tls}"
 
-    def server_url(self, server: Server) -> str:
+    def server_url(self, server: EmbeddedServer) -> str:
         """The URL of database 1 on one of the servers, whatever its role."""
         return f"redis://{URL_LOGIN}@{HOST}:{server.port}/1"
 
-    def port_of(self, server: Server) -> int:
+    def port_of(self, server: EmbeddedServer) -> int:
         """The port that sentinels and clients use; with TLS not that of `client`."""
         return self._tls_ports.get(server.port, server.port)
 
     @property
-    def primary(self) -> Server:
+    def primary(self) -> EmbeddedServer:
         """The server that most sentinels name."""
         named = [sentinel.primary() for sentinel in self.sentinels]
         port = max(named, key=named.count)
         return next(server for server in self.servers if self.port_of(server) == port)
 
     @contextmanager
-    def client(self, server: Server, db: int = 1) -> Iterator[redis.Redis]:
+    def client(self, server: EmbeddedServer, db: int = 1) -> Iterator[redis.Redis]:
         """A plain client of one of the servers, whatever its role."""
         with redis.Redis(port=server.port, db=db, username=LOGIN, password=PASSWORD) as client:
             yield client
@@ -166,7 +166,7 @@ class Sentinels:
         self.until_replicating()
         self._until(self._begin_failover, "no failover began")
 
-    def until_primary(self, server: Server) -> None:
+    def until_primary(self, server: EmbeddedServer) -> None:
         """Wait until all sentinels that answer name this server."""
 
         def named() -> bool:
@@ -178,18 +178,18 @@ class Sentinels:
 
         self._until(named, f"the sentinels do not name {server.port}")
 
-    def cut_off(self, server: Server) -> None:
+    def cut_off(self, server: EmbeddedServer) -> None:
         """Let the sentinels take a server for dead, and not reach it; everybody else does."""
         with self.client(server) as client:
             client.execute_command("ACL", "SETUSER", WATCHER, "off")
             client.execute_command("CLIENT", "KILL", "USER", WATCHER)
 
-    def reconnect(self, server: Server) -> None:
+    def reconnect(self, server: EmbeddedServer) -> None:
         """Let the sentinels reach it again."""
         with self.client(server) as client:
             client.execute_command("ACL", "SETUSER", WATCHER, "on")
 
-    def misinform(self, sentinel: Sentinel, server: Server) -> None:
+    def misinform(self, sentinel: Sentinel, server: EmbeddedServer) -> None:
         """Let one sentinel name this server, whatever the others say."""
         sentinel.ask("SENTINEL", "REMOVE", NAME)
         sentinel.ask("SENTINEL", "MONITOR", NAME, HOST, self.port_of(server), QUORUM + 10)
@@ -230,14 +230,14 @@ class Sentinels:
     ) -> None:
         self._stack.close()
 
-    def _server(self, binary: Path, options: Mapping[str, str]) -> Server:
+    def _server(self, binary: Path, options: Mapping[str, str]) -> EmbeddedServer:
         port, all_options = free_port(), {
             "repl-diskless-sync-delay": "0", "masteruser": LOGIN, "masterauth": PASSWORD, **options,
         }  # fmt: skip
         if self._tls:
             self._tls_ports[port] = free_port()
             all_options |= self._tls_options() | {"tls-port": str(self._tls_ports[port])}
-        return Server(binary=binary, port=port, options=all_options)
+        return EmbeddedServer(binary=binary, port=port, options=all_options)
 
     def _tls_options(self) -> dict[str, str]:
         if self._tls is None:
@@ -246,7 +246,7 @@ class Sentinels:
         paths = {f"tls-{name}-file": str(self._tls / file) for name, file in files.items()}
         return {**paths, "tls-auth-clients": "no", "tls-replication": "yes"}
 
-    def _give_logins(self, server: Server) -> None:
+    def _give_logins(self, server: EmbeddedServer) -> None:
         with redis.Redis(port=server.port) as client:
             for name, password in ((LOGIN, PASSWORD), (WATCHER, PASSWORD)):
                 client.execute_command(
@@ -284,7 +284,7 @@ class Sentinels:
             and any(replica["flags"] == "slave" for replica in replicas)
         )
 
-    def until_replicating_from(self, primary: Server) -> None:
+    def until_replicating_from(self, primary: EmbeddedServer) -> None:
         """Wait until this server has a replica that follows it."""
 
         def follows() -> bool:

@@ -2,7 +2,7 @@
 
 from expirebridge.store import commands
 from expirebridge.store.client import Store
-from expirebridge.store.commands import Argument, Following, NewSeries, Put, Putting, Retimed, Times
+from expirebridge.store.commands import Argument, NewSeries, NextTick, Put, Putting, Retimed, Times
 
 LEASE = 10.0
 ANY = "every 1h"
@@ -43,12 +43,12 @@ def follow(
 ) -> bool:
     """Make the tick after the latest one."""
     times = Times(tick, tick, successor) if tick is not None else None
-    [made] = store.run(commands.make_ticks([Following(id, latest, times)]))
+    [made] = store.run(commands.make_ticks([NextTick(id, latest, times)]))
     return made
 
 
 def retime(store: Store, id: str, latest: int, tick: int, *, tzdata: str = "2026b 0") -> Retimed:
     """Move the waiting tick to where later data of its zone put it."""
-    items = [Following(id, latest, Times(tick, tick, None, tzdata))]
+    items = [NextTick(id, latest, Times(tick, tick, None, tzdata))]
     [done] = store.run(commands.retime_ticks(items))
     return done

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
 
-from expirebridge.embedded.server import Server, embedded_binary
+from expirebridge.embedded.server import EmbeddedServer, embedded_binary
 from tests.kit import container
 
 COMMANDS = ("redis-server", "valkey-server")
@@ -27,7 +27,7 @@ FOLDER = Path(__file__).parents[2] / ".servers"
 EMBEDDED = "embedded"
 DOCKER = "docker"
 
-AnyServer = Server | container.Container
+AnyServer = EmbeddedServer | container.Container
 
 
 def _systems() -> Iterator[Path]:
@@ -99,11 +99,11 @@ def version_of(name: str) -> str:
 
 def server_of(name: str) -> AnyServer:
     """A server of that name, which runs during its `with` block."""
-    return container.Container() if name == DOCKER else Server(binary=SERVERS[name])
+    return container.Container() if name == DOCKER else EmbeddedServer(binary=SERVERS[name])
 
 
 @contextmanager
-def hanging(server: Server) -> Iterator[None]:
+def hanging(server: EmbeddedServer) -> Iterator[None]:
     """While the block runs, the server takes connections and answers nothing."""
     assert server.pid is not None
     os.kill(server.pid, signal.SIGSTOP)

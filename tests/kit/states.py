@@ -6,7 +6,7 @@ from expirebridge import Outcome
 from expirebridge.settings import Settings
 from expirebridge.store import commands
 from expirebridge.store.client import Store
-from expirebridge.store.commands import Heard, Settlement
+from expirebridge.store.commands import EventKind, Settlement
 from tests.kit.steps import claim, new, settle
 
 CALL = b"mail.send?[1]"
@@ -40,6 +40,6 @@ def watch(store: Store, ttl: int) -> Outcome:
     return store.run(commands.make([watched]))[0].outcome
 
 
-def hear(store: Store, heard: Heard) -> None:
+def hear(store: Store, heard: EventKind) -> None:
     """Let a listener hear of the timer of task `a`."""
-    store.run(commands.adopt([commands.Hint(KEY, "a", CALL, heard)], Settings()))
+    store.run(commands.adopt([commands.KeyEvent(KEY, "a", CALL, heard)], Settings()))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trustme
 
-from expirebridge.embedded.server import Server, free_port
+from expirebridge.embedded.server import EmbeddedServer, free_port
 from tests.kit.servers import SERVERS
 
 WITH_TLS = SERVERS.get("redis-7.0") or SERVERS.get("redis-8.0") or SERVERS.get("valkey-8.1")
@@ -56,5 +56,5 @@ def tls_server(
         "tls-auth-clients": "yes" if clients_too else "no",
         **{name.replace("_", "-"): value for name, value in options.items()},
     }
-    with Server(binary=needed(), options=settings):
+    with EmbeddedServer(binary=needed(), options=settings):
         yield f"rediss://localhost:{port}/1"

@@ -7,11 +7,11 @@ from sqlalchemy import Connection
 
 from expirebridge import Bridge, Change, TaskExists
 from expirebridge.ledger import Ledger, complete
-from expirebridge.ledger.tables import Todo
+from expirebridge.ledger.tables import SyncState
 from expirebridge.settings import Settings
 from expirebridge.store import commands
 from expirebridge.store.commands import Settlement
-from expirebridge.store.commands.ledger import Life
+from expirebridge.store.commands.ledger import RowVersion
 from tests.kit.ledgers import Books
 from tests.kit.steps import server_ms, settle
 
@@ -117,9 +117,9 @@ class Stage:
         record: Any = self.client.hgetall(f"expirebridge:task:{id}")
         state = record.get(b"state", b"pending").decode()
         args = record[b"call"].partition(b"?")[2].decode()
-        assert row.todo == Todo.NOTHING
+        assert row.todo == SyncState.NOTHING
         assert not self.client.zcard("expirebridge:dirty")
-        assert Life.read(record[b"ledger"]) == (row.generation, row.revision)
+        assert RowVersion.read(record[b"ledger"]) == (row.generation, row.revision)
         assert args == row.params
         assert row.status == {"succeeded": 10, "failed": 20, "cancelled": 30}.get(state, 1)
         due = self.client.zscore("expirebridge:pending", id)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import URL, Engine, MetaData, create_engine
 
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.ledger import Ledger, Tables, tables
 from expirebridge.ledger.addresses import place_of
 from expirebridge.ledger.schema import create
@@ -64,7 +64,7 @@ def ledger(engine: Engine) -> Ledger:
 
 
 @pytest.fixture
-def original() -> Iterator[Server]:
+def original() -> Iterator[EmbeddedServer]:
     """The Redis of production."""
-    with Server() as server:
+    with EmbeddedServer() as server:
         yield server

@@ -6,8 +6,8 @@ from typing import Any
 from unittest.mock import patch
 
 from expirebridge.ledger import relay_store
-from expirebridge.ledger.entries import Lesson, Numbers
-from expirebridge.ledger.relay_store import Passbook
+from expirebridge.ledger.entries import RelayState, StatusUpdate
+from expirebridge.ledger.relay_store import RelayStore
 from expirebridge.store import script_loader
 
 KEPT_ANEW = "  if began_anew and not is_new then return KEPT end\n"
@@ -60,13 +60,13 @@ def planted(rule: str) -> Iterator[None]:
         name, right, wrong = IN_LUA[rule]
         text = script_loader.SHIPPED.text(name)
         assert right in text
-        with script_loader.using(script_loader.Library({name: text.replace(right, wrong)})):
+        with script_loader.using(script_loader.ScriptLibrary({name: text.replace(right, wrong)})):
             yield
     elif rule == "fence":
-        with patch.object(Passbook, "_is_last", _always_last):
+        with patch.object(RelayStore, "_is_last", _always_last):
             yield
     elif rule == "reserve":
-        with patch.object(Passbook, "take", _take_without_looking):
+        with patch.object(RelayStore, "take", _take_without_looking):
             yield
     elif rule == "write-back":
         with patch.object(relay_store, "what_comes_of", _learning_whatever_it_wants):
@@ -78,7 +78,7 @@ def planted(rule: str) -> Iterator[None]:
         yield
 
 
-def _always_last(self: Passbook, connection: Any, number: int, *, stamps: bool) -> bool:
+def _always_last(self: RelayStore, connection: Any, number: int, *, stamps: bool) -> bool:
     passes = self._passes
     if stamps:
         stamp = connection.scalar(passes.select().with_only_columns(passes.c.stamp))
@@ -86,7 +86,7 @@ def _always_last(self: Passbook, connection: Any, number: int, *, stamps: bool) 
     return True
 
 
-def _take_without_looking(self: Passbook, expected: Numbers, *, seen: int) -> int | None:
+def _take_without_looking(self: RelayStore, expected: RelayState, *, seen: int) -> int | None:
     latest = self.read()
     assert latest is not None
     with self.engine.begin() as connection:
@@ -98,13 +98,13 @@ def _take_without_looking(self: Passbook, expected: Numbers, *, seen: int) -> in
     return number
 
 
-def _leaving_what_differs(row: Any, lesson: Lesson) -> str:
+def _leaving_what_differs(row: Any, lesson: StatusUpdate) -> str:
     """A row that has ended otherwise than its task stays so."""
     found = _WHAT_COMES_OF(row, lesson)
     return "nothing" if found == "again" else found
 
 
-def _learning_whatever_it_wants(row: Any, lesson: Lesson) -> str:
+def _learning_whatever_it_wants(row: Any, lesson: StatusUpdate) -> str:
     """A later life is written into a row that wants something else by now."""
     is_later = row.generation < lesson.life.generation
     return "learns" if is_later else _WHAT_COMES_OF(row, lesson)

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from expirebridge import Bridge, State
 from expirebridge.errors import InvalidSetting, InvalidTask, LedgerUnsuitable
 from expirebridge.ledger import Ledger
-from expirebridge.ledger.tables import Status, Todo
+from expirebridge.ledger.tables import Status, SyncState
 from expirebridge.settings import Settings
 from expirebridge.store import commands
 from expirebridge.store.client import Store
@@ -96,7 +96,7 @@ def test_a_row_whose_task_was_revived_stays(books: Books, store: Store, bridge: 
 def test_a_row_that_is_to_be_carried_stays(books: Books) -> None:
     books.insert("other", HOUR)
     books.settle_down()
-    for id, todo in (("a", Todo.RELAY), ("b", Todo.REBUILD)):
+    for id, todo in (("a", SyncState.RELAY), ("b", SyncState.REBUILD)):
         books.insert(id, status=10, todo=todo, modified=1)
     books.insert("c", status=10, todo=0, modified=1)  # nothing goes during a rebuild
     assert books.prune_old() == 0
@@ -209,7 +209,11 @@ def test_what_finished_tasks_were_given_is_erased(
     books.settle_down()
     row = books.row("a")
     assert (row.params, row.options, row.message) == ('{"erased":true}', None, None)
-    assert (row.status, row.ext_string, row.todo) == (Status[outcome.upper()], "ann", Todo.NOTHING)
+    assert (row.status, row.ext_string, row.todo) == (
+        Status[outcome.upper()],
+        "ann",
+        SyncState.NOTHING,
+    )
     assert state_of(store, "a") is State[outcome.upper()]
     assert client.zcard("expirebridge:dirty") == 0
     client.delete('waits:?mail.send?["a secret"]', "expirebridge:task:waits")

@@ -13,12 +13,12 @@ from expirebridge import Bridge, State
 from expirebridge.errors import LedgerUnreachable
 from expirebridge.hooks import End
 from expirebridge.ledger import partition as ledger_books
-from expirebridge.ledger.entries import Fate
+from expirebridge.ledger.entries import RowState
 from expirebridge.listener.execution.attempt import Attempt
-from expirebridge.listener.execution.executor import Runner
-from expirebridge.listener.execution.outcome import Conclusion
-from expirebridge.listener.ledger.gate import Gate
-from expirebridge.listener.ledger.row_check import Clerk
+from expirebridge.listener.execution.executor import Executor
+from expirebridge.listener.execution.outcome import AttemptOutcome
+from expirebridge.listener.ledger.gate import LedgerGate
+from expirebridge.listener.ledger.row_check import RowCheck
 from expirebridge.listener.listener import Listener
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
@@ -52,14 +52,14 @@ class Question:
 
 @pytest.fixture
 def question(monkeypatch: pytest.MonkeyPatch) -> Iterator[Question]:
-    question, ask = Question(), ledger_books.Books.ask
+    question, ask = Question(), ledger_books.LedgerPartition.ask
 
-    def held(self: ledger_books.Books, ids: Iterable[str]) -> dict[str, Fate]:
+    def held(self: ledger_books.LedgerPartition, ids: Iterable[str]) -> dict[str, RowState]:
         question.asked.set()
         question.may_go_on.wait(30)
         return ask(self, ids)
 
-    monkeypatch.setattr(ledger_books.Books, "ask", held)
+    monkeypatch.setattr(ledger_books.LedgerPartition, "ask", held)
     yield question
     question.may_go_on.set()
 
@@ -156,44 +156,44 @@ async def test_a_cancellation_between_the_answer_and_the_next_step(
     one_row: Settings, run: Handler, ran: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listeners: list[Listener] = []
-    answer = Clerk._answer
+    answer = RowCheck._answer
 
-    async def answer_and_cancel(self: Clerk, asked: dict[str, Any]) -> None:
+    async def answer_and_cancel(self: RowCheck, asked: dict[str, Any]) -> None:
         await answer(self, asked)
         runner = listeners[0]._runner
         runner.cancel([(each.claimed.id, each.claimed.token) for each in runner._running])
         monkeypatch.undo()
 
-    monkeypatch.setattr(Clerk, "_answer", answer_and_cancel)
+    monkeypatch.setattr(RowCheck, "_answer", answer_and_cancel)
     await is_given_back_and_runs(one_row, run, ran, listeners.append)
 
 
 async def test_a_cancellation_that_was_lost_on_its_way_counts(
     one_row: Settings, run: Handler, ran: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    look_up = Clerk.look_up
+    look_up = RowCheck.look_up
 
-    async def lose(self: Clerk, attempt: Attempt) -> Conclusion | None:
+    async def lose(self: RowCheck, attempt: Attempt) -> AttemptOutcome | None:
         """Look up as the real one does; what was waited for swallows a cancellation."""
         attempt.stopped = "it was cancelled"
         monkeypatch.undo()
         return await look_up(self, attempt)
 
-    monkeypatch.setattr(Clerk, "look_up", lose)
+    monkeypatch.setattr(RowCheck, "look_up", lose)
     await is_given_back_and_runs(one_row, run, ran)
 
 
 async def test_a_cancellation_before_the_first_step(
     one_row: Settings, run: Handler, ran: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start = Runner.start
+    start = Executor.start
 
-    def start_and_cancel(self: Runner, *args: Any, **options: Any) -> None:
+    def start_and_cancel(self: Executor, *args: Any, **options: Any) -> None:
         start(self, *args, **options)
         self.cancel([(each.claimed.id, each.claimed.token) for each in self._running])
         monkeypatch.undo()
 
-    monkeypatch.setattr(Runner, "start", start_and_cancel)
+    monkeypatch.setattr(Executor, "start", start_and_cancel)
     await is_given_back_and_runs(one_row, run, ran)
 
 
@@ -203,11 +203,11 @@ async def test_a_cancellation_before_the_first_step(
 async def test_an_error_that_nobody_foresaw_gives_it_back(
     error: BaseException, one_row: Settings, ran: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def fail(self: Clerk, attempt: Attempt) -> Conclusion | None:
+    async def fail(self: RowCheck, attempt: Attempt) -> AttemptOutcome | None:
         monkeypatch.undo()
         raise error
 
-    monkeypatch.setattr(Clerk, "look_up", fail)
+    monkeypatch.setattr(RowCheck, "look_up", fail)
     witness = Witness()
     async with listening(one_row, witness, run=into(ran)) as listener:
         [first, second] = await witness.until_ended(2)
@@ -225,7 +225,7 @@ async def test_a_gate_that_closes_meanwhile_gives_it_back(
     async with listening(one_row, witness, run=into(ran)) as listener:
         await question.until_asked()
         with monkeypatch.context() as closed:
-            closed.setattr(Gate, "number", None)
+            closed.setattr(LedgerGate, "number", None)
             question.may_go_on.set()
             [first] = await witness.until_ended()
         assert first.end is End.RELEASED
@@ -239,7 +239,7 @@ async def test_books_that_take_too_long_are_told_from_a_cancellation(
 ) -> None:
     """Also in a task that was cancelled before, where Python 3.11.2 takes one for the other."""
     monkeypatch.setattr("expirebridge.ledger.threads.PATIENCE", 0.05)
-    office, go_on = ledger_books.Office(with_ledger), threading.Event()
+    office, go_on = ledger_books.LedgerEngine(with_ledger), threading.Event()
     real = office.books(lambda: store)
 
     async def clean_up() -> None:

@@ -10,13 +10,13 @@ import redis
 from sqlalchemy import URL, create_engine, make_url, select, text
 
 from expirebridge.checks.finding import Level
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.errors import LedgerUnsuitable
 from expirebridge.ledger import Tables
 from expirebridge.ledger.addresses import identity_of
 from expirebridge.ledger.binding import Met
 from expirebridge.ledger.checks import check_ledger
-from expirebridge.ledger.partition import Office
+from expirebridge.ledger.partition import LedgerEngine
 from expirebridge.ledger.schema import create
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
@@ -44,7 +44,7 @@ def told(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
 
 
 @pytest.fixture
-def production(database_url: URL, made: Tables, original: Server) -> Settings:
+def production(database_url: URL, made: Tables, original: EmbeddedServer) -> Settings:
     """A ledger that is bound to its Redis, with a task in both that is due, and one in SQL only."""
     create_tables(database_url, made)
     settings = Settings(url=original.url, ledger=plain(database_url), lease=1.0)
@@ -70,7 +70,7 @@ async def test_a_moved_sql_database_is_learnt(
 
 
 async def test_a_moved_redis_is_learnt(
-    production: Settings, original: Server, caplog: pytest.LogCaptureFixture
+    production: Settings, original: EmbeddedServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     with copied(original) as moved:
         original.kill()
@@ -83,7 +83,7 @@ async def test_a_dump_of_sql_beside_an_empty_redis_runs_nothing(
     production: Settings, shared_database: Database, made: Tables,
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
-    with Server() as empty:
+    with EmbeddedServer() as empty:
         ledger = elsewhere(production, shared_database, made)
         why = await nothing_runs(replace(production, url=empty.url, ledger=ledger), caplog)
         with redis.Redis(port=empty.port, db=1) as client:
@@ -95,13 +95,13 @@ async def test_a_dump_of_sql_beside_an_empty_redis_runs_nothing(
 async def test_the_same_sql_database_beside_an_empty_redis_elsewhere_runs_nothing(
     production: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with Server() as empty:
+    with EmbeddedServer() as empty:
         why = await nothing_runs(replace(production, url=empty.url), caplog)
     assert f"Redis knows no ledger; Redis is at 127.0.0.1:{empty.port}" in why
 
 
 async def test_a_copy_of_redis_beside_an_empty_ledger_runs_nothing(
-    production: Settings, original: Server, shared_database: Database, made: Tables,
+    production: Settings, original: EmbeddedServer, shared_database: Database, made: Tables,
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     url = shared_database.new_database()
@@ -112,7 +112,7 @@ async def test_a_copy_of_redis_beside_an_empty_ledger_runs_nothing(
 
 
 async def test_copies_of_both_elsewhere_run_nothing(
-    production: Settings, original: Server, shared_database: Database, made: Tables,
+    production: Settings, original: EmbeddedServer, shared_database: Database, made: Tables,
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     ledger = elsewhere(production, shared_database, made)
@@ -125,7 +125,7 @@ async def test_copies_of_both_elsewhere_run_nothing(
         )
         assert found.level is Level.ERROR
         assert why.endswith(f"{found.message} (reported once)")
-        with closing(Office(staging)) as office:
+        with closing(LedgerEngine(staging)) as office:
             await asyncio.to_thread(office.books(lambda: store).rebuild)
         await all_run(staging)
 
@@ -150,7 +150,7 @@ def test_a_login_without_rights_is_told_less_of_postgresql(
 
 
 def test_a_login_that_may_not_ask_redis_who_it_is(
-    production: Settings, original: Server, shared_database: Database, made: Tables
+    production: Settings, original: EmbeddedServer, shared_database: Database, made: Tables
 ) -> None:
     """Such as that of a producer, for a command: a listener may. Less can be told then."""
     with redis.Redis(port=original.port) as client:
@@ -158,10 +158,10 @@ def test_a_login_that_may_not_ask_redis_who_it_is(
     poor = replace(production, url=f"redis://poor:p@localhost:{original.port}/1")
     with redis.Redis.from_url(poor.url) as client:
         store = Store(client, prefix="expirebridge")
-        with closing(Office(poor)) as office:
+        with closing(LedgerEngine(poor)) as office:
             assert office.books(lambda: store).pass_once() == 1
         moved = replace(poor, ledger=elsewhere(poor, shared_database, made))
-        with closing(Office(moved)) as office:
+        with closing(LedgerEngine(moved)) as office:
             with pytest.raises(LedgerUnsuitable, match="does not say which process it is"):
                 office.books(lambda: store).pass_once()
             office.books(lambda: store).rebuild()
@@ -169,7 +169,7 @@ def test_a_login_that_may_not_ask_redis_who_it_is(
 
 
 def test_a_bound_ledger_remembers_no_login(production: Settings, made: Tables) -> None:
-    office = Office(production)
+    office = LedgerEngine(production)
     with office.engine.connect() as connection:
         met = Met.read(connection.scalar(select(made.passes.c.met)))
     office.close()

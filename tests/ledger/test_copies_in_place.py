@@ -10,7 +10,7 @@ import pytest
 import redis
 from sqlalchemy import URL, create_engine, make_url
 
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.hooks import End
 from expirebridge.ledger import Tables
 from expirebridge.settings import Settings
@@ -54,7 +54,7 @@ def sql(
 
 @pytest.mark.parametrize("sides", ["both", "sql", "sql beside an empty Redis"])
 async def test_copies_at_the_same_addresses(
-    sql: tuple[DatabaseServer | None, URL], sides: str, made: Tables, original: Server,
+    sql: tuple[DatabaseServer | None, URL], sides: str, made: Tables, original: EmbeddedServer,
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     """As a staging system in containers has them: with the host names of production."""
@@ -80,7 +80,7 @@ async def test_copies_at_the_same_addresses(
 
 @pytest.mark.parametrize("sides", ["both", "sql"])
 async def test_copies_under_a_listener(
-    sql: tuple[DatabaseServer | None, URL], sides: str, made: Tables, original: Server,
+    sql: tuple[DatabaseServer | None, URL], sides: str, made: Tables, original: EmbeddedServer,
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     """It asks on its new connections, as one does that starts."""

@@ -21,11 +21,11 @@ from expirebridge.ledger.checks import check_ledger
 from expirebridge.ledger.engine import read_url
 from expirebridge.ledger.inspection import Auditor
 from expirebridge.ledger.schema import create
-from expirebridge.ledger.tables import VERSION, Status, Tables, Todo
+from expirebridge.ledger.tables import VERSION, Status, SyncState, Tables
 from expirebridge.ledger.threads import PATIENCE
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
-from expirebridge.store.commands.ledger import Known
+from expirebridge.store.commands.ledger import RedisCheckpoint
 from tests.faults.link import Link
 from tests.kit.databases import Database, DatabaseServer, Standby, free_port
 from tests.kit.ledgers import Books
@@ -141,7 +141,7 @@ async def test_a_database_that_hangs_does_not_hold_up_a_stop(
 def test_a_call_that_never_returns_does_not_keep_a_process_from_its_end() -> None:
     program = (
         "import threading\n"
-        "from expirebridge.ledger.threads import Waiters\n"
+        "from expirebridge.ledger.threads import DaemonPool as Waiters\n"
         "began = threading.Event()\n"
         "waiters = Waiters(1)\n"
         "waiters.submit(lambda: (began.set(), threading.Event().wait()))\n"
@@ -224,7 +224,7 @@ async def test_tables_that_do_not_fit_are_reported_and_nothing_is_sent(
         async with listening(with_ledger, witness, note=note):
             await until_logged(lambda: WAIT in caplog.text and STANDS in caplog.text)
             await others_run(bridge, witness)
-        assert books.row("a").todo == Todo.RELAY
+        assert books.row("a").todo == SyncState.RELAY
     assert caplog.text.count(words) == 2  # by the relay, and by the gate
     async with listening(with_ledger, witness, note=note):
         await witness.until_ended(4)
@@ -272,7 +272,7 @@ async def test_a_database_that_takes_no_writes(
             await until_logged(lambda: "read-only transaction" in caplog.text)
             await others_run(bridge, witness)
             [found] = await asyncio.to_thread(
-                check_ledger, with_ledger, lambda: {0: Known("", 0)}, writes=True
+                check_ledger, with_ledger, lambda: {0: RedisCheckpoint("", 0)}, writes=True
             )
             assert found.level is Level.ERROR
             assert "read-only transaction" in str(found)
@@ -332,7 +332,7 @@ async def test_a_file_that_takes_no_writes(
         await until_logged(lambda: STANDS in caplog.text and WAIT in caplog.text)
         await others_run(bridge, witness)
     assert "readonly database" in caplog.text
-    assert books.row("a").todo == Todo.RELAY
+    assert books.row("a").todo == SyncState.RELAY
 
 
 async def test_a_slow_database_delays_its_own_tasks_only(
@@ -442,5 +442,5 @@ def test_whoever_looks_waits_for_a_moment_only(with_ledger: Settings, link: Link
     with link.partitioned():
         began = time.monotonic()
         with pytest.raises(LedgerUnreachable, match="has not answered for 2 s"):
-            Auditor(with_ledger).figures({0: Known("", 0)})
+            Auditor(with_ledger).figures({0: RedisCheckpoint("", 0)})
         assert time.monotonic() - began < 5

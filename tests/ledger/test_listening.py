@@ -16,7 +16,7 @@ from expirebridge import Bridge, State, current_task
 from expirebridge.errors import CompletionRefused
 from expirebridge.hooks import Direction, End, Passed
 from expirebridge.ledger import Ledger
-from expirebridge.ledger.commit_notifier import Poker
+from expirebridge.ledger.commit_notifier import CommitNotifier
 from expirebridge.ledger.tables import Status
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
@@ -245,7 +245,7 @@ async def test_a_poke_makes_the_relay_look_at_once(
 ) -> None:
     monkeypatch.setattr("expirebridge.listener.ledger.roles.INTERVAL", 3600.0)
     ran: list[int] = []
-    witness, poker = Witness(), Poker(with_ledger)
+    witness, poker = Witness(), CommitNotifier(with_ledger)
     books.insert("a", func="test.run", params="[1]")
     async with listening(with_ledger, witness, run=into(ran)):
         await witness.until_ended(1)
@@ -328,13 +328,13 @@ async def test_ends_soon_after_a_pass_wait_for_each_other(
     async with listening(with_ledger, witness, run=into([])):
         await witness.until_ended(2)
         assert brought_back(witness) == []
-        Poker(with_ledger).poke()
+        CommitNotifier(with_ledger).poke()
         await witness.until(lambda: brought_back(witness))
     assert brought_back(witness) == [2]
 
 
 def test_a_poke_of_a_server_that_is_away_raises_nothing() -> None:
-    poker = Poker(Settings(url="redis://127.0.0.1:1/1"))
+    poker = CommitNotifier(Settings(url="redis://127.0.0.1:1/1"))
     began = time.monotonic()
     for _ in range(100):
         poker.poke()

@@ -17,12 +17,12 @@ from expirebridge.hooks import End
 from expirebridge.ledger import Tables
 from expirebridge.ledger.addresses import place_of
 from expirebridge.ledger.checks import check_ledger
-from expirebridge.ledger.commit_notifier import Poker
+from expirebridge.ledger.commit_notifier import CommitNotifier
 from expirebridge.ledger.inspection import Auditor
-from expirebridge.ledger.partition import Office
+from expirebridge.ledger.partition import LedgerEngine
 from expirebridge.ledger.relay import finish
 from expirebridge.ledger.tables import Status
-from expirebridge.model.partitions import Layout
+from expirebridge.model.partitions import PartitionLayout
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands.ledger import read_ledgers
@@ -33,7 +33,7 @@ from tests.kit.witness import Witness, listening
 pytestmark = pytest.mark.timeout(60)
 
 COUNT = 4
-LAYOUT = Layout("expirebridge", COUNT)
+LAYOUT = PartitionLayout("expirebridge", COUNT)
 IDS = [f"t{number}" for number in range(12)]
 
 
@@ -127,7 +127,7 @@ def looked_at(with_ledger: Settings, several: Partitions) -> str:
 def test_what_is_seen_is_of_all_partitions(
     books: list[Books], with_ledger: Settings, several: Partitions, client: redis.Redis
 ) -> None:
-    office = Office(with_ledger)
+    office = LedgerEngine(with_ledger)
     with closing(office):
         own = office.all_books(several)
         for id in IDS:
@@ -168,7 +168,7 @@ def statements_of(engine: Engine) -> Iterator[list[str]]:
 def test_partitions_that_look_at_once_ask_the_ledger_once(
     books: list[Books], with_ledger: Settings, several: Partitions
 ) -> None:
-    with closing(Office(with_ledger)) as office:
+    with closing(LedgerEngine(with_ledger)) as office:
         own = office.all_books(several)
 
         def look() -> int:
@@ -190,7 +190,7 @@ def test_partitions_that_look_at_once_ask_the_ledger_once(
 def test_a_look_is_not_answered_by_what_was_read_before_it(
     books: list[Books], with_ledger: Settings, several: Partitions
 ) -> None:
-    with closing(Office(with_ledger)) as office:
+    with closing(LedgerEngine(with_ledger)) as office:
         own = office.all_books(several)
         for each in own:
             each.pass_once()
@@ -202,7 +202,7 @@ def test_one_partition_at_rest_asks_each_side_once(
     engine: Engine, made: Tables, with_ledger: Settings, bridge: Bridge, client: redis.Redis
 ) -> None:
     server = Partitions(clients.producer_client(with_ledger.url), prefix="expirebridge")
-    with closing(Office(with_ledger)) as office, closing(server):
+    with closing(LedgerEngine(with_ledger)) as office, closing(server):
         [books] = office.all_books(server)
         books.pass_once()
         before = client.info("commandstats")["cmdstat_evalsha"]["calls"]
@@ -234,7 +234,7 @@ async def test_a_poke_reaches_every_partition(
 ) -> None:
     monkeypatch.setattr("expirebridge.listener.ledger.roles.INTERVAL", 3600.0)
     ran: list[int] = []
-    witness, poker = Witness(), Poker(with_ledger)
+    witness, poker = Witness(), CommitNotifier(with_ledger)
     books[0].insert(in_partition(0), func="test.run", params="[0]")
     async with listening(with_ledger, witness, run=into(ran)):
         await witness.until_ended(1)
@@ -247,7 +247,7 @@ async def test_a_poke_reaches_every_partition(
 def test_another_number_of_partitions_waits_until_it_is_bound(
     engine: Engine, made: Tables, with_ledger: Settings, store: Store, client: redis.Redis
 ) -> None:
-    with closing(Office(with_ledger)) as office:
+    with closing(LedgerEngine(with_ledger)) as office:
         one = Books(engine, made, store, place=place_of(with_ledger, office.url))
         for id in IDS:
             one.insert(id, 3_600_000)

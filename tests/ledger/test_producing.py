@@ -15,7 +15,7 @@ from sqlalchemy import URL, Engine, MetaData, create_engine, text
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from expirebridge.errors import InvalidSetting, InvalidTask, LedgerUnsuitable, TaskExists
-from expirebridge.ledger import Ledger, LedgerTask, Status, Tables, Wanted, tables
+from expirebridge.ledger import DesiredState, Ledger, LedgerTask, Status, Tables, tables
 from expirebridge.model.task import Change, Outcome
 
 
@@ -319,7 +319,7 @@ def test_a_task_is_found_as_it_is(
         assert ledger.get(session, "X") is None  # bytes are compared
         assert ledger.find(session, ext="Ü") == []
     assert (task.args, task.kwargs) == ([1], {"k": 2})
-    assert (task.status, task.wanted) == (Status.FAILED, Wanted.NONE)
+    assert (task.status, task.wanted) == (Status.FAILED, DesiredState.NONE)
     assert task.due == datetime(1970, 1, 2, tzinfo=UTC)
     assert (task.message, task.retry_times) == ("boom", 2)
     assert task.created is not None

@@ -10,21 +10,21 @@ from expirebridge import Bridge, State, TaskExists
 from expirebridge.errors import LedgerUnsuitable
 from expirebridge.ledger import Ledger
 from expirebridge.ledger.addresses import place_of
-from expirebridge.ledger.binding import Place
-from expirebridge.ledger.partition import Office
+from expirebridge.ledger.binding import Addresses
+from expirebridge.ledger.partition import LedgerEngine
 from expirebridge.ledger.relay import INTERRUPTED, finish
-from expirebridge.ledger.tables import Status, Tables, Todo
+from expirebridge.ledger.tables import Status, SyncState, Tables
 from expirebridge.settings import Settings
 from expirebridge.store import commands
 from expirebridge.store.client import Store
 from expirebridge.store.commands import Settled, Settlement
 from expirebridge.store.commands import ledger as ledger_calls
-from expirebridge.store.commands.ledger import Life
+from expirebridge.store.commands.ledger import RowVersion
 from tests.kit.ledgers import Books, restore, snapshot
 from tests.kit.steps import server_ms, settle, state_of
 
 HOUR = 3_600_000
-ELSEWHERE = Place(("elsewhere",), "2 expirebridge", "here")
+ELSEWHERE = Addresses(("elsewhere",), "2 expirebridge", "here")
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def claim(store: Store, token: str = "t", gate: int | None = 0) -> list[str]:
 def test_a_row_becomes_a_task_and_its_end_comes_back(books: Books, store: Store) -> None:
     books.insert("a")
     books.settle_down()
-    assert books.row("a").todo == Todo.NOTHING
+    assert books.row("a").todo == SyncState.NOTHING
     assert claim(store) == ["a"]
     settle(store, Settlement("a", "t", "succeeded"))
     assert books.status("a") is Status.WAITING
@@ -295,7 +295,7 @@ def test_a_pass_that_is_about_to_end_is_not_taken_for_a_loss(
     while next(ending) != "written":
         pass
     monkeypatch.setattr("expirebridge.ledger.partition.time.sleep", lambda _: finish(ending))
-    office = Office(with_ledger)
+    office = LedgerEngine(with_ledger)
     ours = office.books(lambda: store)
     ours.pass_once()
     office.close()
@@ -480,7 +480,7 @@ def test_what_follows_a_run_can_be_changed_until_then(books: Books, store: Store
     assert settle(store, Settlement("a", "t", "succeeded")) == [Settled.DONE]
     [task] = store.run(commands.claim("u", Settings(), room=1, idle=True, gate=0)).tasks
     row = books.row("a")
-    assert Life.read(task.ledger) == (row.generation, row.revision)
+    assert RowVersion.read(task.ledger) == (row.generation, row.revision)
     settle(store, Settlement("a", "u", "succeeded"))
     books.settle_down()
     assert books.status("a") is Status.SUCCEEDED

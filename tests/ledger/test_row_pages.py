@@ -9,10 +9,10 @@ from sqlalchemy import Engine, insert, update
 from expirebridge.errors import InvalidTask
 from expirebridge.ledger import Tables, row_pages
 from expirebridge.ledger.inspection import Auditor
-from expirebridge.ledger.row_pages import PAGE_ROWS, Kind, RowPage, read_page
+from expirebridge.ledger.row_pages import PAGE_ROWS, RowKind, RowPage, read_page
 from expirebridge.ledger.series_ticks import NEVER
 from expirebridge.ledger.sql_types import NowMs
-from expirebridge.ledger.tables import Status, Todo
+from expirebridge.ledger.tables import Status, SyncState
 from expirebridge.model.task import from_ms
 from expirebridge.settings import Settings
 from tests.kit.ledgers import Books
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.rest, pytest.mark.timeout(120)]
 
 HOUR = 3_600_000
 MANY = 10_000
-Look = Callable[[Kind, str | None], RowPage]
+Look = Callable[[RowKind, str | None], RowPage]
 
 
 @pytest.fixture
@@ -43,27 +43,27 @@ def test_each_row_is_listed_with_its_reason(books: Books, look: Look) -> None:
     books.change("moved", due=None)
     books.insert("new", at_ms=1_900_000_000_000)
     books.insert("unfit", options="[]")
-    books.insert("lost", HOUR, todo=Todo.REBUILD)
-    carried = {"todo": Todo.NOTHING, "at_ms": 1}
+    books.insert("lost", HOUR, todo=SyncState.REBUILD)
+    carried = {"todo": SyncState.NOTHING, "at_ms": 1}
     future = 4_000_000_000_000
     books.insert("due", **carried, due=1)
     books.insert("early", **carried, due=future)
     books.insert("paused", **carried, due=NEVER)
     books.insert("retried", **carried, due=future, retry_times=1, message="boom")
-    assert reasons(look(Kind.RELAY, None)) == {
+    assert reasons(look(RowKind.RELAY, None)) == {
         "dropped": "to be cancelled",
         "moved": "changed",
         "new": "new",
         "unfit": "it will be refused: options: write one JSON object",
     }
-    assert reasons(look(Kind.REBUILD, None)) == {"lost": "Redis lost it"}
-    assert reasons(look(Kind.TIME, None)) == {
+    assert reasons(look(RowKind.REBUILD, None)) == {"lost": "Redis lost it"}
+    assert reasons(look(RowKind.TIME, None)) == {
         "due": "due, or running",
         "early": "not due yet",
         "paused": "paused",
         "retried": "to be retried",
     }
-    [refused] = look(Kind.REFUSED, None).rows
+    [refused] = look(RowKind.REFUSED, None).rows
     assert (refused.task.id, refused.reason[:5]) == ("bad", "args:")
 
 
@@ -71,7 +71,7 @@ def test_a_row_is_due_as_it_asks_until_redis_says(books: Books, look: Look) -> N
     books.insert("at", at_ms=1_900_000_000_000)
     books.insert("in", HOUR)
     books.insert("carried", at_ms=1, due=1_900_000_000_001)
-    due = {row.task.id: row.due for row in look(Kind.RELAY, None).rows}
+    due = {row.task.id: row.due for row in look(RowKind.RELAY, None).rows}
     written = books.row("in").written
     assert due == {
         "at": from_ms(1_900_000_000_000),
@@ -86,11 +86,11 @@ def test_a_page_follows_another_and_none_is_left_out(
     rows = [
         {"id": f"r{n:03}", "func": "a.b", "params": "[]", "delay_ms": HOUR, "todo": todo,
          "ledger": "default"}
-        for n, todo in enumerate([Todo.RELAY, Todo.NOTHING] * 120)
+        for n, todo in enumerate([SyncState.RELAY, SyncState.NOTHING] * 120)
     ]  # fmt: skip
     with books.engine.begin() as connection:
         connection.execute(insert(made.task), rows)
-    for kind in (Kind.RELAY, Kind.TIME):
+    for kind in (RowKind.RELAY, RowKind.TIME):
         found, cursor, pages = list[str](), None, 0
         while pages == 0 or cursor is not None:
             page = look(kind, cursor)
@@ -104,12 +104,12 @@ def test_rows_of_another_ledger_are_not_listed(books: Books, made: Tables, look:
     values = {"id": "x", "func": "a.b", "params": "[]", "delay_ms": HOUR, "ledger": "other"}
     with books.engine.begin() as connection:
         connection.execute(insert(made.task), [values])
-    assert all(look(kind, None).rows == [] for kind in Kind)
+    assert all(look(kind, None).rows == [] for kind in RowKind)
 
 
-@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("kind", RowKind)
 @pytest.mark.parametrize("cursor", ["x" * 200, "a\0b"])
-def test_a_cursor_that_cannot_be_is_refused(look: Look, kind: Kind, cursor: str) -> None:
+def test_a_cursor_that_cannot_be_is_refused(look: Look, kind: RowKind, cursor: str) -> None:
     with pytest.raises(InvalidTask, match="cursor"):
         look(kind, cursor)
 
@@ -117,7 +117,7 @@ def test_a_cursor_that_cannot_be_is_refused(look: Look, kind: Kind, cursor: str)
 @pytest.mark.parametrize("cursor", ["-1", "10000", "99999", "1.5", "\u0661"])
 def test_a_number_that_cannot_be_is_refused(look: Look, cursor: str) -> None:
     with pytest.raises(InvalidTask, match="cursor"):
-        look(Kind.RELAY, cursor)
+        look(RowKind.RELAY, cursor)
 
 
 # What a page costs
@@ -126,9 +126,9 @@ def test_a_number_that_cannot_be_is_refused(look: Look, cursor: str) -> None:
 @pytest.fixture
 def full(engine: Engine, made: Tables) -> Iterator[Engine]:
     """An engine whose table has many rows of each kind."""
-    todos = {"relay": Todo.RELAY, "rebuild": Todo.REBUILD}
+    todos = {"relay": SyncState.RELAY, "rebuild": SyncState.REBUILD}
     kinds: list[dict[str, Any]] = [
-        {"todo": todos.get(kind, Todo.NOTHING),
+        {"todo": todos.get(kind, SyncState.NOTHING),
          "status": Status.FAILED if kind in {"refused", "failed"} else Status.WAITING,
          "message": "refused: x" if kind == "refused" else "boom"}
         for kind in ("relay", "rebuild", "refused", "failed", "time")
@@ -142,7 +142,7 @@ def full(engine: Engine, made: Tables) -> Iterator[Engine]:
         yield engine
 
 
-def read_few(engine: Engine, made: Tables, kind: Kind, cursor: str) -> RowPage:
+def read_few(engine: Engine, made: Tables, kind: RowKind, cursor: str) -> RowPage:
     """Read a page, and see that none of its queries looks at more than a few rows."""
     with engine.connect() as connection, noted(engine) as queries:
         page = read_page(
@@ -164,10 +164,10 @@ def few(monkeypatch: pytest.MonkeyPatch) -> int:
     return 400
 
 
-@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("kind", RowKind)
 @pytest.mark.usefixtures("few")
-def test_a_page_reads_few_rows_of_many(full: Engine, made: Tables, kind: Kind) -> None:
-    page = read_few(full, made, kind, "t020000" if kind is Kind.TIME else "100")
+def test_a_page_reads_few_rows_of_many(full: Engine, made: Tables, kind: RowKind) -> None:
+    page = read_few(full, made, kind, "t020000" if kind is RowKind.TIME else "100")
     assert len(page.rows) == PAGE_ROWS
     assert page.cursor is not None
 
@@ -176,7 +176,7 @@ def test_a_page_on_which_none_waits_reads_few_rows(full: Engine, made: Tables, f
     task = made.task
     with full.begin() as connection:
         connection.execute(update(task).where(task.c.todo == 0).values(status=Status.SUCCEEDED))
-    page = read_few(full, made, Kind.TIME, "t020000")
+    page = read_few(full, made, RowKind.TIME, "t020000")
     assert (page.rows, page.cursor) == ([], f"t{20_000 + few:06}")
 
 
@@ -186,7 +186,7 @@ def test_few_of_many_that_failed_are_looked_at(full: Engine, made: Tables) -> No
     with full.begin() as connection:
         old = update(task).where(task.c.status == Status.FAILED.value)
         connection.execute(old.values(modified=1))
-    assert read_few(full, made, Kind.REFUSED, "0").rows == []
+    assert read_few(full, made, RowKind.REFUSED, "0").rows == []
 
 
 def test_no_more_rows_are_listed_than_the_most(
@@ -194,8 +194,8 @@ def test_no_more_rows_are_listed_than_the_most(
 ) -> None:
     for number in range(PAGE_ROWS + 1):
         books.insert(f"r{number}", HOUR)
-    page = look(Kind.RELAY, None)
+    page = look(RowKind.RELAY, None)
     assert (page.cursor, page.is_cut) == (str(PAGE_ROWS), False)
     monkeypatch.setattr(row_pages, "MOST_LISTED", PAGE_ROWS)
-    page = look(Kind.RELAY, None)
+    page = look(RowKind.RELAY, None)
     assert (len(page.rows), page.cursor, page.is_cut) == (PAGE_ROWS, None, True)

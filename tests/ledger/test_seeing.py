@@ -21,7 +21,7 @@ from expirebridge.hooks import Direction, Event, Made, Making, NotMade, Passed
 from expirebridge.ledger import Ledger
 from expirebridge.ledger.checks import check_ledger
 from expirebridge.ledger.inspection import Auditor
-from expirebridge.ledger.row_pages import Kind
+from expirebridge.ledger.row_pages import RowKind
 from expirebridge.ledger.tables import VERSION
 from expirebridge.model.task import Outcome
 from expirebridge.observe.metrics import Metrics
@@ -329,5 +329,5 @@ def test_rows_are_found_by_what_the_application_calls_them(
     books.settle_down()
     auditor = Auditor(with_ledger)
     assert sorted(task.id for task in auditor.find("ann")) == ["a", "b"]
-    [refused] = auditor.page(Kind.REFUSED).rows
+    [refused] = auditor.page(RowKind.REFUSED).rows
     assert refused.task.id == "b"

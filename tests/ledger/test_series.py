@@ -18,7 +18,7 @@ from expirebridge.errors import InvalidTask
 from expirebridge.hooks import End
 from expirebridge.ledger import Ledger, Tables
 from expirebridge.ledger.addresses import place_of
-from expirebridge.ledger.partition import Office
+from expirebridge.ledger.partition import LedgerEngine
 from expirebridge.ledger.series_ticks import NEVER, make_ticks
 from expirebridge.ledger.tables import Status
 from expirebridge.series.state import SeriesOutcome
@@ -230,7 +230,7 @@ async def test_a_listener_makes_ticks_also_when_redis_is_emptied(
     engine: Engine, made: Tables, store: Store, url: str, client: redis.Redis, ledger: Ledger
 ) -> None:
     settings = Settings(url=url, ledger=engine.url.render_as_string(hide_password=False), lease=1.0)
-    with closing(Office(settings)) as office:
+    with closing(LedgerEngine(settings)) as office:
         books = Books(engine, made, store, place=place_of(settings, office.url))
     ran: list[int] = []
     witness = Witness()

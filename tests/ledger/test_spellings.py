@@ -13,11 +13,11 @@ import pytest
 import redis
 from sqlalchemy import Engine, event, make_url, select
 
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.hooks import End
 from expirebridge.ledger import Tables
 from expirebridge.ledger.binding import Met
-from expirebridge.ledger.partition import Office
+from expirebridge.ledger.partition import LedgerEngine
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from tests.kit.ledgers import Books, until
@@ -125,7 +125,7 @@ async def test_a_rebuild_by_another_spelling_stops_no_listener(
     async with listening(with_ledger, witness, run=lambda: None):
         books.insert("before", func="test.run", params="[]")
         await witness.until_ended(1, End.SUCCEEDED)
-        with closing(Office(other)) as office:
+        with closing(LedgerEngine(other)) as office:
             await asyncio.to_thread(office.books(lambda: store).rebuild)
         books.insert("after", func="test.run", params="[]")
         await witness.until_ended(2, End.SUCCEEDED)
@@ -182,7 +182,7 @@ async def test_a_server_that_restarts_is_the_same(
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     witness = Witness()
-    with Server() as server:
+    with EmbeddedServer() as server:
         settings = replace(with_ledger, url=server.url, lease=1.0)
         store = Store(redis.Redis(port=server.port, db=1), prefix="expirebridge")
         books = Books(engine, made, store)
@@ -201,7 +201,7 @@ async def test_a_server_that_restarts_is_the_same(
     assert "stands still" not in caplog.text.replace("cannot be reached", "")
 
 
-def restart(server: Server, *, empties: bool) -> None:
+def restart(server: EmbeddedServer, *, empties: bool) -> None:
     server.kill()
     if empties:
         for path in server.directory.glob("appendonlydir/*"):
@@ -219,7 +219,7 @@ def test_a_pass_asks_neither_side_who_it_is(books: Books, with_ledger: Settings)
         with lock:
             asked.append(str(words[2]))
 
-    with closing(Office(with_ledger)) as office:
+    with closing(LedgerEngine(with_ledger)) as office:
         ours = office.books(lambda: books.store)
         books.insert("a", 3_600_000)
         ours.pass_once()

@@ -7,9 +7,9 @@ from sqlalchemy import Engine
 
 from expirebridge.ledger import Tables
 from expirebridge.ledger.relay import finish
-from expirebridge.ledger.relay_store import Passbook
-from expirebridge.ledger.tables import Todo
-from expirebridge.model.partitions import Layout
+from expirebridge.ledger.relay_store import RelayStore
+from expirebridge.ledger.tables import SyncState
+from expirebridge.model.partitions import PartitionLayout
 from expirebridge.store.client import Store
 from tests.kit.ledgers import Books
 from tests.ledger.plans import filled, noted, rows_read
@@ -17,16 +17,16 @@ from tests.ledger.plans import filled, noted, rows_read
 pytestmark = pytest.mark.timeout(120)
 
 WAITING = 10_000
-LAYOUT = Layout("expirebridge", 4)
+LAYOUT = PartitionLayout("expirebridge", 4)
 
 
-@pytest.fixture(params=[Todo.RELAY, Todo.REBUILD])
+@pytest.fixture(params=[SyncState.RELAY, SyncState.REBUILD])
 def full(engine: Engine, made: Tables, request: pytest.FixtureRequest) -> Iterator[Engine]:
     """An engine whose table has many rows that wait, and as many that do not."""
-    slots = range(LAYOUT.count) if request.param is Todo.REBUILD else [None]
+    slots = range(LAYOUT.count) if request.param is SyncState.REBUILD else [None]
     rows = [
         {"id": f"t{n}", "func": "mail.send", "params": "[1]", "delay_ms": 3_600_000,
-         "todo": request.param if n % 2 else Todo.NOTHING, "slot": slots[n // 2 % len(slots)]}
+         "todo": request.param if n % 2 else SyncState.NOTHING, "slot": slots[n // 2 % len(slots)]}
         for n in range(2 * WAITING)
     ]  # fmt: skip
     with filled(engine, made.task, rows):
@@ -48,7 +48,7 @@ def test_a_pass_reads_no_more_rows_than_it_carries(
 
 def test_a_look_at_all_partitions_reads_few_rows(full: Engine, made: Tables) -> None:
     books = [
-        Passbook(full, made, name="default", layout=LAYOUT, partition=number)
+        RelayStore(full, made, name="default", layout=LAYOUT, partition=number)
         for number in range(LAYOUT.count)
     ]
     for each in books:

@@ -12,7 +12,7 @@ from expirebridge.ledger import Tables
 from expirebridge.settings import Settings
 from expirebridge.store import commands
 from expirebridge.store.client import Store
-from expirebridge.store.commands import Heard, Hint, Settlement
+from expirebridge.store.commands import EventKind, KeyEvent, Settlement
 from tests.kit.ledgers import Books, restore, snapshot
 from tests.kit.steps import age, beating, claim, server_ms, settle
 from tests.kit.wishes import HOUR, Stage
@@ -85,7 +85,7 @@ def test_a_timer_that_was_set_and_heard_of_counts_for_what_follows(
     """It has ended when the run does."""
     run_and_replace(stage, [1])
     client.set(KEY, 0, px=HOUR)
-    hint = Hint(KEY, "a", KEY.partition(b":?")[2], Heard.LIVE)
+    hint = KeyEvent(KEY, "a", KEY.partition(b":?")[2], EventKind.LIVE)
     stage.store.run(commands.adopt([hint], Settings()))
     client.hset("expirebridge:task:a", "rearm", server_ms(client) - 1000)
     client.delete(KEY)

@@ -18,17 +18,17 @@ from sqlalchemy import Connection
 from expirebridge import Change
 from expirebridge.errors import CompletionRefused, LedgerError
 from expirebridge.ledger import Ledger, complete
-from expirebridge.ledger.entries import Page
+from expirebridge.ledger.entries import RowBatch
 from expirebridge.ledger.relay import Pass
-from expirebridge.ledger.relay_store import Passbook
-from expirebridge.ledger.tables import Status, Todo, Wanted
+from expirebridge.ledger.relay_store import RelayStore
+from expirebridge.ledger.tables import DesiredState, Status, SyncState
 from expirebridge.listener.ledger.row_check import verdict
 from expirebridge.model import keys
 from expirebridge.settings import Settings
 from expirebridge.store import commands
-from expirebridge.store.commands import Heard, Settlement
+from expirebridge.store.commands import EventKind, Settlement
 from expirebridge.store.commands import ledger as ledger_calls
-from expirebridge.store.commands.ledger import Life
+from expirebridge.store.commands.ledger import RowVersion
 from tests.kit.ledgers import Books, Snapshot, restore, snapshot
 from tests.ledger.model import STATUS, Model, Redis, Steps
 
@@ -48,18 +48,18 @@ class Run(NamedTuple):
 
     id: str
     token: str
-    life: Life
+    life: RowVersion
     args: str
     link: int
     """What the server had lost by then, counted."""
 
 
-class Watched(Passbook):
+class Watched(RelayStore):
     """Says which rows the last pass took: of those that are alike, the database chooses."""
 
     taken: tuple[str, ...] = ()
 
-    def page(self, most: int = ledger_calls.MAX_ROWS) -> Page:
+    def page(self, most: int = ledger_calls.MAX_ROWS) -> RowBatch:
         page = super().page(most)
         self.taken = tuple(row.id for row in page.rows)
         return page
@@ -243,7 +243,7 @@ class World:
         for row in self.rows():
             if row.status == Status.SUCCEEDED:
                 self.done_known.add((row.id, row.generation))
-            if row.wanted == Wanted.CANCELLED.value and row.todo == Todo.NOTHING:
+            if row.wanted == DesiredState.CANCELLED.value and row.todo == SyncState.NOTHING:
                 self.cancel_known.add((row.id, row.generation))
 
     # The listeners
@@ -259,7 +259,7 @@ class World:
         if self.model:
             self.model.claim([task.id for task in tasks], token, gate)
         for task in tasks:
-            life, args = Life.read(task.ledger) or Life(0, 0), task.args.decode()
+            life, args = RowVersion.read(task.ledger) or RowVersion(0, 0), task.args.decode()
             self._start(Run(task.id, token, life, args, self.link))
 
     def _gate(self, who: int) -> int | None:
@@ -327,7 +327,9 @@ class World:
             self.bad.append(f"{run.id} runs twice at once")
         if row and row.params != run.args:
             self.bad.append(f"{run.id} runs with {run.args}, its row has {row.params}")
-        is_over = row and (row.status != Status.WAITING or row.wanted == Wanted.CANCELLED.value)
+        is_over = row and (
+            row.status != Status.WAITING or row.wanted == DesiredState.CANCELLED.value
+        )
         if is_over and "status" not in self.out:
             self.bad.append(f"{run.id} runs although its row has ended")
         if row and row.revision != run.life.revision:
@@ -445,20 +447,20 @@ class World:
         if ERASED in key or self.client.hexists(f"{PREFIX}:task:{id}", "next"):
             return
         self.client.set(key, 0, px=HOUR)
-        self._hear(id, key, Heard.LIVE)
+        self._hear(id, key, EventKind.LIVE)
         if self.model:
             self.model.set_timer(id)
 
     def _delete(self, id: str, state: str) -> None:
         """A raw DEL of a timer that runs."""
         if state == "pending" and self.client.delete(self._key(id)):
-            self._hear(id, self._key(id), Heard.DELETED)
+            self._hear(id, self._key(id), EventKind.DELETED)
             self.cancelled_there.add(id)
             if self.model:
                 self.model.cancel_there(id)
 
-    def _hear(self, id: str, key: str, heard: Heard) -> None:
-        hint = commands.Hint(key.encode(), id, key.partition(":?")[2].encode(), heard)
+    def _hear(self, id: str, key: str, heard: EventKind) -> None:
+        hint = commands.KeyEvent(key.encode(), id, key.partition(":?")[2].encode(), heard)
         self.store.run(commands.adopt([hint], SETTINGS))
 
     def _set_score(self, state: str, id: bytes) -> None:
@@ -473,7 +475,7 @@ class World:
         self.save()
 
     def prune(self) -> None:
-        ids = [row.id for row in self.rows() if row.status != 1 and row.todo == Todo.NOTHING]
+        ids = [row.id for row in self.rows() if row.status != 1 and row.todo == SyncState.NOTHING]
         if ids:
             id = self.random.choice(ids)
             self.books.prune(id)
@@ -531,14 +533,16 @@ class World:
             self.lapse()
             rows = self.rows()
             is_dirty = self.client.exists(f"{PREFIX}:dirty")
-            if not is_dirty and all(row.status != 1 and row.todo == Todo.NOTHING for row in rows):
+            if not is_dirty and all(
+                row.status != 1 and row.todo == SyncState.NOTHING for row in rows
+            ):
                 break
         for row in rows:
             if row.status == Status.WAITING:
                 self.bad.append(f"{row.id} never ended")
             if row.status == Status.SUCCEEDED and (row.id, row.generation) not in self.starts:
                 self.bad.append(f"{row.id} done, but never ran")
-            is_asked = row.wanted == Wanted.CANCELLED.value or row.id in self.cancelled_there
+            is_asked = row.wanted == DesiredState.CANCELLED.value or row.id in self.cancelled_there
             if row.status == Status.CANCELLED and not is_asked:
                 self.bad.append(f"{row.id} cancelled by nobody")
             self._look_at_rest(row)
@@ -551,7 +555,7 @@ class World:
         state, args = record.get(b"state", b"pending"), record[b"call"].partition(b"?")[2]
         is_same = (
             row.status == STATUS.get(state.decode(), 1),
-            Life.read(record[b"ledger"]) == (row.generation, row.revision),
+            RowVersion.read(record[b"ledger"]) == (row.generation, row.revision),
             args.decode() == row.params,
         )
         if not all(is_same):

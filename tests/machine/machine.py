@@ -18,7 +18,7 @@ from expirebridge.model.keys import TriggerKey, parse_key
 from expirebridge.settings import Settings
 from expirebridge.store import commands
 from expirebridge.store.client import Store
-from expirebridge.store.commands import Adoption, Call, Heard, Settled, Settlement
+from expirebridge.store.commands import Adoption, Command, EventKind, Settled, Settlement
 from tests.machine.model import NEVER, Model, New, foreign_id
 from tests.machine.promise import ANY_TIME, Promise
 from tests.machine.world import World
@@ -40,7 +40,7 @@ ROWS = (
 )  # fmt: skip
 COLUMNS = ("absent", *State)
 ENDS = {State.RUNNING, State.SUCCEEDED, State.FAILED}
-EXPIRED = {Heard.EXPIRED, Heard.EXPIRED_IN_LEDGER}
+EXPIRED = {EventKind.EXPIRED, EventKind.EXPIRED_IN_LEDGER}
 
 any_call = st.sampled_from(CALLS)
 any_tags = st.sampled_from(["", "t", "t u"])
@@ -107,7 +107,7 @@ class Machine(RuleBasedStateMachine):
 
     # What the rules are made of
 
-    def run(self, call: Call[T], *, twice: bool = False) -> T:
+    def run(self, call: Command[T], *, twice: bool = False) -> T:
         """Send a call; if `twice`, then again, as if its reply had been lost."""
         answer = self.store.run(call)
         if twice:
@@ -417,15 +417,15 @@ class Machine(RuleBasedStateMachine):
 
     # Listeners
 
-    @rule(pick=names, heard=st.sampled_from(Heard))
-    def hear(self, pick: int, heard: Heard) -> None:
+    @rule(pick=names, heard=st.sampled_from(EventKind))
+    def hear(self, pick: int, heard: EventKind) -> None:
         """An event comes: a true one, a late one, or a forged one."""
         self._adopt(self.name_of(pick), heard)
 
-    def _adopt(self, name: str, heard: Heard) -> None:
+    def _adopt(self, name: str, heard: EventKind) -> None:
         key = parse_key(name.encode())
         assert isinstance(key, TriggerKey)
-        hint = commands.Hint.of(key, name.encode(), heard)
+        hint = commands.KeyEvent.of(key, name.encode(), heard)
         [code] = self.run(commands.adopt([hint], SETTINGS))
         there = name in self.model.timers
         expected, id = self.model.hear(name, heard)
@@ -449,7 +449,7 @@ class Machine(RuleBasedStateMachine):
             found += page.found
         assert {name.decode() for name in found} == self.model.scan()
         for name in dict.fromkeys(found):
-            self._adopt(name.decode(), Heard.LIVE)
+            self._adopt(name.decode(), EventKind.LIVE)
 
     @rule(
         who=st.sampled_from([0, 1]), room=st.sampled_from([1, 2, 100, 100]),

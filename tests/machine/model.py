@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from expirebridge import Change, Outcome, State
 from expirebridge.settings import Settings
-from expirebridge.store.commands import Adoption, Heard, Settled
+from expirebridge.store.commands import Adoption, EventKind, Settled
 
 NEVER = math.inf
 """The end of a timer without one."""
@@ -331,7 +331,7 @@ class Model:
 
     # A listener
 
-    def hear(self, name: str, heard: Heard) -> tuple[Adoption, str]:
+    def hear(self, name: str, heard: EventKind) -> tuple[Adoption, str]:
         """What was heard of a key, and the id of its task."""
         id, _, call = name.partition(":?")
         other = foreign_id(name)
@@ -352,9 +352,9 @@ class Model:
         if named is None:
             return self._hear_of_new(id, name, heard), id
         # The end may be that of a key which the id's task had before.
-        return self._hear_of_new(other, name, Heard.LIVE), other
+        return self._hear_of_new(other, name, EventKind.LIVE), other
 
-    def _hear_of_known(self, id: str, task: Modelled, name: str, heard: Heard) -> Adoption:
+    def _hear_of_known(self, id: str, task: Modelled, name: str, heard: EventKind) -> Adoption:
         if not task.state.finished:
             self._hear_of_unfinished(task, heard)
             return Adoption.KNOWN
@@ -364,23 +364,23 @@ class Model:
         self.tasks[id] = Modelled(name, task.call, task.tags, State.PENDING, due, ttl=task.ttl)
         return Adoption.ADOPTED
 
-    def _hear_of_new(self, id: str, name: str, heard: Heard) -> Adoption:
-        due = self.timers.get(name, self.now if heard is Heard.EXPIRED else NEVER)
+    def _hear_of_new(self, id: str, name: str, heard: EventKind) -> Adoption:
+        due = self.timers.get(name, self.now if heard is EventKind.EXPIRED else NEVER)
         if due == NEVER:
             return Adoption.NOTHING
         call = name.partition(":?")[2]
         self.tasks[id] = Modelled(name, call, frozenset(), State.PENDING, due)
         return Adoption.ADOPTED
 
-    def _hear_of_unfinished(self, task: Modelled, heard: Heard) -> None:
+    def _hear_of_unfinished(self, task: Modelled, heard: EventKind) -> None:
         end = self.timers.get(task.key)
         if task.state is State.RUNNING:
             if end is not None and end != NEVER:
                 task.run.wanted_at = end
-        elif end is not None or heard is Heard.LIVE:
+        elif end is not None or heard is EventKind.LIVE:
             self._follow_timer(task)
         elif task.look_at > self.now:  # otherwise its time has come anyhow
-            if heard is Heard.DELETED:
+            if heard is EventKind.DELETED:
                 self._finish(task, State.CANCELLED)
             else:
                 task.state, task.look_at = State.PENDING, self.now

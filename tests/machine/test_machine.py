@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from expirebridge.embedded.server import Server
+from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.store import script_loader
 from tests.machine.machine import COLUMNS, ROWS, machine_for
 
@@ -25,7 +25,7 @@ def unmet(hits: Hits) -> list[tuple[str, str]]:
     return [cell for cell in CELLS if not hits[cell]]
 
 
-def run_machine(server: Server, hits: Hits, *, examples: int, shrink: bool = True) -> None:
+def run_machine(server: EmbeddedServer, hits: Hits, *, examples: int, shrink: bool = True) -> None:
     """One round: each life in it begins with a cell that was not met before, if there is one."""
     phases = {Phase.reuse, Phase.generate} | ({Phase.shrink} if shrink else set())
     chosen = settings(
@@ -42,7 +42,7 @@ def run_machine(server: Server, hits: Hits, *, examples: int, shrink: bool = Tru
 
 @pytest.mark.timeout(900)
 def test_any_sequence_of_operations_keeps_the_promise(
-    server: Server, print_later: Callable[[str], None]
+    server: EmbeddedServer, print_later: Callable[[str], None]
 ) -> None:
     """Each cell of the table in docs/states.md is met, or there is another round."""
     hits: Hits = Counter()
@@ -101,10 +101,10 @@ def test_the_machine_finds_a_planted_bug(
     """A bug in a script is one on every server; one will do."""
     name, right, wrong = BUGS[bug]
     source = script_loader.SHIPPED.text(name)
-    library = script_loader.Library({name: source.replace(right, wrong)})
+    library = script_loader.ScriptLibrary({name: source.replace(right, wrong)})
     with (
         script_loader.using(library),
-        Server() as server,
+        EmbeddedServer() as server,
         pytest.raises((AssertionError, KeyError)),
     ):
         run_machine(server, Counter(), examples=1000, shrink=False)

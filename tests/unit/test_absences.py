@@ -4,11 +4,11 @@ import pytest
 from redis.exceptions import ClusterDownError
 
 from expirebridge.errors import ServerError, ServerUnreachable, SlotMoving, SlotUnserved
-from expirebridge.model.partitions import Layout
+from expirebridge.model.partitions import PartitionLayout
 from expirebridge.store.errors import translated
-from expirebridge.store.partition_availability import Absences
+from expirebridge.store.partition_availability import UnavailablePartitions
 
-LAYOUT = Layout("expirebridge", 16)
+LAYOUT = PartitionLayout("expirebridge", 16)
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ def test_a_node_that_answers_for_no_slot_is_not_asked_for_each(
     fault: ServerError, *, is_of_node: bool
 ) -> None:
     homes = {LAYOUT.prefix_of(number): "ab"[number // 8] for number in range(16)}
-    absences = Absences(homes.get)
+    absences = UnavailablePartitions(homes.get)
     absences.note(LAYOUT, 0, fault, "a")
     assert absences.fault_of(LAYOUT, 0) is fault
     assert (absences.fault_of(LAYOUT, 1) is fault) is is_of_node

@@ -18,16 +18,16 @@ import pytest
 from expirebridge.handlers import Handler, Registry, handler
 from expirebridge.hooks import End, Hooks
 from expirebridge.listener.execution.attempt import LeasedAttempt, Origin
-from expirebridge.listener.execution.capacity import Room
+from expirebridge.listener.execution.capacity import Capacity
 from expirebridge.listener.execution.deadlines import Deadlines
-from expirebridge.listener.execution.executor import Runner
-from expirebridge.listener.execution.in_flight import Unsettled
-from expirebridge.listener.execution.invoke import Overtime
+from expirebridge.listener.execution.executor import Executor
+from expirebridge.listener.execution.in_flight import InFlight
+from expirebridge.listener.execution.invoke import OverrunPolicy
 from expirebridge.listener.execution.leases import Leases
-from expirebridge.listener.execution.not_started import NotBegun, Withdrawn
-from expirebridge.listener.execution.outcome import Conclusion
+from expirebridge.listener.execution.not_started import StartRefused, Withdrawn
+from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.listener.execution.settler import Settler
-from expirebridge.listener.wakeups import Doorbell
+from expirebridge.listener.wakeups import Wakeup
 from expirebridge.model.policies import Discard, Exponential, Retry, Snooze, Spread
 from expirebridge.settings import Settings
 from expirebridge.store.task_records import ClaimedTask
@@ -37,14 +37,14 @@ from tests.kit.nodes import Process
 PATIENCE = 20.0
 
 
-def runner_of_one() -> Runner:
+def runner_of_one() -> Executor:
     """A runner that has one thread."""
     return Process(Settings(concurrency=1), Registry({})).runner
 
 
 def attempt_of(
     function: Callable[..., Any],
-    runner: Runner,
+    runner: Executor,
     *,
     retry: bytes | None = None,
     attempt: int = 1,
@@ -71,18 +71,18 @@ def attempt_of(
 
 
 def settler_of(leases: Leases) -> Settler:
-    unsettled = Unsettled()
+    unsettled = InFlight()
     return Settler(
-        footing_on(), Settings(), leases=leases, unsettled=unsettled, room=Room(1, unsettled),
-        doorbell=Doorbell(), hooks=Hooks(),
+        footing_on(), Settings(), leases=leases, unsettled=unsettled, room=Capacity(1, unsettled),
+        doorbell=Wakeup(), hooks=Hooks(),
     )  # fmt: skip
 
 
-async def run(attempt: LeasedAttempt, runner: Runner) -> Conclusion:
+async def run(attempt: LeasedAttempt, runner: Executor) -> AttemptOutcome:
     return attempt.refusal() or await runner.pipe.call(attempt)
 
 
-async def conclusion_of(function: Callable[..., Any], **options: Any) -> Conclusion:
+async def conclusion_of(function: Callable[..., Any], **options: Any) -> AttemptOutcome:
     with closing(runner_of_one()) as runner:
         return await run(attempt_of(function, runner, **options), runner)
 
@@ -400,11 +400,11 @@ async def test_a_handler_that_goes_on_after_its_timeout_is_told_of(
     told: list[LeasedAttempt] = []
     heard = asyncio.Event()
 
-    def hear(_: Overtime, attempt: LeasedAttempt) -> None:
+    def hear(_: OverrunPolicy, attempt: LeasedAttempt) -> None:
         told.append(attempt)
         heard.set()
 
-    monkeypatch.setattr(Overtime, "notice", hear)
+    monkeypatch.setattr(OverrunPolicy, "notice", hear)
 
     async def ignore() -> None:
         with contextlib.suppress(asyncio.CancelledError):
@@ -420,8 +420,8 @@ async def test_a_handler_that_goes_on_after_its_timeout_is_told_of(
 
 
 async def behind_a_long_call(
-    attempt: LeasedAttempt, runner: Runner, until: threading.Event
-) -> Conclusion:
+    attempt: LeasedAttempt, runner: Executor, until: threading.Event
+) -> AttemptOutcome:
     """Run it while the only thread is in another call, which goes on until the event is set."""
     runner._threads.call(lambda: until.wait(PATIENCE))
     running = asyncio.create_task(run(attempt, runner))
@@ -433,7 +433,7 @@ async def test_a_plain_handler_that_waits_for_a_thread_has_its_whole_timeout_fro
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     overtime: list[LeasedAttempt] = []
-    monkeypatch.setattr(Overtime, "notice", lambda _, attempt: overtime.append(attempt))
+    monkeypatch.setattr(OverrunPolicy, "notice", lambda _, attempt: overtime.append(attempt))
     free = threading.Event()
     with closing(runner_of_one()) as runner:
         attempt = attempt_of(lambda: "done", runner, timeout=0.5)
@@ -447,7 +447,7 @@ async def test_a_plain_handler_that_waited_for_a_thread_overruns_its_own_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     overtime = asyncio.Event()
-    monkeypatch.setattr(Overtime, "notice", lambda *_: overtime.set())
+    monkeypatch.setattr(OverrunPolicy, "notice", lambda *_: overtime.set())
     free, end = threading.Event(), threading.Event()
     with closing(runner_of_one()) as runner:
         attempt = attempt_of(lambda: end.wait(PATIENCE), runner, timeout=0.05, retry=b"[]")
@@ -500,7 +500,7 @@ async def test_a_plain_handler_is_not_called_if_its_lease_lapsed_while_it_waited
         leases, loop = attempt.origin.leases, asyncio.get_running_loop()
         loop.call_soon(leases.drop, attempt.claimed.id, attempt.claimed.token)
         loop.call_later(0.01, free.set)
-        with pytest.raises(NotBegun, match="held up"):
+        with pytest.raises(StartRefused, match="held up"):
             await behind_a_long_call(attempt, runner, free)
     assert called == []
 

@@ -6,20 +6,20 @@ from expirebridge.errors import LedgerUnsuitable
 from expirebridge.ledger.addresses import place_of
 from expirebridge.ledger.binding import (
     MOST,
+    Addresses,
     Met,
-    Place,
     Seen,
     check_sides,
     news_of,
 )
 from expirebridge.ledger.engine import read_url
 from expirebridge.settings import Settings
-from expirebridge.store.commands.ledger import Known
+from expirebridge.store.commands.ledger import RedisCheckpoint
 
-PLACE = Place(("r:1/1 e",), "1 e", "s:5/shop")
+PLACE = Addresses(("r:1/1 e",), "1 e", "s:5/shop")
 SEEN = Seen(PLACE, "cluster 1", "run")
 MET = Met.first(SEEN)
-BOUND, EMPTY = Known("nonce", 7), Known("", 0)
+BOUND, EMPTY = RedisCheckpoint("nonce", 7), RedisCheckpoint("", 0)
 REDIS = PLACE._replace(redis=("other:1/1 e",))
 SQL = PLACE._replace(sql="other:5/shop")
 BOTH = SQL._replace(redis=("other:1/1 e",))
@@ -40,7 +40,7 @@ BOTH = SQL._replace(redis=("other:1/1 e",))
         pytest.param(Seen(BOTH, "cluster 1", "run"), BOUND, id="both are spelt otherwise"),
     ],
 )
-def test_one_side_may_change(seen: Seen, known: Known) -> None:
+def test_one_side_may_change(seen: Seen, known: RedisCheckpoint) -> None:
     check_sides(MET, seen, known)
     check_sides(MET.with_(seen), seen, known)
 
@@ -94,7 +94,7 @@ def test_a_login_that_may_not_ask_makes_nobody_forget_the_process() -> None:
         ),
     ],
 )  # fmt: skip
-def test_both_sides_may_not(seen: Seen, known: Known, faults: str) -> None:
+def test_both_sides_may_not(seen: Seen, known: RedisCheckpoint, faults: str) -> None:
     with pytest.raises(LedgerUnsuitable) as refused:
         check_sides(MET, seen, known)
     assert f"may be copies: {faults}. Nothing is sent. `expirebridge ledger" in str(refused.value)

@@ -8,14 +8,14 @@ from contextlib import asynccontextmanager
 import pytest
 
 from expirebridge.hooks import Hooks
-from expirebridge.listener.execution.capacity import Room
-from expirebridge.listener.execution.in_flight import Unsettled
+from expirebridge.listener.execution.capacity import Capacity
+from expirebridge.listener.execution.in_flight import InFlight
 from expirebridge.listener.partition import due_timer
-from expirebridge.listener.partition.backlog import Cursor
-from expirebridge.listener.partition.due_timer import Clock, Lead
-from expirebridge.listener.partition.fair_share import Fairness
-from expirebridge.listener.session import Standing
-from expirebridge.listener.wakeups import Doorbell
+from expirebridge.listener.partition.backlog import BacklogScan
+from expirebridge.listener.partition.due_timer import DueTimer, LeadTime
+from expirebridge.listener.partition.fair_share import FairShare
+from expirebridge.listener.session import Membership
+from expirebridge.listener.wakeups import Wakeup
 from expirebridge.settings import Doorbells
 from expirebridge.store.commands import Claim
 from tests.kit.footing import code_without_handlers, footing_on
@@ -23,7 +23,7 @@ from tests.kit.witness import PATIENCE
 
 
 @asynccontextmanager
-async def ringing(of: Clock) -> AsyncIterator[None]:
+async def ringing(of: DueTimer) -> AsyncIterator[None]:
     running = asyncio.create_task(of.run())
     try:
         async with asyncio.timeout(PATIENCE):
@@ -37,12 +37,12 @@ def only_when_due(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(due_timer, "LONGEST_SLEEP", 3600.0)
 
 
-def clock_for(doorbell: Doorbell, fairness: Fairness | None = None) -> Clock:
-    standing = Standing(Doorbells.BOTH)
-    cursor = Cursor(code_without_handlers(), standing)
-    return Clock(
+def clock_for(doorbell: Wakeup, fairness: FairShare | None = None) -> DueTimer:
+    standing = Membership(Doorbells.BOTH)
+    cursor = BacklogScan(code_without_handlers(), standing)
+    return DueTimer(
         footing_on(), "expirebridge", doorbell=doorbell, cursor=cursor, hooks=Hooks(),
-        fairness=fairness or Fairness(standing, Room(1, Unsettled())),
+        fairness=fairness or FairShare(standing, Capacity(1, InFlight())),
     )  # fmt: skip
 
 
@@ -52,7 +52,7 @@ def ms_from_now(seconds: float) -> int:
 
 async def test_it_rings_for_the_earliest_of_what_it_heard_and_what_a_claim_found() -> None:
     for heard, found in ((0, 1000), (1000, 0)):
-        doorbell = Doorbell()
+        doorbell = Wakeup()
         alarm = clock_for(doorbell)
         alarm.notice_claim()
         alarm.plan(ms_from_now(found), now_us=0, count=0)
@@ -64,7 +64,7 @@ async def test_it_rings_for_the_earliest_of_what_it_heard_and_what_a_claim_found
 async def test_what_is_heard_while_a_claim_is_on_its_way_outlives_its_answer() -> None:
     """The task may have been made after the claim was carried out, before its reply was read."""
     for found in (ms_from_now(1000), None):
-        doorbell = Doorbell()
+        doorbell = Wakeup()
         alarm = clock_for(doorbell)
         alarm.notice_claim()
         alarm.hear_of(ms_from_now(0))
@@ -74,7 +74,7 @@ async def test_what_is_heard_while_a_claim_is_on_its_way_outlives_its_answer() -
 
 
 async def test_what_was_heard_before_a_claim_is_known_to_its_answer() -> None:
-    alarm = clock_for(Doorbell())
+    alarm = clock_for(Wakeup())
     alarm.hear_of(ms_from_now(0))
     alarm.notice_claim()
     alarm.plan(None, now_us=0, count=0)
@@ -88,15 +88,15 @@ async def test_what_a_claim_finds_while_the_clock_looks_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The answer to the look may be older than the claim's."""
-    doorbell = Doorbell()
+    doorbell = Wakeup()
 
-    async def look(_: Clock) -> int:
+    async def look(_: DueTimer) -> int:
         monkeypatch.setattr(due_timer, "LONGEST_SLEEP", 3600.0)
         alarm.plan(ms_from_now(0.05), now_us=0, count=0)
         return ms_from_now(3600)
 
     monkeypatch.setattr(due_timer, "LONGEST_SLEEP", 0.01)
-    monkeypatch.setattr(Clock, "_look", look)
+    monkeypatch.setattr(DueTimer, "_look", look)
     alarm = clock_for(doorbell)
     async with ringing(alarm):
         await doorbell.answer()
@@ -108,10 +108,10 @@ async def test_who_runs_as_many_as_others_of_a_lower_rank_waits_until_one_of_its
 ) -> None:
     """Two listeners ran two tasks each when this one, the second, last asked."""
     monkeypatch.setattr(due_timer, "TURN", 3600.0)
-    standing, room, doorbell = Standing(Doorbells.BOTH), Room(9, Unsettled()), Doorbell()
+    standing, room, doorbell = Membership(Doorbells.BOTH), Capacity(9, InFlight()), Wakeup()
     standing.rank, standing.listeners = 1, 2
-    room.reserve(doorbell, 2)
-    fairness = Fairness(standing, room)
+    room.acquire(doorbell, 2)
+    fairness = FairShare(standing, room)
     fairness.take(
         Claim(
             now_us=0, next_due=None, alone=False, shared=False, running=4, broken=[], tasks=[]
@@ -129,7 +129,7 @@ async def test_who_runs_as_many_as_others_of_a_lower_rank_waits_until_one_of_its
                 await asyncio.wait_for(doorbell.answer(), 0.2)
 
 
-class LongLead(Lead):
+class LongLead(LeadTime):
     """Always the same: a fifth of a second."""
 
     def __init__(self) -> None:
@@ -143,8 +143,8 @@ class LongLead(Lead):
 async def test_it_rings_ahead_once_and_then_when_the_task_is_due(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    lead, doorbell = LongLead(), Doorbell()
-    monkeypatch.setattr(due_timer, "Lead", lambda: lead)
+    lead, doorbell = LongLead(), Wakeup()
+    monkeypatch.setattr(due_timer, "LeadTime", lambda: lead)
     alarm = clock_for(doorbell)
     due = ms_from_now(0.5)
     alarm.plan(due, now_us=0, count=0)
@@ -162,8 +162,8 @@ async def test_it_rings_ahead_once_and_then_when_the_task_is_due(
 async def test_a_claim_for_which_there_was_no_time_to_ring_ahead_teaches_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    lead, doorbell = LongLead(), Doorbell()
-    monkeypatch.setattr(due_timer, "Lead", lambda: lead)
+    lead, doorbell = LongLead(), Wakeup()
+    monkeypatch.setattr(due_timer, "LeadTime", lambda: lead)
     alarm = clock_for(doorbell)
     alarm.plan(ms_from_now(0.1), now_us=0, count=0)
     async with ringing(alarm):

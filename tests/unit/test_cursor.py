@@ -7,10 +7,10 @@ import pytest
 
 from expirebridge.handlers import Registry
 from expirebridge.handlers.signatures import Fingerprint
-from expirebridge.listener.execution.leases import Code
+from expirebridge.listener.execution.leases import CodeVersion
 from expirebridge.listener.partition import backlog as module
-from expirebridge.listener.partition.backlog import END, FRONT, RECENT, Cursor
-from expirebridge.listener.session import Standing
+from expirebridge.listener.partition.backlog import END, FRONT, RECENT, BacklogScan
+from expirebridge.listener.session import Membership
 from expirebridge.settings import Doorbells, Settings
 from expirebridge.store.commands import Claim, Walk, Walked
 from expirebridge.store.task_records import ClaimedTask
@@ -28,13 +28,13 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def cursor_of(code: Code | None = None, listeners: int = 1) -> Cursor:
-    standing = Standing(Doorbells.BOTH)
+def cursor_of(code: CodeVersion | None = None, listeners: int = 1) -> BacklogScan:
+    standing = Membership(Doorbells.BOTH)
     standing.listeners = listeners
-    return Cursor(code or code_without_handlers(), standing)
+    return BacklogScan(code or code_without_handlers(), standing)
 
 
-def asked(cursor: Cursor) -> tuple[str, list[Walk]]:
+def asked(cursor: BacklogScan) -> tuple[str, list[Walk]]:
     """The script of the next claim, and its walks."""
     call = cursor.call("t", Settings(), room=9, alone=False, share=None)
     places: list[Any] = list(call.arguments[12:])
@@ -42,7 +42,7 @@ def asked(cursor: Cursor) -> tuple[str, list[Walk]]:
 
 
 def answer(
-    cursor: Cursor,
+    cursor: BacklogScan,
     *walked: Walked,
     now: int = NOW,
     took: float = 0.01,
@@ -61,7 +61,7 @@ def place(score: int, id: bytes = b"", *, finished: bool = True, left: int = 0) 
     return Walked(b"%d" % score, id, finished, left)
 
 
-def mixed(clock: Clock, **options: Any) -> Cursor:
+def mixed(clock: Clock, **options: Any) -> BacklogScan:
     """A cursor that has just learned that its fleet runs more than one code."""
     del clock
     cursor = cursor_of(**options)
@@ -222,7 +222,7 @@ def test_it_ends_when_all_run_one_code_again(clock: Clock) -> None:
 
 
 def test_many_tasks_that_nobody_knows_are_passed_over_until_few_are_left(clock: Clock) -> None:
-    code = Code(Fingerprint.of(registry_of(note=lambda: None)))
+    code = CodeVersion(Fingerprint.of(registry_of(note=lambda: None)))
     cursor = cursor_of(code)
     for _ in range(2):
         asked(cursor)
@@ -240,7 +240,7 @@ def test_many_tasks_that_nobody_knows_are_passed_over_until_few_are_left(clock: 
 
 
 def test_a_few_tasks_now_and_then_that_nobody_knows_are_claimed(clock: Clock) -> None:
-    cursor = cursor_of(Code(Fingerprint.of(Registry({}))))
+    cursor = cursor_of(CodeVersion(Fingerprint.of(Registry({}))))
     for _ in range(9):
         asked(cursor)
         answer(cursor, tasks=["mail.other"] * 90)

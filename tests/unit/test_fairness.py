@@ -2,14 +2,14 @@
 
 import pytest
 
-from expirebridge.listener.execution.capacity import Room
-from expirebridge.listener.execution.in_flight import Unsettled
+from expirebridge.listener.execution.capacity import Capacity
+from expirebridge.listener.execution.in_flight import InFlight
 from expirebridge.listener.partition import fair_share as module
-from expirebridge.listener.partition.fair_share import DISTRUST, PATIENCE, Fairness
-from expirebridge.listener.session import Standing
-from expirebridge.listener.wakeups import Doorbell
+from expirebridge.listener.partition.fair_share import DISTRUST, PATIENCE, FairShare
+from expirebridge.listener.session import Membership
+from expirebridge.listener.wakeups import Wakeup
 from expirebridge.settings import Doorbells
-from expirebridge.store.commands import Claim, Share
+from expirebridge.store.commands import Claim, FairShareInput
 from expirebridge.store.task_records import ClaimedTask
 from tests.kit.monotonic import Clock
 
@@ -27,13 +27,13 @@ class Station:
     """One of so many listeners, which runs three tasks and asks with two places."""
 
     def __init__(self, listeners: int = 2) -> None:
-        self.standing = Standing(Doorbells.BOTH)
+        self.standing = Membership(Doorbells.BOTH)
         self.standing.listeners = listeners
-        room = Room(10, Unsettled())
-        room.reserve(Doorbell(), 5)
-        self.fairness = Fairness(self.standing, room)
+        room = Capacity(10, InFlight())
+        room.acquire(Wakeup(), 5)
+        self.fairness = FairShare(self.standing, room)
 
-    def share(self) -> Share | None:
+    def share(self) -> FairShareInput | None:
         return self.fairness.share(2)
 
     def is_limited(self) -> bool:
@@ -67,7 +67,7 @@ def test_what_runs_counts_and_what_is_only_reserved_does_not(clock: Clock) -> No
     del clock
     station = Station(listeners=4)
     station.standing.codes = [("aa", 3), ("bb", 1)]
-    assert station.share() == Share(4, 3, [("aa", 3), ("bb", 1)])
+    assert station.share() == FairShareInput(4, 3, [("aa", 3), ("bb", 1)])
 
 
 def test_what_was_left_is_asked_for_after_a_moment_without_a_limit(clock: Clock) -> None:

@@ -10,7 +10,7 @@ import pytest
 from expirebridge.hooks import Claimed, Event, Gap, Misfired, Scanned, Started
 from expirebridge.listener import late_report
 from expirebridge.listener.late_report import LateReport
-from expirebridge.listener.wakeups import Doorbell
+from expirebridge.listener.wakeups import Wakeup
 from expirebridge.model.task import State, Task
 
 GAP = Gap(reason="the server was away")
@@ -86,7 +86,7 @@ def test_what_was_late_long_before_a_gap_is_not_told(
 
 async def rings(*events: Event) -> list[bool]:
     """Whether the report rang at each of these events."""
-    doorbell, rung = Doorbell(), []
+    doorbell, rung = Wakeup(), []
     report = LateReport()
     report.ring_at([doorbell])
     for event in events:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from expirebridge.listener.session import Lot
+from expirebridge.listener.session import SubscriberElection
 
 NODES = [f"10.0.0.{number}:7000" for number in range(12)]
 names = st.sets(st.text("abcdef:0123456789", min_size=1, max_size=12), min_size=3, max_size=12)
@@ -11,7 +11,7 @@ names = st.sets(st.text("abcdef:0123456789", min_size=1, max_size=12), min_size=
 
 def drawn(node: str, listeners: set[str]) -> list[str]:
     """The listeners in the order of their places at a node, each drawn by itself."""
-    lots = {name: Lot(node, name) for name in listeners}
+    lots = {name: SubscriberElection(node, name) for name in listeners}
     for lot in lots.values():
         lot.draw(listeners)
     return sorted(lots, key=lambda name: lots[name].place)
@@ -20,7 +20,7 @@ def drawn(node: str, listeners: set[str]) -> list[str]:
 @given(names)
 def test_each_place_is_one_listener_s(listeners: set[str]) -> None:
     for node in NODES:
-        lots = [Lot(node, name) for name in listeners]
+        lots = [SubscriberElection(node, name) for name in listeners]
         for lot in lots:
             lot.draw(listeners)
         assert sorted(lot.place for lot in lots) == list(range(len(listeners)))
@@ -44,7 +44,7 @@ def test_the_nodes_have_different_ears() -> None:
 
 
 def test_a_listener_that_is_not_listed_yet_has_a_place() -> None:
-    lot = Lot(NODES[0], "me")
+    lot = SubscriberElection(NODES[0], "me")
     lot.draw([])
     assert lot.place == 0
     lot.draw([f"other-{number}" for number in range(50)])

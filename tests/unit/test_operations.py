@@ -25,7 +25,7 @@ from expirebridge.store.commands import (
     CHUNK_BYTES,
     LEFT_OUT,
     PARTITIONS,
-    Call,
+    Command,
     NewTask,
     Runnable,
     When,
@@ -36,7 +36,7 @@ NOW = 1_900_000_000_000
 FUTURE = datetime(2035, 1, 1, tzinfo=UTC)
 
 
-def new_tasks(call: Call[Any]) -> list[NewTask]:
+def new_tasks(call: Command[Any]) -> list[NewTask]:
     """The tasks of a call to make.lua, read back from its arguments."""
     assert call.name == "make"
     rest: list[Any] = list(call.arguments[1:])
@@ -57,7 +57,7 @@ def new_tasks(call: Call[Any]) -> list[NewTask]:
     return tasks
 
 
-def first_call(runnable: Runnable[Any]) -> Call[Any]:
+def first_call(runnable: Runnable[Any]) -> Command[Any]:
     """The first call to a server."""
     steps = iter(runnable)
     first = next(steps)
@@ -70,7 +70,7 @@ def new_task(func: Any = "mail.send", args: Any = (), delay: Any = 60, **options
     return task
 
 
-def answer(call: Call[Any], code: int = 1, state: bytes = b"pending") -> list[Any]:
+def answer(call: Command[Any], code: int = 1, state: bytes = b"pending") -> list[Any]:
     """What make.lua answers when every task of the call has the same fate.
 
     The keys have a hash tag: only the server knows what it put before the id.
@@ -85,10 +85,10 @@ def answer(call: Call[Any], code: int = 1, state: bytes = b"pending") -> list[An
     return reply
 
 
-def run(runnable: Runnable[Any], **fate: Any) -> tuple[list[Call[Any]], Any]:
+def run(runnable: Runnable[Any], **fate: Any) -> tuple[list[Command[Any]], Any]:
     """Every call of an operation that makes tasks, and its result."""
     steps = iter(runnable)
-    calls: list[Call[Any]] = []
+    calls: list[Command[Any]] = []
     reply: Any = None
     try:
         while True:

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from expirebridge.listener.execution.capacity import Room
-from expirebridge.listener.execution.in_flight import Unsettled
-from expirebridge.listener.wakeups import Doorbell
+from expirebridge.listener.execution.capacity import Capacity
+from expirebridge.listener.execution.in_flight import InFlight
+from expirebridge.listener.wakeups import Wakeup
 
 SIZE = 4
 
@@ -16,7 +16,7 @@ SIZE = 4
 class Asker:
     """A station as the room sees it."""
 
-    doorbell: Doorbell = field(default_factory=Doorbell)
+    doorbell: Wakeup = field(default_factory=Wakeup)
     places: int = 0
     waits: bool = False
     wants_whole: bool = False
@@ -30,12 +30,12 @@ class House:
     """Three stations and their room."""
 
     def __init__(self) -> None:
-        self.room = Room(SIZE, Unsettled())
+        self.room = Capacity(SIZE, InFlight())
         self.askers = [Asker() for _ in range(3)]
 
     def ask(self, who: Asker, most: int) -> int:
         who.doorbell._rung.clear()
-        got = self.room.reserve(who.doorbell, most)
+        got = self.room.acquire(who.doorbell, most)
         if got and who.wants_whole:
             assert all(other.places == 0 for other in self.askers)
         assert 0 <= got <= most
@@ -50,7 +50,7 @@ class House:
 
     def want(self, who: Asker, whole: bool) -> None:
         who.wants_whole = whole
-        (self.room.want_whole if whole else self.room.want_no_more)(who.doorbell)
+        (self.room.request_exclusive if whole else self.room.want_no_more)(who.doorbell)
 
     def check(self) -> None:
         taken = sum(who.places for who in self.askers)

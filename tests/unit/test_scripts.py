@@ -134,7 +134,7 @@ def test_a_file_includes_just_what_it_uses_itself(file: str) -> None:
 def lua(tmp_path: Path) -> Iterator[Path]:
     """An empty folder from which scripts are loaded."""
     (tmp_path / "include").mkdir()
-    with script_loader.using(script_loader.Library(folder=tmp_path)):
+    with script_loader.using(script_loader.ScriptLibrary(folder=tmp_path)):
         yield tmp_path
 
 

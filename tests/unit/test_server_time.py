@@ -61,7 +61,7 @@ def test_a_file_that_has_changed_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_library_is_in_use_for_as_long_as_its_block() -> None:
-    other = script_loader.Library({"get": "-- flags: no-writes\nreturn 1\n"})
+    other = script_loader.ScriptLibrary({"get": "-- flags: no-writes\nreturn 1\n"})
     with script_loader.using(other):
         assert script_loader.load("get").plain.text.endswith("return 1\n")
     assert script_loader.load("get") is SHIPPED.load("get")

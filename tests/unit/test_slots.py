@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from expirebridge.model.keys import is_id
-from expirebridge.model.partitions import MAX_PARTITIONS, SLOTS, Layout, is_count, slot_of_id
+from expirebridge.model.partitions import (
+    MAX_PARTITIONS,
+    SLOTS,
+    PartitionLayout,
+    is_count,
+    slot_of_id,
+)
 
 COUNTS = [2**power for power in range(9)]
 IDS = st.text(ascii_lowercase + digits + "_.:@-", min_size=1, max_size=128)
@@ -27,20 +33,23 @@ def test_the_slot_of_an_id_is_that_of_a_cluster(id: str, slot: int) -> None:
 
 @given(IDS, st.sampled_from(COUNTS), st.integers(0, 2**53))
 def test_a_tick_belongs_to_the_partition_of_its_series(id: str, count: int, ms: int) -> None:
-    layout = Layout("expirebridge", count)
+    layout = PartitionLayout("expirebridge", count)
     assert 0 <= layout.partition_of(id) < count
     assert layout.partition_of(f"{id}@{ms}") == layout.partition_of(id)
 
 
 @given(IDS, st.sampled_from(COUNTS[:-1]))
 def test_of_twice_as_many_partitions_two_have_the_ids_of_one(id: str, count: int) -> None:
-    whole, halves = Layout("expirebridge", count), Layout("expirebridge", 2 * count)
+    whole, halves = (
+        PartitionLayout("expirebridge", count),
+        PartitionLayout("expirebridge", 2 * count),
+    )
     assert halves.partition_of(id) // 2 == whole.partition_of(id)
 
 
 @pytest.mark.parametrize("count", COUNTS[1:])
 def test_a_tag_is_in_its_partition_s_part_of_the_slots(count: int) -> None:
-    layout = Layout("expirebridge", count)
+    layout = PartitionLayout("expirebridge", count)
     tags = [layout.tag_of(number) for number in range(count)]
     assert len(set(tags)) == count
     for number, tag in enumerate(tags):
@@ -56,7 +65,7 @@ def test_the_tags_are_the_first_that_there_are() -> None:
     for letters in product(digits + ascii_lowercase, repeat=3):
         tag = "".join(letters)
         found.setdefault(slot_of_id(tag) * MAX_PARTITIONS // SLOTS, tag)
-    layout = Layout("expirebridge", MAX_PARTITIONS)
+    layout = PartitionLayout("expirebridge", MAX_PARTITIONS)
     assert [layout.tag_of(number) for number in range(MAX_PARTITIONS)] == [
         found[number] for number in range(MAX_PARTITIONS)
     ]
@@ -65,7 +74,7 @@ def test_the_tags_are_the_first_that_there_are() -> None:
 @pytest.mark.parametrize("name", ["order-{}", "dev:{}", "user{:08}", "2031-05-01/{}"])
 @pytest.mark.parametrize("count", [4, 16, 64])
 def test_numbered_ids_are_spread_evenly(name: str, count: int) -> None:
-    layout = Layout("expirebridge", count)
+    layout = PartitionLayout("expirebridge", count)
     ids = 10_000
     counts = [0] * count
     for number in range(ids):
@@ -75,7 +84,7 @@ def test_numbered_ids_are_spread_evenly(name: str, count: int) -> None:
 
 
 def test_one_partition_has_no_tag() -> None:
-    layout = Layout("expirebridge")
+    layout = PartitionLayout("expirebridge")
     assert layout.prefixes() == ["expirebridge"]
     assert layout.slot_of(0) == ""
     assert layout.partition_of("a") == 0
@@ -89,7 +98,7 @@ def test_the_page_has_the_table_and_its_example() -> None:
     page = (Path(__file__).parents[2] / "docs" / "wire-protocol.md").read_text(encoding="utf-8")
     _, _, section = page.partition("\n### Tags\n")
     table = re.findall(r"^    ((?:[0-9a-z]{3} ){15}[0-9a-z]{3})$", section, re.MULTILINE)
-    whole = Layout("expirebridge", MAX_PARTITIONS)
+    whole = PartitionLayout("expirebridge", MAX_PARTITIONS)
     assert " ".join(table).split() == [whole.tag_of(number) for number in range(MAX_PARTITIONS)]
-    layout = Layout("expirebridge", 16)
+    layout = PartitionLayout("expirebridge", 16)
     assert f"{layout.slot_of(layout.partition_of('dev:7'))}dev:7:?devices.offline?" in section

@@ -12,7 +12,7 @@ from expirebridge.listener.execution.thread_pool import (
     LONGEST,
     PER_THREAD,
     SHORTEST,
-    Threads,
+    ThreadPool,
     interval_for,
 )
 
@@ -59,7 +59,7 @@ def test_threads_that_compute_get_longer_and_others_do_not(monkeypatch: pytest.M
             sum(range(1000))
 
     async def main() -> None:
-        threads = Threads(50)
+        threads = ThreadPool(50)
         threads.switching.take_charge()
         waits = [threads.call(ending.wait) for _ in range(20)]
         computes = [threads.call(compute) for _ in range(20)]
@@ -79,7 +79,7 @@ def test_threads_that_compute_get_longer_and_others_do_not(monkeypatch: pytest.M
 
 def test_a_program_of_the_users_own_keeps_its_interval(interval_before: float) -> None:
     async def main() -> None:
-        threads = Threads(1)
+        threads = ThreadPool(1)
         await threads.call(lambda: None)
         threads.close()
 

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from expirebridge.listener.execution.thread_pool import Threads
+from expirebridge.listener.execution.thread_pool import ThreadPool
 
 PATIENCE = 20.0
 
@@ -17,9 +17,9 @@ def ours() -> list[threading.Thread]:
 
 
 @pytest.fixture
-async def three() -> AsyncIterator[Threads]:
+async def three() -> AsyncIterator[ThreadPool]:
     """Three threads, which have ended when the test has."""
-    threads = Threads(3)
+    threads = ThreadPool(3)
     yield threads
     threads.close()
     for thread in ours():
@@ -27,21 +27,21 @@ async def three() -> AsyncIterator[Threads]:
     assert ours() == []
 
 
-async def test_each_call_gives_back_what_it_returned(three: Threads) -> None:
+async def test_each_call_gives_back_what_it_returned(three: ThreadPool) -> None:
     async with asyncio.timeout(PATIENCE):
         returned = await asyncio.gather(*(three.call(partial(abs, -n)) for n in range(500)))
     assert returned == [*range(500)]
     assert 1 <= len(ours()) <= 3
 
 
-async def test_calls_that_block_hold_up_no_other_while_there_is_a_thread(three: Threads) -> None:
+async def test_calls_that_block_hold_up_no_other_while_there_is_a_thread(three: ThreadPool) -> None:
     for _ in range(20):
         together = threading.Barrier(3, timeout=PATIENCE)
         async with asyncio.timeout(PATIENCE):
             await asyncio.gather(*(three.call(together.wait) for _ in range(3)))
 
 
-async def test_a_call_that_found_no_thread_is_made_when_one_is_free(three: Threads) -> None:
+async def test_a_call_that_found_no_thread_is_made_when_one_is_free(three: ThreadPool) -> None:
     end = threading.Event()
     blocked = [three.call(lambda: end.wait(PATIENCE)) for _ in range(3)]
     waiting = [three.call(threading.get_ident) for _ in range(5)]
@@ -54,7 +54,7 @@ async def test_a_call_that_found_no_thread_is_made_when_one_is_free(three: Threa
 
 
 async def test_a_thread_that_is_in_a_call_when_they_are_closed_ends_after_it(
-    three: Threads,
+    three: ThreadPool,
 ) -> None:
     begun, end = threading.Event(), threading.Event()
 
@@ -71,7 +71,7 @@ async def test_a_thread_that_is_in_a_call_when_they_are_closed_ends_after_it(
 
 
 async def test_what_comes_back_after_the_loop_has_ended_is_told_to_nobody() -> None:
-    threads, end = Threads(1), threading.Event()
+    threads, end = ThreadPool(1), threading.Event()
 
     async def leave_behind() -> None:
         threads.call(lambda: end.wait(PATIENCE))

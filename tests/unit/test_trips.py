@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis import exceptions
 
-from expirebridge.store.batching import Passenger, Trips, board, divided, joined
+from expirebridge.store.batching import BatchableRequest, RequestBatcher, board, divided, joined
 from expirebridge.store.commands import CHUNK_BYTES, CHUNK_TASKS
 
 
 class One:
     def __init__(self, number: int, id: str, sha: str, size: int, *, gone: bool) -> None:
         command = ("EVALSHA", sha, 1, "prefix", "1", "nonce", str(number), "x" * size)
-        self.passenger = Passenger(command, id, own=6, width=2)
+        self.passenger = BatchableRequest(command, id, own=6, width=2)
         self.number = number
         self.gone = gone
 
@@ -55,8 +55,8 @@ def test_all_go_once_in_parties_that_can_go_together(told: Sequence[Any]) -> Non
             assert same == sorted(same)
 
 
-def passenger(id: str) -> Passenger:
-    return Passenger(("EVALSHA", "s", 1, "prefix", "1", "nonce", id, ""), id, own=6, width=2)
+def passenger(id: str) -> BatchableRequest:
+    return BatchableRequest(("EVALSHA", "s", 1, "prefix", "1", "nonce", id, ""), id, own=6, width=2)
 
 
 def test_an_interrupt_is_raised_in_one_thread_and_the_others_are_told() -> None:
@@ -72,7 +72,7 @@ def test_an_interrupt_is_raised_in_one_thread_and_the_others_are_told() -> None:
             return ["now", 0, 0]
         raise KeyboardInterrupt
 
-    trips, told = Trips(send), list[str]()
+    trips, told = RequestBatcher(send), list[str]()
 
     def take(id: str) -> None:
         try:

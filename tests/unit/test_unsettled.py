@@ -2,7 +2,7 @@
 
 import asyncio
 
-from expirebridge.listener.execution.in_flight import Unsettled
+from expirebridge.listener.execution.in_flight import InFlight
 
 
 async def test_a_wait_after_a_cancellation_ends_in_time() -> None:
@@ -14,7 +14,7 @@ async def test_a_wait_after_a_cancellation_ends_in_time() -> None:
             waits.set()
             await asyncio.Event().wait()
         finally:
-            await Unsettled().wait_until(lambda: False, 0.01)
+            await InFlight().wait_until(lambda: False, 0.01)
             over.set()
 
     task = asyncio.create_task(clean_up())

@@ -13,10 +13,10 @@ from expirebridge.listener.execution.exceptions import (
     HandlerMissing,
     ProcessFailure,
 )
-from expirebridge.listener.execution.invoke import Answer, TimedOut
+from expirebridge.listener.execution.invoke import CallResult, TimedOut
 from expirebridge.listener.execution.leases import Leases
 from expirebridge.listener.execution.not_started import Unbegun
-from expirebridge.listener.execution.outcome import Conclusion, Conclusions
+from expirebridge.listener.execution.outcome import AttemptOutcome, OutcomeBuilder
 from expirebridge.listener.session import Footing
 from expirebridge.model.durations import human
 from expirebridge.model.keys import decode_args
@@ -35,7 +35,7 @@ from expirebridge.store.task_records import ClaimedTask
 
 if TYPE_CHECKING:
     from expirebridge.listener.execution.settler import Settler
-    from expirebridge.listener.ledger.row_check import Clerk
+    from expirebridge.listener.ledger.row_check import RowCheck
 
 
 logger = logging.getLogger("expirebridge")
@@ -61,7 +61,7 @@ class Attempt:
     ) -> None:
         self.claimed = claimed
         self.handler = handler
-        self.conclusions = Conclusions(claimed)
+        self.conclusions = OutcomeBuilder(claimed)
         self._hint = hint
         self._retry_policy: RetryPolicy = DEFAULT_POLICY
         self._unreadable = claimed.unreadable
@@ -73,7 +73,7 @@ class Attempt:
         """Seconds from its due time to its beginning, by the estimate of the server's clock."""
         self.began: float | None = None
         """When its handler was called, by `time.perf_counter`."""
-        self.answer: Answer | None = None
+        self.answer: CallResult | None = None
         """What a plain function answered in its thread, until the event loop takes it."""
         self.took = 0.0
         """Seconds that its handler took."""
@@ -134,7 +134,7 @@ class Attempt:
         """The server's time once the handler has ended, in seconds since 1970, as far as known."""
         return self.claimed.due / 1000 + self.lateness + self.took
 
-    def misfire(self, lateness: float) -> Conclusion | None:
+    def misfire(self, lateness: float) -> AttemptOutcome | None:
         """The conclusion if it is too late, by so many seconds, to call the handler now."""
         policy = self.handler.misfire if self.handler is not None else None
         if self.claimed.misfire is not None:
@@ -150,7 +150,7 @@ class Attempt:
             return self.conclusions.failed(f"skipped: {found}")
         return self.conclusions.spread(delay, f"spread: {found}")
 
-    def refusal(self) -> Conclusion | None:
+    def refusal(self) -> AttemptOutcome | None:
         """The conclusion if no handler can be called with what the record holds."""
         if self.handler is None:
             return self.conclusions.unknown(f"in the listener that claimed it{self._hint}")
@@ -162,13 +162,13 @@ class Attempt:
             return self.conclusions.failed(f"its retry policy cannot be read: {error}")
         return None
 
-    def overrun(self) -> Conclusion:
+    def overrun(self) -> AttemptOutcome:
         """The conclusion if its handler still runs when its listener ends, and its time is over."""
         self.took = self.limit - self.left()
         reason = f"timed out after {self.limit:g} s and could not be stopped"
         return self.conclusions.retry_or_fail(self._retry_policy, reason)
 
-    def after(self, error: BaseException) -> Conclusion:
+    def after(self, error: BaseException) -> AttemptOutcome:
         """The conclusion after its call raised this. Raises nothing, whatever the error is like."""
         try:
             return self._after(error)
@@ -179,7 +179,7 @@ class Attempt:
                 f"its error cannot be printed: to format it raised {type(another).__name__}"
             )
 
-    def broken_off(self, error: BaseException) -> Conclusion:
+    def broken_off(self, error: BaseException) -> AttemptOutcome:
         """The conclusion if this ended it outside of its handler's call.
 
         It does not count. An error that nobody foresaw may come again at once, so it waits a while.
@@ -188,7 +188,7 @@ class Attempt:
         delay = BROKEN_OFF if isinstance(error, Exception) else 0.0
         return self.conclusions.spread(delay, reason)
 
-    def _after(self, error: BaseException) -> Conclusion:
+    def _after(self, error: BaseException) -> AttemptOutcome:
         """One branch for each way in which a call can fail."""
         conclude, policy = self.conclusions, self._retry_policy
         match error:
@@ -216,7 +216,7 @@ class Attempt:
             case _:  # a handler's sys.exit() ends its task, not the listener
                 return conclude.raised(policy, error)
 
-    def _wrong_arguments(self) -> Conclusion | None:
+    def _wrong_arguments(self) -> AttemptOutcome | None:
         """The conclusion if the arguments do not fit the handler that this listener knows."""
         if self.handler is None:
             return None
@@ -263,7 +263,7 @@ class Origin(NamedTuple):
     footing: Footing
     leases: Leases
     settler: "Settler"
-    clerk: "Clerk | None" = None
+    clerk: "RowCheck | None" = None
     """Who asks the ledger; None without one."""
 
 

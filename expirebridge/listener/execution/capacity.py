@@ -1,10 +1,10 @@
 """The room: how many tasks a process runs at a time, whichever station they come from."""
 
-from expirebridge.listener.execution.in_flight import Unsettled
-from expirebridge.listener.wakeups import Doorbell
+from expirebridge.listener.execution.in_flight import InFlight
+from expirebridge.listener.wakeups import Wakeup
 
 
-class Room:
+class Capacity:
     """Places for running tasks, which the stations of a process share.
 
     A claimer reserves places before it asks its server and gives back those that it did not fill;
@@ -16,12 +16,12 @@ class Room:
     station alone.
     """
 
-    def __init__(self, size: int, unsettled: Unsettled) -> None:
+    def __init__(self, size: int, unsettled: InFlight) -> None:
         self._size = size
         self._unsettled = unsettled
         self._free = size
-        self._line: dict[Doorbell, None] = {}
-        self._alone: dict[Doorbell, None] = {}
+        self._line: dict[Wakeup, None] = {}
+        self._alone: dict[Wakeup, None] = {}
         """Who wants the whole room, in order."""
         self._is_closed = False
 
@@ -40,7 +40,7 @@ class Room:
         """Whether nothing runs here, or is claimed; outcomes wait only for nodes that are away."""
         return self._free == self._size and self._unsettled.at_rest
 
-    def reserve(self, who: Doorbell, most: int) -> int:
+    def acquire(self, who: Wakeup, most: int) -> int:
         """Take up to so many places, and return how many; 0: the caller is rung when some are free.
 
         Whoever wants the whole room gets places only when it has it.
@@ -60,7 +60,7 @@ class Room:
         if self._line or self._alone:
             self.look()
 
-    def withdraw(self, who: Doorbell) -> None:
+    def withdraw(self, who: Wakeup) -> None:
         """Leave the queue: this station stops."""
         self._line.pop(who, None)
         self._alone.pop(who, None)
@@ -70,17 +70,17 @@ class Room:
         """Give nobody a place any more. Safe for the heartbeat's thread."""
         self._is_closed = True
 
-    def has_whole(self, who: Doorbell) -> bool:
+    def is_exclusive(self, who: Wakeup) -> bool:
         """Whether the places just reserved are the only reserved ones."""
         return who in self._alone
 
-    def want_whole(self, who: Doorbell) -> None:
+    def request_exclusive(self, who: Wakeup) -> None:
         """Ask for the whole room, again behind others that wait for it."""
         self._alone.pop(who, None)
         self._alone[who] = None
         self.look()
 
-    def want_no_more(self, who: Doorbell) -> None:
+    def want_no_more(self, who: Wakeup) -> None:
         """Share the room again."""
         if who in self._alone:
             del self._alone[who]
@@ -94,7 +94,7 @@ class Room:
         elif self._line and self._free:
             next(iter(self._line)).ring()
 
-    def _admits(self, who: Doorbell) -> bool:
+    def _admits(self, who: Wakeup) -> bool:
         if self._is_closed:
             return False
         if self._alone:

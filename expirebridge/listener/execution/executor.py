@@ -4,25 +4,42 @@ import asyncio
 import logging
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from expirebridge.handlers import Kind, Registry
 from expirebridge.handlers.signatures import Fingerprint
 from expirebridge.hooks import Hooks
 from expirebridge.listener.execution.attempt import LeasedAttempt, Origin
-from expirebridge.listener.execution.capacity import Room
-from expirebridge.listener.execution.in_flight import Running, Unsettled
-from expirebridge.listener.execution.invoke import Caller, Overtime
-from expirebridge.listener.execution.not_started import NotBegun, Unbegun, Withdrawn
-from expirebridge.listener.execution.outcome import Conclusion
+from expirebridge.listener.execution.capacity import Capacity
+from expirebridge.listener.execution.in_flight import InFlight, Running
+from expirebridge.listener.execution.invoke import Invoker, OverrunPolicy
+from expirebridge.listener.execution.not_started import StartRefused, Unbegun, Withdrawn
+from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.listener.execution.pipe import Pipe
 from expirebridge.listener.execution.settler import Finished
-from expirebridge.listener.execution.thread_pool import Threads
-from expirebridge.listener.runner.processes.needed import processes_for
-from expirebridge.listener.wakeups import Shutdown
+from expirebridge.listener.execution.thread_pool import ThreadPool
+from expirebridge.listener.wakeups import StopRequest
 from expirebridge.model.log_fields import event
 from expirebridge.model.schedule import SeriesSpec
 from expirebridge.settings import Settings
 from expirebridge.store.task_records import ClaimedTask
+
+if TYPE_CHECKING:
+    from expirebridge.listener.execution.process_pool.pool import ProcessPool
+
+
+# Whether a listener needs processes for its handlers.
+
+
+def processes_for(registry: Registry, settings: Settings, hooks: Hooks) -> "ProcessPool | None":
+    """The processes for these handlers; None if none of them wants one."""
+    if not any(handler.kind is Kind.PROCESS for handler in registry):
+        return None
+    # Here, so that it is imported only where there are processes.
+    from expirebridge.listener.execution.process_pool.pool import ProcessPool  # noqa: PLC0415
+
+    return ProcessPool(settings, hooks)
+
 
 logger = logging.getLogger("expirebridge")
 
@@ -31,7 +48,7 @@ CANCEL_LIMIT = 5.0
 STOPS = "its listener stopped"
 
 
-class Runner:
+class Executor:
     """Takes an attempt for each claimed task through its steps, whichever station claimed it.
 
     Each has a place in the room until its handler has ended, and a lease until its outcome is
@@ -44,20 +61,20 @@ class Runner:
         settings: Settings,
         *,
         hooks: Hooks,
-        shutdown: Shutdown,
+        shutdown: StopRequest,
     ) -> None:
         self._registry = registry
         self.fingerprint = Fingerprint.of(registry)
         self.series: Sequence[SeriesSpec] = registry.series
         """What its handlers declare with `@every`."""
         self._settings = settings
-        self.unsettled = Unsettled()
+        self.unsettled = InFlight()
         self._processes = processes_for(registry, settings, hooks)
-        self.room = Room(self._places(), self.unsettled)
-        self._threads = Threads(settings.concurrency)
+        self.room = Capacity(self._places(), self.unsettled)
+        self._threads = ThreadPool(settings.concurrency)
         self._unbegun = Unbegun()
-        overtime = Overtime(settings.grace, shutdown, self.unsettled)
-        self.pipe = Pipe(Caller(self._threads, overtime, self._processes), hooks)
+        overtime = OverrunPolicy(settings.grace, shutdown, self.unsettled)
+        self.pipe = Pipe(Invoker(self._threads, overtime, self._processes), hooks)
         self._running = Running()
         self._hurried = False
 
@@ -114,7 +131,7 @@ class Runner:
                 conclusion = await self.pipe.conclude(attempt)
                 if conclusion.is_failure and attempt.has_row:
                     conclusion = await self._look_after(attempt, conclusion)
-        except NotBegun as reason:
+        except StartRefused as reason:
             self._give_back(attempt, reason)
         except BaseException as error:
             self._break_off(attempt, error)
@@ -132,14 +149,14 @@ class Runner:
         now = attempt.origin.footing.now.server_clock.now()
         attempt.lateness = now - attempt.claimed.due / 1000
 
-    async def _look_up(self, attempt: LeasedAttempt) -> Conclusion | None:
+    async def _look_up(self, attempt: LeasedAttempt) -> AttemptOutcome | None:
         """The conclusion if the ledger says that it is not to run now. Raises NotBegun."""
         clerk = attempt.origin.clerk
         if clerk is None:
             return None
         try:
             conclusion = await clerk.look_up(attempt)
-        except NotBegun:
+        except StartRefused:
             attempt.begin()  # it ends here, and so it may not be withdrawn any more
             raise
         finally:
@@ -152,7 +169,7 @@ class Runner:
             attempt.task = replace(attempt.task, completer=clerk.completer_for(attempt))
         return conclusion
 
-    async def _look_after(self, attempt: LeasedAttempt, failed: Conclusion) -> Conclusion:
+    async def _look_after(self, attempt: LeasedAttempt, failed: AttemptOutcome) -> AttemptOutcome:
         """What is to be recorded of an attempt that failed, by its row; see Clerk.look_after."""
         clerk = attempt.origin.clerk
         try:
@@ -160,13 +177,13 @@ class Runner:
         except asyncio.CancelledError:  # its listener stops, and its handler has run
             return failed
 
-    def _settle(self, attempt: LeasedAttempt, conclusion: Conclusion) -> None:
+    def _settle(self, attempt: LeasedAttempt, conclusion: AttemptOutcome) -> None:
         """Have this recorded, unless the listener has given the attempt up before."""
         if attempt.settlement is None:
             attempt.settlement = conclusion.settlement
             attempt.origin.settler.add(Finished(attempt, conclusion, attempt.took))
 
-    def _give_back(self, attempt: LeasedAttempt, reason: NotBegun) -> None:
+    def _give_back(self, attempt: LeasedAttempt, reason: StartRefused) -> None:
         conclusion = attempt.conclusions.given_back(str(reason))
         if isinstance(reason, Withdrawn):
             # The heartbeat's thread records that.
@@ -180,7 +197,7 @@ class Runner:
         try:
             if attempt.began is None:
                 attempt.begin()
-        except NotBegun as reason:
+        except StartRefused as reason:
             self._give_back(attempt, reason)
         else:
             self._settle(attempt, attempt.broken_off(error))
@@ -193,7 +210,7 @@ class Runner:
 
     # Stopping
 
-    async def finish_others(self, shutdown: Shutdown) -> None:
+    async def finish_others(self, shutdown: StopRequest) -> None:
         """Once a handler is stuck: wait until nothing else runs, or somebody asks for a stop.
 
         All else ends by itself, or is stuck, too, a grace time after its own timeout; but the

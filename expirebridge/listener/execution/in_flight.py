@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from expirebridge.listener.execution.attempt import LeasedAttempt
 
 
-class Unsettled:
+class InFlight:
     """Every attempt of this process from its claim until its outcome is recorded, or refused."""
 
     def __init__(self) -> None:

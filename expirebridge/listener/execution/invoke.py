@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from expirebridge.listener.execution.deadlines import Deadlines
 from expirebridge.listener.execution.fork_guard import ForkGuard, GuardedAwaitable
-from expirebridge.listener.execution.in_flight import Unsettled
-from expirebridge.listener.execution.not_started import NotBegun
-from expirebridge.listener.wakeups import Shutdown
+from expirebridge.listener.execution.in_flight import InFlight
+from expirebridge.listener.execution.not_started import StartRefused
+from expirebridge.listener.wakeups import StopRequest
 from expirebridge.model.log_fields import event
 from expirebridge.model.task import running_task
 
 if TYPE_CHECKING:
     from expirebridge.listener.execution.attempt import Attempt
-    from expirebridge.listener.execution.process_pool.pool import Processes
+    from expirebridge.listener.execution.process_pool.pool import ProcessPool
 
 
 # Overtime: what is done about a handler that cannot be stopped at its timeout.
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("expirebridge")
 
 
-class Overtime:
+class OverrunPolicy:
     """Gives such a handler the grace time to end, and then gives up the listener."""
 
-    def __init__(self, grace: float, shutdown: Shutdown, unsettled: Unsettled) -> None:
+    def __init__(self, grace: float, shutdown: StopRequest, unsettled: InFlight) -> None:
         self._grace = grace
         self._shutdown = shutdown
         self._unsettled = unsettled
@@ -79,7 +79,7 @@ class AsyncCall:
 
     __slots__ = ("_attempt", "_awaiting", "_is_late", "_overtime")
 
-    def __init__(self, attempt: "Attempt", overtime: Overtime) -> None:
+    def __init__(self, attempt: "Attempt", overtime: OverrunPolicy) -> None:
         self._attempt = attempt
         self._overtime = overtime
         self._awaiting: asyncio.Task[object] | None = None
@@ -121,7 +121,7 @@ class AsyncCall:
 # The call of a plain function, in a thread: what it answered, and how long it took.
 
 
-class Answer(NamedTuple):
+class CallResult(NamedTuple):
     """How a call ended, as a value: futures do not carry every exception."""
 
     value: Any
@@ -142,14 +142,14 @@ class Answer(NamedTuple):
 class Begins(Protocol):
     """What is about to call its handler, and is given the answer."""
 
-    answer: Answer | None
+    answer: CallResult | None
 
     def begin(self) -> None:
         """Take note of that. Raises NotBegun if it must not."""
         ...
 
 
-class PlainCall:
+class ThreadCall:
     """Calls a handler, if its attempt may still begin when a thread comes for it.
 
     The attempt begins in that thread, right before the call: it may have waited for a thread, or
@@ -164,15 +164,15 @@ class PlainCall:
         self._attempt = attempt
         self._context = contextvars.copy_context()
 
-    def __call__(self) -> Answer:
+    def __call__(self) -> CallResult:
         """Make the call; the attempt has the answer, too."""
         try:
             self._attempt.begin()
-        except NotBegun as reason:
-            return Answer(None, reason, 0.0)
+        except StartRefused as reason:
+            return CallResult(None, reason, 0.0)
         began = time.perf_counter()
         value, error = self._call()
-        self._attempt.answer = answer = Answer(value, error, time.perf_counter() - began)
+        self._attempt.answer = answer = CallResult(value, error, time.perf_counter() - began)
         return answer
 
     def _call(self) -> tuple[Any, BaseException | None]:
@@ -189,7 +189,7 @@ class PlainCall:
             return None, error
 
 
-class Threads(Protocol):
+class ThreadRunner(Protocol):
     """Where plain functions are called."""
 
     def call(self, function: Callable[[], Any], /) -> asyncio.Future[Any]:
@@ -197,11 +197,11 @@ class Threads(Protocol):
         ...
 
 
-class Caller:
+class Invoker:
     """Calls handlers: the last step before them is that their attempts begin."""
 
     def __init__(
-        self, threads: Threads, overtime: Overtime, processes: "Processes | None" = None
+        self, threads: ThreadRunner, overtime: OverrunPolicy, processes: "ProcessPool | None" = None
     ) -> None:
         self._threads = threads
         self._overtime = overtime
@@ -227,14 +227,14 @@ class Caller:
         attempt.begin()
         return AsyncCall(attempt, self._overtime).run(call(), attempt.limit, self._deadlines)
 
-    def _call_in_process(self, attempt: "Attempt", processes: "Processes") -> Awaitable[Any]:
+    def _call_in_process(self, attempt: "Attempt", processes: "ProcessPool") -> Awaitable[Any]:
         # Here, so that it is imported only where there are processes.
         from expirebridge.listener.execution.process_pool.call import ProcessCall  # noqa: PLC0415
 
         return ProcessCall(attempt, processes, self._deadlines).run()
 
     async def _call_in_thread(self, handler: Callable[[], Any], attempt: "Attempt") -> Any:
-        call = PlainCall(handler, attempt)
+        call = ThreadCall(handler, attempt)
 
         def look() -> float | None:
             """Put the deadline off while the call waits for a thread."""

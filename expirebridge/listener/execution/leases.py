@@ -16,7 +16,7 @@ from expirebridge.store import commands
 STRANDED = "?"
 
 
-class Code:
+class CodeVersion:
     """What this listener knows, and whether it passes over much that nobody knows.
 
     The event loop changes it; the heartbeat's thread reads it.
@@ -62,7 +62,7 @@ class Leases:
     The event loop holds and drops; the heartbeat's thread beats; handlers' threads look.
     """
 
-    def __init__(self, footing: Footing, listener: str, *, lease: float, code: Code) -> None:
+    def __init__(self, footing: Footing, listener: str, *, lease: float, code: CodeVersion) -> None:
         self._footing = footing
         self._listener = listener
         self._code = code

@@ -6,14 +6,14 @@ listener, for ever.
 
 import logging
 
-from expirebridge.listener.execution.executor import Runner
+from expirebridge.listener.execution.executor import Executor
 from expirebridge.listener.execution.leases import Leases
 from expirebridge.model.log_fields import event
 
 logger = logging.getLogger("expirebridge")
 
 
-def let_lost_lapse(leases: Leases, runner: Runner) -> None:
+def let_lost_lapse(leases: Leases, runner: Executor) -> None:
     """Report and drop what this station's leases are renewed for, but nobody's: it lapses.
 
     Call it on the event loop. A step there changes a lease and its attempt together, and other

@@ -10,11 +10,11 @@ WITHDRAWN = "its listener's event loop was blocked"
 HELD_UP = "its listener was held up, for longer than its lease"
 
 
-class NotBegun(Exception):
+class StartRefused(Exception):
     """An attempt whose handler must not be called here any more; the message is the reason."""
 
 
-class Withdrawn(NotBegun):
+class Withdrawn(StartRefused):
     """The heartbeat's thread gave it back, and has recorded that."""
 
 
@@ -38,7 +38,7 @@ class Unbegun:
             raise Withdrawn(WITHDRAWN)
         if not attempt.has_lease():
             self._take(attempt)
-            raise NotBegun(HELD_UP)
+            raise StartRefused(HELD_UP)
 
     def begin(self, attempt: "LeasedAttempt") -> None:
         """Take it out, in the thread that calls its handler, right before the call.
@@ -48,7 +48,7 @@ class Unbegun:
         """
         self._take(attempt)
         if not attempt.has_lease():
-            raise NotBegun(HELD_UP)
+            raise StartRefused(HELD_UP)
 
     def withdraw(self) -> "list[LeasedAttempt]":
         """Take out all, for the heartbeat's thread, and let their leases go."""

@@ -58,7 +58,7 @@ def shown_result(value: Any) -> bytes:
 MAX_ERROR = 8192
 
 
-class Conclusion(NamedTuple):
+class AttemptOutcome(NamedTuple):
     """How an attempt ended, and what is to be recorded of it."""
 
     end: End
@@ -89,7 +89,7 @@ class Conclusion(NamedTuple):
         )
 
 
-class Conclusions:
+class OutcomeBuilder:
     """Draws the conclusion of one attempt, of this claimed task."""
 
     __slots__ = ("_claimed",)
@@ -97,20 +97,20 @@ class Conclusions:
     def __init__(self, claimed: ClaimedTask) -> None:
         self._claimed = claimed
 
-    def succeeded(self, result: Any) -> Conclusion:
+    def succeeded(self, result: Any) -> AttemptOutcome:
         """The handler returned this."""
         return self._conclude(End.SUCCEEDED, "succeeded", text=shown_result(result))
 
-    def failed(self, reason: str) -> Conclusion:
+    def failed(self, reason: str) -> AttemptOutcome:
         """It failed for good."""
         return self._conclude(End.FAILED, "failed", text=reason, reason=reason)
 
-    def retry_or_fail(self, policy: RetryPolicy, reason: str) -> Conclusion:
+    def retry_or_fail(self, policy: RetryPolicy, reason: str) -> AttemptOutcome:
         """It failed, and the policy says whether for good."""
         delay = policy.delay(self._claimed.attempt)
         return self.failed(reason) if delay is None else self._retry(delay, reason)
 
-    def obeys(self, retry: Retry) -> Conclusion:
+    def obeys(self, retry: Retry) -> AttemptOutcome:
         """The handler said itself when it is to run again."""
         try:
             delay = seconds_of(retry.after, name="after")
@@ -120,7 +120,7 @@ class Conclusions:
 
     def snoozed(
         self, snooze: Snooze, policy: RetryPolicy, *, snoozes: int, now: float
-    ) -> Conclusion:
+    ) -> AttemptOutcome:
         """The handler asked to be called later; the task was snoozed so often before.
 
         If that is not granted any more, the attempt counts. `now` is in seconds since 1970.
@@ -135,7 +135,7 @@ class Conclusions:
         reason = str(snooze)
         return self._conclude(End.SNOOZED, "snoozed", delay, reason, reason)
 
-    def raised(self, policy: RetryPolicy, error: BaseException) -> Conclusion:
+    def raised(self, policy: RetryPolicy, error: BaseException) -> AttemptOutcome:
         """The handler raised this."""
         if isinstance(error, MemoryError):
             # The error goes to hooks, too, and its frames hold what recording it needs.
@@ -143,38 +143,38 @@ class Conclusions:
         conclusion = self.retry_or_fail(policy, shown_error(error))
         return conclusion._replace(brief=type(error).__name__, error=error)
 
-    def given_back(self, reason: str) -> Conclusion:
+    def given_back(self, reason: str) -> AttemptOutcome:
         """It does not count: a listener is to run the task now."""
         return self._conclude(End.RELEASED, "released", text=reason, reason=reason)
 
-    def spread(self, delay: float, reason: str) -> Conclusion:
+    def spread(self, delay: float, reason: str) -> AttemptOutcome:
         """It does not count: a listener is to run the task after this delay."""
         return self._conclude(End.RELEASED, "released", delay, reason, reason)
 
-    def unknown(self, where: str) -> Conclusion:
+    def unknown(self, where: str) -> AttemptOutcome:
         """There is no such function `where` it was to be called; another listener may know it."""
         return self._wait_for_another(f"no handler {self._claimed.func!r} {where}")
 
-    def misfit(self, reason: str) -> Conclusion:
+    def misfit(self, reason: str) -> AttemptOutcome:
         """Its arguments fit what its listener knows, but not the function that was to be called."""
         return self._wait_for_another(f"its arguments do not fit: {reason}")
 
-    def _wait_for_another(self, reason: str) -> Conclusion:
+    def _wait_for_another(self, reason: str) -> AttemptOutcome:
         reason = f"{reason}; tried again every {UNKNOWN_DELAY:g} s, for a day"
         return self._conclude(End.RELEASED, "unknown", UNKNOWN_DELAY, reason, reason)
 
-    def unfit(self, reason: str) -> Conclusion:
+    def unfit(self, reason: str) -> AttemptOutcome:
         """Its arguments do not fit: it fails, unless another listener knows another version."""
         return self._conclude(End.FAILED, "unfit", text=reason, reason=reason)
 
-    def _retry(self, delay: float, reason: str) -> Conclusion:
+    def _retry(self, delay: float, reason: str) -> AttemptOutcome:
         return self._conclude(End.RETRY, "retry", delay, reason, reason)
 
     def _conclude(
         self, end: End, word: str, delay: float = 0.0, text: str | bytes = "", reason: str = ""
-    ) -> Conclusion:
+    ) -> AttemptOutcome:
         if isinstance(text, str):
             # Errors may hold what UTF-8 cannot, such as names of files; their end matters most.
             text = text.encode(errors="backslashreplace")[-MAX_ERROR:]
         settlement = Settlement(self._claimed.id, self._claimed.token, word, delay, text)
-        return Conclusion(end, settlement, reason, brief=reason)
+        return AttemptOutcome(end, settlement, reason, brief=reason)

@@ -2,26 +2,26 @@
 
 from expirebridge.hooks import End, Hooks, Misfired, Started
 from expirebridge.listener.execution.attempt import Attempt
-from expirebridge.listener.execution.invoke import Caller
-from expirebridge.listener.execution.not_started import NotBegun
-from expirebridge.listener.execution.outcome import Conclusion
+from expirebridge.listener.execution.invoke import Invoker
+from expirebridge.listener.execution.not_started import StartRefused
+from expirebridge.listener.execution.outcome import AttemptOutcome
 
 
 class Pipe:
     """Misfires an attempt, or refuses it, or calls its handler."""
 
-    def __init__(self, caller: Caller, hooks: Hooks) -> None:
+    def __init__(self, caller: Invoker, hooks: Hooks) -> None:
         self._caller = caller
         self._hooks = hooks
 
-    async def conclude(self, attempt: Attempt) -> Conclusion:
+    async def conclude(self, attempt: Attempt) -> AttemptOutcome:
         """Take the attempt, whose lateness is known, to its conclusion.
 
         Raises NotBegun, and nothing that a handler could raise.
         """
         return self._misfire(attempt) or self._refuse(attempt) or await self.call(attempt)
 
-    def _misfire(self, attempt: Attempt) -> Conclusion | None:
+    def _misfire(self, attempt: Attempt) -> AttemptOutcome | None:
         """The conclusion if it is too late to run now."""
         conclusion = attempt.misfire(attempt.lateness)
         if conclusion is not None:
@@ -30,7 +30,7 @@ class Pipe:
             self._hooks.emit(Misfired(task=attempt.task, lateness=attempt.lateness, done=done))
         return conclusion
 
-    def _refuse(self, attempt: Attempt) -> Conclusion | None:
+    def _refuse(self, attempt: Attempt) -> AttemptOutcome | None:
         """The conclusion if there is nothing that could be called."""
         if attempt.handler is not None:
             self._hooks.emit(Started(task=attempt.task, lateness=attempt.lateness))
@@ -39,14 +39,14 @@ class Pipe:
             attempt.begin()
         return conclusion
 
-    async def call(self, attempt: Attempt) -> Conclusion:
+    async def call(self, attempt: Attempt) -> AttemptOutcome:
         """Call the handler and conclude how it ended.
 
         Raises NotBegun, and nothing that a handler could raise.
         """
         try:
             return attempt.conclusions.succeeded(await self._caller.call(attempt))
-        except NotBegun:
+        except StartRefused:
             raise
         except BaseException as error:
             return attempt.after(error)

@@ -8,16 +8,16 @@ from typing import NamedTuple
 from expirebridge.errors import ScriptFailed, ServerError
 from expirebridge.hooks import Hooks
 from expirebridge.listener.execution.attempt import LeasedAttempt
-from expirebridge.listener.execution.capacity import Room
-from expirebridge.listener.execution.in_flight import Unsettled
+from expirebridge.listener.execution.capacity import Capacity
+from expirebridge.listener.execution.in_flight import InFlight
 from expirebridge.listener.execution.leases import Leases
-from expirebridge.listener.execution.outcome import Conclusion
+from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.listener.session import Footing
-from expirebridge.listener.wakeups import Doorbell
+from expirebridge.listener.wakeups import Wakeup
 from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
 from expirebridge.store import commands
-from expirebridge.store.commands import Call, Settled
+from expirebridge.store.commands import Command, Settled
 
 logger = logging.getLogger("expirebridge")
 
@@ -33,7 +33,7 @@ class Finished(NamedTuple):
     """An attempt that ended, and is to be settled."""
 
     attempt: LeasedAttempt
-    conclusion: Conclusion
+    conclusion: AttemptOutcome
     duration: float
 
 
@@ -50,9 +50,9 @@ class Settler:
         settings: Settings,
         *,
         leases: Leases,
-        room: Room,
-        unsettled: Unsettled,
-        doorbell: Doorbell,
+        room: Capacity,
+        unsettled: InFlight,
+        doorbell: Wakeup,
         hooks: Hooks,
         hear_end: Callable[[], None] | None = None,
     ) -> None:
@@ -126,7 +126,7 @@ class Settler:
         for item in batch:
             await self._settle([item])
 
-    async def _send(self, call: Call[list[Settled]]) -> list[Settled]:
+    async def _send(self, call: Command[list[Settled]]) -> list[Settled]:
         while True:
             ground = self._footing.now
             try:

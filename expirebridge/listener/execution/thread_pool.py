@@ -35,7 +35,7 @@ _CONTENDED = 0.5
 """The part of a core that all of them use at least if they wait for each other."""
 
 
-class Switching:
+class SwitchInterval:
     """Sets the interval of the whole process by what its threads use of the processor.
 
     It does nothing until it takes charge, and looks only while a call is under way.
@@ -99,7 +99,7 @@ def interval_for(parts: Sequence[float]) -> float:
 Call = tuple[Callable[[], Any], asyncio.Future[Any]]
 
 
-class Threads:
+class ThreadPool:
     """Makes calls side by side, in at most `most` threads, which are started when they are needed.
 
     A thread that takes a call rouses one more if others wait, before it makes its own: so a call
@@ -108,7 +108,7 @@ class Threads:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self.switching = Switching()
+        self.switching = SwitchInterval()
         self._count = 0
         self._idle = 0
         self._roused = False

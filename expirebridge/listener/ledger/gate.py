@@ -3,17 +3,17 @@
 import asyncio
 from typing import NamedTuple
 
-from expirebridge.listener.session import Footing, Ground
+from expirebridge.listener.session import Footing, PartitionSession
 
 
 class Link(NamedTuple):
     """What a listener stands on, and how many connections it has made there."""
 
-    ground: Ground
+    ground: PartitionSession
     made: int
 
 
-class Gate:
+class LedgerGate:
     """Open on the link for which the numbers of ledger and server were compared, and on no other.
 
     Its keeper opens it. A new connection closes it: it may lead to a server that lost something.

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from expirebridge.errors import InvalidSetting, LedgerError, LedgerUnreachable, ServerError
 from expirebridge.hooks import Hooks
-from expirebridge.listener.ledger.gate import Gate, Link
-from expirebridge.listener.ledger.row_check import Clerk
-from expirebridge.listener.session import Footing, Standing
-from expirebridge.listener.wakeups import Doorbell
+from expirebridge.listener.ledger.gate import LedgerGate, Link
+from expirebridge.listener.ledger.row_check import RowCheck
+from expirebridge.listener.session import Footing, Membership
+from expirebridge.listener.wakeups import Wakeup
 from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
 from expirebridge.store import commands
 from expirebridge.store.commands import ledger as calls
 
 if TYPE_CHECKING:
-    from expirebridge.ledger.partition import Books, Office
+    from expirebridge.ledger.partition import LedgerEngine, LedgerPartition
 
 
 # The gatekeeper: opens the gate for tasks of the ledger when ledger and server agree.
@@ -34,14 +34,14 @@ DOUBTS = 3
 rows are stamped a moment before the server has seen it."""
 
 
-class Gatekeeper:
+class ConsistencyCheck:
     """Compares the ledger's numbers with the server's: after each new connection, and now and then.
 
     After a new connection it first takes a number, once: a pass that stalled before cannot end.
     """
 
     def __init__(
-        self, footing: Footing, books: "Books", gate: Gate, *, doorbell: Doorbell,
+        self, footing: Footing, books: "LedgerPartition", gate: LedgerGate, *, doorbell: Wakeup,
         pause: float,
     ) -> None:  # fmt: skip
         self._footing = footing
@@ -128,14 +128,14 @@ LONG = 15.0
 MOST_RANKS = 10
 
 
-class Relayer:
+class RelayLoop:
     """Makes passes: at each look with the lowest rank, and the less often the higher its rank is.
 
     Those of a lower rank may lack the ledger. If two make a pass at once, one finds that out.
     """
 
     def __init__(
-        self, footing: Footing, books: "Books", standing: Standing, *, hooks: Hooks
+        self, footing: Footing, books: "LedgerPartition", standing: Membership, *, hooks: Hooks
     ) -> None:
         self._footing = footing
         self._books = books
@@ -242,13 +242,13 @@ PRUNER_INTERVAL = 60.0
 """Seconds between two rounds; the less often, the higher the rank is."""
 
 
-class Pruner:
+class RetentionLoop:
     """Goes through the finished rows now and then, and deletes those that are old, in batches.
 
     After each batch it rests for as long as that took: deleting is never in a hurry.
     """
 
-    def __init__(self, books: "Books", standing: Standing, *, keep: float) -> None:
+    def __init__(self, books: "LedgerPartition", standing: Membership, *, keep: float) -> None:
         self._books = books
         self._standing = standing
         self._keep = keep
@@ -283,22 +283,22 @@ class Pruner:
             await asyncio.sleep(time.monotonic() - began)
 
 
-class Desk:
+class LedgerRoles:
     """The roles of a station that has a ledger, and what they share."""
 
     def __init__(
-        self, office: "Office", footing: Footing, *, doorbell: Doorbell, standing: Standing,
+        self, office: "LedgerEngine", footing: Footing, *, doorbell: Wakeup, standing: Membership,
         hooks: Hooks,
     ) -> None:  # fmt: skip
         settings = office.settings
-        self.gate = gate = Gate(footing)
+        self.gate = gate = LedgerGate(footing)
         self._books = books = office.books(lambda: footing.now.heart_store, lambda: gate.link)
-        self.clerk = Clerk(books, gate)
-        self._gatekeeper = Gatekeeper(
+        self.clerk = RowCheck(books, gate)
+        self._gatekeeper = ConsistencyCheck(
             footing, books, gate, doorbell=doorbell, pause=settings.lease / commands.BEATS_PER_LEASE
         )
-        self.relayer = Relayer(footing, books, standing, hooks=hooks)
-        self._pruner = Pruner(books, standing, keep=settings.ledger_keep)
+        self.relayer = RelayLoop(footing, books, standing, hooks=hooks)
+        self._pruner = RetentionLoop(books, standing, keep=settings.ledger_keep)
 
     def roles(self) -> dict[str, Coroutine[Any, Any, None]]:
         """What it does, each for ever."""
@@ -310,16 +310,16 @@ class Desk:
 
 
 def desk_of(
-    office: "Office | None", footing: Footing, hooks: Hooks, *, doorbell: Doorbell,
-    standing: Standing,
-) -> Desk | None:  # fmt: skip
+    office: "LedgerEngine | None", footing: Footing, hooks: Hooks, *, doorbell: Wakeup,
+    standing: Membership,
+) -> LedgerRoles | None:  # fmt: skip
     """The desk for this office; None if there is none."""
     if office is None:
         return None
-    return Desk(office, footing, doorbell=doorbell, standing=standing, hooks=hooks)
+    return LedgerRoles(office, footing, doorbell=doorbell, standing=standing, hooks=hooks)
 
 
-def office_of(settings: Settings) -> "Office | None":
+def office_of(settings: Settings) -> "LedgerEngine | None":
     """The office for the ledger that the settings name; None if they name none.
 
     Raises InvalidSetting for a URL that cannot be used.
@@ -328,7 +328,7 @@ def office_of(settings: Settings) -> "Office | None":
         return None
     # Here, so that SQLAlchemy is imported only where there is a ledger.
     try:
-        from expirebridge.ledger.partition import Office  # noqa: PLC0415
+        from expirebridge.ledger.partition import LedgerEngine  # noqa: PLC0415
     except ModuleNotFoundError as missing:
         raise InvalidSetting(f"the ledger: {missing}") from None
-    return Office(settings)
+    return LedgerEngine(settings)

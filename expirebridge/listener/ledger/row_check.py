@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 from expirebridge.errors import CompletionRefused, LedgerError
 from expirebridge.hooks import End
-from expirebridge.listener.execution.not_started import NotBegun
-from expirebridge.listener.execution.outcome import Conclusion
-from expirebridge.listener.ledger.gate import Gate
+from expirebridge.listener.execution.not_started import StartRefused
+from expirebridge.listener.execution.outcome import AttemptOutcome
+from expirebridge.listener.ledger.gate import LedgerGate
 from expirebridge.model.keys import ERASED
 from expirebridge.store.commands import Settlement
-from expirebridge.store.commands.ledger import Life
+from expirebridge.store.commands.ledger import RowVersion
 
 if TYPE_CHECKING:
     from expirebridge.ledger.completion import Completer
-    from expirebridge.ledger.entries import Fate
-    from expirebridge.ledger.partition import Books
+    from expirebridge.ledger.entries import RowState
+    from expirebridge.ledger.partition import LedgerPartition
     from expirebridge.listener.execution.attempt import Attempt
 
 AWAY = 1.0
@@ -28,18 +28,18 @@ _ENDED = {10: "succeeded", 20: "failed", 30: "cancelled"}
 _CLOSED = "the connection to the server is new: the ledger is compared with it first"
 
 
-class Clerk:
+class RowCheck:
     """Knows from its row what became of a task: a server that lost something may not.
 
     A task without a row never runs. What is asked for at the same moment is one query.
     """
 
-    def __init__(self, books: "Books", gate: Gate) -> None:
+    def __init__(self, books: "LedgerPartition", gate: LedgerGate) -> None:
         self._books = books
         self._gate = gate
-        self._asked: dict[str, asyncio.Future[Fate | None]] = {}
+        self._asked: dict[str, asyncio.Future[RowState | None]] = {}
 
-    async def look_up(self, attempt: "Attempt") -> Conclusion | None:
+    async def look_up(self, attempt: "Attempt") -> AttemptOutcome | None:
         """The conclusion if the task is not to run now; None if it is. Raises NotBegun."""
         try:
             fate = await self._fate(attempt.claimed.id)
@@ -47,10 +47,10 @@ class Clerk:
             self._gate.close()
             return attempt.conclusions.spread(AWAY, f"{error}; it waits for the ledger")
         if self._gate.number is None:
-            raise NotBegun(_CLOSED)
-        return by_row(attempt, Life.read(attempt.claimed.ledger), fate)
+            raise StartRefused(_CLOSED)
+        return by_row(attempt, RowVersion.read(attempt.claimed.ledger), fate)
 
-    async def look_after(self, attempt: "Attempt", failed: Conclusion) -> Conclusion:
+    async def look_after(self, attempt: "Attempt", failed: AttemptOutcome) -> AttemptOutcome:
         """What is to be recorded of an attempt that failed: its row may know better.
 
         It may have been completed before it failed. Or the row wants something by now, and so
@@ -62,7 +62,7 @@ class Clerk:
             if not isinstance(failed.error, CompletionRefused):
                 return failed  # if its row has ended, a pass tells the server
             return attempt.conclusions.spread(AWAY, f"{failed.error}; {error}")
-        return by_row(attempt, Life.read(attempt.claimed.ledger), fate) or failed
+        return by_row(attempt, RowVersion.read(attempt.claimed.ledger), fate) or failed
 
     async def with_rows(self, ids: Collection[str]) -> set[str]:
         """Which of these tasks are the ledger's; none while its database does not answer."""
@@ -78,10 +78,10 @@ class Clerk:
 
     def completer_for(self, attempt: "Attempt") -> "Completer":
         """What completes the task in a transaction of its handler."""
-        life = Life.read(attempt.claimed.ledger) or Life(0, 0)
+        life = RowVersion.read(attempt.claimed.ledger) or RowVersion(0, 0)
         return self._books.completer(attempt.claimed.id, life, attempt.claimed.attempt)
 
-    async def _fate(self, id: str) -> "Fate | None":
+    async def _fate(self, id: str) -> "RowState | None":
         if not self._asked:
             asyncio.get_running_loop().call_soon(self._send)
         if id not in self._asked:
@@ -92,7 +92,7 @@ class Clerk:
         asked, self._asked = self._asked, {}
         self._sending = asyncio.create_task(self._answer(asked))
 
-    async def _answer(self, asked: "dict[str, asyncio.Future[Fate | None]]") -> None:
+    async def _answer(self, asked: "dict[str, asyncio.Future[RowState | None]]") -> None:
         try:
             fates = await self._books.run(self._books.ask, list(asked))
         except BaseException as error:
@@ -106,7 +106,9 @@ class Clerk:
                 future.set_result(fates.get(id))
 
 
-def by_row(attempt: "Attempt", record: Life | None, fate: "Fate | None") -> Conclusion | None:
+def by_row(
+    attempt: "Attempt", record: RowVersion | None, fate: "RowState | None"
+) -> AttemptOutcome | None:
     """The conclusion if the row says that the task is not to run, or not now; else None."""
     claimed = attempt.claimed
     outcome, reason = verdict(record, fate)
@@ -117,12 +119,12 @@ def by_row(attempt: "Attempt", record: Life | None, fate: "Fate | None") -> Conc
         return attempt.conclusions.failed(erased) if claimed.args == ERASED else None
     end = End.SUCCEEDED if outcome == "succeeded" else End.FAILED
     text = "" if end is End.SUCCEEDED else reason
-    return Conclusion(
+    return AttemptOutcome(
         end, Settlement(claimed.id, claimed.token, outcome, 0.0, text), reason, reason
     )
 
 
-def verdict(record: Life | None, row: "Fate | None") -> tuple[str, str]:
+def verdict(record: RowVersion | None, row: "RowState | None") -> tuple[str, str]:
     """What is to become of a task by its row, and why: see docs/states.md.
 
     `runs`; `later`, once a pass has brought row and record together; or the state in which it ends.

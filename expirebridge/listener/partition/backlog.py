@@ -3,13 +3,13 @@
 import time
 from enum import Enum, auto
 
-from expirebridge.listener.execution.leases import Code
-from expirebridge.listener.ledger.gate import Gate
-from expirebridge.listener.session import Standing
+from expirebridge.listener.execution.leases import CodeVersion
+from expirebridge.listener.ledger.gate import LedgerGate
+from expirebridge.listener.session import Membership
 from expirebridge.model.policies import UNKNOWN_DELAY
 from expirebridge.settings import Settings
 from expirebridge.store import commands
-from expirebridge.store.commands import Call, Claim, Share, Walk, Walked
+from expirebridge.store.commands import Claim, Command, FairShareInput, Walk, Walked
 
 FRONT, END = b"-inf", b"+inf"
 SHORTEST_REST = 1.0
@@ -28,7 +28,7 @@ passed over. Fewer cost next to nothing."""
 FEW = 50
 
 
-class Way(Enum):
+class ScanKind(Enum):
     """Why a station walks over pending tasks."""
 
     FRESH = auto()  # they became due since the last look
@@ -37,7 +37,7 @@ class Way(Enum):
     PASS = auto()  # all of them, from the front
 
 
-class Cursor:
+class BacklogScan:
     """How far a station's claims have come, in a fleet that runs more than one code.
 
     What is due may then be left to others, and stays in front. So each claim looks at a part, and
@@ -47,17 +47,19 @@ class Cursor:
     While claims find nothing they pause for as long as they take, and so do all listeners together.
     """
 
-    def __init__(self, code: Code, standing: Standing, gate: Gate | None = None) -> None:
+    def __init__(
+        self, code: CodeVersion, standing: Membership, gate: LedgerGate | None = None
+    ) -> None:
         self._code = code
         self._gate = gate
         self._openings = 0
         self._standing = standing
-        self._walks: dict[Way, Walk] = {}
-        self._sent: list[Way] = []
+        self._walks: dict[ScanKind, Walk] = {}
+        self._sent: list[ScanKind] = []
         """The ways of the latest claim, in its order."""
         self._turn = 0
         self._fleet = b""
-        self._heard: dict[Way, int] = {}
+        self._heard: dict[ScanKind, int] = {}
         """The earliest due time of each way that was announced since the latest claim was sent."""
         self._again = False
         """Whether a pass is wanted after the present one, without a rest."""
@@ -85,12 +87,14 @@ class Cursor:
     @property
     def seen(self) -> bytes:
         """The score up to which what is due was looked at; nothing before it is news."""
-        return self._walks[Way.FRESH].score if self._walks else FRONT
+        return self._walks[ScanKind.FRESH].score if self._walks else FRONT
 
     def hear_of(self, due: int) -> None:
         """Take note that a task due at that ms was announced."""
         if self._walks:
-            way = Way.LATE if due > self._walks[Way.FRESH].place - MOMENT else Way.BACK
+            way = (
+                ScanKind.LATE if due > self._walks[ScanKind.FRESH].place - MOMENT else ScanKind.BACK
+            )
             self._heard[way] = min(due, self._heard.get(way, due))
 
     def start_over(self) -> None:
@@ -98,8 +102,14 @@ class Cursor:
         self._again = True
 
     def call(
-        self, nonce: str, settings: Settings, *, room: int, alone: bool, share: Share | None
-    ) -> Call[Claim]:
+        self,
+        nonce: str,
+        settings: Settings,
+        *,
+        room: int,
+        alone: bool,
+        share: FairShareInput | None,
+    ) -> Command[Claim]:
         """The claim that suits the fleet, as far as it is known."""
         gate = self._gate_number()
         if not self._walks:
@@ -127,7 +137,7 @@ class Cursor:
 
     def _go_back(self) -> None:
         heard, self._heard = self._heard, {}
-        fresh = self._walks[Way.FRESH]
+        fresh = self._walks[ScanKind.FRESH]
         for way, due in heard.items():
             if due > fresh.place:
                 continue
@@ -138,13 +148,13 @@ class Cursor:
 
     def _begin_pass(self) -> None:
         is_time = self._again or time.monotonic() >= self._next_pass
-        if is_time and Way.PASS not in self._walks:
+        if is_time and ScanKind.PASS not in self._walks:
             self._again = False
             self._left, self._spent = 0, 0.0
-            self._walks[Way.PASS] = Walk(FRONT, b"", self.seen)
+            self._walks[ScanKind.PASS] = Walk(FRONT, b"", self.seen)
 
-    def _in_turn(self) -> list[Way]:
-        ways = [way for way in Way if way in self._walks]
+    def _in_turn(self) -> list[ScanKind]:
+        ways = [way for way in ScanKind if way in self._walks]
         first = self._turn % len(ways)
         return ways[first:] + ways[:first]
 
@@ -157,7 +167,7 @@ class Cursor:
             self._switch(now)
         elif not self._walks:
             self._count_strangers(claim, now)
-        elif now < self._walks[Way.FRESH].place:  # the server's clock went back
+        elif now < self._walks[ScanKind.FRESH].place:  # the server's clock went back
             self._begin(now)
         else:
             self._advance(claim, took)
@@ -170,7 +180,7 @@ class Cursor:
             self._begin(now)
 
     def _begin(self, now: int) -> None:
-        self._walks = {Way.FRESH: Walk(b"%d" % (now - RECENT), b"", END)}
+        self._walks = {ScanKind.FRESH: Walk(b"%d" % (now - RECENT), b"", END)}
         self._fleet, self._heard = b"", {}
         self._again = True
 
@@ -187,7 +197,7 @@ class Cursor:
             self._begin(now)
 
     def _advance(self, claim: Claim, took: float) -> None:
-        if Way.PASS in self._sent:
+        if ScanKind.PASS in self._sent:
             self._spent += took
         for way, walked in zip(self._sent, claim.walked, strict=False):
             self._go_on(way, walked)
@@ -206,15 +216,15 @@ class Cursor:
         else:
             self._ready = now if self._again else self._next_pass
 
-    def _go_on(self, way: Way, walked: Walked) -> None:
-        if way is Way.PASS:
+    def _go_on(self, way: ScanKind, walked: Walked) -> None:
+        if way is ScanKind.PASS:
             self._left += walked.left
-        if way is Way.FRESH or not walked.finished:
+        if way is ScanKind.FRESH or not walked.finished:
             walk = self._walks[way]
             self._walks[way] = walk._replace(score=walked.score, id=walked.id)
             return
         del self._walks[way]
-        if way is Way.PASS:
+        if way is ScanKind.PASS:
             self._end_pass()
 
     def _end_pass(self) -> None:

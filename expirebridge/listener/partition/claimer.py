@@ -9,17 +9,17 @@ from dataclasses import replace
 from expirebridge.errors import ServerError
 from expirebridge.hooks import Claimed, Hooks
 from expirebridge.listener.execution.attempt import Origin
-from expirebridge.listener.execution.executor import Runner
-from expirebridge.listener.partition.backlog import Cursor
-from expirebridge.listener.partition.due_timer import Clock
-from expirebridge.listener.partition.fair_share import Fairness
-from expirebridge.listener.partition.key_events import Hearing
-from expirebridge.listener.session import Footing, Ground
-from expirebridge.listener.wakeups import PATIENCE, Doorbell, Pulse
+from expirebridge.listener.execution.executor import Executor
+from expirebridge.listener.partition.backlog import BacklogScan
+from expirebridge.listener.partition.due_timer import DueTimer
+from expirebridge.listener.partition.fair_share import FairShare
+from expirebridge.listener.partition.key_events import KeyEventHandler
+from expirebridge.listener.session import Footing, PartitionSession
+from expirebridge.listener.wakeups import PATIENCE, Responsiveness, Wakeup
 from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
 from expirebridge.store import commands
-from expirebridge.store.commands import Call, Claim
+from expirebridge.store.commands import Claim, Command
 from expirebridge.store.task_records import ClaimedTask
 
 logger = logging.getLogger("expirebridge")
@@ -43,12 +43,12 @@ class Claimer:
         settings: Settings,
         *,
         origin: Origin,
-        doorbell: Doorbell,
-        clock: Clock,
-        cursor: Cursor,
-        fairness: Fairness,
-        hearing: Hearing,
-        runner: Runner,
+        doorbell: Wakeup,
+        clock: DueTimer,
+        cursor: BacklogScan,
+        fairness: FairShare,
+        hearing: KeyEventHandler,
+        runner: Executor,
         hooks: Hooks,
     ) -> None:
         self._footing = footing
@@ -133,7 +133,7 @@ class Claimer:
         """Places for the next claim. Whoever gets none is rung when there are some."""
         closed = self._stopping or self._suspended
         most = 0 if closed else min(self._most, self._origin.settler.capacity())
-        places = self._room.reserve(self._doorbell, most) if most else 0
+        places = self._room.acquire(self._doorbell, most) if most else 0
         self._has_room = places > 0
         return places
 
@@ -144,7 +144,7 @@ class Claimer:
         answer brings must find room again. Only a listener that stops gives up, after one resend
         more, and leaves what it may have claimed to its lease.
         """
-        alone = self._room.has_whole(self._doorbell)
+        alone = self._room.is_exclusive(self._doorbell)
         call = self._cursor.call(
             commands.new_nonce(), self._settings, room=places, alone=alone,
             share=self._fairness.share(places),
@@ -174,7 +174,7 @@ class Claimer:
                 patience = self._settings.lease / 2 if ground.pulse else 0.0
                 return await self._fit(claim, until=sent + patience, alone=alone)
 
-    async def _send(self, call: Call[Claim], ground: Ground) -> Claim:
+    async def _send(self, call: Command[Claim], ground: PartitionSession) -> Claim:
         """Send a claim; while one node of several does not answer, its places go to the others."""
         pulse = ground.pulse
         if pulse is None:
@@ -187,11 +187,11 @@ class Claimer:
         pulse.weak = False
         return claim
 
-    def _expect_answer(self, pulse: Pulse) -> None:
+    def _expect_answer(self, pulse: Responsiveness) -> None:
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(PATIENCE, self._doubt, pulse, loop.time() + PATIENCE)
 
-    def _doubt(self, pulse: Pulse, at: float) -> None:
+    def _doubt(self, pulse: Responsiveness, at: float) -> None:
         """Take note that no answer was read by that time of the event loop."""
         loop = asyncio.get_running_loop()
         if loop.time() > at + PATIENCE:
@@ -200,11 +200,11 @@ class Claimer:
             # An answer that has come in the meantime is read first.
             self._timer = loop.call_soon(self._notice_silence, pulse)
 
-    def _notice_silence(self, pulse: Pulse) -> None:
+    def _notice_silence(self, pulse: Responsiveness) -> None:
         pulse.weak = True
         self._give_up_places(pulse)
 
-    def _give_up_places(self, pulse: Pulse | None) -> None:
+    def _give_up_places(self, pulse: Responsiveness | None) -> None:
         """Leave what is reserved; also the whole room, if others can use it."""
         places, self._places = self._places, 0
         self._room.leave(places)
@@ -236,7 +236,7 @@ class Claimer:
         if places:
             self._room.leave(places - brought)
             return claim
-        if alone and not self._room.has_whole(self._doorbell):
+        if alone and not self._room.is_exclusive(self._doorbell):
             brought = 0
         places = await self._find_room(brought, until)
         for task in claim.tasks[places:]:
@@ -248,13 +248,13 @@ class Claimer:
 
         Other stations reserve more than they fill, and leave the rest in a moment.
         """
-        places = self._room.reserve(self._doorbell, wanted) if wanted else 0
+        places = self._room.acquire(self._doorbell, wanted) if wanted else 0
         rung = False
         while places < wanted and not self._stopping and time.monotonic() < until:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(until - time.monotonic()):
                     await self._doorbell.answer()
-            places += self._room.reserve(self._doorbell, wanted - places)
+            places += self._room.acquire(self._doorbell, wanted - places)
             rung = True
         if rung:
             self._doorbell.ring()  # who rang may have meant something else
@@ -273,7 +273,7 @@ class Claimer:
                 extra=event("broken record", task=id),
             )  # fmt: skip
         if claim.alone:
-            self._room.want_whole(self._doorbell)
+            self._room.request_exclusive(self._doorbell)
         else:
             self._room.want_no_more(self._doorbell)
         now_us, next_due = claim.now_us, claim.next_due

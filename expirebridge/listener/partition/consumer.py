@@ -6,38 +6,43 @@ from typing import TYPE_CHECKING, Any
 
 from expirebridge.hooks import Hooks
 from expirebridge.listener.execution.attempt import Origin
-from expirebridge.listener.execution.executor import Runner
-from expirebridge.listener.execution.leases import Code, Leases
+from expirebridge.listener.execution.executor import Executor
+from expirebridge.listener.execution.leases import CodeVersion, Leases
 from expirebridge.listener.execution.lost_attempts import let_lost_lapse
 from expirebridge.listener.execution.settler import Settler
 from expirebridge.listener.ledger.roles import desk_of
-from expirebridge.listener.partition.backlog import Cursor
+from expirebridge.listener.partition.backlog import BacklogScan
 from expirebridge.listener.partition.claimer import Claimer
-from expirebridge.listener.partition.due_timer import Clock
-from expirebridge.listener.partition.fair_share import Fairness
-from expirebridge.listener.partition.key_events import Hearing
-from expirebridge.listener.partition.maintenance import Declarer, Retimer, Sweeper, Ticker
+from expirebridge.listener.partition.due_timer import DueTimer
+from expirebridge.listener.partition.fair_share import FairShare
+from expirebridge.listener.partition.key_events import KeyEventHandler
+from expirebridge.listener.partition.maintenance import (
+    LeaseReaper,
+    SeriesRegistrar,
+    Ticker,
+    TimeZoneUpdater,
+)
 from expirebridge.listener.partition.misplaced_keys import MisplacedKeys
-from expirebridge.listener.partition.reconciler import Adopter
-from expirebridge.listener.session import Footing, Ground, Standing
-from expirebridge.listener.wakeups import Doorbell
+from expirebridge.listener.partition.reconciler import KeyReconciler
+from expirebridge.listener.session import Footing, Membership, PartitionSession
+from expirebridge.listener.wakeups import Wakeup
 from expirebridge.model.log_fields import event
 from expirebridge.settings import Doorbells, Settings
 from expirebridge.store import commands
 from expirebridge.store.client import AsyncStore
 
 if TYPE_CHECKING:
-    from expirebridge.ledger.partition import Office
+    from expirebridge.ledger.partition import LedgerEngine
 
 logger = logging.getLogger("expirebridge")
 
 
-class Station:
+class PartitionConsumer:
     """The roles of one partition, which stand on a node; all run their tasks in one runner."""
 
     def __init__(
-        self, ground: Ground, settings: Settings, *, name: str, runner: Runner, hooks: Hooks,
-        office: "Office | None" = None,
+        self, ground: PartitionSession, settings: Settings, *, name: str, runner: Executor,
+        hooks: Hooks, office: "LedgerEngine | None" = None,
     ) -> None:  # fmt: skip
         self._settings, self._runner = settings, runner
         self._footing = footing = Footing(ground)
@@ -45,23 +50,23 @@ class Station:
         self.misplaced = MisplacedKeys(ground.store.database.layout, hooks)
         self._born: bytes | None = None
         """When its database was first written to, as far as that is known."""
-        self.doorbell = doorbell = Doorbell()
-        self.standing = standing = Standing(settings.doorbell, ground.lot)
-        code, fairness = Code(runner.fingerprint), Fairness(standing, runner.room)
+        self.doorbell = doorbell = Wakeup()
+        self.standing = standing = Membership(settings.doorbell, ground.lot)
+        code, fairness = CodeVersion(runner.fingerprint), FairShare(standing, runner.room)
         self._desk = desk = desk_of(office, footing, hooks, doorbell=doorbell, standing=standing)
         clerk = desk.clerk if desk else None
-        self._cursor = cursor = Cursor(code, standing, desk.gate if desk else None)
+        self._cursor = cursor = BacklogScan(code, standing, desk.gate if desk else None)
         self.leases = Leases(footing, name, lease=settings.lease, code=code)
-        self._clock = clock = Clock(
+        self._clock = clock = DueTimer(
             footing, self._prefix, doorbell=doorbell, fairness=fairness, cursor=cursor, hooks=hooks
         )
-        self._ticker, self._retimer = Ticker(footing, standing), Retimer(footing, standing)
-        self._declarer = Declarer(footing, settings, name=name, specs=runner.series)
-        self._sweeper = Sweeper(footing, settings, doorbell=doorbell, hooks=hooks)
-        self.adopter = Adopter(
+        self._ticker, self._retimer = Ticker(footing, standing), TimeZoneUpdater(footing, standing)
+        self._declarer = SeriesRegistrar(footing, settings, name=name, specs=runner.series)
+        self._sweeper = LeaseReaper(footing, settings, doorbell=doorbell, hooks=hooks)
+        self.adopter = KeyReconciler(
             footing, settings, clerk, doorbell=doorbell, clock=clock, misplaced=self.misplaced
         )
-        self.hearing = Hearing(
+        self.hearing = KeyEventHandler(
             footing, settings.doorbell, doorbell=doorbell, clock=clock, cursor=cursor,
             adopter=self.adopter, standing=standing, hooks=hooks,
         )  # fmt: skip
@@ -77,7 +82,7 @@ class Station:
         )  # fmt: skip
 
     @property
-    def ground(self) -> Ground:
+    def ground(self) -> PartitionSession:
         """What it stands on now."""
         return self._footing.now
 
@@ -96,7 +101,7 @@ class Station:
         """The channel on which producers announce tasks of this partition."""
         return self.store.database.doorbell_channel.encode()
 
-    def stand_on(self, ground: Ground) -> None:
+    def stand_on(self, ground: PartitionSession) -> None:
         """Go on with the same partition on another node, or another connection to it.
 
         What was heard and not yet looked at is dropped, since it may not be so there; the caller

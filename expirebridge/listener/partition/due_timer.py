@@ -4,10 +4,10 @@ import asyncio
 
 from expirebridge.errors import ServerError
 from expirebridge.hooks import Hooks, Rung, Source
-from expirebridge.listener.partition.backlog import Cursor
-from expirebridge.listener.partition.fair_share import Fairness
+from expirebridge.listener.partition.backlog import BacklogScan
+from expirebridge.listener.partition.fair_share import FairShare
 from expirebridge.listener.session import Footing
-from expirebridge.listener.wakeups import Doorbell
+from expirebridge.listener.wakeups import Wakeup
 from expirebridge.store import commands
 
 # The lead: a claim is sent before a task is due, so that it arrives when the task is due.
@@ -19,7 +19,7 @@ GROWTH, LOSS = 1 / 16, 1 / 4
 came too early. So about one in ten comes too early."""
 
 
-class Lead:
+class LeadTime:
     """Learns how long it takes from the end of a sleep until a claim reaches the server: this
     process wakes up, writes the claim and sends it, and the server reads it.
 
@@ -46,7 +46,7 @@ MOST_TURNS = 4
 RUNG = Rung(source=Source.CLOCK)
 
 
-class Clock:
+class DueTimer:
     """Sleeps until the earliest due time that is known, and rings then: before it, by what a claim
     takes to reach the server.
 
@@ -60,9 +60,9 @@ class Clock:
         footing: Footing,
         prefix: str,
         *,
-        doorbell: Doorbell,
-        fairness: Fairness,
-        cursor: Cursor,
+        doorbell: Wakeup,
+        fairness: FairShare,
+        cursor: BacklogScan,
         hooks: Hooks,
     ) -> None:
         self._footing = footing
@@ -76,7 +76,7 @@ class Clock:
         """The earliest that was heard of since the latest claim was sent."""
         self._changed = asyncio.Event()
         self._backoff = 0.0
-        self._lead = Lead()
+        self._lead = LeadTime()
         self._ahead: float | None = None
         """Seconds before the due time at which it rings. None: there is no time for that, such as
         after a claim that came too early; then it rings when the task is due."""

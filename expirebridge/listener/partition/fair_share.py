@@ -3,9 +3,9 @@
 import time
 from typing import NamedTuple
 
-from expirebridge.listener.execution.capacity import Room
-from expirebridge.listener.session import Standing
-from expirebridge.store.commands import Claim, Share
+from expirebridge.listener.execution.capacity import Capacity
+from expirebridge.listener.session import Membership
+from expirebridge.store.commands import Claim, FairShareInput
 
 PATIENCE = 0.010
 """Seconds for which what is more than the share is left to others. Their clocks ring within 4 ms of
@@ -15,7 +15,7 @@ DISTRUST = 5.0
 hold up one task in this time, not each."""
 
 
-class Left(NamedTuple):
+class LeftToPeers(NamedTuple):
     """What this listener left to others."""
 
     until: float
@@ -24,17 +24,17 @@ class Left(NamedTuple):
     """When it was left, by the server's clock, in ms."""
 
 
-class Fairness:
+class FairShare:
     """Says how much the next claim may take, and when the rest is asked for, without a limit.
 
     The share is what is due and running, divided by the listeners, less what this one runs. The
     script computes it; here is when it counts. A listener that is alone has no share.
     """
 
-    def __init__(self, standing: Standing, room: Room) -> None:
+    def __init__(self, standing: Membership, room: Capacity) -> None:
         self._standing = standing
         self._room = room
-        self._left: Left | None = None
+        self._left: LeftToPeers | None = None
         self._is_limited = False
         """Whether the latest claim was."""
         self._unlimited_until = 0.0
@@ -72,14 +72,14 @@ class Fairness:
             return rank * (listeners - more) // listeners
         return listeners - more + rank * more // listeners
 
-    def share(self, reserved: int) -> Share | None:
+    def share(self, reserved: int) -> FairShareInput | None:
         """What a claim needs to know for which so many places are reserved; None: nothing."""
         standing = self._standing
         if standing.listeners <= 1:
             return None
         self._is_limited = time.monotonic() >= self._unlimited_until and self.pause != 0
         held = self._room.taken - reserved if self._is_limited else None
-        return Share(standing.listeners, held, standing.codes)
+        return FairShareInput(standing.listeners, held, standing.codes)
 
     def take(self, claim: Claim) -> None:
         """Take note of what a claim found."""
@@ -92,7 +92,7 @@ class Fairness:
             left, first = self._left, claim.next_due
             # What was left before may have been taken meanwhile, and this be other tasks.
             if left is None or (first is not None and left.at < first <= now):
-                self._left = Left(time.monotonic() + PATIENCE, now)
+                self._left = LeftToPeers(time.monotonic() + PATIENCE, now)
             return
         left, self._left = self._left, None
         if left and not self._is_limited and any(task.due <= left.at for task in claim.tasks):

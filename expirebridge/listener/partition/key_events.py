@@ -3,13 +3,13 @@
 import time
 
 from expirebridge.hooks import Hooks, Rung, Source
-from expirebridge.listener.partition.backlog import Cursor
-from expirebridge.listener.partition.due_timer import Clock
-from expirebridge.listener.partition.reconciler import Adopter
-from expirebridge.listener.session import Footing, Standing
-from expirebridge.listener.wakeups import Doorbell
+from expirebridge.listener.partition.backlog import BacklogScan
+from expirebridge.listener.partition.due_timer import DueTimer
+from expirebridge.listener.partition.reconciler import KeyReconciler
+from expirebridge.listener.session import Footing, Membership
+from expirebridge.listener.wakeups import Wakeup
 from expirebridge.settings import Doorbells
-from expirebridge.store.commands import Heard
+from expirebridge.store.commands import EventKind
 
 # Echoes: the events that a listener's own claims cause.
 #
@@ -23,7 +23,7 @@ LONGEST = 5.0
 """Seconds after which none comes any more: a task that was due at once had no timer to end."""
 
 
-class Echoes:
+class OwnExpiryFilter:
     """Distinguishes the end of a claimed task's timer from that of a timer that was set since.
 
     A timer that is set is heard of before it ends, for the same subscription hears both, in order.
@@ -56,16 +56,16 @@ class Echoes:
 
 EXPIRED = "expired"
 HEARD = {
-    EXPIRED: Heard.EXPIRED,
-    "del": Heard.DELETED,
-    "expire": Heard.LIVE,
-    "persist": Heard.LIVE,
+    EXPIRED: EventKind.EXPIRED,
+    "del": EventKind.DELETED,
+    "expire": EventKind.LIVE,
+    "persist": EventKind.LIVE,
 }
 """The key events that are heard, and what each says of its key."""
 BY_EVENT, BY_PRODUCER = Rung(source=Source.EVENT), Rung(source=Source.PRODUCER)
 
 
-class Hearing:
+class KeyEventHandler:
     """Passes on what is news, and drops the echoes of this station's own claims."""
 
     def __init__(
@@ -73,11 +73,11 @@ class Hearing:
         footing: Footing,
         mode: Doorbells,
         *,
-        doorbell: Doorbell,
-        clock: Clock,
-        cursor: Cursor,
-        adopter: Adopter,
-        standing: Standing,
+        doorbell: Wakeup,
+        clock: DueTimer,
+        cursor: BacklogScan,
+        adopter: KeyReconciler,
+        standing: Membership,
         hooks: Hooks,
     ) -> None:
         self._footing = footing
@@ -88,7 +88,7 @@ class Hearing:
         self._adopter = adopter
         self._standing = standing
         self._hooks = hooks
-        self._echoes = Echoes()
+        self._echoes = OwnExpiryFilter()
 
     def hear_doorbell(self, due: int) -> None:
         """A producer announced a task that is due at that ms."""
@@ -105,7 +105,7 @@ class Hearing:
         """A key event named a key. One of a subscription that is not fresh says nothing to be
         relied on: it will be made again, and a scan follows.
         """
-        if HEARD[event] is Heard.LIVE:
+        if HEARD[event] is EventKind.LIVE:
             self._echoes.forget(name)
         elif self._echoes.take(name):
             return

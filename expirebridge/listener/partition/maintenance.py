@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from expirebridge.errors import ServerError
 from expirebridge.hooks import Hooks, Lapsed
-from expirebridge.listener.session import Footing, Standing
-from expirebridge.listener.wakeups import Doorbell
+from expirebridge.listener.session import Footing, Membership
+from expirebridge.listener.wakeups import Wakeup
 from expirebridge.model.schedule import SeriesSpec
 from expirebridge.model.time_zones import newest_tzdata
 from expirebridge.series.definition import declare
@@ -23,14 +23,14 @@ A_MOMENT = 0.01
 """Seconds after the end of a lease at which it is looked at."""
 
 
-class Sweeper:
+class LeaseReaper:
     """Makes a pass when a lease may be over.
 
     A pass takes back the tasks of dead listeners, looks again at paused ones and forgets old ones.
     """
 
     def __init__(
-        self, footing: Footing, settings: Settings, *, doorbell: Doorbell, hooks: Hooks
+        self, footing: Footing, settings: Settings, *, doorbell: Wakeup, hooks: Hooks
     ) -> None:
         self._footing = footing
         self._settings = settings
@@ -97,7 +97,7 @@ class Ticker:
     Heartbeats say when the first is to be made. Without a series it asks for nothing.
     """
 
-    def __init__(self, footing: Footing, standing: Standing) -> None:
+    def __init__(self, footing: Footing, standing: Membership) -> None:
         self._footing = footing
         self._standing = standing
         self._next: int | None = None
@@ -158,14 +158,14 @@ RETIMER_ROLE = "the ticks of zones that changed"
 RETIMER_RETRY_PAUSE = 1.0
 
 
-class Retimer:
+class TimeZoneUpdater:
     """Looks once: when it starts, or as soon as there are series.
 
     It takes bounded passes, with a pause after each as long as the pass took. A process reads a
     zone once: newer data count from the next start.
     """
 
-    def __init__(self, footing: Footing, standing: Standing) -> None:
+    def __init__(self, footing: Footing, standing: Membership) -> None:
         self._footing = footing
         self._standing = standing
         self._version = newest_tzdata()
@@ -208,7 +208,7 @@ DECLARER_ROLE = "the declared series"
 DECLARER_RETRY_PAUSE = 1.0
 
 
-class Declarer:
+class SeriesRegistrar:
     """Declares the series of its partition: at the start, once a lease, and if that was emptied.
 
     So a listener takes over when those that carried another declaration are gone.

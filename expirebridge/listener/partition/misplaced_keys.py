@@ -9,7 +9,7 @@ from collections import OrderedDict
 from expirebridge.hooks import Hooks, Misplaced
 from expirebridge.model.keys import InvalidKey, TriggerKey, parse_key
 from expirebridge.model.log_fields import event
-from expirebridge.model.partitions import Layout
+from expirebridge.model.partitions import PartitionLayout
 
 logger = logging.getLogger("expirebridge")
 
@@ -20,7 +20,7 @@ REMEMBERED = 1000
 class MisplacedKeys:
     """Names each of them once, with the name that would be right. Arguments are not shown."""
 
-    def __init__(self, layout: Layout, hooks: Hooks) -> None:
+    def __init__(self, layout: PartitionLayout, hooks: Hooks) -> None:
         self._layout = layout
         self._hooks = hooks
         self._known: OrderedDict[tuple[str, str], None] = OrderedDict()

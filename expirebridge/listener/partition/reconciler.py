@@ -11,27 +11,27 @@ from dataclasses import replace
 from itertools import islice, takewhile
 
 from expirebridge.errors import ScriptFailed, ServerError
-from expirebridge.listener.ledger.row_check import Clerk
-from expirebridge.listener.partition.due_timer import Clock
+from expirebridge.listener.ledger.row_check import RowCheck
+from expirebridge.listener.partition.due_timer import DueTimer
 from expirebridge.listener.partition.misplaced_keys import MisplacedKeys
-from expirebridge.listener.session import Footing, Ground
-from expirebridge.listener.wakeups import Doorbell
+from expirebridge.listener.session import Footing, PartitionSession
+from expirebridge.listener.wakeups import Wakeup
 from expirebridge.model.keys import IN_RECORD, InvalidKey, id_for_key, parse_key
 from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
 from expirebridge.store import commands
-from expirebridge.store.commands import Adoption, Heard, Hint, Steps
+from expirebridge.store.commands import Adoption, EventKind, KeyEvent, Steps
 
 # What events say of keys, and what of it needs a look.
 
-News = tuple[bytes, Heard]
+News = tuple[bytes, EventKind]
 """What an event says: a key's name, and what happened to it."""
 
 
-def sift(news: Collection[News], home: str = "") -> Steps[list[Hint]]:
+def sift(news: Collection[News], home: str = "") -> Steps[list[KeyEvent]]:
     """Leave out what records explain, by far the most, before names are read."""
     unexplained: set[News] = set()
-    for heard in Heard:
+    for heard in EventKind:
         if names := [name for name, what in news if what is heard]:
             found = yield from commands.find_unexplained(names, heard)
             unexplained.update((name, heard) for name in found)
@@ -39,7 +39,7 @@ def sift(news: Collection[News], home: str = "") -> Steps[list[Hint]]:
     return [hint for hint in hints if hint]
 
 
-def hint_for(name: bytes, heard: Heard, home: str = "") -> Hint | None:
+def hint_for(name: bytes, heard: EventKind, home: str = "") -> KeyEvent | None:
     """The hint for a key's name; None if the key is not of our form.
 
     `home` is that of its partition, for the id of a key that cannot be a task.
@@ -48,10 +48,10 @@ def hint_for(name: bytes, heard: Heard, home: str = "") -> Hint | None:
         key = parse_key(name, home)
         if key is not None and key.args == IN_RECORD:
             # Arguments in a record: of our own tasks only. Without a record, nobody knows them.
-            return Hint(name, key.id, key.call, heard, "its arguments, '@', are in no record")
+            return KeyEvent(name, key.id, key.call, heard, "its arguments, '@', are in no record")
     except InvalidKey as error:
-        return Hint.of_invalid(name, error, heard)
-    return Hint.of(key, name, heard) if key else None
+        return KeyEvent.of_invalid(name, error, heard)
+    return KeyEvent.of(key, name, heard) if key else None
 
 
 logger = logging.getLogger("expirebridge")
@@ -73,17 +73,17 @@ LONGEST_ECHO_WAIT = 4.0
 """The same while more is due than this listener could claim."""
 
 
-class Adopter:
+class KeyReconciler:
     """Looks at every key of our form that an event or a scan named."""
 
     def __init__(
         self,
         footing: Footing,
         settings: Settings,
-        clerk: Clerk | None = None,
+        clerk: RowCheck | None = None,
         *,
-        doorbell: Doorbell,
-        clock: Clock,
+        doorbell: Wakeup,
+        clock: DueTimer,
         misplaced: MisplacedKeys,
     ) -> None:
         self._footing = footing
@@ -95,11 +95,14 @@ class Adopter:
         self._waiting: dict[News, float] = {}
         """What was heard of, in order and once each, and since when it waits; names only, since
         very many may wait."""
-        self._gone: dict[Heard, dict[bytes, float]] = {Heard.EXPIRED: {}, Heard.DELETED: {}}
+        self._gone: dict[EventKind, dict[bytes, float]] = {
+            EventKind.EXPIRED: {},
+            EventKind.DELETED: {},
+        }
         """Keys that expired, or were deleted, which a claim on its way may explain."""
         self._has_news = asyncio.Event()
 
-    def hear(self, name: bytes, heard: Heard) -> bool:
+    def hear(self, name: bytes, heard: EventKind) -> bool:
         """Take note of a key that an event named; keys of another form are left alone.
 
         Returns False, and forgets it, if too many wait: only a scan finds it then.
@@ -133,18 +136,18 @@ class Adopter:
 
     def explain(self, name: bytes) -> bool:
         """Take note that the task of this key was claimed here; whether its end was heard of."""
-        expired = self._gone[Heard.EXPIRED].pop(name, None)
-        deleted = self._gone[Heard.DELETED].pop(name, None)
+        expired = self._gone[EventKind.EXPIRED].pop(name, None)
+        deleted = self._gone[EventKind.DELETED].pop(name, None)
         return expired is not None or deleted is not None
 
-    def _look_later(self, heard: Heard) -> None:
+    def _look_later(self, heard: EventKind) -> None:
         asyncio.get_running_loop().call_later(ECHO_WAIT, self._believe, heard)
 
-    def _believe(self, heard: Heard) -> None:
+    def _believe(self, heard: EventKind) -> None:
         """Look at the keys whose end no claim has explained in time."""
         gone = self._gone[heard]
         # A deletion is an order; that a key expired is known to the clock as well.
-        wait = LONGEST_ECHO_WAIT if heard is Heard.EXPIRED and self._clock.behind else ECHO_WAIT
+        wait = LONGEST_ECHO_WAIT if heard is EventKind.EXPIRED and self._clock.behind else ECHO_WAIT
         until = time.monotonic() - wait
         ripe = list(takewhile(lambda item: item[1] <= until, gone.items()))
         for name, since in ripe:
@@ -152,7 +155,7 @@ class Adopter:
             self._waiting.setdefault((name, heard), since)
         if ripe:
             self._has_news.set()
-            if heard is Heard.EXPIRED:
+            if heard is EventKind.EXPIRED:
                 self._doorbell.ring()
         if gone:
             self._look_later(heard)
@@ -172,7 +175,7 @@ class Adopter:
         news, stale = dict[News, float](), 0
         for name, heard in list(islice(self._waiting, commands.BATCH * AT_ONCE)):
             since = self._waiting.pop((name, heard))
-            if since < oldest and heard is not Heard.LIVE:
+            if since < oldest and heard is not EventKind.LIVE:
                 stale += 1
             else:
                 news[name, heard] = since
@@ -189,7 +192,7 @@ class Adopter:
     async def look_at(self, names: list[bytes]) -> int:
         """Look at keys that a scan found, now; return how many were adopted."""
         home = self._footing.now.store.database.home
-        hints = [hint for name in names if (hint := hint_for(name, Heard.LIVE, home))]
+        hints = [hint for name in names if (hint := hint_for(name, EventKind.LIVE, home))]
         codes: list[Adoption] = []
         for batch in commands.batches(self._in_place(hints)):
             codes += await self._adopt(batch, self._footing.now)
@@ -204,21 +207,25 @@ class Adopter:
             if await self._are_deletions_true(hints, ground):
                 await self._adopt_all(hints, ground)
             else:
-                news = {each: since for each, since in news.items() if each[1] is not Heard.DELETED}
-                await self._adopt_all([h for h in hints if h.heard is not Heard.DELETED], ground)
+                news = {
+                    each: since for each, since in news.items() if each[1] is not EventKind.DELETED
+                }
+                await self._adopt_all(
+                    [h for h in hints if h.heard is not EventKind.DELETED], ground
+                )
         except ServerError as error:
             ground.outage.failed(ROLE, error)
             await asyncio.sleep(RETRY_PAUSE)
             if ground is not self._footing.now:
                 return  # it was heard on another server
             for (name, heard), since in news.items():
-                if heard is Heard.LIVE or (name, Heard.LIVE) not in self._waiting:
+                if heard is EventKind.LIVE or (name, EventKind.LIVE) not in self._waiting:
                     self._waiting.setdefault((name, heard), since)
             self._has_news.set()
         else:
             ground.outage.answered(ROLE)
 
-    def _in_place(self, hints: list[Hint]) -> list[Hint]:
+    def _in_place(self, hints: list[KeyEvent]) -> list[KeyEvent]:
         """Those that belong to this partition; the others are named, and not run."""
         database = self._footing.now.store.database
         if database.partitions == 1:
@@ -231,27 +238,27 @@ class Adopter:
                 self._misplaced.hear(hint.name)
         return owned
 
-    async def _compared(self, hints: list[Hint]) -> list[Hint]:
+    async def _compared(self, hints: list[KeyEvent]) -> list[KeyEvent]:
         """Say which of these keys, that have expired, are of tasks of the ledger.
 
         Without a record such an expiry is the echo of a task that this server has lost since: its
         row says what became of it.
         """
-        expired = {hint.id for hint in hints if hint.heard is Heard.EXPIRED}
+        expired = {hint.id for hint in hints if hint.heard is EventKind.EXPIRED}
         if self._clerk is None or not expired:
             return hints
         known = await self._clerk.with_rows(expired)
         return [
-            replace(hint, heard=Heard.EXPIRED_IN_LEDGER)
-            if hint.heard is Heard.EXPIRED and hint.id in known else hint
+            replace(hint, heard=EventKind.EXPIRED_IN_LEDGER)
+            if hint.heard is EventKind.EXPIRED and hint.id in known else hint
             for hint in hints
         ]  # fmt: skip
 
-    async def _are_deletions_true(self, hints: list[Hint], ground: Ground) -> bool:
+    async def _are_deletions_true(self, hints: list[KeyEvent], ground: PartitionSession) -> bool:
         """Whether keys that were reported as deleted were: a demoted primary reports as deleted
         what expires on its primary. So it is asked what it is, after they were heard.
         """
-        deleted = sum(hint.heard is Heard.DELETED for hint in hints)
+        deleted = sum(hint.heard is EventKind.DELETED for hint in hints)
         if (
             not deleted
             or not ground.may_be_demoted
@@ -265,7 +272,7 @@ class Adopter:
         )  # fmt: skip
         return False
 
-    async def _adopt_all(self, hints: list[Hint], ground: Ground) -> None:
+    async def _adopt_all(self, hints: list[KeyEvent], ground: PartitionSession) -> None:
         """Adopt these; one that the script cannot handle must not hold up the others."""
         if not hints:
             return
@@ -274,7 +281,9 @@ class Adopter:
         except ScriptFailed as error:
             await self._adopt_each(hints, error, ground)
 
-    async def _adopt_each(self, hints: list[Hint], error: ScriptFailed, ground: Ground) -> None:
+    async def _adopt_each(
+        self, hints: list[KeyEvent], error: ScriptFailed, ground: PartitionSession
+    ) -> None:
         if len(hints) == 1:
             logger.error(
                 "a foreign key, of task %s, cannot be looked at: %s", hints[0].id, error,
@@ -284,7 +293,7 @@ class Adopter:
         for hint in hints:
             await self._adopt_all([hint], ground)
 
-    async def _adopt(self, hints: list[Hint], ground: Ground) -> list[Adoption]:
+    async def _adopt(self, hints: list[KeyEvent], ground: PartitionSession) -> list[Adoption]:
         codes = await ground.store.run(commands.adopt(hints, self._settings))
         for hint, code in zip(hints, codes, strict=True):
             if code is Adoption.INVALID:
@@ -305,7 +314,7 @@ class Adopter:
                 )
         await self._recall(
             hint.id for hint, code in zip(hints, codes, strict=True)
-            if hint.heard is Heard.EXPIRED_IN_LEDGER and code is Adoption.NOTHING
+            if hint.heard is EventKind.EXPIRED_IN_LEDGER and code is Adoption.NOTHING
         )  # fmt: skip
         return codes
 

@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 from expirebridge.connection import clients
 from expirebridge.connection.cluster import Cluster, SlotMap, SlotPrimary
 from expirebridge.connection.cluster_client import slot_of
-from expirebridge.connection.sentinel import Berth
+from expirebridge.connection.sentinel import PinnedPrimary
 from expirebridge.connection.urls import Address
 from expirebridge.errors import (
     PartitionsDiffer,
@@ -25,21 +25,21 @@ from expirebridge.errors import (
     SlotUnserved,
 )
 from expirebridge.hooks import FailedOver, Hooks
-from expirebridge.listener.execution.executor import Runner
-from expirebridge.listener.partition.consumer import Station
+from expirebridge.listener.execution.executor import Executor
+from expirebridge.listener.partition.consumer import PartitionConsumer
 from expirebridge.listener.partition.misplaced_keys import MisplacedKeys
-from expirebridge.listener.server.server import Node, report
-from expirebridge.listener.server.servers import Site
-from expirebridge.listener.server_health import Outage
-from expirebridge.listener.session import Lot
+from expirebridge.listener.server.server import Server, report
+from expirebridge.listener.server.servers import Servers
+from expirebridge.listener.server_health import ServerHealth
+from expirebridge.listener.session import SubscriberElection
 from expirebridge.listener.wakeups import cancel_roles
 from expirebridge.listener.watchdog import Watchdog
 from expirebridge.model.log_fields import event
-from expirebridge.model.partitions import PARTITIONS_OF_CLUSTER, Layout
+from expirebridge.model.partitions import PARTITIONS_OF_CLUSTER, PartitionLayout
 from expirebridge.settings import Settings
 from expirebridge.store import commands
 from expirebridge.store.client import AsyncStore
-from expirebridge.store.errors import Unmarked, translated
+from expirebridge.store.errors import CountUnknown, translated
 from expirebridge.store.partitions import AsyncPartitions
 
 # Finds out how many partitions a database in a cluster has.
@@ -48,20 +48,20 @@ PATIENCE = 2.0
 """Seconds for which one node is asked, before another."""
 
 
-async def find_layout(cluster: Cluster, known: SlotMap, settings: Settings) -> Layout:
+async def find_layout(cluster: Cluster, known: SlotMap, settings: Settings) -> PartitionLayout:
     """How many partitions there are, by the word of the first that knows; a new database gets 16.
 
     Raises a ServerError if none that answers knows it, and some do not answer.
     """
-    layout = Layout(settings.prefix, PARTITIONS_OF_CLUSTER)
+    layout = PartitionLayout(settings.prefix, PARTITIONS_OF_CLUSTER)
     fault: ServerError | None = None
     for prefix in layout.prefixes():
         async with _asked(cluster, known, settings, prefix) as store:
             try:
                 await store.run(commands.read_partitions())
             except PartitionsDiffer as told:
-                return Layout(settings.prefix, told.count)
-            except Unmarked:
+                return PartitionLayout(settings.prefix, told.count)
+            except CountUnknown:
                 continue
             except ServerError as error:
                 fault = error
@@ -77,7 +77,7 @@ async def _asked(
     cluster: Cluster, known: SlotMap, settings: Settings, prefix: str
 ) -> AsyncIterator[AsyncStore]:
     slot = slot_of(prefix)
-    berth = Berth(SlotPrimary(cluster, slot), known.node_of(slot))
+    berth = PinnedPrimary(SlotPrimary(cluster, slot), known.node_of(slot))
     client = clients.listener_client(settings.url, socket_timeout=PATIENCE, place=berth)
     try:
         yield AsyncStore(client, prefix=prefix, partitions=PARTITIONS_OF_CLUSTER, assumed=True)
@@ -85,7 +85,7 @@ async def _asked(
         await client.aclose()
 
 
-async def _create(settings: Settings) -> Layout:
+async def _create(settings: Settings) -> PartitionLayout:
     client = clients.async_producer_client(settings.url, settings.prefix)
     partitions = AsyncPartitions(client, prefix=settings.prefix)
     try:
@@ -113,7 +113,7 @@ MOST_NAMES = 1000
 """Listeners among which the ears of each node are drawn, at most."""
 
 
-class ClusterNodes(Site):
+class ClusterServers(Servers):
     """Asks which node serves which slot, and has each station stand there.
 
     A node that appears gets all its roles; one that serves no slots any more is closed. A node's
@@ -127,7 +127,7 @@ class ClusterNodes(Site):
         settings: Settings,
         *,
         name: str,
-        runner: Runner,
+        runner: Executor,
         watchdog: Watchdog,
         hooks: Hooks,
     ) -> None:
@@ -138,21 +138,22 @@ class ClusterNodes(Site):
         self._watchdog = watchdog
         self._hooks = hooks
         self._begin_station = partial(
-            Station, settings=settings, name=name, runner=runner, hooks=hooks, office=self.office
-        )
-        self._layout = Layout(settings.prefix)
+            PartitionConsumer, settings=settings, name=name, runner=runner, hooks=hooks,
+            office=self.office,
+        )  # fmt: skip
+        self._layout = PartitionLayout(settings.prefix)
         self._misplaced: MisplacedKeys
-        self._outage = Outage()
+        self._outage = ServerHealth()
         self._ready = asyncio.Event()
         self._joined = 0.0
         """When this listener began to beat (monotonic)."""
         self._names: list[str] = []
         """Those of the listeners that beat."""
-        self.nodes: dict[Address, Node] = {}
+        self.nodes: dict[Address, Server] = {}
         """By the addresses of the primaries."""
         self._left: list[asyncio.Task[None]] = []
         """Those that close the nodes that are gone."""
-        self._places: dict[Station, Node] = {}
+        self._places: dict[PartitionConsumer, Server] = {}
         self._ended: asyncio.Future[None] | None = None
         """Gets the error of a role of a node; None before the nodes run."""
         # Of its own: handlers may have taken all threads of the event loop's.
@@ -191,7 +192,7 @@ class ClusterNodes(Site):
         await self._for_each(lambda node: node.heartbeat.begin())
         await self._draw(self._settings.lease / 2)
 
-    async def _for_each(self, do: Callable[[Node], Awaitable[T]]) -> list[T]:
+    async def _for_each(self, do: Callable[[Server], Awaitable[T]]) -> list[T]:
         """What came of each node that answers. Raises a ServerError if none does, and for one that
         answers, but cannot be used.
         """
@@ -260,13 +261,13 @@ class ClusterNodes(Site):
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self._cluster.look)
 
-    def _serving(self, prefix: str, known: SlotMap) -> Node | None:
+    def _serving(self, prefix: str, known: SlotMap) -> Server | None:
         address = known.node_of(slot_of(prefix))
         return None if address is None else self.nodes.get(address)
 
     def _move_stations(self, known: SlotMap) -> None:
         """Have each station stand on the node that serves its slot now, all at once."""
-        moves = Counter[tuple[Node, Node]]()
+        moves = Counter[tuple[Server, Server]]()
         for station, old in self._places.items():
             new = self._serving(station.store.database.prefix, known)
             if new is not None and new is not old:
@@ -283,16 +284,16 @@ class ClusterNodes(Site):
 
     # Nodes that come and go
 
-    def _open(self, address: Address) -> Node:
+    def _open(self, address: Address) -> Server:
         first = self._layout.prefix_of(0)
-        self.nodes[address] = node = Node(
+        self.nodes[address] = node = Server(
             self._settings,
-            Berth(SlotPrimary(self._cluster, slot_of(first)), address),
+            PinnedPrimary(SlotPrimary(self._cluster, slot_of(first)), address),
             first,
             self._layout.count,
             watchdog=self._watchdog,
             hooks=self._hooks,
-            lot=Lot(str(address), self._name),
+            lot=SubscriberElection(str(address), self._name),
             misplaced=self._misplaced,
         )
         return node
@@ -345,7 +346,7 @@ class ClusterNodes(Site):
             await node.generation.close()
 
 
-async def _leave(node: Node) -> None:
+async def _leave(node: Server) -> None:
     """Close a node on which nothing stands any more."""
     await node.generation.cut()
     await node.close()

@@ -9,15 +9,20 @@ import contextlib
 import socket
 
 from expirebridge.connection import clients
-from expirebridge.connection.sentinel import Berth
-from expirebridge.listener.server_health import Outage, StationOutage
-from expirebridge.listener.session import Ground, Lot, ServerClock
-from expirebridge.listener.wakeups import Ears, Gaps, Links, Pulse
+from expirebridge.connection.sentinel import PinnedPrimary
+from expirebridge.listener.server_health import PartitionHealth, ServerHealth
+from expirebridge.listener.session import PartitionSession, ServerClock, SubscriberElection
+from expirebridge.listener.wakeups import (
+    ConnectionCounter,
+    EventDemand,
+    Responsiveness,
+    ResyncRequests,
+)
 from expirebridge.settings import Settings
 from expirebridge.store.client import AsyncStore, Store
 
 
-class Generation:
+class ServerConnections:
     """The clients of one primary, and the estimate of its clock.
 
     `berth` is where the primary is; None if the URL says that. `lot` is for a node that is one of
@@ -27,12 +32,12 @@ class Generation:
     def __init__(
         self,
         settings: Settings,
-        berth: Berth | None,
+        berth: PinnedPrimary | None,
         *,
-        outage: Outage,
-        gaps: Gaps,
-        ears: Ears,
-        lot: Lot | None = None,
+        outage: ServerHealth,
+        gaps: ResyncRequests,
+        ears: EventDemand,
+        lot: SubscriberElection | None = None,
     ) -> None:
         # An answer that takes longer than this is no answer: the lease would be in danger.
         patience = max(settings.lease / 2, 1.0)
@@ -40,7 +45,7 @@ class Generation:
         self.berth = berth
         self._client = clients.listener_client(url, socket_timeout=patience, place=berth)
         self._heart_client = clients.heartbeat_client(url, socket_timeout=patience, place=berth)
-        self._links = Links()
+        self._links = ConnectionCounter()
         if settings.ledger is not None:
             self._links.watch(self._client)
         self._server_clock = ServerClock()
@@ -48,15 +53,15 @@ class Generation:
         self._gaps = gaps
         self._ears = ears
         self._lot = lot
-        self._pulse = Pulse() if lot else None
+        self._pulse = Responsiveness() if lot else None
 
-    def ground_of(self, prefix: str, partitions: int = 1) -> Ground:
+    def ground_of(self, prefix: str, partitions: int = 1) -> PartitionSession:
         """What a station of this prefix stands on, if its database has so many partitions."""
-        return Ground(
+        return PartitionSession(
             store=AsyncStore(self._client, prefix=prefix, partitions=partitions),
             heart_store=Store(self._heart_client, prefix=prefix, partitions=partitions),
             server_clock=self._server_clock,
-            outage=StationOutage(self._outage, prefix) if self._lot else self._outage,
+            outage=PartitionHealth(self._outage, prefix) if self._lot else self._outage,
             gaps=self._gaps,
             ears=self._ears,
             links=self._links,

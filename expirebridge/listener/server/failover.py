@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from redis.exceptions import RedisError
 
 from expirebridge.connection.cluster import SlotPrimary
-from expirebridge.connection.sentinel import Berth, Primary
+from expirebridge.connection.sentinel import PinnedPrimary, Primary
 from expirebridge.connection.urls import Address
 from expirebridge.hooks import FailedOver, Hooks
-from expirebridge.listener.server.connections import Generation
-from expirebridge.listener.server.server import Node
+from expirebridge.listener.server.connections import ServerConnections
+from expirebridge.listener.server.server import Server
 from expirebridge.model.log_fields import event
 from expirebridge.store.errors import translated
 
@@ -23,17 +23,17 @@ ASK_SOON = 0.2
 """Seconds between questions, and while the server fails."""
 
 
-class Follower:
+class FailoverMonitor:
     """Asks where the primary is, and changes the generation of its node if it has moved.
 
     All stations stand on the new generation before anything else is sent. What is still answered by
     the old primary is ignored, and sent again to the new one.
     """
 
-    def __init__(self, primary: Primary | SlotPrimary, node: Node, *, hooks: Hooks) -> None:
+    def __init__(self, primary: Primary | SlotPrimary, node: Server, *, hooks: Hooks) -> None:
         self._primary = primary
         self._node = node
-        self._left: Generation | None = None
+        self._left: ServerConnections | None = None
         """The one before the present: somebody may still send there, and so connect once more."""
         self._hooks = hooks
         # Of its own: handlers may have taken all threads of the event loop's.
@@ -62,7 +62,7 @@ class Follower:
 
     async def follow(self, address: Address) -> None:
         """Change to the primary at this address."""
-        old = self._node.renew(Berth(self._primary, address))
+        old = self._node.renew(PinnedPrimary(self._primary, address))
         self._node.gaps.notice("another server is the primary")
         before = str(old.berth.known) if old.berth else ""
         logger.warning(

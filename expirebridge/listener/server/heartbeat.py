@@ -10,9 +10,9 @@ import logging
 import threading
 
 from expirebridge.errors import ServerError, ServerUnreachable
-from expirebridge.listener.partition.consumer import Station
-from expirebridge.listener.server.key_router import Directory
-from expirebridge.listener.server_health import Outage
+from expirebridge.listener.partition.consumer import PartitionConsumer
+from expirebridge.listener.server.key_router import KeyRouter
+from expirebridge.listener.server_health import ServerHealth
 from expirebridge.listener.watchdog import Watchdog
 from expirebridge.store import commands
 
@@ -27,7 +27,7 @@ class Heartbeat:
     At each round the watchdog looks whether the event loop still goes on.
     """
 
-    def __init__(self, directory: Directory, *, lease: float, watchdog: Watchdog) -> None:
+    def __init__(self, directory: KeyRouter, *, lease: float, watchdog: Watchdog) -> None:
         self._directory = directory
         self._pause = lease / commands.BEATS_PER_LEASE
         self._short_pause = min(0.5, lease / 10)
@@ -82,7 +82,7 @@ class Heartbeat:
 
     def _beat(self) -> bool:
         """Beat for each station; whether all were answered."""
-        answered, failed = set[Outage](), set[Outage]()
+        answered, failed = set[ServerHealth](), set[ServerHealth]()
         try:
             for station in self._directory.stations:
                 outage = station.ground.outage
@@ -106,7 +106,7 @@ class Heartbeat:
             outage.answered(ROLE)
         return not failed
 
-    def _beat_for(self, station: Station) -> None:
+    def _beat_for(self, station: PartitionConsumer) -> None:
         beat = station.leases.beat()
         with contextlib.suppress(RuntimeError):  # the loop has ended; so does the listener
             self._loop.call_soon_threadsafe(station.take_beat, beat)

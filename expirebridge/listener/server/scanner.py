@@ -6,11 +6,11 @@ import time
 
 from expirebridge.errors import ServerError
 from expirebridge.hooks import Gap, Hooks, Scanned
-from expirebridge.listener.partition.consumer import Station
-from expirebridge.listener.server.key_router import Directory
-from expirebridge.listener.server_health import Outage
+from expirebridge.listener.partition.consumer import PartitionConsumer
+from expirebridge.listener.server.key_router import KeyRouter
+from expirebridge.listener.server_health import ServerHealth
 from expirebridge.listener.session import Footing
-from expirebridge.listener.wakeups import Gaps
+from expirebridge.listener.wakeups import ResyncRequests
 from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
 from expirebridge.store import commands
@@ -37,11 +37,11 @@ class Scanner:
     def __init__(
         self,
         footing: Footing,
-        directory: Directory,
+        directory: KeyRouter,
         settings: Settings,
         *,
-        gaps: Gaps,
-        outage: Outage,
+        gaps: ResyncRequests,
+        outage: ServerHealth,
         hooks: Hooks,
         node: str = "",
     ) -> None:
@@ -96,7 +96,7 @@ class Scanner:
         while True:
             began = time.monotonic()
             cursor, names = await store.run(commands.walk(cursor, STEP))
-            own: dict[Station, list[bytes]] = {}
+            own: dict[PartitionConsumer, list[bytes]] = {}
             for name in names:
                 if station := directory.find(name):
                     own.setdefault(station, []).append(name)
@@ -109,7 +109,7 @@ class Scanner:
                 return adopted
             await asyncio.sleep((time.monotonic() - began) * (1 / share - 1))
 
-    async def _scan(self, station: Station, share: float) -> int:
+    async def _scan(self, station: PartitionConsumer, share: float) -> int:
         pages = commands.Pages(lambda cursor: commands.scan(cursor, STEP, self._settings))
         adopted = 0
         began = time.monotonic()
@@ -120,7 +120,7 @@ class Scanner:
             began = time.monotonic()
         return adopted
 
-    async def _take(self, station: Station, step: commands.ScanStep) -> int:
+    async def _take(self, station: PartitionConsumer, step: commands.ScanStep) -> int:
         """Take what a step found; returns how many tasks were adopted."""
         for id in step.strays:
             logger.error(

@@ -14,20 +14,20 @@ from expirebridge.checks import (
     events_are_on,
     refuse_unsuitable,
 )
-from expirebridge.connection.sentinel import Berth
+from expirebridge.connection.sentinel import PinnedPrimary
 from expirebridge.errors import ServerUnsuitable
 from expirebridge.hooks import Hooks
-from expirebridge.listener.partition.consumer import Station
+from expirebridge.listener.partition.consumer import PartitionConsumer
 from expirebridge.listener.partition.misplaced_keys import MisplacedKeys
-from expirebridge.listener.server.connections import Generation
+from expirebridge.listener.server.connections import ServerConnections
 from expirebridge.listener.server.heartbeat import Heartbeat
-from expirebridge.listener.server.key_router import Directory
+from expirebridge.listener.server.key_router import KeyRouter
 from expirebridge.listener.server.scanner import Scanner
-from expirebridge.listener.server.settings_monitor import Inspector
+from expirebridge.listener.server.settings_monitor import SettingsMonitor
 from expirebridge.listener.server.subscriber import Subscriber
-from expirebridge.listener.server_health import Outage
-from expirebridge.listener.session import Footing, Ground, Lot, Standing
-from expirebridge.listener.wakeups import Ears, Gaps, cancel_roles
+from expirebridge.listener.server_health import ServerHealth
+from expirebridge.listener.session import Footing, Membership, PartitionSession, SubscriberElection
+from expirebridge.listener.wakeups import EventDemand, ResyncRequests, cancel_roles
 from expirebridge.listener.watchdog import Watchdog
 from expirebridge.model.log_fields import event
 from expirebridge.settings import Doorbells, Settings
@@ -35,7 +35,7 @@ from expirebridge.settings import Doorbells, Settings
 logger = logging.getLogger("expirebridge")
 
 
-class Node:
+class Server:
     """The roles of one server; its stations are those that stand on it now.
 
     A node that is one of several has a `lot`, `misplaced`, and a berth that is its address.
@@ -44,26 +44,32 @@ class Node:
     def __init__(
         self,
         settings: Settings,
-        berth: Berth | None,
+        berth: PinnedPrimary | None,
         prefix: str,
         partitions: int = 1,
         *,
         watchdog: Watchdog,
         hooks: Hooks,
-        lot: Lot | None = None,
+        lot: SubscriberElection | None = None,
         misplaced: MisplacedKeys | None = None,
     ) -> None:
         self._settings = settings
         self._lot = lot
-        self._standing = Standing(settings.doorbell, lot)
+        self._standing = Membership(settings.doorbell, lot)
         """What its lot means for it, even if no station stands here."""
-        self.outage, self.gaps, self._ears = outage, gaps, ears = Outage(), Gaps(), Ears()
-        self._begin = partial(Generation, settings, outage=outage, gaps=gaps, ears=ears, lot=lot)
+        self.outage, self.gaps, self._ears = outage, gaps, ears = (
+            ServerHealth(),
+            ResyncRequests(),
+            EventDemand(),
+        )
+        self._begin = partial(
+            ServerConnections, settings, outage=outage, gaps=gaps, ears=ears, lot=lot
+        )
         self.generation = self._begin(berth)
         """The present one."""
         self.footing = Footing(self.ground_of(prefix, partitions))
         """What concerns the server as a whole."""
-        self.directory = directory = Directory(misplaced)
+        self.directory = directory = KeyRouter(misplaced)
         self.heartbeat = Heartbeat(directory, lease=settings.lease, watchdog=watchdog)
         self.subscriber = Subscriber(
             self.footing, directory, heartbeat=self.heartbeat, ears=ears, gaps=gaps, outage=outage
@@ -73,21 +79,21 @@ class Node:
         self._scanner = Scanner(
             self.footing, directory, settings, gaps=gaps, outage=outage, hooks=hooks, node=name
         )
-        self._inspector = Inspector(directory, settings, gaps=gaps, outage=outage)
+        self._inspector = SettingsMonitor(directory, settings, gaps=gaps, outage=outage)
         self._tasks: list[asyncio.Task[None]] = []
 
-    def ground_of(self, prefix: str, partitions: int = 1) -> Ground:
+    def ground_of(self, prefix: str, partitions: int = 1) -> PartitionSession:
         """What a station of this prefix stands on here."""
         return self.generation.ground_of(prefix, partitions)
 
     # Stations that come and go
 
-    def add(self, station: Station) -> None:
+    def add(self, station: PartitionConsumer) -> None:
         """Take note of a station that stands here."""
         self.directory.add(station)
         self._ears.look_again()
 
-    def receive(self, station: Station) -> None:
+    def receive(self, station: PartitionConsumer) -> None:
         """Let a station go on here that stood on another node."""
         database = station.store.database
         station.stand_on(self.ground_of(database.prefix, database.partitions))
@@ -96,14 +102,14 @@ class Node:
         if station.standing.looks:
             self.gaps.notice(f"{database.prefix} has come here from another node")
 
-    def dismiss(self, station: Station) -> None:
+    def dismiss(self, station: PartitionConsumer) -> None:
         """Let a station go to another node."""
         self.directory.remove(station)
         self._ears.want(station, False)
         self._ears.look_again()
         station.ground.outage.end()
 
-    def renew(self, berth: Berth) -> Generation:
+    def renew(self, berth: PinnedPrimary) -> ServerConnections:
         """Let all go on at another server, which is the primary now; return what they left."""
         old, self.generation = self.generation, self._begin(berth)
         for station in self.directory.stations:

@@ -6,17 +6,17 @@ from collections.abc import Coroutine
 from typing import Any
 
 from expirebridge.listener.ledger.roles import office_of
-from expirebridge.listener.partition.consumer import Station
+from expirebridge.listener.partition.consumer import PartitionConsumer
 from expirebridge.settings import Settings
 
 
-class Site(ABC):
+class Servers(ABC):
     """The stations of all partitions, and the nodes below them."""
 
     def __init__(self, settings: Settings) -> None:
         self.office = office_of(settings)
         """What all stations share of their ledger; None without one."""
-        self.stations: list[Station] = []
+        self.stations: list[PartitionConsumer] = []
         """None until `examine` finds out how many partitions there are."""
 
     @property

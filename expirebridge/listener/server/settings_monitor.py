@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from expirebridge.checks import Finding, Level, check_server, events_are_on
 from expirebridge.errors import ServerError
-from expirebridge.listener.server.key_router import Directory
-from expirebridge.listener.server_health import Outage
-from expirebridge.listener.wakeups import Gaps
+from expirebridge.listener.server.key_router import KeyRouter
+from expirebridge.listener.server_health import ServerHealth
+from expirebridge.listener.wakeups import ResyncRequests
 from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
 
@@ -23,7 +23,7 @@ _LEVELS = {
 }
 
 
-class Inspector:
+class SettingsMonitor:
     """Repeats a listener's first checks once a lease, and reports what has changed.
 
     It leaves out the search for other data, which is for the start and the doctor. And it declares
@@ -35,11 +35,11 @@ class Inspector:
 
     def __init__(
         self,
-        directory: Directory,
+        directory: KeyRouter,
         settings: Settings,
         *,
-        gaps: Gaps,
-        outage: Outage,
+        gaps: ResyncRequests,
+        outage: ServerHealth,
     ) -> None:
         self._directory = directory
         self._settings = settings

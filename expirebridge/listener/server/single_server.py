@@ -6,23 +6,23 @@ from functools import partial
 from typing import Any
 
 from expirebridge.connection import clients
-from expirebridge.connection.sentinel import Berth
+from expirebridge.connection.sentinel import PinnedPrimary
 from expirebridge.errors import NotPermitted, PartitionsDiffer
 from expirebridge.hooks import Hooks
-from expirebridge.listener.execution.executor import Runner
-from expirebridge.listener.partition.consumer import Station
-from expirebridge.listener.server.failover import Follower
-from expirebridge.listener.server.server import Node, report
-from expirebridge.listener.server.servers import Site
-from expirebridge.listener.session import Ground
+from expirebridge.listener.execution.executor import Executor
+from expirebridge.listener.partition.consumer import PartitionConsumer
+from expirebridge.listener.server.failover import FailoverMonitor
+from expirebridge.listener.server.server import Server, report
+from expirebridge.listener.server.servers import Servers
+from expirebridge.listener.session import PartitionSession
 from expirebridge.listener.watchdog import Watchdog
-from expirebridge.model.partitions import Layout
+from expirebridge.model.partitions import PartitionLayout
 from expirebridge.settings import Settings
 from expirebridge.store import commands
 from expirebridge.store.routing import Routing
 
 
-class OneServer(Site):
+class SingleServer(Servers):
     """One node, with a station for each partition of these prefixes; it follows the primary."""
 
     def __init__(
@@ -31,26 +31,31 @@ class OneServer(Site):
         prefixes: Sequence[str],
         *,
         name: str,
-        runner: Runner,
+        runner: Executor,
         watchdog: Watchdog,
         hooks: Hooks,
     ) -> None:
         super().__init__(settings)
         self._prefixes = prefixes
         primary = clients.to_follow(settings.url, prefixes[0])
-        berth = Berth(primary) if primary else None
-        self.node = Node(settings, berth, prefixes[0], watchdog=watchdog, hooks=hooks)
+        berth = PinnedPrimary(primary) if primary else None
+        self.node = Server(settings, berth, prefixes[0], watchdog=watchdog, hooks=hooks)
         self._begin_station = partial(
-            Station, settings=settings, name=name, runner=runner, hooks=hooks, office=self.office
+            PartitionConsumer,
+            settings=settings,
+            name=name,
+            runner=runner,
+            hooks=hooks,
+            office=self.office,
         )
-        self._follower = Follower(primary, self.node, hooks=hooks) if primary else None
+        self._follower = FailoverMonitor(primary, self.node, hooks=hooks) if primary else None
 
     @property
     def ready(self) -> asyncio.Event:
         """Is set once doorbells are heard."""
         return self.node.subscriber.ready
 
-    def ground_of(self, prefix: str, partitions: int = 1) -> Ground:
+    def ground_of(self, prefix: str, partitions: int = 1) -> PartitionSession:
         """What a station of this prefix stands on here."""
         return self.node.ground_of(prefix, partitions)
 
@@ -69,7 +74,7 @@ class OneServer(Site):
                 self.node.add(station)
         self.node.footing.now = self.stations[0].ground
 
-    async def _find_layout(self, prefix: str) -> Layout:
+    async def _find_layout(self, prefix: str) -> PartitionLayout:
         """How many partitions the database has."""
         routing = Routing(prefix)
         try:

@@ -17,11 +17,11 @@ from redis.exceptions import RedisError
 from expirebridge.errors import ServerError, ServerUnreachable
 from expirebridge.listener.partition.key_events import HEARD
 from expirebridge.listener.server.heartbeat import Heartbeat
-from expirebridge.listener.server.key_router import Directory
-from expirebridge.listener.server_health import Outage
+from expirebridge.listener.server.key_router import KeyRouter
+from expirebridge.listener.server_health import ServerHealth
 from expirebridge.listener.session import Footing
-from expirebridge.listener.wakeups import Ears, Gaps
-from expirebridge.store.commands import Heard
+from expirebridge.listener.wakeups import EventDemand, ResyncRequests
+from expirebridge.store.commands import EventKind
 from expirebridge.store.errors import translated
 
 ROLE = "the subscription"
@@ -42,12 +42,12 @@ class Subscriber:
     def __init__(
         self,
         footing: Footing,
-        directory: Directory,
+        directory: KeyRouter,
         *,
         heartbeat: Heartbeat,
-        ears: Ears,
-        gaps: Gaps,
-        outage: Outage,
+        ears: EventDemand,
+        gaps: ResyncRequests,
+        outage: ServerHealth,
     ) -> None:
         self._footing = footing
         self._directory = directory
@@ -167,7 +167,7 @@ class Subscriber:
             station = self._directory.find(data)
             if station is not None:
                 station.hearing.hear_event(event, data, fresh=self.fresh)
-            elif HEARD[event] is not Heard.DELETED:
+            elif HEARD[event] is not EventKind.DELETED:
                 self._directory.notice_misplaced(data)
         elif data == b"beat":
             self._heartbeat.hurry()

@@ -11,7 +11,7 @@ import redis
 
 from expirebridge.errors import InvalidSetting
 from expirebridge.migration.sources import redis_pages
-from expirebridge.migration.sources.job import Found, Job, Left, Refused, Wanted, id_of
+from expirebridge.migration.sources.job import Found, Job, JobFilter, Refused, SkippedJob, id_of
 from expirebridge.migration.sources.pickled import load_plain
 
 _QUEUE = "arq:queue"
@@ -22,7 +22,7 @@ _KEYS = (b"arq:job:", b"arq:retry:", b"arq:in-progress:")
 class Arq:
     """The queues of arq in a database."""
 
-    def __init__(self, client: redis.Redis, wanted: Wanted) -> None:
+    def __init__(self, client: redis.Redis, wanted: JobFilter) -> None:
         if wanted.prefix is not None:
             raise InvalidSetting("--source-prefix: arq has none; --queue names the sorted set")
         self._client, self._wanted = client, wanted
@@ -58,15 +58,15 @@ class Arq:
     def _found(self, id: str, score: float, values: list[Any], aborted: float | None) -> Found:
         raw, tries, running = values
         if aborted is not None:
-            return Left(id, "aborted")
+            return SkippedJob(id, "aborted")
         if running is not None:
-            return Left(id, "running; stop the workers, and let them finish")
+            return SkippedJob(id, "running; stop the workers, and let them finish")
         if raw is None:
-            return Left(id, "expired: their arq:job:<id> is gone")
+            return SkippedJob(id, "expired: their arq:job:<id> is gone")
         try:
             return self._job(id, redis_pages.moment_of_score(score), load_plain(raw), tries)
         except Refused as error:
-            return Left(id, str(error), refused=True)
+            return SkippedJob(id, str(error), refused=True)
 
     def _job(self, id: str, due: int, value: Any, tries: Any) -> Found:
         match value:
@@ -81,9 +81,9 @@ class Arq:
             case _:
                 raise Refused("what is pickled is not a job of arq")
         if name.startswith("cron:"):
-            return Left(id, "the next runs of cron jobs; schedule them again")
+            return SkippedJob(id, "the next runs of cron jobs; schedule them again")
         if due <= made and not self._wanted.waiting:
-            return Left(id, "waiting for a worker, not for a time; --waiting takes them, too")
+            return SkippedJob(id, "waiting for a worker, not for a time; --waiting takes them, too")
         return Job(
             source_id=id,
             # An application's own ids come again; the ms at which a job was made does not.

@@ -13,7 +13,7 @@ from redis import exceptions
 
 from expirebridge.errors import InvalidSetting
 from expirebridge.migration.sources import redis_pages
-from expirebridge.migration.sources.job import Found, Job, Left, Refused, Wanted, id_of
+from expirebridge.migration.sources.job import Found, Job, JobFilter, Refused, SkippedJob, id_of
 from expirebridge.model.durations import LONGEST
 
 # What the hash of a BullMQ job says: src/commands/includes/storeJob.lua in BullMQ 6 writes it.
@@ -28,7 +28,7 @@ def read_job(queue: str, id: str, due: int, fields: dict[str, bytes]) -> Found:
     if "name" not in fields:
         raise Refused("its hash is missing, or has no name")
     if "rjk" in fields:
-        return Left(f"{queue}:{id}", "the next runs of job schedulers; schedule them again")
+        return SkippedJob(f"{queue}:{id}", "the next runs of job schedulers; schedule them again")
     if "parentKey" in fields:
         raise Refused("a child of a flow: here no parent would wait for it")
     options = redis_pages.json_of(fields.get("opts", b"{}"), "its opts")
@@ -81,7 +81,7 @@ _UNREAD = {
 class BullMQ:
     """The queues of BullMQ in a database."""
 
-    def __init__(self, client: redis.Redis, wanted: Wanted) -> None:
+    def __init__(self, client: redis.Redis, wanted: JobFilter) -> None:
         self._client, self._wanted = client, wanted
         self._prefix = wanted.prefix or "bull"
 
@@ -96,7 +96,7 @@ class BullMQ:
                 yield self._read(queue, page)
             yield from self._waiting(queue)
             yield [
-                Left(queue, reason, count=count)
+                SkippedJob(queue, reason, count=count)
                 for name, reason in _UNREAD.items()
                 if (count := self._length(queue, name))
             ]
@@ -120,7 +120,7 @@ class BullMQ:
             names = ("wait", "paused", "prioritized")
             if count := sum(self._length(queue, name) for name in names):
                 yield [
-                    Left(
+                    SkippedJob(
                         queue,
                         "waiting for a worker, not for a time; --waiting takes them, too",
                         count=count,
@@ -159,9 +159,9 @@ def _found(queue: str, id: str, score: float, row: Any) -> Found:
     if isinstance(row, exceptions.AskError):
         raise row
     if isinstance(row, redis.ResponseError):
-        return Left(f"{queue}:{id}", "its key does not hold a hash", refused=True)
+        return SkippedJob(f"{queue}:{id}", "its key does not hold a hash", refused=True)
     fields = {name: raw for name, raw in zip(FIELDS, row, strict=True) if raw is not None}
     try:
         return read_job(queue, id, redis_pages.moment_of_score(score, _PER_MS), fields)
     except Refused as error:
-        return Left(f"{queue}:{id}", str(error), refused=True)
+        return SkippedJob(f"{queue}:{id}", str(error), refused=True)

@@ -18,7 +18,7 @@ import redis
 
 from expirebridge.errors import InvalidSetting
 from expirebridge.migration.sources import redis_pages
-from expirebridge.migration.sources.job import Found, Job, Left, Refused, Wanted, id_of
+from expirebridge.migration.sources.job import Found, Job, JobFilter, Refused, SkippedJob, id_of
 from expirebridge.model.durations import LONGEST
 from expirebridge.model.task import to_ms
 
@@ -28,17 +28,17 @@ _AFTERWARDS = ("callbacks", "errbacks", "chain", "chord")
 _TYPED = {"__type__", "__value__"}
 
 
-def read_message(id: str, headers: dict[str, Any], body: Any, wanted: Wanted) -> Found:
+def read_message(id: str, headers: dict[str, Any], body: Any, wanted: JobFilter) -> Found:
     """Read a task's message as a job. Raises Refused."""
     args, kwargs, name = _call(headers, body)
     changes: list[str] = []
     due = _moment(headers, "eta", wanted, changes)
     if due is None and not wanted.waiting:
-        return Left(id, "waiting for a worker, not for a time; --waiting takes them, too")
+        return SkippedJob(id, "waiting for a worker, not for a time; --waiting takes them, too")
     due = wanted.now if due is None else due
     expires = _moment(headers, "expires", wanted, changes)
     if expires is not None and expires <= max(due, wanted.now):
-        return Left(id, "expired, or expiring before they are due")
+        return SkippedJob(id, "expired, or expiring before they are due")
     plain = _plain([args, kwargs])
     if plain != [args, kwargs]:
         changes.append("a datetime, UUID, Decimal or bytes among the arguments becomes text")
@@ -71,7 +71,9 @@ def _call(headers: dict[str, Any], body: Any) -> tuple[list[Any], dict[str, Any]
     return args, kwargs, name
 
 
-def _moment(headers: dict[str, Any], name: str, wanted: Wanted, changes: list[str]) -> int | None:
+def _moment(
+    headers: dict[str, Any], name: str, wanted: JobFilter, changes: list[str]
+) -> int | None:
     """A header's time in ms. A worker takes one that has no zone for one of its own `timezone`."""
     value = headers.get(name)
     if value is None:
@@ -129,7 +131,7 @@ _FOR_WORKERS = ("celery.pidbox", "celeryev")
 class Celery:
     """The queues of Celery in a database."""
 
-    def __init__(self, client: redis.Redis, wanted: Wanted) -> None:
+    def __init__(self, client: redis.Redis, wanted: JobFilter) -> None:
         self._client, self._wanted = client, wanted
         self._prefix = wanted.prefix or ""
 
@@ -177,19 +179,23 @@ class Celery:
         try:
             envelope = redis_pages.json_of(raw, "what it holds")
         except Refused as error:
-            return Left(where, str(error), refused=True)
+            return SkippedJob(where, str(error), refused=True)
         match envelope:
             case [dict() as message, _, str() as routing_key]:
                 if self._wanted.queues and routing_key not in self._wanted.queues:
-                    return Left(where, "from other queues: their routing key is none of --queue")
+                    return SkippedJob(
+                        where, "from other queues: their routing key is none of --queue"
+                    )
                 return self._read(where, message)
-        return Left(where, "it is not a message with its exchange and routing key", refused=True)
+        return SkippedJob(
+            where, "it is not a message with its exchange and routing key", refused=True
+        )
 
     def _found(self, key: str, raw: bytes) -> Found:
         try:
             message = redis_pages.json_of(raw, "it")
         except Refused as error:
-            return Left(key, str(error), refused=True)
+            return SkippedJob(key, str(error), refused=True)
         return self._read(key, message)
 
     def _read(self, where: str, message: Any) -> Found:
@@ -197,13 +203,13 @@ class Celery:
         headers = message.get("headers") if isinstance(message, dict) else None
         id = headers.get("id") if isinstance(headers, dict) else None
         if not isinstance(headers, dict) or not isinstance(id, str):
-            return Left(where, "no message of Celery's protocol 2", refused=True)
+            return SkippedJob(where, "no message of Celery's protocol 2", refused=True)
         try:
             return read_message(id, headers, _body(message, headers), self._wanted)
         except Refused as error:
-            return Left(id, str(error), refused=True)
+            return SkippedJob(id, str(error), refused=True)
         except RecursionError:
-            return Left(id, "its arguments are nested too deep", refused=True)
+            return SkippedJob(id, "its arguments are nested too deep", refused=True)
 
 
 def _body(message: dict[str, Any], headers: dict[str, Any]) -> Any:

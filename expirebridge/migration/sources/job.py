@@ -32,7 +32,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class SkippedJob:
     """A job that does not become a task, or several of one kind."""
 
     source_id: str
@@ -46,11 +46,11 @@ class Refused(Exception):
     """A job cannot become a task. The message says why, and never what the job's arguments are."""
 
 
-Found = Job | Left
+Found = Job | SkippedJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class JobFilter:
     """What of a source is to be read."""
 
     queues: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ class Wanted:
     """In ms since 1970."""
 
 
-class Source(Protocol):
+class JobSource(Protocol):
     """A database that another library uses."""
 
     def count(self) -> int:

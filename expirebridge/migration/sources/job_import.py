@@ -19,7 +19,7 @@ from expirebridge.handlers import Registry
 from expirebridge.migration.sources.arq import Arq
 from expirebridge.migration.sources.bullmq import BullMQ
 from expirebridge.migration.sources.celery import Celery
-from expirebridge.migration.sources.job import Found, Job, Left, Refused, Source, Wanted
+from expirebridge.migration.sources.job import Found, Job, JobFilter, JobSource, Refused, SkippedJob
 from expirebridge.migration.sources.location import (
     failing_as_source,
     place_of,
@@ -27,7 +27,7 @@ from expirebridge.migration.sources.location import (
     warn_of_cluster,
 )
 from expirebridge.migration.sources.names import Names
-from expirebridge.migration.sources.report import Report
+from expirebridge.migration.sources.report import ImportReport
 from expirebridge.model import keys
 from expirebridge.model.task import from_ms
 from expirebridge.producer.new_task import CHUNK_TASKS
@@ -37,7 +37,7 @@ from expirebridge.store.commands import NewTask
 from expirebridge.store.partitions import Partitions
 
 
-class Library(StrEnum):
+class JobLibrary(StrEnum):
     """Whose jobs can be imported."""
 
     BULLMQ = "bullmq"
@@ -66,8 +66,8 @@ class JobOptions:
 
 @contextmanager
 def read(
-    library: Library, url: str, options: JobOptions, store: Partitions, settings: Settings
-) -> Iterator[tuple[Intake, Report]]:
+    library: JobLibrary, url: str, options: JobOptions, store: Partitions, settings: Settings
+) -> Iterator[tuple[Intake, ImportReport]]:
     """The jobs of a database as an intake, and the report that counts them.
 
     Raises InvalidSetting for a URL or an option that cannot be used, HandlersError for a folder of
@@ -81,7 +81,7 @@ def read(
         warn_of_cluster(client, url)
         place = f"{library} {place_of(client)} {options.source_prefix or ''}".rstrip()
         now, began = store.run(commands.note_import(place, look_only=True))
-        wanted = Wanted(
+        wanted = JobFilter(
             queues=tuple(options.queue), prefix=options.source_prefix, waiting=options.waiting,
             zone=zone, now=now,
         )  # fmt: skip
@@ -89,16 +89,18 @@ def read(
         size = source.count()
         if not options.dry_run:
             store.run(commands.note_import(place, look_only=False))
-        report = Report(dry_run=options.dry_run, now=now, began=0 if options.overdue else began)
+        report = ImportReport(
+            dry_run=options.dry_run, now=now, began=0 if options.overdue else began
+        )
         yield Intake(_chunks(source, names, report), size), report
         if unused := names.unused():
             warn(f"no job is named {', '.join(unused)}, as --map says")
 
 
-_SOURCES: dict[Library, Callable[[redis.Redis, Wanted], Source]] = {
-    Library.BULLMQ: BullMQ,
-    Library.CELERY: Celery,
-    Library.ARQ: Arq,
+_SOURCES: dict[JobLibrary, Callable[[redis.Redis, JobFilter], JobSource]] = {
+    JobLibrary.BULLMQ: BullMQ,
+    JobLibrary.CELERY: Celery,
+    JobLibrary.ARQ: Arq,
 }
 
 
@@ -111,7 +113,7 @@ def _zone(name: str | None) -> tzinfo:
         raise InvalidSetting(f"--timezone {name}: write a zone, such as Europe/Berlin") from None
 
 
-def _chunks(source: Source, names: Names, report: Report) -> Iterator[Chunk]:
+def _chunks(source: JobSource, names: Names, report: ImportReport) -> Iterator[Chunk]:
     for page in source.pages():
         chunk = Chunk()
         for found in page:
@@ -125,9 +127,9 @@ def _chunks(source: Source, names: Names, report: Report) -> Iterator[Chunk]:
             yield chunk
 
 
-def _task(found: Found, names: Names, report: Report) -> NewTask | None:
+def _task(found: Found, names: Names, report: ImportReport) -> NewTask | None:
     """The task to be made of a job, or None; then the report says why."""
-    if isinstance(found, Left):
+    if isinstance(found, SkippedJob):
         report.add_left(found)
         return None
     try:
@@ -135,7 +137,7 @@ def _task(found: Found, names: Names, report: Report) -> NewTask | None:
         names.check_arguments(func, found.args, found.kwargs)
         task = _new_task(found, func)
     except Refused as error:
-        report.add_left(Left(found.source_id, str(error), refused=True))
+        report.add_left(SkippedJob(found.source_id, str(error), refused=True))
         return None
     report.changes.update(found.changes)
     return task

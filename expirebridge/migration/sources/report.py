@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from expirebridge.cli.output import print_fields, print_json, print_line, print_table, printable
-from expirebridge.migration.sources.job import Left
+from expirebridge.migration.sources.job import SkippedJob
 from expirebridge.model.task import from_ms
 from expirebridge.store.commands import NewTask
 
@@ -18,7 +18,7 @@ _MOST_REASONS = 50
 
 
 @dataclass(slots=True)
-class Made:
+class ImportedFunction:
     """The tasks of one function."""
 
     count: int = 0
@@ -32,7 +32,7 @@ class Made:
 
 
 @dataclass(slots=True)
-class Kind:
+class SkippedKind:
     """Jobs that were left for one reason."""
 
     count: int = 0
@@ -41,7 +41,7 @@ class Kind:
 
 
 @dataclass
-class Report:
+class ImportReport:
     """The counts of an import."""
 
     dry_run: bool
@@ -50,9 +50,9 @@ class Report:
     began: int
     """When an earlier import from there began, in ms since 1970; 0 if that does not matter."""
     kept: int = 0
-    functions: dict[str, Made] = field(default_factory=dict)
-    left: dict[str, Kind] = field(default_factory=dict)
-    refused: dict[str, Kind] = field(default_factory=dict)
+    functions: dict[str, ImportedFunction] = field(default_factory=dict)
+    left: dict[str, SkippedKind] = field(default_factory=dict)
+    refused: dict[str, SkippedKind] = field(default_factory=dict)
     changes: Counter[str] = field(default_factory=Counter)
 
     def admit(self, tasks: list[NewTask]) -> list[NewTask]:
@@ -62,7 +62,7 @@ class Report:
         doubtful = [task for task in tasks if task.when.ms <= self.now]
         for task in doubtful:
             self.add_left(
-                Left(
+                SkippedJob(
                     task.id,
                     "overdue, and may have run since the import that began at "
                     f"{_shown(self.began)}; --overdue makes them",
@@ -74,16 +74,16 @@ class Report:
         """Count tasks that were made, or would be."""
         for task in tasks:
             func = task.call.partition(b"?")[0].decode()
-            self.functions.setdefault(func, Made()).add(task.when.ms)
+            self.functions.setdefault(func, ImportedFunction()).add(task.when.ms)
 
-    def add_left(self, one: Left) -> None:
+    def add_left(self, one: SkippedJob) -> None:
         """Count a job that stays where it is."""
         kinds = self.refused if one.refused else self.left
         # What stands in another database must not control a terminal, nor fill it.
         reason, id = printable(one.reason)[:_LONGEST], printable(one.source_id)[:_LONGEST]
         if reason not in kinds and len(kinds) >= _MOST_REASONS:
             reason = "other reasons"
-        kind = kinds.setdefault(reason, Kind())
+        kind = kinds.setdefault(reason, SkippedKind())
         kind.count += one.count
         if len(kind.ids) < _SHOWN_IDS and id not in kind.ids:
             kind.ids.append(id)

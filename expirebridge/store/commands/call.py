@@ -57,7 +57,7 @@ class At(NamedTuple):
     number: int
 
 
-class IfThere(NamedTuple):
+class IfAvailable(NamedTuple):
     """The partition of this number, which is left out if it cannot be asked."""
 
     number: int
@@ -71,10 +71,10 @@ class Creation(NamedTuple):
     partitions: int
 
 
-Route = OfId | ByItem | Everywhere | Anywhere | At | IfThere | Creation
+Route = OfId | ByItem | Everywhere | Anywhere | At | IfAvailable | Creation
 
 
-class Ready(NamedTuple):
+class Joined(NamedTuple):
     """An answer that was read already, and joined, where several partitions were asked."""
 
     result: Any
@@ -106,7 +106,7 @@ CHUNK_BYTES = 1024 * 1024
 """And how large such a request is, in bytes, unless a single task is larger."""
 
 
-class Joint(NamedTuple):
+class BatchSpec(NamedTuple):
     """How a call for one thing is sent together with others of its script, in one request."""
 
     id: str
@@ -118,7 +118,7 @@ class Joint(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Generic[T]):
+class Command(Generic[T]):
     """One request to the server, and how its reply is read."""
 
     name: str
@@ -128,39 +128,39 @@ class Call(Generic[T]):
     is_script: bool = True
     route: Route | None = None
     """Which partitions are asked, if there are several; None: the first, since each would do."""
-    joint: Joint | None = None
+    joint: BatchSpec | None = None
     """How it is sent together with others; None: it is sent by itself."""
 
     def __iter__(self) -> "Steps[T]":
         """Let `yield from call` send the call and give back what was read from the reply."""
         reply = yield self
-        if type(reply) is Ready:
+        if type(reply) is Joined:
             result: T = reply.result
             return result
         return self.read(reply)
 
 
-Steps = Generator[Call[Any], Any, T]
+Steps = Generator[Command[Any], Any, T]
 """Calls, one after the other; each is answered with its raw reply."""
 
 
-def at(call: Call[T], number: int) -> Call[T]:
+def at(call: Command[T], number: int) -> Command[T]:
     """The call to the partition of this number."""
-    return Call(call.name, call.arguments, call.read, call.is_script, At(number))
+    return Command(call.name, call.arguments, call.read, call.is_script, At(number))
 
 
-def at_if_there(call: Call[T], number: int, *, hasty: bool = False) -> Call[T | None]:
+def at_if_there(call: Command[T], number: int, *, hasty: bool = False) -> Command[T | None]:
     """The same; its result is None if that partition cannot be asked, and others perhaps can.
 
     `hasty`: do not wait until a node that does not answer has a successor.
     """
-    return Call(call.name, call.arguments, call.read, call.is_script, IfThere(number, hasty))
+    return Command(call.name, call.arguments, call.read, call.is_script, IfAvailable(number, hasty))
 
 
-def patient(call: Call[T]) -> Call[T]:
+def wait_for_failover(call: Command[T]) -> Command[T]:
     """The same call, to be sent again, which now waits until a node has a successor."""
     route = call.route._replace(hasty=False) if isinstance(call.route, ByItem) else call.route
-    return Call(call.name, call.arguments, call.read, call.is_script, route)
+    return Command(call.name, call.arguments, call.read, call.is_script, route)
 
 
 class Runnable(Protocol[T_co]):
@@ -181,20 +181,20 @@ def script(
     *arguments: Argument,
     read: Callable[[Any], T],
     route: Route | None = None,
-    joint: Joint | None = None,
-) -> Call[T]:
+    joint: BatchSpec | None = None,
+) -> Command[T]:
     """A call of the operation `name`, whose file is `lua/<name>.lua`."""
-    return Call(name, arguments, read, route=route, joint=joint)
+    return Command(name, arguments, read, route=route, joint=joint)
 
 
-PARTITIONS = Call("", (), int, is_script=False)
+PARTITIONS = Command("", (), int, is_script=False)
 """How many partitions there are, as far as is known here: the server is not asked. The first call
 to one of them may raise PartitionsDiffer, and then this has another answer."""
 
 
-LEFT_OUT: Call[tuple[LeftOut, ...]] = Call("", (), tuple, is_script=False)
+LEFT_OUT: Command[tuple[LeftOut, ...]] = Command("", (), tuple, is_script=False)
 """The partitions that were left out of the answers to the calls before this one. Not asked, too."""
-AWAY: Call[frozenset[int]] = Call("", (), frozenset, is_script=False)
+UNAVAILABLE: Command[frozenset[int]] = Command("", (), frozenset, is_script=False)
 """The numbers of the partitions that cannot be asked now, as far as is known. Not asked, too."""
 
 
@@ -209,19 +209,19 @@ class When(NamedTuple):
         return ("in" if self.relative else "at", self.ms)
 
 
-def only(call: Call[list[T]]) -> Call[T]:
+def only(call: Command[list[T]]) -> Command[T]:
     """The call for one thing, where a script takes many: its result is that of the one."""
 
     def read(reply: Any) -> T:
         [result] = call.read(reply)
         return result
 
-    return Call(call.name, call.arguments, read, call.is_script, call.route)
+    return Command(call.name, call.arguments, read, call.is_script, call.route)
 
 
-def command(*parts: Argument) -> Call[Any]:
+def command(*parts: Argument) -> Command[Any]:
     """A plain command, for what is no task's business: the server's version, settings and role."""
-    return Call(str(parts[0]), parts[1:], lambda reply: reply, is_script=False)
+    return Command(str(parts[0]), parts[1:], lambda reply: reply, is_script=False)
 
 
 def batches(items: Iterable[T], size: int = BATCH) -> Iterator[list[T]]:

@@ -6,7 +6,14 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from expirebridge.settings import Settings
-from expirebridge.store.commands.call import Argument, Call, ids_of, milliseconds, rows_of, script
+from expirebridge.store.commands.call import (
+    Argument,
+    Command,
+    ids_of,
+    milliseconds,
+    rows_of,
+    script,
+)
 from expirebridge.store.task_records import ClaimedTask, claimed_from, text
 
 BEATS_PER_LEASE = 3
@@ -16,14 +23,14 @@ MAX_CLAIM = 100
 MAX_CLAIM_BYTES = 1024 * 1024
 
 
-def earliest(prefix: str, since: bytes = b"-inf") -> Call[int | None]:
+def earliest(prefix: str, since: bytes = b"-inf") -> Command[int | None]:
     """When the next task is due, in ms, by one plain command; None if nothing is pending.
 
     Tasks with a score below `since` do not count. It may have been put off since: only a claim
     follows its timer.
     """
     arguments = (f"{prefix}:pending", since, "+inf", "BYSCORE", "LIMIT", 0, 1, "WITHSCORES")
-    return Call("ZRANGE", arguments, _read_earliest, is_script=False)
+    return Command("ZRANGE", arguments, _read_earliest, is_script=False)
 
 
 def _read_earliest(reply: list[bytes]) -> int | None:
@@ -70,7 +77,7 @@ class Claim:
     shared: bool
     """Whether it left tasks that are due to other listeners, because it had its share."""
     running: int
-    """How many tasks run then in all listeners; -1 if no `Share` was given."""
+    """How many tasks run then in all listeners; -1 if no `FairShareInput` was given."""
     broken: list[str]
     """Ids whose records were missing, or could not be read; the latter are kept as failed."""
     tasks: list[ClaimedTask]
@@ -85,7 +92,7 @@ class Claim:
     """For `claim_known`: how far it went on each walk; none if it found what it took before."""
 
 
-class Share(NamedTuple):
+class FairShareInput(NamedTuple):
     """What the share of a listener is computed from: a claim takes no more than that.
 
     The share is what is due and running, divided by the listeners.
@@ -107,9 +114,9 @@ def claim(
     room: int,
     idle: bool,
     fingerprint: str = "",
-    share: Share | None = None,
+    share: FairShareInput | None = None,
     gate: int | None = None,
-) -> Call[Claim]:
+) -> Command[Claim]:
     """Take up to `room` due tasks for a lease, fenced by `token`, a new nonce.
 
     `fingerprint` is that of the listener's code: with another code in its fleet, nothing is taken.
@@ -133,9 +140,9 @@ def claim_known(
     idle: bool,
     code: str,
     walks: Iterable[Walk],
-    share: Share | None = None,
+    share: FairShareInput | None = None,
     gate: int | None = None,
-) -> Call[Claim]:
+) -> Command[Claim]:
     """The same in a fleet that runs more than one code: what only others know is left to them.
 
     `code` is the listener's, as it goes into heartbeats; `walks` are where it looks, in order.
@@ -152,7 +159,7 @@ def claim_known(
     )  # fmt: skip
 
 
-def _limit(share: Share) -> tuple[Argument, ...]:
+def _limit(share: FairShareInput) -> tuple[Argument, ...]:
     return (share.listeners, "" if share.held is None else share.held)
 
 
@@ -168,7 +175,7 @@ def _common(token: str, settings: Settings, room: int, idle: bool) -> tuple[Argu
     )  # fmt: skip
 
 
-def resent(claim: Call[Claim]) -> Call[Claim]:
+def resent(claim: Command[Claim]) -> Command[Claim]:
     """Return the claim as it is sent again after its reply was lost: it finds its own tasks."""
     before, after = claim.arguments[:_RESEND], claim.arguments[_RESEND + 1 :]
     return replace(claim, arguments=(*before, 1, *after))
@@ -231,7 +238,7 @@ class Settlement(NamedTuple):
 
 def settle(
     settlements: Iterable[Settlement], settings: Settings, *, fingerprint: str = ""
-) -> Call[list[Settled]]:
+) -> Command[list[Settled]]:
     """Record the outcomes of attempts, made by the code with this fingerprint."""
     items = [argument for settlement in settlements for argument in settlement.encode()]
     return script(
@@ -273,7 +280,7 @@ def heartbeat(
     *,
     code: str,
     functions: int = 0,
-) -> Call[HeartbeatReply]:
+) -> Command[HeartbeatReply]:
     """Say that `listener` lives, and renew its claims: `held` are ids with their tokens.
 
     `code` is the fingerprint of the so many functions that it knows; heartbeat.lua says what may
@@ -296,6 +303,6 @@ def _read_heartbeat(reply: list[Any]) -> HeartbeatReply:
     )  # fmt: skip
 
 
-def leave(listener: str) -> Call[None]:
+def leave(listener: str) -> Command[None]:
     """Take `listener` off the list of those that beat."""
     return script("leave", listener, read=lambda _: None)

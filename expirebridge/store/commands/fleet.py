@@ -10,7 +10,7 @@ import orjson
 from expirebridge.model.task import from_ms
 from expirebridge.store.commands.call import (
     Anywhere,
-    Call,
+    Command,
     milliseconds,
     new_nonce,
     rows_of,
@@ -44,13 +44,13 @@ class Fleet:
     """For each fingerprint: the shape of each function's signature, by the function's name."""
 
 
-def declare(fingerprint: str, shapes: Mapping[str, str]) -> Call[None]:
+def declare(fingerprint: str, shapes: Mapping[str, str]) -> Command[None]:
     """Declare what the code of this fingerprint knows: the shape of each function, by its name."""
     items = [item for pair in shapes.items() for item in pair]
     return script("declare", fingerprint, *items, read=lambda _: None)
 
 
-def read_fleet(lease: float) -> Call[Fleet]:
+def read_fleet(lease: float) -> Command[Fleet]:
     """See which code each listener runs that beat within `lease` seconds, and what it knows."""
     return script("read_fleet", milliseconds(lease), read=_read_fleet, route=Anywhere())
 
@@ -94,12 +94,12 @@ class Action:
     result: str
 
 
-def note_action(*, who: str, action: str, target: str, result: str) -> Call[None]:
+def note_action(*, who: str, action: str, target: str, result: str) -> Command[None]:
     """Write an action down; the last thousand are kept."""
     return script("note_action", who, action, target, result, new_nonce(), read=lambda _: None)
 
 
-def read_actions(limit: int) -> Call[list[Action]]:
+def read_actions(limit: int) -> Command[list[Action]]:
     """Read the last actions, the latest first. What another client put there is left out."""
     return script(
         "read_actions",

@@ -12,7 +12,7 @@ from expirebridge.store.commands.call import (
     BATCH,
     Anywhere,
     Argument,
-    Call,
+    Command,
     Everywhere,
     Steps,
     ids_of,
@@ -36,7 +36,7 @@ class Health:
     """Those that beat: `<host>:<pid>:<nonce>`."""
 
 
-def read_health(lease: float) -> Call[Health]:
+def read_health(lease: float) -> Command[Health]:
     """See who beat within `lease` seconds, and how long due tasks have waited."""
     return script(
         "read_health", milliseconds(lease),
@@ -63,7 +63,7 @@ class Subscribers:
     """To the key events of the server."""
 
 
-def count_subscribers() -> Call[Subscribers]:
+def count_subscribers() -> Command[Subscribers]:
     """Count them at the server of one partition: see `at_if_there`."""
     return script("count_subscribers", read=lambda reply: Subscribers(*reply))
 
@@ -78,7 +78,7 @@ class CountsBefore:
     before: list[int]
 
 
-def count_before(state: State, times: Iterable[int]) -> Call[CountsBefore]:
+def count_before(state: State, times: Iterable[int]) -> Command[CountsBefore]:
     """Count the tasks of a state that are looked at before each of these times, in ms."""
     return script(
         "count_before",
@@ -89,7 +89,7 @@ def count_before(state: State, times: Iterable[int]) -> Call[CountsBefore]:
     )
 
 
-def read_time() -> Call[int]:
+def read_time() -> Command[int]:
     """Read the server's time, in ms; in a cluster that of any node that answers."""
     return script("count_before", State.PENDING, read=lambda reply: int(reply[0]), route=Anywhere())
 
@@ -194,7 +194,7 @@ class LastBeat:
     """Seconds since its last beat."""
 
 
-def list_listeners(limit: int) -> Call[list[LastBeat]]:
+def list_listeners(limit: int) -> Command[list[LastBeat]]:
     """See who has beaten, the latest first; those that died are among them for a while."""
     return script(
         "list_listeners", limit,
@@ -215,7 +215,7 @@ class Unhandled:
     """The function of each task that was found."""
 
 
-def find_unhandled(retried_every: float, *, limit: int) -> Call[Unhandled]:
+def find_unhandled(retried_every: float, *, limit: int) -> Command[Unhandled]:
     """Look for such tasks, which are tried again every so many seconds, among the first `limit`."""
     return script(
         "find_unhandled", milliseconds(retried_every), limit,
@@ -230,7 +230,7 @@ def _joined_unhandled(each: Sequence[Unhandled]) -> Unhandled:
 
 
 @dataclass(frozen=True, slots=True)
-class Sought:
+class SearchResult:
     """A part of the ids of one state, and those of them that begin as was asked for."""
 
     rank: int | None
@@ -239,18 +239,20 @@ class Sought:
     ids: list[str]
 
 
-def seek(state: State, beginning: str, *, rank: int, examine: int, find: int) -> Call[Sought]:
+def seek(
+    state: State, beginning: str, *, rank: int, examine: int, find: int
+) -> Command[SearchResult]:
     """Look for ids that begin so: at `examine` at most, from `rank` on, until `find` are found."""
     return script(
         "seek", state, beginning, rank, examine, find,
-        read=lambda reply: Sought(
+        read=lambda reply: SearchResult(
             reply[0] if reply[0] >= 0 else None, reply[1], ids_of(reply[2:])
         ),
     )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class FunctionSurvey:
     """The tasks that come next."""
 
     examined: int
@@ -261,27 +263,27 @@ class Survey:
     """The functions that they are for, each once."""
 
 
-def survey(limit: int) -> Call[Survey]:
+def survey(limit: int) -> Command[FunctionSurvey]:
     """Look which of the first `limit` pending tasks are retries, and what they are for."""
     return script(
         "survey", limit,
-        read=lambda reply: Survey(reply[0], reply[1], [text(func) for func in reply[2:]]),
+        read=lambda reply: FunctionSurvey(reply[0], reply[1], [text(func) for func in reply[2:]]),
         route=Everywhere(_joined_surveys),
     )  # fmt: skip
 
 
-def _joined_surveys(each: Sequence[Survey]) -> Survey:
+def _joined_surveys(each: Sequence[FunctionSurvey]) -> FunctionSurvey:
     functions = dict.fromkeys(func for one in each for func in one.functions)
     examined, retries = sum(one.examined for one in each), sum(one.retries for one in each)
-    return Survey(examined, retries, list(functions))
+    return FunctionSurvey(examined, retries, list(functions))
 
 
-def find_overwritten() -> Call[list[str]]:
+def find_overwritten() -> Command[list[str]]:
     """Find the keys of ours in whose place another client put something of another type."""
     return script("find_overwritten", read=lambda names: [text(name) for name in names])
 
 
-def find_refused(commands: Iterable[Sequence[Argument]]) -> Call[list[int] | None]:
+def find_refused(commands: Iterable[Sequence[Argument]]) -> Command[list[int] | None]:
     """Ask which of these commands the login may not send: their places, counted from 0.
 
     None if the server cannot be asked: Redis before 7.
@@ -318,7 +320,7 @@ class CallsPage:
     calls: list[StoredCall]
 
 
-def calls_page(state: State, cursor: str, *, until: int | None = None) -> Call[CallsPage]:
+def calls_page(state: State, cursor: str, *, until: int | None = None) -> Command[CallsPage]:
     """Read what the tasks of a state are to call, a page at a time; see list_calls.lua.
 
     `until` leaves out what has that score or a higher one: pending tasks due at that ms or later.
@@ -373,7 +375,7 @@ class Forecast:
     spans: list[ComingSpan]
 
 
-def forecast(width: float, spans: int, *, sample: int) -> Call[Forecast]:
+def forecast(width: float, spans: int, *, sample: int) -> Command[Forecast]:
     """Count what is due in each of so many spans of `width` seconds.
 
     Of each span up to `sample` tasks are looked at, to see which functions they are for.

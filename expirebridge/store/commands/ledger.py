@@ -9,7 +9,7 @@ from expirebridge.settings import Settings
 from expirebridge.store.commands.call import (
     PARTITIONS,
     Argument,
-    Call,
+    Command,
     Steps,
     at_if_there,
     milliseconds,
@@ -24,7 +24,7 @@ MOST_DIRTY = 100_000
 """Beyond so many rows that are behind, no task of a ledger begins: see include/withheld.lua."""
 
 
-class Life(NamedTuple):
+class RowVersion(NamedTuple):
     """Which life of an id a record or a row is about, and what was asked of it."""
 
     generation: int
@@ -36,7 +36,7 @@ class Life(NamedTuple):
         return f"{self.generation} {self.revision}"
 
     @classmethod
-    def read(cls, raw: bytes | None) -> "Life | None":
+    def read(cls, raw: bytes | None) -> "RowVersion | None":
         """As a record has it; None for anything else."""
         parts = text(raw or b"").split()
         if len(parts) != 2 or not all(part.isascii() and part.isdigit() for part in parts):
@@ -44,7 +44,7 @@ class Life(NamedTuple):
         return cls(int(parts[0]), int(parts[1]))
 
 
-class Known(NamedTuple):
+class RedisCheckpoint(NamedTuple):
     """What the server knows of its ledger."""
 
     nonce: str
@@ -67,19 +67,19 @@ class Known(NamedTuple):
         return max(waited, 0.0)
 
 
-def read_ledger() -> Call[Known]:
+def read_ledger() -> Command[RedisCheckpoint]:
     """Read what the server knows of its ledger."""
     return script("read_ledger", read=_read_known)
 
 
-def read_run_id() -> Call[str | None]:
+def read_run_id() -> Command[str | None]:
     """Read which process the server is; None if it does not say, or the login may not ask."""
     return script("read_run_id", read=_read_run_id)
 
 
-def read_ledgers(*, run_ids: bool = False) -> Steps[dict[int, Known]]:
+def read_ledgers(*, run_ids: bool = False) -> Steps[dict[int, RedisCheckpoint]]:
     """Read the same of each partition, by its number; those that cannot be asked are left out."""
-    known: dict[int, Known] = {}
+    known: dict[int, RedisCheckpoint] = {}
     first = yield from at_if_there(read_ledger(), 0, hasty=True)  # it tells how many there are
     if first is not None:
         known[0] = first
@@ -93,9 +93,9 @@ def read_ledgers(*, run_ids: bool = False) -> Steps[dict[int, Known]]:
     return known
 
 
-def _read_known(reply: list[Any]) -> Known:
+def _read_known(reply: list[Any]) -> RedisCheckpoint:
     nonce, number, now, dirty, since = reply
-    return Known(text(nonce), number, now, dirty, since if since >= 0 else None)
+    return RedisCheckpoint(text(nonce), number, now, dirty, since if since >= 0 else None)
 
 
 def _read_run_id(reply: bytes) -> str | None:
@@ -103,11 +103,11 @@ def _read_run_id(reply: bytes) -> str | None:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CarriedRow:
+class RelayedRow:
     """A row as it is carried to the server."""
 
     id: str
-    life: Life
+    life: RowVersion
     what: str
     """`waits`, `cancel`, or the state in which it ended."""
     hint: str
@@ -127,7 +127,7 @@ class CarriedRow:
         )  # fmt: skip
 
 
-class Landing(IntEnum):
+class RelayCode(IntEnum):
     """What became of a row that was carried."""
 
     DONE = 1
@@ -135,17 +135,22 @@ class Landing(IntEnum):
     TAKEN = 3  # a task that is not of the ledger has the id
 
 
-class Landed(NamedTuple):
+class RelayResult(NamedTuple):
     """What became of one row."""
 
-    landing: Landing
+    landing: RelayCode
     due: int | None
     """When its task is due, in ms, if it waits or runs."""
 
 
 def relay(
-    rows: Iterable[CarriedRow], *, found: Known, nonce: str, number: int, settings: Settings
-) -> Call[list[Landed] | None]:
+    rows: Iterable[RelayedRow],
+    *,
+    found: RedisCheckpoint,
+    nonce: str,
+    number: int,
+    settings: Settings,
+) -> Command[list[RelayResult] | None]:
     """Carry rows, as the pass of this number; None if another pass or ledger was there.
 
     `found` is what the server knew when the pass began.
@@ -158,19 +163,22 @@ def relay(
     )  # fmt: skip
 
 
-def _read_landed(reply: list[Any]) -> list[Landed] | None:
+def _read_landed(reply: list[Any]) -> list[RelayResult] | None:
     if not reply[0]:
         return None
-    return [Landed(Landing(code), due if due >= 0 else None) for code, due in rows_of(reply[2:], 2)]
+    return [
+        RelayResult(RelayCode(code), due if due >= 0 else None)
+        for code, due in rows_of(reply[2:], 2)
+    ]
 
 
-class Learnt(NamedTuple):
+class WriteBack(NamedTuple):
     """What a row is to learn."""
 
     id: str
     since: bytes
     """Since when it is dirty, as the server says it."""
-    life: Life | None
+    life: RowVersion | None
     """None: there is no such record any more."""
     state: str
     due: int | None
@@ -183,11 +191,11 @@ class Learnt(NamedTuple):
 class Dirty(NamedTuple):
     """The first of what rows are to learn."""
 
-    known: Known
-    entries: Sequence[Learnt]
+    known: RedisCheckpoint
+    entries: Sequence[WriteBack]
 
 
-def read_dirty(most: int) -> Call[Dirty]:
+def read_dirty(most: int) -> Command[Dirty]:
     """Read what rows are to learn, the oldest first."""
     return script("read_dirty", most, read=_read_dirty)
 
@@ -195,16 +203,16 @@ def read_dirty(most: int) -> Call[Dirty]:
 def _read_dirty(reply: list[Any]) -> Dirty:
     nonce, number, *columns = reply
     entries = [
-        Learnt(
-            text(id), since, Life.read(life), text(state), due if due >= 0 else None, attempt,
+        WriteBack(
+            text(id), since, RowVersion.read(life), text(state), due if due >= 0 else None, attempt,
             text(error), bool(cancel),
         )
         for id, since, life, state, due, attempt, error, cancel in rows_of(columns, 8)
     ]  # fmt: skip
-    return Dirty(Known(text(nonce), number), entries)
+    return Dirty(RedisCheckpoint(text(nonce), number), entries)
 
 
-def forget_dirty(dirty: Dirty, *, number: int) -> Call[bool]:
+def forget_dirty(dirty: Dirty, *, number: int) -> Command[bool]:
     """Note, as the pass of this number, that rows have learnt this.
 
     False if another pass or ledger was there, or if the server has lost something of it.
@@ -214,12 +222,12 @@ def forget_dirty(dirty: Dirty, *, number: int) -> Call[bool]:
     return script("forget_dirty", known.nonce, known.number, number, *pairs, read=bool)
 
 
-def bind_ledger(nonce: str) -> Call[None]:
+def bind_ledger(nonce: str) -> Command[None]:
     """Bind the server to a ledger, as one of which it has seen nothing."""
     return script("bind_ledger", nonce, read=lambda _: None)
 
 
-def forget_ended(ids: Sequence[str], *, nonce: str, least: int) -> Call[list[str]]:
+def forget_ended(ids: Sequence[str], *, nonce: str, least: int) -> Command[list[str]]:
     """Forget tasks that have ended; returns the ids of which nothing is left here.
 
     `least` is the number of the pass that the server must have seen: of one that has lost something

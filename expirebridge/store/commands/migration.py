@@ -10,7 +10,7 @@ from expirebridge.store.commands.call import (
     BATCH,
     At,
     ByItem,
-    Call,
+    Command,
     Everywhere,
     by_id,
     milliseconds,
@@ -35,7 +35,7 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class MigrationBatch:
     """What was packed in one partition."""
 
     number: int
@@ -49,7 +49,7 @@ class Parcel:
     items: list[Item]
 
 
-class Arrival(IntEnum):
+class MigrationResult(IntEnum):
     """What became of an item where it was moved to."""
 
     HERE = 1
@@ -57,12 +57,12 @@ class Arrival(IntEnum):
     BEFORE = 3  # the parcel arrived before
 
 
-def begin_arrival(source: str) -> Call[None]:
+def begin_arrival(source: str) -> Command[None]:
     """Let tasks of another database arrive. Raises MoveRefused."""
     return script("begin_arrival", source, read=lambda _: None, route=Everywhere(lambda _: None))
 
 
-def begin_move(target: str) -> Call[list[str]]:
+def begin_move(target: str) -> Command[list[str]]:
     """Begin, or resume, to move tasks: the nonce of each partition. Raises MoveRefused."""
     return script(
         "begin_move", target, new_nonce(),
@@ -76,7 +76,7 @@ def _chained(lists: list[list[str]]) -> list[str]:
 
 def pack_parcel(
     partition: int, nonce: str, arrived: int, lease: float, what: State | str, skip: int
-) -> Call[Parcel]:
+) -> Command[MigrationBatch]:
     """Pack tasks of one partition; if a parcel is on its way from there, it is that one."""
     return script(
         "pack_parcel", nonce, arrived, milliseconds(lease), what, skip, PARCEL,
@@ -84,9 +84,9 @@ def pack_parcel(
     )  # fmt: skip
 
 
-def _read_parcel(reply: list[Any]) -> Parcel:
+def _read_parcel(reply: list[Any]) -> MigrationBatch:
     number, attended, skip, forgotten, *rest = reply
-    return Parcel(
+    return MigrationBatch(
         number=number,
         attended=bool(attended),
         skip=skip if skip >= 0 else None,
@@ -95,26 +95,28 @@ def _read_parcel(reply: list[Any]) -> Parcel:
     )
 
 
-def receive_parcel(nonce: str, number: int, items: Sequence[Item]) -> Call[list[Arrival]]:
+def receive_parcel(
+    nonce: str, number: int, items: Sequence[Item]
+) -> Command[list[MigrationResult]]:
     """Receive what a parcel holds. Raises MoveRefused if the move was ended meanwhile."""
     return script(
         "receive_parcel", nonce, number, *(item.content for item in items),
-        read=lambda reply: [Arrival(code) for code in reply],
+        read=lambda reply: [MigrationResult(code) for code in reply],
         route=ByItem(items, lambda item: item.id, lambda part: receive_parcel(nonce, number, part)),
     )  # fmt: skip
 
 
-def drop_parcel(partition: int, nonce: str, number: int) -> Call[None]:
+def drop_parcel(partition: int, nonce: str, number: int) -> Command[None]:
     """Forget a parcel that has arrived."""
     return script("drop_parcel", nonce, number, read=lambda _: None, route=At(partition))
 
 
-def read_arrivals(nonce: str) -> Call[int]:
+def read_arrivals(nonce: str) -> Command[int]:
     """Read the number of the last parcel of a move that has arrived."""
     return script("read_arrivals", nonce, read=int, route=Everywhere(max))
 
 
-def end_arrival() -> Call[None]:
+def end_arrival() -> Command[None]:
     """Note that all has arrived."""
     return script("end_arrival", read=lambda _: None, route=Everywhere(lambda _: None))
 
@@ -144,7 +146,7 @@ class StoredPage:
     tasks: list[Stored]
 
 
-def stored_page(state: State, cursor: str) -> Call[StoredPage]:
+def stored_page(state: State, cursor: str) -> Command[StoredPage]:
     """Read the tasks of a state whole, a page at a time; see list.lua."""
     return script(
         "list", state, "", "", cursor, BATCH,
@@ -158,7 +160,7 @@ def _stored(row: Sequence[Any]) -> Stored:
     return Stored(text(id), key, due, dict(zip(names, columns[1::2], strict=True)))
 
 
-def find_known(ids: Sequence[str]) -> Call[list[bool]]:
+def find_known(ids: Sequence[str]) -> Command[list[bool]]:
     """Ask which ids have a record, whatever their state."""
     return script(
         "find_known", *ids, read=lambda reply: [bool(one) for one in reply],
@@ -166,7 +168,7 @@ def find_known(ids: Sequence[str]) -> Call[list[bool]]:
     )  # fmt: skip
 
 
-def note_import(source: str, *, look_only: bool) -> Call[tuple[int, int]]:
+def note_import(source: str, *, look_only: bool) -> Command[tuple[int, int]]:
     """Note that an import from a source begins, or only ask whether one ever did.
 
     Returns the server's time, and when an earlier import from there began, both in ms; 0 if there

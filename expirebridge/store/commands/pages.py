@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 from expirebridge.errors import PartitionsDiffer
-from expirebridge.store.commands.call import PARTITIONS, Call, Steps, at_if_there
+from expirebridge.store.commands.call import PARTITIONS, Command, Steps, at_if_there
 
 BEGINNING = "0"
 
@@ -31,7 +31,7 @@ class Pages(Generic[P]):
     while page := (yield from pages.next()): ...
     """
 
-    def __init__(self, read: Callable[[str], Call[P]], begin: str = BEGINNING) -> None:
+    def __init__(self, read: Callable[[str], Command[P]], begin: str = BEGINNING) -> None:
         self._read = read
         self.cursor = begin
         """Where the next page begins, as long as there is one."""
@@ -64,5 +64,5 @@ class Pages(Generic[P]):
                 self._count = 0  # it was assumed, and is known now
         return (yield from self._here())
 
-    def _here(self) -> Call[P | None]:
+    def _here(self) -> Command[P | None]:
         return at_if_there(self._read(self.cursor), self._partition)

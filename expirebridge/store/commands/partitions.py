@@ -1,9 +1,9 @@
 """The calls about the number of partitions of a database: read it, and fix it."""
 
-from expirebridge.store.commands.call import Call, Creation, Everywhere, script
+from expirebridge.store.commands.call import Command, Creation, Everywhere, script
 
 
-def read_partitions() -> Call[int]:
+def read_partitions() -> Command[int]:
     """Read how many partitions there are, in each of them. Raises PartitionsDiffer if one differs.
 
     To a store, which assumes their number, that error also tells it.
@@ -11,7 +11,7 @@ def read_partitions() -> Call[int]:
     return script("read_partitions", read=int, route=Everywhere(max))
 
 
-def create_partitions(count: int) -> Call[None]:
+def create_partitions(count: int) -> Command[None]:
     """Fix the number of partitions of a database in which nothing was written yet.
 
     Raises PartitionsDiffer if it has another number.
@@ -19,6 +19,6 @@ def create_partitions(count: int) -> Call[None]:
     return script("create_partitions", count, read=lambda _: None, route=Creation(count))
 
 
-def mark_partition() -> Call[None]:
+def mark_partition() -> Command[None]:
     """Write to each partition how many there are, unless it knows."""
     return script("mark_partition", read=lambda _: None, route=Everywhere(lambda _: None))

@@ -9,10 +9,10 @@ from expirebridge.model.task import Change, Counts, Moving, Outcome, State, Task
 from expirebridge.store.commands.call import (
     BATCH,
     Argument,
+    BatchSpec,
     ByItem,
-    Call,
+    Command,
     Everywhere,
-    Joint,
     OfId,
     When,
     by_id,
@@ -80,7 +80,7 @@ def make(
     *,
     hasty: bool = False,
     bulk: bool = False,
-) -> Call[list[MakeReply]]:
+) -> Command[list[MakeReply]]:
     """Make tasks; those whose ids are taken are kept or rejected as they ask.
 
     Those of one partition are made all or nothing. A single one may be sent together with others.
@@ -89,7 +89,7 @@ def make(
     """
     items = [argument for task in tasks for argument in task.encode()]
     route = ByItem(tasks, _ID_OF_NEW, make, hasty, bulk)
-    joint = Joint(tasks[0].id, own=1, width=_ROW) if len(tasks) == 1 else None
+    joint = BatchSpec(tasks[0].id, own=1, width=_ROW) if len(tasks) == 1 else None
     return script(
         "make", new_nonce(), *items,
         read=_read_replies, route=route, joint=joint,
@@ -129,7 +129,7 @@ def _reply(now: int, due: int, key: bytes, rest: list[Any] | None) -> MakeReply:
 # Steering
 
 
-def cancel(ids: Sequence[str], *, keep: float) -> Call[list[Change]]:
+def cancel(ids: Sequence[str], *, keep: float) -> Command[list[Change]]:
     """Cancel tasks; they can be looked up for `keep` seconds."""
     return script(
         "cancel", new_nonce(), milliseconds(keep), *ids, read=_all_changed(Change.CANCELLED),
@@ -137,7 +137,7 @@ def cancel(ids: Sequence[str], *, keep: float) -> Call[list[Change]]:
     )  # fmt: skip
 
 
-def put_off(ids: Sequence[str], by: float) -> Call[list[Change]]:
+def put_off(ids: Sequence[str], by: float) -> Command[list[Change]]:
     """Put tasks off by so many seconds, each from when it is due."""
     return script(
         "put_off", new_nonce(), milliseconds(by), *ids, read=_all_changed(Change.MOVED),
@@ -145,38 +145,38 @@ def put_off(ids: Sequence[str], by: float) -> Call[list[Change]]:
     )  # fmt: skip
 
 
-def reschedule(id: str, when: When) -> Call[Change]:
+def reschedule(id: str, when: When) -> Command[Change]:
     """Move a task's due time."""
     return script(
         "reschedule", new_nonce(), id, *when.encode(), read=_changed(Change.MOVED), route=OfId(id)
     )
 
 
-def beat(id: str) -> Call[Change]:
+def beat(id: str) -> Command[Change]:
     """Put a watched task off by its time to live."""
     return script("beat", id, read=_changed(Change.MOVED), route=OfId(id))
 
 
-def pause(ids: Sequence[str]) -> Call[list[Change]]:
+def pause(ids: Sequence[str]) -> Command[list[Change]]:
     """Pause tasks that wait."""
     return script(
         "pause", new_nonce(), *ids, read=_all_changed(Change.PAUSED), route=by_id(ids, pause)
     )
 
 
-def resume(ids: Sequence[str]) -> Call[list[Change]]:
+def resume(ids: Sequence[str]) -> Command[list[Change]]:
     """Let paused tasks go on."""
     return script(
         "resume", new_nonce(), *ids, read=_all_changed(Change.RESUMED), route=by_id(ids, resume)
     )
 
 
-def run_now(id: str) -> Call[Change]:
+def run_now(id: str) -> Command[Change]:
     """Make a task due now; a finished one starts over."""
     return script("run_now", new_nonce(), id, read=_changed(Change.DUE_NOW), route=OfId(id))
 
 
-def purge(ids: Sequence[str]) -> Call[list[Change]]:
+def purge(ids: Sequence[str]) -> Command[list[Change]]:
     """End the time for which failed tasks are kept."""
     codes = {1: Change.FORGOTTEN, 4: Change.NOT_FAILED, 5: Change.NOT_FOUND}
     return script(
@@ -210,12 +210,12 @@ def _all_changed(done: Change) -> Callable[[list[int]], list[Change]]:
 # Looking
 
 
-def get(id: str) -> Call[Task | None]:
+def get(id: str) -> Command[Task | None]:
     """Read one task; None if there is none of that id."""
     return script("get", id, read=lambda row: task_from(row) if row else None, route=OfId(id))
 
 
-class Page(NamedTuple):
+class TaskPage(NamedTuple):
     """A part of a listing."""
 
     cursor: str
@@ -231,11 +231,11 @@ def list_page(
     tag: str | None = None,
     cursor: str,
     count: int = BATCH,
-) -> Call[Page]:
+) -> Command[TaskPage]:
     """Read the tasks of one state, or of one tag, a page at a time; see list.lua."""
     return script(
         "list", state or "", func or "", tag or "", cursor, count,
-        read=lambda reply: Page(
+        read=lambda reply: TaskPage(
             reply[0].decode(), reply[1], [task_from(row) for row in reply[2:]]
         ),
     )  # fmt: skip
@@ -247,7 +247,7 @@ COUNTED = (
 """What is counted, in the order of the script's reply."""
 
 
-def count(lease: float) -> Call[Counts]:
+def count(lease: float) -> Command[Counts]:
     """Count the tasks in each state, and the listeners that beat within `lease` seconds."""
     return script(
         "count",

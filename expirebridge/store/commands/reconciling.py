@@ -7,7 +7,7 @@ from typing import Any
 
 from expirebridge.model.keys import InvalidKey, TriggerKey
 from expirebridge.settings import Settings
-from expirebridge.store.commands.call import BATCH, Argument, Call, ids_of, milliseconds, script
+from expirebridge.store.commands.call import BATCH, Argument, Command, ids_of, milliseconds, script
 
 
 class Adoption(IntEnum):
@@ -20,7 +20,7 @@ class Adoption(IntEnum):
     TAKEN = 5  # its ids belong to other tasks: it is not run
 
 
-class Heard(StrEnum):
+class EventKind(StrEnum):
     """What was heard of a key."""
 
     EXPIRED = "expired"
@@ -30,23 +30,23 @@ class Heard(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Hint:
+class KeyEvent:
     """A trigger key that an event named, or a scan found."""
 
     name: bytes
     id: str
     call: bytes
-    heard: Heard
+    heard: EventKind
     invalid: str = ""
     """Why it cannot be a task, if it cannot."""
 
     @classmethod
-    def of(cls, key: TriggerKey, name: bytes, heard: Heard) -> "Hint":
+    def of(cls, key: TriggerKey, name: bytes, heard: EventKind) -> "KeyEvent":
         """The hint for a key whose name was read. Its arguments must stand in the name."""
         return cls(name, key.id, key.call, heard)
 
     @classmethod
-    def of_invalid(cls, name: bytes, error: InvalidKey, heard: Heard) -> "Hint":
+    def of_invalid(cls, name: bytes, error: InvalidKey, heard: EventKind) -> "KeyEvent":
         """The hint for a key of our form that cannot be a task; long names are cut."""
         call = name.partition(b":?")[2]
         return cls(name, error.id, call[:512], heard, str(error))
@@ -56,12 +56,12 @@ class Hint:
         return (self.name, self.id, self.call, self.heard, self.invalid)
 
 
-def find_unexplained(names: Iterable[bytes], heard: Heard) -> Call[set[bytes]]:
+def find_unexplained(names: Iterable[bytes], heard: EventKind) -> Command[set[bytes]]:
     """Which of these keys, of which this was heard, need a look: most are explained by records."""
     return script("find_unexplained", heard, *names, read=set)
 
 
-def adopt(hints: Iterable[Hint], settings: Settings) -> Call[list[Adoption]]:
+def adopt(hints: Iterable[KeyEvent], settings: Settings) -> Command[list[Adoption]]:
     """Make records for foreign tasks, and follow edits of the timers of known ones."""
     items = [argument for hint in hints for argument in hint.encode()]
     return script(
@@ -83,7 +83,7 @@ class ScanStep:
     found: list[bytes]
 
 
-def scan(cursor: str, count: int, settings: Settings | None = None) -> Call[ScanStep]:
+def scan(cursor: str, count: int, settings: Settings | None = None) -> Command[ScanStep]:
     """Walk over about `count` keys in search of trigger keys without a record.
 
     With a listener's settings it also gives strays a place; who only looks leaves them alone.
@@ -92,7 +92,7 @@ def scan(cursor: str, count: int, settings: Settings | None = None) -> Call[Scan
     return script("scan", cursor, count, *map(milliseconds, times), read=_read_step)
 
 
-def look_over(names: Iterable[bytes], settings: Settings) -> Call[ScanStep]:
+def look_over(names: Iterable[bytes], settings: Settings) -> Command[ScanStep]:
     """Do with these keys of one partition what a scan does with those that it walks over."""
     times = (settings.lease, settings.keep_failed)
     return script("look_over", *map(milliseconds, times), *names, read=_read_step)
@@ -102,9 +102,9 @@ def _read_step(reply: list[Any]) -> ScanStep:
     return ScanStep(reply[0].decode(), reply[1], ids_of(reply[2]), reply[3:])
 
 
-def walk(cursor: str, count: int) -> Call[tuple[str, list[bytes]]]:
+def walk(cursor: str, count: int) -> Command[tuple[str, list[bytes]]]:
     """Walk over about `count` keys of a server: where to go on, "0" at the end, and their names."""
-    return Call("SCAN", (cursor, "COUNT", count), _read_walk, is_script=False)
+    return Command("SCAN", (cursor, "COUNT", count), _read_walk, is_script=False)
 
 
 def _read_walk(reply: Any) -> tuple[str, list[bytes]]:
@@ -125,7 +125,7 @@ class Sweep:
     """Seconds until the first lease of those that run is over; None if none runs."""
 
 
-def sweep(settings: Settings, limit: int = BATCH) -> Call[Sweep]:
+def sweep(settings: Settings, limit: int = BATCH) -> Command[Sweep]:
     """Take back lapsed tasks, look at paused ones, forget finished ones; at most `limit` ids."""
     return script(
         "sweep", milliseconds(settings.lease), limit, settings.keep_succeeded_count,
@@ -145,6 +145,6 @@ def _read_sweep(reply: list[Any]) -> Sweep:
     )
 
 
-def is_primary() -> Call[bool]:
+def is_primary() -> Command[bool]:
     """Whether the server calls itself a primary now, by ROLE."""
-    return Call("ROLE", (), lambda reply: reply[0] == b"master", is_script=False)
+    return Command("ROLE", (), lambda reply: reply[0] == b"master", is_script=False)

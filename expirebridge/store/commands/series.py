@@ -11,7 +11,7 @@ from expirebridge.store.commands.call import (
     BATCH,
     Argument,
     ByItem,
-    Call,
+    Command,
     OfId,
     by_id,
     milliseconds,
@@ -92,7 +92,7 @@ class Putting(NamedTuple):
         )  # fmt: skip
 
 
-def put_series(items: Sequence[Putting]) -> Call[list[Put]]:
+def put_series(items: Sequence[Putting]) -> Command[list[Put]]:
     """Make series, or change them, each with its next tick."""
     arguments = [argument for item in items for argument in item.encode()]
     return script(
@@ -124,7 +124,7 @@ class FoundDue(NamedTuple):
     series: list[DueSeries]
 
 
-def find_due_series(most: int = MAX_TICKS) -> Call[FoundDue]:
+def find_due_series(most: int = MAX_TICKS) -> Command[FoundDue]:
     """Find the series whose latest tick was due: the next one is to be made."""
     return script("find_due_series", most, read=_read_due)
 
@@ -138,7 +138,7 @@ def _read_due(reply: list[Any]) -> FoundDue:
     )
 
 
-class Following(NamedTuple):
+class NextTick(NamedTuple):
     """The next tick of a series, after its latest, or in its place."""
 
     id: str
@@ -146,7 +146,7 @@ class Following(NamedTuple):
     times: Times | None
 
 
-def make_ticks(items: Iterable[Following]) -> Call[list[bool]]:
+def make_ticks(items: Iterable[NextTick]) -> Command[list[bool]]:
     """Make the next tick of each series; returns of each whether it was made here."""
     arguments: list[Argument] = []
     for item in items:
@@ -168,7 +168,7 @@ class Outdated(NamedTuple):
     """By which data, as `tzdata_at`."""
 
 
-def find_outdated(version: str, skip: int, most: int = MAX_TICKS) -> Call[list[Outdated]]:
+def find_outdated(version: str, skip: int, most: int = MAX_TICKS) -> Command[list[Outdated]]:
     """Find the series whose waiting tick was computed by older data than this version."""
     return script(
         "find_outdated", version, skip, most,
@@ -187,7 +187,7 @@ class Retimed(IntEnum):
     NOT_LATER = 3  # it was computed by data as late
 
 
-def retime_ticks(items: Iterable[Following]) -> Call[list[Retimed]]:
+def retime_ticks(items: Iterable[NextTick]) -> Command[list[Retimed]]:
     """Move the waiting tick of each series to where later data of its zone put it."""
     arguments: list[Argument] = []
     for item in items:
@@ -195,7 +195,7 @@ def retime_ticks(items: Iterable[Following]) -> Call[list[Retimed]]:
     return script("retime_ticks", *arguments, read=lambda reply: [Retimed(code) for code in reply])
 
 
-class Standing(IntEnum):
+class DeclarationState(IntEnum):
     """What a listener is to do about one of its declarations."""
 
     STANDS = 1
@@ -209,19 +209,20 @@ class Declared(NamedTuple):
 
     now: int
     """The server's time, in ms."""
-    standings: list[tuple[Standing, str]]
+    standings: list[tuple[DeclarationState, str]]
     """Of each: what to do, and the fingerprint that stands; empty: none."""
 
 
 def declare_series(
     listener: str, lease: float, declarations: Iterable[tuple[str, str]]
-) -> Call[Declared]:
+) -> Command[Declared]:
     """Say which series a listener declares: id and fingerprint of each."""
     pairs = [item for pair in declarations for item in pair]
     return script(
         "declare_series", listener, milliseconds(lease), *pairs,
         read=lambda reply: Declared(
-            reply[0], [(Standing(code), text(known)) for code, known in rows_of(reply[1:], 2)]
+            reply[0],
+            [(DeclarationState(code), text(known)) for code, known in rows_of(reply[1:], 2)],
         ),
     )  # fmt: skip
 
@@ -234,7 +235,7 @@ class Removal(IntEnum):
     NOT_FOUND = 5
 
 
-def remove_series(ids: Sequence[str], lease: float) -> Call[list[Removal]]:
+def remove_series(ids: Sequence[str], lease: float) -> Command[list[Removal]]:
     """Remove series, unless a listener declares them."""
     return script(
         "remove_series", milliseconds(lease), new_nonce(), *ids,
@@ -243,7 +244,7 @@ def remove_series(ids: Sequence[str], lease: float) -> Call[list[Removal]]:
     )  # fmt: skip
 
 
-def pause_series(id: str) -> Call[bool]:
+def pause_series(id: str) -> Command[bool]:
     """Pause a series; returns whether there is one."""
     return script("pause_series", id, read=lambda reply: reply == [1], route=OfId(id))
 
@@ -256,14 +257,14 @@ class Resumption(IntEnum):
     NOT_FOUND = 5
 
 
-def resume_series(id: str, fingerprint: str, times: Times | None) -> Call[Resumption]:
+def resume_series(id: str, fingerprint: str, times: Times | None) -> Command[Resumption]:
     """Let a paused series go on with this tick."""
     return script(
         "resume_series", id, fingerprint, *_encoded(times), read=Resumption, route=OfId(id)
     )
 
 
-def run_series(id: str) -> Call[str | None]:
+def run_series(id: str) -> Command[str | None]:
     """Make one more tick, due now; returns its id, or None if there is no such series."""
     return script(
         "run_series", new_nonce(), id, read=lambda tick: text(tick) if tick is not None else None,
@@ -279,7 +280,7 @@ class Read(NamedTuple):
     series: StoredSeries | None
 
 
-def get_series(id: str, lease: float) -> Call[Read]:
+def get_series(id: str, lease: float) -> Command[Read]:
     """Read one series."""
     return script("get_series", milliseconds(lease), id, read=_read_one, route=OfId(id))
 
@@ -300,7 +301,7 @@ class SeriesPage:
     series: list[StoredSeries]
 
 
-def series_page(cursor: str, lease: float, count: int = BATCH) -> Call[SeriesPage]:
+def series_page(cursor: str, lease: float, count: int = BATCH) -> Command[SeriesPage]:
     """Read series, a page at a time: those first whose next tick is to be made first."""
     return script(
         "list_series", milliseconds(lease), cursor, count,

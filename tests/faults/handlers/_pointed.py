@@ -7,9 +7,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, event
 
-from expirebridge.ledger.partition import Books
+from expirebridge.ledger.partition import LedgerPartition
 from expirebridge.ledger.relay import Pass, Relay
-from expirebridge.ledger.relay_store import Passbook
+from expirebridge.ledger.relay_store import RelayStore
 from tests.kit.points import reach
 
 _here = threading.local()
@@ -47,7 +47,7 @@ def _around(owner: type[Any], name: str, before: str, after: str) -> None:
 
 
 def _before_its_commit(name: str, point: str) -> None:
-    method = getattr(Passbook, name)
+    method = getattr(RelayStore, name)
 
     @functools.wraps(method)
     def naming(*args: Any, **options: Any) -> Any:
@@ -57,7 +57,7 @@ def _before_its_commit(name: str, point: str) -> None:
         finally:
             _here.point = ""
 
-    setattr(Passbook, name, naming)
+    setattr(RelayStore, name, naming)
 
 
 def _reach_before_commit(_: Connection) -> None:
@@ -73,6 +73,6 @@ def install() -> None:
     _before_its_commit("conclude", "relay: stamped, not committed")
     _before_its_commit("learn", "back: written, not committed")
     event.listen(Engine, "commit", _reach_before_commit)
-    _around(Books, "fence", "gate: new connection", "gate: number taken")
-    _around(Books, "read_beside", "gate: server read", "gate: ledger read")
-    _around(Books, "ask", "claimed", "claimed, row asked")
+    _around(LedgerPartition, "fence", "gate: new connection", "gate: number taken")
+    _around(LedgerPartition, "read_beside", "gate: server read", "gate: ledger read")
+    _around(LedgerPartition, "ask", "claimed", "claimed, row asked")

@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 from expirebridge import Change
 from expirebridge.errors import LedgerError
 from expirebridge.ledger import Ledger
-from expirebridge.ledger.commit_notifier import Poker
+from expirebridge.ledger.commit_notifier import CommitNotifier
 from expirebridge.ledger.engine import begin_immediate
 from tests.faults.shop.terms import ATTEMPTS
 from tests.kit.history import Cancelled, Made, Writer, now
@@ -82,13 +82,13 @@ def main() -> None:
     engine = create_engine(url, pool_pre_ping=True)
     if engine.dialect.name == "sqlite":
         begin_immediate(engine)
-    poke = Poker.poke
+    poke = CommitNotifier.poke
 
-    def poke_later(self: Poker) -> None:
+    def poke_later(self: CommitNotifier) -> None:
         reach("producer: committed")
         poke(self)
 
-    Poker.poke = poke_later  # type: ignore[method-assign]
+    CommitNotifier.poke = poke_later  # type: ignore[method-assign]
     shop = Shop(engine, Ledger(), Writer(Path(folder)))
     while not select.select([sys.stdin], [], [], PAUSE)[0]:
         try:

@@ -14,9 +14,9 @@ from expirebridge.listener.execution.exceptions import (
     ProcessDied,
 )
 from expirebridge.listener.execution.invoke import TimedOut
-from expirebridge.listener.execution.not_started import NotBegun
-from expirebridge.listener.execution.process_pool.pool import Processes
-from expirebridge.listener.execution.process_pool.protocol import Call, Reply, unpack
+from expirebridge.listener.execution.not_started import StartRefused
+from expirebridge.listener.execution.process_pool.pool import ProcessPool
+from expirebridge.listener.execution.process_pool.protocol import CallFrame, Reply, unpack
 from expirebridge.listener.execution.process_pool.worker import Process
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class ProcessCall:
     attempt becomes is said only when the process is gone, so that no other attempt runs beside it.
     """
 
-    def __init__(self, attempt: "Attempt", processes: Processes, deadlines: Deadlines) -> None:
+    def __init__(self, attempt: "Attempt", processes: ProcessPool, deadlines: Deadlines) -> None:
         self._attempt = attempt
         self._processes = processes
         self._deadlines = deadlines
@@ -63,14 +63,14 @@ class ProcessCall:
     async def _call(self, process: Process) -> Reply:
         attempt = self._attempt
         name = attempt.handler.name if attempt.handler is not None else attempt.task.func
-        call = Call(name=name, task=attempt.task, lease_end=attempt.lease_end())
+        call = CallFrame(name=name, task=attempt.task, lease_end=attempt.lease_end())
         began = time.perf_counter()
         try:
             with self._deadlines.set(attempt.limit, lambda: process.kill(ProcessEnd.TIMEOUT)):
                 reply = await process.call(call)
         except ProcessDied:
             if not process.has_begun:
-                raise NotBegun(NEVER_BEGAN) from None
+                raise StartRefused(NEVER_BEGAN) from None
             attempt.took = time.perf_counter() - began
             if process.end is ProcessEnd.TIMEOUT:
                 raise TimedOut from None
@@ -86,7 +86,7 @@ class ProcessCall:
 
     def _outcome(self, reply: Reply) -> Any:
         if reply.not_begun:
-            raise NotBegun(reply.not_begun)
+            raise StartRefused(reply.not_begun)
         if reply.is_missing:
             raise HandlerMissing(NEWER_CODE)
         if reply.misfit:

@@ -25,13 +25,13 @@ from expirebridge.errors import HandlersError, InvalidTask
 from expirebridge.handlers import Handler, Registry, check_binding
 from expirebridge.hooks import Lifespan
 from expirebridge.listener.execution import fork_guard
-from expirebridge.listener.execution.invoke import Answer, PlainCall
-from expirebridge.listener.execution.not_started import HELD_UP, NotBegun
+from expirebridge.listener.execution.invoke import CallResult, ThreadCall
+from expirebridge.listener.execution.not_started import HELD_UP, StartRefused
 from expirebridge.listener.execution.outcome import shown_result
 from expirebridge.listener.execution.process_pool.protocol import (
     LENGTH_SIZE,
     Begun,
-    Call,
+    CallFrame,
     FromProcess,
     Logged,
     NotReady,
@@ -50,7 +50,7 @@ from expirebridge.settings import Settings
 # The channel of a process for handlers to its listener.
 
 
-class Channel:
+class FrameChannel:
     """Sends and receives frames. Any thread may send.
 
     A process that a handler forks does not send: its frames would mix with those of this one.
@@ -123,7 +123,7 @@ _LEFT_OUT = {"msg", "args", "exc_info"}
 """What a record holds in another form: its message, and the text of its traceback."""
 
 
-def send_log(channel: Channel, levels: Mapping[str, int]) -> None:
+def send_log(channel: FrameChannel, levels: Mapping[str, int]) -> None:
     """Send what is logged in this process from now on, warnings included, from these levels on."""
     logging.getLogger().addHandler(SendLog(channel))
     for name, level in levels.items():
@@ -134,7 +134,7 @@ def send_log(channel: Channel, levels: Mapping[str, int]) -> None:
 class SendLog(logging.Handler):
     """Sends each record to the listener. In a forked process, what is urgent goes to stderr."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: FrameChannel) -> None:
         super().__init__()
         self._channel = channel
         self._formatter = logging.Formatter()
@@ -185,7 +185,7 @@ def main() -> None:
     channel_number, lifeline = map(int, sys.argv[1:3])
     del sys.argv[1:]
     hold_on_to(lifeline)
-    channel = Channel(socket.socket(fileno=channel_number))
+    channel = FrameChannel(socket.socket(fileno=channel_number))
     setup = channel.receive()
     if not isinstance(setup, Setup):
         return
@@ -200,7 +200,7 @@ def main() -> None:
             logger.error("%s", error, exc_info=error)  # noqa: TRY400
 
 
-def _serve(channel: Channel, settings: Settings) -> None:
+def _serve(channel: FrameChannel, settings: Settings) -> None:
     """Load the handlers, and call them until there are no more calls."""
     with ExitStack() as stack:
         try:
@@ -215,7 +215,7 @@ def _serve(channel: Channel, settings: Settings) -> None:
             channel.send(NotReady(f"its process cannot start: {reason}"))
             sys.exit(1)
         channel.send(Ready())
-        while isinstance(call := channel.receive(), Call):
+        while isinstance(call := channel.receive(), CallFrame):
             channel.send(_answer(call, registry, channel, settings))
 
 
@@ -253,28 +253,30 @@ def _load(settings: Settings) -> Registry:
 class _Beginning:
     """What is asked right before a handler is called."""
 
-    def __init__(self, call: Call, channel: Channel) -> None:
-        self.answer: Answer | None = None
+    def __init__(self, call: CallFrame, channel: FrameChannel) -> None:
+        self.answer: CallResult | None = None
         self._call = call
         self._channel = channel
 
     def begin(self) -> None:
         """Report that it begins. Raises NotBegun if another listener may have the task by now."""
         if time.monotonic() >= self._call.lease_end:
-            raise NotBegun(HELD_UP)
+            raise StartRefused(HELD_UP)
         self._channel.send(Begun())
 
 
-def _answer(call: Call, registry: Registry, channel: Channel, settings: Settings) -> Reply:
+def _answer(
+    call: CallFrame, registry: Registry, channel: FrameChannel, settings: Settings
+) -> Reply:
     """Call the handler. Raises nothing that it could raise."""
     handler = registry.find(call.name)
     if handler is None:
         return Reply(is_missing=True)
     running_task.set(call.task)
-    plain = PlainCall(partial(_call, handler, call.task), _Beginning(call, channel))
+    plain = ThreadCall(partial(_call, handler, call.task), _Beginning(call, channel))
     with _limited_memory(settings):
         result, error, took = plain()
-    if isinstance(error, NotBegun):
+    if isinstance(error, StartRefused):
         return Reply(not_begun=str(error))
     if isinstance(error, TypeError) and (misfit := _misfit(handler, call.task)):
         return Reply(misfit=misfit)

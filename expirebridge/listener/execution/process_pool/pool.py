@@ -9,7 +9,7 @@ from dataclasses import replace
 from expirebridge.hooks import Hooks, ProcessEnd, ProcessEnded, ProcessStarted
 from expirebridge.listener.cores import usable_cores
 from expirebridge.listener.execution.exceptions import NotStarted
-from expirebridge.listener.execution.not_started import NotBegun
+from expirebridge.listener.execution.not_started import StartRefused
 from expirebridge.listener.execution.process_pool.protocol import Setup
 from expirebridge.listener.execution.process_pool.worker import Process
 from expirebridge.model.log_fields import event
@@ -26,7 +26,7 @@ ENDS_WITHIN = 5.0
 STOPS = "its listener stopped"
 
 
-class Processes:
+class ProcessPool:
     """Lends processes to calls, each to one at a time.
 
     The first is started with the listener, so that the first task does not wait for it; the others,
@@ -115,7 +115,7 @@ class Processes:
             if waits.done():
                 continue
             if self._is_stopping:
-                waits.set_exception(NotBegun(STOPS))
+                waits.set_exception(StartRefused(STOPS))
             else:
                 waits.set_result(self._idle.pop())
         if self._pause is None:

@@ -46,7 +46,7 @@ class NotReady:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class CallFrame:
     """A handler to be called."""
 
     name: str
@@ -107,7 +107,7 @@ class Logged:
 FromProcess = Ready | NotReady | Begun | Reply | Logged
 
 
-def encode(frame: Setup | Call | FromProcess) -> bytes:
+def encode(frame: Setup | CallFrame | FromProcess) -> bytes:
     """The frame as it is sent."""
     pickled = pickle.dumps(frame)
     return _LENGTH.pack(len(pickled)) + pickled

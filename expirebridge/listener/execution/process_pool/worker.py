@@ -18,7 +18,7 @@ from expirebridge.hooks import ProcessEnd
 from expirebridge.listener.execution.exceptions import NotStarted, ProcessDied
 from expirebridge.listener.execution.process_pool.protocol import (
     Begun,
-    Call,
+    CallFrame,
     Frames,
     Logged,
     NotReady,
@@ -96,7 +96,7 @@ class Process:
             self._notice_end(OSError(str(error)))
         await self._started
 
-    async def call(self, call: Call) -> Reply:
+    async def call(self, call: CallFrame) -> Reply:
         """Have it call a handler. Raises ProcessDied if it ends before it answers."""
         self._context.run(running_task.set, call.task)
         self.has_begun = False
