@@ -18,9 +18,10 @@ from benchmarks.lab.measurement import Case, Figures, Measurement, Scale, Varian
 from expirebridge import Bridge
 from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.settings import Settings
-from expirebridge.store import commands
 from expirebridge.store.client import Store
-from expirebridge.store.commands import Claim, Command, Walk
+from expirebridge.store.commands import claiming, fleet
+from expirebridge.store.commands.call import Command, new_nonce
+from expirebridge.store.commands.claiming import Claim, Walk
 from expirebridge.store.script_loader import load
 
 KEPT = 100_000
@@ -63,8 +64,8 @@ def measure(case: Case) -> Figures:
 
 
 def _join(store: Store, code: str, func: str) -> None:
-    store.run(commands.declare(code, {func: "(a, b)"}))
-    store.run(commands.heartbeat(f"listener of {code}", LEASE, [], code=code, functions=1))
+    store.run(fleet.declare(code, {func: "(a, b)"}))
+    store.run(claiming.heartbeat(f"listener of {code}", LEASE, [], code=code, functions=1))
 
 
 def _tasks(count: int, func: str, *, delay: float) -> Iterable[dict[str, object]]:
@@ -72,10 +73,10 @@ def _tasks(count: int, func: str, *, delay: float) -> Iterable[dict[str, object]
 
 
 def _claim(walk: Walk, codes: int) -> Command[Claim]:
-    nonce, settings = commands.new_nonce(), Settings()
+    nonce, settings = new_nonce(), Settings()
     if codes == 1:
-        return commands.claim(nonce, settings, room=50, idle=True, fingerprint=f"{0:016x}")
-    return commands.claim_known(nonce, settings, room=50, idle=True, code=f"{0:016x}", walks=[walk])
+        return claiming.claim(nonce, settings, room=50, idle=True, fingerprint=f"{0:016x}")
+    return claiming.claim_known(nonce, settings, room=50, idle=True, code=f"{0:016x}", walks=[walk])
 
 
 def _claim_often(
@@ -92,8 +93,8 @@ def _claim_often(
         taken += len(claim.tasks)
         if claim.walked:
             walk = walk._replace(score=claim.walked[0].score, id=claim.walked[0].id)
-        done = [commands.Settlement(task.id, task.token, "succeeded") for task in claim.tasks]
-        store.run(commands.settle(done, Settings(), fingerprint=f"{0:016x}"))
+        done = [claiming.Settlement(task.id, task.token, "succeeded") for task in claim.tasks]
+        store.run(claiming.settle(done, Settings(), fingerprint=f"{0:016x}"))
     if taken != due * times:
         raise ValueError(f"{taken} tasks were claimed of {due * times}")
     return _times(client, "claim" if codes == 1 else "claim_known")

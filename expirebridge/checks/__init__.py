@@ -20,10 +20,10 @@ from expirebridge.checks.server import (
 )
 from expirebridge.checks.work import OVERDUE_LIMIT, check_health, overwritten
 from expirebridge.errors import ServerReadOnly, ServerUnsuitable
-from expirebridge.store import commands
 from expirebridge.store.acl import LoginRole
 from expirebridge.store.client import Database
-from expirebridge.store.commands import Steps
+from expirebridge.store.commands import inspection
+from expirebridge.store.commands.call import Steps, command
 
 __all__ = [
     "EVENT_FLAGS", "OVERDUE_LIMIT", "Finding", "Level", "check_health",
@@ -37,13 +37,13 @@ def check_server(database: Database, *, data: bool = True) -> Steps[list[Finding
     Without `data` the database's keys are not examined: this check is the most expensive for the
     server, at about a thousand commands. Raises ServerUnreachable if the server does not answer.
     """
-    info = yield from commands.command("INFO")
+    info = yield from command("INFO")
     events = yield from check_events()
     findings = [check_version(info), check_role(info), events, check_eviction(info)]
     if _well(findings):
         findings.append((yield from check_rights(database, LoginRole.LISTENER)))
     if data and _well(findings):
-        names = yield from commands.find_overwritten()
+        names = yield from inspection.find_overwritten()
         # No reason to refuse the server: what does not need those keys works.
         bad = replace(overwritten(names), level=Level.WARNING) if names else None
         findings.append(bad or (yield from check_data()))

@@ -7,8 +7,10 @@ from functools import partial
 from expirebridge.handlers import Registry
 from expirebridge.handlers.compatibility import Comparison
 from expirebridge.model.task import State
-from expirebridge.store import commands
-from expirebridge.store.commands import Steps
+from expirebridge.store.commands import inspection
+from expirebridge.store.commands import pages as pages_commands
+from expirebridge.store.commands import series as series_commands
+from expirebridge.store.commands.call import Steps
 from expirebridge.store.series_records import NEVER
 from expirebridge.store.task_records import call_of
 
@@ -43,14 +45,14 @@ def scope_of(*, due_within: float | None = None, failed: bool = False) -> Steps[
     """
     counts: dict[State, int] = {}
     for state in (State.PENDING, State.PAUSED, State.RUNNING, State.FAILED):
-        counts[state] = (yield from commands.count_before(state, [])).total
+        counts[state] = (yield from inspection.count_before(state, [])).total
     if not failed:
         del counts[State.FAILED]
     if due_within is None:
         return Scope(counts=counts)
-    now = (yield from commands.count_before(State.PENDING, [])).now
+    now = (yield from inspection.count_before(State.PENDING, [])).now
     until = now + round(due_within * 1000)
-    pending = yield from commands.count_before(State.PENDING, [until])
+    pending = yield from inspection.count_before(State.PENDING, [until])
     [counts[State.PENDING]] = pending.before
     later = pending.total - counts[State.PENDING]
     return Scope(counts=counts, until=until, later=later, paused=counts.pop(State.PAUSED))
@@ -69,7 +71,7 @@ def compare(
     comparison = Comparison(registry)
     for state in scope.counts:
         until = scope.until if state is State.PENDING else None
-        pages = commands.Pages(partial(commands.calls_page, state, until=until))
+        pages = pages_commands.Pages(partial(inspection.calls_page, state, until=until))
         while page := (yield from pages.next()):
             for call in page.calls:
                 comparison.add(call)
@@ -83,8 +85,8 @@ def _compare_series(comparison: Comparison) -> Steps[None]:
     """Compare the series that go on, or are paused, and of which no tick waits now."""
     cursor = None
     while cursor != "0":
-        page = yield from commands.series_page(cursor or "0", 0)
+        page = yield from series_commands.series_page(cursor or "0", 0)
         for one in page.series:
             if one.waiting not in WAITING and (one.place < NEVER or "paused" in one.record):
-                comparison.add(commands.StoredCall(one.id, *call_of(one.record), None))
+                comparison.add(inspection.StoredCall(one.id, *call_of(one.record), None))
         cursor = page.cursor

@@ -44,10 +44,11 @@ from expirebridge.errors import (
     ServerUnreachable,
 )
 from expirebridge.settings import Settings
-from expirebridge.store import commands, function_library
+from expirebridge.store import function_library
 from expirebridge.store.acl import LoginRole
 from expirebridge.store.client import Database, Store
-from expirebridge.store.commands import Steps
+from expirebridge.store.commands import partitions
+from expirebridge.store.commands.call import Steps, command
 from expirebridge.store.partitions import Partitions
 
 
@@ -66,7 +67,7 @@ def check_rights_everywhere(store: Partitions | Store, role: LoginRole) -> list[
 
     Raises ServerUnreachable if none answers, and NotPermitted if it may not even be asked.
     """
-    store.run(commands.read_partitions())
+    store.run(partitions.read_partitions())
     return CheckedServers(store).look(lambda node: _rights_at(node, store.database, role))
 
 
@@ -185,7 +186,7 @@ def _look_at_round_trip(node: CheckedServer) -> list[Finding]:
 
 
 def _server() -> Steps[list[Finding]]:
-    info = yield from commands.command("INFO")
+    info = yield from command("INFO")
     return [
         check_version(info),
         check_role(info),

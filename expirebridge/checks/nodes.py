@@ -11,8 +11,8 @@ from expirebridge.connection.clients import primaries_of
 from expirebridge.connection.cluster_client import ClusterClient
 from expirebridge.errors import FormatTooNew, NotPermitted, PartitionsDiffer, ServerUnreachable
 from expirebridge.model.keys import slot_of
-from expirebridge.store import commands
 from expirebridge.store.client import Store
+from expirebridge.store.commands import partitions
 from expirebridge.store.partitions import Partitions
 
 _SHOWN = 5
@@ -85,7 +85,7 @@ def _nodes_of(store: Partitions | Store) -> list[CheckedServer]:
     if not isinstance(client, ClusterClient) or slot_of(database.layout.prefix):
         return [CheckedServer("", client, store, database.layout.prefixes())]
     with suppress(FormatTooNew, NotPermitted, PartitionsDiffer):  # the checks find these
-        store.run(commands.read_partitions())
+        store.run(partitions.read_partitions())
     layout = store.database.layout
     homes = {prefix: str(client.node_of(prefix)) for prefix in layout.prefixes()}
     nodes = []

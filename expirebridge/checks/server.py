@@ -9,10 +9,10 @@ import redis
 from expirebridge.checks.finding import Finding, error, limit, ok, warning
 from expirebridge.errors import NotPermitted, ServerError, ServerUnreachable
 from expirebridge.model.durations import human
-from expirebridge.store import commands
 from expirebridge.store.acl import LoginRole, grants, key_rules
 from expirebridge.store.client import Database
-from expirebridge.store.commands import Steps
+from expirebridge.store.commands import call, inspection, reconciling
+from expirebridge.store.commands.call import Steps
 from expirebridge.store.errors import is_about_keys, translated
 
 OLDEST_VERSION = (6, 2)
@@ -100,7 +100,7 @@ def check_eviction(info: dict[str, Any]) -> Finding:
 
 def check_data() -> Steps[Finding]:
     """Whether the database also holds other data."""
-    sample = yield from commands.scan("0", SAMPLE)
+    sample = yield from reconciling.scan("0", SAMPLE)
     return other_data(sample.alien) if sample.alien else ok("data", "no other data")
 
 
@@ -183,7 +183,7 @@ def check_buffers() -> Steps[Finding]:
 def check_clock() -> Steps[Finding]:
     """Whether this machine's clock agrees with the server's."""
     sent = time.time()
-    reply = yield from commands.command("TIME")
+    reply = yield from call.command("TIME")
     received = time.time()
     ahead = int(reply[0]) + int(reply[1]) / 1e6 - (sent + received) / 2
     doubt = (received - sent) / 2
@@ -200,7 +200,7 @@ def check_clock() -> Steps[Finding]:
 def setting(name: str) -> Steps[str | None]:
     """A setting of the server; None if it does not show it, as hosted servers may not."""
     try:
-        reply = yield from commands.command("CONFIG", "GET", name)
+        reply = yield from call.command("CONFIG", "GET", name)
     except ServerUnreachable:
         raise
     except ServerError:
@@ -228,7 +228,7 @@ def check_rights(database: Database, role: LoginRole) -> Steps[Finding]:
         partitions=database.partitions, followed=database.followed, clustered=database.clustered,
     )  # fmt: skip
     try:
-        refused = yield from commands.find_refused(grant.proof for grant in wanted)
+        refused = yield from inspection.find_refused(grant.proof for grant in wanted)
     except NotPermitted as refusal:
         if is_about_keys(refusal):
             rule, *_ = key_rules(database.layout)
@@ -275,7 +275,7 @@ def _without_consequences(missing: list[str], database: Database) -> Steps[list[
 def _is_refused_itself(*command: str) -> Steps[bool]:
     """Whether the command itself is refused, not the keys or channels that it uses."""
     try:
-        yield from commands.command(*command)
+        yield from call.command(*command)
     except NotPermitted as refusal:
         return "permissions to run" in str(refusal)
     return False

@@ -19,8 +19,8 @@ from expirebridge.errors import PartitionsDiffer
 from expirebridge.model.keys import InvalidKey, TriggerKey, parse_key
 from expirebridge.model.partitions import PartitionLayout
 from expirebridge.model.task import texts_of
-from expirebridge.store import commands
-from expirebridge.store.commands import LEFT_OUT, PARTITIONS, Steps
+from expirebridge.store.commands import partitions, producing
+from expirebridge.store.commands.call import LEFT_OUT, PARTITIONS, Steps, at_if_there, command
 
 _LOOK = "redis-cli --cluster check HOST:PORT"
 
@@ -68,7 +68,7 @@ def check_coverage() -> Steps[Finding]:
 
 def check_isolation() -> Steps[Finding]:
     """Whether a primary that is cut off from the others, and is replaced, takes writes."""
-    info: dict[str, Any] = yield from commands.command("INFO", "replication")
+    info: dict[str, Any] = yield from command("INFO", "replication")
     if not int(info.get("connected_slaves", 0)):
         return ok("failover", "nothing takes over from a primary without a replica")
     if "min_slaves_good_slaves" not in info:
@@ -122,7 +122,7 @@ def check_sentinels(sentinels: Sentinels) -> Finding:
 
 def check_failover() -> Steps[Finding]:
     """Whether a replica could take over, and whether the primary that it replaces takes writes."""
-    info: dict[str, Any] = yield from commands.command("INFO", "replication")
+    info: dict[str, Any] = yield from command("INFO", "replication")
     replicas = int(info.get("connected_slaves", 0))
     if not replicas:
         return warning(
@@ -153,7 +153,7 @@ def check_partitions(lease: float) -> Steps[list[Finding]]:
     if (yield from PARTITIONS) == 1:
         return []
     try:
-        count = yield from commands.read_partitions()
+        count = yield from partitions.read_partitions()
     except PartitionsDiffer as differ:
         return [
             error(
@@ -165,7 +165,7 @@ def check_partitions(lease: float) -> Steps[list[Finding]]:
         ]
     overdue = []
     for number in range(count):
-        counts = yield from commands.at_if_there(commands.count(lease), number, hasty=True)
+        counts = yield from at_if_there(producing.count(lease), number, hasty=True)
         if counts is not None and counts.overdue:
             overdue.append(f"{number}: {counts.overdue:,}")
     left_out = yield from LEFT_OUT

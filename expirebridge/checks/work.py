@@ -15,9 +15,13 @@ from expirebridge.model.policies import UNKNOWN_DELAY
 from expirebridge.model.task import Counts, LeftOut, from_ms, texts_of
 from expirebridge.series.state import Series
 from expirebridge.settings import Doorbells, Settings
-from expirebridge.store import commands, function_library, functions
+from expirebridge.store import function_library, functions
 from expirebridge.store.client import Database
-from expirebridge.store.commands import PARTITIONS, Health, Steps
+from expirebridge.store.commands import fleet, inspection, producing, reconciling
+from expirebridge.store.commands import pages as pages_commands
+from expirebridge.store.commands import series as series_commands
+from expirebridge.store.commands.call import PARTITIONS, Steps, at_if_there
+from expirebridge.store.commands.inspection import Health
 from expirebridge.store.commands.ledger import MOST_DIRTY, read_ledgers
 
 _SAMPLE = 1000
@@ -58,7 +62,7 @@ def check_subscriptions(
     layout = PartitionLayout(database.layout.prefix, (yield from PARTITIONS))
     few, deaf = dict[int, list[str]](), list[str]()
     for number in range(layout.count):
-        counts = yield from commands.at_if_there(commands.count_subscribers(), number, hasty=True)
+        counts = yield from at_if_there(inspection.count_subscribers(), number, hasty=True)
         if counts is None:
             continue
         if counts.doorbell < wanted:
@@ -98,9 +102,9 @@ def check_functions(lease: float) -> Steps[Finding]:
     The first is what listeners found that claimed such tasks. For the second, the functions of the
     tasks that come next are held against what the listeners know that beat within `lease` seconds.
     """
-    waiting = yield from commands.find_unhandled(UNKNOWN_DELAY, limit=_SAMPLE)
-    coming = yield from commands.survey(_SAMPLE)
-    known = KnownFunctions.of((yield from commands.read_fleet(lease)))
+    waiting = yield from inspection.find_unhandled(UNKNOWN_DELAY, limit=_SAMPLE)
+    coming = yield from inspection.survey(_SAMPLE)
+    known = KnownFunctions.of((yield from fleet.read_fleet(lease)))
     counts = Counter(waiting.functions)
     lacking = known.lacking(func for func in coming.functions if func not in counts)
     problems = []
@@ -136,13 +140,13 @@ def check_series(lease: float) -> Steps[Finding | None]:
     None if there is no series. Only the first thousand are looked at.
     """
     series, now = list[Series](), 0
-    pages = commands.Pages(lambda cursor: commands.series_page(cursor, lease, _SAMPLE))
+    pages = pages_commands.Pages(lambda cursor: series_commands.series_page(cursor, lease, _SAMPLE))
     while len(series) < _SAMPLE and (page := (yield from pages.next())):
         series += [Series.of(one, page.now) for one in page.series]
         now = page.now
     if not series:
         return None
-    counts = yield from commands.count(lease)
+    counts = yield from producing.count(lease)
     broken = [one.id for one in series if one.schedule is None]
     behind = [one.id for one in series if one.is_behind(BEHIND)]
     orphans = [one.id for one in series if one.declared and not one.carriers and counts.listeners]
@@ -256,7 +260,7 @@ def check_health(
     `settings` are those with which the listeners were started. Partitions that do not answer are
     left out.
     """
-    health = yield from commands.read_health(settings.lease)
+    health = yield from inspection.read_health(settings.lease)
     findings = [check_listeners(health, here=here), check_overdue(health, limit)]
     if health.listeners:
         subscriptions = check_subscriptions(database, settings.doorbell, health, here=here)
@@ -281,7 +285,7 @@ LEFT_AFTER = 15.0
 
 def check_move(lease: float) -> Steps[Finding | None]:
     """How far a move of this database is; None if there is none."""
-    return of_move((yield from commands.count(lease)))
+    return of_move((yield from producing.count(lease)))
 
 
 def of_move(counts: Counts) -> Finding | None:
@@ -313,7 +317,7 @@ def of_move(counts: Counts) -> Finding | None:
 
 def check_others_data(layout: PartitionLayout) -> Steps[Finding]:
     """Whether a server also holds other data: in a cluster, each node has keys of its own."""
-    _, names = yield from commands.walk(commands.BEGINNING, SAMPLE)
+    _, names = yield from reconciling.walk(pages_commands.BEGINNING, SAMPLE)
     alien = sum(not _is_ours(name, layout) for name in names)
     return other_data(alien) if alien else ok("data", "no other data")
 
@@ -322,7 +326,7 @@ def check_overwritten(layout: PartitionLayout) -> Steps[list[Finding]]:
     """Whether another client overwrote keys of ours, in each partition that answers."""
     names = list[str]()
     for number in range(layout.count):
-        found = yield from commands.at_if_there(commands.find_overwritten(), number, hasty=True)
+        found = yield from at_if_there(inspection.find_overwritten(), number, hasty=True)
         names += found or []
     return [overwritten(names)] if names else []
 

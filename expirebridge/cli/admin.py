@@ -40,8 +40,8 @@ from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
 from expirebridge.store import acl as rights
 from expirebridge.store.acl import LoginRole
-from expirebridge.store.commands import COUNTED
 from expirebridge.store.commands.ledger import read_ledgers
+from expirebridge.store.commands.producing import COUNTED
 from expirebridge.store.partitions import Partitions
 
 

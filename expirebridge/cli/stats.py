@@ -27,8 +27,8 @@ from expirebridge.model.task import Counts, LeftOut, State, Task, texts_of
 from expirebridge.producer.operations import Operations
 from expirebridge.producer.recent import SAMPLE, Recent, read_recent
 from expirebridge.settings import Settings
-from expirebridge.store import commands
-from expirebridge.store.commands import Health
+from expirebridge.store.commands import inspection
+from expirebridge.store.commands.inspection import Health
 from expirebridge.store.partitions import Partitions
 
 SHOWN = 8
@@ -58,7 +58,7 @@ def read(store: Partitions, settings: Settings) -> DatabaseFigures:
     several = store.layout.count > 1
     return DatabaseFigures(
         counts=counts,
-        health=store.run(commands.read_health(settings.lease)),
+        health=store.run(inspection.read_health(settings.lease)),
         next=store.run(operations.list(state=State.PENDING, limit=SHOWN)).tasks,
         running=store.run(operations.list(state=State.RUNNING, limit=SHOWN)).tasks,
         recent=store.run(read_recent(operations)),

@@ -25,8 +25,11 @@ from expirebridge.model.task import Outcome, State, texts_of
 from expirebridge.producer.operations import Operations
 from expirebridge.series.definition import restore
 from expirebridge.settings import Settings
-from expirebridge.store import commands
-from expirebridge.store.commands import NewTask, Stored
+from expirebridge.store.commands import migration, producing
+from expirebridge.store.commands import pages as pages_commands
+from expirebridge.store.commands import series as series_commands
+from expirebridge.store.commands.migration import Stored
+from expirebridge.store.commands.producing import NewTask
 from expirebridge.store.partitions import Partitions
 from expirebridge.store.series_records import StoredSeries
 
@@ -219,7 +222,7 @@ def _unknown(store: Partitions, chunk: Chunk, account: ImportCounter) -> list[Ne
     """The tasks of which the server has no record, each once."""
     if not chunk.tasks:
         return []
-    known = store.run(commands.find_known([task.id for task in chunk.tasks]))
+    known = store.run(migration.find_known([task.id for task in chunk.tasks]))
     by_id = {task.id: task for task, there in zip(chunk.tasks, known, strict=True) if not there}
     account.kept += len(chunk.tasks) - len(by_id)
     return list(by_id.values())
@@ -227,7 +230,7 @@ def _unknown(store: Partitions, chunk: Chunk, account: ImportCounter) -> list[Ne
 
 def _make(store: Partitions, tasks: list[NewTask], account: ImportCounter) -> list[NewTask]:
     """Make tasks; return those that were not made by somebody else meanwhile."""
-    replies = store.run(commands.make(tasks))
+    replies = store.run(producing.make(tasks))
     made = [
         task for task, reply in zip(tasks, replies, strict=True) if reply.outcome is Outcome.CREATED
     ]
@@ -292,7 +295,7 @@ def export(
 def _waiting(store: Partitions) -> Iterator[tuple[Stored, State]]:
     """Every task that waits. A paused one that is resumed meanwhile comes twice, with one id."""
     for state in WAITING:
-        pages = commands.Pages(partial(commands.stored_page, state))
+        pages = pages_commands.Pages(partial(migration.stored_page, state))
         while page := store.run(pages.next()):
             for task in page.tasks:
                 yield task, state
@@ -300,7 +303,7 @@ def _waiting(store: Partitions) -> Iterator[tuple[Stored, State]]:
 
 def _scheduled(store: Partitions, settings: Settings) -> Iterator[StoredSeries]:
     """Every series that a producer scheduled."""
-    pages = commands.Pages(lambda cursor: commands.series_page(cursor, settings.lease))
+    pages = pages_commands.Pages(lambda cursor: series_commands.series_page(cursor, settings.lease))
     while page := store.run(pages.next()):
         for series in page.series:
             if "declared" not in series.record:

@@ -23,7 +23,9 @@ from expirebridge.producer.new_task import CHUNK_TASKS
 from expirebridge.producer.record_fields import HINTS, record_fields, text_of, whole_of
 from expirebridge.series.records import spec_of
 from expirebridge.settings import Settings
-from expirebridge.store.commands import NewTask, Stored, When
+from expirebridge.store.commands.call import When
+from expirebridge.store.commands.migration import Stored
+from expirebridge.store.commands.producing import NewTask
 from expirebridge.store.series_records import StoredSeries
 from expirebridge.store.task_records import EXPORTED, exported, split_call
 

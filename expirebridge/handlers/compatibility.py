@@ -13,7 +13,7 @@ from expirebridge.handlers.definition import Handler
 from expirebridge.handlers.registry import Registry
 from expirebridge.handlers.signatures import Shape
 from expirebridge.model.keys import decode_args
-from expirebridge.store.commands import StoredCall
+from expirebridge.store.commands.inspection import StoredCall
 
 EXAMPLES = 3
 """How many ids are kept of each group."""

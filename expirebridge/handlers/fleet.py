@@ -6,7 +6,7 @@ from typing import Self
 
 from expirebridge.handlers.aliases import suggestion
 from expirebridge.handlers.signatures import digest_of
-from expirebridge.store.commands import Fleet
+from expirebridge.store.commands.fleet import Fleet
 
 
 def believed(fleet: Fleet) -> dict[str, dict[str, str]]:

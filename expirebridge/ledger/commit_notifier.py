@@ -14,7 +14,7 @@ from expirebridge.connection import clients
 from expirebridge.errors import NotPermitted, ServerUnreachable
 from expirebridge.model.transactions import Transaction
 from expirebridge.settings import Settings
-from expirebridge.store import commands
+from expirebridge.store.commands import partitions
 from expirebridge.store.partitions import Partitions
 
 logger = logging.getLogger("expirebridge")
@@ -77,7 +77,7 @@ class CommitNotifier:
         client = clients.probe_client(self._settings.url)
         server = Partitions(client, prefix=self._settings.prefix)
         with contextlib.suppress(NotPermitted):  # then it has one partition, as far as we know
-            server.run(commands.read_partitions())
+            server.run(partitions.read_partitions())
         return server
 
 

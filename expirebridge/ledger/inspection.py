@@ -41,7 +41,7 @@ from expirebridge.ledger.tables import DesiredState, Status, SyncState, Tables, 
 from expirebridge.ledger.threads import with_timeout
 from expirebridge.series.state import Series, SeriesListing
 from expirebridge.settings import Settings
-from expirebridge.store.commands import StoredCall
+from expirebridge.store.commands.inspection import StoredCall
 from expirebridge.store.commands.ledger import RedisCheckpoint
 
 MOST: Final = 10_000

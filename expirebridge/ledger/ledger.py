@@ -38,7 +38,8 @@ from expirebridge.producer.new_task import Func, advice_on, new_task, refuse_rep
 from expirebridge.producer.series_work import spec_from
 from expirebridge.series.state import Series, SeriesListing
 from expirebridge.settings import Settings
-from expirebridge.store.commands import NewTask, When
+from expirebridge.store.commands.call import When
+from expirebridge.store.commands.producing import NewTask
 from expirebridge.store.task_records import split_call
 
 # Tells hooks of the tasks that a ledger makes, as a Bridge does of its own.

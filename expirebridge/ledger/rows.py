@@ -16,8 +16,8 @@ from expirebridge.model import keys
 from expirebridge.model.durations import LONGEST
 from expirebridge.model.task import Outcome, from_ms
 from expirebridge.producer.record_fields import record_fields
-from expirebridge.store import commands
-from expirebridge.store.commands import NewTask, When
+from expirebridge.store.commands.call import Argument, When
+from expirebridge.store.commands.producing import NewTask
 from expirebridge.store.task_records import EXPORTED, split_call
 
 _LONGEST_MS: Final = round(LONGEST * 1000)
@@ -182,7 +182,7 @@ def _text(row: Row, name: str) -> str:
     return value
 
 
-def _fields(row: Row) -> dict[str, commands.Argument]:
+def _fields(row: Row) -> dict[str, Argument]:
     if row["options"] is None:
         return {}
     try:

@@ -14,7 +14,7 @@ from expirebridge.model import keys
 from expirebridge.model.log_fields import event
 from expirebridge.series.records import read_schedule
 from expirebridge.series.ticks import following
-from expirebridge.store.commands import Times
+from expirebridge.store.commands.series import Times
 
 logger = logging.getLogger("expirebridge")
 

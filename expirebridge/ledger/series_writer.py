@@ -17,7 +17,7 @@ from expirebridge.model.task import Change
 from expirebridge.series.records import read_schedule
 from expirebridge.series.state import SeriesOutcome
 from expirebridge.series.ticks import first_after
-from expirebridge.store.commands import Times
+from expirebridge.store.commands.series import Times
 
 
 @dataclass(frozen=True, slots=True)

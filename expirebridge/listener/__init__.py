@@ -2,6 +2,5 @@
 
 from expirebridge import handlers, hooks
 from expirebridge.model.lazy_imports import load_all
-from expirebridge.store import commands
 
-load_all(commands, hooks, handlers)  # later, an import would hold up the event loop
+load_all(hooks, handlers)  # later, an import would hold up the event loop

@@ -23,8 +23,8 @@ from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.listener.execution.settler import Finished
 from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
-from expirebridge.store import commands
-from expirebridge.store.commands import Settled, Settlement
+from expirebridge.store.commands import claiming
+from expirebridge.store.commands.claiming import Settled, Settlement
 
 # The heart settler: records outcomes while the event loop is blocked.
 
@@ -97,7 +97,7 @@ class EmergencySettler:
         """The server's answers; none if it does not answer."""
         if not settlements:
             return []
-        call = commands.settle(
+        call = claiming.settle(
             settlements, self._settings, fingerprint=self._runner.fingerprint.digest
         )
         try:
@@ -162,7 +162,7 @@ class Watchdog:
         self._settler = EmergencySettler(runner, settings)
         self._settings = settings
         self._on_stuck = on_stuck
-        self._patience = settings.lease / commands.BEATS_PER_LEASE
+        self._patience = settings.lease / claiming.BEATS_PER_LEASE
         self._asked: float | None = None
         """When the loop was asked for the sign that it still owes; None if it owes none."""
         self._warned = False

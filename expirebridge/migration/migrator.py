@@ -26,8 +26,9 @@ from expirebridge.hooks import Hooks
 from expirebridge.model.task import Counts, State
 from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
-from expirebridge.store import commands
-from expirebridge.store.commands import SERIES, MigrationBatch, MigrationResult
+from expirebridge.store.commands import migration, reconciling
+from expirebridge.store.commands.call import at
+from expirebridge.store.commands.migration import SERIES, MigrationBatch, MigrationResult
 from expirebridge.store.partitions import Partitions
 
 logger = logging.getLogger("expirebridge")
@@ -82,14 +83,14 @@ class Migrator:
         source, target = self._names
         if source == target:
             raise InvalidSetting(f"to={target!r}: that is the database to move from")
-        self._target.run(commands.begin_arrival(source))
+        self._target.run(migration.begin_arrival(source))
         try:
-            self._nonces = self._source.run(commands.begin_move(target))
+            self._nonces = self._source.run(migration.begin_move(target))
         except ServerError:
             with suppress(ServerError):
-                self._target.run(commands.end_arrival())
+                self._target.run(migration.end_arrival())
             raise
-        self._arrived = [self._target.run(commands.read_arrivals(nonce)) for nonce in self._nonces]
+        self._arrived = [self._target.run(migration.read_arrivals(nonce)) for nonce in self._nonces]
 
     def run(self, tell: Callable[[Counts], None] = lambda _: None) -> bool:
         """Carry tasks over; return whether nothing is left. `tell` is called after each pass.
@@ -103,7 +104,7 @@ class Migrator:
                 counts = self._source.run(Operations(self._old, Hooks()).count())
                 tell(counts)
                 if not carried and self._is_over(counts):
-                    self._target.run(commands.end_arrival())
+                    self._target.run(migration.end_arrival())
                     return True
             except _PASSING as error:
                 if not away:
@@ -137,7 +138,7 @@ class Migrator:
         skip, attended = 0, False
         while not self._stop.is_set():
             parcel = self._source.run(
-                commands.pack_parcel(
+                migration.pack_parcel(
                     partition, self._nonces[partition], self._arrived[partition],
                     self._old.lease, what, skip,
                 )
@@ -151,7 +152,7 @@ class Migrator:
                 self._deliver(partition, parcel)
             if not attended:
                 # Nobody else forgets what the tasks leave behind.
-                self._source.run(commands.at(commands.sweep(self._old, commands.PARCEL), partition))
+                self._source.run(at(reconciling.sweep(self._old, migration.PARCEL), partition))
             if parcel.skip is None:
                 break
             skip = parcel.skip
@@ -159,8 +160,8 @@ class Migrator:
 
     def _deliver(self, partition: int, parcel: MigrationBatch) -> None:
         nonce = self._nonces[partition]
-        arrivals = self._target.run(commands.receive_parcel(nonce, parcel.number, parcel.items))
-        self._source.run(commands.drop_parcel(partition, nonce, parcel.number))
+        arrivals = self._target.run(migration.receive_parcel(nonce, parcel.number, parcel.items))
+        self._source.run(migration.drop_parcel(partition, nonce, parcel.number))
         self._arrived[partition] = parcel.number
         for item, arrival in zip(parcel.items, arrivals, strict=True):
             if arrival is MigrationResult.STAYS:
@@ -180,7 +181,7 @@ class Migrator:
         for partition in range(len(self._nonces)):
             cursor = ""
             while cursor != "0":
-                step = self._source.run(commands.at(commands.scan(cursor or "0", 1000), partition))
+                step = self._source.run(at(reconciling.scan(cursor or "0", 1000), partition))
                 cursor = step.cursor
                 yield step.found
 

@@ -15,8 +15,8 @@ from expirebridge.model.task import Counts, Moving, State
 from expirebridge.producer.operations import Operations
 from expirebridge.series.state import Series
 from expirebridge.settings import Settings
-from expirebridge.store import commands
-from expirebridge.store.commands import Health
+from expirebridge.store.commands import inspection
+from expirebridge.store.commands.inspection import Health
 from expirebridge.store.commands.ledger import read_ledgers
 from expirebridge.store.partitions import Partitions
 
@@ -56,7 +56,7 @@ class OfTheServer(Collector):
             counts = store.run(operations.count())
             several = store.layout.count > 1
             each = store.run(operations.list_partitions()) if several else []
-            health = store.run(commands.read_health(settings.lease))
+            health = store.run(inspection.read_health(settings.lease))
             primary = clients.server_of(store.client)
             first = store.run(operations.list_series(limit=1)).series
             series = [store.run(operations.get_series(id)) for id in self._series]

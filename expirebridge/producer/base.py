@@ -13,8 +13,8 @@ from expirebridge.model.task import Counts, State
 from expirebridge.producer.new_task import Func, call_of
 from expirebridge.producer.unknown_functions import UnknownFunction, UnknownFunctions
 from expirebridge.settings import Settings
-from expirebridge.store import commands
-from expirebridge.store.commands import LEFT_OUT, Command, Steps
+from expirebridge.store.commands import pages, partitions, producing
+from expirebridge.store.commands.call import LEFT_OUT, Command, Steps, at_if_there
 
 
 class OperationGroup:
@@ -38,10 +38,10 @@ def refuse_left_out(done: Any) -> Steps[None]:
 
 def task_pages(
     *, state: State | None = None, func: str | None = None, tag: str | None = None
-) -> commands.Pages[commands.TaskPage]:
+) -> pages.Pages[producing.TaskPage]:
     """A walk over the tasks that match."""
-    return commands.Pages(
-        lambda cursor: commands.list_page(state=state, func=func, tag=tag, cursor=cursor)
+    return pages.Pages(
+        lambda cursor: producing.list_page(state=state, func=func, tag=tag, cursor=cursor)
     )
 
 
@@ -69,15 +69,15 @@ class PartitionOperations(OperationGroup):
             raise InvalidSetting(
                 f"prefix={prefix!r}: with a tag of its own there is one partition; leave it out"
             )
-        yield from commands.create_partitions(count)
+        yield from partitions.create_partitions(count)
         # Whoever comes from now on is told the number; each partition keeps it, too.
         try:
-            yield from commands.read_partitions()
+            yield from partitions.read_partitions()
         except PartitionsDiffer as told:
             if told.count != count:
                 raise
         if count > 1:
-            yield from commands.mark_partition()
+            yield from partitions.mark_partition()
         return count
 
     def count_partitions(self) -> Command[int]:
@@ -85,19 +85,19 @@ class PartitionOperations(OperationGroup):
 
         Raises PartitionsDiffer if one of them has another number.
         """
-        return commands.read_partitions()
+        return partitions.read_partitions()
 
     def list_partitions(self) -> Steps[list[Counts]]:
         """Return what each partition holds, as `count` does for all of them together.
 
         One that cannot be asked has no tasks here, and its `left_out` says why.
         """
-        count = yield from commands.read_partitions()
+        count = yield from partitions.read_partitions()
         found = []
         for number in range(count):
-            call = commands.count(self._settings.lease)
-            counts = yield from commands.at_if_there(call, number, hasty=True)
-            found.append(counts or commands.no_counts())
+            call = producing.count(self._settings.lease)
+            counts = yield from at_if_there(call, number, hasty=True)
+            found.append(counts or producing.no_counts())
         left_out = yield from LEFT_OUT
         for one in left_out:
             found[one.partition] = replace(found[one.partition], left_out=(one,))
@@ -122,7 +122,7 @@ class PartitionOperations(OperationGroup):
                 f"args: {len(encoded):,} bytes; at most {keys.MAX_ARGS_IN_KEY} in the name of a key"
             )
         keys.check_id(id)
-        count = yield from commands.read_partitions()
+        count = yield from partitions.read_partitions()
         layout = PartitionLayout(self._settings.prefix, count)
         tag = layout.slot_of(layout.partition_of(id)) or slot_of(self._settings.prefix).decode()
         return TriggerKey(id=id, func=name, args=encoded, slot=tag).encode()

@@ -24,7 +24,7 @@ from expirebridge.producer.new_task import advice_on
 from expirebridge.producer.operations import Operations
 from expirebridge.producer.unknown_functions import UnknownFunction
 from expirebridge.settings import DEFAULT_URL, Settings
-from expirebridge.store.commands import Runnable
+from expirebridge.store.commands.call import Runnable
 from expirebridge.store.partitions import AsyncPartitions, Partitions, PartitionsByLoop
 
 logger = logging.getLogger("expirebridge")

@@ -10,8 +10,8 @@ from expirebridge.model.durations import Duration, seconds_of
 from expirebridge.model.task import Change
 from expirebridge.producer.base import OperationGroup, refuse_left_out, task_pages
 from expirebridge.producer.new_task import when_of
-from expirebridge.store import commands
-from expirebridge.store.commands import Command, Steps
+from expirebridge.store.commands import producing
+from expirebridge.store.commands.call import BATCH, Command, Steps, batches, only
 
 Progress = Callable[[Mapping[Change, int]], None]
 """Is told, again and again, how many tasks were changed so far."""
@@ -30,7 +30,7 @@ class ChangingOperations(OperationGroup):
         watched (the task was not made by `watch`). After finished or not found, `watch` it again.
         Raises InvalidTask for an illegal id.
         """
-        return commands.beat(keys.check_id(id))
+        return producing.beat(keys.check_id(id))
 
     def cancel(self, id: str) -> Command[Change]:
         """Cancel a task; returns cancelled, running, finished or not found.
@@ -38,9 +38,7 @@ class ChangingOperations(OperationGroup):
         A running task is not stopped by that, but no further attempt follows; an async handler is
         cancelled as soon as its listener hears of it. Raises InvalidTask for an illegal id.
         """
-        return commands.only(
-            commands.cancel([keys.check_id(id)], keep=self._settings.keep_succeeded)
-        )
+        return only(producing.cancel([keys.check_id(id)], keep=self._settings.keep_succeeded))
 
     def cancel_all(
         self, ids: Iterable[str], *, progress: Progress | None = None
@@ -52,7 +50,7 @@ class ChangingOperations(OperationGroup):
         it are done then.
         """
         keep = self._settings.keep_succeeded
-        return self._change_all(ids, lambda ids: commands.cancel(ids, keep=keep), progress)
+        return self._change_all(ids, lambda ids: producing.cancel(ids, keep=keep), progress)
 
     def cancel_tag(self, tag: str, *, progress: Progress | None = None) -> Steps[dict[Change, int]]:
         """Cancel every unfinished task with the tag; returns how many were cancelled or running.
@@ -63,7 +61,7 @@ class ChangingOperations(OperationGroup):
         """
         keep = self._settings.keep_succeeded
         return self._change_tag(
-            tag, Change.CANCELLED, lambda ids: commands.cancel(ids, keep=keep), progress
+            tag, Change.CANCELLED, lambda ids: producing.cancel(ids, keep=keep), progress
         )
 
     def reschedule(
@@ -75,7 +73,7 @@ class ChangingOperations(OperationGroup):
         not found. A paused task is pending afterwards. Raises InvalidTask for an illegal id or
         time.
         """
-        return commands.reschedule(keys.check_id(id), when_of(delay, at))
+        return producing.reschedule(keys.check_id(id), when_of(delay, at))
 
     def put_off(self, id: str, by: Duration) -> Command[Change]:
         """Put a task off by so much from when it is due; a paused one has so much more time left.
@@ -84,7 +82,7 @@ class ChangingOperations(OperationGroup):
         for an illegal id or duration.
         """
         seconds = seconds_of(by, name="by")
-        return commands.only(commands.put_off([keys.check_id(id)], seconds))
+        return only(producing.put_off([keys.check_id(id)], seconds))
 
     def put_off_all(
         self, ids: Iterable[str], by: Duration, *, progress: Progress | None = None
@@ -94,7 +92,7 @@ class ChangingOperations(OperationGroup):
         Works in batches, as `cancel_all`. Raises InvalidTask for an illegal id or duration.
         """
         seconds = seconds_of(by, name="by")
-        return self._change_all(ids, lambda ids: commands.put_off(ids, seconds), progress)
+        return self._change_all(ids, lambda ids: producing.put_off(ids, seconds), progress)
 
     def put_off_tag(
         self, tag: str, by: Duration, *, progress: Progress | None = None
@@ -106,7 +104,7 @@ class ChangingOperations(OperationGroup):
         """
         seconds = seconds_of(by, name="by")
         return self._change_tag(
-            tag, Change.MOVED, lambda ids: commands.put_off(ids, seconds), progress
+            tag, Change.MOVED, lambda ids: producing.put_off(ids, seconds), progress
         )
 
     def pause(self, id: str) -> Command[Change]:
@@ -114,7 +112,7 @@ class ChangingOperations(OperationGroup):
 
         Returns paused, running, finished or not found. Raises InvalidTask for an illegal id.
         """
-        return commands.only(commands.pause([keys.check_id(id)]))
+        return only(producing.pause([keys.check_id(id)]))
 
     def pause_all(
         self, ids: Iterable[str], *, progress: Progress | None = None
@@ -123,21 +121,21 @@ class ChangingOperations(OperationGroup):
 
         Works in batches, as `cancel_all`. Raises InvalidTask for an illegal id.
         """
-        return self._change_all(ids, commands.pause, progress)
+        return self._change_all(ids, producing.pause, progress)
 
     def pause_tag(self, tag: str, *, progress: Progress | None = None) -> Steps[dict[Change, int]]:
         """Pause every task with the tag that waits; returns how many are paused, or running.
 
         Works in batches, as `cancel_tag`. Raises InvalidTask for an illegal tag.
         """
-        return self._change_tag(tag, Change.PAUSED, commands.pause, progress)
+        return self._change_tag(tag, Change.PAUSED, producing.pause, progress)
 
     def resume(self, id: str) -> Command[Change]:
         """Let a paused task go on: it is due when the time that was left has passed.
 
         Returns resumed, running, finished or not found. Raises InvalidTask for an illegal id.
         """
-        return commands.only(commands.resume([keys.check_id(id)]))
+        return only(producing.resume([keys.check_id(id)]))
 
     def resume_all(
         self, ids: Iterable[str], *, progress: Progress | None = None
@@ -146,14 +144,14 @@ class ChangingOperations(OperationGroup):
 
         Works in batches, as `cancel_all`. Raises InvalidTask for an illegal id.
         """
-        return self._change_all(ids, commands.resume, progress)
+        return self._change_all(ids, producing.resume, progress)
 
     def resume_tag(self, tag: str, *, progress: Progress | None = None) -> Steps[dict[Change, int]]:
         """Let every paused task with the tag go on; returns how many now wait, or are running.
 
         Works in batches, as `cancel_tag`. Raises InvalidTask for an illegal tag.
         """
-        return self._change_tag(tag, Change.RESUMED, commands.resume, progress)
+        return self._change_tag(tag, Change.RESUMED, producing.resume, progress)
 
     def run_now(self, id: str) -> Command[Change]:
         """Make a task due now; a finished one, failed or not, starts over with new attempts.
@@ -161,7 +159,7 @@ class ChangingOperations(OperationGroup):
         Returns due now, running or not found; or finished, for one of a ledger that was erased.
         Raises InvalidTask for an illegal id.
         """
-        return commands.run_now(keys.check_id(id))
+        return producing.run_now(keys.check_id(id))
 
     def retry_failed(
         self, ids: Iterable[str], *, progress: Progress | None = None
@@ -173,8 +171,8 @@ class ChangingOperations(OperationGroup):
         """
         changes: Counter[Change] = Counter()
         for count, id in enumerate(ids, 1):
-            changes[(yield from commands.run_now(keys.check_id(id)))] += 1
-            if progress is not None and count % commands.BATCH == 0:
+            changes[(yield from producing.run_now(keys.check_id(id)))] += 1
+            if progress is not None and count % BATCH == 0:
                 progress(changes)
         return dict(changes)
 
@@ -187,14 +185,14 @@ class ChangingOperations(OperationGroup):
         failed, and as long as no listener runs. Works in batches, as `cancel_tag`. Raises
         InvalidTask for an illegal id.
         """
-        return self._change_all(ids, commands.purge, progress)
+        return self._change_all(ids, producing.purge, progress)
 
     def _change_all(
         self, ids: Iterable[str], change: _ChangeAll, progress: Progress | None
     ) -> Steps[dict[Change, int]]:
         changes, undone = Counter[Change](), list[str]()
         fault: PartlyDone | None = None
-        for batch in commands.batches(keys.check_id(id) for id in ids):
+        for batch in batches(keys.check_id(id) for id in ids):
             try:
                 done: Sequence[Change | None] = yield from change(batch)
             except PartlyDone as partly:

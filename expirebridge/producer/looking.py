@@ -9,8 +9,8 @@ from expirebridge.model import keys
 from expirebridge.model.durations import check_aware
 from expirebridge.model.task import Counts, Listing, State, Task, to_ms
 from expirebridge.producer.base import OperationGroup, refuse_left_out, task_pages
-from expirebridge.store import commands
-from expirebridge.store.commands import LEFT_OUT, PARTITIONS, Command, Steps
+from expirebridge.store.commands import producing
+from expirebridge.store.commands.call import LEFT_OUT, PARTITIONS, Command, Steps
 
 
 class LookingOperations(OperationGroup):
@@ -21,7 +21,7 @@ class LookingOperations(OperationGroup):
 
         Finished tasks are forgotten after a while: see `docs/states.md`.
         """
-        return commands.get(keys.check_id(id))
+        return producing.get(keys.check_id(id))
 
     def list(
         self,
@@ -80,7 +80,7 @@ class LookingOperations(OperationGroup):
 
         Partitions that cannot be asked are left out, and named in `left_out`.
         """
-        counts = yield from commands.count(self._settings.lease)
+        counts = yield from producing.count(self._settings.lease)
         left_out = yield from LEFT_OUT
         return replace(counts, left_out=left_out) if left_out else counts
 

@@ -23,8 +23,14 @@ from expirebridge.producer.new_task import (
     redrawn,
     refuse_repeated_ids,
 )
-from expirebridge.store import commands
-from expirebridge.store.commands import PARTITIONS, UNAVAILABLE, Command, Steps
+from expirebridge.store.commands import producing
+from expirebridge.store.commands.call import (
+    PARTITIONS,
+    UNAVAILABLE,
+    Command,
+    Steps,
+    wait_for_failover,
+)
 from expirebridge.store.task_records import args_of, split_call
 
 logger = logging.getLogger("expirebridge")
@@ -117,7 +123,7 @@ class MakingOperations(OperationGroup):
         if self._unknown.refuses:
             yield from self._unknown.check(map(_func_of, new))
         made: dict[str, Task] = {}
-        rest: Sequence[commands.NewTask] = new
+        rest: Sequence[producing.NewTask] = new
         undone = set[str]()
         fault: PartlyDone | None = None
         while rest:
@@ -130,7 +136,7 @@ class MakingOperations(OperationGroup):
             for chunk in chunks(self._by_partition(rest, count)):
                 self._announce(chunk)
                 try:
-                    outcomes = yield from self._send(commands.make(chunk, bulk=True), chunk)
+                    outcomes = yield from self._send(producing.make(chunk, bulk=True), chunk)
                 except PartlyDone as partly:
                     fault, outcomes = partly, partly.done
                     left = [chunk[place] for place in partly.undone]
@@ -184,15 +190,15 @@ class MakingOperations(OperationGroup):
         return self._make(new)
 
     def _by_partition(
-        self, new: Sequence[commands.NewTask], count: int
-    ) -> Sequence[commands.NewTask]:
+        self, new: Sequence[producing.NewTask], count: int
+    ) -> Sequence[producing.NewTask]:
         """The tasks of each partition together, so that a chunk goes to few of them."""
         if count == 1:
             return new
         layout = PartitionLayout(self._settings.prefix, count)
         return sorted(new, key=lambda task: layout.partition_of(task.id))
 
-    def _make(self, new: commands.NewTask) -> Steps[Task]:
+    def _make(self, new: producing.NewTask) -> Steps[Task]:
         if self._unknown.refuses:
             yield from self._unknown.check([_func_of(new)])
         new, made = yield from self._make_one(new)
@@ -210,14 +216,14 @@ class MakingOperations(OperationGroup):
         return task
 
     def _make_one(
-        self, new: commands.NewTask
-    ) -> Steps[tuple[commands.NewTask, commands.MakeReply]]:
+        self, new: producing.NewTask
+    ) -> Steps[tuple[producing.NewTask, producing.MakeReply]]:
         """Ask for the task. If its partition is away, one whose id was drawn goes to another."""
         layout = yield from self._layout()
         if new.drawn and layout.count > 1:
             new = redrawn(new, layout, (yield from UNAVAILABLE))
         self._announce([new])
-        call, repeated = commands.make([new], hasty=new.drawn), False
+        call, repeated = producing.make([new], hasty=new.drawn), False
         while True:
             try:
                 made = (yield from self._send(call, [new]))[0]
@@ -230,13 +236,13 @@ class MakingOperations(OperationGroup):
                     if other is new:
                         raise
                     self._announce([other])
-                    new, call, repeated = other, commands.make([other], hasty=True), False
+                    new, call, repeated = other, producing.make([other], hasty=True), False
                 elif repeated:
                     raise
                 else:
                     self._announce([new])
                     # It may have been made: it is sent as it was.
-                    call, repeated = commands.wait_for_failover(call), True
+                    call, repeated = wait_for_failover(call), True
             else:
                 assert made is not None  # noqa: S101 - for the type checker
                 return new, made
@@ -244,7 +250,7 @@ class MakingOperations(OperationGroup):
     def _layout(self) -> Steps[PartitionLayout]:
         return PartitionLayout(self._settings.prefix, (yield from PARTITIONS))
 
-    def _announce(self, new: Sequence[commands.NewTask]) -> None:
+    def _announce(self, new: Sequence[producing.NewTask]) -> None:
         """Call hooks, before the call is made up: they may have a trace for the task to carry."""
         for task in new if self._hooks else ():
             making = hooks.Making(id=task.id, func=split_call(task.call)[0])
@@ -253,8 +259,8 @@ class MakingOperations(OperationGroup):
                 task.fields["trace"] = making.trace
 
     def _send(
-        self, call: Command[list[commands.MakeReply]], new: Sequence[commands.NewTask]
-    ) -> Steps[Sequence[commands.MakeReply | None]]:
+        self, call: Command[list[producing.MakeReply]], new: Sequence[producing.NewTask]
+    ) -> Steps[Sequence[producing.MakeReply | None]]:
         """Ask for the tasks; hooks are called if that fails."""
         try:
             return (yield from call)
@@ -263,11 +269,11 @@ class MakingOperations(OperationGroup):
             self._not_made([new[place] for place in undone], error)
             raise
 
-    def _not_made(self, new: Iterable[commands.NewTask], error: Exception) -> None:
+    def _not_made(self, new: Iterable[producing.NewTask], error: Exception) -> None:
         for task in new if self._hooks else ():
             self._hooks.emit(hooks.NotMade(id=task.id, error=error))
 
-    def _made(self, new: commands.NewTask, made: commands.MakeReply) -> Task:
+    def _made(self, new: producing.NewTask, made: producing.MakeReply) -> Task:
         args, kwargs = args_of(made.args)
         created = made.outcome is Outcome.CREATED or made.outcome is Outcome.REPLACED
         task = Task(
@@ -289,11 +295,11 @@ class MakingOperations(OperationGroup):
         return task
 
 
-def _func_of(new: commands.NewTask) -> str:
+def _func_of(new: producing.NewTask) -> str:
     return split_call(new.call)[0]
 
 
-def _tags_of(new: commands.NewTask) -> tuple[str, ...]:
+def _tags_of(new: producing.NewTask) -> tuple[str, ...]:
     return tuple(str(new.fields["tags"]).split()) if "tags" in new.fields else ()
 
 

@@ -16,13 +16,14 @@ from expirebridge.model.partitions import PartitionLayout
 from expirebridge.model.policies import MisfireSpec, RetrySpec, policy_fields
 from expirebridge.model.task import to_ms
 from expirebridge.settings import Settings
-from expirebridge.store import commands
+from expirebridge.store.commands import call, producing
+from expirebridge.store.commands.call import CHUNK_BYTES, Argument, When
 
 Named = str | Callable[..., Any]
 Func = Named | Call
 IfExists = Literal["reject", "keep", "replace", "extend"]
 
-CHUNK_TASKS = commands.CHUNK_TASKS
+CHUNK_TASKS = call.CHUNK_TASKS
 """The most tasks in one request of `make_tasks`."""
 
 LONGEST_WINDOW = Settings.keep_succeeded
@@ -53,7 +54,7 @@ def new_task(
     timeout: Duration | None = None,
     late_after: Duration | None = None,
     misfire: MisfireSpec | None = None,
-) -> commands.NewTask:
+) -> producing.NewTask:
     """Check the arguments of `make_task`; `folder` is that of the handlers.
 
     Raises InvalidTask.
@@ -61,7 +62,7 @@ def new_task(
     if if_exists not in _IF_EXISTS:
         raise InvalidTask(f"if_exists={if_exists!r}: one of {', '.join(_IF_EXISTS)}")
     name, encoded = call_of(folder, func, args, kwargs)
-    fields: dict[str, commands.Argument] = {}
+    fields: dict[str, Argument] = {}
     if len(encoded) > keys.MAX_ARGS_IN_KEY:
         fields["args"] = encoded
         encoded = keys.IN_RECORD
@@ -72,7 +73,7 @@ def new_task(
     fields |= policy_fields(
         tags=tags, retry=retry, timeout=timeout, late_after=late_after, misfire=misfire
     )
-    return commands.NewTask(
+    return producing.NewTask(
         id=keys.check_id(id) if id is not None else drawn_id(),
         drawn=id is None,
         if_exists=if_exists,
@@ -88,8 +89,8 @@ def drawn_id() -> str:
 
 
 def redrawn(
-    task: commands.NewTask, layout: PartitionLayout, away: Collection[int]
-) -> commands.NewTask:
+    task: producing.NewTask, layout: PartitionLayout, away: Collection[int]
+) -> producing.NewTask:
     """The task under an id of a partition that is not away, if its id was drawn.
 
     The task itself if its partition is there, or if all are away.
@@ -138,7 +139,7 @@ def _no_handler(given: object) -> InvalidTask:
     )
 
 
-def checked(folder: Path, position: int, item: Mapping[str, Any]) -> commands.NewTask:
+def checked(folder: Path, position: int, item: Mapping[str, Any]) -> producing.NewTask:
     """Check one of many tasks. An error names its position."""
     if not isinstance(item, (dict, Mapping)):
         raise InvalidTask(f"task {position}: give a mapping of make_task's arguments")
@@ -158,7 +159,7 @@ def advice_on(error: Exception, function: Callable[..., Any]) -> str:
     return ""
 
 
-def refuse_repeated_ids(tasks: Iterable[commands.NewTask]) -> None:
+def refuse_repeated_ids(tasks: Iterable[producing.NewTask]) -> None:
     """Raise InvalidTask if two of many tasks have one id."""
     seen: dict[str, int] = {}
     for position, task in enumerate(tasks):
@@ -169,15 +170,15 @@ def refuse_repeated_ids(tasks: Iterable[commands.NewTask]) -> None:
         seen[task.id] = position
 
 
-def chunks(tasks: Sequence[commands.NewTask]) -> Iterable[list[commands.NewTask]]:
+def chunks(tasks: Sequence[producing.NewTask]) -> Iterable[list[producing.NewTask]]:
     """Divide the tasks into requests."""
-    chunk: list[commands.NewTask] = []
+    chunk: list[producing.NewTask] = []
     size = 0
     for task in tasks:
         weight = len(task.call)
         if task.fields:
             weight += sum(len(str(value)) for value in task.fields.values())
-        if chunk and (len(chunk) == CHUNK_TASKS or size + weight > commands.CHUNK_BYTES):
+        if chunk and (len(chunk) == CHUNK_TASKS or size + weight > CHUNK_BYTES):
             yield chunk
             chunk, size = [], 0
         chunk.append(task)
@@ -186,13 +187,13 @@ def chunks(tasks: Sequence[commands.NewTask]) -> Iterable[list[commands.NewTask]
         yield chunk
 
 
-def when_of(delay: Duration | None, at: datetime | None) -> commands.When:
+def when_of(delay: Duration | None, at: datetime | None) -> When:
     """The due time that was asked for. Raises InvalidTask unless exactly one of both is given."""
     if (delay is None) == (at is None):
         raise InvalidTask("give either delay or at" + (", not both" if at is not None else ""))
     if delay is not None:
-        return commands.When(round(seconds_of(delay, name="delay") * 1000), relative=True)
-    return commands.When(max(to_ms(check_aware(at, name="at")), 0), relative=False)
+        return When(round(seconds_of(delay, name="delay") * 1000), relative=True)
+    return When(max(to_ms(check_aware(at, name="at")), 0), relative=False)
 
 
 def _parts(

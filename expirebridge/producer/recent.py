@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from expirebridge.model.task import State, Task
 from expirebridge.producer.operations import Operations
-from expirebridge.store.commands import Steps
+from expirebridge.store.commands.call import Steps
 
 SAMPLE = 200
 """How many tasks are examined: so many that succeeded last, and so many that failed last."""

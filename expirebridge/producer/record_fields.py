@@ -9,7 +9,7 @@ from typing import Any, Final
 from expirebridge.errors import InvalidTask
 from expirebridge.model import keys
 from expirebridge.model.policies import check_timeout, decode_misfire, decode_policy
-from expirebridge.store import commands
+from expirebridge.store.commands.call import Argument
 from expirebridge.store.task_records import EXPORTED_TEXTS
 
 _JSON = 'write JSON as text, such as "[{}]"'
@@ -26,9 +26,9 @@ _LARGEST = 2**53 - 1
 """Lua reads larger numbers inexactly."""
 
 
-def record_fields(values: Mapping[str, Any]) -> dict[str, commands.Argument]:
+def record_fields(values: Mapping[str, Any]) -> dict[str, Argument]:
     """The record's fields for these, checked as make_task would. Raises InvalidTask."""
-    fields: dict[str, commands.Argument] = {}
+    fields: dict[str, Argument] = {}
     if tags := keys.check_tags(values.get("tags", ())):
         fields["tags"] = " ".join(tags)
     fields |= {name: text_of(values, name) for name in EXPORTED_TEXTS if name in values}

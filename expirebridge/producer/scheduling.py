@@ -14,7 +14,7 @@ from expirebridge.model.policies import MisfireSpec, RetrySpec
 from expirebridge.model.task import Change, Task
 from expirebridge.producer.base import OperationGroup
 from expirebridge.producer.new_task import Func
-from expirebridge.store.commands import BATCH, Steps
+from expirebridge.store.commands.call import BATCH, Steps
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo

@@ -28,8 +28,17 @@ from expirebridge.series.records import read_schedule
 from expirebridge.series.state import Series, SeriesListing, SeriesOutcome
 from expirebridge.series.ticks import first_after
 from expirebridge.settings import Settings
-from expirebridge.store import commands
-from expirebridge.store.commands import LEFT_OUT, PARTITIONS, Put, Removal, Resumption, Steps
+from expirebridge.store.commands import producing
+from expirebridge.store.commands import series as series_commands
+from expirebridge.store.commands.call import (
+    BATCH,
+    LEFT_OUT,
+    PARTITIONS,
+    Steps,
+    at_if_there,
+    batches,
+)
+from expirebridge.store.commands.series import Put, Removal, Resumption
 
 _OUTCOMES = {
     Put.CREATED: SeriesOutcome.CREATED,
@@ -99,7 +108,7 @@ class SeriesWork:
         if self._unknown.refuses:
             yield from self._unknown.check([spec.func for spec in specs])
         outcomes: list[SeriesOutcome] = []
-        for chunk in commands.batches(specs, commands.MAX_TICKS):
+        for chunk in batches(specs, series_commands.MAX_TICKS):
             done = yield from put_new(chunk, lease=self._lease)
             for spec, code in zip(chunk, done, strict=True):
                 outcome = _OUTCOMES.get(code)
@@ -113,12 +122,12 @@ class SeriesWork:
 
     def unschedule(self, id: str) -> Steps[Change]:
         """Remove a series that nobody declares."""
-        [removal] = yield from commands.remove_series([check_series_id(id)], self._lease)
+        [removal] = yield from series_commands.remove_series([check_series_id(id)], self._lease)
         return _REMOVALS[removal]
 
     def get(self, id: str) -> Steps[Series | None]:
         """Read a series."""
-        read = yield from commands.get_series(check_series_id(id), self._lease)
+        read = yield from series_commands.get_series(check_series_id(id), self._lease)
         return None if read.series is None else Series.of(read.series, read.now)
 
     def list(self, limit: int, cursor: str | None) -> Steps[SeriesListing]:
@@ -131,7 +140,7 @@ class SeriesWork:
 
     def pause(self, id: str) -> Steps[Change]:
         """Pause a series."""
-        found = yield from commands.pause_series(check_series_id(id))
+        found = yield from series_commands.pause_series(check_series_id(id))
         return Change.PAUSED if found else Change.NOT_FOUND
 
     def resume(self, id: str) -> Steps[Change]:
@@ -139,35 +148,35 @@ class SeriesWork:
         check_series_id(id)
         done = Resumption.RACE
         while done is Resumption.RACE:
-            read = yield from commands.get_series(id, self._lease)
+            read = yield from series_commands.get_series(id, self._lease)
             if read.series is None:
                 return Change.NOT_FOUND
             schedule = read_schedule(read.series.record.get("spec", b""))
             made = read.series.whole("made") or read.now
             times = first_after(schedule, id, read.now, made=made)
             fingerprint = read.series.text("fingerprint")
-            done = yield from commands.resume_series(id, fingerprint, times)
+            done = yield from series_commands.resume_series(id, fingerprint, times)
         return Change.RESUMED if done is Resumption.RESUMED else Change.NOT_FOUND
 
     def run(self, id: str) -> Steps[Task | None]:
         """Make a tick that is due now, and read it."""
-        tick = yield from commands.run_series(check_series_id(id))
-        return None if tick is None else (yield from commands.get(tick))
+        tick = yield from series_commands.run_series(check_series_id(id))
+        return None if tick is None else (yield from producing.get(tick))
 
     def prune(self) -> Steps[Sequence[str]]:
         """Find all series that nobody declares any more, then remove them."""
-        counts = yield from commands.count(self._lease)
+        counts = yield from producing.count(self._lease)
         if not counts.listeners:
             return []
         orphans: list[str] = []
         cursor: str | None = "0"
         while cursor is not None:
-            page = yield from self._list(commands.BATCH, cursor)
+            page = yield from self._list(BATCH, cursor)
             orphans += [one.id for one in page.series if one.declared and not one.carriers]
             cursor = page.cursor
         removed: list[str] = []
-        for batch in commands.batches(dict.fromkeys(orphans)):
-            removals = yield from commands.remove_series(batch, self._lease)
+        for batch in batches(dict.fromkeys(orphans)):
+            removals = yield from series_commands.remove_series(batch, self._lease)
             pairs = zip(batch, removals, strict=True)
             removed += [id for id, removal in pairs if removal is Removal.REMOVED]
         return removed
@@ -182,13 +191,13 @@ class SeriesWork:
 
     def _put(self, spec: SeriesSpec) -> Steps[Series]:
         while True:
-            read = yield from commands.get_series(spec.id, self._lease)
+            read = yield from series_commands.get_series(spec.id, self._lease)
             if read.series is not None and "declared" in read.series.record:
                 raise SeriesDeclared(spec.id)
             outcome = _OUTCOMES.get((yield from put(spec, read, declared=False)))
             if outcome is None:  # the time of its first tick passed, or another was faster
                 continue
-            after = yield from commands.get_series(spec.id, self._lease)
+            after = yield from series_commands.get_series(spec.id, self._lease)
             if after.series is not None:
                 return Series.of(after.series, after.now, outcome=outcome)
 
@@ -219,8 +228,8 @@ class SeriesWork:
         return SeriesListing(series=found, cursor=cursor, left_out=left_out)
 
     def _read_part(self, number: int, count: int, cursor: str) -> Steps[PageChunk[Series] | None]:
-        call = commands.series_page(cursor, self._lease, rows_of_each(count))
-        page = yield from commands.at_if_there(call, number, hasty=True)
+        call = series_commands.series_page(cursor, self._lease, rows_of_each(count))
+        page = yield from at_if_there(call, number, hasty=True)
         if page is None:
             return None
         series = [Series.of(one, page.now) for one in page.series]
@@ -231,8 +240,8 @@ class SeriesWork:
             raise _foreign(cursor)
         found: list[Series] = []
         while len(found) < limit:
-            count = min(limit - len(found), commands.BATCH)
-            page = yield from commands.series_page(cursor, self._lease, count)
+            count = min(limit - len(found), BATCH)
+            page = yield from series_commands.series_page(cursor, self._lease, count)
             found += [Series.of(one, page.now) for one in page.series]
             cursor = page.cursor
             if cursor == "0":

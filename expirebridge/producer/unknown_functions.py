@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal, get_args
 from expirebridge.errors import InvalidSetting, InvalidTask, ScriptFailed, ServerError
 from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
-from expirebridge.store import commands
-from expirebridge.store.commands import Steps
+from expirebridge.store.commands import fleet as fleet_commands
+from expirebridge.store.commands.call import Steps
 
 if TYPE_CHECKING:
     from expirebridge.handlers.fleet import KnownFunctions
@@ -99,7 +99,7 @@ class UnknownFunctions:
             return
         asked.next_at = time.monotonic() + SILENT_FOR
         try:
-            fleet = yield from commands.read_fleet(self._lease)
+            fleet = yield from fleet_commands.read_fleet(self._lease)
         except ServerError:
             return
         if not fleet.codes:
@@ -130,7 +130,7 @@ class UnknownFunctions:
 def _read_known(lease: float) -> Steps["KnownFunctions"]:
     from expirebridge.handlers.fleet import KnownFunctions  # noqa: PLC0415 - if asked for
 
-    return KnownFunctions.of((yield from commands.read_fleet(lease)))
+    return KnownFunctions.of((yield from fleet_commands.read_fleet(lease)))
 
 
 def _warn(func: str, lack: str) -> None:

@@ -7,14 +7,15 @@ from expirebridge.model.log_fields import event
 from expirebridge.model.schedule import SeriesSpec
 from expirebridge.series.records import new_series
 from expirebridge.series.ticks import first_after
-from expirebridge.store import commands
-from expirebridge.store.commands import DeclarationState, Put, Putting, Steps
+from expirebridge.store.commands import series as series_commands
+from expirebridge.store.commands.call import Steps
+from expirebridge.store.commands.series import DeclarationState, Put, Putting
 
 logger = logging.getLogger("expirebridge")
 
 
 def put(
-    spec: SeriesSpec, read: commands.Read, *, declared: bool, made: int | None = None
+    spec: SeriesSpec, read: series_commands.Read, *, declared: bool, made: int | None = None
 ) -> Steps[Put]:
     """Put a series in the place of what was read, with the first tick after that.
 
@@ -29,7 +30,7 @@ def put(
     times = first_after(spec.schedule, spec.id, read.now, made=made)
     before = "" if standing is None else standing.text("fingerprint")
     item = Putting(new_series(spec, declared=declared), before, made, times)
-    [done] = yield from commands.put_series([item])
+    [done] = yield from series_commands.put_series([item])
     return done
 
 
@@ -38,9 +39,9 @@ def put_new(specs: Sequence[SeriesSpec], *, lease: float) -> Steps[list[Put]]:
 
     Returns RACE for one whose id has another series, and LATE if its first tick has passed.
     """
-    now = (yield from commands.get_series(specs[0].id, lease)).now
+    now = (yield from series_commands.get_series(specs[0].id, lease)).now
     return (
-        yield from commands.put_series(
+        yield from series_commands.put_series(
             [
                 Putting(
                     new_series(spec, declared=False), "", now,
@@ -59,12 +60,12 @@ def restore(spec: SeriesSpec, *, made: int, paused: bool, lease: float) -> Steps
     """
     done = Put.LATE
     while done is Put.LATE:
-        read = yield from commands.get_series(spec.id, lease)
+        read = yield from series_commands.get_series(spec.id, lease)
         if read.series is not None:
             return False
         done = yield from put(spec, read, declared=False, made=made)
     if paused:
-        yield from commands.pause_series(spec.id)
+        yield from series_commands.pause_series(spec.id)
     return done is Put.CREATED
 
 
@@ -73,7 +74,7 @@ def declare(listener: str, lease: float, specs: Sequence[SeriesSpec]) -> Steps[N
 
     What another listener puts at the same time is looked at again by the next such call.
     """
-    declared = yield from commands.declare_series(
+    declared = yield from series_commands.declare_series(
         listener, lease, [(spec.id, spec.fingerprint) for spec in specs]
     )
     for spec, (standing, before) in zip(specs, declared.standings, strict=True):
@@ -90,7 +91,7 @@ def declare(listener: str, lease: float, specs: Sequence[SeriesSpec]) -> Steps[N
 def _put_declared(spec: SeriesSpec, before: str, lease: float) -> Steps[None]:
     done = Put.LATE
     while done is Put.LATE:
-        read = yield from commands.get_series(spec.id, lease)
+        read = yield from series_commands.get_series(spec.id, lease)
         standing = read.series.text("fingerprint") if read.series is not None else ""
         if standing != before:
             return

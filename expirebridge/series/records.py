@@ -6,8 +6,8 @@ import orjson
 
 from expirebridge.model import keys
 from expirebridge.model.schedule import Schedule, SeriesSpec, schedule_from_json
-from expirebridge.store import commands
-from expirebridge.store.commands import NewSeries
+from expirebridge.store.commands.call import Argument
+from expirebridge.store.commands.series import NewSeries
 from expirebridge.store.series_records import StoredSeries
 from expirebridge.store.task_records import split_call
 
@@ -17,7 +17,7 @@ _OF_TICKS = ("tags", "retry", "timeout", "misfire")
 def new_series(spec: SeriesSpec, *, declared: bool) -> NewSeries:
     """Encode a series for its record."""
     schedule = spec.schedule
-    fields: dict[str, commands.Argument] = dict(spec.fields)
+    fields: dict[str, Argument] = dict(spec.fields)
     args = spec.args
     if len(args) > keys.MAX_ARGS_IN_KEY:
         fields["args"], args = args, keys.IN_RECORD

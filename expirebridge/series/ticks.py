@@ -10,14 +10,14 @@ from expirebridge.model.log_fields import event
 from expirebridge.model.schedule import Schedule
 from expirebridge.model.time_zones import offset_in, tzdata_at
 from expirebridge.series.records import read_schedule
-from expirebridge.store import commands
-from expirebridge.store.commands import (
+from expirebridge.store.commands import series as series_commands
+from expirebridge.store.commands.call import Steps
+from expirebridge.store.commands.series import (
     MAX_TICKS,
     DueSeries,
     NextTick,
     Outdated,
     Retimed,
-    Steps,
     Times,
 )
 
@@ -100,9 +100,9 @@ class Ticked(NamedTuple):
 
 def make_due_ticks(most: int = MAX_TICKS) -> Steps[Ticked]:
     """Make the next tick of up to so many series; of each once, however many listeners ask."""
-    found = yield from commands.find_due_series(most)
+    found = yield from series_commands.find_due_series(most)
     items = [_following(one, found.now) for one in found.series]
-    made = (yield from commands.make_ticks(items)) if items else []
+    made = (yield from series_commands.make_ticks(items)) if items else []
     coming = [item.times.due for item in items if item.times is not None]
     if found.following is not None:
         coming.append(found.following)
@@ -132,11 +132,11 @@ def retime(version: str, skip: int = 0) -> Steps[int | None]:
     The first `skip` of them are left out. Returns how many to leave out next: those for whose zone
     this host has no later data. None if there are no more.
     """
-    found = yield from commands.find_outdated(version, skip)
+    found = yield from series_commands.find_outdated(version, skip)
     if not found:
         return None
     items = list(_items(found))
-    codes = (yield from commands.retime_ticks(items)) if items else []
+    codes = (yield from series_commands.retime_ticks(items)) if items else []
     for item, code in zip(items, codes, strict=True):
         if code is Retimed.MOVED and item.times is not None:
             logger.info(

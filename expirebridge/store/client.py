@@ -24,8 +24,16 @@ from expirebridge.store.batching import (
     CommandWords,
     RequestBatcher,
 )
-from expirebridge.store.commands import LEFT_OUT, PARTITIONS, UNAVAILABLE, Command, Runnable, Steps
-from expirebridge.store.commands.call import At, IfAvailable
+from expirebridge.store.commands.call import (
+    LEFT_OUT,
+    PARTITIONS,
+    UNAVAILABLE,
+    At,
+    Command,
+    IfAvailable,
+    Runnable,
+    Steps,
+)
 from expirebridge.store.errors import is_about_keys, is_within_script, of_client, translated
 
 T = TypeVar("T")

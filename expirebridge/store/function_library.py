@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from expirebridge.errors import ServerError
-from expirebridge.store import commands, functions
-from expirebridge.store.commands import Steps
+from expirebridge.store import functions
+from expirebridge.store.commands.call import Steps, command
 
 
 class LoadResult(StrEnum):
@@ -33,15 +33,13 @@ class Loading:
 def load(*, replace: bool) -> Steps[Loading]:
     """Load the functions, or on Redis 6.2 their scripts; a newer library makes way only if told."""
     try:
-        found = yield from commands.command(
-            "FUNCTION", "LIST", "LIBRARYNAME", functions.LIBRARY, "WITHCODE"
-        )
+        found = yield from command("FUNCTION", "LIST", "LIBRARYNAME", functions.LIBRARY, "WITHCODE")
     except ServerError as error:
         if "unknown command" not in str(error):
             raise
         return (yield from _load_scripts())
     if not found:
-        yield from commands.command("FUNCTION", "LOAD", functions.library())
+        yield from command("FUNCTION", "LOAD", functions.library())
         return Loading(LoadResult.LOADED)
     there = dict(zip(found[0][::2], found[0][1::2], strict=True))[b"library_code"].decode()
     before = functions.version_of(there)
@@ -49,7 +47,7 @@ def load(*, replace: bool) -> Steps[Loading]:
         return Loading(LoadResult.SAME, before)
     if not replace and is_newer(before, functions.version()):
         return Loading(LoadResult.NEWER, before)
-    yield from commands.command("FUNCTION", "LOAD", "REPLACE", functions.library())
+    yield from command("FUNCTION", "LOAD", "REPLACE", functions.library())
     return Loading(LoadResult.REPLACED, before)
 
 
@@ -59,7 +57,7 @@ def find_version() -> Steps[str | None]:
     None if it cannot have any: Redis before 7.
     """
     try:
-        version = yield from commands.command("FCALL_RO", f"{functions.LIBRARY}_version", 0)
+        version = yield from command("FCALL_RO", f"{functions.LIBRARY}_version", 0)
     except ServerError as error:
         if "unknown command" in str(error):
             return None
@@ -76,7 +74,7 @@ def is_newer(version: str, than: str) -> bool:
 
 def _load_scripts() -> Steps[Loading]:
     for name in functions.NAMES:
-        yield from commands.command("SCRIPT", "LOAD", functions.script(name).text)
+        yield from command("SCRIPT", "LOAD", functions.script(name).text)
     return Loading(LoadResult.SCRIPTS)
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 from expirebridge import errors
 from expirebridge.model.partitions import PartitionLayout
 from expirebridge.model.task import LeftOut
-from expirebridge.store.commands import Runnable
+from expirebridge.store.commands.call import Runnable
 
 AWAY_ERRORS = (errors.ServerUnreachable, errors.SlotUnserved, errors.SlotMoving)
 """The errors of a partition that others can do without."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from expirebridge import errors
 from expirebridge.model.partitions import PARTITIONS_OF_CLUSTER, PartitionLayout
-from expirebridge.store import commands
+from expirebridge.store.commands import partitions
 from expirebridge.store.errors import CountUnknown
 from expirebridge.store.partition_availability import (
     AWAY_ERRORS,
@@ -38,7 +38,7 @@ class PartitionCount:
             if not known:
                 raise NothingWritten
         elif known:
-            yield Request(layout, number, commands.mark_partition(), sure=True)
+            yield Request(layout, number, partitions.mark_partition(), sure=True)
         else:
             yield from self.create(layout.count)  # those that are away learn it later
 
@@ -53,13 +53,13 @@ class PartitionCount:
         if not (yield from self._is_known(layout)):
             first = layout if self.spread else PartitionLayout(self.prefix)
             try:
-                yield Request(first, 0, commands.create_partitions(count), sure=True)
+                yield Request(first, 0, partitions.create_partitions(count), sure=True)
             except errors.PartitionsDiffer as other:
                 raise errors.PartitionsDiffer(other.count, count) from other
         fault = None
         for number in range(count):
             try:
-                yield Request(layout, number, commands.mark_partition(), sure=True)
+                yield Request(layout, number, partitions.mark_partition(), sure=True)
             except errors.ServerError as error:
                 fault = error
         return fault
@@ -81,7 +81,9 @@ class PartitionCount:
                 continue
             node = self.absences.node_of(asked, number)
             try:
-                count = yield Request(asked, number, commands.read_partitions(), hasty=self.spread)
+                count = yield Request(
+                    asked, number, partitions.read_partitions(), hasty=self.spread
+                )
             except CountUnknown:
                 continue
             except errors.PartitionsDiffer as other:

@@ -14,7 +14,8 @@ from expirebridge.errors import ServerError
 from expirebridge.model.partitions import PartitionLayout
 from expirebridge.model.task import LeftOut
 from expirebridge.store.client import AsyncStore, Database, Store, WrongPartitionCount
-from expirebridge.store.commands import Runnable, read_partitions
+from expirebridge.store.commands.call import Runnable
+from expirebridge.store.commands.partitions import read_partitions
 from expirebridge.store.partition_availability import Request
 from expirebridge.store.routing import Routing
 from expirebridge.store.stepping import drive, drive_async

@@ -14,16 +14,21 @@ from expirebridge.model.keys import slot_of
 from expirebridge.model.partitions import PARTITIONS_OF_CLUSTER, PartitionLayout
 from expirebridge.model.task import LeftOut
 from expirebridge.store import script_loader
-from expirebridge.store.commands import LEFT_OUT, PARTITIONS, UNAVAILABLE, Command, Runnable, Steps
 from expirebridge.store.commands.call import (
+    LEFT_OUT,
+    PARTITIONS,
+    UNAVAILABLE,
     Anywhere,
     At,
     ByItem,
+    Command,
     Creation,
     Everywhere,
     IfAvailable,
     Joined,
     OfId,
+    Runnable,
+    Steps,
 )
 from expirebridge.store.errors import CountUnknown
 from expirebridge.store.partition_availability import (

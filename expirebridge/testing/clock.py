@@ -12,7 +12,8 @@ from expirebridge.model.durations import LONGEST, Duration, check_aware, seconds
 from expirebridge.model.task import Change, Task, from_ms, to_ms
 from expirebridge.producer.bridge import Bridge
 from expirebridge.settings import Settings
-from expirebridge.store import commands, script_loader
+from expirebridge.store import script_loader
+from expirebridge.store.commands import producing
 from expirebridge.testing import environment, time
 from expirebridge.testing.attempt import Ran
 from expirebridge.testing.environment import INSIDE, OwnLoop, empty_database, led_to
@@ -181,7 +182,7 @@ class Clock(MadeCalls):
         """Do the same in the running event loop: see `run_now`."""
         id = task if isinstance(task, str) else task.id
         await self._traveller.exchange()
-        change = self._store.run(commands.run_now(id))
+        change = self._store.run(producing.run_now(id))
         if change is not Change.DUE_NOW:
             raise TravelError(f"task {id!r} cannot be run now: {change}")
         for ran in reversed(await self.atravel(0, raising=raising)):

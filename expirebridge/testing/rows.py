@@ -30,8 +30,8 @@ from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.listener.ledger.row_check import by_row
 from expirebridge.model.transactions import Transaction
 from expirebridge.settings import Settings
-from expirebridge.store import commands
 from expirebridge.store.client import Store
+from expirebridge.store.commands import producing
 from expirebridge.store.commands.ledger import MAX_ROWS, RowVersion, read_ledger
 from expirebridge.testing.environment import unseen_loop
 from expirebridge.testing.errors import TravelError
@@ -357,7 +357,7 @@ class Rows:
         noted = self._passbook.noted
         self.undone = noted - set(self._passbook.ask(noted))
         if self.undone:
-            self._store.run(commands.cancel(sorted(self.undone), keep=self._keep))
+            self._store.run(producing.cancel(sorted(self.undone), keep=self._keep))
 
     async def look_up(self, attempt: Attempt) -> AttemptOutcome | None:
         """The conclusion if the row of a claimed task says that it is not to run now."""

@@ -13,8 +13,7 @@ from typing import Self
 
 from expirebridge.errors import InvalidSetting
 from expirebridge.store.client import Store
-from expirebridge.store.commands import Command
-from expirebridge.store.commands.call import script
+from expirebridge.store.commands.call import Command, script
 from expirebridge.store.script_loader import SHIPPED, ScriptLibrary
 
 _OFFSET = "local offset = tonumber(redis.call('GET', own_key('offset')) or 0)\n"

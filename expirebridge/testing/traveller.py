@@ -25,9 +25,12 @@ from expirebridge.model.task import from_ms
 from expirebridge.series.definition import declare
 from expirebridge.series.ticks import make_due_ticks
 from expirebridge.settings import Settings
-from expirebridge.store import commands
 from expirebridge.store.client import Database, Store
-from expirebridge.store.commands import Claim, EventKind, KeyEvent, Steps
+from expirebridge.store.commands import claiming, reconciling
+from expirebridge.store.commands import pages as pages_commands
+from expirebridge.store.commands.call import Steps, batches, new_nonce
+from expirebridge.store.commands.claiming import Claim
+from expirebridge.store.commands.reconciling import EventKind, KeyEvent
 from expirebridge.store.task_records import ClaimedTask
 from expirebridge.testing import time
 from expirebridge.testing.attempt import Ran, ran, shown
@@ -313,11 +316,11 @@ class Traveller:
         """Take up what plain commands did, and claim what is due."""
         self._follow()
         await self.exchange()
-        nonce = commands.new_nonce()
+        nonce = new_nonce()
         # What the server has seen of the ledger was compared just now.
         gate = None if self.rows is None else 0
         return self._store.run(
-            commands.claim(nonce, self._settings, room=room, idle=True, gate=gate)
+            claiming.claim(nonce, self._settings, room=room, idle=True, gate=gate)
         )
 
     def _follow(self) -> None:
@@ -334,7 +337,7 @@ class Traveller:
         if settlement.outcome == "unknown":
             # A listener looks again every 15 s for a day: that ends alike, after 5,760 attempts.
             settlement = settlement._replace(delay=UNKNOWN_FOR)
-        [code] = self._store.run(commands.settle([settlement], self._settings))
+        [code] = self._store.run(claiming.settle([settlement], self._settings))
         await self.exchange()
         if not attempt.is_over:
             return None
@@ -359,12 +362,12 @@ def _take_up(news: Collection[News], settings: Settings) -> Steps[None]:
 
 def _scan(settings: Settings) -> Steps[None]:
     """Walk over all keys, for what was not heard of."""
-    pages = commands.Pages(lambda cursor: commands.scan(cursor, STEP, settings))
+    pages = pages_commands.Pages(lambda cursor: reconciling.scan(cursor, STEP, settings))
     while page := (yield from pages.next()):
         hints = [hint_for(name, EventKind.LIVE) for name in page.found]
         yield from _adopt([hint for hint in hints if hint], settings)
 
 
 def _adopt(hints: list[KeyEvent], settings: Settings) -> Steps[None]:
-    for batch in commands.batches(hints):
-        yield from commands.adopt(batch, settings)
+    for batch in batches(hints):
+        yield from reconciling.adopt(batch, settings)

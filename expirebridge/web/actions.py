@@ -18,7 +18,7 @@ from expirebridge.model.schedule import check_series_id
 from expirebridge.model.task import Change, State
 from expirebridge.producer.bridge import AsyncBridge
 from expirebridge.series.state import Series
-from expirebridge.store import commands
+from expirebridge.store.commands import fleet
 from expirebridge.web.context import PageContext, redirect
 from expirebridge.web.search import BULK_LIMIT, Search, SearchPage, find
 
@@ -68,7 +68,7 @@ async def _note(site: PageContext, who: str, action: str, target: str, result: s
     """Record the action. If that fails, it is still done, and in the log."""
     try:
         await site.store.run(
-            commands.note_action(who=who, action=action, target=target, result=result)
+            fleet.note_action(who=who, action=action, target=target, result=result)
         )
     except ServerError as failure:
         logger.warning(
@@ -246,7 +246,7 @@ class ActionPages:
 
     async def log(self, request: Request) -> Response:
         """The log of actions: what was done, and by whom."""
-        noted = await self._site.store.run(commands.read_actions(_LOGGED))
+        noted = await self._site.store.run(fleet.read_actions(_LOGGED))
         return self._site.page(
             request, "actions.html", noted=noted, now=await self._site.now(), limit=_LOGGED
         )

@@ -20,7 +20,7 @@ from expirebridge.producer.bridge import AsyncBridge
 from expirebridge.producer.operations import Operations
 from expirebridge.producer.recent import SAMPLE
 from expirebridge.settings import Settings
-from expirebridge.store import commands
+from expirebridge.store.commands import inspection
 from expirebridge.store.partitions import AsyncPartitions
 
 Redact = Callable[[Task], Task]
@@ -45,7 +45,7 @@ class PageContext:
 
     async def now(self) -> datetime:
         """The server's time, the only clock that is used."""
-        return from_ms(await self.store.run(commands.read_time()))
+        return from_ms(await self.store.run(inspection.read_time()))
 
     def page(
         self, request: Request, template: str, *, status: int = 200, **values: Any

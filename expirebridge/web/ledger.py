@@ -25,7 +25,7 @@ from expirebridge.ledger.tables import Status
 from expirebridge.model import keys
 from expirebridge.model.task import State, Task, from_ms
 from expirebridge.producer.operations import Operations
-from expirebridge.store.commands import Steps
+from expirebridge.store.commands.call import Steps
 from expirebridge.store.commands.ledger import RedisCheckpoint, read_ledgers
 from expirebridge.web.context import PageContext
 from expirebridge.web.overview import PRESENT_FOR, Shared

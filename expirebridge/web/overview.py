@@ -17,8 +17,8 @@ from expirebridge.errors import ServerError, ServerUnreachable
 from expirebridge.model.durations import human
 from expirebridge.model.task import Counts, LeftOut, State, from_ms, texts_of, to_ms
 from expirebridge.producer.recent import OfFunction, read_recent
-from expirebridge.store import commands
-from expirebridge.store.commands import FunctionSurvey, Health, LastBeat, Span
+from expirebridge.store.commands import inspection
+from expirebridge.store.commands.inspection import FunctionSurvey, Health, LastBeat, Span
 from expirebridge.web.context import PageContext
 
 # How many tasks are overdue, and how fast that changes.
@@ -320,9 +320,9 @@ class Overview:
         try:
             now = await site.now()
             counts = await site.bridge.count()
-            health = await site.store.run(commands.read_health(site.settings.lease))
+            health = await site.store.run(inspection.read_health(site.settings.lease))
             survey = await self.survey()
-            beats = await site.store.run(commands.list_listeners(_LISTENERS))
+            beats = await site.store.run(inspection.list_listeners(_LISTENERS))
             findings = await site.store.run(check_health(site.store.database, site.settings))
         except ServerError as failure:
             return CurrentState(alarms=(error("server", str(failure), ""),))
@@ -354,7 +354,7 @@ class Overview:
     async def _course(self, spans: int, minutes: int) -> Course:
         try:
             coming = await self._coming()
-            past = await self._site.store.run(commands.read_tally(spans=spans, minutes=minutes))
+            past = await self._site.store.run(inspection.read_tally(spans=spans, minutes=minutes))
             functions = await self._functions()
             findings = [await self._site.store.run(check_functions(self._site.settings.lease))]
             if self._of_ledger is not None:
@@ -378,7 +378,7 @@ class Overview:
         return sorted({name for name, _ in ended} | set(coming.functions))
 
     async def _read_survey(self) -> FunctionSurvey:
-        return await self._site.store.run(commands.survey(_SURVEYED))
+        return await self._site.store.run(inspection.survey(_SURVEYED))
 
     async def _read_functions(self) -> tuple[tuple[str, OfFunction], ...]:
         recent = await self._site.store.run(read_recent(self._site.operations))
@@ -394,7 +394,7 @@ class Overview:
         """How many tasks of the coming hour are due in each minute."""
         start = to_ms(await self._site.now()) // _MINUTE
         edges = [(start + minute) * _MINUTE for minute in range(_HOUR + 1)]
-        counts = await self._site.store.run(commands.count_before(State.PENDING, edges))
+        counts = await self._site.store.run(inspection.count_before(State.PENDING, edges))
         dues = [
             after - before for before, after in zip(counts.before, counts.before[1:], strict=False)
         ]

@@ -21,15 +21,11 @@ from expirebridge.producer.listing import (
 )
 from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
-from expirebridge.store import commands
-from expirebridge.store.commands import (
-    BEGINNING,
-    LEFT_OUT,
-    PARTITIONS,
-    Command,
-    CountsBefore,
-    Steps,
-)
+from expirebridge.store.commands import inspection, producing
+from expirebridge.store.commands import pages as pages_commands
+from expirebridge.store.commands.call import LEFT_OUT, PARTITIONS, Command, Steps, at_if_there
+from expirebridge.store.commands.inspection import CountsBefore
+from expirebridge.store.commands.pages import BEGINNING
 
 # What a page looks for, and what it found.
 
@@ -260,11 +256,11 @@ def _read(
     search: Search, number: int, count: int, last: int | None, cursor: str
 ) -> Steps[PageChunk[Task] | None]:
     rows = rows_of_each(count)
-    call = commands.list_page(
+    call = producing.list_page(
         state=search.state, func=search.func or None, tag=search.tag or None, cursor=cursor,
         count=rows if last is None else min(rows, last - int(cursor)),
     )  # fmt: skip
-    page = yield from commands.at_if_there(call, number, hasty=True)
+    page = yield from at_if_there(call, number, hasty=True)
     if page is None:
         return None
     past = last is not None and int(page.cursor) >= last
@@ -283,8 +279,8 @@ def _order(search: Search, task: Task) -> float:
 def _span(search: Search, settings: Settings, number: int) -> Steps[tuple[int, int | None]]:
     """The ranks in a partition between which the tasks of these times stand."""
     bounds = Bounds.of(search, settings)
-    call = commands.count_before(bounds.state, bounds.given)
-    counts = yield from commands.at_if_there(call, number, hasty=True)
+    call = inspection.count_before(bounds.state, bounds.given)
+    counts = yield from at_if_there(call, number, hasty=True)
     return bounds.ranks(counts) if counts is not None else (0, None)
 
 
@@ -321,10 +317,10 @@ def ids_in(
     """Ids that begin so in one partition, how many were looked at, and whether those were all."""
     ids, looked, rank = list[str](), 0, 0
     while looked < most and len(ids) < rows:
-        call = commands.seek(
+        call = inspection.seek(
             state, beginning, rank=rank, examine=SOUGHT_AT_ONCE, find=max(rows - len(ids), 1)
         )
-        sought = yield from commands.at_if_there(call, number, hasty=True)
+        sought = yield from at_if_there(call, number, hasty=True)
         if sought is None:
             return ids, looked, True  # it is named among those that are left out
         looked += sought.examined
@@ -397,14 +393,14 @@ def _find(
     first, last = None, None
     if not search.tag:
         bounds = Bounds.of(search, settings)
-        counts = yield from commands.count_before(bounds.state, bounds.given)
+        counts = yield from inspection.count_before(bounds.state, bounds.given)
         low, last = bounds.ranks(counts)
         first = max(int(cursor), low)
         cursor = str(first)
     chunk = min(rows, _CHUNK) if not search.narrowed else _CHUNK
 
-    def read(cursor: str) -> Command[commands.TaskPage]:
-        return commands.list_page(
+    def read(cursor: str) -> Command[producing.TaskPage]:
+        return producing.list_page(
             state=search.state, func=search.func or None, tag=search.tag or None, cursor=cursor,
             count=chunk if last is None else min(chunk, last - int(cursor)),
         )  # fmt: skip
@@ -414,7 +410,7 @@ def _find(
 
     tasks: list[Task] = []
     examined = 0
-    pages = commands.Pages(read, cursor)
+    pages = pages_commands.Pages(read, cursor)
     while not past_the_last() and (page := (yield from pages.next())):
         examined += page.examined
         tasks += [lean(task) for task in page.tasks if search.matches(task)]
@@ -440,7 +436,7 @@ def _seek(search: Search, operations: Operations, *, cursor: str, rows: int) -> 
     for state in states:
         looked, place = 0, rank
         while looked < MAX_SOUGHT // len(states) and len(tasks) < rows:
-            sought = yield from commands.seek(
+            sought = yield from inspection.seek(
                 state, search.id, rank=place, examine=SOUGHT_AT_ONCE,
                 find=max(rows - len(tasks), 1),
             )  # fmt: skip

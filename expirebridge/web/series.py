@@ -22,7 +22,7 @@ from expirebridge.producer.operations import Operations
 from expirebridge.series.merged_listing import cursors_in, joined
 from expirebridge.series.state import Series, SeriesListing
 from expirebridge.settings import Settings
-from expirebridge.store.commands import PARTITIONS, Steps
+from expirebridge.store.commands.call import PARTITIONS, Steps
 from expirebridge.web.actions import (
     READ_ONLY,
     SeriesOrder,

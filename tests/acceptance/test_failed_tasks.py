@@ -7,8 +7,8 @@ import pytest
 
 from expirebridge import Bridge, InvalidTask, State
 from expirebridge.settings import Settings
-from expirebridge.store import commands
 from expirebridge.store.client import Store
+from expirebridge.store.commands import reconciling
 from tests.kit.invoked import end_due_tasks, invoke, invoke_json
 from tests.kit.processes import run
 
@@ -59,14 +59,14 @@ def test_they_start_anew_and_only_those_that_match(url: str, bridge: Bridge) -> 
 def test_they_are_forgotten_in_the_next_pass(url: str, bridge: Bridge, store: Store) -> None:
     assert invoke("failed", "purge", "--func", "orders.rate", "--yes", url=url) == "forgotten  2\n"
     # Their last run was a moment ago: a doorbell of it may still be on its way.
-    store.run(commands.sweep(Settings()))
+    store.run(reconciling.sweep(Settings()))
     assert bridge.count().failed == 5
     for id in ("r0", "r1", "m1"):
         store.client.hset(f"expirebridge:task:{id}", "ended", 1)
     assert bridge.purge_failed(["r0", "r1", "m1", "waits", "nobody"]) == {
         "forgotten": 3, "not failed": 1, "not found": 1
     }  # fmt: skip
-    store.run(commands.sweep(Settings()))
+    store.run(reconciling.sweep(Settings()))
     assert ids("failed", "list", url=url) == {"m0", "m2"}
     assert store.client.exists("expirebridge:tag:night") == 0
     assert bridge.get("waits") is not None

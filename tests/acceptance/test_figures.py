@@ -17,9 +17,10 @@ import redis
 from expirebridge import Bridge, InvalidTask
 from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.settings import Settings
-from expirebridge.store import acl, commands
+from expirebridge.store import acl
 from expirebridge.store.acl import LoginRole
 from expirebridge.store.client import Store
+from expirebridge.store.commands import claiming, inspection
 from tests.kit.interrupts import ignoring
 from tests.kit.invoked import end_due_tasks, invoke, invoke_json
 from tests.kit.processes import COMMAND, run
@@ -35,7 +36,7 @@ def busy(bridge: Bridge, store: Store) -> None:
         bridge.make_task("orders.rate", [n], 0)
     end_due_tasks(store)
     bridge.make_task("mail.send", ["works"], 0, id="at-work")
-    assert store.run(commands.claim("t", Settings(), room=1, idle=True)).tasks
+    assert store.run(claiming.claim("t", Settings(), room=1, idle=True)).tasks
     bridge.make_task("mail.send", ["waits"], "1h", id="waits")
     bridge.make_task("mail.send", ["late"], 0, id="late")
 
@@ -183,7 +184,7 @@ def test_a_forecast_counts_what_comes_due(url: str, bridge: Bridge, store: Store
     assert shown["spans"][0]["functions"].keys() == {"mail.send", "orders.rate"}
     assert sum(shown["spans"][0]["functions"].values()) == pytest.approx(400, abs=2)
     assert shown["spans"][1]["functions"] == {"orders.rate": 1}
-    exact = store.run(commands.forecast(180, 2, sample=400)).spans[0].sample
+    exact = store.run(inspection.forecast(180, 2, sample=400)).spans[0].sample
     assert exact == {"mail.send": 300, "orders.rate": 100}
     text = invoke("forecast", "--per", "3m", "--for", "6m", url=url)
     assert text.splitlines()[1].split()[1:4] == ["now", "400", "█" * 40]

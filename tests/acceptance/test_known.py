@@ -5,8 +5,8 @@ from pathlib import Path
 
 from expirebridge import Bridge
 from expirebridge.settings import Settings
-from expirebridge.store import commands
 from expirebridge.store.client import Store
+from expirebridge.store.commands import fleet
 from tests.kit.invoked import invoke_json
 from tests.kit.processes import listener, run
 from tests.kit.steps import beat_without_code
@@ -14,7 +14,7 @@ from tests.kit.steps import beat_without_code
 
 def until_declared(store: Store) -> None:
     """Wait until a listener says what it knows; the test's own timeout is the limit."""
-    while not store.run(commands.read_fleet(Settings.lease)).codes:
+    while not store.run(fleet.read_fleet(Settings.lease)).codes:
         time.sleep(0.01)
 
 
@@ -48,7 +48,7 @@ def test_handlers_of_the_fleet_are_listed_by_their_code(
     newer.mkdir(parents=True)
     (newer / "mail.py").write_text("def send(to, *, subject=''): ...")
     with listener(url, folder) as first, listener(url, folder) as second, listener(url, newer):
-        while len(store.run(commands.read_fleet(Settings.lease)).codes) < 2:
+        while len(store.run(fleet.read_fleet(Settings.lease)).codes) < 2:
             time.sleep(0.01)
         beat_without_code(store, "host:1:older")
         printed = run("handlers", "--fleet", url=url).stdout

@@ -17,8 +17,8 @@ from expirebridge.cli.transfer_files import FIELDS
 from expirebridge.connection.clients import _PRODUCER_RETRIES
 from expirebridge.producer.new_task import CHUNK_TASKS
 from expirebridge.settings import Settings
-from expirebridge.store import commands
 from expirebridge.store.client import Store
+from expirebridge.store.commands import claiming, reconciling
 from tests.kit.invoked import end_due_tasks, invoke
 from tests.kit.processes import COMMAND, run
 from tests.kit.proxy import Proxy
@@ -58,8 +58,10 @@ def test_all_that_waits_is_moved_as_it_is(
     bridge.make_task("mail.send", [], "1h", id="taken")
     foreign = b"taken:?orders.rate?[ 1,  2 ]"
     client.set(foreign, "", px=3_600_000)
-    hint = commands.KeyEvent(foreign, "taken", foreign.partition(b":?")[2], commands.EventKind.LIVE)
-    store.run(commands.adopt([hint], Settings()))
+    hint = reconciling.KeyEvent(
+        foreign, "taken", foreign.partition(b":?")[2], reconciling.EventKind.LIVE
+    )
+    store.run(reconciling.adopt([hint], Settings()))
     bridge.make_task("mail.send", [], 0, id="done")
     end_due_tasks(store, "succeeded", "")
     bridge.make_task("mail.send", [], 0, id="tried")
@@ -143,8 +145,8 @@ def test_through_a_pipe(url: str, new_url: str, bridge: Bridge, new: Bridge) -> 
 
 def test_what_is_left_out_is_told(url: str, bridge: Bridge, store: Store, tmp_path: Path) -> None:
     bridge.make_task("mail.send", [], 0, id="runs")
-    assert store.run(commands.claim("t", Settings(), room=1, idle=True)).tasks
-    store.run(commands.heartbeat("host:1:aa", 10, [], code="c0de"))
+    assert store.run(claiming.claim("t", Settings(), room=1, idle=True)).tasks
+    store.run(claiming.heartbeat("host:1:aa", 10, [], code="c0de"))
     file = tmp_path / "tasks.ndjson"
     result = run("export", file, url=url)
     assert (result.returncode, file.read_bytes()) == (0, b"")

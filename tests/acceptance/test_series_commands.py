@@ -5,8 +5,9 @@ import json
 import redis
 
 from expirebridge import Bridge
-from expirebridge.store import commands
 from expirebridge.store.client import Store
+from expirebridge.store.commands import claiming
+from expirebridge.store.commands import series as series_commands
 from tests.kit.history import now
 from tests.kit.processes import run
 from tests.kit.series import LEASE, put, series
@@ -59,8 +60,8 @@ def test_a_series_is_steered(bridge: Bridge, url: str) -> None:
 
 def test_what_handlers_declare_is_left(client: redis.Redis, url: str) -> None:
     store = Store(client, prefix="expirebridge")
-    store.run(commands.heartbeat("listener", LEASE, [], code="c0de"))
-    store.run(commands.declare_series("listener", LEASE, [("s", "f1")]))
+    store.run(claiming.heartbeat("listener", LEASE, [], code="c0de"))
+    store.run(series_commands.declare_series("listener", LEASE, [("s", "f1")]))
     put(store, series(declared=True), now() + 3_600_000)
     result = run("series", "remove", "s", url=url)
     assert result.returncode == 3

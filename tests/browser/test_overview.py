@@ -10,8 +10,8 @@ import redis
 from expirebridge import AsyncBridge, Bridge
 from expirebridge.handlers.signatures import digest_of
 from expirebridge.model.durations import human
-from expirebridge.store import commands
 from expirebridge.store.client import Store
+from expirebridge.store.commands import claiming, fleet
 from expirebridge.web.overview import Backlog, Readings
 from tests.browser.serving import Asking
 from tests.kit.invoked import end_due_tasks, invoke_json
@@ -99,8 +99,8 @@ async def test_functions_that_no_listener_knows_are_named(
 ) -> None:
     bridge.make_task("mail.sned", [], 3600)
     known = {"mail.send": "(to)"}
-    store.run(commands.heartbeat("host:1:aa", 10, [], code=digest_of(known), functions=1))
-    store.run(commands.declare(digest_of(known), known))
+    store.run(claiming.heartbeat("host:1:aa", 10, [], code=digest_of(known), functions=1))
+    store.run(fleet.declare(digest_of(known), known))
     async with asking() as pages:
         shown = html.unescape((await pages.get("/")).text)
     assert "mail.sned: no listener knows it (did you mean 'mail.send'?)" in shown

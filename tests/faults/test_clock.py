@@ -20,8 +20,8 @@ from expirebridge import Bridge, State
 from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.model.task import to_ms
 from expirebridge.settings import Settings
-from expirebridge.store import commands
 from expirebridge.store.client import Store
+from expirebridge.store.commands import claiming, reconciling
 from tests.faults.stage import ROUNDS, held_still, recorded_listener
 from tests.kit.history import Started, Writer, now, read
 from tests.kit.processes import listener
@@ -188,9 +188,9 @@ def lapsed_for_others(url: str) -> list[str]:
     """What other listeners would take back: one that has not beaten yet, and one that just has."""
     with redis.Redis.from_url(url) as client:
         store = Store(client, prefix="expirebridge")
-        sweep = commands.sweep(Settings(lease=LEASE))
+        sweep = reconciling.sweep(Settings(lease=LEASE))
         lapsed = [*store.run(sweep).lapsed]
-        store.run(commands.heartbeat("another", LEASE, [], code="c0de"))
+        store.run(claiming.heartbeat("another", LEASE, [], code="c0de"))
         return [*lapsed, *store.run(sweep).lapsed]
 
 

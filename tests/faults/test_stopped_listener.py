@@ -14,8 +14,8 @@ from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.hooks import Claimed, End, Event
 from expirebridge.model.task import to_ms
 from expirebridge.settings import Settings
-from expirebridge.store import commands
 from expirebridge.store.client import Store
+from expirebridge.store.commands import reconciling
 from tests.faults.stage import (
     ROUNDS,
     Listeners,
@@ -143,7 +143,7 @@ async def test_what_a_listener_claimed_and_lost_before_it_began_is_not_begun(
         witness(event)
         if isinstance(event, Claimed) and event.count and not lapsed:
             while not lapsed:
-                lapsed.extend(store.run(commands.sweep(settings)).lapsed)
+                lapsed.extend(store.run(reconciling.sweep(settings)).lapsed)
 
     async with listening(settings, hold_up, note=note):
         task = await async_bridge.make_task("test.note", [], 0)

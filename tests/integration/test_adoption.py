@@ -11,9 +11,11 @@ from expirebridge.hooks import End
 from expirebridge.listener.partition import reconciler
 from expirebridge.model.keys import id_for_key
 from expirebridge.settings import Settings
-from expirebridge.store import commands
 from expirebridge.store.client import Store
-from expirebridge.store.commands import Adoption, EventKind, KeyEvent, Settlement
+from expirebridge.store.commands import claiming, producing, reconciling
+from expirebridge.store.commands.call import When
+from expirebridge.store.commands.claiming import Settlement
+from expirebridge.store.commands.reconciling import Adoption, EventKind, KeyEvent
 from tests.kit.witness import Witness, listening
 
 
@@ -22,7 +24,7 @@ def hint(name: str, id: str, call: str, heard: EventKind = EventKind.LIVE) -> Ke
 
 
 def adopt(store: Store, *hints: KeyEvent) -> list[Adoption]:
-    return store.run(commands.adopt(hints, Settings()))
+    return store.run(reconciling.adopt(hints, Settings()))
 
 
 async def test_a_refused_key_that_somebody_runs_all_the_same_fails_again(
@@ -61,11 +63,11 @@ def test_the_echo_of_a_finished_task_does_not_run_it_again(
 ) -> None:
     echo = hint("a:?f.g?[]", "a", "f.g?[]", EventKind.EXPIRED)
     assert adopt(store, echo) == [Adoption.ADOPTED]
-    [task] = store.run(commands.claim("t", Settings(), room=9, idle=True)).tasks
+    [task] = store.run(claiming.claim("t", Settings(), room=9, idle=True)).tasks
     assert adopt(store, echo) == [Adoption.KNOWN]
-    store.run(commands.settle([commands.Settlement(task.id, "t", "succeeded")], Settings()))
+    store.run(claiming.settle([claiming.Settlement(task.id, "t", "succeeded")], Settings()))
     assert adopt(store, echo) == [Adoption.KNOWN]
-    assert store.run(commands.count(10)).pending == 0
+    assert store.run(producing.count(10)).pending == 0
 
 
 @pytest.mark.parametrize(("args", "finished"), [([2], False), ([3], False), ([3], True)])
@@ -77,8 +79,8 @@ def test_a_key_whose_every_id_is_taken_is_not_run_and_that_is_said(
     bridge.make_task("f.g", [1], 60, id="a")
     bridge.make_task("f.g", args, 0 if finished else 30, id=id_for_key(name))
     if finished:
-        store.run(commands.claim("t", Settings(), room=9, idle=True))
-        store.run(commands.settle([Settlement(id_for_key(name), "t", "succeeded")], Settings()))
+        store.run(claiming.claim("t", Settings(), room=9, idle=True))
+        store.run(claiming.settle([Settlement(id_for_key(name), "t", "succeeded")], Settings()))
     assert adopt(store, ours, replace(ours, heard=EventKind.EXPIRED)) == [Adoption.NOTHING] * 2
     client.set(name, "", px=60_000)
     assert adopt(store, ours) == [Adoption.TAKEN]
@@ -121,14 +123,14 @@ def test_the_end_of_a_key_that_its_id_had_before_runs_nothing(
     bridge.make_task("f.g", [1], 0, id="a")
     running = how in {"replaced while it ran", "made again"}
     if running:
-        store.run(commands.claim("t", Settings(), room=9, idle=True))
+        store.run(claiming.claim("t", Settings(), room=9, idle=True))
     if how == "cancelled":
         bridge.cancel("a")
     if how == "made again":
-        store.run(commands.settle([Settlement("a", "t", "succeeded")], Settings()))
+        store.run(claiming.settle([Settlement("a", "t", "succeeded")], Settings()))
     bridge.make_task("f.g", [2], 60, id="a", if_exists="replace")
     if how == "replaced while it ran":
-        store.run(commands.settle([Settlement("a", "t", "succeeded")], Settings()))
+        store.run(claiming.settle([Settlement("a", "t", "succeeded")], Settings()))
     for heard in EventKind:
         assert adopt(store, hint("a:?f.g?[1]", "a", "f.g?[1]", heard)) == [Adoption.NOTHING]
     [left] = bridge.list(state="pending").tasks
@@ -139,12 +141,12 @@ def test_the_end_of_a_key_that_its_id_had_before_runs_nothing(
 def test_a_finished_task_s_key_that_is_set_again_is_a_new_generation(
     store: Store, client: redis.Redis
 ) -> None:
-    store.run(commands.adopt([hint("a:?f.g?[]", "a", "f.g?[]", EventKind.EXPIRED)], Settings()))
-    store.run(commands.claim("t", Settings(), room=9, idle=True))
-    store.run(commands.settle([commands.Settlement("a", "t", "failed", text="x")], Settings()))
+    store.run(reconciling.adopt([hint("a:?f.g?[]", "a", "f.g?[]", EventKind.EXPIRED)], Settings()))
+    store.run(claiming.claim("t", Settings(), room=9, idle=True))
+    store.run(claiming.settle([claiming.Settlement("a", "t", "failed", text="x")], Settings()))
     client.set("a:?f.g?[]", "", px=60_000)
     assert adopt(store, hint("a:?f.g?[]", "a", "f.g?[]")) == [Adoption.ADOPTED]
-    task = store.run(commands.get("a"))
+    task = store.run(producing.get("a"))
     assert task is not None
     assert (task.state, task.error) == (State.PENDING, None)
 
@@ -157,41 +159,41 @@ def test_a_key_whose_id_belongs_to_another_call_gets_an_id_of_its_own(
     first, second = hint("a:?f.g?[1]", "a", "f.g?[1]"), hint("a:?f.g?[2]", "a", "f.g?[2]")
     assert adopt(store, first, second) == [Adoption.ADOPTED, Adoption.ADOPTED]
     assert adopt(store, second, first) == [Adoption.KNOWN, Adoption.KNOWN]
-    other = store.run(commands.get(id_for_key(b"a:?f.g?[2]")))
+    other = store.run(producing.get(id_for_key(b"a:?f.g?[2]")))
     assert other is not None
     assert (other.args, other.key) == ([2], b"a:?f.g?[2]")
     # Its timer is the key that was set: a put-off of that key is followed.
     client.expire("a:?f.g?[2]", 3600)
     client.zadd("expirebridge:pending", {other.id: 1})
-    assert store.run(commands.claim("t", Settings(), room=9, idle=True)).tasks == []
+    assert store.run(claiming.claim("t", Settings(), room=9, idle=True)).tasks == []
 
 
 def test_a_scan_finds_what_no_record_knows_and_follows_edits(
     store: Store, client: redis.Redis
 ) -> None:
-    def mine(id: str) -> commands.NewTask:
-        when = commands.When(3_600_000, relative=True)
-        return commands.NewTask(
+    def mine(id: str) -> producing.NewTask:
+        when = When(3_600_000, relative=True)
+        return producing.NewTask(
             id=id, drawn=False, if_exists="reject", call=b"f.g?[]", when=when, fields={}
         )
 
-    store.run(commands.make([mine(id) for id in ("same", "sooner", "paused")]))
+    store.run(producing.make([mine(id) for id in ("same", "sooner", "paused")]))
     client.expire("sooner:?f.g?[]", 60)
     client.persist("paused:?f.g?[]")
     client.set("new:?f.g?[]", "", px=60_000)
     client.set("unrelated", "x")
     found, alien, cursor = [], 0, "0"
     while True:
-        scanned = store.run(commands.scan(cursor, 3))
+        scanned = store.run(reconciling.scan(cursor, 3))
         found += scanned.found
         alien += scanned.alien
         cursor = scanned.cursor
         if cursor == "0":
             break
     assert (found, alien) == ([b"new:?f.g?[]"], 1)
-    states = {id: store.run(commands.get(id)) for id in ("same", "sooner", "paused")}
+    states = {id: store.run(producing.get(id)) for id in ("same", "sooner", "paused")}
     assert [task.state for task in states.values() if task] == ["pending", "pending", "paused"]
-    first = store.run(commands.claim("t", Settings(), room=9, idle=True)).next_due
+    first = store.run(claiming.claim("t", Settings(), room=9, idle=True)).next_due
     assert first is not None
     assert first / 1000 - time.time() < 61
 
@@ -205,7 +207,7 @@ def test_a_timer_is_news_if_its_id_is_that_of_another_key_which_ends_at_the_same
         client.set(name, "", pxat=midnight)
     assert adopt(store, hint("user:?f.g?[1]", "user", "f.g?[1]")) == [Adoption.ADOPTED]
     other = b"user:?f.h?[1]"
-    assert store.run(commands.find_unexplained([b"user:?f.g?[1]", other], EventKind.LIVE)) == {
+    assert store.run(reconciling.find_unexplained([b"user:?f.g?[1]", other], EventKind.LIVE)) == {
         other
     }
 
@@ -214,9 +216,9 @@ def test_the_end_of_a_timer_is_news_unless_its_record_explains_it(
     store: Store, client: redis.Redis, bridge: Bridge
 ) -> None:
     keys = {id: bridge.make_task("test.note", [], 0, id=id).key for id in ("runs", "ran")}
-    claimed = store.run(commands.claim("t", Settings(), room=9, idle=True)).tasks
+    claimed = store.run(claiming.claim("t", Settings(), room=9, idle=True)).tasks
     assert len(claimed) == 2
-    store.run(commands.settle([Settlement("ran", "t", "succeeded")], Settings()))
+    store.run(claiming.settle([Settlement("ran", "t", "succeeded")], Settings()))
     for id in ("ended early", "due", "paused", "cancelled", "set again", "other"):
         task = bridge.make_task("test.note", [], 3600, id=id.replace(" ", "-"))
         keys[id] = task.key
@@ -228,7 +230,9 @@ def test_the_end_of_a_timer_is_news_unless_its_record_explains_it(
     keys["unknown"], keys["no id"] = b"nobody:?test.note?[]", b"no id:?test.note?[]"
     for heard in (EventKind.EXPIRED, EventKind.DELETED):
         names = {key: id for id, key in keys.items()}
-        unexplained = {names[name] for name in store.run(commands.find_unexplained(names, heard))}
+        unexplained = {
+            names[name] for name in store.run(reconciling.find_unexplained(names, heard))
+        }
         assert unexplained == {"ended early", "paused", "set again", "other", "unknown", "no id"}
 
 
@@ -240,7 +244,7 @@ def test_a_name_that_takes_long_to_read_does_not_hold_the_server(
     client.set(name, "", px=60_000)
     huge = reconciler.hint_for(name, EventKind.LIVE)
     assert huge is not None
-    assert store.run(commands.adopt([huge], Settings())) == [Adoption.INVALID]
-    failed = store.run(commands.get(id_for_key(name)))
+    assert store.run(reconciling.adopt([huge], Settings())) == [Adoption.INVALID]
+    failed = store.run(producing.get(id_for_key(name)))
     assert failed is not None
     assert failed.state is State.FAILED

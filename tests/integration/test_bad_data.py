@@ -9,8 +9,8 @@ import redis
 from expirebridge import AsyncBridge, Change, Discard, Retry, State
 from expirebridge.hooks import End, Started
 from expirebridge.settings import Settings
-from expirebridge.store import commands
 from expirebridge.store.client import Store
+from expirebridge.store.commands import claiming, producing, reconciling
 from tests.kit.steps import age, beating, claim, new, settle, state_of
 from tests.kit.witness import Witness, listening
 
@@ -135,17 +135,17 @@ async def test_a_record_of_the_wrong_type_stops_no_start_and_no_foreign_task(
 def test_an_id_in_a_set_that_its_record_does_not_name_is_taken_out(
     store: Store, client: redis.Redis
 ) -> None:
-    store.run(commands.make([new("waits", 60_000), new("lost")]))
+    store.run(producing.make([new("waits", 60_000), new("lost")]))
     client.hset("expirebridge:task:lost", "state", "succeeded")
     beating(store)
     for state in ("running", "succeeded"):
         client.zadd(f"expirebridge:{state}", {"waits": 1})
     assert claim(store).tasks == []
-    store.run(commands.sweep(Settings()))
+    store.run(reconciling.sweep(Settings()))
     assert state_of(store, "waits") is State.PENDING
     assert client.zscore("expirebridge:running", "waits") is None
     assert client.zscore("expirebridge:succeeded", "waits") is None
-    lost = store.run(commands.get("lost"))
+    lost = store.run(producing.get("lost"))
     assert lost is not None
     assert (lost.state, lost.error) == (State.FAILED, "its record named the state succeeded")
 
@@ -153,10 +153,10 @@ def test_an_id_in_a_set_that_its_record_does_not_name_is_taken_out(
 def test_a_settlement_that_could_not_be_recorded_is_not_answered_as_done(
     store: Store, client: redis.Redis
 ) -> None:
-    store.run(commands.make([new("a")]))
+    store.run(producing.make([new("a")]))
     claim(store)
     client.hset("expirebridge:task:a", "rearm", "garbage")
-    assert settle(store, commands.Settlement("a", "t", "succeeded")) == [commands.Settled.DONE]
+    assert settle(store, claiming.Settlement("a", "t", "succeeded")) == [claiming.Settled.DONE]
     assert state_of(store, "a") is State.PENDING  # somebody wanted it once more: at once, then
 
 
@@ -177,34 +177,34 @@ def test_what_shall_not_be_a_task_replaces_none(
 ) -> None:
     """Neither the settlement nor the sweep that meets it stops at it."""
     for id in ("settled", "lapsed"):
-        store.run(commands.make([new(id)]))
+        store.run(producing.make([new(id)]))
         claim(store)
         client.hset(f"expirebridge:task:{id}", "next", packed)
-    assert settle(store, commands.Settlement("settled", "t", "succeeded")) == [
-        commands.Settled.DONE
+    assert settle(store, claiming.Settlement("settled", "t", "succeeded")) == [
+        claiming.Settled.DONE
     ]
     assert state_of(store, "settled") is State.SUCCEEDED
     beating(store)
     age(client, "running", "lapsed", 1)
-    assert store.run(commands.sweep(Settings())).lapsed == ["lapsed"]
+    assert store.run(reconciling.sweep(Settings())).lapsed == ["lapsed"]
     assert state_of(store, "lapsed") is State.PENDING
 
 
 def test_a_time_to_live_that_is_none_is_beaten_by_nobody(store: Store, client: redis.Redis) -> None:
-    store.run(commands.make([new("a", 60_000, fields={"ttl": "a while"})]))
-    assert store.run(commands.beat("a")) is Change.NOT_WATCHED
+    store.run(producing.make([new("a", 60_000, fields={"ttl": "a while"})]))
+    assert store.run(producing.beat("a")) is Change.NOT_WATCHED
     assert client.pttl("a:?mail.send?[1]") > 50_000
 
 
 def test_a_tag_set_that_was_overwritten_stops_no_forgetting(
     store: Store, client: redis.Redis
 ) -> None:
-    store.run(commands.make([new("a", fields={"tags": "x"})]))
+    store.run(producing.make([new("a", fields={"tags": "x"})]))
     claim(store)
-    settle(store, commands.Settlement("a", "t", "succeeded"))
+    settle(store, claiming.Settlement("a", "t", "succeeded"))
     client.set("expirebridge:tag:x", "what")
     age(client, "succeeded", "a", 1)
-    assert store.run(commands.sweep(Settings())).forgotten == 1
+    assert store.run(reconciling.sweep(Settings())).forgotten == 1
 
 
 class Unprintable(Exception):

@@ -22,9 +22,9 @@ from expirebridge.embedded.server import EmbeddedServer, embedded_binary
 from expirebridge.hooks import End
 from expirebridge.listener.listener import Listener
 from expirebridge.settings import Doorbells, Settings
-from expirebridge.store import commands
 from expirebridge.store.acl import LoginRole
 from expirebridge.store.client import Store
+from expirebridge.store.commands import claiming
 from tests.kit.invoked import invoke
 from tests.kit.logins import NAME, login
 from tests.kit.processes import until_subscribed
@@ -387,7 +387,7 @@ def test_without_a_listener_it_depends_on_whether_something_is_due(
 
 
 def test_a_listener_of_another_machine_is_none_of_this_one(store: Store) -> None:
-    store.run(commands.heartbeat("elsewhere:1:x", 10, [], code="c0de"))
+    store.run(claiming.heartbeat("elsewhere:1:x", 10, [], code="c0de"))
     database, settings = store.database, Settings()
     anywhere = store.run(check_health(database, settings))[0]
     here = store.run(check_health(database, settings, here=True))[0]
@@ -398,7 +398,7 @@ def test_a_listener_of_another_machine_is_none_of_this_one(store: Store) -> None
 def test_a_listener_that_was_silent_for_a_lease_does_not_beat(
     store: Store, client: redis.Redis
 ) -> None:
-    store.run(commands.heartbeat("me:1:x", 10, [], code="c0de"))
+    store.run(claiming.heartbeat("me:1:x", 10, [], code="c0de"))
     client.zincrby("expirebridge:listeners", -11_000, "me:1:x")
     assert store.run(check_health(store.database, Settings()))[0].level is Level.WARNING
     assert store.run(check_health(store.database, Settings(lease=60)))[0].level is Level.OK
@@ -407,7 +407,7 @@ def test_a_listener_that_was_silent_for_a_lease_does_not_beat(
 def test_a_task_that_waits_for_too_long_is_told_of(
     store: Store, bridge: Bridge, client: redis.Redis
 ) -> None:
-    store.run(commands.heartbeat("me:1:x", 10, [], code="c0de"))
+    store.run(claiming.heartbeat("me:1:x", 10, [], code="c0de"))
     bridge.make_task("mail.send", [1], 3600, id="a")
     assert examined(store)["overdue"].message == "no task is overdue"
     age(client, "pending", "a", 20)
@@ -451,7 +451,7 @@ async def test_one_listener_of_two_that_is_not_subscribed_is_told_of(
 ) -> None:
     async with listening(settings):
         await asyncio.to_thread(until_subscribed, settings.url)
-        store.run(commands.heartbeat("elsewhere:1:x", 10, [], code="c0de"))
+        store.run(claiming.heartbeat("elsewhere:1:x", 10, [], code="c0de"))
         finding = examined(store)["subscriptions"]
         here = store.run(check_health(store.database, settings, here=True))
     assert finding.level is Level.WARNING
@@ -461,7 +461,7 @@ async def test_one_listener_of_two_that_is_not_subscribed_is_told_of(
 
 
 async def test_this_machine_s_listener_that_is_not_subscribed_is_told_of(store: Store) -> None:
-    store.run(commands.heartbeat(f"{socket.gethostname()}:1:x", 10, [], code="c0de"))
+    store.run(claiming.heartbeat(f"{socket.gethostname()}:1:x", 10, [], code="c0de"))
     for here in (True, False):
         found = store.run(check_health(store.database, Settings(), here=here))
         assert [one.level for one in found] == [Level.OK, Level.OK, Level.WARNING]

@@ -35,23 +35,26 @@ from expirebridge.model.keys import InvalidKey, id_for_key, parse_key
 from expirebridge.model.partitions import PartitionLayout, slot_of_id
 from expirebridge.model.task import to_ms
 from expirebridge.settings import Settings
-from expirebridge.store import commands, functions, script_loader
+from expirebridge.store import functions, script_loader
 from expirebridge.store.acl import LoginRole
 from expirebridge.store.client import Store
 from expirebridge.store.commands import (
-    Adoption,
-    Claim,
-    Command,
-    EventKind,
-    KeyEvent,
-    MigrationResult,
-    NextTick,
-    Retimed,
-    Settled,
-    Settlement,
-    Times,
+    claiming,
+    fleet,
+    inspection,
+    migration,
+    pages,
+    partitions,
+    producing,
+    reconciling,
 )
 from expirebridge.store.commands import ledger as ledger_calls
+from expirebridge.store.commands import series as series_commands
+from expirebridge.store.commands.call import Command
+from expirebridge.store.commands.claiming import Claim, Settled, Settlement
+from expirebridge.store.commands.migration import MigrationResult
+from expirebridge.store.commands.reconciling import Adoption, EventKind, KeyEvent
+from expirebridge.store.commands.series import NextTick, Retimed, Times
 from tests.kit.lua import NAMES
 from tests.kit.servers import SERVERS
 from tests.kit.steps import new
@@ -186,7 +189,7 @@ def test_a_key_of_another_slot_is_another_partition_s(cluster: Cluster) -> None:
             tasks.set(name)
         for heard in EventKind:
             assert tasks.adopt(name, heard) is Adoption.NOTHING
-    assert tasks.store.run(commands.scan("0", 1000)).found == []
+    assert tasks.store.run(reconciling.scan("0", 1000)).found == []
     assert tasks.bridge.list(state="failed").tasks == []
 
 
@@ -204,15 +207,15 @@ def test_partitions_stay_in_their_slots(cluster: Cluster) -> None:
     for number, prefix in enumerate(layout.prefixes()):
         id = f"{layout.tag_of(number)}@a"
         store = Store(cluster.client, prefix=prefix, partitions=16)
-        [made] = store.run(commands.make([new(id, 60_000)]))
+        [made] = store.run(producing.make([new(id, 60_000)]))
         for _ in range(2):
             cluster.client.delete(f"{prefix}:meta")
-            store.run(commands.heartbeat("me", 10.0, [], code="c0de"))
+            store.run(claiming.heartbeat("me", 10.0, [], code="c0de"))
             assert cluster.client.hget(f"{prefix}:meta", "partitions") == b"16"
             assert made.key.startswith(f"{layout.slot_of(number)}{id}:?".encode())
         with pytest.raises(PartitionsDiffer):
-            Store(cluster.client, prefix=prefix, partitions=8).run(commands.get(id))
-        assert store.run(commands.look_over([made.key], SETTINGS)).found == []
+            Store(cluster.client, prefix=prefix, partitions=8).run(producing.get(id))
+        assert store.run(reconciling.look_over([made.key], SETTINGS)).found == []
     assert cluster.client.keys("expirebridge*") == []
 
 
@@ -266,7 +269,7 @@ class Tasks:
         return task.state if task else None
 
     def claim(self, token: str) -> Command[Claim]:
-        return commands.claim(token, SETTINGS, room=100, idle=True)
+        return claiming.claim(token, SETTINGS, room=100, idle=True)
 
     def start(self, id: str) -> None:
         """Make a task that is due now, and claim it; its id is its token."""
@@ -274,10 +277,10 @@ class Tasks:
         call = self.claim(id)
         [task] = self.store.run(call).tasks
         assert task.id == id
-        assert self.store.run(commands.resent(call)).tasks == [task]
+        assert self.store.run(claiming.resent(call)).tasks == [task]
 
     def settle(self, id: str, outcome: str) -> None:
-        call = commands.settle([Settlement(id, id, outcome, 60, "text")], SETTINGS)
+        call = claiming.settle([Settlement(id, id, outcome, 60, "text")], SETTINGS)
         assert self.store.run(call) == [Settled.DONE]
         assert self.store.run(call) == [Settled.DONE]  # a resend
 
@@ -296,7 +299,7 @@ class Tasks:
             hint = KeyEvent.of(key, name, heard)
         except InvalidKey as error:
             hint = KeyEvent.of_invalid(name, error, heard)
-        [adoption] = self.store.run(commands.adopt([hint], SETTINGS))
+        [adoption] = self.store.run(reconciling.adopt([hint], SETTINGS))
         return adoption
 
 
@@ -338,7 +341,7 @@ def change_what_runs(tasks: Tasks) -> None:
     assert tasks.bridge.reschedule("moved", "1h") is Change.REARMED
     tasks.set(b"{eb:0}alive:?mail.send?[1]")
     assert tasks.bridge.cancel("cancelled") is Change.RUNNING
-    beat = commands.heartbeat(
+    beat = claiming.heartbeat(
         "me", 10, [(id, id) for id in ("replaced", "cancelled", "never")], code="aa"
     )
     answer = tasks.store.run(beat)
@@ -371,19 +374,19 @@ def hand_over(client: redis.Redis) -> None:
     tasks = Tasks(client)
     run = tasks.store.run
     tasks.bridge.make_task("mail.send", [1], "1h", id="goes")
-    [nonce] = run(commands.begin_move("redis://new"))
-    parcel = run(commands.pack_parcel(0, nonce, 0, SETTINGS.lease, State.PENDING, 0))
+    [nonce] = run(migration.begin_move("redis://new"))
+    parcel = run(migration.pack_parcel(0, nonce, 0, SETTINGS.lease, State.PENDING, 0))
     assert [item.id for item in parcel.items] == ["goes"]
-    run(commands.drop_parcel(0, nonce, parcel.number))
+    run(migration.drop_parcel(0, nonce, parcel.number))
     assert tasks.state("goes") is State.CANCELLED  # what is heard late is an echo
     client.flushdb()
 
-    run(commands.begin_arrival("redis://old"))
-    assert run(commands.receive_parcel(nonce, parcel.number, parcel.items)) == [
+    run(migration.begin_arrival("redis://old"))
+    assert run(migration.receive_parcel(nonce, parcel.number, parcel.items)) == [
         MigrationResult.HERE
     ]
-    assert run(commands.read_arrivals(nonce)) == parcel.number
-    run(commands.end_arrival())
+    assert run(migration.read_arrivals(nonce)) == parcel.number
+    run(migration.end_arrival())
     assert tasks.state("goes") is State.PENDING
     assert run(ledger_calls.forget_ended(["goes"], nonce=nonce, least=0)) == []
     client.flushdb()
@@ -405,47 +408,47 @@ def have_series(tasks: Tasks) -> None:
     assert before.next is not None
     tick = to_ms(before.next)
     tasks.client.zadd(f"{PREFIX}:series", {"s": 1})
-    assert [one.id for one in run(commands.find_due_series()).series] == ["s"]
+    assert [one.id for one in run(series_commands.find_due_series()).series] == ["s"]
     following = NextTick("s", tick, Times(tick + 1000, tick + 1000, None))
-    assert run(commands.make_ticks([following])) == [True]
+    assert run(series_commands.make_ticks([following])) == [True]
     later = NextTick("s", tick + 1000, Times(tick + 2000, tick + 2000, None, "2026a 0"))
-    assert run(commands.retime_ticks([later])) == [Retimed.MOVED]
-    assert [one.id for one in run(commands.find_outdated("2026b", 0))] == ["s"]
+    assert run(series_commands.retime_ticks([later])) == [Retimed.MOVED]
+    assert [one.id for one in run(series_commands.find_outdated("2026b", 0))] == ["s"]
     assert bridge.pause_series("s") is Change.PAUSED
     assert bridge.resume_series("s") is Change.RESUMED
-    run(commands.heartbeat("declaring", 10, [], code="aa"))
-    assert run(commands.declare_series("declaring", 10, [("d", "aa")])).standings
-    run(commands.leave("declaring"))
+    run(claiming.heartbeat("declaring", 10, [], code="aa"))
+    assert run(series_commands.declare_series("declaring", 10, [("d", "aa")])).standings
+    run(claiming.leave("declaring"))
     assert bridge.unschedule("s") is Change.REMOVED
 
 
 def know_the_fleet(tasks: Tasks) -> None:
     """Two listeners that run different code, one of which leaves."""
     for listener, code in (("old", "aa"), ("new", "bb")):
-        beat = commands.heartbeat(listener, 10, [], code=code, functions=1)
+        beat = claiming.heartbeat(listener, 10, [], code=code, functions=1)
         assert tasks.store.run(beat).undeclared
-        tasks.store.run(commands.declare(code, {"mail.send": f"({listener})"}))
-    assert set(tasks.store.run(commands.read_fleet(10)).codes) == {"aa", "bb"}
+        tasks.store.run(fleet.declare(code, {"mail.send": f"({listener})"}))
+    assert set(tasks.store.run(fleet.read_fleet(10)).codes) == {"aa", "bb"}
     tasks.bridge.make_task("mail.send", [1], id="known", delay=0)
-    walk = commands.Walk(b"-inf", b"", b"+inf")
-    claim = commands.claim_known("known", SETTINGS, room=9, idle=True, code="aa", walks=[walk])
+    walk = claiming.Walk(b"-inf", b"", b"+inf")
+    claim = claiming.claim_known("known", SETTINGS, room=9, idle=True, code="aa", walks=[walk])
     assert [task.id for task in tasks.store.run(claim).tasks] == ["known"]
     tasks.settle("known", "succeeded")
     for listener in ("old", "new"):
-        tasks.store.run(commands.leave(listener))
+        tasks.store.run(claiming.leave(listener))
 
 
 def beat_and_sweep(tasks: Tasks) -> None:
     # A clock that went back, a listener that stays, and one that leaves.
     tasks.client.zadd(f"{PREFIX}:listeners", {"ahead": 9e12})
     for listener in ("me", "other"):
-        tasks.store.run(commands.heartbeat(listener, 10, [], code="aa"))
-    tasks.store.run(commands.leave("other"))
+        tasks.store.run(claiming.heartbeat(listener, 10, [], code="aa"))
+    tasks.store.run(claiming.leave("other"))
     for lapses in (0, 2):
         tasks.start("lapsing")
         tasks.client.hset(f"{PREFIX}:task:lapsing", "lapses", lapses)
         tasks.look_now("running", "lapsing")
-        sweep = tasks.store.run(commands.sweep(SETTINGS))
+        sweep = tasks.store.run(reconciling.sweep(SETTINGS))
         assert (sweep.lapsed, sweep.failed) == (
             (["lapsing"], []) if not lapses else ([], ["lapsing"])
         )
@@ -458,7 +461,7 @@ def beat_and_sweep(tasks: Tasks) -> None:
     tasks.client.pexpire("{eb:0}paused:?mail.send?[1]", 60_000)
     tasks.look_now("paused", "paused")
     tasks.look_now("failed", "failed")
-    tasks.store.run(commands.sweep(SETTINGS))
+    tasks.store.run(reconciling.sweep(SETTINGS))
     assert (tasks.state("rearmed"), tasks.state("paused")) == (State.PENDING, State.PENDING)
     assert tasks.state("failed") is None
 
@@ -478,7 +481,7 @@ def meet_other_clients(tasks: Tasks) -> None:
         assert tasks.adopt(name) is Adoption.ADOPTED
     of_another_slot = b"foreign:?mail.send?[1]"
     unexplained = tasks.store.run(
-        commands.find_unexplained([foreign, of_another_slot], EventKind.LIVE)
+        reconciling.find_unexplained([foreign, of_another_slot], EventKind.LIVE)
     )
     assert unexplained == {of_another_slot}
     assert tasks.state(id_for_key(other)) is State.PENDING
@@ -494,7 +497,7 @@ def meet_other_clients(tasks: Tasks) -> None:
     assert tasks.adopt(b"{eb:0}expired:?mail.send?[1]", EventKind.EXPIRED) is Adoption.ADOPTED
     tasks.set(found)
     tasks.client.persist("{eb:0}moved:?mail.send?[1]")
-    scanned = tasks.store.run(commands.scan("0", 1000))
+    scanned = tasks.store.run(reconciling.scan("0", 1000))
     assert found in scanned.found
     assert scanned.alien == 0
     assert tasks.state("moved") is State.PAUSED
@@ -511,26 +514,26 @@ def look(tasks: Tasks) -> None:
 def look_after(cluster: Cluster) -> None:
     with closing(Store(clients.probe_client(cluster.url), prefix=PREFIX)) as store:
         found = examine(store, SETTINGS, LoginRole.LISTENER)
-        store.run(commands.count_before(State.PENDING, [0]))
-        store.run(commands.list_listeners(1))
-        store.run(commands.read_tally(spans=1, minutes=1))
-        store.run(
-            commands.note_action(who="ann", action="cancel", target="a", result="1 cancelled")
+        store.run(inspection.count_before(State.PENDING, [0]))
+        store.run(inspection.list_listeners(1))
+        store.run(inspection.read_tally(spans=1, minutes=1))
+        store.run(fleet.note_action(who="ann", action="cancel", target="a", result="1 cancelled"))
+        assert len(store.run(fleet.read_actions(1))) == 1
+        assert store.run(migration.find_known(["made", "nobody"])) == [True, False]
+        assert store.run(migration.note_import("arq old:6379/0", look_only=False))[1] == 0
+        assert store.run(inspection.survey(10)).examined > 0
+        assert store.run(inspection.calls_page(State.PENDING, pages.BEGINNING)).examined > 0
+        assert (
+            store.run(inspection.seek(State.PENDING, "", rank=0, examine=1, find=1)).examined == 1
         )
-        assert len(store.run(commands.read_actions(1))) == 1
-        assert store.run(commands.find_known(["made", "nobody"])) == [True, False]
-        assert store.run(commands.note_import("arq old:6379/0", look_only=False))[1] == 0
-        assert store.run(commands.survey(10)).examined > 0
-        assert store.run(commands.calls_page(State.PENDING, commands.BEGINNING)).examined > 0
-        assert store.run(commands.seek(State.PENDING, "", rank=0, examine=1, find=1)).examined == 1
-        coming = store.run(commands.forecast(3600, 24, sample=2))
+        coming = store.run(inspection.forecast(3600, 24, sample=2))
         assert sum(span.count for span in coming.spans) > 0
         for listener in ("me", "ahead"):
-            store.run(commands.leave(listener))
-        store.run(commands.create_partitions(1))
-        store.run(commands.mark_partition())
-        assert store.run(commands.read_partitions()) == 1
-        assert store.run(commands.look_over([b"elsewhere"], SETTINGS)).found == []
+            store.run(claiming.leave(listener))
+        store.run(partitions.create_partitions(1))
+        store.run(partitions.mark_partition())
+        assert store.run(partitions.read_partitions()) == 1
+        assert store.run(reconciling.look_over([b"elsewhere"], SETTINGS)).found == []
         relay(store)
     assert [str(one) for one in found if one.level is Level.ERROR] == []
     assert {"rights", "listeners", "functions", "data", "round trip"} <= {

@@ -20,9 +20,9 @@ from expirebridge.connection import clients
 from expirebridge.embedded.server import HOST
 from expirebridge.model.partitions import PartitionLayout
 from expirebridge.settings import Settings
-from expirebridge.store import commands
 from expirebridge.store.acl import LoginRole
 from expirebridge.store.client import Store
+from expirebridge.store.commands import claiming
 from expirebridge.store.partitions import Partitions
 from tests.kit.cluster import Cluster
 from tests.kit.colours import Ask, asking_one
@@ -186,7 +186,7 @@ def test_a_store_of_a_station_is_certain(cluster: Cluster) -> None:
     """What a listener asks a partition, it asks with a number that it was told."""
     client = clients.producer_client(cluster.url, PREFIX)
     store = Store(client, prefix=LAYOUT.prefix_of(3), partitions=16)
-    store.run(commands.heartbeat("me", 10.0, [], code="c0de"))
+    store.run(claiming.heartbeat("me", 10.0, [], code="c0de"))
     assert metas(cluster) == {LAYOUT.prefix_of(3): [b"1", b"16", b"partitions"]}
     client.close()
 

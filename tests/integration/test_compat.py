@@ -10,9 +10,12 @@ import redis
 from expirebridge import AsyncBridge, Bridge, State
 from expirebridge.checks.compat import Scope, compare, scope_of
 from expirebridge.handlers.compatibility import Arguments, Comparison, Verdict
-from expirebridge.store import commands
 from expirebridge.store.client import AsyncStore, Store
-from expirebridge.store.commands import BATCH, CallsPage, Settlement, StoredCall
+from expirebridge.store.commands import inspection, producing
+from expirebridge.store.commands import pages as pages_commands
+from expirebridge.store.commands.call import BATCH, batches
+from expirebridge.store.commands.claiming import Settlement
+from expirebridge.store.commands.inspection import CallsPage, StoredCall
 from tests.kit.steps import claim, new, server_ms, settle
 from tests.kit.witness import registry_of
 
@@ -152,7 +155,7 @@ def test_only_what_is_due_soon_is_read(bridge: Bridge, store: Store, client: red
 def test_what_is_due_at_the_end_of_that_time_is_left_out(bridge: Bridge, store: Store) -> None:
     due = round(bridge.make_task("test.send", [1], "1h", id="a").due.timestamp() * 1000)
     for until, ids in ((due, []), (due + 1, ["a"])):
-        page = store.run(commands.calls_page(State.PENDING, "0", until=until))
+        page = store.run(inspection.calls_page(State.PENDING, "0", until=until))
         assert [call.id for call in page.calls] == ids
 
 
@@ -160,7 +163,7 @@ def test_what_is_due_at_the_end_of_that_time_is_left_out(bridge: Bridge, store: 
 
 
 def pages_of(store: Store, state: State = State.PENDING) -> list[CallsPage]:
-    walk = commands.Pages(lambda cursor: commands.calls_page(state, cursor))
+    walk = pages_commands.Pages(lambda cursor: inspection.calls_page(state, cursor))
     pages = []
     while page := store.run(walk.next()):
         pages.append(page)
@@ -180,8 +183,8 @@ def test_each_task_is_read_once_whatever_their_due_times(
         new(f"{n}", 2**42 + (0 if at_once else n), relative=False, call=b"test.send?[1]")
         for n in range(count)
     ]
-    for batch in commands.batches(tasks):
-        store.run(commands.make(batch))
+    for batch in batches(tasks):
+        store.run(producing.make(batch))
     pages = pages_of(store)
     assert sorted(ids_of(pages)) == sorted(task.id for task in tasks)
     assert len(pages) == count // BATCH + 1
@@ -190,7 +193,7 @@ def test_each_task_is_read_once_whatever_their_due_times(
 
 def test_of_ids_with_the_same_beginning_each_is_read(store: Store) -> None:
     ids = ["a" * n for n in range(1, BATCH + 20)]
-    store.run(commands.make([new(id, 2**42, relative=False) for id in ids]))
+    store.run(producing.make([new(id, 2**42, relative=False) for id in ids]))
     assert ids_of(pages_of(store)) == ids
 
 
@@ -201,16 +204,16 @@ def test_what_comes_and_goes_meanwhile_does_not_hide_the_others(
     """As listeners do: what was read is run, with the last one of the page."""
     kept = {f"kept-{n}" for n in range(150)}
     others = {f"{name}-{n}" for n in range(150) for name in ("a", "z")}
-    for batch in commands.batches(sorted(kept | others)):
+    for batch in batches(sorted(kept | others)):
         store.run(
-            commands.make(
+            producing.make(
                 [
                     new(id, 2**42 + (0 if at_once else n), relative=False)
                     for n, id in enumerate(batch)
                 ]
             )
         )
-    walk = commands.Pages(lambda cursor: commands.calls_page(State.PENDING, cursor))
+    walk = pages_commands.Pages(lambda cursor: inspection.calls_page(State.PENDING, cursor))
     read: list[str] = []
     number = 0
     while page := store.run(walk.next()):
@@ -218,7 +221,7 @@ def test_what_comes_and_goes_meanwhile_does_not_hide_the_others(
         read += ids
         bridge.cancel_all([id for id in ids if id in others])
         number += 1
-        store.run(commands.make([new(f"b-{number}", 2**42, relative=False)]))
+        store.run(producing.make([new(f"b-{number}", 2**42, relative=False)]))
     assert len(read) == len(set(read))
     assert kept <= set(read)
 

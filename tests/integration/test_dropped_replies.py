@@ -50,10 +50,20 @@ from expirebridge.migration.migrator import Migrator
 from expirebridge.model.task import to_ms
 from expirebridge.producer.new_task import CHUNK_TASKS
 from expirebridge.settings import Settings
-from expirebridge.store import commands
 from expirebridge.store.acl import LoginRole
 from expirebridge.store.client import Store
-from expirebridge.store.commands import Removal, Settlement
+from expirebridge.store.commands import (
+    claiming,
+    fleet,
+    inspection,
+    migration,
+    pages,
+    producing,
+    reconciling,
+)
+from expirebridge.store.commands import series as series_commands
+from expirebridge.store.commands.claiming import Settlement
+from expirebridge.store.commands.series import Removal
 from tests.kit.colours import Ask, asking
 from tests.kit.footing import code_without_handlers, footing_on
 from tests.kit.ledgers import Books
@@ -342,7 +352,7 @@ async def test_a_resent_pause_does_not_undo_what_happened_since(
 ) -> None:
     def put_off() -> None:
         client.expire(KEY, 90)
-        store.run(commands.scan("0", 1000))
+        store.run(reconciling.scan("0", 1000))
 
     bring(store, client, "pending")
     proxy.cut_reply_of("pause", then=put_off)
@@ -649,8 +659,8 @@ async def cut_goodbyes(scene: Scene) -> None:
 
 async def cut_known_claims(scene: Scene) -> None:
     """As `claim`, while the fleet runs more than one code."""
-    scene.store.run(commands.declare("aa", {"other.func": "()"}))
-    scene.store.run(commands.heartbeat("other", 60, [], code="aa", functions=1))
+    scene.store.run(fleet.declare("aa", {"other.func": "()"}))
+    scene.store.run(claiming.heartbeat("other", 60, [], code="aa", functions=1))
     async with scene.listening():
         scene.proxy.cut_reply_of("claim_known", times=2, holding=b"a1")
         await scene.make("a1", "a2", "a3")
@@ -663,9 +673,7 @@ async def cut_declarations(scene: Scene) -> None:
     scene.proxy.cut_reply_of("declare")
     await scene.cannot_start()
     async with scene.listening():
-        [declared] = (
-            await asyncio.to_thread(scene.store.run, commands.read_fleet(60))
-        ).codes.values()
+        [declared] = (await asyncio.to_thread(scene.store.run, fleet.read_fleet(60))).codes.values()
         assert declared == {"test.note": "()"}
         await scene.make("a")
         await scene.check_each_ran_once("a")
@@ -759,21 +767,23 @@ async def test_a_listener_that_stops_runs_what_its_last_claim_brought(scene: Sce
 
 
 OPERATORS: dict[str, Callable[[Store], object]] = {
-    "find_overwritten": lambda store: store.run(commands.find_overwritten()),
+    "find_overwritten": lambda store: store.run(inspection.find_overwritten()),
     "find_refused": lambda store: examine(store, Settings(), LoginRole.LISTENER),
-    "seek": lambda store: store.run(commands.seek(State.PENDING, "a", rank=0, examine=10, find=10)),
-    "survey": lambda store: store.run(commands.survey(10)),
-    "list_calls": lambda store: store.run(commands.calls_page(State.PENDING, commands.BEGINNING)),
+    "seek": lambda store: store.run(
+        inspection.seek(State.PENDING, "a", rank=0, examine=10, find=10)
+    ),
+    "survey": lambda store: store.run(inspection.survey(10)),
+    "list_calls": lambda store: store.run(inspection.calls_page(State.PENDING, pages.BEGINNING)),
     "find_unhandled": lambda store: examine(store, Settings(), LoginRole.LISTENER),
     "read_health": lambda store: store.run(check_health(store.database, Settings())),
-    "count_subscribers": lambda store: store.run(commands.count_subscribers()),
-    "count_before": lambda store: store.run(commands.count_before(State.PENDING, [0])),
-    "read_fleet": lambda store: store.run(commands.read_fleet(10)),
-    "list_listeners": lambda store: store.run(commands.list_listeners(10)),
-    "read_tally": lambda store: store.run(commands.read_tally(spans=2, minutes=1)),
-    "read_actions": lambda store: store.run(commands.read_actions(10)),
-    "forecast": lambda store: store.run(commands.forecast(60, 2, sample=2)),
-    "find_known": lambda store: store.run(commands.find_known(["a"])),
+    "count_subscribers": lambda store: store.run(inspection.count_subscribers()),
+    "count_before": lambda store: store.run(inspection.count_before(State.PENDING, [0])),
+    "read_fleet": lambda store: store.run(fleet.read_fleet(10)),
+    "list_listeners": lambda store: store.run(inspection.list_listeners(10)),
+    "read_tally": lambda store: store.run(inspection.read_tally(spans=2, minutes=1)),
+    "read_actions": lambda store: store.run(fleet.read_actions(10)),
+    "forecast": lambda store: store.run(inspection.forecast(60, 2, sample=2)),
+    "find_known": lambda store: store.run(migration.find_known(["a"])),
 }
 
 
@@ -799,9 +809,7 @@ def test_an_action_is_noted_once(proxy: Proxy, client: redis.Redis) -> None:
         Store(clients.producer_client(proxy.url), prefix="expirebridge")
     ) as store:
         proxy.cut_reply_of("note_action", times=2)
-        store.run(
-            commands.note_action(who="ann", action="cancel", target="a", result="1 cancelled")
-        )
+        store.run(fleet.note_action(who="ann", action="cancel", target="a", result="1 cancelled"))
     assert proxy.cuts == {"note_action": 2}
     assert client.llen("expirebridge:actions") == 1
 
@@ -813,13 +821,13 @@ def test_the_first_import_from_a_source_stays_the_first_if_it_is_sent_again(
         Store(clients.producer_client(proxy.url), prefix="expirebridge")
     ) as asking:
         proxy.cut_reply_of("note_import", times=2)
-        now, earlier = asking.run(commands.note_import("arq old:6379/0", look_only=False))
+        now, earlier = asking.run(migration.note_import("arq old:6379/0", look_only=False))
     assert proxy.cuts == {"note_import": 2}
     assert earlier == 0
-    _, began = store.run(commands.note_import("arq old:6379/0", look_only=False))
+    _, began = store.run(migration.note_import("arq old:6379/0", look_only=False))
     assert 0 < began <= now
-    assert store.run(commands.note_import("arq other:6379/0", look_only=True))[1] == 0
-    assert store.run(commands.note_import("arq other:6379/0", look_only=True))[1] == 0
+    assert store.run(migration.note_import("arq other:6379/0", look_only=True))[1] == 0
+    assert store.run(migration.note_import("arq other:6379/0", look_only=True))[1] == 0
 
 
 def test_a_purge_that_is_sent_again_says_the_same(
@@ -827,8 +835,8 @@ def test_a_purge_that_is_sent_again_says_the_same(
 ) -> None:
     monkeypatch.setattr(clients, "ExponentialWithJitterBackoff", lambda **_: NoBackoff())
     bridge.make_task("mail.send", [], 0, id="a")
-    [task] = store.run(commands.claim("t", Settings(), room=1, idle=True)).tasks
-    store.run(commands.settle([commands.Settlement("a", task.token, "failed")], Settings()))
+    [task] = store.run(claiming.claim("t", Settings(), room=1, idle=True)).tasks
+    store.run(claiming.settle([claiming.Settlement("a", task.token, "failed")], Settings()))
     proxy.cut_reply_of("purge")
     with Bridge(proxy.url) as asking:
         assert asking.purge_failed(["a"]) == {Change.FORGOTTEN: 1}
@@ -853,33 +861,35 @@ def test_partitions_are_created_once(proxy: Proxy, client: redis.Redis) -> None:
 
 
 def remove_one(store: Store, _: int) -> None:
-    assert store.run(commands.remove_series(["s", "gone"], 9.0)) == [
+    assert store.run(series_commands.remove_series(["s", "gone"], 9.0)) == [
         Removal.REMOVED, Removal.NOT_FOUND
     ]  # fmt: skip
-    assert store.run(commands.remove_series(["s"], 9.0)) == [Removal.NOT_FOUND]  # another call
+    assert store.run(series_commands.remove_series(["s"], 9.0)) == [
+        Removal.NOT_FOUND
+    ]  # another call
 
 
 HOUR_IN_MS = 3_600_000
 SERIES: dict[str, tuple[Callable[[Store, int], object], int]] = {
     "put_series": (lambda store, tick: put(store, series("t"), tick), 2),
     "declare_series": (
-        lambda store, _: store.run(commands.declare_series("l", 9.0, [("s", "f1")])),
+        lambda store, _: store.run(series_commands.declare_series("l", 9.0, [("s", "f1")])),
         1,
     ),
     "make_ticks": (lambda store, tick: follow(store, "s", tick, tick + HOUR_IN_MS), 2),
     "remove_series": (remove_one, 0),
-    "pause_series": (lambda store, _: store.run(commands.pause_series("s")), 0),
+    "pause_series": (lambda store, _: store.run(series_commands.pause_series("s")), 0),
     "resume_series": (
         lambda store, tick: store.run(
-            commands.resume_series("paused", "f1", commands.Times(tick, tick, None))
+            series_commands.resume_series("paused", "f1", series_commands.Times(tick, tick, None))
         ),
         2,
     ),
-    "run_series": (lambda store, _: store.run(commands.run_series("s")), 2),
-    "get_series": (lambda store, _: store.run(commands.get_series("s", 9.0)), 1),
-    "list_series": (lambda store, _: store.run(commands.series_page("0", 9.0)), 1),
-    "find_due_series": (lambda store, _: store.run(commands.find_due_series()), 1),
-    "find_outdated": (lambda store, _: store.run(commands.find_outdated("2026a", 0)), 1),
+    "run_series": (lambda store, _: store.run(series_commands.run_series("s")), 2),
+    "get_series": (lambda store, _: store.run(series_commands.get_series("s", 9.0)), 1),
+    "list_series": (lambda store, _: store.run(series_commands.series_page("0", 9.0)), 1),
+    "find_due_series": (lambda store, _: store.run(series_commands.find_due_series()), 1),
+    "find_outdated": (lambda store, _: store.run(series_commands.find_outdated("2026a", 0)), 1),
     "retime_ticks": (lambda store, tick: retime(store, "s", tick, tick + HOUR_IN_MS), 1),
 }
 """What is asked of each, and how many ticks wait then."""
@@ -895,7 +905,7 @@ def test_what_is_asked_of_series_is_done_once(
     ) as store:
         tick = server_ms(client) + HOUR_IN_MS
         put(store, series("paused"), tick)
-        store.run(commands.pause_series("paused"))
+        store.run(series_commands.pause_series("paused"))
         put(store, series(), tick, successor=tick + HOUR_IN_MS)
         proxy.cut_reply_of(script, times=2)
         ask(store, tick)
@@ -930,7 +940,7 @@ def test_a_pass_whose_reply_is_lost_is_made_again(
     if script in {"read_ledger", "relay"}:
         proxy.cut_reply_of(script)
     books.settle_down()
-    [task] = store.run(commands.claim("t", Settings(), room=1, idle=True, gate=0)).tasks
+    [task] = store.run(claiming.claim("t", Settings(), room=1, idle=True, gate=0)).tasks
     settle(store, Settlement(task.id, "t", "succeeded"))
     if script not in proxy.cuts:
         proxy.cut_reply_of(script)
@@ -944,7 +954,7 @@ def test_a_pass_whose_reply_is_lost_is_made_again(
     books.settle_down()
     assert proxy.cuts == {script: 1}
     assert books.status("a") is Status.SUCCEEDED
-    assert store.run(commands.claim("u", Settings(), room=1, idle=True, gate=0)).tasks == []
+    assert store.run(claiming.claim("u", Settings(), room=1, idle=True, gate=0)).tasks == []
     through.close()
     engine.dispose()
 
@@ -969,8 +979,8 @@ def test_what_a_mover_asks_is_done_once(proxy: Proxy, bridge: Bridge, script: st
         mover.begin()
         assert mover.run()
         assert mover.moved.tasks == 2 or script == "receive_parcel"
-        assert target.run(commands.count(10)).pending == 2
-        assert source.run(commands.count(10)).pending == 0
+        assert target.run(producing.count(10)).pending == 2
+        assert source.run(producing.count(10)).pending == 0
     assert proxy.cuts == {script: 2}
 
 

@@ -16,9 +16,11 @@ from expirebridge.hooks import Started
 from expirebridge.listener.listener import Listener
 from expirebridge.listener.partition import due_timer, fair_share
 from expirebridge.settings import Doorbells, Settings
-from expirebridge.store import commands
 from expirebridge.store.client import Store
-from expirebridge.store.commands import Claim, FairShareInput, Settlement, Walk
+from expirebridge.store.commands import claiming, producing
+from expirebridge.store.commands import fleet as fleet_commands
+from expirebridge.store.commands.call import new_nonce
+from expirebridge.store.commands.claiming import Claim, FairShareInput, Settlement, Walk
 from tests.kit.steps import beat_without_code, new
 from tests.kit.witness import PATIENCE, Witness, listening
 
@@ -27,13 +29,13 @@ SEND, RATE = b"mail.send?[]", b"orders.rate?[]"
 
 
 def make(store: Store, count: int, call: bytes = SEND, name: str = "t") -> None:
-    store.run(commands.make([new(f"{name}{n}", call=call) for n in range(count)]))
+    store.run(producing.make([new(f"{name}{n}", call=call) for n in range(count)]))
 
 
 def claim(
     store: Store, share: FairShareInput | None, *, room: int = 50, idle: bool = False
 ) -> Claim:
-    call = commands.claim(commands.new_nonce(), Settings(), room=room, idle=idle, share=share)
+    call = claiming.claim(new_nonce(), Settings(), room=room, idle=idle, share=share)
     return store.run(call)
 
 
@@ -102,8 +104,8 @@ def test_what_is_left_keeps_its_place_and_is_the_next_due(
 
 def test_a_resent_claim_finds_its_own(store: Store) -> None:
     make(store, 4)
-    call = commands.claim("t", Settings(), room=9, idle=True, share=FairShareInput(2, 0))
-    first, again = store.run(call), store.run(commands.resent(call))
+    call = claiming.claim("t", Settings(), room=9, idle=True, share=FairShareInput(2, 0))
+    first, again = store.run(call), store.run(claiming.resent(call))
     assert sorted(task.id for task in again.tasks) == sorted(task.id for task in first.tasks)
     assert len(again.tasks) == 2
 
@@ -120,14 +122,14 @@ def test_a_task_that_must_run_alone_is_reported_as_that(store: Store, client: re
 
 
 def join(store: Store, listener: str, code: str, *functions: str) -> Sequence[tuple[str, int]]:
-    store.run(commands.declare(code, dict.fromkeys(functions, "()")))
-    beat = commands.heartbeat(listener, 10, [], code=code, functions=len(functions))
+    store.run(fleet_commands.declare(code, dict.fromkeys(functions, "()")))
+    beat = claiming.heartbeat(listener, 10, [], code=code, functions=len(functions))
     return store.run(beat).codes
 
 
 def claim_known(store: Store, code: str, share: FairShareInput | None) -> Claim:
-    call = commands.claim_known(
-        commands.new_nonce(), Settings(), room=50, idle=False, code=code, walks=WHOLE, share=share
+    call = claiming.claim_known(
+        new_nonce(), Settings(), room=50, idle=False, code=code, walks=WHOLE, share=share
     )
     return store.run(call)
 
@@ -228,7 +230,7 @@ def test_whoever_asks_first_all_is_taken_as_far_as_there_is_room(
         for who in range(len(rooms)):
             over, held[who] = held[who][:ending], held[who][ending:]
             if over:
-                store.run(commands.settle(over, Settings()))
+                store.run(claiming.settle(over, Settings()))
         before, all_have_room = due, all(len(h) < r for h, r in zip(held, rooms, strict=True))
         askers = list(range(len(rooms)))
         order.shuffle(askers)
@@ -356,7 +358,7 @@ async def test_without_the_clock_what_was_left_is_asked_for_too(
 
     async def send() -> None: ...
 
-    store.run(commands.heartbeat("another", 10, [], code="c0de"))
+    store.run(claiming.heartbeat("another", 10, [], code="c0de"))
     settings = Settings(url=url, doorbell=Doorbells.EVENTS)
     async with listening(settings, witness, send=send):
         await async_bridge.make_tasks([{"func": "test.send", "delay": 0}] * 9)

@@ -5,9 +5,11 @@ from typing import Any
 import redis
 
 from expirebridge.settings import Settings
-from expirebridge.store import commands
 from expirebridge.store.client import Store
-from expirebridge.store.commands import FleetListener, HeartbeatReply
+from expirebridge.store.commands import claiming, inspection, reconciling
+from expirebridge.store.commands import fleet as fleet_commands
+from expirebridge.store.commands.claiming import HeartbeatReply
+from expirebridge.store.commands.fleet import FleetListener
 from tests.kit.steps import age, beat_without_code, server_ms
 
 LEASE = 10.0
@@ -16,7 +18,7 @@ OLD, NEW = {"mail.send": "(to)"}, {"mail.send": "(to, subject)", "mail.read": "(
 
 
 def beat(store: Store, listener: str, code: str, functions: int = 0) -> HeartbeatReply:
-    call = commands.heartbeat(listener, LEASE, [], code=code, functions=functions)
+    call = claiming.heartbeat(listener, LEASE, [], code=code, functions=functions)
     return store.run(call)
 
 
@@ -27,15 +29,15 @@ def code_of(client: redis.Redis) -> Any:
 def join(store: Store, listener: str, code: str, shapes: dict[str, str]) -> None:
     """Beat as a listener does that starts."""
     if beat(store, listener, code, len(shapes)).undeclared:
-        store.run(commands.declare(code.partition(" ")[0], shapes))
+        store.run(fleet_commands.declare(code.partition(" ")[0], shapes))
 
 
 def test_a_listener_declares_what_it_knows_once(store: Store, client: redis.Redis) -> None:
     assert beat(store, "one", "aa", 1).undeclared
-    store.run(commands.declare("aa", OLD))
+    store.run(fleet_commands.declare("aa", OLD))
     assert not beat(store, "one", "aa", 1).undeclared
     assert not beat(store, "two", "aa", 1).undeclared
-    fleet = store.run(commands.read_fleet(LEASE))
+    fleet = store.run(fleet_commands.read_fleet(LEASE))
     assert [(each.name, each.fingerprint) for each in fleet.listeners] == [
         ("one", "aa"), ("two", "aa")
     ]  # fmt: skip
@@ -48,14 +50,14 @@ def test_many_functions_are_declared_in_one_script(store: Store) -> None:
     shapes = {f"package/module.function_{number}": "(a, b=...)" for number in range(10_000)}
     join(store, "one", "aa", shapes)
     assert not beat(store, "one", "aa", len(shapes)).undeclared
-    assert store.run(commands.read_fleet(LEASE)).codes["aa"] == shapes
+    assert store.run(fleet_commands.read_fleet(LEASE)).codes["aa"] == shapes
 
 
 def test_a_new_declaration_replaces_all_of_the_one_before(store: Store) -> None:
-    store.run(commands.declare("aa", NEW))
-    store.run(commands.declare("aa", OLD))
+    store.run(fleet_commands.declare("aa", NEW))
+    store.run(fleet_commands.declare("aa", OLD))
     join(store, "one", "aa", OLD)
-    assert store.run(commands.read_fleet(LEASE)).codes == {"aa": OLD}
+    assert store.run(fleet_commands.read_fleet(LEASE)).codes == {"aa": OLD}
 
 
 def test_meta_names_the_code_that_all_run_or_each_of_several(
@@ -116,10 +118,10 @@ def test_who_leaves_is_forgotten_with_what_nobody_else_runs(
     join(store, "one", "aa", OLD)
     join(store, "two", "aa", OLD)
     join(store, "three", "bb", NEW)
-    store.run(commands.leave("three"))
+    store.run(claiming.leave("three"))
     assert client.hgetall(FLEET) == {b"one": b"aa", b"two": b"aa"}
     assert not client.exists("expirebridge:code:bb")
-    store.run(commands.leave("one"))
+    store.run(claiming.leave("one"))
     assert client.exists("expirebridge:code:aa")
     beat(store, "two", "aa", 1)
     assert code_of(client) == b"aa"
@@ -129,7 +131,7 @@ def test_a_sweep_forgets_the_code_of_the_dead(store: Store, client: redis.Redis)
     join(store, "dead", "aa", OLD)
     join(store, "one", "bb", NEW)
     age(client, "listeners", "dead", 10 * LEASE + 1)
-    store.run(commands.sweep(Settings(lease=LEASE)))
+    store.run(reconciling.sweep(Settings(lease=LEASE)))
     assert client.hgetall(FLEET) == {b"one": b"bb"}
     assert not client.exists("expirebridge:code:aa")
     assert client.exists("expirebridge:code:bb")
@@ -141,9 +143,9 @@ def test_a_sweep_forgets_the_code_of_the_dead(store: Store, client: redis.Redis)
 def test_a_code_that_is_no_hash_is_declared_again(store: Store, client: redis.Redis) -> None:
     join(store, "one", "aa", OLD)
     client.set("expirebridge:code:aa", "mine")
-    assert store.run(commands.read_fleet(LEASE)).codes == {"aa": {}}
+    assert store.run(fleet_commands.read_fleet(LEASE)).codes == {"aa": {}}
     join(store, "one", "aa", OLD)
-    assert store.run(commands.read_fleet(LEASE)).codes == {"aa": OLD}
+    assert store.run(fleet_commands.read_fleet(LEASE)).codes == {"aa": OLD}
 
 
 def test_a_code_of_another_length_is_declared_again(store: Store, client: redis.Redis) -> None:
@@ -155,14 +157,14 @@ def test_a_code_of_another_length_is_declared_again(store: Store, client: redis.
 def test_a_fleet_that_was_overwritten_stops_no_heartbeat(store: Store, client: redis.Redis) -> None:
     join(store, "one", "aa", OLD)
     client.set(FLEET, "mine")
-    assert store.run(commands.read_fleet(LEASE)).listeners[0].fingerprint is None
-    store.run(commands.leave("two"))
+    assert store.run(fleet_commands.read_fleet(LEASE)).listeners[0].fingerprint is None
+    store.run(claiming.leave("two"))
     beat(store, "one", "aa", 1)
-    assert store.run(commands.find_overwritten()) == [FLEET]
+    assert store.run(inspection.find_overwritten()) == [FLEET]
     client.delete(FLEET)
     beat(store, "one", "aa", 1)
     assert client.hgetall(FLEET) == {b"one": b"aa"}
-    assert store.run(commands.find_overwritten()) == []
+    assert store.run(inspection.find_overwritten()) == []
 
 
 def test_words_that_are_no_fingerprints_do_not_reach_meta(
@@ -188,7 +190,7 @@ def test_the_names_of_the_fleet_are_never_taken_for_tasks(
     store: Store, client: redis.Redis
 ) -> None:
     join(store, "one", "aa", OLD)
-    scanned = store.run(commands.scan("0", 1000, Settings()))
+    scanned = store.run(reconciling.scan("0", 1000, Settings()))
     assert (scanned.alien, scanned.strays, scanned.found) == (0, [], [])
     assert client.exists(FLEET, "expirebridge:code:aa") == 2
 
@@ -196,6 +198,6 @@ def test_the_names_of_the_fleet_are_never_taken_for_tasks(
 def test_the_ago_of_a_listener_is_counted_by_the_server(store: Store, client: redis.Redis) -> None:
     beat(store, "one", "aa", 1)
     client.zadd("expirebridge:listeners", {"one": server_ms(client) - 4000})
-    [listener] = store.run(commands.read_fleet(LEASE)).listeners
+    [listener] = store.run(fleet_commands.read_fleet(LEASE)).listeners
     assert 4 <= listener.ago < 5
     assert listener == FleetListener("one", listener.ago, "aa")

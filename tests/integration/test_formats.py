@@ -6,8 +6,9 @@ import pytest
 import redis
 
 from expirebridge import AsyncBridge, Bridge, FormatTooNew
-from expirebridge.store import commands, script_loader
+from expirebridge.store import script_loader
 from expirebridge.store.client import Store
+from expirebridge.store.commands import claiming, migration, producing
 from expirebridge.store.commands.call import script
 from tests.kit.colours import asking_one
 from tests.kit.lua import NAMES
@@ -51,10 +52,10 @@ def test_each_script_that_writes_refuses_a_newer_format(store: Store, client: re
 
 
 def test_plain_use_notes_no_feature(store: Store, client: redis.Redis) -> None:
-    store.run(commands.make([new("a", 0)]))
+    store.run(producing.make([new("a", 0)]))
     claim(store)
-    settle(store, commands.Settlement("a", "t", "succeeded"))
-    store.run(commands.heartbeat("h:1:a", 10.0, [], code="c0de"))
+    settle(store, claiming.Settlement("a", "t", "succeeded"))
+    store.run(claiming.heartbeat("h:1:a", 10.0, [], code="c0de"))
     assert client.hget(META, "format") == b"1"
     assert features(client) is None
 
@@ -63,7 +64,7 @@ def test_each_feature_is_noted_once(store: Store, client: redis.Redis) -> None:
     for id in ("s", "t"):
         put(store, series(id), server_ms(client) + HOUR)
     assert features(client) == b"series"
-    store.run(commands.begin_arrival("redis://old"))
+    store.run(migration.begin_arrival("redis://old"))
     assert features(client) == b"series moving"
     put(store, series("u"), server_ms(client) + HOUR)
     assert (client.hget(META, "format"), features(client)) == (b"1", b"series moving")
@@ -76,15 +77,15 @@ def test_plain_use_asks_for_nothing_that_only_a_feature_needs(
 
     def asked() -> list[str]:
         with client.monitor() as monitor:
-            store.run(commands.cancel(["a"], keep=60))
+            store.run(producing.cancel(["a"], keep=60))
             client.echo("end")
             sent: list[str] = []
             while not (command := monitor.next_command()["command"]).startswith("ECHO"):
                 sent.append(command)
         return [words for words in sent if words.startswith(f"HMGET {PREFIX}:task:a ")]
 
-    store.run(commands.make([new("a", 60_000)]))
-    store.run(commands.cancel(["nobody"], keep=60))  # the script is known from now on
+    store.run(producing.make([new("a", 60_000)]))
+    store.run(producing.cancel(["nobody"], keep=60))  # the script is known from now on
     assert [" ledger " in words for words in asked()] == [False]
-    store.run(commands.begin_arrival("redis://old"))
+    store.run(migration.begin_arrival("redis://old"))
     assert [" ledger " in words for words in asked()] == [True]

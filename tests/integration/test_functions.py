@@ -15,9 +15,10 @@ from expirebridge.connection import clients
 from expirebridge.errors import InvalidTask
 from expirebridge.model.keys import check_args
 from expirebridge.settings import Settings
-from expirebridge.store import commands, function_library, functions
+from expirebridge.store import function_library, functions
 from expirebridge.store.client import Store
-from expirebridge.store.commands import Settlement
+from expirebridge.store.commands import claiming
+from expirebridge.store.commands.claiming import Settlement
 from expirebridge.store.function_library import Loading, LoadResult
 from tests.kit.steps import claim, server_ms, settle
 
@@ -241,7 +242,7 @@ def test_a_listener_s_database_is_told_of_a_new_earliest_task(
         heard.subscribe("expirebridge:doorbell:1")
         heard.get_message(timeout=5)
         ask("make", "f.g", "[]", 60_000)  # no listener has ever been here
-        store.run(commands.heartbeat("me", 10, [], code="c0de"))
+        store.run(claiming.heartbeat("me", 10, [], code="c0de"))
         heard.get_message(timeout=5)  # a listener joined: all beat
         due = ask("make", "f.g", "[]", 50_000)[3]
         told = heard.get_message(timeout=5)

@@ -24,7 +24,7 @@ from expirebridge.listener.execution.process_pool import pool
 from expirebridge.listener.watchdog import EmergencySettler
 from expirebridge.model.policies import UNKNOWN_DELAY
 from expirebridge.observe.logs import TaskFields
-from expirebridge.store.commands import Settled, Settlement
+from expirebridge.store.commands.claiming import Settled, Settlement
 from tests.kit.handler_processes import processes_below
 from tests.kit.modules import forgotten, put
 from tests.kit.processes import until_ended

@@ -9,9 +9,11 @@ import redis
 
 from expirebridge import HistoryEntry
 from expirebridge.settings import Settings
-from expirebridge.store import commands
 from expirebridge.store.client import Store
-from expirebridge.store.commands import EventKind, Settlement
+from expirebridge.store.commands import claiming, producing, reconciling
+from expirebridge.store.commands.call import When
+from expirebridge.store.commands.claiming import Settlement
+from expirebridge.store.commands.reconciling import EventKind
 from tests.kit.states import CALL, HOUR, KEY, hear, watch
 from tests.kit.steps import age, claim, new, settle
 
@@ -19,7 +21,7 @@ RECORD = "expirebridge:task:a"
 
 
 def history(store: Store) -> tuple[HistoryEntry, ...]:
-    task = store.run(commands.get("a"))
+    task = store.run(producing.get("a"))
     assert task is not None
     return task.history
 
@@ -37,11 +39,11 @@ def moved_by(entry: HistoryEntry) -> float:
 
 
 def make(store: Store, ms: int = HOUR, **fields: Any) -> None:
-    store.run(commands.make([new("a", ms, fields=fields)]))
+    store.run(producing.make([new("a", ms, fields=fields)]))
 
 
 def reschedule(store: Store, ms: int) -> None:
-    store.run(commands.reschedule("a", commands.When(ms, relative=True)))
+    store.run(producing.reschedule("a", When(ms, relative=True)))
 
 
 def test_a_task_that_was_only_made_or_ran_once_keeps_no_history(
@@ -49,7 +51,7 @@ def test_a_task_that_was_only_made_or_ran_once_keeps_no_history(
 ) -> None:
     make(store, 500)
     hear(store, EventKind.LIVE)  # of its own making
-    store.run(commands.scan("0", 1000))
+    store.run(reconciling.scan("0", 1000))
     assert told(store) == ["created"]
     while not claim(store).tasks:
         pass
@@ -66,11 +68,11 @@ def test_each_change_of_the_due_time_is_told_with_both(store: Store, client: red
     make(store)
     reschedule(store, 2 * HOUR)
     reschedule(store, HOUR)
-    store.run(commands.put_off(["a"], 3600))
+    store.run(producing.put_off(["a"], 3600))
     client.pexpire(KEY, 3 * HOUR)
     hear(store, EventKind.LIVE)
-    store.run(commands.make([new("a", HOUR, if_exists="extend")]))
-    store.run(commands.run_now("a"))
+    store.run(producing.make([new("a", HOUR, if_exists="extend")]))
+    store.run(producing.run_now("a"))
     entries = history(store)
     assert [(entry.what, moved_by(entry)) for entry in entries[1:]] == [
         ("reschedule", 60), ("reschedule", -60), ("put_off", 60), ("edit", 60),
@@ -85,9 +87,9 @@ def test_each_change_of_the_due_time_is_told_with_both(store: Store, client: red
 
 def test_pauses_are_told_whoever_made_them(store: Store, client: redis.Redis) -> None:
     make(store)
-    store.run(commands.pause(["a"]))
-    store.run(commands.put_off(["a"], 3600))
-    store.run(commands.resume(["a"]))
+    store.run(producing.pause(["a"]))
+    store.run(producing.put_off(["a"], 3600))
+    store.run(producing.resume(["a"]))
     client.persist(KEY)
     hear(store, EventKind.LIVE)
     hear(store, EventKind.LIVE)
@@ -121,10 +123,10 @@ def test_keepalives_are_one_entry(store: Store, client: redis.Redis) -> None:
     client.pexpire(KEY, HOUR)  # sooner: no sign of life
     hear(store, EventKind.LIVE)
     assert [(entry.what, entry.times) for entry in history(store)[1:]] == [("beat", 5), ("edit", 1)]
-    store.run(commands.run_now("a"))
+    store.run(producing.run_now("a"))
     claim(store)
     for _ in range(3):  # it was not due at any time when it runs
-        store.run(commands.beat("a"))
+        store.run(producing.beat("a"))
     assert [(entry.what, entry.times) for entry in history(store)[-3:]] == [
         ("run_now", 1), ("started", 1), ("beat", 3)
     ]  # fmt: skip
@@ -135,9 +137,9 @@ def test_each_attempt_is_told_with_how_it_ended(store: Store, client: redis.Redi
     for number, outcome in enumerate(("retry", "released", "lapse", "retry")):
         claim(store, f"t{number}")
         if outcome == "lapse":
-            store.run(commands.heartbeat("another", 10, [], code="c0de"))
+            store.run(claiming.heartbeat("another", 10, [], code="c0de"))
             age(client, "running", "a", 1)
-            store.run(commands.sweep(Settings()))
+            store.run(reconciling.sweep(Settings()))
         else:
             error = 'Traceback:\n  File "x"\nOSError: ' + "x" * 1000
             settle(store, Settlement("a", f"t{number}", outcome, 0, error))
@@ -164,7 +166,7 @@ def test_a_task_that_starts_anew_tells_of_its_former_end(
     settle(store, Settlement("a", "t", "failed", text="ValueError: no"))
     former = history(store)[-1]
     if how == "run_now":
-        store.run(commands.run_now("a"))
+        store.run(producing.run_now("a"))
     else:
         client.set(KEY, "", px=HOUR)
         hear(store, EventKind.LIVE)
@@ -179,7 +181,7 @@ def test_a_task_that_was_cancelled_while_it_waited_ended_with_no_attempt(store: 
     make(store, 0)
     claim(store)
     settle(store, Settlement("a", "t", "retry", 60, "no"))
-    store.run(commands.cancel(["a"], keep=60))
+    store.run(producing.cancel(["a"], keep=60))
     assert [(entry.what, entry.attempt) for entry in history(store)] == [
         ("created", None), ("retry", 1), ("cancelled", None)
     ]  # fmt: skip
@@ -220,5 +222,5 @@ def test_a_history_that_cannot_be_read_is_left_out(store: Store, client: redis.R
 def test_what_replaces_a_task_has_a_history_of_its_own(store: Store) -> None:
     make(store)
     reschedule(store, HOUR)
-    store.run(commands.make([new("a", HOUR, call=CALL, if_exists="replace")]))
+    store.run(producing.make([new("a", HOUR, call=CALL, if_exists="replace")]))
     assert told(store) == ["created"]

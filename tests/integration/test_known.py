@@ -12,9 +12,9 @@ from expirebridge.checks import Level
 from expirebridge.checks.work import check_functions
 from expirebridge.handlers.signatures import Fingerprint
 from expirebridge.producer import unknown_functions
-from expirebridge.store import commands
 from expirebridge.store.acl import LoginRole, grants
 from expirebridge.store.client import Store
+from expirebridge.store.commands import claiming, fleet
 from tests.kit.colours import asking
 from tests.kit.logins import login
 from tests.kit.servers import AnyServer
@@ -30,8 +30,8 @@ def send(to: int) -> None: ...
 def join(store: Store, listener: str, *names: str) -> str:
     """Beat as a listener does that knows these functions; return its code's fingerprint."""
     code = Fingerprint.of(registry_of(**dict.fromkeys(names, send)))
-    store.run(commands.heartbeat(listener, LEASE, [], code=code.digest, functions=len(code.shapes)))
-    store.run(commands.declare(code.digest, code.shapes))
+    store.run(claiming.heartbeat(listener, LEASE, [], code=code.digest, functions=len(code.shapes)))
+    store.run(fleet.declare(code.digest, code.shapes))
     return code.digest
 
 

@@ -7,8 +7,8 @@ import redis
 
 from expirebridge import AsyncBridge, Bridge, Discard, Snooze
 from expirebridge.hooks import End
-from expirebridge.store import commands
 from expirebridge.store.client import Store
+from expirebridge.store.commands import producing
 from tests.kit.logs import SECRET, Log, telling
 from tests.kit.steps import age, claim, new
 from tests.kit.witness import Witness, logged
@@ -68,7 +68,7 @@ async def test_what_a_handler_says_of_itself_is_logged(
 
 
 async def test_a_lapse_is_told_once(url: str, store: Store, client: redis.Redis, log: Log) -> None:
-    store.run(commands.make([new("a", call=b"test.note?[]")]))
+    store.run(producing.make([new("a", call=b"test.note?[]")]))
     claim(store)
     witness = Witness()
     async with telling(url, witness, note=_note):

@@ -8,9 +8,10 @@ import redis
 
 from expirebridge import State
 from expirebridge.settings import Settings
-from expirebridge.store import commands
 from expirebridge.store.client import Store
-from expirebridge.store.commands import Claim, Settled, Settlement, Walk
+from expirebridge.store.commands import claiming, fleet, inspection, producing
+from expirebridge.store.commands.call import new_nonce
+from expirebridge.store.commands.claiming import Claim, Settled, Settlement, Walk
 from tests.kit.steps import age, beat_without_code, new, server_ms
 
 LEASE = 10.0
@@ -21,8 +22,8 @@ DAY = 86_400_000
 
 
 def join(store: Store, code: str, shapes: dict[str, str], listener: str = "") -> None:
-    store.run(commands.declare(code.partition(" ")[0], shapes))
-    beat = commands.heartbeat(listener or f"of {code}", LEASE, [], code=code, functions=len(shapes))
+    store.run(fleet.declare(code.partition(" ")[0], shapes))
+    beat = claiming.heartbeat(listener or f"of {code}", LEASE, [], code=code, functions=len(shapes))
     assert not store.run(beat).undeclared
 
 
@@ -30,7 +31,7 @@ def make(store: Store, call: bytes, *ids: str, ms: int = -1000) -> None:
     """Make tasks that are due since then, in this order."""
     now = server_ms(store.client)
     tasks = [new(id, now + ms + n, call=call, relative=False) for n, id in enumerate(ids)]
-    store.run(commands.make(tasks))
+    store.run(producing.make(tasks))
 
 
 def claim(
@@ -42,8 +43,8 @@ def claim(
     token: str = "",
     idle: bool = True,
 ) -> Claim:
-    call = commands.claim_known(
-        token or commands.new_nonce(), Settings(), room=room, idle=idle, code=code, walks=walks
+    call = claiming.claim_known(
+        token or new_nonce(), Settings(), room=room, idle=idle, code=code, walks=walks
     )
     return store.run(call)
 
@@ -79,7 +80,7 @@ def mixed(store: Store) -> Store:
 
 def test_a_claim_takes_nothing_once_the_fleet_runs_more_than_one_code(mixed: Store) -> None:
     make(mixed, SEND, "a")
-    plain = commands.claim("t", Settings(), room=9, idle=True, fingerprint="aa")
+    plain = claiming.claim("t", Settings(), room=9, idle=True, fingerprint="aa")
     answer = mixed.run(plain)
     assert (answer.wrong_way, answer.tasks) == (True, [])
     answer = claim(mixed, "aa")
@@ -91,24 +92,24 @@ def test_a_claim_that_looks_for_what_it_knows_is_not_for_a_fleet_of_one_code(sto
     make(store, SEND, "a")
     answer = claim(store, "aa")
     assert (answer.wrong_way, answer.tasks) == (True, [])
-    plain = commands.claim("t", Settings(), room=9, idle=True, fingerprint="aa")
+    plain = claiming.claim("t", Settings(), room=9, idle=True, fingerprint="aa")
     assert ids_of(store.run(plain)) == ["a"]
 
 
 def test_a_resent_claim_finds_its_own_whatever_the_fleet_runs_by_now(store: Store) -> None:
     join(store, "aa", OLD)
     make(store, SEND, "a")
-    plain = commands.claim("t", Settings(), room=9, idle=True, fingerprint="aa")
+    plain = claiming.claim("t", Settings(), room=9, idle=True, fingerprint="aa")
     store.run(plain)
     join(store, "bb", NEW)
-    answer = store.run(commands.resent(plain))
+    answer = store.run(claiming.resent(plain))
     assert (answer.wrong_way, ids_of(answer)) == (False, ["a"])
     make(store, RATE, "b")
-    known = commands.claim_known("u", Settings(), room=9, idle=True, code="bb", walks=WHOLE)
+    known = claiming.claim_known("u", Settings(), room=9, idle=True, code="bb", walks=WHOLE)
     store.run(known)
-    store.run(commands.leave("of aa"))
+    store.run(claiming.leave("of aa"))
     join(store, "bb", NEW)
-    answer = store.run(commands.resent(known))
+    answer = store.run(claiming.resent(known))
     assert (answer.wrong_way, ids_of(answer), answer.walked) == (False, ["b"], [])
 
 
@@ -118,7 +119,7 @@ def test_a_code_in_meta_that_another_client_wrote_loses_nothing(
 ) -> None:
     client.hset("expirebridge:meta", "code", garbage)
     make(mixed, SEND, "a")
-    plain = commands.claim("t", Settings(), room=9, idle=True, fingerprint="aa")
+    plain = claiming.claim("t", Settings(), room=9, idle=True, fingerprint="aa")
     answer = mixed.run(plain)
     if answer.wrong_way:
         answer = claim(mixed, "aa")
@@ -154,7 +155,7 @@ def test_what_nobody_knows_waits_in_its_place_with_its_reason_and_since_when(
     assert claim(mixed, "bb").tasks == []
     assert fields_of(client, "a") == first
     assert due_of(client, "a") == due
-    found = mixed.run(commands.find_unhandled(15, limit=9))
+    found = mixed.run(inspection.find_unhandled(15, limit=9))
     assert found.functions == ["lost.func"]
 
 
@@ -165,8 +166,8 @@ def test_what_nobody_has_known_for_a_day_is_claimed_to_be_failed_by_who_really_k
     client.hset("expirebridge:task:a", "unknown", server_ms(client) - DAY)
     assert ids_of(claim(mixed, "aa", token="t")) == ["a"]
     unknown = Settlement("a", "t", "unknown", 15, "nobody")
-    assert mixed.run(commands.settle([unknown], Settings(), fingerprint="aa")) == [Settled.DONE]
-    task = mixed.run(commands.get("a"))
+    assert mixed.run(claiming.settle([unknown], Settings(), fingerprint="aa")) == [Settled.DONE]
+    task = mixed.run(producing.get("a"))
     assert task is not None
     assert (task.state, task.error) == (State.FAILED, "nobody")
 
@@ -193,9 +194,9 @@ def test_an_unknown_task_that_was_put_off_is_due_when_its_timer_says(
 def test_the_listener_that_died_last_takes_its_knowledge_along(mixed: Store) -> None:
     make(mixed, RATE, "a")
     assert claim(mixed, "aa").tasks == []
-    mixed.run(commands.leave("of bb"))
+    mixed.run(claiming.leave("of bb"))
     join(mixed, "aa", OLD)
-    plain = commands.claim("t", Settings(), room=9, idle=True, fingerprint="aa")
+    plain = claiming.claim("t", Settings(), room=9, idle=True, fingerprint="aa")
     assert ids_of(mixed.run(plain)) == ["a"], "it gets its reason as before"
 
 
@@ -203,7 +204,7 @@ def test_older_listeners_beside_one_code_change_nothing(store: Store) -> None:
     beat_without_code(store, "older")
     join(store, "aa", OLD)
     make(store, LOST, "a")
-    plain = commands.claim("t", Settings(), room=9, idle=True, fingerprint="aa")
+    plain = claiming.claim("t", Settings(), room=9, idle=True, fingerprint="aa")
     assert ids_of(store.run(plain)) == ["a"]
 
 
@@ -264,7 +265,7 @@ def test_a_name_that_another_client_added_bounces_once(mixed: Store, client: red
     for code in ("aa", "bb"):
         assert ids_of(claim(mixed, code, token=f"to-{code}")) == ["a"]
         unknown = Settlement("a", f"to-{code}", "unknown", 15, "nobody")
-        mixed.run(commands.settle([unknown], Settings(), fingerprint=code))
+        mixed.run(claiming.settle([unknown], Settings(), fingerprint=code))
     assert fields_of(client, "a")[b"unfit"] == b"aa"
     assert due_of(client, "a") > server_ms(client) + 14_000
 
@@ -279,7 +280,7 @@ def test_a_walk_goes_on_behind_the_task_that_it_reached_though_all_are_due_at_on
     now = server_ms(client) - 1000
     for start in range(0, len(ids), 400):
         part = [new(id, now, call=RATE, relative=False) for id in ids[start : start + 400]]
-        mixed.run(commands.make(part))
+        mixed.run(producing.make(part))
     make(mixed, SEND, "s1")
     client.zadd("expirebridge:pending", {"s1": now})
     found, walk, scripts, left = [], WHOLE[0], 0, 0
@@ -334,7 +335,7 @@ def test_walks_share_a_claim(mixed: Store, client: redis.Redis) -> None:
             new(f"r{n}", now - 5000 + n, call=RATE, relative=False)
             for n in range(start, start + 400)
         ]
-        mixed.run(commands.make(part))
+        mixed.run(producing.make(part))
     make(mixed, SEND, "s", ms=-10)
     walks = [Walk(b"-inf", b"", b"%d" % (now - 100)), Walk(b"%d" % (now - 100), b"", b"+inf")]
     answer = claim(mixed, "aa", walks)
@@ -431,7 +432,7 @@ def test_what_was_announced_to_nobody_is_announced_when_the_fleet_knows_of_the_s
 
 def settle(store: Store, id: str, token: str, outcome: str, code: str) -> Settled:
     settlement = Settlement(id, token, outcome, 15, "why")
-    [settled] = store.run(commands.settle([settlement], Settings(), fingerprint=code))
+    [settled] = store.run(claiming.settle([settlement], Settings(), fingerprint=code))
     return settled
 
 
@@ -441,7 +442,7 @@ def test_what_was_claimed_before_others_were_known_of_is_due_again_at_once(
     join(store, "aa", OLD)
     make(store, RATE, "a")
     due = due_of(client, "a")
-    plain = commands.claim("t", Settings(), room=9, idle=True, fingerprint="aa")
+    plain = claiming.claim("t", Settings(), room=9, idle=True, fingerprint="aa")
     assert ids_of(store.run(plain)) == ["a"]
     join(store, "bb", NEW)
     assert settle(store, "a", "t", "unknown", "aa") is Settled.LEFT
@@ -469,7 +470,7 @@ def test_arguments_that_do_not_fit_wait_for_a_listener_that_knows_another_shape(
     assert (task.id, task.attempt) == ("a", 1)
     # The other refuses it as well: nobody is left.
     assert settle(mixed, "a", task.token, "unfit", "bb") is Settled.DONE
-    failed = mixed.run(commands.get("a"))
+    failed = mixed.run(producing.get("a"))
     assert failed is not None
     assert (failed.state, failed.error, failed.attempt) == (State.FAILED, "why", 1)
 
@@ -483,24 +484,24 @@ def test_arguments_that_do_not_fit_fail_at_once_if_nobody_knows_another_shape(
         join(store, "bb", others)
     make(store, SEND, "a")
     if not claim(store, "aa", token="t").tasks:
-        store.run(commands.claim("t", Settings(), room=1, idle=True, fingerprint="aa"))
+        store.run(claiming.claim("t", Settings(), room=1, idle=True, fingerprint="aa"))
     assert settle(store, "a", "t", "unfit", "aa") is Settled.DONE
-    task = store.run(commands.get("a"))
+    task = store.run(producing.get("a"))
     assert task is not None
     assert (task.state, task.attempt) == (State.FAILED, 1)
-    assert sum(span.failed for span in store.run(commands.read_tally(spans=2, minutes=1))) == 1
+    assert sum(span.failed for span in store.run(inspection.read_tally(spans=2, minutes=1))) == 1
 
 
 def test_it_fails_at_once_when_all_that_could_take_it_are_gone(mixed: Store) -> None:
     make(mixed, SEND, "a")
     claim(mixed, "aa", token="t")
     assert settle(mixed, "a", "t", "unfit", "aa") is Settled.LEFT
-    mixed.run(commands.leave("of bb"))
+    mixed.run(claiming.leave("of bb"))
     join(mixed, "aa", OLD)
-    plain = commands.claim("u", Settings(), room=9, idle=True, fingerprint="aa")
+    plain = claiming.claim("u", Settings(), room=9, idle=True, fingerprint="aa")
     assert ids_of(mixed.run(plain)) == ["a"]
     assert settle(mixed, "a", "u", "unfit", "aa") is Settled.DONE
-    task = mixed.run(commands.get("a"))
+    task = mixed.run(producing.get("a"))
     assert task is not None
     assert task.state is State.FAILED
 
@@ -512,7 +513,7 @@ def test_a_task_that_starts_anew_has_been_refused_by_nobody(
     for code in ("aa", "bb"):
         claim(mixed, code, token=code)
         settle(mixed, "a", code, "unfit", code)
-    mixed.run(commands.run_now("a"))
+    mixed.run(producing.run_now("a"))
     assert b"unfit" not in fields_of(client, "a")
     assert ids_of(claim(mixed, "aa")) == ["a"]
 
@@ -530,8 +531,8 @@ def test_what_another_client_wrote_as_unfit_loses_nothing(
 def test_a_cancelled_task_does_not_wait_for_others(mixed: Store) -> None:
     make(mixed, SEND, "a")
     claim(mixed, "aa", token="t")
-    mixed.run(commands.cancel(["a"], keep=60))
+    mixed.run(producing.cancel(["a"], keep=60))
     settle(mixed, "a", "t", "unfit", "aa")
-    task = mixed.run(commands.get("a"))
+    task = mixed.run(producing.get("a"))
     assert task is not None
     assert task.state is State.CANCELLED

@@ -20,9 +20,9 @@ from expirebridge.model.partitions import PartitionLayout
 from expirebridge.observe.server_metrics import OfTheServer
 from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
-from expirebridge.store import commands
 from expirebridge.store.acl import LoginRole
 from expirebridge.store.client import Store
+from expirebridge.store.commands import claiming, migration, reconciling
 from expirebridge.store.partitions import Partitions
 from tests.kit.cluster import Cluster
 from tests.kit.invoked import end_due_tasks, invoke, invoke_json
@@ -50,12 +50,12 @@ class Side:
     def beat(self, name: str = "someone") -> None:
         """Let a listener beat in each partition."""
         for part in self.parts:
-            part.run(commands.heartbeat(name, self.settings.lease, [], code="abc"))
+            part.run(claiming.heartbeat(name, self.settings.lease, [], code="abc"))
 
     def leave(self, name: str = "someone") -> None:
         """Let it stop."""
         for part in self.parts:
-            part.run(commands.leave(name))
+            part.run(claiming.leave(name))
 
     def run_due(self, outcome: str = "succeeded", **more: Any) -> list[str]:
         """Claim all that is due in every partition, and settle it."""
@@ -64,7 +64,7 @@ class Side:
     def sweep(self) -> None:
         """Make the pass of a listener in each partition."""
         for part in self.parts:
-            part.run(commands.sweep(self.settings))
+            part.run(reconciling.sweep(self.settings))
 
     def close(self) -> None:
         self.bridge.close()
@@ -248,9 +248,9 @@ def test_a_late_event_of_a_task_that_is_elsewhere_makes_nothing(sides: Sides) ->
     old, new = sides
     task = old.bridge.make_task("mail.send", [1], HOUR, id="a")
     move(old, new)
-    for heard in commands.EventKind:
-        hint = commands.KeyEvent(task.key, "a", b"mail.send?[1]", heard)
-        old.store.run(commands.adopt([hint], old.settings))
+    for heard in reconciling.EventKind:
+        hint = reconciling.KeyEvent(task.key, "a", b"mail.send?[1]", heard)
+        old.store.run(reconciling.adopt([hint], old.settings))
     assert old.ids(State.PENDING) == set()
 
 
@@ -368,7 +368,7 @@ def test_two_movers_do_no_harm(sides: Sides, monkeypatch: pytest.MonkeyPatch) ->
             second.run_pass()
     for call in late:
         new.store.run(call)
-    old.store.run(commands.drop_parcel(0, first._nonces[0], 1))
+    old.store.run(migration.drop_parcel(0, first._nonces[0], 1))
     second.run_pass()
     assert new.ids(State.PENDING) == {"b", "c", "d"}
 
@@ -385,7 +385,7 @@ def test_a_source_that_forgot_its_parcels_goes_on(sides: Sides) -> None:
     mover.run_pass()
     assert new.ids(State.PENDING) == {"a", "b"}
     assert old.client.hget("expirebridge:move", "number") == b"2"
-    assert new.store.run(commands.read_arrivals(nonce)) == 2
+    assert new.store.run(migration.read_arrivals(nonce)) == 2
 
 
 # Producers on both sides
@@ -424,8 +424,8 @@ def test_a_plain_key_puts_off_what_is_there(sides: Sides) -> None:
     task = old.bridge.make_task("mail.send", [1], HOUR, id="a", tags=["first"], retry=[1])
     mover = move(old, new)
     old.client.set(task.key, "", px=7_200_000)
-    hint = commands.KeyEvent(task.key, "a", b"mail.send?[1]", commands.EventKind.LIVE)
-    old.store.run(commands.adopt([hint], old.settings))
+    hint = reconciling.KeyEvent(task.key, "a", b"mail.send?[1]", reconciling.EventKind.LIVE)
+    old.store.run(reconciling.adopt([hint], old.settings))
     mover.run_pass()
     moved = new.bridge.get("a")
     assert moved is not None
@@ -440,11 +440,11 @@ def test_an_id_that_runs_there_runs_once_more(sides: Sides) -> None:
     mover = move(old, new)
     new.bridge.run_now("a")
     part = new.parts[new.layout.partition_of("a")]
-    claim = part.run(commands.claim("t", new.settings, room=1, idle=True))
+    claim = part.run(claiming.claim("t", new.settings, room=1, idle=True))
     assert [one.id for one in claim.tasks] == ["a"]
     old.bridge.make_task("mail.send", [2], HOUR, id="a", if_exists="replace")
     mover.run_pass()
-    part.run(commands.settle([commands.Settlement("a", "t", "succeeded")], new.settings))
+    part.run(claiming.settle([claiming.Settlement("a", "t", "succeeded")], new.settings))
     task = new.bridge.get("a")
     assert task is not None
     assert (task.state, list(task.args)) == (State.PENDING, [2])

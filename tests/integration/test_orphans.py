@@ -7,8 +7,8 @@ from expirebridge import AsyncBridge, State
 from expirebridge.hooks import End
 from expirebridge.listener.partition.reconciler import hint_for
 from expirebridge.settings import Settings
-from expirebridge.store import commands
 from expirebridge.store.client import Store
+from expirebridge.store.commands import producing, reconciling
 from tests.kit.steps import beating, claim, new, server_ms, state_of
 from tests.kit.witness import Witness, listening, logged
 
@@ -18,8 +18,8 @@ HOUR = 3_600_000
 async def note() -> None: ...
 
 
-def scan(store: Store) -> commands.ScanStep:
-    return store.run(commands.scan("0", 1000, Settings()))
+def scan(store: Store) -> reconciling.ScanStep:
+    return store.run(reconciling.scan("0", 1000, Settings()))
 
 
 async def test_a_pending_record_without_a_place_runs(
@@ -40,18 +40,18 @@ async def test_a_pending_record_without_a_place_runs(
 def test_a_pending_record_without_a_place_is_due_when_its_key_expires(
     store: Store, client: redis.Redis
 ) -> None:
-    store.run(commands.make([new("a", HOUR)]))
+    store.run(producing.make([new("a", HOUR)]))
     client.delete("expirebridge:pending", "a:?mail.send?[1]")
-    hint = hint_for(b"a:?mail.send?[1]", commands.EventKind.EXPIRED)
+    hint = hint_for(b"a:?mail.send?[1]", reconciling.EventKind.EXPIRED)
     assert hint is not None
-    assert store.run(commands.adopt([hint], Settings())) == [commands.Adoption.KNOWN]
+    assert store.run(reconciling.adopt([hint], Settings())) == [reconciling.Adoption.KNOWN]
     assert [task.id for task in claim(store).tasks] == ["a"]
 
 
 def test_a_record_whose_key_still_ticks_gets_its_place_at_that_time(
     store: Store, client: redis.Redis
 ) -> None:
-    store.run(commands.make([new("a", HOUR)]))
+    store.run(producing.make([new("a", HOUR)]))
     score = client.zscore("expirebridge:pending", "a")
     client.delete("expirebridge:pending")
     assert scan(store).strays == ["a"]
@@ -63,7 +63,7 @@ def test_a_record_whose_key_still_ticks_gets_its_place_at_that_time(
 def test_a_record_without_a_place_gets_one_in_the_set_of_its_state(
     store: Store, client: redis.Redis, state: str
 ) -> None:
-    store.run(commands.make([new("a", HOUR)]))
+    store.run(producing.make([new("a", HOUR)]))
     client.delete("expirebridge:pending", "a:?mail.send?[1]")
     client.hset("expirebridge:task:a", "state", state)
     assert scan(store).strays == ["a"]
@@ -76,13 +76,13 @@ def test_a_record_without_a_place_gets_one_in_the_set_of_its_state(
 def test_a_running_record_without_a_place_lapses_and_runs(
     store: Store, client: redis.Redis
 ) -> None:
-    store.run(commands.make([new("a")]))
+    store.run(producing.make([new("a")]))
     claim(store)
     beating(store)
     client.delete("expirebridge:running")
-    store.run(commands.scan("0", 1000, Settings(lease=0.5)))
+    store.run(reconciling.scan("0", 1000, Settings(lease=0.5)))
     client.zincrby("expirebridge:running", -HOUR, "a")
-    assert store.run(commands.sweep(Settings())).lapsed == ["a"]
+    assert store.run(reconciling.sweep(Settings())).lapsed == ["a"]
     assert [task.id for task in claim(store).tasks] == ["a"]
 
 
@@ -101,7 +101,7 @@ def test_what_stands_in_no_set_and_is_no_record_is_kept_as_failed(
             client.hset("expirebridge:task:a", mapping={"call": "f.g?[]", "state": "odd"})
             reason = "its record named the state odd"
     assert scan(store).strays == ["a"]
-    task = store.run(commands.get("a"))
+    task = store.run(producing.get("a"))
     assert task is not None
     assert (task.state, task.error) == (State.FAILED, reason)
     assert scan(store).strays == []

@@ -10,8 +10,8 @@ from expirebridge.checks.work import check_overwritten
 from expirebridge.errors import FormatTooNew, ScriptFailed
 from expirebridge.hooks import Claimed, End
 from expirebridge.settings import Doorbells, Settings
-from expirebridge.store import commands
 from expirebridge.store.client import Store
+from expirebridge.store.commands import inspection, producing
 from tests.kit.steps import new
 from tests.kit.witness import Witness, listening, logged
 
@@ -43,7 +43,7 @@ async def test_a_key_that_was_overwritten_is_named_and_once_it_is_deleted_all_go
         await witness.until_ended(1, End.SUCCEEDED)
         client.delete(name)
         client.set(name, "what")
-        assert store.run(commands.find_overwritten()) == [name]
+        assert store.run(inspection.find_overwritten()) == [name]
         await logged("a script failed on what it found in the database", caplog)
         client.delete(name)
         await logged("everything works again", caplog)
@@ -107,8 +107,8 @@ def test_a_task_is_made_whole_although_its_tag_s_set_was_overwritten(
     store: Store, client: redis.Redis
 ) -> None:
     client.set("expirebridge:tag:x", "what")
-    store.run(commands.make([new("a", 60_000, fields={"tags": "x"})]))
-    found = store.run(commands.get("a"))
+    store.run(producing.make([new("a", 60_000, fields={"tags": "x"})]))
+    found = store.run(producing.get("a"))
     assert found is not None
     assert (found.state, found.tags) == (State.PENDING, ("x",))
 

@@ -21,9 +21,11 @@ from expirebridge import (
 from expirebridge.connection import clients
 from expirebridge.model.partitions import PartitionLayout
 from expirebridge.settings import Settings
-from expirebridge.store import commands, functions
+from expirebridge.store import functions
 from expirebridge.store.client import Store
-from expirebridge.store.commands import Settlement
+from expirebridge.store.commands import claiming, partitions, producing
+from expirebridge.store.commands.call import new_nonce
+from expirebridge.store.commands.claiming import Settlement
 from tests.kit.colours import asking
 
 COUNT = 16
@@ -89,7 +91,7 @@ async def test_they_are_created_once(url: str, client: redis.Redis, colour: Any)
 
 def test_the_one_without_a_tag_is_written_first(url: str, client: redis.Redis) -> None:
     """Whoever comes in between is told: nothing is written without a tag."""
-    Store(client, prefix="expirebridge").run(commands.create_partitions(4))
+    Store(client, prefix="expirebridge").run(partitions.create_partitions(4))
     assert client.keys() == [b"expirebridge:meta"]
     with Bridge(url) as bridge:
         assert bridge.make_task("mail.send", [1], 60, id="a").key.startswith(b"{")
@@ -220,12 +222,10 @@ def test_a_listing_is_in_order_and_goes_on_where_it_ended(apart: Bridge) -> None
 def test_failed_tasks_are_found_the_latest_first(apart: Bridge, stores: list[Store]) -> None:
     apart.make_tasks([{"func": "mail.send", "delay": 0, "id": id} for id in MANY])
     for store in stores:
-        while (
-            claim := store.run(commands.claim(commands.new_nonce(), SETTINGS, room=1, idle=True))
-        ).tasks:
+        while (claim := store.run(claiming.claim(new_nonce(), SETTINGS, room=1, idle=True))).tasks:
             [task] = claim.tasks
             store.run(
-                commands.settle([Settlement(task.id, task.token, "failed", text="no")], SETTINGS)
+                claiming.settle([Settlement(task.id, task.token, "failed", text="no")], SETTINGS)
             )
     found = apart.find_failed()
     assert sorted(found) == sorted(MANY)
@@ -290,10 +290,10 @@ def test_a_lost_meta_is_that_of_its_sisters(
         # Neither a client that knows another number, nor one that asks for one partition.
         wrong = Store(client, prefix=LAYOUT.prefix_of(number), partitions=4)
         with pytest.raises(PartitionsDiffer):
-            wrong.run(commands.get(id))
+            wrong.run(producing.get(id))
         if broken:
             client.delete(key)  # as the doctor says
-        stores[number].run(commands.heartbeat("h:1:a", LEASE, [], code="c0de"))
+        stores[number].run(claiming.heartbeat("h:1:a", LEASE, [], code="c0de"))
         assert client.hmget(key, *OF_META) == [b"1", b"16", b"partitions"]
         apart.make_task("mail.send", [1], 60, id=id)
 

@@ -22,10 +22,13 @@ from expirebridge.migration.migrator import Migrator
 from expirebridge.model.keys import parse_key
 from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
-from expirebridge.store import commands, functions
+from expirebridge.store import functions
 from expirebridge.store.acl import LoginRole, grants, line
 from expirebridge.store.client import Store
-from expirebridge.store.commands import Adoption, EventKind, KeyEvent, Settled, Settlement
+from expirebridge.store.commands import claiming, fleet, inspection, reconciling
+from expirebridge.store.commands import partitions as partitions_commands
+from expirebridge.store.commands.claiming import Settled, Settlement
+from expirebridge.store.commands.reconciling import Adoption, EventKind, KeyEvent
 from expirebridge.store.partitions import Partitions
 from tests.kit.invoked import app
 from tests.kit.logins import NAME, login
@@ -145,7 +148,7 @@ def compare_one(url: str) -> None:
     with store_at(url) as store:
         scope = store.run(scope_of(due_within=7200))
         assert store.run(compare(registry_of(), scope, progress=lambda _: None)).failing == 1
-        [call] = store.run(commands.calls_page(State.PENDING, "0 a")).calls
+        [call] = store.run(inspection.calls_page(State.PENDING, "0 a")).calls
         assert call.id == "a"
 
 
@@ -159,24 +162,22 @@ def probe(url: str, client: redis.Redis) -> None:
 def watch(url: str) -> None:
     """What only a dashboard asks of the store."""
     with store_at(url) as store:
-        assert store.run(commands.count_before(State.PENDING, [2**52])).before
-        assert len(store.run(commands.read_tally(spans=2, minutes=1))) == 2
-        assert [beat.name for beat in store.run(commands.list_listeners(10))] == ["somebody"]
-        assert [each.name for each in store.run(commands.read_fleet(10)).listeners] == ["somebody"]
-        store.run(
-            commands.note_action(who="ann", action="cancel", target="a", result="1 cancelled")
-        )
-        assert [action.who for action in store.run(commands.read_actions(10))] == ["ann"]
+        assert store.run(inspection.count_before(State.PENDING, [2**52])).before
+        assert len(store.run(inspection.read_tally(spans=2, minutes=1))) == 2
+        assert [beat.name for beat in store.run(inspection.list_listeners(10))] == ["somebody"]
+        assert [each.name for each in store.run(fleet.read_fleet(10)).listeners] == ["somebody"]
+        store.run(fleet.note_action(who="ann", action="cancel", target="a", result="1 cancelled"))
+        assert [action.who for action in store.run(fleet.read_actions(10))] == ["ann"]
 
 
 def listen(url: str, client: redis.Redis) -> None:
     """All that a listener asks of the store."""
     with store_at(url) as store, Bridge(url) as bridge:
         store.run(check_server(store.database))
-        assert store.run(commands.heartbeat("me", 10, [], code="aa", functions=1)).undeclared
-        store.run(commands.declare("aa", {"mail.send": "(to)"}))
+        assert store.run(claiming.heartbeat("me", 10, [], code="aa", functions=1)).undeclared
+        store.run(fleet.declare("aa", {"mail.send": "(to)"}))
         # A handler that makes tasks asks whether their function is known.
-        assert store.run(commands.read_fleet(10)).codes == {"aa": {"mail.send": "(to)"}}
+        assert store.run(fleet.read_fleet(10)).codes == {"aa": {"mail.send": "(to)"}}
         run_one(store, bridge)
         assert tallied(client)
         adopt_one(store, client)
@@ -184,7 +185,7 @@ def listen(url: str, client: redis.Redis) -> None:
         reconcile(store, client)
         findings = store.run(check_health(store.database, Settings(url=url)))
         assert findings[0].level is Level.OK
-        store.run(commands.leave("me"))
+        store.run(claiming.leave("me"))
         assert client.zcard("expirebridge:listeners") == 0
 
 
@@ -210,15 +211,15 @@ def tallied(client: redis.Redis) -> bool:
 def adopt_one(store: Store, client: redis.Redis) -> None:
     name = b"f:?mail.send?[1]"
     client.set(name, "", ex=60)
-    assert store.run(commands.scan("0", 1000)).found == [name]
-    assert store.run(commands.find_unexplained([name], EventKind.LIVE)) == {name}
+    assert store.run(reconciling.scan("0", 1000)).found == [name]
+    assert store.run(reconciling.find_unexplained([name], EventKind.LIVE)) == {name}
     key = parse_key(name)
     assert key is not None
     hint = KeyEvent.of(key, name, EventKind.LIVE)
-    assert store.run(commands.adopt([hint], Settings())) == [Adoption.ADOPTED]
-    assert store.run(commands.find_unexplained([name], EventKind.LIVE)) == set()
+    assert store.run(reconciling.adopt([hint], Settings())) == [Adoption.ADOPTED]
+    assert store.run(reconciling.find_unexplained([name], EventKind.LIVE)) == set()
     client.delete(name)
-    store.run(commands.adopt([KeyEvent.of(key, name, EventKind.DELETED)], Settings()))
+    store.run(reconciling.adopt([KeyEvent.of(key, name, EventKind.DELETED)], Settings()))
     assert client.zcard("expirebridge:cancelled") == 1
 
 
@@ -233,7 +234,7 @@ def set_one_aside(store: Store, client: redis.Redis) -> None:
 def reconcile(store: Store, client: redis.Redis) -> None:
     age(client, "succeeded", "a", 1)
     client.zadd("expirebridge:listeners", {"gone": 1})
-    assert store.run(commands.sweep(Settings())).forgotten == 1
+    assert store.run(reconciling.sweep(Settings())).forgotten == 1
     assert client.exists("expirebridge:tag:y") == 0
     assert client.zrange("expirebridge:listeners", 0, -1) == [b"me"]
 
@@ -413,7 +414,7 @@ async def test_a_role_s_rights_suffice_in_several_partitions(
                 await asyncio.to_thread(bridge.make_task, "test.note", [], 0, id="b")
                 await witness.until_ended(1)
             with closing(Partitions(bridge._store.client, prefix="expirebridge")) as store:
-                store.run(commands.read_partitions())
+                store.run(partitions_commands.read_partitions())
                 assert store.run(check_rights(store.database, LoginRole.LISTENER)).level is Level.OK
     assert {entry["object"] for entry in client.acl_log()} <= {"config|get", "config"}
 

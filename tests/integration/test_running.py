@@ -13,8 +13,8 @@ import redis
 from expirebridge import AsyncBridge, Discard, Retry, Snooze, State, current_task, handler
 from expirebridge.hooks import End, Started
 from expirebridge.settings import Settings
-from expirebridge.store import commands
 from expirebridge.store.client import AsyncStore
+from expirebridge.store.commands import claiming, producing
 from tests.kit.steps import found, new
 from tests.kit.witness import Witness, listening
 
@@ -286,13 +286,13 @@ async def test_an_unknown_function_waits_uncounted_with_its_reason_shown(
 async def test_an_unknown_function_fails_after_a_day(
     async_store: AsyncStore, settings: Settings, client: redis.Redis
 ) -> None:
-    await async_store.run(commands.make([new("a", call=b"test.f?[]")]))
+    await async_store.run(producing.make([new("a", call=b"test.f?[]")]))
     client.hset("expirebridge:task:a", "unknown", int(time.time() * 1000) - 86_400_000)
-    claim = await async_store.run(commands.claim("t", Settings(), room=1, idle=True))
+    claim = await async_store.run(claiming.claim("t", Settings(), room=1, idle=True))
     assert [task.id for task in claim.tasks] == ["a"]
-    unknown = commands.Settlement("a", "t", "unknown", 15, "no handler")
-    await async_store.run(commands.settle([unknown], settings))
-    read = await async_store.run(commands.get("a"))
+    unknown = claiming.Settlement("a", "t", "unknown", 15, "no handler")
+    await async_store.run(claiming.settle([unknown], settings))
+    read = await async_store.run(producing.get("a"))
     assert read is not None
     assert read.state is State.FAILED
 

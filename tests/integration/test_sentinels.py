@@ -18,8 +18,8 @@ from expirebridge.connection import clients
 from expirebridge.embedded.server import HOST, EmbeddedServer, free_port
 from expirebridge.hooks import FailedOver, Gap
 from expirebridge.settings import Settings
-from expirebridge.store import commands
 from expirebridge.store.client import Store
+from expirebridge.store.commands.call import command
 from tests.kit.logs import Log
 from tests.kit.processes import PATIENCE
 from tests.kit.sentinels import NAME, URL_LOGIN, URL_SENTINEL_LOGIN, Sentinels
@@ -41,7 +41,7 @@ def sentinels(binary: Path) -> Iterator[Sentinels]:
 def ask(url: str) -> None:
     """Ask once, as a command does that must answer soon."""
     with closing(Store(clients.probe_client(url), prefix="expirebridge")) as store:
-        store.run(commands.command("PING"))
+        store.run(command("PING"))
 
 
 async def test_an_orderly_failover_is_followed_by_all(sentinels: Sentinels) -> None:
@@ -70,7 +70,7 @@ async def test_an_orderly_failover_is_followed_by_all(sentinels: Sentinels) -> N
         # docs/guarantees.md says.
         await asyncio.to_thread(sentinels.until_replicating_from, second)
         # A role that was about to send opens a connection to the old primary once more.
-        await old_store.run(commands.command("PING"))
+        await old_store.run(command("PING"))
         async with AsyncBridge(sentinels.url) as awaits:
             await awaits.make_task("test.note", [], 0)
         with Bridge(sentinels.url) as waits:

@@ -5,17 +5,11 @@ import redis
 
 from expirebridge import State
 from expirebridge.settings import Settings
-from expirebridge.store import commands
 from expirebridge.store.client import Store
-from expirebridge.store.commands import (
-    DeclarationState,
-    Put,
-    Removal,
-    Retimed,
-    Settled,
-    Settlement,
-    Times,
-)
+from expirebridge.store.commands import claiming, producing, reconciling
+from expirebridge.store.commands import series as series_commands
+from expirebridge.store.commands.claiming import Settled, Settlement
+from expirebridge.store.commands.series import DeclarationState, Put, Removal, Retimed, Times
 from tests.kit.series import LEASE, follow, put, retime, series
 from tests.kit.steps import beating, claim, new, server_ms, settle, state_of
 
@@ -62,7 +56,7 @@ def test_a_series_has_its_next_tick_as_an_ordinary_task(store: Store, client: re
     tick = server_ms(client) + HOUR
     new = series(tags="nightly", retry="[1]", timeout="3")
     put(store, new, tick, successor=tick + HOUR)
-    task = store.run(commands.get(f"s@{tick}"))
+    task = store.run(producing.get(f"s@{tick}"))
     assert task is not None
     assert (task.state, task.func, task.args, task.tags) == (
         State.PENDING, "mail.send", [1], ("nightly",)
@@ -79,7 +73,7 @@ def test_a_series_has_its_next_tick_as_an_ordinary_task(store: Store, client: re
 
 
 def test_without_a_series_a_heartbeat_says_so(store: Store) -> None:
-    assert store.run(commands.heartbeat("l", LEASE, [], code="c0de")).next_making is None
+    assert store.run(claiming.heartbeat("l", LEASE, [], code="c0de")).next_making is None
 
 
 def test_a_heartbeat_says_when_the_next_tick_is_to_be_made(
@@ -88,7 +82,7 @@ def test_a_heartbeat_says_when_the_next_tick_is_to_be_made(
     now = server_ms(client)
     put(store, series("late"), now + 2 * HOUR)
     put(store, series("soon"), now + HOUR)
-    assert store.run(commands.heartbeat("l", LEASE, [], code="c0de")).next_making == now + HOUR
+    assert store.run(claiming.heartbeat("l", LEASE, [], code="c0de")).next_making == now + HOUR
 
 
 def test_only_an_earlier_series_rings(store: Store, client: redis.Redis) -> None:
@@ -113,14 +107,14 @@ def test_only_an_earlier_series_rings(store: Store, client: redis.Redis) -> None
 
 def test_the_successor_is_made_once(store: Store, client: redis.Redis) -> None:
     tick = due_series(store, client)
-    found = store.run(commands.find_due_series())
+    found = store.run(series_commands.find_due_series())
     assert [(one.id, one.tick, one.spec) for one in found.series] == [("s", tick, b"every 1h")]
     assert follow(store, "s", tick, tick + HOUR)
     assert not follow(store, "s", tick, tick + HOUR)  # another listener, at the same time
     assert not follow(store, "s", tick, tick + 2 * HOUR)
     assert state_of(store, f"s@{tick + HOUR}") is State.PENDING
     assert state_of(store, f"s@{tick + 2 * HOUR}") is None
-    assert store.run(commands.find_due_series()).series == []
+    assert store.run(series_commands.find_due_series()).series == []
     assert place_of(client) == tick + HOUR
 
 
@@ -130,7 +124,7 @@ def test_jitter_puts_off_the_making_of_the_successor_too(store: Store, client: r
     put(store, series("soon"), tick, jitter=30)
     assert place_of(client, "late") == tick + HOUR
     wait_until(client, tick + 30)
-    found = store.run(commands.find_due_series())
+    found = store.run(series_commands.find_due_series())
     assert [(one.id, one.tick) for one in found.series] == [("soon", tick)]
     assert found.following == tick + HOUR
     assert follow(store, "soon", tick, tick + 2 * HOUR)
@@ -145,10 +139,10 @@ def test_the_successor_is_made_whatever_became_of_the_tick(
     client.delete(f"deleted@{soon}:?mail.send?[1]")
     client.expire(f"moved@{soon}:?mail.send?[1]", 7200)
     client.persist(f"paused@{soon}:?mail.send?[1]")
-    store.run(commands.run_now(f"run@{soon}"))
+    store.run(producing.run_now(f"run@{soon}"))
     claim(store)
     wait_until(client, soon)
-    found = store.run(commands.find_due_series()).series
+    found = store.run(series_commands.find_due_series()).series
     assert {one.id for one in found} == {"deleted", "moved", "paused", "run"}
 
 
@@ -157,13 +151,13 @@ def test_pages_of_due_series_say_that_there_are_more(store: Store, client: redis
     for id in ("a", "b", "c"):
         put(store, series(id), soon + HOUR)
     put(store, series("later"), soon + 2 * HOUR)
-    assert store.run(commands.find_due_series()).following == soon + HOUR
+    assert store.run(series_commands.find_due_series()).following == soon + HOUR
     client.zadd(f"{PREFIX}:series", dict.fromkeys(("a", "b", "c"), soon))
     client.zadd(f"{PREFIX}:series", {"later": soon + HOUR})
     wait_until(client, soon)
-    found = store.run(commands.find_due_series(2))
+    found = store.run(series_commands.find_due_series(2))
     assert ([one.id for one in found.series], found.following) == (["a", "b"], soon)
-    found = store.run(commands.find_due_series(3))
+    found = store.run(series_commands.find_due_series(3))
     assert ([one.id for one in found.series], found.following) == (["a", "b", "c"], soon + HOUR)
 
 
@@ -172,7 +166,7 @@ def test_the_last_tick_leaves_a_series_that_makes_no_more(
 ) -> None:
     tick = due_series(store, client)
     assert follow(store, "s", tick, None)
-    assert store.run(commands.find_due_series()).series == []
+    assert store.run(series_commands.find_due_series()).series == []
     assert place_of(client) > server_ms(client) + 1000 * HOUR
 
 
@@ -180,7 +174,7 @@ def test_a_place_without_a_record_stops_nobody(store: Store, client: redis.Redis
     tick = due_series(store, client)
     client.zadd(f"{PREFIX}:series", {"gone": 1, "wrong": 2})
     client.set(f"{PREFIX}:series:wrong", "x")
-    assert [one.id for one in store.run(commands.find_due_series()).series] == ["s"]
+    assert [one.id for one in store.run(series_commands.find_due_series()).series] == ["s"]
     assert client.zrange(f"{PREFIX}:series", 0, -1) == [b"s"]
     assert tick
 
@@ -189,7 +183,7 @@ def test_a_place_without_a_record_stops_nobody(store: Store, client: redis.Redis
 
 
 def outdated(store: Store, version: str, skip: int = 0) -> list[str]:
-    return [one.id for one in store.run(commands.find_outdated(version, skip))]
+    return [one.id for one in store.run(series_commands.find_outdated(version, skip))]
 
 
 def test_only_series_whose_data_are_older_are_found(store: Store, client: redis.Redis) -> None:
@@ -201,8 +195,8 @@ def test_only_series_whose_data_are_older_are_found(store: Store, client: redis.
     assert outdated(store, "2026b") == ["unknown", "old", "new"]
     assert outdated(store, "2026b", 2) == ["new"]
     assert outdated(store, "") == []
-    store.run(commands.remove_series(["old"], LEASE))
-    store.run(commands.pause_series("new"))
+    store.run(series_commands.remove_series(["old"], LEASE))
+    store.run(series_commands.pause_series("new"))
     assert follow(store, "unknown", tick, None)
     assert outdated(store, "2026z") == []
     client.zadd(f"{PREFIX}:tzdata", {"gone": 1})
@@ -250,7 +244,7 @@ def test_what_a_client_or_a_listener_did_to_the_tick_stays(
         [task] = claim(store).tasks
         if what == "retried":
             settlement = Settlement(task.id, task.token, "retry", delay=60.0)
-            store.run(commands.settle([settlement], Settings()))
+            store.run(claiming.settle([settlement], Settings()))
     else:
         {"moved": lambda: client.expire(key, 7200), "deleted": lambda: client.delete(key),
          "paused": lambda: client.persist(key)}[what]()  # fmt: skip
@@ -282,7 +276,7 @@ def test_a_tick_whose_successor_is_due_was_missed(store: Store, client: redis.Re
     tick = due_series(store, client, successor_in=20)
     wait_until(client, tick + 20)
     assert claim(store).tasks == []
-    missed = store.run(commands.get(f"s@{tick}"))
+    missed = store.run(producing.get(f"s@{tick}"))
     assert missed is not None
     assert missed.state is State.CANCELLED
     assert missed.error == "missed: the next tick was due"
@@ -308,7 +302,7 @@ def test_a_tick_does_not_begin_while_another_runs(store: Store, client: redis.Re
     follow(store, "s", first, second, successor=second + HOUR)
     wait_until(client, second)
     assert claim(store, "two").tasks == []
-    skipped = store.run(commands.get(f"s@{second}"))
+    skipped = store.run(producing.get(f"s@{second}"))
     assert skipped is not None
     assert (skipped.state, skipped.error) == (State.CANCELLED, f"skipped: {running.id} still ran")
     assert field_of(client, "overlapped") == b"1"
@@ -317,7 +311,7 @@ def test_a_tick_does_not_begin_while_another_runs(store: Store, client: redis.Re
 
 def test_two_ticks_in_one_claim_do_not_overlap(store: Store, client: redis.Redis) -> None:
     first = due_series(store, client)
-    extra = store.run(commands.run_series("s"))
+    extra = store.run(series_commands.run_series("s"))
     wait_until(client, server_ms(client) + 2)
     assert [task.id for task in claim(store).tasks] == [f"s@{first}"]
     assert extra is not None
@@ -339,7 +333,7 @@ def test_a_tick_is_not_retried_when_the_next_one_is_due(store: Store, client: re
     late = Settlement(claimed.id, "t", "retry", HOUR / 1000 + 1, "no answer")
     assert settle(store, late) == [Settled.OVER]
     assert settle(store, late) == [Settled.OVER]  # a resend
-    failed = store.run(commands.get(f"s@{tick}"))
+    failed = store.run(producing.get(f"s@{tick}"))
     assert failed is not None
     assert (failed.state, failed.error) == (State.FAILED, "no answer")
     assert field_of(client, "outcome") == b"failed"
@@ -358,7 +352,7 @@ def test_a_waiting_retry_ends_when_the_next_one_is_due(store: Store, client: red
     assert settle(store, Settlement(claimed.id, "t", "retry", 0.001, "no answer")) == [Settled.DONE]
     wait_until(client, tick + 500)
     assert claim(store).tasks == []
-    failed = store.run(commands.get(claimed.id))
+    failed = store.run(producing.get(claimed.id))
     assert failed is not None
     assert failed.state is State.FAILED
     assert failed.error == "no answer\nnot attempted again: the next tick is due"
@@ -372,7 +366,7 @@ def test_a_tick_that_lapsed_runs_again_where_ticks_may_overlap(
     beating(store)
     client.zadd(f"{PREFIX}:running", {claimed.id: 1})
     wait_until(client, tick + 500)
-    assert store.run(commands.sweep(Settings())).lapsed == [claimed.id]
+    assert store.run(reconciling.sweep(Settings())).lapsed == [claimed.id]
     [again] = claim(store, "alive").tasks
     assert again.id == claimed.id
 
@@ -419,7 +413,7 @@ def test_a_change_at_the_same_time_replaces_the_tick_too(store: Store, client: r
     tick = server_ms(client) + HOUR
     put(store, series(), tick)
     put(store, series(fingerprint="f2", call="mail.send?[2]"), tick, before="f1")
-    task = store.run(commands.get(f"s@{tick}"))
+    task = store.run(producing.get(f"s@{tick}"))
     assert task is not None
     assert task.args == [2]
     assert client.exists(f"s@{tick}:?mail.send?[1]") == 0
@@ -428,7 +422,7 @@ def test_a_change_at_the_same_time_replaces_the_tick_too(store: Store, client: r
 def test_a_tick_that_has_run_is_not_made_once_more(store: Store, client: redis.Redis) -> None:
     tick = server_ms(client) + HOUR
     put(store, series(), tick)
-    store.run(commands.run_now(f"s@{tick}"))  # before its time
+    store.run(producing.run_now(f"s@{tick}"))  # before its time
     wait_until(client, server_ms(client) + 2)
     [claimed] = claim(store).tasks
     settle(store, Settlement(claimed.id, "t", "succeeded"))
@@ -462,7 +456,7 @@ def test_a_change_of_what_has_changed_meanwhile_is_refused(
 def test_removing_a_series_removes_its_waiting_tick(store: Store, client: redis.Redis) -> None:
     tick = server_ms(client) + HOUR
     put(store, series(), tick)
-    assert store.run(commands.remove_series(["s", "none"], LEASE)) == [
+    assert store.run(series_commands.remove_series(["s", "none"], LEASE)) == [
         Removal.REMOVED, Removal.NOT_FOUND
     ]  # fmt: skip
     assert state_of(store, f"s@{tick}") is None
@@ -476,22 +470,28 @@ def test_removing_a_series_removes_its_waiting_tick(store: Store, client: redis.
 def test_a_running_tick_outlives_its_series(store: Store, client: redis.Redis) -> None:
     due_series(store, client)
     [running] = claim(store).tasks
-    store.run(commands.remove_series(["s"], LEASE))
+    store.run(series_commands.remove_series(["s"], LEASE))
     assert settle(store, Settlement(running.id, "t", "succeeded")) == [Settled.DONE]
     assert client.exists(f"{PREFIX}:series:s") == 0
 
 
 def test_a_paused_series_makes_no_ticks_until_it_goes_on(store: Store, client: redis.Redis) -> None:
     tick = due_series(store, client)
-    assert store.run(commands.pause_series("s"))
-    assert store.run(commands.pause_series("s"))
-    assert not store.run(commands.pause_series("none"))
+    assert store.run(series_commands.pause_series("s"))
+    assert store.run(series_commands.pause_series("s"))
+    assert not store.run(series_commands.pause_series("none"))
     assert state_of(store, f"s@{tick}") is None
-    assert store.run(commands.find_due_series()).series == []
+    assert store.run(series_commands.find_due_series()).series == []
     assert not follow(store, "s", tick, tick + HOUR)
     later = Times(tick + HOUR, tick + HOUR, None)
-    assert store.run(commands.resume_series("s", "f1", later)) is commands.Resumption.RESUMED
-    assert store.run(commands.resume_series("s", "f1", later)) is commands.Resumption.RESUMED
+    assert (
+        store.run(series_commands.resume_series("s", "f1", later))
+        is series_commands.Resumption.RESUMED
+    )
+    assert (
+        store.run(series_commands.resume_series("s", "f1", later))
+        is series_commands.Resumption.RESUMED
+    )
     assert state_of(store, f"s@{tick + HOUR}") is State.PENDING
     assert place_of(client) == tick + HOUR
 
@@ -499,18 +499,23 @@ def test_a_paused_series_makes_no_ticks_until_it_goes_on(store: Store, client: r
 def test_a_paused_series_can_change_and_stays_paused(store: Store, client: redis.Redis) -> None:
     tick = server_ms(client) + HOUR
     put(store, series(), tick)
-    store.run(commands.pause_series("s"))
+    store.run(series_commands.pause_series("s"))
     assert put(store, series(fingerprint="f2"), tick, before="f1") is Put.CHANGED
     assert state_of(store, f"s@{tick}") is None
-    assert store.run(commands.resume_series("s", "f1", None)) is commands.Resumption.RACE
+    assert (
+        store.run(series_commands.resume_series("s", "f1", None)) is series_commands.Resumption.RACE
+    )
     times = Times(tick, tick, None)
-    assert store.run(commands.resume_series("s", "f2", times)) is commands.Resumption.RESUMED
+    assert (
+        store.run(series_commands.resume_series("s", "f2", times))
+        is series_commands.Resumption.RESUMED
+    )
 
 
 def test_one_more_tick_leaves_the_others_alone(store: Store, client: redis.Redis) -> None:
     tick = server_ms(client) + HOUR
     put(store, series(), tick)
-    call = commands.run_series("s")
+    call = series_commands.run_series("s")
     extra = store.run(call)
     assert extra is not None
     assert store.run(call) == extra  # a resend
@@ -518,19 +523,21 @@ def test_one_more_tick_leaves_the_others_alone(store: Store, client: redis.Redis
     assert [task.id for task in claim(store).tasks] == [extra]
     assert state_of(store, f"s@{tick}") is State.PENDING
     assert place_of(client) == tick
-    assert store.run(commands.run_series("none")) is None
+    assert store.run(series_commands.run_series("none")) is None
 
 
 # Declarations
 
 
 def stand(store: Store, listener: str, fingerprint: str) -> tuple[DeclarationState, str]:
-    store.run(commands.heartbeat(listener, LEASE, [], code="c0de"))
-    [standing] = store.run(commands.declare_series(listener, LEASE, [("s", fingerprint)])).standings
+    store.run(claiming.heartbeat(listener, LEASE, [], code="c0de"))
+    [standing] = store.run(
+        series_commands.declare_series(listener, LEASE, [("s", fingerprint)])
+    ).standings
     return standing
 
 
-def declared(fingerprint: str) -> commands.NewSeries:
+def declared(fingerprint: str) -> series_commands.NewSeries:
     return series(fingerprint=fingerprint, declared=True)
 
 
@@ -545,7 +552,7 @@ def test_what_was_first_seen_last_counts_until_nobody_carries_it(
     put(store, declared("bb"), tick, before="aa")
     assert stand(store, "new", "bb") == (DeclarationState.STANDS, "bb")
     assert stand(store, "old", "aa") == (DeclarationState.OTHERS, "bb")
-    store.run(commands.leave("new"))
+    store.run(claiming.leave("new"))
     assert stand(store, "old", "aa") == (DeclarationState.PUT, "bb")  # the deploy went back
     put(store, declared("aa"), tick, before="bb")
     assert stand(store, "again", "bb") == (DeclarationState.PUT, "aa")  # and forth
@@ -568,12 +575,12 @@ def test_what_a_listener_declares_cannot_be_removed_meanwhile(
     stand(store, "l", "aa")
     put(store, declared("aa"), server_ms(client) + HOUR)
     stand(store, "l", "aa")
-    read = store.run(commands.get_series("s", LEASE)).series
+    read = store.run(series_commands.get_series("s", LEASE)).series
     assert read is not None
     assert read.carriers == 1
-    assert store.run(commands.remove_series(["s"], LEASE)) == [Removal.CARRIED]
-    store.run(commands.leave("l"))
-    assert store.run(commands.remove_series(["s"], LEASE)) == [Removal.REMOVED]
+    assert store.run(series_commands.remove_series(["s"], LEASE)) == [Removal.CARRIED]
+    store.run(claiming.leave("l"))
+    assert store.run(series_commands.remove_series(["s"], LEASE)) == [Removal.REMOVED]
 
 
 def test_a_declaration_does_not_take_what_a_producer_scheduled(
@@ -590,26 +597,26 @@ def test_series_are_read_one_by_one_and_in_pages(store: Store, client: redis.Red
     now = server_ms(client)
     for number in range(5):
         put(store, series(f"s{number}"), now + (5 - number) * HOUR)
-    page = store.run(commands.series_page("0", LEASE, 3))
+    page = store.run(series_commands.series_page("0", LEASE, 3))
     assert [one.id for one in page.series] == ["s4", "s3", "s2"]
-    page = store.run(commands.series_page(page.cursor, LEASE, 3))
+    page = store.run(series_commands.series_page(page.cursor, LEASE, 3))
     assert ([one.id for one in page.series], page.cursor) == (["s1", "s0"], "0")
-    one = store.run(commands.get_series("s0", LEASE)).series
+    one = store.run(series_commands.get_series("s0", LEASE)).series
     assert one is not None
     assert (one.due, one.waiting, one.last) == (now + 5 * HOUR, State.PENDING, None)
     assert (one.text("call"), one.whole("tick")) == ("mail.send?[1]", now + 5 * HOUR)
     client.expire(f"s0@{now + 5 * HOUR}:?mail.send?[1]", 60)
-    moved = store.run(commands.get_series("s0", LEASE)).series
+    moved = store.run(series_commands.get_series("s0", LEASE)).series
     assert moved is not None
     assert moved.due is not None
     assert moved.due < now + HOUR
-    assert store.run(commands.get_series("none", LEASE)).series is None
+    assert store.run(series_commands.get_series("none", LEASE)).series is None
 
 
 def test_a_database_whose_meta_was_lost_still_has_series(store: Store, client: redis.Redis) -> None:
     tick = server_ms(client) + HOUR
     put(store, series(), tick)
     client.delete(f"{PREFIX}:meta")
-    store.run(commands.make([new("a")]))
+    store.run(producing.make([new("a")]))
     assert client.hget(f"{PREFIX}:meta", "features") == b"series"
-    assert store.run(commands.heartbeat("l", LEASE, [], code="c0de")).next_making is not None
+    assert store.run(claiming.heartbeat("l", LEASE, [], code="c0de")).next_making is not None

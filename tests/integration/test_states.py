@@ -10,9 +10,11 @@ import redis
 from expirebridge import AsyncBridge, Change, Outcome, State, Task
 from expirebridge.hooks import Started
 from expirebridge.settings import Settings
-from expirebridge.store import commands
 from expirebridge.store.client import Store
-from expirebridge.store.commands import EventKind, Settlement
+from expirebridge.store.commands import claiming, producing, reconciling
+from expirebridge.store.commands.call import Command, When
+from expirebridge.store.commands.claiming import Settlement
+from expirebridge.store.commands.reconciling import EventKind
 from tests.kit.states import CALL, HOUR, KEY, bring, hear, watch
 from tests.kit.steps import age, claim, new, server_ms, settle, state_of
 from tests.kit.witness import Witness, listening
@@ -22,7 +24,7 @@ UNFINISHED = ("pending", "paused", "running")
 
 
 def task_of(store: Store) -> Task | None:
-    return store.run(commands.get("a"))
+    return store.run(producing.get("a"))
 
 
 def left(task: Task, client: redis.Redis) -> float:
@@ -31,8 +33,8 @@ def left(task: Task, client: redis.Redis) -> float:
     return task.due.timestamp() - seconds - micros / 1e6
 
 
-def make(store: Store, if_exists: str, *, call: bytes = CALL) -> commands.MakeReply:
-    return store.run(commands.make([new("a", HOUR, call=call, if_exists=if_exists)]))[0]
+def make(store: Store, if_exists: str, *, call: bytes = CALL) -> producing.MakeReply:
+    return store.run(producing.make([new("a", HOUR, call=call, if_exists=if_exists)]))[0]
 
 
 @pytest.mark.parametrize("state", ["absent", *FINISHED])
@@ -64,10 +66,10 @@ def test_make_refuses_or_keeps_an_unfinished_task(
     assert (client.hgetall("expirebridge:task:a"), client.pttl(KEY) > 0) == before
 
 
-def keep_within(store: Store, window: int) -> commands.MakeReply:
+def keep_within(store: Store, window: int) -> producing.MakeReply:
     """Make task `a` unless one has that id, or began to run in the last so many ms."""
     throttled = new("a", HOUR, call=b"f.g?[2]", if_exists="keep", fields={"window": window})
-    return store.run(commands.make([throttled]))[0]
+    return store.run(producing.make([throttled]))[0]
 
 
 @pytest.mark.parametrize("state", ["absent", *UNFINISHED])
@@ -97,8 +99,8 @@ def test_what_began_to_run_within_the_window_is_kept(
 
 
 def test_what_was_cancelled_before_it_ran_is_not_kept(store: Store) -> None:
-    store.run(commands.make([new("a", HOUR)]))
-    store.run(commands.cancel(["a"], keep=3600))
+    store.run(producing.make([new("a", HOUR)]))
+    store.run(producing.cancel(["a"], keep=3600))
     assert keep_within(store, 60_000).outcome is Outcome.CREATED
 
 
@@ -145,12 +147,12 @@ def test_what_replaces_a_running_task_can_be_put_off(
     store: Store, client: redis.Redis, how: str
 ) -> None:
     bring(store, client, "running")
-    store.run(commands.make([new("a", 60_000, call=b"f.g?[2]", if_exists="replace")]))
+    store.run(producing.make([new("a", 60_000, call=b"f.g?[2]", if_exists="replace")]))
     if how == "extend":
         assert make(store, "extend").differs
         assert make(store, "extend", call=b"f.g?[2]").outcome is Outcome.EXTENDED
     else:
-        store.run(commands.reschedule("a", commands.When(HOUR, True)))
+        store.run(producing.reschedule("a", When(HOUR, True)))
     settle(store, Settlement("a", "t", "succeeded"))
     task = task_of(store)
     assert task is not None
@@ -162,7 +164,7 @@ def test_what_replaces_a_running_task_with_the_same_call_has_its_timer_at_once(
     store: Store, client: redis.Redis
 ) -> None:
     bring(store, client, "running")
-    store.run(commands.make([new("a", 60_000, call=CALL, if_exists="replace")]))
+    store.run(producing.make([new("a", 60_000, call=CALL, if_exists="replace")]))
     assert client.expire(KEY, 3600) == 1
     settle(store, Settlement("a", "t", "succeeded"))
     task = task_of(store)
@@ -172,22 +174,22 @@ def test_what_replaces_a_running_task_with_the_same_call_has_its_timer_at_once(
 
 
 def test_a_resent_replace_is_known_even_after_the_replacement_ran(store: Store) -> None:
-    store.run(commands.make([new("a")]))
+    store.run(producing.make([new("a")]))
     claim(store, "t")
-    replace = commands.make([new("a", call=b"f.g?[2]", if_exists="replace")])
+    replace = producing.make([new("a", call=b"f.g?[2]", if_exists="replace")])
     assert store.run(replace)[0].outcome is Outcome.REPLACED
     settle(store, Settlement("a", "t", "succeeded"))
     claim(store, "u")
     settle(store, Settlement("a", "u", "succeeded"))
     assert store.run(replace)[0].outcome is Outcome.REPLACED
-    assert store.run(commands.count(10)).pending == 0
+    assert store.run(producing.count(10)).pending == 0
 
 
 def end_run(store: Store, client: redis.Redis, outcome: str) -> None:
     if outcome == "lapse":
-        store.run(commands.heartbeat("another", 10, [], code="c0de"))
+        store.run(claiming.heartbeat("another", 10, [], code="c0de"))
         age(client, "running", "a", 1)
-        store.run(commands.sweep(Settings()))
+        store.run(reconciling.sweep(Settings()))
     else:
         settle(store, Settlement("a", "t", outcome, 60, "x"))
 
@@ -213,9 +215,9 @@ def test_extend_refuses_another_call(store: Store, client: redis.Redis, state: s
 
 
 REARMING: dict[str, Callable[[Store, redis.Redis], object]] = {
-    "beat": lambda store, _: store.run(commands.beat("a")),
+    "beat": lambda store, _: store.run(producing.beat("a")),
     "extend": lambda store, _: make(store, "extend"),
-    "reschedule": lambda store, _: store.run(commands.reschedule("a", commands.When(HOUR, True))),
+    "reschedule": lambda store, _: store.run(producing.reschedule("a", When(HOUR, True))),
     "raw SET": lambda _, client: client.set(KEY, "", px=HOUR),
 }
 
@@ -237,13 +239,13 @@ def test_a_running_task_that_is_wanted_again_waits_for_that_time(
 
 
 CHANGES: dict[str, Callable[[Store], Change]] = {
-    "beat": lambda store: store.run(commands.beat("a")),
-    "cancel": lambda store: store.run(commands.cancel(["a"], keep=3600))[0],
-    "reschedule": lambda store: store.run(commands.reschedule("a", commands.When(HOUR, True))),
-    "put off": lambda store: store.run(commands.put_off(["a"], 3600))[0],
-    "run_now": lambda store: store.run(commands.run_now("a")),
-    "pause": lambda store: store.run(commands.pause(["a"]))[0],
-    "resume": lambda store: store.run(commands.resume(["a"]))[0],
+    "beat": lambda store: store.run(producing.beat("a")),
+    "cancel": lambda store: store.run(producing.cancel(["a"], keep=3600))[0],
+    "reschedule": lambda store: store.run(producing.reschedule("a", When(HOUR, True))),
+    "put off": lambda store: store.run(producing.put_off(["a"], 3600))[0],
+    "run_now": lambda store: store.run(producing.run_now("a")),
+    "pause": lambda store: store.run(producing.pause(["a"]))[0],
+    "resume": lambda store: store.run(producing.resume(["a"]))[0],
 }
 MISSING, OVER, BUSY = Change.NOT_FOUND, Change.FINISHED, Change.RUNNING
 # operation: absent, pending, paused, running, finished; with the state that follows
@@ -319,7 +321,7 @@ def check_invariant(client: redis.Redis, task: Task) -> None:
 
 def put_off_by_an_hour(store: Store, client: redis.Redis) -> float:
     """Seconds until the task is due."""
-    assert store.run(commands.put_off(["a"], 3600)) == [Change.MOVED]
+    assert store.run(producing.put_off(["a"], 3600)) == [Change.MOVED]
     task = task_of(store)
     assert task is not None
     check_invariant(client, task)
@@ -331,7 +333,7 @@ def test_a_task_is_put_off_from_when_it_is_due_now(
     store: Store, client: redis.Redis, edited: str
 ) -> None:
     """Another client may have edited its timer, and nobody heard."""
-    store.run(commands.make([new("a", HOUR)]))
+    store.run(producing.make([new("a", HOUR)]))
     due_in = 7200
     match edited:
         case "put off":
@@ -351,8 +353,8 @@ def test_a_task_is_put_off_from_when_it_is_due_now(
 def test_a_paused_task_that_is_put_off_has_more_time_left(
     store: Store, client: redis.Redis, edited: str
 ) -> None:
-    store.run(commands.make([new("a", HOUR)]))
-    store.run(commands.pause(["a"]))
+    store.run(producing.make([new("a", HOUR)]))
+    store.run(producing.pause(["a"]))
     due_in = 7200
     match edited:
         case "resumed":
@@ -367,9 +369,9 @@ def test_a_paused_task_that_is_put_off_has_more_time_left(
 
 def put_off(
     store: Store, if_exists: str, ms: int, max_wait: int, *, call: bytes = CALL
-) -> commands.MakeReply:
+) -> producing.MakeReply:
     limited = new("a", ms, if_exists=if_exists, call=call, fields={"max_wait": max_wait})
-    return store.run(commands.make([limited]))[0]
+    return store.run(producing.make([limited]))[0]
 
 
 def age_first(client: redis.Redis, ms: int) -> None:
@@ -404,7 +406,7 @@ def test_a_limit_begins_with_the_call_that_names_it_and_anew_after_a_run(
     assert b"first" not in client.hgetall("expirebridge:task:a")
     assert put_off(store, "extend", 60_000, 60_000).outcome is Outcome.EXTENDED
     age_first(client, HOUR)
-    store.run(commands.run_now("a"))
+    store.run(producing.run_now("a"))
     claim(store)
     for waits in (60_000, 50_000):  # while it runs: it is put off as one that begins now
         made = put_off(store, "extend", 60_000, 60_000)
@@ -448,7 +450,7 @@ def test_a_task_that_starts_anew_has_no_limit_from_before(
         client.set(KEY, "", px=HOUR)
         hear(store, EventKind.LIVE)
     else:
-        store.run(commands.run_now("a"))
+        store.run(producing.run_now("a"))
     made = put_off(store, "extend", 60_000, 60_000)
     assert made.outcome is Outcome.EXTENDED
     assert 59_000 < made.due - made.now <= 60_001
@@ -462,8 +464,8 @@ def test_a_watched_task_is_put_off_by_its_own_time_whatever_state_it_was_in(
     outcome = watch(store, 2 * HOUR)
     assert outcome is (Outcome.EXTENDED if state in UNFINISHED else Outcome.CREATED)
     end_run(store, client, "succeeded")
-    store.run(commands.reschedule("a", commands.When(9 * HOUR, relative=True)))
-    assert store.run(commands.beat("a")) is Change.MOVED
+    store.run(producing.reschedule("a", When(9 * HOUR, relative=True)))
+    assert store.run(producing.beat("a")) is Change.MOVED
     task = task_of(store)
     assert task is not None
     assert task.state is State.PENDING
@@ -476,12 +478,12 @@ def test_a_watched_task_is_put_off_by_its_own_time_whatever_state_it_was_in(
 def test_what_replaces_a_running_task_has_its_own_time(store: Store, client: redis.Redis) -> None:
     bring(store, client, "running")
     make(store, "replace")
-    assert store.run(commands.beat("a")) is Change.NOT_WATCHED
+    assert store.run(producing.beat("a")) is Change.NOT_WATCHED
     watch(store, HOUR)
     watch(store, 2 * HOUR)
-    assert store.run(commands.beat("a")) is Change.REARMED
+    assert store.run(producing.beat("a")) is Change.REARMED
     settle(store, Settlement("a", "t", "succeeded"))
-    assert store.run(commands.beat("a")) is Change.MOVED
+    assert store.run(producing.beat("a")) is Change.MOVED
     task = task_of(store)
     assert task is not None
     assert 7190 < left(task, client) < 7201
@@ -490,7 +492,7 @@ def test_what_replaces_a_running_task_has_its_own_time(store: Store, client: red
 def test_a_beat_for_a_task_that_is_not_watched_says_so(store: Store, client: redis.Redis) -> None:
     make(store, "reject")
     before = client.hgetall("expirebridge:task:a")
-    assert store.run(commands.beat("a")) is Change.NOT_WATCHED
+    assert store.run(producing.beat("a")) is Change.NOT_WATCHED
     assert client.hgetall("expirebridge:task:a") == before
 
 
@@ -498,7 +500,7 @@ def test_beats_of_a_waiting_task_leave_its_record_alone(store: Store, client: re
     watch(store, HOUR)
     before = client.hgetall("expirebridge:task:a"), client.zscore("expirebridge:pending", "a")
     client.pexpire(KEY, 1000)
-    assert store.run(commands.beat("a")) is Change.MOVED
+    assert store.run(producing.beat("a")) is Change.MOVED
     assert client.pttl(KEY) > HOUR - 10_000
     after = client.hgetall("expirebridge:task:a"), client.zscore("expirebridge:pending", "a")
     assert after == before
@@ -506,7 +508,7 @@ def test_beats_of_a_waiting_task_leave_its_record_alone(store: Store, client: re
 
 def test_run_now_gives_a_finished_task_fresh_attempts(store: Store, client: redis.Redis) -> None:
     bring(store, client, "failed")
-    store.run(commands.run_now("a"))
+    store.run(producing.run_now("a"))
     [again] = claim(store, "u").tasks
     assert (again.attempt, again.shown["tags"], again.retry) == (1, ("t",), b"[60]")
 
@@ -514,12 +516,12 @@ def test_run_now_gives_a_finished_task_fresh_attempts(store: Store, client: redi
 def test_pause_keeps_the_time_that_is_left_and_resume_gives_it_back(
     store: Store, client: redis.Redis
 ) -> None:
-    store.run(commands.make([new("a", HOUR)]))
-    store.run(commands.pause(["a"]))
+    store.run(producing.make([new("a", HOUR)]))
+    store.run(producing.pause(["a"]))
     assert client.pttl(KEY) == -1
     age(client, "paused", "a", 1)
-    store.run(commands.sweep(Settings()))  # looks at it, and lets it be
-    store.run(commands.resume(["a"]))
+    store.run(reconciling.sweep(Settings()))  # looks at it, and lets it be
+    store.run(producing.resume(["a"]))
     task = task_of(store)
     assert task is not None
     assert 3590 < left(task, client) < 3601
@@ -533,9 +535,9 @@ def test_of_a_task_cancelled_while_it_ran_no_further_attempt_is_made(
     store: Store, client: redis.Redis, outcome: str
 ) -> None:
     bring(store, client, "running")
-    store.run(commands.reschedule("a", commands.When(HOUR, True)))  # undone by the cancel
+    store.run(producing.reschedule("a", When(HOUR, True)))  # undone by the cancel
     CHANGES["cancel"](store)
-    beat = store.run(commands.heartbeat("l", 10, [("a", "t")], code="c0de"))
+    beat = store.run(claiming.heartbeat("l", 10, [("a", "t")], code="c0de"))
     assert (beat.lost, beat.cancelled) == ([], [("a", "t")])
     settle(store, Settlement("a", "t", outcome, 1, "x"))
     task = task_of(store)
@@ -656,16 +658,16 @@ def test_a_resend_of_a_change_is_answered_as_the_first_time(
     store: Store, client: redis.Redis, operation: str
 ) -> None:
     bring(store, client, "pending")
-    call: commands.Command[object]
+    call: Command[object]
     match operation:
         case "cancel":
-            call = commands.cancel(["a"], keep=60)  # type: ignore[assignment]
+            call = producing.cancel(["a"], keep=60)  # type: ignore[assignment]
         case "put off":
-            call = commands.put_off(["a"], 60)  # type: ignore[assignment]
+            call = producing.put_off(["a"], 60)  # type: ignore[assignment]
         case "reschedule":
-            call = commands.reschedule("a", commands.When(HOUR, True))  # type: ignore[assignment]
+            call = producing.reschedule("a", When(HOUR, True))  # type: ignore[assignment]
         case _:
-            call = commands.run_now("a")  # type: ignore[assignment]
+            call = producing.run_now("a")  # type: ignore[assignment]
     first = store.run(call)
     if operation == "run_now":
         claim(store, "u")
@@ -681,7 +683,7 @@ def test_a_resend_of_a_make_that_changed_a_task_is_answered_as_the_first_time(
     store: Store, client: redis.Redis, state: str, if_exists: str
 ) -> None:
     bring(store, client, state)
-    call = commands.make([new("a", HOUR, if_exists=if_exists)])
+    call = producing.make([new("a", HOUR, if_exists=if_exists)])
     first = store.run(call)[0].outcome
     after = client.hgetall("expirebridge:task:a")
     assert store.run(call)[0].outcome is first

@@ -10,9 +10,10 @@ from expirebridge import Change, Outcome, State
 from expirebridge.connection import clients
 from expirebridge.errors import NotPermitted, ServerOutOfMemory, ServerUnreachable
 from expirebridge.settings import Settings
-from expirebridge.store import commands
 from expirebridge.store.client import Store
-from expirebridge.store.commands import Settled, Settlement
+from expirebridge.store.commands import claiming, producing, reconciling
+from expirebridge.store.commands.call import When, command
+from expirebridge.store.commands.claiming import Settled, Settlement
 from tests.kit.logins import login
 from tests.kit.servers import AnyServer
 from tests.kit.steps import (
@@ -32,7 +33,7 @@ from tests.kit.steps import (
 def test_a_task_is_a_key_with_a_ttl_a_record_and_a_place_in_pending(
     store: Store, client: redis.Redis
 ) -> None:
-    [made] = store.run(commands.make([new("a", 60_000, fields={"tags": "x y"})]))
+    [made] = store.run(producing.make([new("a", 60_000, fields={"tags": "x y"})]))
     assert (made.outcome, made.due - made.now) == (Outcome.CREATED, 60_000)
     assert client.execute_command("PTTL", "a:?mail.send?[1]") > 59_000
     record = client.hgetall("expirebridge:task:a")
@@ -49,11 +50,11 @@ def test_a_task_is_a_key_with_a_ttl_a_record_and_a_place_in_pending(
 def test_an_id_that_is_taken_is_rejected_or_kept_and_nothing_changes(
     store: Store, client: redis.Redis
 ) -> None:
-    [first] = store.run(commands.make([new("a", 60_000)]))
+    [first] = store.run(producing.make([new("a", 60_000)]))
     before = client.hgetall("expirebridge:task:a")
     other = new("a", 5, call=b"mail.other?[2]")
-    [rejected] = store.run(commands.make([other]))
-    [kept] = store.run(commands.make([new("a", 5, call=b"mail.other?[2]", if_exists="keep")]))
+    [rejected] = store.run(producing.make([other]))
+    [kept] = store.run(producing.make([new("a", 5, call=b"mail.other?[2]", if_exists="keep")]))
     assert (rejected.outcome, kept.outcome) == (Outcome.REJECTED, Outcome.KEPT)
     assert (kept.due, kept.call) == (first.due, b"mail.send?[1]")
     assert client.hgetall("expirebridge:task:a") == before
@@ -61,28 +62,28 @@ def test_an_id_that_is_taken_is_rejected_or_kept_and_nothing_changes(
 
 
 def test_a_resend_of_make_is_answered_as_the_first_time(store: Store) -> None:
-    named = commands.make([new("a", 60_000)])
-    drawn = commands.make([new("b", 60_000, drawn=True)])
+    named = producing.make([new("a", 60_000)])
+    drawn = producing.make([new("b", 60_000, drawn=True)])
     for call in (named, drawn):
         [first], [again] = store.run(call), store.run(call)
         assert again.outcome is Outcome.CREATED
         # Redis 6.2 tells a timer's end to the millisecond only.
         assert abs(again.due - first.due) <= 1
-    assert store.run(commands.count(10)).pending == 2
+    assert store.run(producing.count(10)).pending == 2
 
 
 def test_a_resent_settlement_is_known_although_the_task_was_started_anew(store: Store) -> None:
-    store.run(commands.make([new("a")]))
+    store.run(producing.make([new("a")]))
     claim(store)
-    call = commands.settle([Settlement("a", "t", "succeeded")], Settings())
+    call = claiming.settle([Settlement("a", "t", "succeeded")], Settings())
     store.run(call)
-    store.run(commands.run_now("a"))
+    store.run(producing.run_now("a"))
     assert store.run(call) == [Settled.DONE]
     assert state_of(store, "a") is State.PENDING
 
 
 def test_a_resend_of_make_is_no_false_rejection_even_after_the_task_ran(store: Store) -> None:
-    call = commands.make([new("a")])
+    call = producing.make([new("a")])
     store.run(call)
     claim(store)
     assert store.run(call)[0].outcome is Outcome.CREATED
@@ -97,10 +98,10 @@ def test_a_resend_of_make_is_no_false_rejection_even_after_the_task_ran(store: S
 def test_a_resend_about_a_running_task_is_answered_with_what_will_follow_it(
     store: Store, if_exists: str, call: bytes
 ) -> None:
-    store.run(commands.make([new("a")]))
+    store.run(producing.make([new("a")]))
     claim(store)
     fields = {"args": "[2]"} if if_exists == "replace" else {}
-    make = commands.make([new("a", 60_000, call=call, if_exists=if_exists, fields=fields)])
+    make = producing.make([new("a", 60_000, call=call, if_exists=if_exists, fields=fields)])
     [first], [again] = store.run(make), store.run(make)
     assert (first.due - first.now, first.call) == (60_000, call)
     assert again._replace(now=first.now) == first
@@ -109,12 +110,12 @@ def test_a_resend_about_a_running_task_is_answered_with_what_will_follow_it(
 def test_a_finished_task_makes_way_with_all_that_belonged_to_it(
     store: Store, client: redis.Redis
 ) -> None:
-    store.run(commands.make([new("a", fields={"tags": "old"})]))
+    store.run(producing.make([new("a", fields={"tags": "old"})]))
     claim(store)
     settle(store, Settlement("a", "t", "failed", text="broken"))
-    [made] = store.run(commands.make([new("a", 60_000, fields={"tags": "new"})]))
+    [made] = store.run(producing.make([new("a", 60_000, fields={"tags": "new"})]))
     assert made.outcome is Outcome.CREATED
-    task = store.run(commands.get("a"))
+    task = store.run(producing.get("a"))
     assert task is not None
     assert (task.state, task.attempt, task.error, task.tags) == (State.PENDING, 0, None, ("new",))
     assert client.exists("expirebridge:tag:old") == 0
@@ -124,7 +125,7 @@ def test_a_finished_task_makes_way_with_all_that_belonged_to_it(
 def test_a_due_time_in_the_past_is_due_now_and_needs_no_timer(
     store: Store, client: redis.Redis
 ) -> None:
-    store.run(commands.make([new("a", 1_000, relative=False)]))
+    store.run(producing.make([new("a", 1_000, relative=False)]))
     assert client.exists("a:?mail.send?[1]") == 0
     assert [task.id for task in claim(store).tasks] == ["a"]
 
@@ -134,7 +135,7 @@ def test_only_a_new_earliest_task_rings_the_doorbell(store: Store, client: redis
         pubsub.subscribe(store.database.doorbell_channel)
         pubsub.get_message(timeout=5)
         dues = [
-            store.run(commands.make([new(id, ms)]))[0].due
+            store.run(producing.make([new(id, ms)]))[0].due
             for id, ms in (("a", 60_000), ("b", 90_000), ("c", 30_000))
         ]
         client.publish(store.database.doorbell_channel, "end")
@@ -147,12 +148,12 @@ def test_only_a_new_earliest_task_rings_the_doorbell(store: Store, client: redis
 def test_without_memory_a_task_is_refused_whole_but_outcomes_are_recorded(
     store: Store, client: redis.Redis
 ) -> None:
-    store.run(commands.make([new("a")]))
+    store.run(producing.make([new("a")]))
     version = int(client.info("server")["redis_version"].split(".")[0])
     client.config_set("maxmemory", 1)
     try:
         with pytest.raises(ServerOutOfMemory, match="nothing was written"):
-            store.run(commands.make([new("b", 60_000)]))
+            store.run(producing.make([new("b", 60_000)]))
         if version >= 7:
             claim(store)
             assert settle(store, Settlement("a", "t", "succeeded")) == [Settled.DONE]
@@ -167,7 +168,7 @@ def test_without_memory_a_task_is_refused_whole_but_outcomes_are_recorded(
 
 def test_a_claim_takes_what_is_due_oldest_first_and_leaves_the_rest(store: Store) -> None:
     past = [new(id, 1_000 + n, relative=False) for n, id in enumerate(("a", "b", "c"))]
-    [_, _, _, later] = store.run(commands.make([*reversed(past), new("d", 60_000)]))
+    [_, _, _, later] = store.run(producing.make([*reversed(past), new("d", 60_000)]))
     first = claim(store, room=2)
     assert [task.id for task in first.tasks] == ["a", "b"]
     assert first.next_due == 1_002
@@ -181,14 +182,14 @@ def test_a_claim_never_takes_a_task_before_its_millisecond(
     store: Store, client: redis.Redis
 ) -> None:
     for n in range(20):
-        [made] = store.run(commands.make([new(f"a{n}", 3)]))
+        [made] = store.run(producing.make([new(f"a{n}", 3)]))
         while not (taken := claim(store, f"t{n}").tasks):
             pass
         assert int(client.hget("expirebridge:task:" + taken[0].id, "started") or 0) >= made.due
 
 
 def test_a_put_off_is_followed_at_the_old_due_time(store: Store, client: redis.Redis) -> None:
-    store.run(commands.make([new("a", 60_000)]))
+    store.run(producing.make([new("a", 60_000)]))
     client.expire("a:?mail.send?[1]", 3600)
     age(client, "pending", "a", 1)
     looked = claim(store)
@@ -201,19 +202,19 @@ def test_a_put_off_is_followed_at_the_old_due_time(store: Store, client: redis.R
 def test_a_timer_without_an_end_is_a_pause_and_one_with_an_end_resumes(
     store: Store, client: redis.Redis
 ) -> None:
-    store.run(commands.make([new("a", 60_000)]))
+    store.run(producing.make([new("a", 60_000)]))
     client.persist("a:?mail.send?[1]")
     age(client, "pending", "a", 1)
     assert claim(store).tasks == []
     assert state_of(store, "a") is State.PAUSED
     client.pexpire("a:?mail.send?[1]", 50_000)
     age(client, "paused", "a", 1)
-    store.run(commands.sweep(Settings()))
+    store.run(reconciling.sweep(Settings()))
     assert state_of(store, "a") is State.PENDING
 
 
 def test_a_missing_timer_alone_changes_nothing(store: Store, client: redis.Redis) -> None:
-    store.run(commands.make([new("a", 60_000)]))
+    store.run(producing.make([new("a", 60_000)]))
     client.delete("a:?mail.send?[1]")
     assert claim(store).tasks == []
     age(client, "pending", "a", 1)
@@ -221,17 +222,17 @@ def test_a_missing_timer_alone_changes_nothing(store: Store, client: redis.Redis
 
 
 def test_a_resent_claim_finds_what_it_took(store: Store) -> None:
-    store.run(commands.make([new("a"), new("b"), new("c")]))
-    call = commands.claim("t", Settings(), room=2, idle=True)
+    store.run(producing.make([new("a"), new("b"), new("c")]))
+    call = claiming.claim("t", Settings(), room=2, idle=True)
     first = store.run(call).tasks
-    assert store.run(commands.resent(call)).tasks == first
-    unanswered = commands.resent(commands.claim("u", Settings(), room=2, idle=True))
+    assert store.run(claiming.resent(call)).tasks == first
+    unanswered = claiming.resent(claiming.claim("u", Settings(), room=2, idle=True))
     assert [task.id for task in store.run(unanswered).tasks] == ["c"]
 
 
 def test_a_claim_is_bounded_in_bytes(store: Store) -> None:
     big = {"args": "[" + "1," * 30_000 + "1]"}
-    store.run(commands.make([new(f"a{n}", call=b"f.g?@", fields=big) for n in range(40)]))
+    store.run(producing.make([new(f"a{n}", call=b"f.g?@", fields=big) for n in range(40)]))
     assert 1 < len(claim(store).tasks) < 40
 
 
@@ -239,7 +240,7 @@ def test_a_claim_is_bounded_in_bytes(store: Store) -> None:
 def test_a_broken_record_is_put_aside_and_stops_nobody(
     store: Store, client: redis.Redis, wrong: str
 ) -> None:
-    store.run(commands.make([new("a"), new("b")]))
+    store.run(producing.make([new("a"), new("b")]))
     client.delete("expirebridge:task:a")
     if wrong == "text":
         client.set("expirebridge:task:a", "what")
@@ -252,7 +253,7 @@ def test_a_broken_record_is_put_aside_and_stops_nobody(
     if wrong == "missing":
         assert state_of(store, "a") is None
     else:
-        task = store.run(commands.get("a"))
+        task = store.run(producing.get("a"))
         assert task is not None
         assert (task.state, "without a call" in str(task.error)) == (State.FAILED, True)
 
@@ -260,7 +261,7 @@ def test_a_broken_record_is_put_aside_and_stops_nobody(
 def test_what_was_claimed_can_no_longer_be_put_off(store: Store, client: redis.Redis) -> None:
     """Not even in its due millisecond, in which a key lives on: the answer would be untrue."""
     for n in range(50):
-        store.run(commands.make([new(f"a{n}", 3)]))
+        store.run(producing.make([new(f"a{n}", 3)]))
         while not claim(store).tasks:
             pass
         assert not client.pexpire(f"a{n}:?mail.send?[1]", 60_000)
@@ -268,9 +269,9 @@ def test_what_was_claimed_can_no_longer_be_put_off(store: Store, client: redis.R
 
 def test_the_time_of_a_timer_is_read_to_the_millisecond(store: Store) -> None:
     """Where a server tells only what is left of it (Redis 6.2), time passes as that is read."""
-    store.run(commands.make([new("a", 60_000)]))
-    first = store.run(commands.get("a"))
-    assert all(store.run(commands.get("a")) == first for _ in range(3_000))
+    store.run(producing.make([new("a", 60_000)]))
+    first = store.run(producing.get("a"))
+    assert all(store.run(producing.get("a")) == first for _ in range(3_000))
 
 
 # Settling
@@ -282,21 +283,21 @@ def test_the_time_of_a_timer_is_read_to_the_millisecond(store: Store) -> None:
 def test_only_the_holder_of_the_token_settles_and_a_resend_is_answered(
     store: Store, outcome: str
 ) -> None:
-    store.run(commands.make([new("a")]))
+    store.run(producing.make([new("a")]))
     claim(store)
     assert settle(store, Settlement("a", "other", outcome, 60)) == [Settled.REFUSED]
     assert state_of(store, "a") is State.RUNNING
     assert settle(store, Settlement("a", "t", outcome, 60)) == [Settled.DONE]
-    after = store.run(commands.get("a"))
+    after = store.run(producing.get("a"))
     assert settle(store, Settlement("a", "t", outcome, 60)) == [Settled.DONE]
-    assert store.run(commands.get("a")) == after
+    assert store.run(producing.get("a")) == after
     assert settle(store, Settlement("nobody", "t", outcome)) == [Settled.REFUSED]
 
 
 def test_a_retry_waits_with_a_timer_of_its_own_and_counts_its_attempts(
     store: Store, client: redis.Redis
 ) -> None:
-    store.run(commands.make([new("a")]))
+    store.run(producing.make([new("a")]))
     claim(store)
     settle(store, Settlement("a", "t", "retry", 60, "no answer"))
     assert client.pttl("a:?mail.send?[1]") > 59_000
@@ -308,26 +309,26 @@ def test_a_retry_waits_with_a_timer_of_its_own_and_counts_its_attempts(
 def test_a_snooze_waits_counts_itself_and_uses_no_attempt(
     store: Store, client: redis.Redis
 ) -> None:
-    store.run(commands.make([new("a")]))
+    store.run(producing.make([new("a")]))
     for snoozes in range(3):
         [claimed] = claim(store, f"t{snoozes}").tasks
         assert (claimed.attempt, claimed.shown.get("snoozes", 0)) == (1, snoozes)
         settlement = Settlement("a", f"t{snoozes}", "snoozed", 60, "a rate limit")
         assert settle(store, settlement) == settle(store, settlement) == [Settled.DONE]
         assert client.pttl("a:?mail.send?[1]") > 59_000
-        task = store.run(commands.get("a"))
+        task = store.run(producing.get("a"))
         assert task is not None
         assert (task.attempt, task.snoozes, task.error) == (0, snoozes + 1, "a rate limit")
         client.delete("a:?mail.send?[1]")
         age(client, "pending", "a", 1)
-    task = store.run(commands.get("a"))
+    task = store.run(producing.get("a"))
     assert task is not None
     told = [(entry.what, entry.attempt, entry.times) for entry in task.history]
     assert told == [("created", None, 1), ("snoozed", 1, 3)]
 
 
 def test_a_snooze_resets_the_lapses_as_a_retry_does(store: Store, client: redis.Redis) -> None:
-    store.run(commands.make([new("a")]))
+    store.run(producing.make([new("a")]))
     client.hset("expirebridge:task:a", "lapses", 1)
     claim(store)
     settle(store, Settlement("a", "t", "snoozed", 60))
@@ -336,22 +337,22 @@ def test_a_snooze_resets_the_lapses_as_a_retry_does(store: Store, client: redis.
 
 @pytest.mark.parametrize("again", ["run_now", "rearmed"])
 def test_what_begins_anew_has_no_snoozes(store: Store, client: redis.Redis, again: str) -> None:
-    store.run(commands.make([new("a")]))
+    store.run(producing.make([new("a")]))
     client.hset("expirebridge:task:a", "snoozes", 4)
     claim(store)
     if again == "rearmed":
-        store.run(commands.reschedule("a", commands.When(60_000, True)))
+        store.run(producing.reschedule("a", When(60_000, True)))
         settle(store, Settlement("a", "t", "snoozed", 60))
     else:
         settle(store, Settlement("a", "t", "failed"))
-        store.run(commands.run_now("a"))
-    task = store.run(commands.get("a"))
+        store.run(producing.run_now("a"))
+    task = store.run(producing.get("a"))
     assert task is not None
     assert (task.state, task.snoozes) == (State.PENDING, 0)
 
 
 def test_a_broken_number_of_snoozes_is_counted_from_none(store: Store, client: redis.Redis) -> None:
-    store.run(commands.make([new("a")]))
+    store.run(producing.make([new("a")]))
     client.hset("expirebridge:task:a", "snoozes", "some")
     [claimed] = claim(store).tasks
     assert claimed.shown == {}
@@ -360,10 +361,10 @@ def test_a_broken_number_of_snoozes_is_counted_from_none(store: Store, client: r
 
 
 def test_a_release_restores_the_attempt_and_the_due_time(store: Store) -> None:
-    [made] = store.run(commands.make([new("a")]))
+    [made] = store.run(producing.make([new("a")]))
     claim(store)
     settle(store, Settlement("a", "t", "released", text="stopping"))
-    task = store.run(commands.get("a"))
+    task = store.run(producing.get("a"))
     assert task is not None
     assert (task.attempt, task.error) == (0, "stopping")
     assert claim(store, "u").tasks[0].due == made.due
@@ -375,12 +376,12 @@ def test_a_release_restores_the_attempt_and_the_due_time(store: Store) -> None:
 def test_a_timer_set_while_the_handler_ran_arms_the_task_again(
     store: Store, client: redis.Redis, outcome: str
 ) -> None:
-    store.run(commands.make([new("a")]))
+    store.run(producing.make([new("a")]))
     claim(store)
     client.set("a:?mail.send?[1]", "", px=60_000)  # a keepalive during "mark offline"
     settlement = Settlement("a", "t", outcome, 1, "x")
     assert settle(store, settlement) == [Settled.DONE]
-    task = store.run(commands.get("a"))
+    task = store.run(producing.get("a"))
     assert task is not None
     assert (task.state, task.attempt, task.error) == (State.PENDING, 0, None)
     assert claim(store).tasks == []
@@ -391,12 +392,12 @@ def test_a_timer_set_while_the_handler_ran_arms_the_task_again(
 
 
 def cancel(store: Store, id: str) -> Change:
-    return store.run(commands.cancel([id], keep=3600))[0]
+    return store.run(producing.cancel([id], keep=3600))[0]
 
 
 def test_cancel_says_what_it_found(store: Store, client: redis.Redis) -> None:
-    store.run(commands.make([new("a", 60_000), new("b")]))
-    call = commands.cancel(["a", "b", "nobody"], keep=3600)
+    store.run(producing.make([new("a", 60_000), new("b")]))
+    call = producing.cancel(["a", "b", "nobody"], keep=3600)
     claim(store)
     expected = [Change.CANCELLED, Change.RUNNING, Change.NOT_FOUND]
     assert store.run(call) == expected
@@ -409,11 +410,11 @@ def test_cancel_says_what_it_found(store: Store, client: redis.Redis) -> None:
 def test_a_resent_pause_does_not_undo_what_happened_since(
     store: Store, client: redis.Redis
 ) -> None:
-    store.run(commands.make([new("a", 60_000)]))
-    pause = commands.pause(["a"])
+    store.run(producing.make([new("a", 60_000)]))
+    pause = producing.pause(["a"])
     assert store.run(pause) == [Change.PAUSED]
     client.expire("a:?mail.send?[1]", 90)
-    store.run(commands.scan("0", 1000))
+    store.run(reconciling.scan("0", 1000))
     assert store.run(pause) == [Change.PAUSED]
     assert state_of(store, "a") is State.PENDING
 
@@ -421,10 +422,10 @@ def test_a_resent_pause_does_not_undo_what_happened_since(
 def test_a_resent_resume_is_answered_as_the_first_time_even_after_the_task_ran(
     store: Store, client: redis.Redis
 ) -> None:
-    store.run(commands.make([new("a", 60_000)]))
-    store.run(commands.pause(["a"]))
+    store.run(producing.make([new("a", 60_000)]))
+    store.run(producing.pause(["a"]))
     client.hset("expirebridge:task:a", "left", 0)
-    resume = commands.resume(["a"])
+    resume = producing.resume(["a"])
     assert store.run(resume) == [Change.RESUMED]
     claim(store)
     assert store.run(resume) == [Change.RESUMED]
@@ -433,7 +434,7 @@ def test_a_resent_resume_is_answered_as_the_first_time_even_after_the_task_ran(
 
 
 def test_reschedule_moves_the_due_time_and_the_timer(store: Store, client: redis.Redis) -> None:
-    store.run(commands.make([new("a", 60_000), new("b")]))
+    store.run(producing.make([new("a", 60_000), new("b")]))
     assert reschedule(store, "a", 5_000) is Change.MOVED
     due = client.zscore("expirebridge:pending", "a") or 0
     assert 0 < due - server_ms(client) <= 5_000
@@ -452,12 +453,14 @@ def test_reschedule_moves_the_due_time_and_the_timer(store: Store, client: redis
 
 
 def test_listing_pages_through_states_and_tags(store: Store, client: redis.Redis) -> None:
-    store.run(commands.make([new(f"a{n:02}", 60_000 + n, fields={"tags": "x"}) for n in range(25)]))
-    store.run(commands.make([new("b", 30_000, call=b"mail.other?[]")]))
+    store.run(
+        producing.make([new(f"a{n:02}", 60_000 + n, fields={"tags": "x"}) for n in range(25)])
+    )
+    store.run(producing.make([new("b", 30_000, call=b"mail.other?[]")]))
 
-    def page(cursor: str = "0", **options: Any) -> commands.TaskPage:
+    def page(cursor: str = "0", **options: Any) -> producing.TaskPage:
         given: dict[str, Any] = {"state": None, "func": None, "tag": None, "count": 10} | options
-        return store.run(commands.list_page(cursor=cursor, **given))
+        return store.run(producing.list_page(cursor=cursor, **given))
 
     first = page(state=State.PENDING)
     assert [task.id for task in first.tasks] == ["b"] + [f"a{n:02}" for n in range(9)]
@@ -477,9 +480,9 @@ def test_listing_pages_through_states_and_tags(store: Store, client: redis.Redis
 def test_what_was_put_off_is_shown_with_its_true_due_time(
     store: Store, client: redis.Redis
 ) -> None:
-    store.run(commands.make([new("a", 60_000)]))
+    store.run(producing.make([new("a", 60_000)]))
     client.expire("a:?mail.send?[1]", 3600)
-    task = store.run(commands.get("a"))
+    task = store.run(producing.get("a"))
     assert task is not None
     assert task.due.timestamp() - time.time() > 3_500
 
@@ -488,22 +491,22 @@ def test_what_was_put_off_is_shown_with_its_true_due_time(
 
 
 def test_scripts_survive_a_flush_of_the_server_s_cache(store: Store, client: redis.Redis) -> None:
-    store.run(commands.make([new("a", 60_000)]))
+    store.run(producing.make([new("a", 60_000)]))
     client.script_flush()
-    store.run(commands.make([new("b", 60_000)]))
-    assert store.run(commands.count(10)).pending == 2
+    store.run(producing.make([new("b", 60_000)]))
+    assert store.run(producing.count(10)).pending == 2
 
 
 def test_every_name_carries_the_hash_tag_of_the_prefix(url: str, client: redis.Redis) -> None:
     store = Store(clients.producer_client(url), prefix="{eb:3}expirebridge")
-    store.run(commands.make([new("a"), new("b", 60_000)]))
+    store.run(producing.make([new("a"), new("b", 60_000)]))
     claim(store)
     settle(store, Settlement("a", "t", "succeeded"))
-    store.run(commands.heartbeat("l", 10, [], code="c0de"))
+    store.run(claiming.heartbeat("l", 10, [], code="c0de"))
     names = client.keys()
     assert b"{eb:3}b:?mail.send?[1]" in names
     assert [name for name in names if name[:6] != b"{eb:3}"] == []
-    task = store.run(commands.get("b"))
+    task = store.run(producing.get("b"))
     assert task is not None
     assert task.key == b"{eb:3}b:?mail.send?[1]"
     store.close()
@@ -512,7 +515,7 @@ def test_every_name_carries_the_hash_tag_of_the_prefix(url: str, client: redis.R
 def test_an_unreachable_server_is_named_so() -> None:
     store = Store(clients.heartbeat_client("redis://127.0.0.1:1/1", socket_timeout=1), prefix="e")
     with pytest.raises(ServerUnreachable, match="no answer from the server"):
-        store.run(commands.count(10))
+        store.run(producing.count(10))
     store.close()
 
 
@@ -522,7 +525,7 @@ def test_an_unreachable_server_is_named_so() -> None:
 def test_a_task_rescheduled_while_it_ran_runs_again_even_if_that_time_came_first(
     store: Store, client: redis.Redis
 ) -> None:
-    store.run(commands.make([new("a")]))
+    store.run(producing.make([new("a")]))
     claim(store)
     assert reschedule(store, "a", 0) is Change.REARMED
     settle(store, Settlement("a", "t", "succeeded"))
@@ -535,11 +538,13 @@ def test_a_task_rescheduled_while_it_ran_runs_again_even_if_that_time_came_first
 def test_a_timer_that_was_heard_of_while_the_handler_ran_counts_though_it_ended(
     store: Store, client: redis.Redis
 ) -> None:
-    store.run(commands.make([new("a")]))
+    store.run(producing.make([new("a")]))
     claim(store)
     client.set("a:?mail.send?[1]", "", px=60_000)
-    heard = commands.KeyEvent(b"a:?mail.send?[1]", "a", b"mail.send?[1]", commands.EventKind.LIVE)
-    store.run(commands.adopt([heard], Settings()))
+    heard = reconciling.KeyEvent(
+        b"a:?mail.send?[1]", "a", b"mail.send?[1]", reconciling.EventKind.LIVE
+    )
+    store.run(reconciling.adopt([heard], Settings()))
     client.delete("a:?mail.send?[1]")  # as its expiry would
     client.hset("expirebridge:task:a", "rearm", 1_000)
     settle(store, Settlement("a", "t", "succeeded"))
@@ -547,11 +552,13 @@ def test_a_timer_that_was_heard_of_while_the_handler_ran_counts_though_it_ended(
 
 
 def test_a_paused_task_keeps_the_time_that_was_left(store: Store, client: redis.Redis) -> None:
-    store.run(commands.make([new("a", 3_600_000)]))
+    store.run(producing.make([new("a", 3_600_000)]))
     client.persist("a:?mail.send?[1]")
-    heard = commands.KeyEvent(b"a:?mail.send?[1]", "a", b"mail.send?[1]", commands.EventKind.LIVE)
-    store.run(commands.adopt([heard], Settings()))
-    task = store.run(commands.get("a"))
+    heard = reconciling.KeyEvent(
+        b"a:?mail.send?[1]", "a", b"mail.send?[1]", reconciling.EventKind.LIVE
+    )
+    store.run(reconciling.adopt([heard], Settings()))
+    task = store.run(producing.get("a"))
     assert task is not None
     assert task.state is State.PAUSED
     assert 3_590 < task.due.timestamp() - time.time() < 3_601
@@ -561,26 +568,27 @@ def test_a_paused_task_keeps_the_time_that_was_left(store: Store, client: redis.
 def test_a_paused_task_whose_new_timer_ended_runs(
     store: Store, client: redis.Redis, found_by: str
 ) -> None:
-    store.run(commands.make([new("a", 60_000)]))
+    store.run(producing.make([new("a", 60_000)]))
     name = b"a:?mail.send?[1]"
     client.persist(name)
     store.run(
-        commands.adopt(
-            [commands.KeyEvent(name, "a", b"mail.send?[1]", commands.EventKind.LIVE)], Settings()
+        reconciling.adopt(
+            [reconciling.KeyEvent(name, "a", b"mail.send?[1]", reconciling.EventKind.LIVE)],
+            Settings(),
         )
     )
     assert state_of(store, "a") is State.PAUSED
     client.delete(name)  # as PEXPIRE 1 and its expiry would
     if found_by == "event":
         store.run(
-            commands.adopt(
-                [commands.KeyEvent(name, "a", b"mail.send?[1]", commands.EventKind.EXPIRED)],
+            reconciling.adopt(
+                [reconciling.KeyEvent(name, "a", b"mail.send?[1]", reconciling.EventKind.EXPIRED)],
                 Settings(),
             )
         )
     else:
         age(client, "paused", "a", 1)
-        store.run(commands.sweep(Settings()))
+        store.run(reconciling.sweep(Settings()))
     assert [task.id for task in claim(store).tasks] == ["a"]
 
 
@@ -588,15 +596,15 @@ def test_a_finished_task_s_next_generation_keeps_its_policies(
     store: Store, client: redis.Redis
 ) -> None:
     fields = {"retry": "[]", "timeout": 5, "tags": "x", "args": "[1]"}
-    store.run(commands.make([new("a", call=b"f.g?@", fields=fields)]))
+    store.run(producing.make([new("a", call=b"f.g?@", fields=fields)]))
     claim(store)
     settle(store, Settlement("a", "t", "failed", text="x"))
     client.set("a:?f.g?@", "", px=60_000)
-    hint = commands.KeyEvent(
-        b"a:?f.g?@", "a", b"f.g?@", commands.EventKind.LIVE, invalid="in no record"
+    hint = reconciling.KeyEvent(
+        b"a:?f.g?@", "a", b"f.g?@", reconciling.EventKind.LIVE, invalid="in no record"
     )
-    assert store.run(commands.adopt([hint], Settings())) == [commands.Adoption.ADOPTED]
-    task = store.run(commands.get("a"))
+    assert store.run(reconciling.adopt([hint], Settings())) == [reconciling.Adoption.ADOPTED]
+    task = store.run(producing.get("a"))
     assert task is not None
     assert (task.state, task.args, task.tags, task.attempt) == (State.PENDING, [1], ("x",), 0)
 
@@ -605,7 +613,7 @@ def test_a_refused_right_is_told_as_such(server: AnyServer) -> None:
     """It must not be taken for bad data in the database."""
     with login(server, ["~*", "&*", "+@all", "-zadd", "-info"]) as url:
         store = Store(clients.producer_client(url), prefix=PREFIX)
-        for refused in (commands.heartbeat("me", 10, [], code="c0de"), commands.command("INFO")):
+        for refused in (claiming.heartbeat("me", 10, [], code="c0de"), command("INFO")):
             with pytest.raises(NotPermitted, match=r"lacks a right: .*expirebridge acl"):
                 store.run(refused)
         store.close()

@@ -17,7 +17,7 @@ from expirebridge.hooks import Claimed, End, Started
 from expirebridge.listener.execution.leases import Leases
 from expirebridge.listener.listener import Listener
 from expirebridge.settings import Settings
-from expirebridge.store import commands
+from expirebridge.store.commands import claiming
 from tests.kit.logs import Log
 from tests.kit.steps import found
 from tests.kit.witness import PATIENCE, Witness, listening, registry_of
@@ -359,7 +359,7 @@ async def test_the_heartbeat_outlives_any_error(
     again = threading.Event()
     beat = Leases.beat
 
-    def count(leases: Leases) -> commands.HeartbeatReply:
+    def count(leases: Leases) -> claiming.HeartbeatReply:
         nonlocal beats
         beats += 1
         if beats == 2:  # the first is made before the thread begins

@@ -7,9 +7,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from expirebridge.settings import Settings
-from expirebridge.store import commands
 from expirebridge.store.client import Store
-from expirebridge.store.commands import Walk
+from expirebridge.store.commands import claiming, fleet, producing
+from expirebridge.store.commands.call import new_nonce
+from expirebridge.store.commands.claiming import Walk
 from tests.kit.steps import new, server_ms
 
 FUNCTIONS = {"own": b"mail.send?[]", "other": b"orders.rate?[]", "nobodys": b"lost.func?[]"}
@@ -24,14 +25,14 @@ def begin(store: Store, client: redis.Redis, tasks: dict[str, Any]) -> int:
     """A new fleet of two codes, and these tasks, which became due within four milliseconds."""
     client.flushdb()
     for code, func in (("aa", "mail.send"), ("bb", "orders.rate")):
-        store.run(commands.declare(code, {func: "()"}))
-        store.run(commands.heartbeat(f"of {code}", 60, [], code=code, functions=1))
+        store.run(fleet.declare(code, {func: "()"}))
+        store.run(claiming.heartbeat(f"of {code}", 60, [], code=code, functions=1))
     now = server_ms(client) - 1000
     made = [
         new(id, now + ms, call=FUNCTIONS[kind], relative=False) for id, (ms, kind) in tasks.items()
     ]
     if made:
-        store.run(commands.make(made))
+        store.run(producing.make(made))
     return now
 
 
@@ -52,8 +53,8 @@ def test_a_walk_takes_each_task_of_its_own_once_and_leaves_the_rest(
     finished, step = False, 0
     while not finished and step < 60:
         claim = store.run(
-            commands.claim_known(
-                commands.new_nonce(), Settings(), room=room, idle=True, code="aa", walks=[walk]
+            claiming.claim_known(
+                new_nonce(), Settings(), room=room, idle=True, code="aa", walks=[walk]
             )
         )
         taken += [task.id for task in claim.tasks]

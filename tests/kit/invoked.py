@@ -9,9 +9,10 @@ from typer.testing import CliRunner
 
 from expirebridge.cli.main import application
 from expirebridge.settings import Settings
-from expirebridge.store import commands as calls
 from expirebridge.store.client import Store
-from expirebridge.store.commands import Settlement
+from expirebridge.store.commands import claiming
+from expirebridge.store.commands.call import new_nonce
+from expirebridge.store.commands.claiming import Settlement
 
 app = application()
 ROOT_COMMAND = typer.main.get_command(app)
@@ -46,9 +47,9 @@ def end_due_tasks(
     settings = Settings()
     ended: list[str] = []
     while True:
-        claim = store.run(calls.claim(calls.new_nonce(), settings, room=100, idle=True))
+        claim = store.run(claiming.claim(new_nonce(), settings, room=100, idle=True))
         if not claim.tasks:
             return ended
         settlements = [Settlement(one.id, one.token, outcome, delay, reason) for one in claim.tasks]
-        store.run(calls.settle(settlements, settings))
+        store.run(claiming.settle(settlements, settings))
         ended += [one.id for one in claim.tasks]

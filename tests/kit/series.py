@@ -1,8 +1,9 @@
 """Series at the level of the store: their definitions, and ticks at chosen times."""
 
-from expirebridge.store import commands
 from expirebridge.store.client import Store
-from expirebridge.store.commands import Argument, NewSeries, NextTick, Put, Putting, Retimed, Times
+from expirebridge.store.commands import series as series_commands
+from expirebridge.store.commands.call import Argument
+from expirebridge.store.commands.series import NewSeries, NextTick, Put, Putting, Retimed, Times
 
 LEASE = 10.0
 ANY = "every 1h"
@@ -34,7 +35,7 @@ def put(
 ) -> Put:
     """Put one series, whose next tick stands for that ms."""
     times = Times(tick, tick + jitter, successor, tzdata) if tick is not None else None
-    [done] = store.run(commands.put_series([Putting(new, before, 0, times)]))
+    [done] = store.run(series_commands.put_series([Putting(new, before, 0, times)]))
     return done
 
 
@@ -43,12 +44,12 @@ def follow(
 ) -> bool:
     """Make the tick after the latest one."""
     times = Times(tick, tick, successor) if tick is not None else None
-    [made] = store.run(commands.make_ticks([NextTick(id, latest, times)]))
+    [made] = store.run(series_commands.make_ticks([NextTick(id, latest, times)]))
     return made
 
 
 def retime(store: Store, id: str, latest: int, tick: int, *, tzdata: str = "2026b 0") -> Retimed:
     """Move the waiting tick to where later data of its zone put it."""
     items = [NextTick(id, latest, Times(tick, tick, None, tzdata))]
-    [done] = store.run(commands.retime_ticks(items))
+    [done] = store.run(series_commands.retime_ticks(items))
     return done

@@ -4,9 +4,11 @@ import redis
 
 from expirebridge import Outcome
 from expirebridge.settings import Settings
-from expirebridge.store import commands
 from expirebridge.store.client import Store
-from expirebridge.store.commands import EventKind, Settlement
+from expirebridge.store.commands import producing, reconciling
+from expirebridge.store.commands.call import When
+from expirebridge.store.commands.claiming import Settlement
+from expirebridge.store.commands.reconciling import EventKind
 from tests.kit.steps import claim, new, settle
 
 CALL = b"mail.send?[1]"
@@ -19,16 +21,16 @@ def bring(store: Store, client: redis.Redis, state: str) -> None:
     """Bring task `a`, watched, with a tag and one failed attempt behind it, into a state."""
     if state == "absent":
         return
-    store.run(commands.make([new("a", fields={"tags": "t", "retry": "[60]", "ttl": HOUR})]))
+    store.run(producing.make([new("a", fields={"tags": "t", "retry": "[60]", "ttl": HOUR})]))
     claim(store, "first")
     settle(store, Settlement("a", "first", "retry", 3600, "no answer"))
     match state:
         case "paused":
-            store.run(commands.pause(["a"]))
+            store.run(producing.pause(["a"]))
         case "cancelled":
-            store.run(commands.cancel(["a"], keep=3600))
+            store.run(producing.cancel(["a"], keep=3600))
         case "running" | "succeeded" | "failed":
-            store.run(commands.reschedule("a", commands.When(0, relative=True)))
+            store.run(producing.reschedule("a", When(0, relative=True)))
             claim(store, "t")
             if state != "running":
                 settle(store, Settlement("a", "t", state, text="x"))
@@ -37,9 +39,9 @@ def bring(store: Store, client: redis.Redis, state: str) -> None:
 def watch(store: Store, ttl: int) -> Outcome:
     """Make a watched task `a`, or put it off, by so many ms."""
     watched = new("a", ttl, if_exists="extend", fields={"ttl": ttl})
-    return store.run(commands.make([watched]))[0].outcome
+    return store.run(producing.make([watched]))[0].outcome
 
 
 def hear(store: Store, heard: EventKind) -> None:
     """Let a listener hear of the timer of task `a`."""
-    store.run(commands.adopt([commands.KeyEvent(KEY, "a", CALL, heard)], Settings()))
+    store.run(reconciling.adopt([reconciling.KeyEvent(KEY, "a", CALL, heard)], Settings()))

@@ -6,35 +6,36 @@ import redis
 
 from expirebridge import AsyncBridge, Change, State, Task
 from expirebridge.settings import Settings
-from expirebridge.store import commands
 from expirebridge.store.client import Store
-from expirebridge.store.commands import Settled, Settlement
+from expirebridge.store.commands import claiming, producing
+from expirebridge.store.commands.call import When
+from expirebridge.store.commands.claiming import Settled, Settlement
 
 PREFIX = "expirebridge"
 
 
 def new(
     id: str, ms: int = 0, *, call: bytes = b"mail.send?[1]", **options: Any
-) -> commands.NewTask:
-    when = commands.When(ms, relative=options.pop("relative", True))
+) -> producing.NewTask:
+    when = When(ms, relative=options.pop("relative", True))
     given: dict[str, Any] = {"drawn": False, "if_exists": "reject", "fields": {}} | options
-    return commands.NewTask(id=id, call=call, when=when, **given)
+    return producing.NewTask(id=id, call=call, when=when, **given)
 
 
-def claim(store: Store, token: str = "t", *, room: int = 100, idle: bool = True) -> commands.Claim:
-    return store.run(commands.claim(token, Settings(), room=room, idle=idle))
+def claim(store: Store, token: str = "t", *, room: int = 100, idle: bool = True) -> claiming.Claim:
+    return store.run(claiming.claim(token, Settings(), room=room, idle=idle))
 
 
 def settle(store: Store, *settlements: Settlement) -> list[Settled]:
-    return store.run(commands.settle(settlements, Settings()))
+    return store.run(claiming.settle(settlements, Settings()))
 
 
 def reschedule(store: Store, id: str, ms: int) -> Change:
-    return store.run(commands.reschedule(id, commands.When(ms, relative=True)))
+    return store.run(producing.reschedule(id, When(ms, relative=True)))
 
 
 def state_of(store: Store, id: str) -> State | None:
-    task = store.run(commands.get(id))
+    task = store.run(producing.get(id))
     return task.state if task else None
 
 
@@ -50,7 +51,7 @@ def age(client: redis.Redis, state: str, id: str, seconds: float) -> None:
 
 def beating(store: Store) -> None:
     """Let some listener beat: only then is a silent one taken for dead."""
-    store.run(commands.heartbeat("another", 10, [], code="c0de"))
+    store.run(claiming.heartbeat("another", 10, [], code="c0de"))
 
 
 def beat_without_code(store: Store, listener: str) -> None:

@@ -9,8 +9,8 @@ from expirebridge import Bridge, Change, TaskExists
 from expirebridge.ledger import Ledger, complete
 from expirebridge.ledger.tables import SyncState
 from expirebridge.settings import Settings
-from expirebridge.store import commands
-from expirebridge.store.commands import Settlement
+from expirebridge.store.commands import claiming
+from expirebridge.store.commands.claiming import Settlement
 from expirebridge.store.commands.ledger import RowVersion
 from tests.kit.ledgers import Books
 from tests.kit.steps import server_ms, settle
@@ -94,7 +94,7 @@ class Stage:
         token = f"token-{len(self.tokens)}"
         gate = self.books.numbers()[2]
         tasks = self.store.run(
-            commands.claim(token, Settings(), room=100, idle=True, gate=gate)
+            claiming.claim(token, Settings(), room=100, idle=True, gate=gate)
         ).tasks
         assert sorted(task.id for task in tasks) == sorted(ids)
         self.tokens |= dict.fromkeys(ids, token)

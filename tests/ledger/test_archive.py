@@ -12,9 +12,9 @@ from expirebridge.errors import InvalidSetting, InvalidTask, LedgerUnsuitable
 from expirebridge.ledger import Ledger
 from expirebridge.ledger.tables import Status, SyncState
 from expirebridge.settings import Settings
-from expirebridge.store import commands
 from expirebridge.store.client import Store
-from expirebridge.store.commands import Settlement
+from expirebridge.store.commands import claiming
+from expirebridge.store.commands.claiming import Settlement
 from tests.kit.invoked import app
 from tests.kit.ledgers import Books
 from tests.kit.steps import settle, state_of
@@ -26,7 +26,7 @@ HOUR = 3_600_000
 
 def end(store: Store, outcome: str = "succeeded") -> list[str]:
     """Claim what is due, and end it."""
-    claimed = store.run(commands.claim("t", Settings(), room=100, idle=True, gate=0)).tasks
+    claimed = store.run(claiming.claim("t", Settings(), room=100, idle=True, gate=0)).tasks
     for task in claimed:
         settle(store, Settlement(task.id, "t", outcome, 0, "ValueError: a secret"))
     return [task.id for task in claimed]
@@ -68,7 +68,7 @@ def test_a_round_has_many_batches_and_every_status(
 def test_a_row_stays_while_its_task_has_not_ended_in_redis(books: Books, store: Store) -> None:
     books.insert("runs")
     books.settle_down()
-    store.run(commands.claim("t", Settings(), room=100, idle=True, gate=0))
+    store.run(claiming.claim("t", Settings(), room=100, idle=True, gate=0))
     with books.engine.begin() as connection:  # as complete_in does
         connection.exec_driver_sql("UPDATE expirebridge_task SET status = 10, modified = 1")
     assert books.prune_old() == 0

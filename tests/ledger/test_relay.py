@@ -15,10 +15,10 @@ from expirebridge.ledger.partition import LedgerEngine
 from expirebridge.ledger.relay import INTERRUPTED, finish
 from expirebridge.ledger.tables import Status, SyncState, Tables
 from expirebridge.settings import Settings
-from expirebridge.store import commands
 from expirebridge.store.client import Store
-from expirebridge.store.commands import Settled, Settlement
+from expirebridge.store.commands import claiming, producing, reconciling
 from expirebridge.store.commands import ledger as ledger_calls
+from expirebridge.store.commands.claiming import Settled, Settlement
 from expirebridge.store.commands.ledger import RowVersion
 from tests.kit.ledgers import Books, restore, snapshot
 from tests.kit.steps import server_ms, settle, state_of
@@ -33,7 +33,7 @@ def books(engine: Engine, made: Tables, store: Store) -> Books:
 
 
 def claim(store: Store, token: str = "t", gate: int | None = 0) -> list[str]:
-    call = commands.claim(token, Settings(), room=100, idle=True, gate=gate)
+    call = claiming.claim(token, Settings(), room=100, idle=True, gate=gate)
     return [task.id for task in store.run(call).tasks]
 
 
@@ -101,7 +101,7 @@ def test_a_reschedule_moves_and_does_not_undo_an_unheard_expire(
     books.settle_down()
     books.change("a", delay_ms=2 * HOUR, due=None, written=books.row("a").written)
     books.settle_down()
-    task = store.run(commands.get("a"))
+    task = store.run(producing.get("a"))
     assert task is not None
     assert client.pttl(task.key) > 1.9 * HOUR
     client.pexpire(task.key, 5 * HOUR)
@@ -189,11 +189,11 @@ def test_the_sweep_keeps_what_its_row_does_not_know(
     claim(store)
     settle(store, Settlement("a", "t", "succeeded"))
     client.zadd("expirebridge:succeeded", {"a": 1})
-    store.run(commands.sweep(Settings()))
+    store.run(reconciling.sweep(Settings()))
     assert state_of(store, "a") is State.SUCCEEDED
     books.settle_down()
     client.zadd("expirebridge:succeeded", {"a": 1})
-    store.run(commands.sweep(Settings()))
+    store.run(reconciling.sweep(Settings()))
     assert state_of(store, "a") is None
     assert books.status("a") is Status.SUCCEEDED
 
@@ -213,7 +213,7 @@ def test_an_emptied_server_gets_everything_back(
     client.flushall()
     finish(books.relay().carry())
     books.settle_down()
-    task = store.run(commands.get("later"))
+    task = store.run(producing.get("later"))
     assert task is not None
     assert round(task.due.timestamp() * 1000) == due
     assert state_of(store, "done") is State.SUCCEEDED
@@ -229,7 +229,7 @@ def test_what_may_still_run_comes_back_a_lease_later(
     claim(store)
     client.flushall()
     books.settle_down()
-    task = store.run(commands.get("a"))
+    task = store.run(producing.get("a"))
     assert task is not None
     assert task.due.timestamp() * 1000 > server_ms(client) + 9000
 
@@ -247,9 +247,9 @@ def test_it_comes_back_a_lease_later_although_it_is_carried_twice(
         pass
     books.rows.fence(0)
     assert finish(steps) == INTERRUPTED
-    first = store.run(commands.get("a"))
+    first = store.run(producing.get("a"))
     books.settle_down()
-    second = store.run(commands.get("a"))
+    second = store.run(producing.get("a"))
     assert first is not None
     assert second is not None
     assert second.due == first.due
@@ -269,7 +269,7 @@ def test_it_comes_back_a_lease_later_to_an_older_copy_of_the_server(
     for name, value in older.items():
         client.restore(name, 0, value)
     books.settle_down()
-    task = store.run(commands.get("a"))
+    task = store.run(producing.get("a"))
     assert task is not None
     assert task.due.timestamp() * 1000 > server_ms(client) + 9000
 
@@ -396,7 +396,7 @@ def test_a_new_life_of_an_id_takes_the_place_of_one_that_was_run_again(
     generation = books.row("a").generation + 1
     books.change("a", generation=generation, status=1, params="[2]", due=None, delay_ms=HOUR)
     books.settle_down()
-    task = store.run(commands.get("a"))
+    task = store.run(producing.get("a"))
     assert task is not None
     assert list(task.args) == [2]
     assert claim(store) == []
@@ -450,7 +450,7 @@ def test_an_older_copy_of_redis_is_no_copy_of_a_later_task(
     settle(store, Settlement("a", "t", "succeeded"))
     books.settle_down()
     assert claim(store, "u") == []
-    row, task = books.row("a"), store.run(commands.get("a"))
+    row, task = books.row("a"), store.run(producing.get("a"))
     assert row.status == Status.WAITING
     assert task is not None
     assert task.state is State.PENDING
@@ -478,7 +478,7 @@ def test_what_follows_a_run_can_be_changed_until_then(books: Books, store: Store
     books.change("a", delay_ms=0, due=None)
     books.settle_down()
     assert settle(store, Settlement("a", "t", "succeeded")) == [Settled.DONE]
-    [task] = store.run(commands.claim("u", Settings(), room=1, idle=True, gate=0)).tasks
+    [task] = store.run(claiming.claim("u", Settings(), room=1, idle=True, gate=0)).tasks
     row = books.row("a")
     assert RowVersion.read(task.ledger) == (row.generation, row.revision)
     settle(store, Settlement("a", "u", "succeeded"))

@@ -10,7 +10,7 @@ from expirebridge.errors import InvalidTask
 from expirebridge.ledger.rows import new_task_of, values_of
 from expirebridge.producer.new_task import new_task
 from expirebridge.settings import Settings
-from expirebridge.store.commands import When
+from expirebridge.store.commands.call import When
 
 ROW: dict[str, Any] = {
     "ledger": "default", "id": "x", "generation": 1, "revision": 1, "func": "a.b", "params": "[1]",

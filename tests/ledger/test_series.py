@@ -23,9 +23,9 @@ from expirebridge.ledger.series_ticks import NEVER, make_ticks
 from expirebridge.ledger.tables import Status
 from expirebridge.series.state import SeriesOutcome
 from expirebridge.settings import Settings
-from expirebridge.store import commands
 from expirebridge.store.client import Store
-from expirebridge.store.commands import Settlement
+from expirebridge.store.commands import claiming, producing
+from expirebridge.store.commands.claiming import Settlement
 from tests.kit.ledgers import Books
 from tests.kit.steps import reschedule, settle, state_of
 from tests.kit.witness import Witness, listening
@@ -64,7 +64,7 @@ def turn_back(books: Books, ms: int) -> None:
 
 
 def claim(store: Store, token: str = "t") -> list[str]:
-    call = commands.claim(token, Settings(), room=100, idle=True, gate=0)
+    call = claiming.claim(token, Settings(), room=100, idle=True, gate=0)
     return [task.id for task in store.run(call).tasks]
 
 
@@ -99,7 +99,7 @@ def test_the_same_once_more_changes_nothing_and_a_change_replaces_its_tick(
     assert changed.outcome is SeriesOutcome.CHANGED
     books.settle_down()
     [tick] = books.all_rows()
-    task = books.store.run(commands.get(tick.id))
+    task = books.store.run(producing.get(tick.id))
     assert task is not None
     assert list(task.args) == [2]
     assert tick.generation > first
@@ -331,7 +331,7 @@ def test_a_change_lets_a_tick_run_once_more_that_began_before_the_databases_cloc
     books.settle_down()
     settle(store, Settlement(tick.id, "t", "succeeded"))
     books.settle_down()
-    task = store.run(commands.get(tick.id))
+    task = store.run(producing.get(tick.id))
     assert task is not None
     assert (task.state, list(task.args)) == (State.PENDING, [2])
     assert books.status(tick.id) is Status.WAITING

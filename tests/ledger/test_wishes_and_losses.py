@@ -10,9 +10,10 @@ from sqlalchemy import Engine, delete, insert
 from expirebridge import Bridge, Change
 from expirebridge.ledger import Tables
 from expirebridge.settings import Settings
-from expirebridge.store import commands
 from expirebridge.store.client import Store
-from expirebridge.store.commands import EventKind, KeyEvent, Settlement
+from expirebridge.store.commands import reconciling
+from expirebridge.store.commands.claiming import Settlement
+from expirebridge.store.commands.reconciling import EventKind, KeyEvent
 from tests.kit.ledgers import Books, restore, snapshot
 from tests.kit.steps import age, beating, claim, server_ms, settle
 from tests.kit.wishes import HOUR, Stage
@@ -86,7 +87,7 @@ def test_a_timer_that_was_set_and_heard_of_counts_for_what_follows(
     run_and_replace(stage, [1])
     client.set(KEY, 0, px=HOUR)
     hint = KeyEvent(KEY, "a", KEY.partition(b":?")[2], EventKind.LIVE)
-    stage.store.run(commands.adopt([hint], Settings()))
+    stage.store.run(reconciling.adopt([hint], Settings()))
     client.hset("expirebridge:task:a", "rearm", server_ms(client) - 1000)
     client.delete(KEY)
     stage.end("a", "succeeded")
@@ -160,7 +161,7 @@ def test_a_paused_task_stays_paused_in_an_older_copy_of_redis(
 def lapse(stage: Stage, client: redis.Redis) -> None:
     beating(stage.store)
     age(client, "running", "a", 1)
-    stage.store.run(commands.sweep(Settings()))
+    stage.store.run(reconciling.sweep(Settings()))
     stage.books.settle_down()
 
 

@@ -25,10 +25,12 @@ from expirebridge.ledger.tables import DesiredState, Status, SyncState
 from expirebridge.listener.ledger.row_check import verdict
 from expirebridge.model import keys
 from expirebridge.settings import Settings
-from expirebridge.store import commands
-from expirebridge.store.commands import EventKind, Settlement
+from expirebridge.store.commands import claiming, producing, reconciling
 from expirebridge.store.commands import ledger as ledger_calls
+from expirebridge.store.commands.call import When
+from expirebridge.store.commands.claiming import Settlement
 from expirebridge.store.commands.ledger import RowVersion
+from expirebridge.store.commands.reconciling import EventKind
 from tests.kit.ledgers import Books, Snapshot, restore, snapshot
 from tests.ledger.model import STATUS, Model, Redis, Steps
 
@@ -254,7 +256,7 @@ class World:
             return
         self._let_time_pass()
         token = f"{self.random.getrandbits(60):x}"
-        call = commands.claim(token, SETTINGS, room=1, idle=True, gate=gate)
+        call = claiming.claim(token, SETTINGS, room=1, idle=True, gate=gate)
         tasks = self.store.run(call).tasks
         if self.model:
             self.model.claim([task.id for task in tasks], token, gate)
@@ -336,7 +338,7 @@ class World:
             self.bad.append(f"{run.id} runs although its row wants something else")
 
     def _settle(self, run: Run, outcome: str) -> None:
-        self.store.run(commands.settle([Settlement(run.id, run.token, outcome)], SETTINGS))
+        self.store.run(claiming.settle([Settlement(run.id, run.token, outcome)], SETTINGS))
         if self.model:
             state = "pending" if outcome in {"released", "retry"} else outcome
             self.model.settle(run.id, run.token, state)
@@ -428,16 +430,16 @@ class World:
             self.save()
 
     def _run_now(self, id: str, _: str) -> None:
-        if self.store.run(commands.run_now(id)) is Change.DUE_NOW and self.model:
+        if self.store.run(producing.run_now(id)) is Change.DUE_NOW and self.model:
             self.model.revive(id)
 
     def _reschedule(self, id: str, _: str) -> None:
-        change = self.store.run(commands.reschedule(id, commands.When(HOUR, relative=True)))
+        change = self.store.run(producing.reschedule(id, When(HOUR, relative=True)))
         if self.model and change is not Change.FINISHED:  # what is to follow was erased
             self.model.move_there(id)
 
     def _cancel(self, id: str, _: str) -> None:
-        self.store.run(commands.cancel([id], keep=3600))
+        self.store.run(producing.cancel([id], keep=3600))
         self.cancelled_there.add(id)
         if self.model:
             self.model.cancel_there(id)
@@ -460,18 +462,18 @@ class World:
                 self.model.cancel_there(id)
 
     def _hear(self, id: str, key: str, heard: EventKind) -> None:
-        hint = commands.KeyEvent(key.encode(), id, key.partition(":?")[2].encode(), heard)
-        self.store.run(commands.adopt([hint], SETTINGS))
+        hint = reconciling.KeyEvent(key.encode(), id, key.partition(":?")[2].encode(), heard)
+        self.store.run(reconciling.adopt([hint], SETTINGS))
 
     def _set_score(self, state: str, id: bytes) -> None:
         self.client.execute_command("ZADD", f"{PREFIX}:{state}", 1, id)
 
     def _beat(self) -> None:
         """A listener beats; after a silence that gives all who run a lease more."""
-        self.store.run(commands.heartbeat("listener", SETTINGS.lease, [], code="0a"))
+        self.store.run(claiming.heartbeat("listener", SETTINGS.lease, [], code="0a"))
 
     def _sweep(self) -> None:
-        self.store.run(commands.sweep(SETTINGS))
+        self.store.run(reconciling.sweep(SETTINGS))
         self.save()
 
     def prune(self) -> None:

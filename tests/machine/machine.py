@@ -16,9 +16,11 @@ from expirebridge import Change, Outcome, State
 from expirebridge.connection import clients
 from expirebridge.model.keys import TriggerKey, parse_key
 from expirebridge.settings import Settings
-from expirebridge.store import commands
 from expirebridge.store.client import Store
-from expirebridge.store.commands import Adoption, Command, EventKind, Settled, Settlement
+from expirebridge.store.commands import claiming, producing, reconciling
+from expirebridge.store.commands.call import Argument, Command, When
+from expirebridge.store.commands.claiming import Settled, Settlement
+from expirebridge.store.commands.reconciling import Adoption, EventKind
 from tests.machine.model import NEVER, Model, New, foreign_id
 from tests.machine.promise import ANY_TIME, Promise
 from tests.machine.world import World
@@ -55,7 +57,7 @@ def said(answer: object) -> object:
     """What an answer says, without the moment at which it was given."""
     if isinstance(answer, list):
         return [said(one) for one in answer]
-    return answer.outcome if isinstance(answer, commands.MakeReply) else answer
+    return answer.outcome if isinstance(answer, producing.MakeReply) else answer
 
 
 @dataclass
@@ -242,18 +244,18 @@ class Machine(RuleBasedStateMachine):
     ) -> None:  # fmt: skip
         delay = delay if limit is None else min(delay, limit)
         due = self.model.now + delay
-        fields: dict[str, commands.Argument] = {"tags": tags} if tags else {}
+        fields: dict[str, Argument] = {"tags": tags} if tags else {}
         if ttl is not None:
             fields["ttl"] = ttl * 1000
         if limit is not None:
             fields["max_wait"] = limit * 1000
         if window is not None:
             fields["window"] = round(window * 1000)
-        new = commands.NewTask(
+        new = producing.NewTask(
             id=id, drawn=False, if_exists=if_exists, call=call.encode(),
-            when=commands.When(delay * 1000, relative=True), fields=fields,
+            when=When(delay * 1000, relative=True), fields=fields,
         )  # fmt: skip
-        [made] = self.run(commands.make([new]), twice=twice)
+        [made] = self.run(producing.make([new]), twice=twice)
         with self._taking_over():
             wanted = New(call, due, frozenset(tags.split()), ttl, limit, window)
             expected = self.model.make(id, wanted, if_exists)
@@ -270,7 +272,7 @@ class Machine(RuleBasedStateMachine):
     @rule(pick=ids, twice=st.booleans())
     def beat(self, pick: int, twice: bool) -> None:
         id = self.id_for("beat", pick)
-        change = self.run(commands.beat(id), twice=twice)
+        change = self.run(producing.beat(id), twice=twice)
         assert change is self.model.beat(id)
         if change in {Change.MOVED, Change.REARMED}:
             task = self.model.tasks[id]
@@ -284,7 +286,7 @@ class Machine(RuleBasedStateMachine):
         self._cancel(id, twice=twice)
 
     def _cancel(self, id: str, *, twice: bool = False) -> None:
-        [change] = self.run(commands.cancel([id], keep=SETTINGS.keep_succeeded), twice=twice)
+        [change] = self.run(producing.cancel([id], keep=SETTINGS.keep_succeeded), twice=twice)
         assert change is self.model.cancel(id)
         if change in {Change.CANCELLED, Change.RUNNING}:
             self.promise.excused(id)
@@ -292,8 +294,8 @@ class Machine(RuleBasedStateMachine):
     @rule(pick=ids, delay=delays, twice=st.booleans())
     def reschedule(self, pick: int, delay: int, twice: bool) -> None:
         id, due = self.id_for("reschedule", pick), self.model.now + delay
-        when = commands.When(delay * 1000, relative=True)
-        change = self.run(commands.reschedule(id, when), twice=twice)
+        when = When(delay * 1000, relative=True)
+        change = self.run(producing.reschedule(id, when), twice=twice)
         assert change is self.model.reschedule(id, due)
         if change in {Change.MOVED, Change.REARMED}:
             self.promise.acknowledged(id, due)
@@ -301,7 +303,7 @@ class Machine(RuleBasedStateMachine):
     @rule(pick=ids, seconds=st.sampled_from([STEP, 4 * STEP]), twice=st.booleans())
     def put_off(self, pick: int, seconds: int, twice: bool) -> None:
         id = self.id_for("put off", pick)
-        [change] = self.run(commands.put_off([id], seconds), twice=twice)
+        [change] = self.run(producing.put_off([id], seconds), twice=twice)
         assert change is self.model.put_off(id, seconds)
         task = self.model.tasks.get(id)
         if change is Change.MOVED and task is not None:
@@ -314,7 +316,7 @@ class Machine(RuleBasedStateMachine):
     @rule(pick=ids, twice=st.booleans())
     def run_now(self, pick: int, twice: bool) -> None:
         id = self.id_for("run_now", pick)
-        change = self.run(commands.run_now(id), twice=twice)
+        change = self.run(producing.run_now(id), twice=twice)
         assert change is self.model.run_now(id)
         if change is Change.DUE_NOW:
             self.promise.acknowledged(id, self.model.now)
@@ -325,7 +327,7 @@ class Machine(RuleBasedStateMachine):
         self._pause(id, twice=twice)
 
     def _pause(self, id: str, *, twice: bool = False) -> None:
-        [change] = self.run(commands.pause([id]), twice=twice)
+        [change] = self.run(producing.pause([id]), twice=twice)
         assert change is self.model.pause(id)
         if change is Change.PAUSED:
             self.promise.paused(id, self.model.now)
@@ -333,7 +335,7 @@ class Machine(RuleBasedStateMachine):
     @rule(pick=ids, twice=st.booleans())
     def resume(self, pick: int, twice: bool) -> None:
         id = self.id_for("resume", pick)
-        [change] = self.run(commands.resume([id]), twice=twice)
+        [change] = self.run(producing.resume([id]), twice=twice)
         assert change is self.model.resume(id)
         if change is Change.RESUMED:
             self.promise.resumed(id, self.model.now)
@@ -425,8 +427,8 @@ class Machine(RuleBasedStateMachine):
     def _adopt(self, name: str, heard: EventKind) -> None:
         key = parse_key(name.encode())
         assert isinstance(key, TriggerKey)
-        hint = commands.KeyEvent.of(key, name.encode(), heard)
-        [code] = self.run(commands.adopt([hint], SETTINGS))
+        hint = reconciling.KeyEvent.of(key, name.encode(), heard)
+        [code] = self.run(reconciling.adopt([hint], SETTINGS))
         there = name in self.model.timers
         expected, id = self.model.hear(name, heard)
         assert code is expected, (name, heard, id, self.model.tasks, self.model.timers)
@@ -444,7 +446,7 @@ class Machine(RuleBasedStateMachine):
     def scan(self) -> None:
         cursor, found = "", list[bytes]()
         while cursor != "0":
-            page = self.run(commands.scan(cursor or "0", 10))
+            page = self.run(reconciling.scan(cursor or "0", 10))
             cursor = page.cursor
             found += page.found
         assert {name.decode() for name in found} == self.model.scan()
@@ -462,12 +464,12 @@ class Machine(RuleBasedStateMachine):
         self.tokens += 1
         token = f"token-{self.tokens}"
         order = self.world.order(State.PENDING)
-        call = commands.claim(token, SETTINGS, room=room, idle=idle)
+        call = claiming.claim(token, SETTINGS, room=room, idle=idle)
         claimed = self.run(call)
         ids = [task.id for task in claimed.tasks]
         assert ids == self.model.claim(token, order, room=room, idle=idle)
         if twice and ids:
-            again = self.run(commands.resent(call))
+            again = self.run(claiming.resent(call))
             assert sorted(task.id for task in again.tasks) == sorted(ids)
         for task in claimed.tasks:
             self.promise.started(task.id, self.model.now)
@@ -488,7 +490,7 @@ class Machine(RuleBasedStateMachine):
     def _settle(self, run: Claimed, outcome: str, delay: int = 0, *, twice: bool = False) -> None:
         valid = self.model.holds(run.id, run.token)
         settlement = Settlement(run.id, run.token, outcome, delay, "")
-        [answer] = self.run(commands.settle([settlement], SETTINGS), twice=twice)
+        [answer] = self.run(claiming.settle([settlement], SETTINGS), twice=twice)
         with self._taking_over():
             assert answer is self.model.settle(run.id, run.token, outcome, delay)
         assert answer is Settled.DONE or not valid
@@ -507,7 +509,7 @@ class Machine(RuleBasedStateMachine):
 
     def _heartbeat(self, listener: Life) -> None:
         held = [(run.id, run.token) for run in listener.held]
-        beat = self.run(commands.heartbeat(listener.name, SETTINGS.lease, held, code="c0de"))
+        beat = self.run(claiming.heartbeat(listener.name, SETTINGS.lease, held, code="c0de"))
         assert (beat.gap, beat.lost, beat.cancelled) == self.model.heartbeat(held)
 
     @rule(who=st.sampled_from([0, 1]))
@@ -530,7 +532,7 @@ class Machine(RuleBasedStateMachine):
         tokens = {id: task.run.token for id, task in self.model.tasks.items()}
         # One that lapses first may be replaced by what another one becomes; one that runs may not.
         first = self.world.order(State.RUNNING)
-        swept = self.run(commands.sweep(SETTINGS))
+        swept = self.run(reconciling.sweep(SETTINGS))
         with self._taking_over():
             assert (set(swept.lapsed), set(swept.failed)) == self.model.sweep(first)
         for id in swept.lapsed:
@@ -546,7 +548,7 @@ class Machine(RuleBasedStateMachine):
     def _run_to_the_end(self) -> None:
         for _ in range(20):
             for id in self._in(State.PAUSED):
-                self.run(commands.resume([id]))
+                self.run(producing.resume([id]))
                 self.model.resume(id)
                 self.promise.resumed(id, self.model.now)
             for run in [Claimed(id, self._token(id)) for id in self._in(State.RUNNING)]:

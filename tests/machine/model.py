@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 
 from expirebridge import Change, Outcome, State
 from expirebridge.settings import Settings
-from expirebridge.store.commands import Adoption, EventKind, Settled
+from expirebridge.store.commands.claiming import Settled
+from expirebridge.store.commands.reconciling import Adoption, EventKind
 
 NEVER = math.inf
 """The end of a timer without one."""

@@ -17,7 +17,7 @@ from expirebridge.listener.partition.fair_share import FairShare
 from expirebridge.listener.session import Membership
 from expirebridge.listener.wakeups import Wakeup
 from expirebridge.settings import Doorbells
-from expirebridge.store.commands import Claim
+from expirebridge.store.commands.claiming import Claim
 from tests.kit.footing import code_without_handlers, footing_on
 from tests.kit.witness import PATIENCE
 

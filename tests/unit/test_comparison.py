@@ -7,7 +7,7 @@ import pytest
 
 from expirebridge.handlers import compatibility
 from expirebridge.handlers.compatibility import Arguments, Comparison, Group, Verdict
-from expirebridge.store.commands import StoredCall
+from expirebridge.store.commands.inspection import StoredCall
 from tests.kit.witness import registry_of
 
 

@@ -12,7 +12,7 @@ from expirebridge.listener.partition import backlog as module
 from expirebridge.listener.partition.backlog import END, FRONT, RECENT, BacklogScan
 from expirebridge.listener.session import Membership
 from expirebridge.settings import Doorbells, Settings
-from expirebridge.store.commands import Claim, Walk, Walked
+from expirebridge.store.commands.claiming import Claim, Walk, Walked
 from expirebridge.store.task_records import ClaimedTask
 from tests.kit.footing import code_without_handlers
 from tests.kit.monotonic import Clock

@@ -9,7 +9,7 @@ from expirebridge.listener.partition.fair_share import DISTRUST, PATIENCE, FairS
 from expirebridge.listener.session import Membership
 from expirebridge.listener.wakeups import Wakeup
 from expirebridge.settings import Doorbells
-from expirebridge.store.commands import Claim, FairShareInput
+from expirebridge.store.commands.claiming import Claim, FairShareInput
 from expirebridge.store.task_records import ClaimedTask
 from tests.kit.monotonic import Clock
 

@@ -4,7 +4,7 @@ import pytest
 
 from expirebridge.handlers.fleet import KnownFunctions, believed
 from expirebridge.handlers.signatures import Fingerprint
-from expirebridge.store.commands import Fleet, FleetListener
+from expirebridge.store.commands.fleet import Fleet, FleetListener
 from tests.kit.witness import registry_of
 
 

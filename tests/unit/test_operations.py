@@ -21,15 +21,15 @@ from expirebridge.model.task import Change, Outcome, State, Task, from_ms
 from expirebridge.producer.new_task import CHUNK_TASKS
 from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
-from expirebridge.store.commands import (
+from expirebridge.store.commands.call import (
     CHUNK_BYTES,
     LEFT_OUT,
     PARTITIONS,
     Command,
-    NewTask,
     Runnable,
     When,
 )
+from expirebridge.store.commands.producing import NewTask
 
 OPERATIONS = Operations(Settings(), Hooks())
 NOW = 1_900_000_000_000

@@ -14,7 +14,6 @@ import expirebridge
 import expirebridge.testing
 from expirebridge import AsyncBridge, Bridge, handlers, hooks
 from expirebridge.producer.operations import Operations
-from expirebridge.store import commands
 
 
 def public(owner: object) -> dict[str, Any]:
@@ -103,7 +102,7 @@ def test_the_public_names_are_these() -> None:
     ]
 
 
-@pytest.mark.parametrize("package", [expirebridge, expirebridge.testing, handlers, hooks, commands])
+@pytest.mark.parametrize("package", [expirebridge, expirebridge.testing, handlers, hooks])
 def test_a_name_is_imported_from_where_type_checkers_find_it(package: ModuleType) -> None:
     tree = ast.parse(Path(str(package.__file__)).read_text(encoding="utf-8"))
     checked = {

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from expirebridge.store import commands, script_loader
+from expirebridge.store import script_loader
+from expirebridge.store.commands import call
 from expirebridge.store.script_loader import prune
 from tests.kit.lua import LUA, NAMES
 
@@ -51,7 +52,7 @@ def opening_of(text: str) -> list[str]:
 
 
 def test_every_script_is_called_and_every_call_has_its_script() -> None:
-    modules = Path(commands.__file__).parent.glob("*.py")
+    modules = Path(call.__file__).parent.glob("*.py")
     source = "".join(module.read_text(encoding="utf-8") for module in modules)
     assert sorted(set(re.findall(r'\bscript\(\s*"(\w+)"', source))) == NAMES
 

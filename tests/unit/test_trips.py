@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from redis import exceptions
 
 from expirebridge.store.batching import BatchableRequest, RequestBatcher, board, divided, joined
-from expirebridge.store.commands import CHUNK_BYTES, CHUNK_TASKS
+from expirebridge.store.commands.call import CHUNK_BYTES, CHUNK_TASKS
 
 
 class One:

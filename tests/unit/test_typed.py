@@ -25,7 +25,7 @@ from expirebridge.hooks import Hooks
 from expirebridge.model.keys import decode_args, encode_args
 from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
-from expirebridge.store.commands import PARTITIONS
+from expirebridge.store.commands.call import PARTITIONS
 from tests.kit.modules import forgotten, put
 
 

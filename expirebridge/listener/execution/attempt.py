@@ -30,7 +30,7 @@ from expirebridge.model.policies import (
     decode_policy,
 )
 from expirebridge.model.task import State, Task, from_ms
-from expirebridge.store.commands import Settlement
+from expirebridge.store.commands.claiming import Settlement
 from expirebridge.store.task_records import ClaimedTask
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from expirebridge.errors import ServerError, ServerUnreachable
 from expirebridge.handlers.signatures import Fingerprint
 from expirebridge.listener.session import Footing
-from expirebridge.store import commands
+from expirebridge.store.commands import claiming, fleet
 
 # The code of a listener, as a station tells it to the fleet.
 
@@ -111,7 +111,7 @@ class Leases:
             return 0.0
         return hold.asked + self._lease - ROUNDED
 
-    def beat(self) -> commands.HeartbeatReply:
+    def beat(self) -> claiming.HeartbeatReply:
         """Beat once. Raises a ServerError.
 
         An answer that got lost may have reported a gap: then, and at first, the next one does.
@@ -121,7 +121,7 @@ class Leases:
             held = {id: hold.token for id, hold in self._held.items()}
         sent = time.monotonic()
         answered, self._answered = self._answered, False
-        call = commands.heartbeat(
+        call = claiming.heartbeat(
             self._listener, self._lease, held.items(),
             code=self._code.text, functions=len(self._code.fingerprint.shapes),
         )  # fmt: skip
@@ -143,12 +143,12 @@ class Leases:
         """Declare what this listener knows. Raises a ServerError."""
         fingerprint = self._code.fingerprint
         store = self._footing.now.heart_store
-        store.run(commands.declare(fingerprint.digest, fingerprint.shapes))
+        store.run(fleet.declare(fingerprint.digest, fingerprint.shapes))
 
     def leave(self) -> bool:
         """Say goodbye; whether the server answered."""
         try:
-            self._footing.now.heart_store.run(commands.leave(self._listener))
+            self._footing.now.heart_store.run(claiming.leave(self._listener))
         except ServerError as error:
             logger.debug("no goodbye: %s", error)
             return not isinstance(error, ServerUnreachable)

@@ -12,7 +12,7 @@ from expirebridge.hooks import End, Ended
 from expirebridge.model.durations import seconds_of
 from expirebridge.model.policies import UNKNOWN_DELAY, Retry, RetryPolicy, Snooze
 from expirebridge.model.task import Task
-from expirebridge.store.commands import Settled, Settlement
+from expirebridge.store.commands.claiming import Settled, Settlement
 from expirebridge.store.task_records import ClaimedTask
 
 # What a handler raised or returned, as it is kept for people to read.

@@ -16,8 +16,9 @@ from expirebridge.listener.session import Footing
 from expirebridge.listener.wakeups import Wakeup
 from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
-from expirebridge.store import commands
-from expirebridge.store.commands import Command, Settled
+from expirebridge.store.commands import claiming
+from expirebridge.store.commands.call import Command
+from expirebridge.store.commands.claiming import Settled
 
 logger = logging.getLogger("expirebridge")
 
@@ -104,7 +105,7 @@ class Settler:
     async def _settle(self, batch: list[Finished]) -> None:
         # One call for all tries: the token in it lets the server know a resend.
         settlements = [item.conclusion.settlement for item in batch]
-        call = commands.settle(settlements, self._settings, fingerprint=self._leases.fingerprint)
+        call = claiming.settle(settlements, self._settings, fingerprint=self._leases.fingerprint)
         try:
             codes = await self._send(call)
         except ScriptFailed as error:

@@ -15,7 +15,7 @@ from expirebridge.listener.session import Footing, Membership
 from expirebridge.listener.wakeups import Wakeup
 from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
-from expirebridge.store import commands
+from expirebridge.store.commands import claiming
 from expirebridge.store.commands import ledger as calls
 
 if TYPE_CHECKING:
@@ -295,7 +295,7 @@ class LedgerRoles:
         self._books = books = office.books(lambda: footing.now.heart_store, lambda: gate.link)
         self.clerk = RowCheck(books, gate)
         self._gatekeeper = ConsistencyCheck(
-            footing, books, gate, doorbell=doorbell, pause=settings.lease / commands.BEATS_PER_LEASE
+            footing, books, gate, doorbell=doorbell, pause=settings.lease / claiming.BEATS_PER_LEASE
         )
         self.relayer = RelayLoop(footing, books, standing, hooks=hooks)
         self._pruner = RetentionLoop(books, standing, keep=settings.ledger_keep)

@@ -11,7 +11,7 @@ from expirebridge.listener.execution.not_started import StartRefused
 from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.listener.ledger.gate import LedgerGate
 from expirebridge.model.keys import ERASED
-from expirebridge.store.commands import Settlement
+from expirebridge.store.commands.claiming import Settlement
 from expirebridge.store.commands.ledger import RowVersion
 
 if TYPE_CHECKING:

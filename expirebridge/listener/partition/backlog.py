@@ -8,8 +8,9 @@ from expirebridge.listener.ledger.gate import LedgerGate
 from expirebridge.listener.session import Membership
 from expirebridge.model.policies import UNKNOWN_DELAY
 from expirebridge.settings import Settings
-from expirebridge.store import commands
-from expirebridge.store.commands import Claim, Command, FairShareInput, Walk, Walked
+from expirebridge.store.commands import claiming
+from expirebridge.store.commands.call import Command
+from expirebridge.store.commands.claiming import Claim, FairShareInput, Walk, Walked
 
 FRONT, END = b"-inf", b"+inf"
 SHORTEST_REST = 1.0
@@ -113,7 +114,7 @@ class BacklogScan:
         """The claim that suits the fleet, as far as it is known."""
         gate = self._gate_number()
         if not self._walks:
-            return commands.claim(
+            return claiming.claim(
                 nonce, settings, room=room, idle=alone, fingerprint=self._code.fingerprint.digest,
                 share=share, gate=gate,
             )  # fmt: skip
@@ -121,7 +122,7 @@ class BacklogScan:
         self._begin_pass()
         self._sent = self._in_turn()
         walks = [self._walks[way] for way in self._sent]
-        return commands.claim_known(
+        return claiming.claim_known(
             nonce, settings, room=room, idle=alone, code=self._code.text, walks=walks, share=share,
             gate=gate,
         )  # fmt: skip

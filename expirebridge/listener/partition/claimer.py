@@ -18,8 +18,9 @@ from expirebridge.listener.session import Footing, PartitionSession
 from expirebridge.listener.wakeups import PATIENCE, Responsiveness, Wakeup
 from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
-from expirebridge.store import commands
-from expirebridge.store.commands import Claim, Command
+from expirebridge.store.commands import claiming
+from expirebridge.store.commands.call import Command, command, new_nonce
+from expirebridge.store.commands.claiming import Claim
 from expirebridge.store.task_records import ClaimedTask
 
 logger = logging.getLogger("expirebridge")
@@ -62,7 +63,7 @@ class Claimer:
         self._runner = runner
         self._room = runner.room
         self._hooks = hooks
-        self._most = min(max(settings.concurrency // 2, 1), commands.MAX_CLAIM)
+        self._most = min(max(settings.concurrency // 2, 1), claiming.MAX_CLAIM)
         """Tasks that one claim asks for at most: while they run, the server makes the next one."""
         self._has_room = True
         self._places = 0
@@ -146,7 +147,7 @@ class Claimer:
         """
         alone = self._room.is_exclusive(self._doorbell)
         call = self._cursor.call(
-            commands.new_nonce(), self._settings, room=places, alone=alone,
+            new_nonce(), self._settings, room=places, alone=alone,
             share=self._fairness.share(places),
         )  # fmt: skip
         self._clock.notice_claim()
@@ -162,13 +163,13 @@ class Claimer:
                 self._give_up_places(ground.pulse)
                 if last:
                     return None
-                call = commands.resent(call)
+                call = claiming.resent(call)
                 await asyncio.sleep(RETRY_PAUSE)
             else:
                 ground.outage.answered(ROLE)
                 if ground is not self._footing.now:
                     # A superseded primary claimed; its successor knows that, if it reached it.
-                    call = commands.resent(call)
+                    call = claiming.resent(call)
                     continue
                 ground.server_clock.learn(claim.now_us, sent=sent, received=time.monotonic())
                 patience = self._settings.lease / 2 if ground.pulse else 0.0
@@ -219,7 +220,7 @@ class Claimer:
             if ground.pulse is None or not ground.pulse.weak:
                 return
             try:
-                await ground.store.run(commands.command("PING"))
+                await ground.store.run(command("PING"))
             except ServerError as error:
                 ground.outage.failed(ROLE, error)
                 await asyncio.sleep(RETRY_PAUSE)

@@ -28,8 +28,8 @@ from expirebridge.listener.session import Footing, Membership, PartitionSession
 from expirebridge.listener.wakeups import Wakeup
 from expirebridge.model.log_fields import event
 from expirebridge.settings import Doorbells, Settings
-from expirebridge.store import commands
 from expirebridge.store.client import AsyncStore
+from expirebridge.store.commands import claiming
 
 if TYPE_CHECKING:
     from expirebridge.ledger.partition import LedgerEngine
@@ -150,7 +150,7 @@ class PartitionConsumer:
 
     # What a heartbeat brought
 
-    def take_beat(self, beat: commands.HeartbeatReply) -> None:
+    def take_beat(self, beat: claiming.HeartbeatReply) -> None:
         """Take the answer to a heartbeat, on the event loop."""
         self.standing.rank, self.standing.listeners = beat.rank, beat.listeners
         self.standing.codes = beat.codes

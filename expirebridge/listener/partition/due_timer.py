@@ -8,7 +8,7 @@ from expirebridge.listener.partition.backlog import BacklogScan
 from expirebridge.listener.partition.fair_share import FairShare
 from expirebridge.listener.session import Footing
 from expirebridge.listener.wakeups import Wakeup
-from expirebridge.store import commands
+from expirebridge.store.commands import claiming
 
 # The lead: a claim is sent before a task is due, so that it arrives when the task is due.
 
@@ -166,7 +166,7 @@ class DueTimer:
 
     async def _look(self) -> int | None:
         """The earliest due time in ms that claims have not passed; None if nothing is pending."""
-        return await self._footing.now.store.run(commands.earliest(self._prefix, self._cursor.seen))
+        return await self._footing.now.store.run(claiming.earliest(self._prefix, self._cursor.seen))
 
     def _sleep(self) -> float:
         if self._next_due is None:

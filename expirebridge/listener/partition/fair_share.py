@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from expirebridge.listener.execution.capacity import Capacity
 from expirebridge.listener.session import Membership
-from expirebridge.store.commands import Claim, FairShareInput
+from expirebridge.store.commands.claiming import Claim, FairShareInput
 
 PATIENCE = 0.010
 """Seconds for which what is more than the share is left to others. Their clocks ring within 4 ms of

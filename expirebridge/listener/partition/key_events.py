@@ -9,7 +9,7 @@ from expirebridge.listener.partition.reconciler import KeyReconciler
 from expirebridge.listener.session import Footing, Membership
 from expirebridge.listener.wakeups import Wakeup
 from expirebridge.settings import Doorbells
-from expirebridge.store.commands import EventKind
+from expirebridge.store.commands.reconciling import EventKind
 
 # Echoes: the events that a listener's own claims cause.
 #

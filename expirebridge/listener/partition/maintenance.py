@@ -14,7 +14,7 @@ from expirebridge.model.time_zones import newest_tzdata
 from expirebridge.series.definition import declare
 from expirebridge.series.ticks import make_due_ticks, retime
 from expirebridge.settings import Settings
-from expirebridge.store import commands
+from expirebridge.store.commands import reconciling
 
 ROLE = "the sweep"
 EVERY = 1.0
@@ -51,9 +51,9 @@ class LeaseReaper:
                 pause = self._pause_after(sweep)
             await asyncio.sleep(pause)
 
-    async def run_once(self) -> commands.Sweep:
+    async def run_once(self) -> reconciling.Sweep:
         """Make one pass. Raises a ServerError."""
-        sweep = await self._footing.now.store.run(commands.sweep(self._settings))
+        sweep = await self._footing.now.store.run(reconciling.sweep(self._settings))
         for id in sweep.lapsed:
             self._hooks.emit(Lapsed(id=id, failed=False))
         for id in sweep.failed:
@@ -62,7 +62,7 @@ class LeaseReaper:
             self._doorbell.ring()
         return sweep
 
-    def _pause_after(self, sweep: commands.Sweep) -> float:
+    def _pause_after(self, sweep: reconciling.Sweep) -> float:
         """How long nothing can be missed: what is claimed from now on has a whole lease."""
         if sweep.more:
             return 0.0

@@ -19,8 +19,9 @@ from expirebridge.listener.wakeups import Wakeup
 from expirebridge.model.keys import IN_RECORD, InvalidKey, id_for_key, parse_key
 from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
-from expirebridge.store import commands
-from expirebridge.store.commands import Adoption, EventKind, KeyEvent, Steps
+from expirebridge.store.commands import reconciling
+from expirebridge.store.commands.call import BATCH, Steps, batches
+from expirebridge.store.commands.reconciling import Adoption, EventKind, KeyEvent
 
 # What events say of keys, and what of it needs a look.
 
@@ -33,7 +34,7 @@ def sift(news: Collection[News], home: str = "") -> Steps[list[KeyEvent]]:
     unexplained: set[News] = set()
     for heard in EventKind:
         if names := [name for name, what in news if what is heard]:
-            found = yield from commands.find_unexplained(names, heard)
+            found = yield from reconciling.find_unexplained(names, heard)
             unexplained.update((name, heard) for name in found)
     hints = [hint_for(name, heard, home) for name, heard in news if (name, heard) in unexplained]
     return [hint for hint in hints if hint]
@@ -166,14 +167,14 @@ class KeyReconciler:
             await self._has_news.wait()
             news = self._take()
             async with asyncio.TaskGroup() as group:
-                for batch in commands.batches(news.items()):
+                for batch in batches(news.items()):
                     group.create_task(self._look_at(dict(batch)))
 
     def _take(self) -> dict[News, float]:
         """Take what waits, as much as may be on its way at a time, and since when."""
         oldest = time.monotonic() - STALE_AFTER
         news, stale = dict[News, float](), 0
-        for name, heard in list(islice(self._waiting, commands.BATCH * AT_ONCE)):
+        for name, heard in list(islice(self._waiting, BATCH * AT_ONCE)):
             since = self._waiting.pop((name, heard))
             if since < oldest and heard is not EventKind.LIVE:
                 stale += 1
@@ -194,7 +195,7 @@ class KeyReconciler:
         home = self._footing.now.store.database.home
         hints = [hint for name in names if (hint := hint_for(name, EventKind.LIVE, home))]
         codes: list[Adoption] = []
-        for batch in commands.batches(self._in_place(hints)):
+        for batch in batches(self._in_place(hints)):
             codes += await self._adopt(batch, self._footing.now)
         return codes.count(Adoption.ADOPTED)
 
@@ -262,7 +263,7 @@ class KeyReconciler:
         if (
             not deleted
             or not ground.may_be_demoted
-            or await ground.store.run(commands.is_primary())
+            or await ground.store.run(reconciling.is_primary())
         ):
             return True
         ground.gaps.notice("the server that reported deletions is a replica now")
@@ -294,7 +295,7 @@ class KeyReconciler:
             await self._adopt_all([hint], ground)
 
     async def _adopt(self, hints: list[KeyEvent], ground: PartitionSession) -> list[Adoption]:
-        codes = await ground.store.run(commands.adopt(hints, self._settings))
+        codes = await ground.store.run(reconciling.adopt(hints, self._settings))
         for hint, code in zip(hints, codes, strict=True):
             if code is Adoption.INVALID:
                 logger.error(

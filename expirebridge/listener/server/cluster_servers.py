@@ -37,8 +37,9 @@ from expirebridge.listener.watchdog import Watchdog
 from expirebridge.model.log_fields import event
 from expirebridge.model.partitions import PARTITIONS_OF_CLUSTER, PartitionLayout
 from expirebridge.settings import Settings
-from expirebridge.store import commands
 from expirebridge.store.client import AsyncStore
+from expirebridge.store.commands import claiming, inspection
+from expirebridge.store.commands import partitions as partitions_commands
 from expirebridge.store.errors import CountUnknown, translated
 from expirebridge.store.partitions import AsyncPartitions
 
@@ -58,7 +59,7 @@ async def find_layout(cluster: Cluster, known: SlotMap, settings: Settings) -> P
     for prefix in layout.prefixes():
         async with _asked(cluster, known, settings, prefix) as store:
             try:
-                await store.run(commands.read_partitions())
+                await store.run(partitions_commands.read_partitions())
             except PartitionsDiffer as told:
                 return PartitionLayout(settings.prefix, told.count)
             except CountUnknown:
@@ -90,8 +91,8 @@ async def _create(settings: Settings) -> PartitionLayout:
     partitions = AsyncPartitions(client, prefix=settings.prefix)
     try:
         with contextlib.suppress(PartitionsDiffer):  # somebody else was faster, and it knows now
-            await partitions.run(commands.create_partitions(PARTITIONS_OF_CLUSTER))
-        await partitions.run(commands.read_partitions())
+            await partitions.run(partitions_commands.create_partitions(PARTITIONS_OF_CLUSTER))
+        await partitions.run(partitions_commands.read_partitions())
     finally:
         await partitions.aclose()
     return partitions.layout
@@ -310,7 +311,7 @@ class ClusterServers(Servers):
         """Draw the ears of all nodes again and again: the first time soon, in case that those drawn
         at the start had been killed. Of these nobody has heard since this listener joined.
         """
-        pause = self._settings.lease / commands.BEATS_PER_LEASE
+        pause = self._settings.lease / claiming.BEATS_PER_LEASE
         await asyncio.sleep(min(pause, ALL_BEAT_WITHIN))
         while True:
             await self._draw(min(self._settings.lease / 2, time.monotonic() - self._joined))
@@ -321,7 +322,7 @@ class ClusterServers(Servers):
         for node in sorted(self.nodes.values(), key=lambda node: node.outage.lasts):
             for station in node.directory.stations[:1]:
                 try:
-                    beats = await station.store.run(commands.list_listeners(MOST_NAMES))
+                    beats = await station.store.run(inspection.list_listeners(MOST_NAMES))
                 except ServerError:
                     continue
                 self._names = [each.name for each in beats if each.ago < within]

@@ -14,7 +14,7 @@ from expirebridge.listener.partition.consumer import PartitionConsumer
 from expirebridge.listener.server.key_router import KeyRouter
 from expirebridge.listener.server_health import ServerHealth
 from expirebridge.listener.watchdog import Watchdog
-from expirebridge.store import commands
+from expirebridge.store.commands import claiming
 
 logger = logging.getLogger("expirebridge")
 
@@ -29,7 +29,7 @@ class Heartbeat:
 
     def __init__(self, directory: KeyRouter, *, lease: float, watchdog: Watchdog) -> None:
         self._directory = directory
-        self._pause = lease / commands.BEATS_PER_LEASE
+        self._pause = lease / claiming.BEATS_PER_LEASE
         self._short_pause = min(0.5, lease / 10)
         self._watchdog = watchdog
         self._loop: asyncio.AbstractEventLoop

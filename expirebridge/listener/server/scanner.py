@@ -13,7 +13,8 @@ from expirebridge.listener.session import Footing
 from expirebridge.listener.wakeups import ResyncRequests
 from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
-from expirebridge.store import commands
+from expirebridge.store.commands import pages as pages_commands
+from expirebridge.store.commands import reconciling
 
 logger = logging.getLogger("expirebridge")
 
@@ -95,7 +96,7 @@ class Scanner:
         cursor, adopted = "0", 0
         while True:
             began = time.monotonic()
-            cursor, names = await store.run(commands.walk(cursor, STEP))
+            cursor, names = await store.run(reconciling.walk(cursor, STEP))
             own: dict[PartitionConsumer, list[bytes]] = {}
             for name in names:
                 if station := directory.find(name):
@@ -103,14 +104,14 @@ class Scanner:
                 else:
                     directory.notice_misplaced(name)
             for station, theirs in own.items():
-                step = await station.store.run(commands.look_over(theirs, self._settings))
+                step = await station.store.run(reconciling.look_over(theirs, self._settings))
                 adopted += await self._take(station, step)
-            if cursor == commands.BEGINNING:
+            if cursor == pages_commands.BEGINNING:
                 return adopted
             await asyncio.sleep((time.monotonic() - began) * (1 / share - 1))
 
     async def _scan(self, station: PartitionConsumer, share: float) -> int:
-        pages = commands.Pages(lambda cursor: commands.scan(cursor, STEP, self._settings))
+        pages = pages_commands.Pages(lambda cursor: reconciling.scan(cursor, STEP, self._settings))
         adopted = 0
         began = time.monotonic()
         while scanned := await station.store.run(pages.next()):
@@ -120,7 +121,7 @@ class Scanner:
             began = time.monotonic()
         return adopted
 
-    async def _take(self, station: PartitionConsumer, step: commands.ScanStep) -> int:
+    async def _take(self, station: PartitionConsumer, step: reconciling.ScanStep) -> int:
         """Take what a step found; returns how many tasks were adopted."""
         for id in step.strays:
             logger.error(

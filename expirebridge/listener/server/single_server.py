@@ -18,7 +18,7 @@ from expirebridge.listener.session import PartitionSession
 from expirebridge.listener.watchdog import Watchdog
 from expirebridge.model.partitions import PartitionLayout
 from expirebridge.settings import Settings
-from expirebridge.store import commands
+from expirebridge.store.commands import partitions as partitions_commands
 from expirebridge.store.routing import Routing
 
 
@@ -78,7 +78,7 @@ class SingleServer(Servers):
         """How many partitions the database has."""
         routing = Routing(prefix)
         try:
-            await self.ground_of(prefix).store.run(commands.read_partitions())
+            await self.ground_of(prefix).store.run(partitions_commands.read_partitions())
         except PartitionsDiffer as told:
             routing.learn(told)
         except NotPermitted:

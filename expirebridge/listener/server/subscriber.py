@@ -21,7 +21,7 @@ from expirebridge.listener.server.key_router import KeyRouter
 from expirebridge.listener.server_health import ServerHealth
 from expirebridge.listener.session import Footing
 from expirebridge.listener.wakeups import EventDemand, ResyncRequests
-from expirebridge.store.commands import EventKind
+from expirebridge.store.commands.reconciling import EventKind
 from expirebridge.store.errors import translated
 
 ROLE = "the subscription"

@@ -32,8 +32,8 @@ from expirebridge.model import keys
 from expirebridge.model.task import from_ms
 from expirebridge.producer.new_task import CHUNK_TASKS
 from expirebridge.settings import Settings
-from expirebridge.store import commands
-from expirebridge.store.commands import NewTask
+from expirebridge.store.commands import migration
+from expirebridge.store.commands.producing import NewTask
 from expirebridge.store.partitions import Partitions
 
 
@@ -80,7 +80,7 @@ def read(
         refuse_own_database(client, store, url)
         warn_of_cluster(client, url)
         place = f"{library} {place_of(client)} {options.source_prefix or ''}".rstrip()
-        now, began = store.run(commands.note_import(place, look_only=True))
+        now, began = store.run(migration.note_import(place, look_only=True))
         wanted = JobFilter(
             queues=tuple(options.queue), prefix=options.source_prefix, waiting=options.waiting,
             zone=zone, now=now,
@@ -88,7 +88,7 @@ def read(
         source = _SOURCES[library](client, wanted)
         size = source.count()
         if not options.dry_run:
-            store.run(commands.note_import(place, look_only=False))
+            store.run(migration.note_import(place, look_only=False))
         report = ImportReport(
             dry_run=options.dry_run, now=now, began=0 if options.overdue else began
         )

@@ -9,7 +9,7 @@ from redis import exceptions
 from expirebridge.cli.output import warn
 from expirebridge.connection.urls import safe_url
 from expirebridge.errors import InvalidSetting, NotPermitted
-from expirebridge.store import commands
+from expirebridge.store.commands.call import command
 from expirebridge.store.errors import translated
 from expirebridge.store.partitions import Partitions
 
@@ -78,7 +78,7 @@ def _identity(client: redis.Redis) -> tuple[object, object]:
 
 def _own_identity(store: Partitions) -> tuple[object, object]:
     try:
-        info = store.run(commands.command("INFO", "server"))
+        info = store.run(command("INFO", "server"))
     except NotPermitted:
         return (object(), object())
     return info["run_id"], store.database.number

@@ -9,7 +9,7 @@ from typing import Any
 from expirebridge.cli.output import print_fields, print_json, print_line, print_table, printable
 from expirebridge.migration.sources.job import SkippedJob
 from expirebridge.model.task import from_ms
-from expirebridge.store.commands import NewTask
+from expirebridge.store.commands.producing import NewTask
 
 _SHOWN_IDS = 3
 _LONGEST = 300
