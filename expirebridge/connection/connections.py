@@ -2,7 +2,7 @@
 
 redis-py has such connections for Sentinel, too. They ask the first sentinel that answers, which
 may be the one that was cut off; do not ask the server what it is; and stay where they are until
-they break. See docs/adr/0032-one-generation-per-node.md.
+they break. See docs/adr/0032-connections-to-one-primary.md.
 """
 
 import asyncio
@@ -87,7 +87,7 @@ class AsyncFollowingTls(_AsyncFollows, AsyncTlsConnection):
 #
 # redis-py's own client does much for each command that a listener does not need: locks of its
 # pool, retries, metrics, and a task of asyncio to write under a timeout. Those were half of the
-# time that a command took (see docs/adr/0051).
+# time that a command took (see docs/internals/performance.md).
 
 
 class DirectClient(redis.asyncio.Redis):

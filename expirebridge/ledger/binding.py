@@ -1,7 +1,7 @@
 """The binding: which Redis and which database a ledger was met in, and whether these are they.
 
 One side may change its address, or its server, while the other is as it was. What changes on both
-sides at once may be a copy of both. ADR 59 says why it is decided like this.
+sides at once may be a copy of both. See docs/adr/0059-a-ledger-is-bound-to-two-databases.md.
 """
 
 from collections.abc import Sequence

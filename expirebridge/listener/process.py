@@ -2,7 +2,7 @@
 
 A listener sleeps until a task is due. asyncio's loop on Linux rounds each sleep up to a whole
 millisecond, because `epoll` takes no less; for most tasks that was the greater part of their
-lateness (see docs/adr/0006).
+lateness (see docs/internals/performance.md).
 """
 
 import asyncio

@@ -119,7 +119,7 @@ class Footing:
 # The standing of a listener among those of its partition.
 
 EARS = 2
-"""Listeners that hear key events: one, and another in case it dies (see docs/adr/0004)."""
+"""Listeners that hear key events: one, and a spare (docs/adr/0004-two-subscribers.md)."""
 
 
 class Membership:

@@ -17,7 +17,8 @@ from typing import NamedTuple
 # Leaves out of a script what it does not use.
 #
 # The server runs a script's whole text at each call: every function in it is created again, and
-# is garbage when the call is over. Scripts include far more than they need (see docs/adr/0014).
+# is garbage when the call is over. Scripts include far more than they need (see
+# docs/internals/performance.md).
 
 # A statement that begins a line, with the comment above it and the lines that belong to it.
 _STATEMENT = re.compile(

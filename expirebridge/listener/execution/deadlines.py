@@ -1,8 +1,9 @@
 """Deadlines: calls back what takes longer than it may.
 
 A timer of the event loop for each attempt, with asyncio's scope around it, cost more than calling a
-handler that does little, and nearly all were cancelled unused (see docs/adr/0015). What has the
-same limit reaches it in the order in which it began: one timer for each limit is enough.
+handler that does little, and nearly all were cancelled unused (see docs/internals/performance.md).
+What has the same limit reaches it in the order in which it began: one timer for each limit is
+enough.
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 
 Python's own pool wakes a thread for each call. Of a hundred calls that are over at once the first
 thread could have made them all, and waking the others costs far more than the calls (see
-docs/adr/0008).
+docs/internals/performance.md).
 """
 
 import asyncio
@@ -19,8 +19,8 @@ from typing import Any
 #
 # A short time lets the event loop start tasks on time beside a function that computes. But
 # whoever waits for the lock wakes at the end of each such time, and with 100 threads that compute
-# this took four times as long as the computing (see docs/adr/0016). So the time grows with their
-# number.
+# this took four times as long as the computing (see docs/internals/performance.md). So the time
+# grows with their number.
 
 SHORTEST = 0.0002
 LONGEST = 0.005

@@ -96,7 +96,7 @@ Argument = str | bytes | int | float
 
 BATCH = 100
 """Tasks or keys that one request reads or changes at most, so that none holds up the server for
-long (see docs/adr/0009)."""
+long (see docs/internals/performance.md)."""
 
 
 CHUNK_TASKS = 64

@@ -7,7 +7,7 @@
 --          arrived before; or the error EXPIREBRIDGE_MOVE
 --
 -- An id that is here already was used by a producer that knows only one of the two databases. What it
--- asked for, had it known both, happens now: see ADR 42.
+-- asked for, had it known both, happens now: see docs/adr/0042-moving-and-importing.md.
 
 -- include names
 -- include clock
