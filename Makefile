@@ -33,7 +33,7 @@ test-rest: $(VENV)/.dev $(VENV)/fast/hiredis  ## Those that `make test` leaves o
 machine: $(VENV)/.dev  ## Long random sequences of operations, against the model
 	@EXPIREBRIDGE_EXAMPLES=$${EXPIREBRIDGE_EXAMPLES:-3000} $(BIN)/pytest tests/machine -q $(ARGS)
 
-faults: $(VENV)/.dev  ## The fault tests, many rounds of each; the table goes into docs/faults.md
+faults: $(VENV)/.dev  ## The fault tests, many rounds of each; the table goes into docs/reference/faults.md
 	@ROUNDS=$(ROUNDS) $(PYTEST) tests/faults $(ARGS)
 
 test-servers: $(VENV)/.dev  ## What differs from server to server: make test-servers SERVERS="redis-8.0"

@@ -17,9 +17,9 @@
 # settings = "defaults, with the extra `fast` (hiredis); the producer has a Session of SQLAlchemy"
 # redelivery = 10 # the lease
 # only = ["inserts", "commit_lag", "commit_crash", "ledger_pass", "ledger_idle"]
-# documentation = ["docs/ledger.md"]
+# documentation = ["docs/reference/ledger.md"]
 # ///
-"""Ours, with tasks in the caller's transaction, as docs/ledger.md says."""
+"""Ours, with tasks in the caller's transaction, as docs/reference/ledger.md says."""
 
 import os
 from datetime import UTC, datetime

@@ -1,6 +1,6 @@
 """A waiting task, or a series, as a line of JSON: what export writes, and import reads.
 
-docs/moving.md shows the form, for those who write such lines themselves.
+docs/reference/task-lines.md shows the form, for those who write such lines themselves.
 """
 
 import sys

@@ -79,7 +79,7 @@ _ONCE: dict[Any, Any] = {redis.Redis: Retry, redis.asyncio.Redis: AsyncRetry}
 _UNKNOWN = re.compile(r"unexpected keyword argument '(\w+)'")
 
 # A producer outlasts a short break: every script knows a resend by its nonce. What a server that
-# hangs may cost stands in docs/guarantees.md.
+# hangs may cost stands in docs/explanation/guarantees.md.
 _PRODUCER_RETRIES = 3
 # Where another server may become the primary, all of the time is used: a failover takes seconds.
 _FOLLOWING_RETRIES = 12

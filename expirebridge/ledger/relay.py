@@ -1,7 +1,7 @@
 """The relay: carries rows to the server, and back what happened there, in numbered passes.
 
 Each pass is a generator that stops between any two of its steps: a test can leave it there for
-ever, as a process does that dies. See docs/ledger.md for why each step is there.
+ever, as a process does that dies. See docs/internals/outbox-relay.md for why each step is there.
 """
 
 import logging

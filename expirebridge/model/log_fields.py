@@ -1,7 +1,7 @@
 """What programs read in a line of the log: its event, a name that does not change, and fields.
 
 No field and no line holds the arguments or the result of a task, or the text of an exception that
-a handler raised: they may be secrets. `docs/operations.md` lists the events.
+a handler raised: they may be secrets. `docs/reference/log-events.md` lists the events.
 """
 
 import logging

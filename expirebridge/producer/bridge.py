@@ -104,9 +104,9 @@ def _signature_of(operation: Callable[..., Runnable[Any]]) -> inspect.Signature:
 class Bridge:
     """Makes, finds and steers tasks; every call waits for the server.
 
-    `url` names server, or sentinels, and database (see docs/topologies.md); without it
-    EXPIREBRIDGE_URL does, or redis://localhost:6379/1. A `client` of the caller's own is taken
-    instead, and is not closed; it must not decode replies, nor be a cluster's. `tasks` is the
+    `url` names server, sentinels or cluster, and database (docs/how-to/sentinel-and-cluster.md);
+    without it EXPIREBRIDGE_URL does, or redis://localhost:6379/1. A `client` of the caller's own is
+    taken instead, and is not closed; it must not decode replies, nor be a cluster's. `tasks` is the
     handlers' folder, needed only to name a handler that is given as a function. `prefix` is what
     the names of expirebridge's keys begin with. `hooks` are called for every task that is made.
     `unknown` is what is done about a new task or series whose function no listener knows: `"warn"`

@@ -19,7 +19,7 @@ class LookingOperations(OperationGroup):
     def get(self, id: str) -> Command[Task | None]:
         """Return the task of this id as it stands, or None. Raises InvalidTask for an illegal id.
 
-        Finished tasks are forgotten after a while: see `docs/states.md`.
+        Finished tasks are forgotten after a while: see `docs/reference/states.md`.
         """
         return producing.get(keys.check_id(id))
 

@@ -1,6 +1,6 @@
 """What a task holds beside its call, as programs in other languages write it, in JSON.
 
-These are the fields of an exported task: docs/moving.md shows them.
+These are the fields of an exported task: docs/reference/task-lines.md shows them.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""docs/backups.md: its steps are run as it shows them, with a server of its own."""
+"""docs/how-to/back-up.md: its steps are run as it shows them, with a server of its own."""
 
 import re
 import shutil
@@ -20,7 +20,7 @@ from tests.kit.processes import ROOT
 from tests.kit.shell import Shell, shell
 from tests.kit.witness import Witness, listening
 
-PAGE = (ROOT / "docs" / "backups.md").read_text()
+PAGE = (ROOT / "docs" / "how-to" / "back-up.md").read_text()
 HOUR = 3600
 
 pytestmark = [

@@ -211,7 +211,7 @@ def test_a_renamed_function_fits_by_its_alias_and_a_helper_may_be_left_out(
 def test_the_page_shows_what_is_printed(
     bridge: Bridge, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = (ROOT / "docs" / "deploying.md").read_text()
+    page = (ROOT / "docs" / "how-to" / "change-handlers.md").read_text()
     [code] = re.findall(r"```python\n(# new/tasks/mail.py\n.*?)```", page, re.DOTALL)
     [shown] = re.findall(r"\$ expirebridge compat --tasks new/tasks\n(.*?)\$ echo", page, re.DOTALL)
     folder_of(tmp_path / "new", code)

@@ -1,4 +1,4 @@
-"""The page on deploys: what it shows is done as it shows it, by real processes of two codes."""
+"""The pages on deploys: what they show is done as they show it, by processes of two codes."""
 
 import configparser
 import json
@@ -23,7 +23,8 @@ from tests.kit.invoked import invoke
 from tests.kit.processes import PATIENCE, ROOT, Reports, listener, run, until_logged
 from tests.kit.shell import Shell, shell
 
-PAGE = (ROOT / "docs" / "deploying.md").read_text()
+PAGES = ("deploy.md", "change-handlers.md")
+PAGE = "\n".join((ROOT / "docs" / "how-to" / page).read_text() for page in PAGES)
 HEAD = """
 from expirebridge import handler
 from tests.kit.processes import report
@@ -42,7 +43,7 @@ def stays(n): report("new")
 
 
 def blocks(language: str, chapter: str) -> list[str]:
-    """What the page shows in this language, in one of its chapters."""
+    """What the pages show in this language, in one of their chapters."""
     _, found, rest = PAGE.partition(f"\n## {chapter}\n")
     assert found
     text = rest.partition("\n## ")[0]

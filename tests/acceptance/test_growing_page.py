@@ -1,4 +1,4 @@
-"""What docs/growing.md shows, done as it shows it."""
+"""What docs/how-to/move.md shows, done as it shows it."""
 
 import re
 import subprocess
@@ -9,8 +9,9 @@ from expirebridge import Bridge, Change
 from tests.kit.processes import COMMAND, PATIENCE, listener
 from tests.kit.servers import AnyServer
 
-PAGE = (Path(__file__).parents[2] / "docs" / "growing.md").read_text(encoding="utf-8")
-SHOWN = re.findall(r"^ *\$ expirebridge (.+)$", PAGE, re.MULTILINE)
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "move.md").read_text(encoding="utf-8")
+STEPS = PAGE.partition("\n## With files\n")[0]
+SHOWN = re.findall(r"^ *\$ expirebridge (.+)$", STEPS, re.MULTILINE)
 SAYS = "carried over what can go; what producers still make here follows. When none uses this URL "
 HANDLERS = "def send(*args):\n    pass\n"
 

@@ -293,7 +293,7 @@ def test_a_node_of_a_cluster_that_has_not_the_keys_is_refused(url: str) -> None:
     assert "it is a node of a cluster, and not all of these keys are on it" in said
 
 
-PAGE = (ROOT / "docs" / "moving.md").read_text()
+PAGE = (ROOT / "docs" / "how-to" / "import.md").read_text()
 
 
 def test_the_page_names_every_option_and_its_commands_can_be_typed() -> None:

@@ -183,7 +183,7 @@ def test_the_dashboard_shows_every_number_and_no_other(families: set[str]) -> No
 
 
 def test_the_page_lists_every_number(families: set[str]) -> None:
-    page = (ROOT / "docs" / "operations.md").read_text()
+    page = (ROOT / "docs" / "reference" / "metrics.md").read_text()
     listed = set(re.findall(r"^\| `(expirebridge_\w+)` \|", page, re.MULTILINE))
     of_histograms = {
         re.sub("_bucket$", "", name) for name in families if not name.endswith(("_sum", "_count"))

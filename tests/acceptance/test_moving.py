@@ -228,7 +228,7 @@ def test_a_bad_line_in_a_pipe_stops_what_follows(url: str, bridge: Bridge) -> No
 
 
 def test_the_lines_that_the_page_shows_are_tasks(url: str, bridge: Bridge, tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "moving.md").read_text()
+    page = (ROOT / "docs" / "reference" / "task-lines.md").read_text()
     shown, series = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
     file = tmp_path / "tasks.ndjson"
     file.write_text(shown + series)
@@ -259,7 +259,7 @@ def test_a_file_that_is_not_there_is_said_so(url: str, tmp_path: Path) -> None:
 
 
 def test_the_page_names_every_field_of_a_line() -> None:
-    page = (ROOT / "docs" / "moving.md").read_text()
+    page = (ROOT / "docs" / "reference" / "task-lines.md").read_text()
     assert sorted(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == sorted(FIELDS)
 
 

@@ -7,7 +7,7 @@ from expirebridge import Bridge
 from tests.kit.invoked import invoke
 from tests.kit.processes import ROOT, listener
 
-PAGE = (ROOT / "docs" / "operations.md").read_text()
+PAGE = (ROOT / "docs" / "how-to" / "troubleshoot.md").read_text()
 
 BROKEN = """
 from expirebridge import handler

@@ -17,7 +17,9 @@ from tests.kit.processes import Reports, listener, run, until_subscribed
 from tests.kit.servers import FEW, SERVERS, AnyServer
 
 REDIS_CLI = shutil.which("redis-cli")
-PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+PAGES = Path(__file__).parents[2] / "docs" / "how-to"
+DOCTOR_PAGE = (PAGES / "troubleshoot.md").read_text()
+RIGHTS_PAGE = (PAGES / "prepare-a-server.md").read_text()
 
 
 def report_of(output: str) -> dict[str, str]:
@@ -35,7 +37,7 @@ def test_the_doctor_finds_nothing_wrong_beside_a_listener(url: str, folder: Path
         result = run("doctor", url=url)
     assert (result.returncode, result.stderr) == (0, "")
     assert set(report_of(result.stdout).values()) == {"ok"}
-    chapter = PAGE.partition("\n## `expirebridge doctor`\n")[2].partition("\n## ")[0]
+    chapter = DOCTOR_PAGE.partition("\n## `expirebridge doctor`\n")[2].partition("\n## ")[0]
     explained = re.findall(r"^\| `([a-z ]+)` \|.*\|.*\|$", chapter, re.MULTILINE)
     # For a server that sentinels name, for a cluster, for databases with series or a ledger or in a
     # newer format, and for servers with functions.
@@ -83,7 +85,7 @@ def test_the_page_shows_what_the_doctor_prints(name: str) -> None:
         with Bridge(server.url) as bridge:
             bridge.make_task("mail.send", [1], 0)
         shown = run("doctor", url=server.url).stdout
-    [page] = re.findall(r"^\$ expirebridge doctor\n(.*?)```", PAGE, re.MULTILINE | re.DOTALL)
+    [page] = re.findall(r"^\$ expirebridge doctor\n(.*?)```", DOCTOR_PAGE, re.MULTILINE | re.DOTALL)
     assert without_numbers(shown) == without_numbers(page)
 
 
@@ -168,7 +170,7 @@ def test_a_probe_refuses_what_is_no_duration() -> None:
 
 
 def test_the_page_shows_what_is_printed() -> None:
-    assert run("acl", "dashboard").stdout in PAGE
+    assert run("acl", "dashboard").stdout in RIGHTS_PAGE
 
 
 def test_the_printed_lines_make_logins_that_work(

@@ -1,4 +1,4 @@
-"""Commands behave alike on each topology; what differs is in the table of docs/topologies.md."""
+"""Commands behave alike on each topology; the table of sentinel-and-cluster.md names the rest."""
 
 import re
 from collections.abc import Iterator
@@ -22,7 +22,9 @@ from tests.kit.servers import EMBEDDED, FEW, SERVERS
 if EMBEDDED not in SERVERS:
     pytest.skip("for the suite that has Valkey 9.1 and Redis 7.0", allow_module_level=True)
 
-PAGE = (Path(__file__).parents[2] / "docs" / "topologies.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "sentinel-and-cluster.md").read_text(
+    encoding="utf-8"
+)
 ROWS = [
     [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
     for line in PAGE.partition("## Sentinel")[0].splitlines()
@@ -120,8 +122,8 @@ OF_CLUSTERS = {
     "doctor": "`doctor`",
     "doctor --role producer --json": "`doctor`",
     "acl": "rights",
-    "partitions show": "[partitions](#partitions)",
-    "3 partitions create 64": "[partitions](#partitions)",
+    "partitions show": "[partitions](grow.md#several-partitions)",
+    "3 partitions create 64": "[partitions](grow.md#several-partitions)",
     "functions load": "functions for other languages",
     "METRICS": "metrics",
 }

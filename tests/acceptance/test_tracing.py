@@ -145,7 +145,7 @@ def test_a_call_that_makes_nothing_is_an_error(
 
 
 def test_the_example_on_the_page_is_a_hook(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "operations.md").read_text()
+    page = (ROOT / "docs" / "how-to" / "monitor.md").read_text()
     [example] = re.findall(r"```python\n(# tasks/tracing.py.*?)```", page, re.DOTALL)
     found: dict[str, object] = {}
     exec(compile(example, "tracing.py", "exec"), found)  # noqa: S102 - the page's own

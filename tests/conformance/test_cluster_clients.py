@@ -1,4 +1,4 @@
-"""Plain clients of a cluster: what docs/wire-protocol.md says there of keys with their tag."""
+"""Plain clients of a cluster: docs/reference/wire-protocol.md on keys with their tag."""
 
 import time
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ def client(request: pytest.FixtureRequest, stage: ClusterStage) -> Iterator[Clie
 
 
 def tag_of(id: str) -> str:
-    """The tag of an id's partition, by the table of docs/wire-protocol.md."""
+    """The tag of an id's partition, by the table of docs/reference/wire-protocol.md."""
     return LAYOUT.slot_of(LAYOUT.partition_of(id))
 
 

@@ -1,4 +1,4 @@
-"""Plain commands on a trigger key, while a listener is up: what docs/wire-protocol.md says."""
+"""Plain commands on a trigger key beside a listener: docs/reference/wire-protocol.md, tested."""
 
 import time
 import uuid

@@ -44,7 +44,7 @@ ORDERLY = Fault(
     promise="nothing is lost, and nothing is cancelled",
 )
 DEMOTED = Fault(
-    name="cluster: a demoted primary has a living ear",
+    name="cluster: a demoted primary has a subscriber",
     injected="a failover while the listener stands still; keys that then expire early on the "
     "new primary are `del` events of the old one, which the listener reads when it goes on",
     promise="none of these tasks is cancelled; all run when they were due",
@@ -300,7 +300,7 @@ def test_a_node_stands_still(binary: Path, folder: Path, history: Writer, round:
             meanwhile = lateness_of_others(scene, slots, STILL)
         scene.cluster.until_well()
         verdict = scene.judge(STILL_NODE)
-    print(  # noqa: T201 - the figures of docs/guarantees.md
+    print(  # noqa: T201 - the figures of docs/explanation/guarantees.md
         f"late, the other nodes' tasks: before {before}; while a node stood still for {STILL:g} s "
         f"{meanwhile}"
     )

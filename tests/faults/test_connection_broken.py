@@ -20,7 +20,8 @@ from tests.kit.witness import PATIENCE
 KILLED = Fault(
     name="the pub/sub connection is killed",
     injected="`CLIENT KILL TYPE pubsub`, five times, while tasks are made and run",
-    promise="nothing is lost or late for it; tasks of other clients are found by the scan after it",
+    promise="nothing is lost or late because of it; "
+    "tasks of other clients are found by the scan after it",
 )
 OVERFLOW = Fault(
     name="a subscriber is too slow",
@@ -31,7 +32,7 @@ RESET = Fault(
     name="connections are reset between request and reply",
     injected="the replies to three claims, settles, heartbeats and sweeps are swallowed, and the "
     "connection is cut",
-    promise="nothing runs twice for it",
+    promise="nothing runs twice because of it",
 )
 SLOW = Fault(
     name="a slow network",

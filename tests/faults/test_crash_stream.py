@@ -34,7 +34,7 @@ INJECTED = "`kill -9` of a listener in a stream of 2,000 tasks, while a handler 
 RESTARTED = Fault(
     name="a listener is killed under load, and restarted",
     injected=INJECTED,
-    promise="its tasks run again one lease after the new one finds that nobody beat",
+    promise="its tasks run again one lease after the new one finds that no heartbeat was sent",
 )
 SURVIVED = Fault(
     name="a listener is killed under load, and another lives",

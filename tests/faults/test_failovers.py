@@ -53,7 +53,8 @@ SUPERSEDED = Fault(
     name="sentinels: a superseded primary goes on",
     injected="the sentinels, and they alone, cannot reach the primary, and make its replica the "
     "primary; both take writes",
-    promise="listener and producers follow the majority of the sentinels; no task fails for it",
+    promise="listener and producers follow the majority of the sentinels; "
+    "no task fails because of it",
 )
 
 

@@ -40,7 +40,7 @@ POINTS = (*RELAY, *BACK, *GATE, *HANDLER, *PRODUCER)
 AT = f"at each of the {len(POINTS)} points between two steps of relay, write-back, gate, "
 AT += "`complete_in` and the producer's transaction"
 PROMISE = "orders and tasks are there together or not at all; each task runs, with one effect; "
-PROMISE += "nothing starts that its row knows as done"
+PROMISE += "no finished task starts again"
 """What is promised whatever is killed."""
 ITSELF = Fault(
     name="ledger: the process itself is killed",

@@ -25,12 +25,12 @@ LONG_STILL = 10.0
 STOPPED = Fault(
     name="the server is stopped",
     injected="`SIGSTOP` of the server for 3 s, once 10 s, and `SIGCONT`",
-    promise="tasks run late, and nothing runs twice for it",
+    promise="tasks run late, and nothing runs twice because of it",
 )
 BLOCKED = Fault(
     name="a script blocks the server",
     injected="an endless `EVAL`, until the server answers `BUSY`; then `SCRIPT KILL`",
-    promise="producers get that error; nothing is lost, and nothing runs twice for it",
+    promise="producers get that error; nothing is lost, and nothing runs twice because of it",
 )
 FLUSHED = Fault(
     name="the server forgets its scripts",

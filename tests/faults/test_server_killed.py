@@ -31,7 +31,7 @@ def test_a_killed_server_has_what_it_acknowledged(
             Fault(
                 name=f"the server is killed, `appendfsync {fsync}`",
                 injected="`kill -9` of the server while tasks are made and run, and a restart",
-                promise="nothing is lost, and nothing runs twice for it",
+                promise="nothing is lost, and nothing runs twice because of it",
             )
         )
     assert verdict.sound, str(verdict)

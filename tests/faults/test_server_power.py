@@ -20,7 +20,8 @@ ALWAYS = Fault(
 EVERYSEC = Fault(
     name="the server loses its power, `appendfsync everysec`",
     injected="`kill -9`, and its append-only file is cut within what it wrote in two seconds",
-    promise="only what was acknowledged in the last two seconds may be lost, and no task by half",
+    promise="only what was acknowledged in the last two seconds may be lost, "
+    "and each task as a whole",
 )
 
 

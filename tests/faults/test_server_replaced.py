@@ -24,7 +24,7 @@ from tests.kit.witness import PATIENCE
 IN_STEP = Fault(
     name="a failover to a replica in step",
     injected="when the replica has every task: `kill -9` of the primary, `REPLICAOF NO ONE`, and "
-    "clients are led there",
+    "clients are redirected there",
     promise="nothing is lost",
 )
 BEHIND = Fault(

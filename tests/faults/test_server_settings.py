@@ -16,7 +16,8 @@ NO_EVENTS = Fault(
     name="key events are switched off and on again",
     injected="`CONFIG SET notify-keyspace-events` while tasks are made, put off and run",
     promise="tasks run on time by the clock, and those that are put off by a plain `PEXPIREAT` by "
-    "that; those of other clients that live for two leases and a scan are found; it is said once",
+    "that; those of other clients that live for two leases and a scan are found; "
+    "this is logged once",
 )
 EVICTION = Fault(
     name="eviction is switched on",

@@ -280,7 +280,7 @@ def test_another_database_s_tasks_are_its_own(ask: Ask, url: str) -> None:
 # What no function does
 
 LUA = Path(functions.__file__).parent / "lua"
-PAGE = (Path(__file__).parents[2] / "docs" / "wire-protocol.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "wire-protocol.md").read_text()
 
 
 def by_hand(client: redis.Redis, name: str, *words: Any) -> Any:

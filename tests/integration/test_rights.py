@@ -76,7 +76,7 @@ def produce(url: str) -> None:
 
 
 def hold_timer(plain: redis.Redis, key: bytes) -> None:
-    """By each plain command that docs/wire-protocol.md names."""
+    """By each plain command that docs/reference/wire-protocol.md names."""
     now = server_ms(plain)
     assert plain.persist(key)
     assert plain.expire(key, 120)

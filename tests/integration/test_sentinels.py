@@ -67,7 +67,7 @@ async def test_an_orderly_failover_is_followed_by_all(sentinels: Sentinels) -> N
         await witness.until(lambda: witness.seen(FailedOver))
         await witness.until(lambda: sum("subsc" in g.reason for g in witness.seen(Gap)) == 2)
         # What is written to the old primary until it learns of that is lost with it, as
-        # docs/guarantees.md says.
+        # docs/explanation/guarantees.md says.
         await asyncio.to_thread(sentinels.until_replicating_from, second)
         # A role that was about to send opens a connection to the old primary once more.
         await old_store.run(command("PING"))

@@ -1,4 +1,4 @@
-"""Every cell of the table in docs/states.md: each operation and raw edit in each state."""
+"""Every cell of the table in docs/reference/states.md: operations and raw edits in each state."""
 
 import asyncio
 import time

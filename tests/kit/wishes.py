@@ -17,9 +17,9 @@ from tests.kit.steps import server_ms, settle
 
 HOUR: Final = 3_600_000
 STATES: Final = (
-    "not carried yet", "waits", "runs", "runs, and is to run again", "runs, and is replaced",
-    "runs, and has completed", "ended", "ended, and the row knows", "ended, and begun anew",
-    "ended, and begun anew; the row knows of the end",
+    "not relayed yet", "waits", "runs", "runs, and is to run again", "runs, and is replaced",
+    "runs, and has completed", "ended", "ended; written back", "restarted",
+    "restarted after its end was written back",
 )  # fmt: skip
 RUNNING: Final = frozenset(state for state in STATES if state.startswith("runs"))
 
@@ -59,10 +59,10 @@ class Stage:
 
     def bring(self, state: str, *ids: str) -> None:
         """Make tasks, in this state."""
-        waits = state in {"not carried yet", "waits"}
+        waits = state in {"not relayed yet", "waits"}
         for id in ids:
             self.books.insert(id, 3 * HOUR if waits else 0)
-        if state == "not carried yet":
+        if state == "not relayed yet":
             return
         self.books.settle_down()
         if waits:
@@ -70,9 +70,12 @@ class Stage:
         self.claim(*ids)
         for id in ids:
             self._go_on(state, id)
-        if state in {"runs, and is to run again", "runs, and is replaced"} or "row knows" in state:
+        if (
+            state in {"runs, and is to run again", "runs, and is replaced"}
+            or "written back" in state
+        ):
             self.books.settle_down()
-        for id in ids if "begun anew" in state else ():
+        for id in ids if "restarted" in state else ():
             self.bridge.run_now(id)
 
     def _go_on(self, state: str, id: str) -> None:

@@ -1,4 +1,4 @@
-"""docs/ledger.md: its SQL works from the clients that people use, and its rights are the least."""
+"""docs/reference/ledger.md: its SQL works from common clients, and its rights are the least."""
 
 import re
 import shlex
@@ -20,7 +20,7 @@ from expirebridge.ledger.rows import new_task_of
 from expirebridge.store.commands.call import When
 from tests.kit.databases import POSTGRESQL, SQLITE, client_of
 
-PAGE = (Path(__file__).parents[2] / "docs" / "ledger.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "ledger.md").read_text(encoding="utf-8")
 INSERT, CANCEL, *GRANTS = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
 USERS = count(1)
 

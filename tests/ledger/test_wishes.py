@@ -1,4 +1,4 @@
-"""The table in docs/states.md of what a row can ask for, cell by cell."""
+"""The table in docs/reference/states.md of what a row can ask for, cell by cell."""
 
 import re
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from expirebridge.store.client import Store
 from tests.kit.ledgers import Books
 from tests.kit.wishes import RUNNING, STATES, Stage
 
-PAGE: Final = Path(__file__).parents[2] / "docs/states.md"
+PAGE: Final = Path(__file__).parents[2] / "docs/reference/states.md"
 WISHES: Final = ("cancel", "reschedule", "replace", "make", "erase")
 # What a task is at rest: its state, its arguments, and in how many hours it is due.
 LEFT_ALONE: Final = dict(
@@ -60,7 +60,7 @@ MEANING: Final[dict[str, tuple[object, Callable[[str], str]]]] = {
     "its last attempt": (1, lambda _: "succeeded [1]"),
     "as it ended": (1, lambda _: "succeeded [1]"),
     "moved": (1, lambda before: re.sub(r"\w+ (\S+).*", r"pending \1 1", before)),
-    "begins anew": (1, lambda _: "pending [1] 1"),
+    "restarted": (1, lambda _: "pending [1] 1"),
     "new task": (1, lambda _: "pending [2] 1"),
     "TaskExists": ("TaskExists", lambda before: before),
     "0": (0, lambda before: before),

@@ -1,4 +1,4 @@
-"""What docs/states.md says, as a program: the tasks and timers of a database after each operation.
+"""docs/reference/states.md as a program: tasks and timers of a database after each operation.
 
 Times are in seconds on the model's own clock, which stands still but for `advance`.
 """

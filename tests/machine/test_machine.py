@@ -44,7 +44,7 @@ def run_machine(server: EmbeddedServer, hits: Hits, *, examples: int, shrink: bo
 def test_any_sequence_of_operations_keeps_the_promise(
     server: EmbeddedServer, print_later: Callable[[str], None]
 ) -> None:
-    """Each cell of the table in docs/states.md is met, or there is another round."""
+    """Each cell of the table in docs/reference/states.md is met, or there is another round."""
     hits: Hits = Counter()
     for _ in range(5):
         run_machine(server, hits, examples=EXAMPLES)

@@ -1,4 +1,4 @@
-"""The table of the fault tests in docs/faults.md: rows are replaced, added and left alone."""
+"""The table of the fault tests in docs/reference/faults.md: rows replaced, added, left alone."""
 
 from collections import Counter
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The functions for clients in other languages, and their page, docs/wire-protocol.md."""
+"""The functions for clients in other languages, and their page, docs/reference/wire-protocol.md."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from expirebridge.store import functions, script_loader
 
-PAGE = (Path(__file__).parents[2] / "docs" / "wire-protocol.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "wire-protocol.md").read_text()
 
 
 @pytest.mark.parametrize("name", functions.NAMES)

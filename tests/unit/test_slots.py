@@ -95,7 +95,9 @@ def test_there_are_powers_of_two() -> None:
 
 
 def test_the_page_has_the_table_and_its_example() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "wire-protocol.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "wire-protocol.md").read_text(
+        encoding="utf-8"
+    )
     _, _, section = page.partition("\n### Tags\n")
     table = re.findall(r"^    ((?:[0-9a-z]{3} ){15}[0-9a-z]{3})$", section, re.MULTILINE)
     whole = PartitionLayout("expirebridge", MAX_PARTITIONS)

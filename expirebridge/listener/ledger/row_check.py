@@ -125,7 +125,7 @@ def by_row(
 
 
 def verdict(record: RowVersion | None, row: "RowState | None") -> tuple[str, str]:
-    """What is to become of a task by its row, and why: see docs/states.md.
+    """What is to become of a task by its row, and why: see docs/reference/states.md.
 
     `runs`; `later`, once a pass has brought row and record together; or the state in which it ends.
     """

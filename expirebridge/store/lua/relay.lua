@@ -14,7 +14,7 @@
 --          due in ms, -1 if that is not known
 --
 -- The record names the generation and the revision that it has followed. A row that names others wants
--- something, and that is done to whatever the record is now: see docs/states.md. A row can be carried more
+-- something, and that is done to whatever the record is now: see docs/reference/states.md. A row can be carried more
 -- than once. One that does not know yet what its task did meanwhile is dirty: so it learns that.
 
 -- include names

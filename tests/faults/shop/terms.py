@@ -2,7 +2,7 @@
 
 PROMISE = (
     "nothing is lost and nothing early; an attempt is repeated if Redis lost its outcome before "
-    "its row knew it, but no effect that was committed with `complete_in`"
+    "its row had it, but no effect that was committed with `complete_in`"
 )
 """What is promised whatever Redis loses."""
 ATTEMPTS = 40
