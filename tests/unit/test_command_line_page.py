@@ -6,12 +6,10 @@ from pathlib import Path
 from tests.kit.invoked import commands
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "command-line.md"
-GOING = {"ledger adopt"}
-"""Commands that are being removed."""
 
 
 def test_each_command_is_described() -> None:
     text = PAGE.read_text(encoding="utf-8")
     cells = re.findall(r"^\| (`[^|]*) \|", text, re.MULTILINE)
     listed = re.findall(r"`([a-z -]+)`", " ".join(cells))
-    assert sorted(listed) == sorted({name for name, _ in commands()} - GOING)
+    assert sorted(listed) == sorted({name for name, _ in commands()})
