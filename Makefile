@@ -84,7 +84,7 @@ bench: $(LAB)/.made  ## expirebridge beside its peers: make bench ARGS="--scale 
 designs: $(VENV)/.demo  ## The designs that people choose from, live and side by side
 	@$(BIN)/python -m benchmarks.live
 
-bench-report: $(LAB)/.made  ## docs/performance.md and its plots, from the results
+bench-report: $(LAB)/.made  ## docs/reference/performance.md and its plots, from the results
 	@$(LAB)/bin/python -m benchmarks.report $(ARGS)
 
 clean:

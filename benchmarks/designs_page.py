@@ -1,4 +1,4 @@
-"""Writes docs/designs.md from the results of the laboratory; called by benchmarks.report.
+"""Writes docs/reference/designs.md from the results of the laboratory; called by benchmarks.report.
 
 The prose is in designs.template.md. A line `{{name}}` there is replaced by what the function of
 that name returns here.
@@ -147,7 +147,7 @@ def two_workers(records: Records) -> str:
 def settings(records: Records) -> str:
     """Each program, and how it is set up."""
     rows: Sequence[Sequence[str]] = [
-        [f"[{about['title']}](../benchmarks/contenders/{name}.py)", about["settings"]]
+        [f"[{about['title']}](../../benchmarks/contenders/{name}.py)", about["settings"]]
         for name, about in records.document["contenders"].items()
     ]
     lines = [["", "settings"], ["---", "---"], *rows]

@@ -1,4 +1,4 @@
-"""Writes docs/performance.md, its plots and docs/designs.md from the results of the laboratory.
+"""Writes performance.md, its plots and designs.md in docs/reference from the results.
 
     python -m benchmarks.report [--results FILE ...] [--to FOLDER]
 
@@ -30,7 +30,7 @@ def main() -> None:
     """Write the pages."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.report")
     parser.add_argument("--results", type=Path, nargs="+", default=_kept())
-    parser.add_argument("--to", type=Path, default=REPOSITORY / "docs")
+    parser.add_argument("--to", type=Path, default=REPOSITORY / "docs" / "reference")
     options = parser.parse_args()
     files = [Records(json.loads(path.read_text(encoding="utf-8"))) for path in options.results]
     for path, records in zip(options.results, files, strict=True):
@@ -106,7 +106,7 @@ def contenders(records: Records) -> str:
             "",
         )
         links = " ".join(
-            f"[docs]({'../' if not link.startswith('http') else ''}{link})"
+            f"[docs]({'../../' if not link.startswith('http') else ''}{link})"
             for link in about["documentation"]
         )
         rows.append([f"{about['title']} {version}".strip(), about["concurrency"],

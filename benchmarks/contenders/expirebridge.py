@@ -13,13 +13,13 @@
 # settings = "defaults, with the extra `fast` (hiredis)"
 # keepalive = true
 # redelivery = 10 # the lease
-# documentation = ["docs/usage.md", "docs/recurring.md"]
+# documentation = ["docs/how-to/make-tasks.md", "docs/how-to/recurring-tasks.md"]
 # recurring = [
 #   "python -m expirebridge listen --url {url} --tasks {here}/expirebridge_tasks",
 # ]
 # recurring_client = "python -m benchmarks.kit.recur {module}"
 # ///
-"""Ours, as README and docs/usage.md say."""
+"""Ours, as README and docs/how-to/make-tasks.md say."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime

@@ -13,7 +13,7 @@
 # only = ["lateness", "lateness_pending", "idle"] # elsewhere the ring's size does not count
 # variables = { LAB_SLOTS = "1440", LAB_TICK = "60" }
 # redelivery = 0 # none
-# documentation = ["docs/designs.md"]
+# documentation = ["docs/reference/designs.md"]
 # ///
 """A ring of 1,440 slots, one for each minute of a day."""
 

@@ -12,7 +12,7 @@
 # place = "file"
 # only = ["lateness", "lateness_pending", "burst", "crash", "idle", "two_workers"]
 # redelivery = 60 # TAKEN_FOR
-# documentation = ["docs/designs.md"]
+# documentation = ["docs/reference/designs.md"]
 # ///
 """A loop in place of cron: one process scans the table again and again, a tenth of a second apart.
 

@@ -13,7 +13,7 @@
 # keepalive = true
 # only = ["lateness", "burst", "crash", "two_workers", "keepalive"] # timeouts are short
 # redelivery = 0 # none
-# documentation = ["docs/designs.md"]
+# documentation = ["docs/reference/designs.md"]
 # ///
 """A wheel of 30 slots, each with a set of users, and an index that says in which slot a user is.
 

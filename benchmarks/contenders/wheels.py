@@ -11,7 +11,7 @@
 # place = "worker"
 # interval = 1
 # redelivery = 0 # none
-# documentation = ["docs/designs.md"]
+# documentation = ["docs/reference/designs.md"]
 # ///
 """Six wheels: year, month, day, hour, minute, second, each with a slot for each of its values.
 

@@ -1,6 +1,6 @@
 """Tests of what runs later: time is moved on, and tasks run in the test itself.
 
-See docs/testing.md. The names are imported when they are used: pytest loads the plugin in this
+See docs/how-to/test.md. The names are imported when they are used: pytest loads the plugin in this
 folder in each of its runs.
 """
 

@@ -1,6 +1,6 @@
 """The dashboard for the browser: it runs by itself or mounted in an ASGI application.
 
-Needs the extra `web`. See `docs/dashboard.md`.
+Needs the extra `web`. See `docs/how-to/dashboard.md`.
 """
 
 from expirebridge.web.application import app, without_arguments

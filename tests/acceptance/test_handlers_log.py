@@ -189,8 +189,8 @@ def test_a_log_that_nobody_reads_any_more_does_not_end_the_listener(
 
 
 def example(first_line: str) -> str:
-    """The block of the page on usage that begins so."""
-    page = (ROOT / "docs" / "usage.md").read_text()
+    """The block of the page on logging that begins so."""
+    page = (ROOT / "docs" / "how-to" / "log-from-handlers.md").read_text()
     [block] = re.findall(rf"```python\n({re.escape(first_line)}\n.*?)```", page, re.DOTALL)
     return str(block)
 

@@ -130,7 +130,7 @@ def give_up():
 def test_the_example_with_sentry_reports_what_failed(
     url: str, bridge: Bridge, folder: Path, lines: Path
 ) -> None:
-    page = (ROOT / "docs" / "usage.md").read_text()
+    page = (ROOT / "docs" / "how-to" / "lifespans-and-hooks.md").read_text()
     [example] = re.findall(r"```python\n(import sentry_sdk\n.*?)```", page, re.DOTALL)
     (folder / "app.py").write_text(f"from expirebridge import Discard\n{example}\n{SENTRY}")
     with listener(url, folder, LINES=str(lines)):

@@ -1,4 +1,4 @@
-"""What docs/testing.md shows, done as it shows it."""
+"""What the pages on testing in docs/how-to show, done as they show it."""
 
 import os
 import re
@@ -8,8 +8,12 @@ from pathlib import Path
 
 import pytest
 
-PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text()
-BLOCKS = dict(re.findall(r"```python\n# (\S+)\n(.*?)```", PAGE, re.DOTALL))
+FOLDER = Path(__file__).parents[2] / "docs" / "how-to"
+PAGES = "".join(
+    (FOLDER / page).read_text()
+    for page in ("test.md", "test-transactions.md", "test-with-frameworks.md")
+)
+BLOCKS = dict(re.findall(r"```python\n# (\S+)\n(.*?)```", PAGES, re.DOTALL))
 SETTINGS = """
 SECRET_KEY = "test"
 DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
@@ -21,7 +25,7 @@ USE_TZ = True
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """Every file of the page, where it says."""
+    """Every file of the pages, where they say."""
     for name, text in BLOCKS.items():
         file = tmp_path / name
         file.parent.mkdir(exist_ok=True)
@@ -50,7 +54,7 @@ def run(project: Path, *words: str, warnings: str = "error") -> str:
 
 
 def test_every_block_is_a_file_of_a_recipe() -> None:
-    assert PAGE.count("```python") == len(BLOCKS)
+    assert PAGES.count("```python") == len(BLOCKS)
 
 
 def keep(project: Path, *handlers: str) -> None:

@@ -53,7 +53,7 @@ def test_the_source_distribution_holds_all_that_its_tests_read(tmp_path: Path) -
     files += [path for path in ROOT.glob("[A-Zrp]*") if path.is_file()]
     made = {"__pycache__", "node_modules"}
     there = {str(path.relative_to(ROOT)) for path in files if not made & set(path.parts)}
-    assert {"CONTRIBUTING.md", "Makefile", "docs/usage.md", ".ci/run"} <= there
+    assert {"CONTRIBUTING.md", "Makefile", "docs/how-to/make-tasks.md", ".ci/run"} <= there
     scaled = {name for name in there if name.startswith("benchmarks/results/scale-")}
     assert there - scaled - held == set()
 

@@ -37,7 +37,7 @@ from tests.kit.processes import COMMAND, PATIENCE, run
 
 STATIC = Path(web.__file__).parent / "static"
 TEMPLATES = Path(web.__file__).parent / "templates"
-PAGE = Path(__file__).parents[2] / "docs" / "dashboard.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "dashboard.md"
 PAGES = ["/", "/tasks", "/tasks?state=failed", "/task?id=a", "/actions", "/task/arguments?id=a"]
 ODD = "<script>alert('x')</script>\"'&"
 

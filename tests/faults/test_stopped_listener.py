@@ -37,17 +37,17 @@ HOLD = 2.0
 SHORT_LEASE = 0.5
 LISTENER = "expirebridge.listener"
 ON_THE_LOOP = (
-    f"{LISTENER}.runner.runner:Runner.start",
-    f"{LISTENER}.runner.unbegun:Unbegun.check",
-    f"{LISTENER}.runner.attempt:Attempt.misfire",
-    f"{LISTENER}.runner.caller:Caller.call",
+    f"{LISTENER}.execution.executor:Executor.start",
+    f"{LISTENER}.execution.not_started:Unbegun.check",
+    f"{LISTENER}.execution.attempt:Attempt.misfire",
+    f"{LISTENER}.execution.invoke:Invoker.call",
 )
 IN_A_THREAD = (
-    f"{LISTENER}.runner.threads:Threads.call",
-    f"{LISTENER}.runner.threads:Threads._take",
-    f"{LISTENER}.runner.plain_call:PlainCall.__call__",
+    f"{LISTENER}.execution.thread_pool:ThreadPool.call",
+    f"{LISTENER}.execution.thread_pool:ThreadPool._take",
+    f"{LISTENER}.execution.invoke:ThreadCall.__call__",
 )
-BEGIN = f"{LISTENER}.runner.unbegun:Unbegun.begin"
+BEGIN = f"{LISTENER}.execution.not_started:Unbegun.begin"
 STEPS = [("work", step) for step in (*ON_THE_LOOP, BEGIN)] + [
     ("labour", step) for step in (*ON_THE_LOOP, *IN_A_THREAD, BEGIN)
 ]

@@ -1,4 +1,4 @@
-"""docs/recurring.md: what it shows is what happens."""
+"""docs/how-to/recurring-tasks.md and docs/reference/series.md: what they show is what happens."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -12,8 +12,12 @@ from expirebridge.model.cron import Cron
 from expirebridge.model.task import from_ms, to_ms
 from tests.kit.modules import forgotten, put
 
-PAGE = (Path(__file__).parents[2] / "docs" / "recurring.md").read_text(encoding="utf-8")
-ROWS = re.findall(r"^\| `(.+?)` \| (\w+/\w+) \| (\d{4}-\d\d-\d\d) \| (.+?) \|$", PAGE, re.MULTILINE)
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "how-to" / "recurring-tasks.md").read_text(encoding="utf-8")
+RULES = (DOCS / "reference" / "series.md").read_text(encoding="utf-8")
+ROWS = re.findall(
+    r"^\| `(.+?)` \| (\w+/\w+) \| (\d{4}-\d\d-\d\d) \| (.+?) \|$", RULES, re.MULTILINE
+)
 
 
 def test_its_handlers_declare_what_it_says(tmp_path: Path) -> None:

@@ -1,0 +1,50 @@
+"""The Python blocks of the pages in docs/how-to: those of each page run, in their order."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from expirebridge import Bridge
+
+FOLDER = Path(__file__).parents[2] / "docs" / "how-to"
+PAGES = [  # blocks, and tasks that are pending when they have run
+    ("make-tasks.md", 7, 1012),
+    ("find-and-change-tasks.md", 3, 0),
+    ("write-handlers.md", 2, 0),
+    ("typed-handlers.md", 2, 1),
+    ("handlers-in-processes.md", 1, 0),
+    ("organize-handlers.md", 3, 0),
+    ("log-from-handlers.md", 3, 0),
+    ("lifespans-and-hooks.md", 2, 0),
+    ("run-listeners.md", 1, 0),
+    ("recurring-tasks.md", 2, 0),
+]
+
+
+@pytest.mark.parametrize(("page", "count", "pending"), PAGES, ids=[page for page, *_ in PAGES])
+def test_a_page_runs_as_it_stands(
+    url: str, tmp_path: Path, page: str, count: int, pending: int
+) -> None:
+    text = (FOLDER / page).read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) == count
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks" / "__init__.py").touch()  # or this repository's own package hides it
+    for block in blocks:
+        if handlers := re.match(r"# (tasks/\w+\.py)\n", block):
+            (tmp_path / handlers[1]).write_text(block)
+    (tmp_path / "page.py").write_text("\n".join(blocks))
+    result = subprocess.run(
+        [sys.executable, tmp_path / "page.py"],
+        cwd=tmp_path,
+        env={"EXPIREBRIDGE_URL": url},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    with Bridge(url) as bridge:
+        assert bridge.count().pending == pending

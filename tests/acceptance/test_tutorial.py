@@ -1,0 +1,19 @@
+"""The pages of docs/tutorial, followed from the first line to the last."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.kit.transcripts import terminals
+
+FOLDER = Path(__file__).parents[2] / "docs" / "tutorial"
+
+
+@pytest.mark.timeout(300)  # each command is a process, and a reader waits for tasks
+@pytest.mark.parametrize(
+    ("page", "commands"), [("first-task.md", 13), ("recurring.md", 7), ("transaction.md", 8)]
+)
+def test_a_page_can_be_followed(tmp_path: Path, page: str, commands: int) -> None:
+    with terminals(tmp_path) as reader:
+        typed = reader.follow((FOLDER / page).read_text(encoding="utf-8"))
+    assert len(typed) == commands

@@ -1,0 +1,30 @@
+"""docs/reference/python-api.md: every public name is on it."""
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import expirebridge
+from expirebridge import Bridge, Settings, events
+from expirebridge.settings import _ENVIRONMENT
+
+PAGE = (Path(__file__).parents[2] / "docs/reference/python-api.md").read_text(encoding="utf-8")
+WORDS = set(re.findall(r"\w+", " ".join(re.findall(r"`[^`]+`", PAGE))))
+
+
+def test_the_public_names_are_there() -> None:
+    assert set(expirebridge.__all__) <= WORDS
+
+
+def test_the_methods_of_a_bridge_are_there() -> None:
+    assert {name for name in vars(Bridge) if not name.startswith("_")} - {"close"} <= WORDS
+
+
+def test_the_events_are_there() -> None:
+    classes = {name for name, value in vars(events).items() if hasattr(value, "__match_args__")}
+    here = {name for name in classes if getattr(events, name).__module__ == events.__name__}
+    assert {"Started", "Ended"} <= here <= WORDS
+
+
+def test_the_settings_are_there() -> None:
+    assert {field.name for field in fields(Settings)} | _ENVIRONMENT.keys() <= WORDS
