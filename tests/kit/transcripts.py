@@ -55,6 +55,7 @@ class Terminals:
         } | {
             "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
             "PYTHONPATH": str(ROOT),
+            "PYTHONUNBUFFERED": "1",  # a terminal shows a line at once; a file would not
             "EXPIREBRIDGE_URL": f"redis://localhost:{self.port}/1",
         }
         self._background: list[subprocess.Popen[bytes]] = []

@@ -10,8 +10,6 @@ import pytest
 ROOT: Final = Path(__file__).parents[2]
 DOCS: Final = ROOT / "docs"
 
-"""Pages that are not checked until the branches on which they are written are merged."""
-
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)|(?:src|srcset)=\"([^\"]+)\"")
 _NAMED = re.compile(r"(?<![\w/])docs/[\w/-]+\.md(?:#[\w-]+)?|(?<![\w/])docs/adr/\d{4}\b")
