@@ -48,8 +48,10 @@ def test_handlers_of_the_fleet_are_listed_by_their_code(
     newer.mkdir(parents=True)
     (newer / "mail.py").write_text("def send(to, *, subject=''): ...")
     with listener(url, folder) as first, listener(url, folder) as second, listener(url, newer):
-        while len(store.run(fleet.read_fleet(Settings.lease)).codes) < 2:
+        known = store.run(fleet.read_fleet(Settings.lease))
+        while len(known.listeners) < 3 or len(known.codes) < 2:
             time.sleep(0.01)
+            known = store.run(fleet.read_fleet(Settings.lease))
         beat_without_code(store, "host:1:older")
         printed = run("handlers", "--fleet", url=url).stdout
         beat_without_code(store, "host:1:older")
