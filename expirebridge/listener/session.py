@@ -1,9 +1,10 @@
-"""The footing: where a station stands now."""
+"""The connections, clock and health of a partition, and the listener's place among others."""
 
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha1
+from typing import Protocol
 
 from expirebridge.listener.server_health import ServerHealth
 from expirebridge.listener.wakeups import (
@@ -103,17 +104,15 @@ class PartitionSession:
         return self.outage.lasts or (self.pulse is not None and self.pulse.weak)
 
 
-class Footing:
-    """The ground of a station, which changes when its partition moves to another node.
+class SessionOwner(Protocol):
+    """Owner of the session that roles use; a move to another server replaces it.
 
-    A role takes `now` once for each exchange with the server, so that it never meets the store of
-    one node and the clock of another.
+    Read `session` once per round trip; otherwise store and clock may belong to different servers.
     """
 
-    __slots__ = ("now",)
-
-    def __init__(self, ground: PartitionSession) -> None:
-        self.now = ground
+    @property
+    def session(self) -> PartitionSession:
+        """The present one."""
 
 
 # The standing of a listener among those of its partition.

@@ -101,7 +101,7 @@ class EmergencySettler:
             settlements, self._settings, fingerprint=self._runner.fingerprint.digest
         )
         try:
-            return origin.footing.now.heart_store.run(call)
+            return origin.consumer.session.heart_store.run(call)
         except ServerError as error:
             logger.warning(
                 "%d tasks could not be settled, and wait for their leases to lapse: %s",

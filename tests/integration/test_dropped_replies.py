@@ -65,11 +65,11 @@ from expirebridge.store.commands import series as series_commands
 from expirebridge.store.commands.claiming import Settlement
 from expirebridge.store.commands.series import Removal
 from tests.kit.colours import Ask, asking
-from tests.kit.footing import code_without_handlers, footing_on
 from tests.kit.ledgers import Books
 from tests.kit.lua import NAMES
 from tests.kit.proxy import Proxy
 from tests.kit.series import follow, put, retime, series
+from tests.kit.sessions import code_without_handlers, owner_of
 from tests.kit.states import KEY, bring
 from tests.kit.steps import age, claim, server_ms, settle
 from tests.kit.witness import PATIENCE, Witness, listening
@@ -735,7 +735,7 @@ def test_a_gap_that_an_unanswered_heartbeat_told_of_is_told_by_the_next(proxy: P
     client = clients.heartbeat_client(proxy.url, socket_timeout=PATIENCE)
     with contextlib.closing(Store(client, prefix="expirebridge")) as store:
         leases = Leases(
-            footing_on(heart_store=store), "one", lease=60.0, code=code_without_handlers()
+            owner_of(heart_store=store), "one", lease=60.0, code=code_without_handlers()
         )
         assert leases.beat().gap
         assert not leases.beat().gap

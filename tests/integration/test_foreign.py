@@ -20,14 +20,14 @@ from expirebridge.listener.partition.due_timer import DueTimer
 from expirebridge.listener.partition.fair_share import FairShare
 from expirebridge.listener.partition.misplaced_keys import MisplacedKeys
 from expirebridge.listener.partition.reconciler import KeyReconciler
-from expirebridge.listener.session import Footing, Membership
+from expirebridge.listener.session import Membership, SessionOwner
 from expirebridge.listener.wakeups import Wakeup
 from expirebridge.model.keys import id_for_key
 from expirebridge.settings import Doorbells, Settings
 from expirebridge.store.client import AsyncStore
 from expirebridge.store.commands import producing
 from expirebridge.store.commands.reconciling import EventKind, KeyEvent
-from tests.kit.footing import code_without_handlers, footing_on
+from tests.kit.sessions import code_without_handlers, owner_of
 from tests.kit.witness import Witness, listening, logged
 
 STEPS = 20
@@ -245,26 +245,28 @@ async def test_an_id_that_is_used_again_with_other_arguments_runs_once_for_each(
     assert ran == [*range(1, STEPS + 1), STEPS]
 
 
-def adopter_on(footing: Footing, settings: Settings, doorbell: Wakeup) -> KeyReconciler:
+def adopter_on(consumer: SessionOwner, settings: Settings, doorbell: Wakeup) -> KeyReconciler:
     standing = Membership(settings.doorbell)
     clock = DueTimer(
-        footing, settings.prefix, doorbell=doorbell, hooks=Hooks(),
+        consumer, settings.prefix, doorbell=doorbell, hooks=Hooks(),
         fairness=FairShare(standing, Capacity(1, InFlight())),
         cursor=BacklogScan(code_without_handlers(), standing),
     )  # fmt: skip
-    misplaced = MisplacedKeys(footing.now.store.database.layout, Hooks())
-    return KeyReconciler(footing, settings, doorbell=doorbell, clock=clock, misplaced=misplaced)
+    misplaced = MisplacedKeys(consumer.session.store.database.layout, Hooks())
+    return KeyReconciler(consumer, settings, doorbell=doorbell, clock=clock, misplaced=misplaced)
 
 
 async def until_stale(store: AsyncStore, settings: Settings) -> None:
     """Hear of the end of a key, and look at it until that is no longer believed."""
-    footing = footing_on(store)
-    looking = adopter_on(footing, settings, Wakeup())
+    consumer = owner_of(store)
+    looking = adopter_on(consumer, settings, Wakeup())
     looking.hear(b"gone:?test.send?[]", EventKind.EXPIRED)
     role = asyncio.create_task(looking.run())
     try:
         async with asyncio.timeout(20):
-            assert await footing.now.gaps.take() == ["events waited for too long to be believed"]
+            assert await consumer.session.gaps.take() == [
+                "events waited for too long to be believed"
+            ]
     finally:
         role.cancel()
 
@@ -347,7 +349,7 @@ async def test_an_expiry_is_looked_at_unless_it_is_the_echo_of_a_claim(
 ) -> None:
     behind = iter([True, True, False])
     rung = Wakeup()
-    looking = adopter_on(footing_on(async_store), settings, rung)
+    looking = adopter_on(owner_of(async_store), settings, rung)
     monkeypatch.setattr(DueTimer, "behind", property(lambda _: next(behind)), raising=False)
     doorbell = async_store.client.pubsub(ignore_subscribe_messages=True)
     await doorbell.subscribe(async_store.database.doorbell_channel)

@@ -312,7 +312,7 @@ async def hear(url: str, client: redis.Redis, caplog: pytest.LogCaptureFixture) 
     await node.find_stations()
     [station] = node.stations
     station.hearing = Remembering(heard)
-    ears, subscriber, store = station.ground.ears, node.node.subscriber, station.store
+    ears, subscriber, store = station.session.ears, node.node.subscriber, station.store
     broken = asyncio.create_task(logged("the subscription failed", caplog))
 
     async def steps() -> None:

@@ -154,7 +154,7 @@ async def test_a_station_goes_on_on_another_node(
         await witness.until_ended(1, End.SUCCEEDED)
         [task] = await make_many(after, "after", 1, 0)
         [station] = old.stations
-        station.stand_on(new.ground_of("expirebridge"))
+        station.move_to(new.session_for("expirebridge"))
         station.doorbell.ring()
         await witness.until_ended(2, End.SUCCEEDED)
         assert gauge.order == ["before", "after"]

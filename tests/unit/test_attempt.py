@@ -31,8 +31,8 @@ from expirebridge.listener.wakeups import Wakeup
 from expirebridge.model.policies import Discard, Exponential, Retry, Snooze, Spread
 from expirebridge.settings import Settings
 from expirebridge.store.task_records import ClaimedTask
-from tests.kit.footing import code_without_handlers, footing_on
 from tests.kit.nodes import Process
+from tests.kit.sessions import code_without_handlers, owner_of
 
 PATIENCE = 20.0
 
@@ -56,12 +56,12 @@ def attempt_of(
         id="a", token="t", func="mail.send", args=b"[]", key=b"a:?mail.send?[]", due=0,
         attempt=attempt, made=None, retry=retry, timeout=None, lapses=0, misfire=misfire,
     )  # fmt: skip
-    leases = Leases(footing_on(), "nobody", lease=60, code=code_without_handlers())
+    leases = Leases(owner_of(), "nobody", lease=60, code=code_without_handlers())
     leases.hold(claimed.id, claimed.token, asked=time.monotonic())
     made = LeasedAttempt(
         claimed,
         Handler.of("mail.send", function),
-        Origin(footing_on(), leases, settler_of(leases)),
+        Origin(owner_of(), leases, settler_of(leases)),
         runner._unbegun,
         hint="",
         timeout=timeout,
@@ -73,7 +73,7 @@ def attempt_of(
 def settler_of(leases: Leases) -> Settler:
     unsettled = InFlight()
     return Settler(
-        footing_on(), Settings(), leases=leases, unsettled=unsettled, room=Capacity(1, unsettled),
+        owner_of(), Settings(), leases=leases, unsettled=unsettled, room=Capacity(1, unsettled),
         doorbell=Wakeup(), hooks=Hooks(),
     )  # fmt: skip
 

@@ -18,7 +18,7 @@ from expirebridge.listener.session import Membership
 from expirebridge.listener.wakeups import Wakeup
 from expirebridge.settings import Doorbells
 from expirebridge.store.commands.claiming import Claim
-from tests.kit.footing import code_without_handlers, footing_on
+from tests.kit.sessions import code_without_handlers, owner_of
 from tests.kit.witness import PATIENCE
 
 
@@ -41,7 +41,7 @@ def clock_for(doorbell: Wakeup, fairness: FairShare | None = None) -> DueTimer:
     standing = Membership(Doorbells.BOTH)
     cursor = BacklogScan(code_without_handlers(), standing)
     return DueTimer(
-        footing_on(), "expirebridge", doorbell=doorbell, cursor=cursor, hooks=Hooks(),
+        owner_of(), "expirebridge", doorbell=doorbell, cursor=cursor, hooks=Hooks(),
         fairness=fairness or FairShare(standing, Capacity(1, InFlight())),
     )  # fmt: skip
 

@@ -14,8 +14,8 @@ from expirebridge.listener.session import Membership
 from expirebridge.settings import Doorbells, Settings
 from expirebridge.store.commands.claiming import Claim, Walk, Walked
 from expirebridge.store.task_records import ClaimedTask
-from tests.kit.footing import code_without_handlers
 from tests.kit.monotonic import Clock
+from tests.kit.sessions import code_without_handlers
 from tests.kit.witness import registry_of
 
 NOW = 1_795_000_000_000

@@ -17,7 +17,7 @@ from expirebridge.listener.execution.invoke import CallResult, TimedOut
 from expirebridge.listener.execution.leases import Leases
 from expirebridge.listener.execution.not_started import Unbegun
 from expirebridge.listener.execution.outcome import AttemptOutcome, OutcomeBuilder
-from expirebridge.listener.session import Footing
+from expirebridge.listener.session import SessionOwner
 from expirebridge.model.durations import human
 from expirebridge.model.keys import decode_args
 from expirebridge.model.policies import (
@@ -260,7 +260,7 @@ class Attempt:
 class Origin(NamedTuple):
     """What the runner uses of the station that claimed a task."""
 
-    footing: Footing
+    consumer: SessionOwner
     leases: Leases
     settler: "Settler"
     clerk: "RowCheck | None" = None
@@ -302,7 +302,7 @@ class LeasedAttempt(Attempt):
 
     def now(self) -> float:
         """The estimate of the server's clock."""
-        return self.origin.footing.now.server_clock.now()
+        return self.origin.consumer.session.server_clock.now()
 
     def begin(self) -> None:
         """See Unbegun.begin. Raises NotBegun."""

@@ -146,7 +146,7 @@ class Executor:
         self._unbegun.check(attempt)
         if attempt.stopped:
             raise asyncio.CancelledError  # see Running.stop
-        now = attempt.origin.footing.now.server_clock.now()
+        now = attempt.origin.consumer.session.server_clock.now()
         attempt.lateness = now - attempt.claimed.due / 1000
 
     async def _look_up(self, attempt: LeasedAttempt) -> AttemptOutcome | None:

@@ -28,7 +28,7 @@ class InFlight:
     @property
     def at_rest(self) -> bool:
         """Whether none is left but those whose node is away."""
-        return all(attempt.origin.footing.now.is_away for attempt in self._attempts)
+        return all(attempt.origin.consumer.session.is_away for attempt in self._attempts)
 
     def add(self, attempt: "LeasedAttempt") -> None:
         """Take note of an attempt whose task was claimed."""

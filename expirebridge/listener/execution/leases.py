@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from expirebridge.errors import ServerError, ServerUnreachable
 from expirebridge.handlers.signatures import Fingerprint
-from expirebridge.listener.session import Footing
+from expirebridge.listener.session import SessionOwner
 from expirebridge.store.commands import claiming, fleet
 
 # The code of a listener, as a station tells it to the fleet.
@@ -62,8 +62,10 @@ class Leases:
     The event loop holds and drops; the heartbeat's thread beats; handlers' threads look.
     """
 
-    def __init__(self, footing: Footing, listener: str, *, lease: float, code: CodeVersion) -> None:
-        self._footing = footing
+    def __init__(
+        self, consumer: SessionOwner, listener: str, *, lease: float, code: CodeVersion
+    ) -> None:
+        self._consumer = consumer
         self._listener = listener
         self._code = code
         self._lease = lease
@@ -116,7 +118,7 @@ class Leases:
 
         An answer that got lost may have reported a gap: then, and at first, the next one does.
         """
-        ground = self._footing.now
+        session = self._consumer.session
         with self._lock:
             held = {id: hold.token for id, hold in self._held.items()}
         sent = time.monotonic()
@@ -125,15 +127,15 @@ class Leases:
             self._listener, self._lease, held.items(),
             code=self._code.text, functions=len(self._code.fingerprint.shapes),
         )  # fmt: skip
-        beat = ground.heart_store.run(call)
-        if ground is not self._footing.now:
+        beat = session.heart_store.run(call)
+        if session is not self._consumer.session:
             return self.beat()  # a superseded primary renewed nothing that counts
         if beat.undeclared:
             self.declare()
         self._answered = True
         if not answered:
             beat = dataclasses.replace(beat, gap=True)
-        ground.server_clock.learn(beat.now_us, sent=sent, received=time.monotonic())
+        session.server_clock.learn(beat.now_us, sent=sent, received=time.monotonic())
         for id in beat.lost:
             self.drop(id, held[id])
         self._renew(held, sent)
@@ -142,13 +144,13 @@ class Leases:
     def declare(self) -> None:
         """Declare what this listener knows. Raises a ServerError."""
         fingerprint = self._code.fingerprint
-        store = self._footing.now.heart_store
+        store = self._consumer.session.heart_store
         store.run(fleet.declare(fingerprint.digest, fingerprint.shapes))
 
     def leave(self) -> bool:
         """Say goodbye; whether the server answered."""
         try:
-            self._footing.now.heart_store.run(claiming.leave(self._listener))
+            self._consumer.session.heart_store.run(claiming.leave(self._listener))
         except ServerError as error:
             logger.debug("no goodbye: %s", error)
             return not isinstance(error, ServerUnreachable)

@@ -12,7 +12,7 @@ from expirebridge.listener.execution.capacity import Capacity
 from expirebridge.listener.execution.in_flight import InFlight
 from expirebridge.listener.execution.leases import Leases
 from expirebridge.listener.execution.outcome import AttemptOutcome
-from expirebridge.listener.session import Footing
+from expirebridge.listener.session import SessionOwner
 from expirebridge.listener.wakeups import Wakeup
 from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
@@ -47,7 +47,7 @@ class Settler:
 
     def __init__(
         self,
-        footing: Footing,
+        consumer: SessionOwner,
         settings: Settings,
         *,
         leases: Leases,
@@ -57,7 +57,7 @@ class Settler:
         hooks: Hooks,
         hear_end: Callable[[], None] | None = None,
     ) -> None:
-        self._footing = footing
+        self._consumer = consumer
         self._settings = settings
         self._leases = leases
         self._unsettled = unsettled
@@ -129,16 +129,16 @@ class Settler:
 
     async def _send(self, call: Command[list[Settled]]) -> list[Settled]:
         while True:
-            ground = self._footing.now
+            session = self._consumer.session
             try:
-                codes = await ground.store.run(call)
+                codes = await session.store.run(call)
             except ScriptFailed:
-                ground.outage.answered(ROLE)
+                session.outage.answered(ROLE)
                 raise
             except ServerError as error:
-                ground.outage.failed(ROLE, error)
+                session.outage.failed(ROLE, error)
                 await asyncio.sleep(RETRY_PAUSE)
             else:
-                ground.outage.answered(ROLE)
-                if ground is self._footing.now:
+                session.outage.answered(ROLE)
+                if session is self._consumer.session:
                     return codes

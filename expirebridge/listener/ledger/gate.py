@@ -3,13 +3,13 @@
 import asyncio
 from typing import NamedTuple
 
-from expirebridge.listener.session import Footing, PartitionSession
+from expirebridge.listener.session import PartitionSession, SessionOwner
 
 
 class Link(NamedTuple):
     """What a listener stands on, and how many connections it has made there."""
 
-    ground: PartitionSession
+    session: PartitionSession
     made: int
 
 
@@ -19,8 +19,8 @@ class LedgerGate:
     Its keeper opens it. A new connection closes it: it may lead to a server that lost something.
     """
 
-    def __init__(self, footing: Footing) -> None:
-        self._footing = footing
+    def __init__(self, consumer: SessionOwner) -> None:
+        self._consumer = consumer
         self._opened: Link | None = None
         self._number = 0
         self.openings = 0
@@ -31,8 +31,8 @@ class LedgerGate:
     @property
     def link(self) -> Link:
         """The present one."""
-        ground = self._footing.now
-        return Link(ground, ground.links.made)
+        session = self._consumer.session
+        return Link(session, session.links.made)
 
     @property
     def number(self) -> int | None:

@@ -11,7 +11,7 @@ from expirebridge.errors import InvalidSetting, LedgerError, LedgerUnreachable, 
 from expirebridge.hooks import Hooks
 from expirebridge.listener.ledger.gate import LedgerGate, Link
 from expirebridge.listener.ledger.row_check import RowCheck
-from expirebridge.listener.session import Footing, Membership
+from expirebridge.listener.session import Membership, SessionOwner
 from expirebridge.listener.wakeups import Wakeup
 from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
@@ -41,10 +41,10 @@ class ConsistencyCheck:
     """
 
     def __init__(
-        self, footing: Footing, books: "LedgerPartition", gate: LedgerGate, *, doorbell: Wakeup,
-        pause: float,
+        self, consumer: SessionOwner, books: "LedgerPartition", gate: LedgerGate, *,
+        doorbell: Wakeup, pause: float,
     ) -> None:  # fmt: skip
-        self._footing = footing
+        self._consumer = consumer
         self._books = books
         self._gate = gate
         self._doorbell = doorbell
@@ -66,18 +66,18 @@ class ConsistencyCheck:
 
     async def run_once(self) -> float:
         """Compare, and open or close the gate; returns for how many seconds to pause."""
-        ground = self._footing.now
+        session = self._consumer.session
         try:
             agreed = await self._compare()
         except ServerError as error:
-            ground.outage.failed(ROLE, error)
+            session.outage.failed(ROLE, error)
             self._gate.close()
             return FAILED_PAUSE
         except LedgerError as error:
             self._report(error)
             self._gate.close()
             return FAILED_PAUSE
-        ground.outage.answered(ROLE)
+        session.outage.answered(ROLE)
         self._report(None)
         # A task that waits for the gate wakes this, so it need not ask often for long.
         return self._pause if agreed else min(CLOSED_PAUSE * max(self._doubts, 1), self._pause)
@@ -85,10 +85,10 @@ class ConsistencyCheck:
     async def _compare(self) -> bool:
         link = self._gate.link
         if link != self._fenced:
-            seen = (await link.ground.store.run(calls.read_ledger())).number
+            seen = (await link.session.store.run(calls.read_ledger())).number
             await self._books.run(self._books.fence, seen)
             self._fenced = link
-        known = await link.ground.store.run(calls.read_ledger())
+        known = await link.session.store.run(calls.read_ledger())
         numbers = await self._books.run(self._books.read_beside, known)
         if numbers is None or not numbers.agrees_with(known):
             self._doubts += 1
@@ -135,9 +135,10 @@ class RelayLoop:
     """
 
     def __init__(
-        self, footing: Footing, books: "LedgerPartition", standing: Membership, *, hooks: Hooks
-    ) -> None:
-        self._footing = footing
+        self, consumer: SessionOwner, books: "LedgerPartition", standing: Membership, *,
+        hooks: Hooks,
+    ) -> None:  # fmt: skip
+        self._consumer = consumer
         self._books = books
         self._standing = standing
         self._hooks = hooks
@@ -187,7 +188,7 @@ class RelayLoop:
         if began < self._looked + min(self._standing.rank, MOST_RANKS) * INTERVAL:
             return _until_next(began)
         self._looked = began
-        outage = self._footing.now.outage
+        outage = self._consumer.session.outage
         try:
             carried = await self._make_passes()
         except ServerError as error:
@@ -287,17 +288,18 @@ class LedgerRoles:
     """The roles of a station that has a ledger, and what they share."""
 
     def __init__(
-        self, office: "LedgerEngine", footing: Footing, *, doorbell: Wakeup, standing: Membership,
-        hooks: Hooks,
+        self, office: "LedgerEngine", consumer: SessionOwner, *, doorbell: Wakeup,
+        standing: Membership, hooks: Hooks,
     ) -> None:  # fmt: skip
         settings = office.settings
-        self.gate = gate = LedgerGate(footing)
-        self._books = books = office.books(lambda: footing.now.heart_store, lambda: gate.link)
+        self.gate = gate = LedgerGate(consumer)
+        self._books = books = office.books(lambda: consumer.session.heart_store, lambda: gate.link)
         self.clerk = RowCheck(books, gate)
         self._gatekeeper = ConsistencyCheck(
-            footing, books, gate, doorbell=doorbell, pause=settings.lease / claiming.BEATS_PER_LEASE
-        )
-        self.relayer = RelayLoop(footing, books, standing, hooks=hooks)
+            consumer, books, gate, doorbell=doorbell,
+            pause=settings.lease / claiming.BEATS_PER_LEASE,
+        )  # fmt: skip
+        self.relayer = RelayLoop(consumer, books, standing, hooks=hooks)
         self._pruner = RetentionLoop(books, standing, keep=settings.ledger_keep)
 
     def roles(self) -> dict[str, Coroutine[Any, Any, None]]:
@@ -310,13 +312,13 @@ class LedgerRoles:
 
 
 def desk_of(
-    office: "LedgerEngine | None", footing: Footing, hooks: Hooks, *, doorbell: Wakeup,
+    office: "LedgerEngine | None", consumer: SessionOwner, hooks: Hooks, *, doorbell: Wakeup,
     standing: Membership,
 ) -> LedgerRoles | None:  # fmt: skip
     """The desk for this office; None if there is none."""
     if office is None:
         return None
-    return LedgerRoles(office, footing, doorbell=doorbell, standing=standing, hooks=hooks)
+    return LedgerRoles(office, consumer, doorbell=doorbell, standing=standing, hooks=hooks)
 
 
 def office_of(settings: Settings) -> "LedgerEngine | None":

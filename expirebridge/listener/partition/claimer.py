@@ -14,7 +14,7 @@ from expirebridge.listener.partition.backlog import BacklogScan
 from expirebridge.listener.partition.due_timer import DueTimer
 from expirebridge.listener.partition.fair_share import FairShare
 from expirebridge.listener.partition.key_events import KeyEventHandler
-from expirebridge.listener.session import Footing, PartitionSession
+from expirebridge.listener.session import PartitionSession, SessionOwner
 from expirebridge.listener.wakeups import PATIENCE, Responsiveness, Wakeup
 from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
@@ -40,7 +40,7 @@ class Claimer:
 
     def __init__(
         self,
-        footing: Footing,
+        consumer: SessionOwner,
         settings: Settings,
         *,
         origin: Origin,
@@ -52,7 +52,7 @@ class Claimer:
         runner: Executor,
         hooks: Hooks,
     ) -> None:
-        self._footing = footing
+        self._consumer = consumer
         self._settings = settings
         self._origin = origin
         self._doorbell = doorbell
@@ -112,7 +112,7 @@ class Claimer:
 
     async def _claim_what_is_due(self) -> None:
         """Claim until nothing more is due, or there is no room."""
-        if (pulse := self._footing.now.pulse) is not None and pulse.weak:
+        if (pulse := self._consumer.session.pulse) is not None and pulse.weak:
             await self._feel_pulse()
         places = self._reserve()
         while places:
@@ -153,36 +153,36 @@ class Claimer:
         self._clock.notice_claim()
         self._places = places
         while True:
-            ground = self._footing.now
+            session = self._consumer.session
             sent = time.monotonic()
             last = self._stopping
             try:
-                claim = await self._send(call, ground)
+                claim = await self._send(call, session)
             except ServerError as error:
-                ground.outage.failed(ROLE, error)
-                self._give_up_places(ground.pulse)
+                session.outage.failed(ROLE, error)
+                self._give_up_places(session.pulse)
                 if last:
                     return None
                 call = claiming.resent(call)
                 await asyncio.sleep(RETRY_PAUSE)
             else:
-                ground.outage.answered(ROLE)
-                if ground is not self._footing.now:
+                session.outage.answered(ROLE)
+                if session is not self._consumer.session:
                     # A superseded primary claimed; its successor knows that, if it reached it.
                     call = claiming.resent(call)
                     continue
-                ground.server_clock.learn(claim.now_us, sent=sent, received=time.monotonic())
-                patience = self._settings.lease / 2 if ground.pulse else 0.0
+                session.server_clock.learn(claim.now_us, sent=sent, received=time.monotonic())
+                patience = self._settings.lease / 2 if session.pulse else 0.0
                 return await self._fit(claim, until=sent + patience, alone=alone)
 
-    async def _send(self, call: Command[Claim], ground: PartitionSession) -> Claim:
+    async def _send(self, call: Command[Claim], session: PartitionSession) -> Claim:
         """Send a claim; while one node of several does not answer, its places go to the others."""
-        pulse = ground.pulse
+        pulse = session.pulse
         if pulse is None:
-            return await ground.store.run(call)
+            return await session.store.run(call)
         self._expect_answer(pulse)
         try:
-            claim = await ground.store.run(call)
+            claim = await session.store.run(call)
         finally:
             self._timer.cancel()
         pulse.weak = False
@@ -216,17 +216,17 @@ class Claimer:
         """Wait until the node answers, without a place or a turn."""
         self._room.withdraw(self._doorbell)
         while not self._stopping:
-            ground = self._footing.now
-            if ground.pulse is None or not ground.pulse.weak:
+            session = self._consumer.session
+            if session.pulse is None or not session.pulse.weak:
                 return
             try:
-                await ground.store.run(command("PING"))
+                await session.store.run(command("PING"))
             except ServerError as error:
-                ground.outage.failed(ROLE, error)
+                session.outage.failed(ROLE, error)
                 await asyncio.sleep(RETRY_PAUSE)
             else:
-                ground.outage.answered(ROLE)
-                ground.pulse.weak = False
+                session.outage.answered(ROLE)
+                session.pulse.weak = False
 
     async def _fit(self, claim: Claim, *, until: float, alone: bool) -> Claim:
         """Keep as many places as the claim brought tasks. If the answer was late, and the places

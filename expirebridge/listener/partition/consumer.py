@@ -24,7 +24,7 @@ from expirebridge.listener.partition.maintenance import (
 )
 from expirebridge.listener.partition.misplaced_keys import MisplacedKeys
 from expirebridge.listener.partition.reconciler import KeyReconciler
-from expirebridge.listener.session import Footing, Membership, PartitionSession
+from expirebridge.listener.session import Membership, PartitionSession
 from expirebridge.listener.wakeups import Wakeup
 from expirebridge.model.log_fields import event
 from expirebridge.settings import Doorbells, Settings
@@ -41,55 +41,50 @@ class PartitionConsumer:
     """The roles of one partition, which stand on a node; all run their tasks in one runner."""
 
     def __init__(
-        self, ground: PartitionSession, settings: Settings, *, name: str, runner: Executor,
+        self, session: PartitionSession, settings: Settings, *, name: str, runner: Executor,
         hooks: Hooks, office: "LedgerEngine | None" = None,
     ) -> None:  # fmt: skip
         self._settings, self._runner = settings, runner
-        self._footing = footing = Footing(ground)
-        self._prefix = ground.store.database.prefix
-        self.misplaced = MisplacedKeys(ground.store.database.layout, hooks)
+        self.session = session
+        self._prefix = session.store.database.prefix
+        self.misplaced = MisplacedKeys(session.store.database.layout, hooks)
         self._born: bytes | None = None
         """When its database was first written to, as far as that is known."""
         self.doorbell = doorbell = Wakeup()
-        self.standing = standing = Membership(settings.doorbell, ground.lot)
+        self.standing = standing = Membership(settings.doorbell, session.lot)
         code, fairness = CodeVersion(runner.fingerprint), FairShare(standing, runner.room)
-        self._desk = desk = desk_of(office, footing, hooks, doorbell=doorbell, standing=standing)
+        self._desk = desk = desk_of(office, self, hooks, doorbell=doorbell, standing=standing)
         clerk = desk.clerk if desk else None
         self._cursor = cursor = BacklogScan(code, standing, desk.gate if desk else None)
-        self.leases = Leases(footing, name, lease=settings.lease, code=code)
+        self.leases = Leases(self, name, lease=settings.lease, code=code)
         self._clock = clock = DueTimer(
-            footing, self._prefix, doorbell=doorbell, fairness=fairness, cursor=cursor, hooks=hooks
+            self, self._prefix, doorbell=doorbell, fairness=fairness, cursor=cursor, hooks=hooks
         )
-        self._ticker, self._retimer = Ticker(footing, standing), TimeZoneUpdater(footing, standing)
-        self._declarer = SeriesRegistrar(footing, settings, name=name, specs=runner.series)
-        self._sweeper = LeaseReaper(footing, settings, doorbell=doorbell, hooks=hooks)
+        self._ticker, self._retimer = Ticker(self, standing), TimeZoneUpdater(self, standing)
+        self._declarer = SeriesRegistrar(self, settings, name=name, specs=runner.series)
+        self._sweeper = LeaseReaper(self, settings, doorbell=doorbell, hooks=hooks)
         self.adopter = KeyReconciler(
-            footing, settings, clerk, doorbell=doorbell, clock=clock, misplaced=self.misplaced
+            self, settings, clerk, doorbell=doorbell, clock=clock, misplaced=self.misplaced
         )
         self.hearing = KeyEventHandler(
-            footing, settings.doorbell, doorbell=doorbell, clock=clock, cursor=cursor,
+            self, settings.doorbell, doorbell=doorbell, clock=clock, cursor=cursor,
             adopter=self.adopter, standing=standing, hooks=hooks,
         )  # fmt: skip
         self._settler = Settler(
-            footing, settings, leases=self.leases, room=runner.room, unsettled=runner.unsettled,
+            self, settings, leases=self.leases, room=runner.room, unsettled=runner.unsettled,
             doorbell=doorbell, hooks=hooks, hear_end=desk.relayer.hear_end if desk else None,
         )  # fmt: skip
         self._claimer = Claimer(
-            footing, settings,
-            origin=Origin(footing, self.leases, self._settler, clerk),
+            self, settings,
+            origin=Origin(self, self.leases, self._settler, clerk),
             doorbell=doorbell, clock=clock, cursor=cursor, hearing=self.hearing, runner=runner,
             fairness=fairness, hooks=hooks,
         )  # fmt: skip
 
     @property
-    def ground(self) -> PartitionSession:
-        """What it stands on now."""
-        return self._footing.now
-
-    @property
     def store(self) -> AsyncStore:
         """Its partition, on the node on which it stands now."""
-        return self._footing.now.store
+        return self.session.store
 
     @property
     def tag(self) -> bytes:
@@ -101,15 +96,15 @@ class PartitionConsumer:
         """The channel on which producers announce tasks of this partition."""
         return self.store.database.doorbell_channel.encode()
 
-    def stand_on(self, ground: PartitionSession) -> None:
+    def move_to(self, session: PartitionSession) -> None:
         """Go on with the same partition on another node, or another connection to it.
 
         What was heard and not yet looked at is dropped, since it may not be so there; the caller
         has the new node scanned.
         """
-        self._footing.now = ground
-        self.standing.lot = ground.lot
-        ground.ears.want(self, self.standing.hears)
+        self.session = session
+        self.standing.lot = session.lot
+        session.ears.want(self, self.standing.hears)
         self.adopter.forget_all()
         self.hearing.hear_after_gap(events=True)
 
@@ -156,13 +151,13 @@ class PartitionConsumer:
         self.standing.codes = beat.codes
         if beat.gap:
             self._cursor.start_over()
-        self._footing.now.ears.want(self, self.standing.hears)
+        self.session.ears.want(self, self.standing.hears)
         self._ticker.hear(beat.next_making)
         self._retimer.hear(beat.next_making)
         self._notice_birth(beat.born)
         if beat.gap and self._settings.doorbell is Doorbells.CLOCK:
             # With events, the subscription is new then, too, and is a gap by itself.
-            self._footing.now.gaps.notice("no listener had beaten for half a lease")
+            self.session.gaps.notice("no listener had beaten for half a lease")
         self._report_lost(beat.lost)
         self._runner.cancel(beat.cancelled)
         let_lost_lapse(self.leases, self._runner)

@@ -6,7 +6,7 @@ from expirebridge.errors import ServerError
 from expirebridge.hooks import Hooks, Rung, Source
 from expirebridge.listener.partition.backlog import BacklogScan
 from expirebridge.listener.partition.fair_share import FairShare
-from expirebridge.listener.session import Footing
+from expirebridge.listener.session import SessionOwner
 from expirebridge.listener.wakeups import Wakeup
 from expirebridge.store.commands import claiming
 
@@ -57,7 +57,7 @@ class DueTimer:
 
     def __init__(
         self,
-        footing: Footing,
+        consumer: SessionOwner,
         prefix: str,
         *,
         doorbell: Wakeup,
@@ -65,7 +65,7 @@ class DueTimer:
         cursor: BacklogScan,
         hooks: Hooks,
     ) -> None:
-        self._footing = footing
+        self._consumer = consumer
         self._prefix = prefix
         self._cursor = cursor
         self._doorbell = doorbell
@@ -150,7 +150,7 @@ class DueTimer:
         due = self._next_due
         if due is None:
             return False
-        return self._footing.now.server_clock.seconds_until(due) <= (self._ahead or 0.0)
+        return self._consumer.session.server_clock.seconds_until(due) <= (self._ahead or 0.0)
 
     async def _finds_due(self) -> bool:
         """Look, which costs the server less than a claim; whether that finds something due."""
@@ -166,12 +166,14 @@ class DueTimer:
 
     async def _look(self) -> int | None:
         """The earliest due time in ms that claims have not passed; None if nothing is pending."""
-        return await self._footing.now.store.run(claiming.earliest(self._prefix, self._cursor.seen))
+        return await self._consumer.session.store.run(
+            claiming.earliest(self._prefix, self._cursor.seen)
+        )
 
     def _sleep(self) -> float:
         if self._next_due is None:
             return LONGEST_SLEEP
-        left = self._footing.now.server_clock.seconds_until(self._next_due)
+        left = self._consumer.session.server_clock.seconds_until(self._next_due)
         self._ahead = self._lead.seconds if left > self._lead.seconds else None
         return min(max(left - (self._ahead or 0.0), self._backoff, 0.0), LONGEST_SLEEP)
 

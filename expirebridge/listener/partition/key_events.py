@@ -6,7 +6,7 @@ from expirebridge.hooks import Hooks, Rung, Source
 from expirebridge.listener.partition.backlog import BacklogScan
 from expirebridge.listener.partition.due_timer import DueTimer
 from expirebridge.listener.partition.reconciler import KeyReconciler
-from expirebridge.listener.session import Footing, Membership
+from expirebridge.listener.session import Membership, SessionOwner
 from expirebridge.listener.wakeups import Wakeup
 from expirebridge.settings import Doorbells
 from expirebridge.store.commands.reconciling import EventKind
@@ -70,7 +70,7 @@ class KeyEventHandler:
 
     def __init__(
         self,
-        footing: Footing,
+        consumer: SessionOwner,
         mode: Doorbells,
         *,
         doorbell: Wakeup,
@@ -80,7 +80,7 @@ class KeyEventHandler:
         standing: Membership,
         hooks: Hooks,
     ) -> None:
-        self._footing = footing
+        self._consumer = consumer
         self._by_events_alone = mode is Doorbells.EVENTS
         self._doorbell = doorbell
         self._clock = clock
@@ -114,7 +114,7 @@ class KeyEventHandler:
             if self._by_events_alone:
                 self._doorbell.ring()
         if fresh and not self._adopter.hear(name, HEARD[event]):
-            self._footing.now.gaps.notice("more keys were heard of than could be looked at")
+            self._consumer.session.gaps.notice("more keys were heard of than could be looked at")
 
     def hear_after_gap(self, *, events: bool) -> None:
         """The subscription is new, and whether key events may have been missed."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from expirebridge.errors import ServerError
 from expirebridge.hooks import Hooks, Lapsed
-from expirebridge.listener.session import Footing, Membership
+from expirebridge.listener.session import Membership, SessionOwner
 from expirebridge.listener.wakeups import Wakeup
 from expirebridge.model.schedule import SeriesSpec
 from expirebridge.model.time_zones import newest_tzdata
@@ -30,9 +30,9 @@ class LeaseReaper:
     """
 
     def __init__(
-        self, footing: Footing, settings: Settings, *, doorbell: Wakeup, hooks: Hooks
+        self, consumer: SessionOwner, settings: Settings, *, doorbell: Wakeup, hooks: Hooks
     ) -> None:
-        self._footing = footing
+        self._consumer = consumer
         self._settings = settings
         self._doorbell = doorbell
         self._hooks = hooks
@@ -41,7 +41,7 @@ class LeaseReaper:
         """Make passes for ever: one whenever a lease may be over, at least two in each lease."""
         while True:
             pause = EVERY
-            outage = self._footing.now.outage
+            outage = self._consumer.session.outage
             try:
                 sweep = await self.run_once()
             except ServerError as error:
@@ -53,7 +53,7 @@ class LeaseReaper:
 
     async def run_once(self) -> reconciling.Sweep:
         """Make one pass. Raises a ServerError."""
-        sweep = await self._footing.now.store.run(reconciling.sweep(self._settings))
+        sweep = await self._consumer.session.store.run(reconciling.sweep(self._settings))
         for id in sweep.lapsed:
             self._hooks.emit(Lapsed(id=id, failed=False))
         for id in sweep.failed:
@@ -97,8 +97,8 @@ class Ticker:
     Heartbeats say when the first is to be made. Without a series it asks for nothing.
     """
 
-    def __init__(self, footing: Footing, standing: Membership) -> None:
-        self._footing = footing
+    def __init__(self, consumer: SessionOwner, standing: Membership) -> None:
+        self._consumer = consumer
         self._standing = standing
         self._next: int | None = None
         """The ms at which the next tick is to be made, as far as is known."""
@@ -114,21 +114,21 @@ class Ticker:
         """Make ticks whenever it is time, for ever."""
         while True:
             await self._wait()
-            ground = self._footing.now
+            session = self._consumer.session
             try:
                 pause = await self.run_once()
             except ServerError as error:
-                ground.outage.failed(TICKER_ROLE, error)
+                session.outage.failed(TICKER_ROLE, error)
                 pause = RETRY_PAUSE
             else:
-                ground.outage.answered(TICKER_ROLE)
+                session.outage.answered(TICKER_ROLE)
             await asyncio.sleep(pause)
 
     async def run_once(self) -> float:
         """Make one pass; returns for how many seconds to pause. Raises a ServerError."""
         began = time.monotonic()
         self._changed.clear()
-        ticked = await self._footing.now.store.run(make_due_ticks(TOGETHER))
+        ticked = await self._consumer.session.store.run(make_due_ticks(TOGETHER))
         # What a heartbeat said meanwhile may be newer than this answer; if not, one look too many.
         heard = self._next if self._changed.is_set() else None
         known = [ms for ms in (ticked.next, heard) if ms is not None]
@@ -149,7 +149,7 @@ class Ticker:
         if self._next is None:
             return None
         turn = min(self._standing.rank, MOST_RANKS) * BEHIND_A_RANK
-        return self._footing.now.server_clock.seconds_until(self._next) + turn
+        return self._consumer.session.server_clock.seconds_until(self._next) + turn
 
 
 # The retimer: moves waiting ticks when this host has later time zone data than computed them.
@@ -165,8 +165,8 @@ class TimeZoneUpdater:
     zone once: newer data count from the next start.
     """
 
-    def __init__(self, footing: Footing, standing: Membership) -> None:
-        self._footing = footing
+    def __init__(self, consumer: SessionOwner, standing: Membership) -> None:
+        self._consumer = consumer
         self._standing = standing
         self._version = newest_tzdata()
         self._due = asyncio.Event()
@@ -181,14 +181,14 @@ class TimeZoneUpdater:
         """Look, again if the server failed, and then no more."""
         while True:
             await self._due.wait()
-            ground = self._footing.now
+            session = self._consumer.session
             try:
                 await self.run_once()
             except ServerError as error:
-                ground.outage.failed(RETIMER_ROLE, error)
+                session.outage.failed(RETIMER_ROLE, error)
                 await asyncio.sleep(RETIMER_RETRY_PAUSE)
             else:
-                ground.outage.answered(RETIMER_ROLE)
+                session.outage.answered(RETIMER_ROLE)
                 self._has_looked = True
                 self._due.clear()
 
@@ -198,7 +198,7 @@ class TimeZoneUpdater:
         while skip is not None:
             await asyncio.sleep(min(self._standing.rank, MOST_RANKS) * BEHIND_A_RANK)
             began = time.monotonic()
-            skip = await self._footing.now.store.run(retime(self._version, skip))
+            skip = await self._consumer.session.store.run(retime(self._version, skip))
             await asyncio.sleep(time.monotonic() - began)
 
 
@@ -215,12 +215,12 @@ class SeriesRegistrar:
     """
 
     def __init__(
-        self, footing: Footing, settings: Settings, *, name: str, specs: Sequence[SeriesSpec]
+        self, consumer: SessionOwner, settings: Settings, *, name: str, specs: Sequence[SeriesSpec]
     ) -> None:
-        self._footing = footing
+        self._consumer = consumer
         self._settings = settings
         self._name = name
-        self._specs = [spec for spec in specs if footing.now.store.database.owns(spec.id)]
+        self._specs = [spec for spec in specs if consumer.session.store.database.owns(spec.id)]
         self._asked = asyncio.Event()
 
     def hurry(self) -> None:
@@ -230,16 +230,16 @@ class SeriesRegistrar:
     async def run(self) -> None:
         """Declare for ever."""
         while True:
-            ground = self._footing.now
+            session = self._consumer.session
             self._asked.clear()
             pause = self._settings.lease
             try:
                 await self.run_once()
             except ServerError as error:
-                ground.outage.failed(DECLARER_ROLE, error)
+                session.outage.failed(DECLARER_ROLE, error)
                 pause = DECLARER_RETRY_PAUSE
             else:
-                ground.outage.answered(DECLARER_ROLE)
+                session.outage.answered(DECLARER_ROLE)
             try:
                 async with asyncio.timeout(pause):
                     await self._asked.wait()
@@ -248,4 +248,6 @@ class SeriesRegistrar:
 
     async def run_once(self) -> None:
         """Declare once. Raises a ServerError."""
-        await self._footing.now.store.run(declare(self._name, self._settings.lease, self._specs))
+        await self._consumer.session.store.run(
+            declare(self._name, self._settings.lease, self._specs)
+        )

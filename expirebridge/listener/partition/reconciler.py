@@ -14,7 +14,7 @@ from expirebridge.errors import ScriptFailed, ServerError
 from expirebridge.listener.ledger.row_check import RowCheck
 from expirebridge.listener.partition.due_timer import DueTimer
 from expirebridge.listener.partition.misplaced_keys import MisplacedKeys
-from expirebridge.listener.session import Footing, PartitionSession
+from expirebridge.listener.session import PartitionSession, SessionOwner
 from expirebridge.listener.wakeups import Wakeup
 from expirebridge.model.keys import IN_RECORD, InvalidKey, id_for_key, parse_key
 from expirebridge.model.log_fields import event
@@ -79,7 +79,7 @@ class KeyReconciler:
 
     def __init__(
         self,
-        footing: Footing,
+        consumer: SessionOwner,
         settings: Settings,
         clerk: RowCheck | None = None,
         *,
@@ -87,7 +87,7 @@ class KeyReconciler:
         clock: DueTimer,
         misplaced: MisplacedKeys,
     ) -> None:
-        self._footing = footing
+        self._consumer = consumer
         self._settings = settings
         self._doorbell = doorbell
         self._clock = clock
@@ -183,7 +183,7 @@ class KeyReconciler:
         if not self._waiting:
             self._has_news.clear()
         if stale:
-            self._footing.now.gaps.notice("events waited for too long to be believed")
+            self._consumer.session.gaps.notice("events waited for too long to be believed")
             logger.warning(
                 "%d events were dropped: there was no time to look at them", stale,
                 extra=event("events dropped", count=stale),
@@ -192,43 +192,43 @@ class KeyReconciler:
 
     async def look_at(self, names: list[bytes]) -> int:
         """Look at keys that a scan found, now; return how many were adopted."""
-        home = self._footing.now.store.database.home
+        home = self._consumer.session.store.database.home
         hints = [hint for name in names if (hint := hint_for(name, EventKind.LIVE, home))]
         codes: list[Adoption] = []
         for batch in batches(self._in_place(hints)):
-            codes += await self._adopt(batch, self._footing.now)
+            codes += await self._adopt(batch, self._consumer.session)
         return codes.count(Adoption.ADOPTED)
 
     async def _look_at(self, news: dict[News, float]) -> None:
         """Look at these; they wait again, for as long as they are believed, if nobody answered."""
-        ground = self._footing.now
+        session = self._consumer.session
         try:
-            found = await ground.store.run(sift(news, ground.store.database.home))
+            found = await session.store.run(sift(news, session.store.database.home))
             hints = await self._compared(self._in_place(found))
-            if await self._are_deletions_true(hints, ground):
-                await self._adopt_all(hints, ground)
+            if await self._are_deletions_true(hints, session):
+                await self._adopt_all(hints, session)
             else:
                 news = {
                     each: since for each, since in news.items() if each[1] is not EventKind.DELETED
                 }
                 await self._adopt_all(
-                    [h for h in hints if h.heard is not EventKind.DELETED], ground
+                    [h for h in hints if h.heard is not EventKind.DELETED], session
                 )
         except ServerError as error:
-            ground.outage.failed(ROLE, error)
+            session.outage.failed(ROLE, error)
             await asyncio.sleep(RETRY_PAUSE)
-            if ground is not self._footing.now:
+            if session is not self._consumer.session:
                 return  # it was heard on another server
             for (name, heard), since in news.items():
                 if heard is EventKind.LIVE or (name, EventKind.LIVE) not in self._waiting:
                     self._waiting.setdefault((name, heard), since)
             self._has_news.set()
         else:
-            ground.outage.answered(ROLE)
+            session.outage.answered(ROLE)
 
     def _in_place(self, hints: list[KeyEvent]) -> list[KeyEvent]:
         """Those that belong to this partition; the others are named, and not run."""
-        database = self._footing.now.store.database
+        database = self._consumer.session.store.database
         if database.partitions == 1:
             return hints
         owned = []
@@ -255,35 +255,35 @@ class KeyReconciler:
             for hint in hints
         ]  # fmt: skip
 
-    async def _are_deletions_true(self, hints: list[KeyEvent], ground: PartitionSession) -> bool:
+    async def _are_deletions_true(self, hints: list[KeyEvent], session: PartitionSession) -> bool:
         """Whether keys that were reported as deleted were: a demoted primary reports as deleted
         what expires on its primary. So it is asked what it is, after they were heard.
         """
         deleted = sum(hint.heard is EventKind.DELETED for hint in hints)
         if (
             not deleted
-            or not ground.may_be_demoted
-            or await ground.store.run(reconciling.is_primary())
+            or not session.may_be_demoted
+            or await session.store.run(reconciling.is_primary())
         ):
             return True
-        ground.gaps.notice("the server that reported deletions is a replica now")
+        session.gaps.notice("the server that reported deletions is a replica now")
         logger.warning(
             "%d deletions were not believed: the server that reported them is a replica now",
             deleted, extra=event("deletions ignored", count=deleted),
         )  # fmt: skip
         return False
 
-    async def _adopt_all(self, hints: list[KeyEvent], ground: PartitionSession) -> None:
+    async def _adopt_all(self, hints: list[KeyEvent], session: PartitionSession) -> None:
         """Adopt these; one that the script cannot handle must not hold up the others."""
         if not hints:
             return
         try:
-            await self._adopt(hints, ground)
+            await self._adopt(hints, session)
         except ScriptFailed as error:
-            await self._adopt_each(hints, error, ground)
+            await self._adopt_each(hints, error, session)
 
     async def _adopt_each(
-        self, hints: list[KeyEvent], error: ScriptFailed, ground: PartitionSession
+        self, hints: list[KeyEvent], error: ScriptFailed, session: PartitionSession
     ) -> None:
         if len(hints) == 1:
             logger.error(
@@ -292,10 +292,10 @@ class KeyReconciler:
             )  # fmt: skip
             return
         for hint in hints:
-            await self._adopt_all([hint], ground)
+            await self._adopt_all([hint], session)
 
-    async def _adopt(self, hints: list[KeyEvent], ground: PartitionSession) -> list[Adoption]:
-        codes = await ground.store.run(reconciling.adopt(hints, self._settings))
+    async def _adopt(self, hints: list[KeyEvent], session: PartitionSession) -> list[Adoption]:
+        codes = await session.store.run(reconciling.adopt(hints, self._settings))
         for hint, code in zip(hints, codes, strict=True):
             if code is Adoption.INVALID:
                 logger.error(
@@ -310,7 +310,7 @@ class KeyReconciler:
                     "from its name, %s, belongs to another task; set the key with another id",
                     hint.id,
                     f" ({hint.invalid})" if hint.invalid else "",
-                    id_for_key(hint.name, ground.store.database.home),
+                    id_for_key(hint.name, session.store.database.home),
                     extra=event("id taken", task=hint.id, reason=hint.invalid),
                 )
         await self._recall(

@@ -180,7 +180,7 @@ class ClusterServers(Servers):
         for prefix in layout.prefixes():
             # If nobody serves its slot, any node will do: each answers with that error.
             node = self._serving(prefix, known) or next(iter(self.nodes.values()))
-            station = self._begin_station(node.ground_of(prefix, layout.count))
+            station = self._begin_station(node.session_for(prefix, layout.count))
             self.stations.append(station)
             self._places[station] = node
             node.add(station)

@@ -55,7 +55,7 @@ class ServerConnections:
         self._lot = lot
         self._pulse = Responsiveness() if lot else None
 
-    def ground_of(self, prefix: str, partitions: int = 1) -> PartitionSession:
+    def session_for(self, prefix: str, partitions: int = 1) -> PartitionSession:
         """What a station of this prefix stands on, if its database has so many partitions."""
         return PartitionSession(
             store=AsyncStore(self._client, prefix=prefix, partitions=partitions),

@@ -50,7 +50,7 @@ class Heartbeat:
     def fail(self, error: ServerError) -> None:
         """Take note that the server was away when this was to begin, and try again soon."""
         for station in self._directory.stations:
-            station.ground.outage.failed(ROLE, error)
+            station.session.outage.failed(ROLE, error)
         self.hurry()
 
     def hurry(self) -> None:
@@ -85,7 +85,7 @@ class Heartbeat:
         answered, failed = set[ServerHealth](), set[ServerHealth]()
         try:
             for station in self._directory.stations:
-                outage = station.ground.outage
+                outage = station.session.outage
                 try:
                     self._beat_for(station)
                 except ServerError as error:

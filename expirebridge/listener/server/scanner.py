@@ -9,7 +9,7 @@ from expirebridge.hooks import Gap, Hooks, Scanned
 from expirebridge.listener.partition.consumer import PartitionConsumer
 from expirebridge.listener.server.key_router import KeyRouter
 from expirebridge.listener.server_health import ServerHealth
-from expirebridge.listener.session import Footing
+from expirebridge.listener.session import SessionOwner
 from expirebridge.listener.wakeups import ResyncRequests
 from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
@@ -37,7 +37,7 @@ class Scanner:
 
     def __init__(
         self,
-        footing: Footing,
+        server: SessionOwner,
         directory: KeyRouter,
         settings: Settings,
         *,
@@ -46,7 +46,7 @@ class Scanner:
         hooks: Hooks,
         node: str = "",
     ) -> None:
-        self._footing = footing
+        self._server = server
         self._directory = directory
         self._settings = settings
         self._gaps = gaps
@@ -92,7 +92,7 @@ class Scanner:
 
     async def _walk(self, share: float) -> int:
         """One walk for all stations: each looks over its own keys."""
-        directory, store = self._directory, self._footing.now.store
+        directory, store = self._directory, self._server.session.store
         cursor, adopted = "0", 0
         while True:
             began = time.monotonic()

@@ -26,7 +26,7 @@ from expirebridge.listener.server.scanner import Scanner
 from expirebridge.listener.server.settings_monitor import SettingsMonitor
 from expirebridge.listener.server.subscriber import Subscriber
 from expirebridge.listener.server_health import ServerHealth
-from expirebridge.listener.session import Footing, Membership, PartitionSession, SubscriberElection
+from expirebridge.listener.session import Membership, PartitionSession, SubscriberElection
 from expirebridge.listener.wakeups import EventDemand, ResyncRequests, cancel_roles
 from expirebridge.listener.watchdog import Watchdog
 from expirebridge.model.log_fields import event
@@ -67,24 +67,24 @@ class Server:
         )
         self.generation = self._begin(berth)
         """The present one."""
-        self.footing = Footing(self.ground_of(prefix, partitions))
-        """What concerns the server as a whole."""
+        self.session = self.session_for(prefix, partitions)
+        """For what concerns the server as a whole."""
         self.directory = directory = KeyRouter(misplaced)
         self.heartbeat = Heartbeat(directory, lease=settings.lease, watchdog=watchdog)
         self.subscriber = Subscriber(
-            self.footing, directory, heartbeat=self.heartbeat, ears=ears, gaps=gaps, outage=outage
+            self, directory, heartbeat=self.heartbeat, ears=ears, gaps=gaps, outage=outage
         )
         self.name = name = str(berth.known) if lot and berth else ""
         """Its address, if it is one of several."""
         self._scanner = Scanner(
-            self.footing, directory, settings, gaps=gaps, outage=outage, hooks=hooks, node=name
+            self, directory, settings, gaps=gaps, outage=outage, hooks=hooks, node=name
         )
         self._inspector = SettingsMonitor(directory, settings, gaps=gaps, outage=outage)
         self._tasks: list[asyncio.Task[None]] = []
 
-    def ground_of(self, prefix: str, partitions: int = 1) -> PartitionSession:
+    def session_for(self, prefix: str, partitions: int = 1) -> PartitionSession:
         """What a station of this prefix stands on here."""
-        return self.generation.ground_of(prefix, partitions)
+        return self.generation.session_for(prefix, partitions)
 
     # Stations that come and go
 
@@ -96,7 +96,7 @@ class Server:
     def receive(self, station: PartitionConsumer) -> None:
         """Let a station go on here that stood on another node."""
         database = station.store.database
-        station.stand_on(self.ground_of(database.prefix, database.partitions))
+        station.move_to(self.session_for(database.prefix, database.partitions))
         self.add(station)
         self.heartbeat.hurry()
         if station.standing.looks:
@@ -107,16 +107,16 @@ class Server:
         self.directory.remove(station)
         self._ears.want(station, False)
         self._ears.look_again()
-        station.ground.outage.end()
+        station.session.outage.end()
 
     def renew(self, berth: PinnedPrimary) -> ServerConnections:
         """Let all go on at another server, which is the primary now; return what they left."""
         old, self.generation = self.generation, self._begin(berth)
         for station in self.directory.stations:
             database = station.store.database
-            station.stand_on(self.ground_of(database.prefix, database.partitions))
-        database = self.footing.now.store.database
-        self.footing.now = self.ground_of(database.prefix, database.partitions)
+            station.move_to(self.session_for(database.prefix, database.partitions))
+        database = self.session.store.database
+        self.session = self.session_for(database.prefix, database.partitions)
         self.heartbeat.hurry()
         return old
 

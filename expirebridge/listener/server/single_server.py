@@ -55,9 +55,9 @@ class SingleServer(Servers):
         """Is set once doorbells are heard."""
         return self.node.subscriber.ready
 
-    def ground_of(self, prefix: str, partitions: int = 1) -> PartitionSession:
+    def session_for(self, prefix: str, partitions: int = 1) -> PartitionSession:
         """What a station of this prefix stands on here."""
-        return self.node.ground_of(prefix, partitions)
+        return self.node.session_for(prefix, partitions)
 
     async def examine(self) -> None:
         """Find the stations, check whether the server can be used, and report problems."""
@@ -69,16 +69,16 @@ class SingleServer(Servers):
         for prefix in self._prefixes:
             layout = await self._find_layout(prefix)
             for one in layout.prefixes():
-                station = self._begin_station(self.ground_of(one, layout.count))
+                station = self._begin_station(self.session_for(one, layout.count))
                 self.stations.append(station)
                 self.node.add(station)
-        self.node.footing.now = self.stations[0].ground
+        self.node.session = self.stations[0].session
 
     async def _find_layout(self, prefix: str) -> PartitionLayout:
         """How many partitions the database has."""
         routing = Routing(prefix)
         try:
-            await self.ground_of(prefix).store.run(partitions_commands.read_partitions())
+            await self.session_for(prefix).store.run(partitions_commands.read_partitions())
         except PartitionsDiffer as told:
             routing.learn(told)
         except NotPermitted:

@@ -19,7 +19,7 @@ from expirebridge.listener.partition.key_events import HEARD
 from expirebridge.listener.server.heartbeat import Heartbeat
 from expirebridge.listener.server.key_router import KeyRouter
 from expirebridge.listener.server_health import ServerHealth
-from expirebridge.listener.session import Footing
+from expirebridge.listener.session import SessionOwner
 from expirebridge.listener.wakeups import EventDemand, ResyncRequests
 from expirebridge.store.commands.reconciling import EventKind
 from expirebridge.store.errors import translated
@@ -41,7 +41,7 @@ class Subscriber:
 
     def __init__(
         self,
-        footing: Footing,
+        server: SessionOwner,
         directory: KeyRouter,
         *,
         heartbeat: Heartbeat,
@@ -49,9 +49,9 @@ class Subscriber:
         gaps: ResyncRequests,
         outage: ServerHealth,
     ) -> None:
-        self._footing = footing
+        self._server = server
         self._directory = directory
-        database = footing.now.store.database
+        database = server.session.store.database
         self._events = {database.events(event).encode(): event for event in HEARD}
         self._heartbeat = heartbeat
         self._ears = ears
@@ -98,7 +98,7 @@ class Subscriber:
 
     def _wanted(self) -> list[bytes]:
         """The channels of the stations, and of key events; without any, one that says nothing."""
-        nothing = self._footing.now.store.database.doorbell_channel.encode()
+        nothing = self._server.session.store.database.doorbell_channel.encode()
         stations = list(self._directory.by_channel) or [nothing]
         return [*stations, *(self._events if self._ears.open else ())]
 
@@ -113,8 +113,8 @@ class Subscriber:
                 await asyncio.sleep(RETRY_PAUSE)
 
     async def _listen(self) -> None:
-        ground = self._footing.now
-        async with ground.store.client.pubsub() as pubsub:
+        session = self._server.session
+        async with session.store.client.pubsub() as pubsub:
             self._channels = self._wanted()
             await pubsub.subscribe(*self._channels)
             self._pubsub = pubsub
@@ -127,7 +127,7 @@ class Subscriber:
                 async with asyncio.timeout(FRESH) as patience:
                     while True:
                         push = await pubsub.connection.read_response(timeout=inf)
-                        if self._footing.now is not ground:
+                        if self._server.session is not session:
                             return  # a demoted primary is not believed
                         self._hear(push, patience)
             except TimeoutError:

@@ -1,4 +1,6 @@
-"""What a station's role stands on, for tests of one role."""
+"""Sessions of a partition without a listener, for tests of one role."""
+
+from dataclasses import dataclass
 
 import redis
 import redis.asyncio
@@ -7,15 +9,15 @@ from expirebridge.handlers import Registry
 from expirebridge.handlers.signatures import Fingerprint
 from expirebridge.listener.execution.leases import CodeVersion
 from expirebridge.listener.server_health import ServerHealth
-from expirebridge.listener.session import Footing, PartitionSession, ServerClock
+from expirebridge.listener.session import PartitionSession, ServerClock
 from expirebridge.listener.wakeups import ConnectionCounter, EventDemand, ResyncRequests
 from expirebridge.store.client import AsyncStore, Store
 
 
-def ground_of(
+def session_with(
     store: AsyncStore | None = None, heart_store: Store | None = None
 ) -> PartitionSession:
-    """A node with these stores; one that is left out has a client that never connects."""
+    """A session with these stores; one that is left out has a client that never connects."""
     return PartitionSession(
         store=store or AsyncStore(redis.asyncio.Redis(), prefix="expirebridge"),
         heart_store=heart_store or Store(redis.Redis(), prefix="expirebridge"),
@@ -27,9 +29,16 @@ def ground_of(
     )
 
 
-def footing_on(store: AsyncStore | None = None, heart_store: Store | None = None) -> Footing:
-    """The same, as a role takes it."""
-    return Footing(ground_of(store, heart_store))
+@dataclass
+class FixedOwner:
+    """Owner of one session, as roles take it."""
+
+    session: PartitionSession
+
+
+def owner_of(store: AsyncStore | None = None, heart_store: Store | None = None) -> FixedOwner:
+    """The owner of a session with these stores."""
+    return FixedOwner(session_with(store, heart_store))
 
 
 def code_without_handlers() -> CodeVersion:
