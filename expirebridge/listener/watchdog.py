@@ -16,10 +16,9 @@ from collections.abc import Callable, Sequence
 
 from expirebridge.errors import ServerError
 from expirebridge.listener.execution.attempt import LeasedAttempt, Origin
+from expirebridge.listener.execution.exceptions import WITHDRAWN
 from expirebridge.listener.execution.executor import Executor
-from expirebridge.listener.execution.invoke import CallResult
-from expirebridge.listener.execution.not_started import WITHDRAWN
-from expirebridge.listener.execution.outcome import AttemptOutcome
+from expirebridge.listener.execution.outcome import AttemptOutcome, CallResult
 from expirebridge.listener.execution.settler import Finished
 from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings

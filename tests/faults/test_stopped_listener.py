@@ -45,7 +45,7 @@ ON_THE_LOOP = (
 IN_A_THREAD = (
     f"{LISTENER}.execution.thread_pool:ThreadPool.call",
     f"{LISTENER}.execution.thread_pool:ThreadPool._take",
-    f"{LISTENER}.execution.invoke:ThreadCall.__call__",
+    f"{LISTENER}.execution.thread_pool:ThreadCall.__call__",
 )
 BEGIN = f"{LISTENER}.execution.not_started:Unbegun.begin"
 STEPS = [("work", step) for step in (*ON_THE_LOOP, BEGIN)] + [

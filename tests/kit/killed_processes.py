@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 from expirebridge.hooks import Event, Hooks, ProcessEnd, ProcessEnded
-from expirebridge.listener.execution.exceptions import NotStarted, ProcessDied
+from expirebridge.listener.execution.exceptions import ProcessDied, ProcessNotStarted
 from expirebridge.listener.execution.process_pool.pool import ProcessPool
 from expirebridge.listener.execution.process_pool.protocol import CallFrame, Setup
 from expirebridge.listener.execution.process_pool.worker import Process
@@ -65,7 +65,7 @@ class Killing:
             await asyncio.sleep(0.001)
         process.kill(ProcessEnd.DIED)
         # On a busy machine it may have been ready before.
-        with contextlib.suppress(NotStarted):
+        with contextlib.suppress(ProcessNotStarted):
             await starting
         await process.ended
         self.killed_at_start += 1

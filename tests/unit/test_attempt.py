@@ -20,11 +20,11 @@ from expirebridge.hooks import End, Hooks
 from expirebridge.listener.execution.attempt import LeasedAttempt, Origin
 from expirebridge.listener.execution.capacity import Capacity
 from expirebridge.listener.execution.deadlines import Deadlines
+from expirebridge.listener.execution.exceptions import StartRefused, Withdrawn
 from expirebridge.listener.execution.executor import Executor
 from expirebridge.listener.execution.in_flight import InFlight
 from expirebridge.listener.execution.invoke import OverrunPolicy
 from expirebridge.listener.execution.leases import Leases
-from expirebridge.listener.execution.not_started import StartRefused, Withdrawn
 from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.listener.execution.settler import Settler
 from expirebridge.listener.wakeups import Wakeup

@@ -2,6 +2,8 @@
 
 import functools
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -225,3 +227,18 @@ def test_frames_arrive_whole_in_pieces_of_any_size(results: list[bytes], sizes: 
         arrived += frames.feed(data[:size])
         data = data[size:]
     assert arrived == sent
+
+
+def test_a_process_imports_no_client_of_a_server_or_database() -> None:
+    asks = (
+        "import sys\n"
+        "import expirebridge.listener.execution.process_pool.child\n"
+        "assert not {'redis', 'sqlalchemy'} & set(sys.modules)\n"
+        "prefix = 'expirebridge.listener.execution.'\n"
+        "print(*sorted(name[len(prefix):] for name in sys.modules if name.startswith(prefix)))"
+    )
+    told = subprocess.run([sys.executable, "-c", asks], capture_output=True, text=True, check=True)
+    assert told.stdout.split() == [
+        "exceptions", "fork_guard", "outcome", "process_pool", "process_pool.child",
+        "process_pool.protocol", "thread_pool",
+    ]  # fmt: skip

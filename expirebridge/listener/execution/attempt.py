@@ -12,11 +12,11 @@ from expirebridge.listener.execution.exceptions import (
     HandlerDiffers,
     HandlerMissing,
     ProcessFailure,
+    TimedOut,
 )
-from expirebridge.listener.execution.invoke import CallResult, TimedOut
 from expirebridge.listener.execution.leases import Leases
 from expirebridge.listener.execution.not_started import Unbegun
-from expirebridge.listener.execution.outcome import AttemptOutcome, OutcomeBuilder
+from expirebridge.listener.execution.outcome import AttemptOutcome, CallResult, OutcomeBuilder
 from expirebridge.listener.session import SessionOwner
 from expirebridge.model.durations import human
 from expirebridge.model.keys import decode_args
@@ -104,7 +104,7 @@ class Attempt:
     def begin(self) -> None:
         """Take note that it begins, in the thread that calls its handler, right before the call.
 
-        Raises NotBegun if it must not; only one whose lease may have lapsed does.
+        Raises StartRefused if it must not; only one whose lease may have lapsed does.
         """
         self.began = time.perf_counter()
 
@@ -305,6 +305,6 @@ class LeasedAttempt(Attempt):
         return self.origin.consumer.session.server_clock.now()
 
     def begin(self) -> None:
-        """See Unbegun.begin. Raises NotBegun."""
+        """See Unbegun.begin. Raises StartRefused."""
         self._unbegun.begin(self)
         super().begin()

@@ -11,9 +11,10 @@ from expirebridge.handlers.signatures import Fingerprint
 from expirebridge.hooks import Hooks
 from expirebridge.listener.execution.attempt import LeasedAttempt, Origin
 from expirebridge.listener.execution.capacity import Capacity
+from expirebridge.listener.execution.exceptions import StartRefused, Withdrawn
 from expirebridge.listener.execution.in_flight import InFlight, Running
 from expirebridge.listener.execution.invoke import Invoker, OverrunPolicy
-from expirebridge.listener.execution.not_started import StartRefused, Unbegun, Withdrawn
+from expirebridge.listener.execution.not_started import Unbegun
 from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.listener.execution.pipe import Pipe
 from expirebridge.listener.execution.settler import Finished
@@ -142,7 +143,7 @@ class Executor:
             self._end(attempt)
 
     def _check(self, attempt: LeasedAttempt) -> None:
-        """See that it is still wanted, and has its lease. Raises NotBegun."""
+        """See that it is still wanted, and has its lease. Raises StartRefused."""
         self._unbegun.check(attempt)
         if attempt.stopped:
             raise asyncio.CancelledError  # see Running.stop
@@ -150,7 +151,7 @@ class Executor:
         attempt.lateness = now - attempt.claimed.due / 1000
 
     async def _look_up(self, attempt: LeasedAttempt) -> AttemptOutcome | None:
-        """The conclusion if the ledger says that it is not to run now. Raises NotBegun."""
+        """The conclusion if the ledger says that it is not to run now. Raises StartRefused."""
         clerk = attempt.origin.clerk
         if clerk is None:
             return None

@@ -1,18 +1,18 @@
 """The caller: calls a handler under its timeout: on the event loop, in a thread or a process."""
 
 import asyncio
-import contextvars
 import inspect
 import logging
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from expirebridge.listener.execution.deadlines import Deadlines
-from expirebridge.listener.execution.fork_guard import ForkGuard, GuardedAwaitable
+from expirebridge.listener.execution.exceptions import TimedOut
+from expirebridge.listener.execution.fork_guard import GuardedAwaitable
 from expirebridge.listener.execution.in_flight import InFlight
-from expirebridge.listener.execution.not_started import StartRefused
+from expirebridge.listener.execution.thread_pool import ThreadCall
 from expirebridge.listener.wakeups import StopRequest
 from expirebridge.model.log_fields import event
 from expirebridge.model.task import running_task
@@ -70,10 +70,6 @@ CANCEL_PATIENCE = 1.0
 """Seconds after its timeout at which a handler that still runs is reported."""
 
 
-class TimedOut(Exception):
-    """The handler's time is over."""
-
-
 class AsyncCall:
     """Awaits what a handler gave back."""
 
@@ -118,77 +114,6 @@ class AsyncCall:
             self._overtime.notice(self._attempt)
 
 
-# The call of a plain function, in a thread: what it answered, and how long it took.
-
-
-class CallResult(NamedTuple):
-    """How a call ended, as a value: futures do not carry every exception."""
-
-    value: Any
-    """What the handler returned, if it did."""
-    error: BaseException | None
-    took: float
-    """Seconds that the handler took."""
-
-    def result(self, limit: float) -> Any:
-        """What the handler returned. Raises what it raised, and TimedOut if it took too long."""
-        if self.took > limit:
-            raise TimedOut
-        if self.error is not None:
-            raise self.error
-        return self.value
-
-
-class Begins(Protocol):
-    """What is about to call its handler, and is given the answer."""
-
-    answer: CallResult | None
-
-    def begin(self) -> None:
-        """Take note of that. Raises NotBegun if it must not."""
-        ...
-
-
-class ThreadCall:
-    """Calls a handler, if its attempt may still begin when a thread comes for it.
-
-    The attempt begins in that thread, right before the call: it may have waited for a thread, or
-    for the lock that threads which compute share, and its process may have stood still meanwhile.
-    So its time counts from then, too.
-    """
-
-    __slots__ = ("_attempt", "_context", "_handler")
-
-    def __init__(self, handler: Callable[[], Any], attempt: Begins) -> None:
-        self._handler = handler
-        self._attempt = attempt
-        self._context = contextvars.copy_context()
-
-    def __call__(self) -> CallResult:
-        """Make the call; the attempt has the answer, too."""
-        try:
-            self._attempt.begin()
-        except StartRefused as reason:
-            return CallResult(None, reason, 0.0)
-        began = time.perf_counter()
-        value, error = self._call()
-        self._attempt.answer = answer = CallResult(value, error, time.perf_counter() - began)
-        return answer
-
-    def _call(self) -> tuple[Any, BaseException | None]:
-        """What the handler returned or raised."""
-        try:
-            with ForkGuard():
-                return self._context.run(self._handler), None
-        except StopIteration as error:
-            # Raised further, it would end the coroutine above instead of reaching it as a value.
-            wrapped = RuntimeError(f"the handler raised {type(error).__name__}")
-            wrapped.__cause__ = error
-            return None, wrapped
-        except BaseException as error:
-            return None, error
-
-
 class ThreadRunner(Protocol):
     """Where plain functions are called."""
 
@@ -212,8 +137,8 @@ class Invoker:
     def call(self, attempt: "Attempt") -> Awaitable[Any]:
         """Call its handler; what is returned is awaited for what the handler returned.
 
-        Both raise what the handler raises, TimedOut if it takes longer than its limit, and NotBegun
-        if it must not be called here any more.
+        Both raise what the handler raises, TimedOut if it takes longer than its limit, and
+        StartRefused.
         """
         handler = attempt.handler
         if handler is None:

@@ -3,19 +3,15 @@
 import contextlib
 from typing import TYPE_CHECKING
 
+from expirebridge.listener.execution.exceptions import (
+    HELD_UP,
+    WITHDRAWN,
+    StartRefused,
+    Withdrawn,
+)
+
 if TYPE_CHECKING:
     from expirebridge.listener.execution.attempt import LeasedAttempt
-
-WITHDRAWN = "its listener's event loop was blocked"
-HELD_UP = "its listener was held up, for longer than its lease"
-
-
-class StartRefused(Exception):
-    """An attempt whose handler must not be called here any more; the message is the reason."""
-
-
-class Withdrawn(StartRefused):
-    """The heartbeat's thread gave it back, and has recorded that."""
 
 
 class Unbegun:
@@ -43,7 +39,7 @@ class Unbegun:
     def begin(self, attempt: "LeasedAttempt") -> None:
         """Take it out, in the thread that calls its handler, right before the call.
 
-        Raises NotBegun if its lease may have lapsed: another listener may run it by now; and
+        Raises StartRefused if its lease may have lapsed: another listener may run it by now; and
         Withdrawn if it was withdrawn.
         """
         self._take(attempt)

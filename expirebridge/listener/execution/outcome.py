@@ -9,11 +9,33 @@ import orjson
 
 from expirebridge.errors import InvalidTask
 from expirebridge.hooks import End, Ended
+from expirebridge.listener.execution.exceptions import RemoteTraceback, TimedOut
 from expirebridge.model.durations import seconds_of
 from expirebridge.model.policies import UNKNOWN_DELAY, Retry, RetryPolicy, Snooze
 from expirebridge.model.task import Task
 from expirebridge.store.commands.claiming import Settled, Settlement
 from expirebridge.store.task_records import ClaimedTask
+
+# How a call ended, before its attempt has an outcome.
+
+
+class CallResult(NamedTuple):
+    """How a call ended, as a value: futures do not carry every exception."""
+
+    value: Any
+    """What the handler returned, if it did."""
+    error: BaseException | None
+    took: float
+    """Seconds that the handler took."""
+
+    def result(self, limit: float) -> Any:
+        """What the handler returned. Raises what it raised, and TimedOut if it took too long."""
+        if self.took > limit:
+            raise TimedOut
+        if self.error is not None:
+            raise self.error
+        return self.value
+
 
 # What a handler raised or returned, as it is kept for people to read.
 
@@ -26,13 +48,9 @@ _OURS = (
 """Where the frames between the event loop and a handler are: they help nobody who reads."""
 
 
-class ShownElsewhere(Exception):
-    """The cause of an error that a handler raised in another process: its traceback there."""
-
-
 def shown_error(error: BaseException) -> str:
     """The error as a person wants to read it: the traceback from the handler on."""
-    if isinstance(error.__cause__, ShownElsewhere):
+    if isinstance(error.__cause__, RemoteTraceback):
         return str(error.__cause__)
     shown = traceback.TracebackException.from_exception(error)
     inner = [frame for frame in shown.stack if not frame.filename.startswith(_OURS)]

@@ -2,8 +2,8 @@
 
 from expirebridge.hooks import End, Hooks, Misfired, Started
 from expirebridge.listener.execution.attempt import Attempt
+from expirebridge.listener.execution.exceptions import StartRefused
 from expirebridge.listener.execution.invoke import Invoker
-from expirebridge.listener.execution.not_started import StartRefused
 from expirebridge.listener.execution.outcome import AttemptOutcome
 
 
@@ -17,7 +17,7 @@ class Pipe:
     async def conclude(self, attempt: Attempt) -> AttemptOutcome:
         """Take the attempt, whose lateness is known, to its conclusion.
 
-        Raises NotBegun, and nothing that a handler could raise.
+        Raises StartRefused, and nothing that a handler could raise.
         """
         return self._misfire(attempt) or self._refuse(attempt) or await self.call(attempt)
 
@@ -42,7 +42,7 @@ class Pipe:
     async def call(self, attempt: Attempt) -> AttemptOutcome:
         """Call the handler and conclude how it ended.
 
-        Raises NotBegun, and nothing that a handler could raise.
+        Raises StartRefused, and nothing that a handler could raise.
         """
         try:
             return attempt.conclusions.succeeded(await self._caller.call(attempt))

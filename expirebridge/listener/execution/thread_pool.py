@@ -7,13 +7,18 @@ docs/internals/performance.md).
 
 import asyncio
 import contextlib
+import contextvars
 import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Protocol
+
+from expirebridge.listener.execution.exceptions import StartRefused
+from expirebridge.listener.execution.fork_guard import ForkGuard
+from expirebridge.listener.execution.outcome import CallResult
 
 # Switching: for how long a thread that computes keeps Python's lock while others wait for it.
 #
@@ -201,3 +206,56 @@ class ThreadPool:
         for future, value in returned:
             if not future.done():
                 future.set_result(value)
+
+
+# The call of a plain function in one of these threads.
+
+
+class Startable(Protocol):
+    """An attempt as the call of its handler uses it."""
+
+    answer: CallResult | None
+
+    def begin(self) -> None:
+        """Begin right before the call. Raises StartRefused."""
+        ...
+
+
+class ThreadCall:
+    """Calls a handler, if its attempt may still begin when a thread comes for it.
+
+    The attempt begins in that thread, right before the call: it may have waited for a thread, or
+    for the lock that threads which compute share, and its process may have stood still meanwhile.
+    So its time counts from then, too.
+    """
+
+    __slots__ = ("_attempt", "_context", "_handler")
+
+    def __init__(self, handler: Callable[[], Any], attempt: Startable) -> None:
+        self._handler = handler
+        self._attempt = attempt
+        self._context = contextvars.copy_context()
+
+    def __call__(self) -> CallResult:
+        """Make the call; the attempt has the answer, too."""
+        try:
+            self._attempt.begin()
+        except StartRefused as reason:
+            return CallResult(None, reason, 0.0)
+        began = time.perf_counter()
+        value, error = self._call()
+        self._attempt.answer = answer = CallResult(value, error, time.perf_counter() - began)
+        return answer
+
+    def _call(self) -> tuple[Any, BaseException | None]:
+        """What the handler returned or raised."""
+        try:
+            with ForkGuard():
+                return self._context.run(self._handler), None
+        except StopIteration as error:
+            # Raised further, it would end the coroutine above instead of reaching it as a value.
+            wrapped = RuntimeError(f"the handler raised {type(error).__name__}")
+            wrapped.__cause__ = error
+            return None, wrapped
+        except BaseException as error:
+            return None, error

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from expirebridge.errors import CompletionRefused, LedgerError
 from expirebridge.hooks import End
-from expirebridge.listener.execution.not_started import StartRefused
+from expirebridge.listener.execution.exceptions import StartRefused
 from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.listener.ledger.gate import LedgerGate
 from expirebridge.model.keys import ERASED
@@ -40,7 +40,7 @@ class RowCheck:
         self._asked: dict[str, asyncio.Future[RowState | None]] = {}
 
     async def look_up(self, attempt: "Attempt") -> AttemptOutcome | None:
-        """The conclusion if the task is not to run now; None if it is. Raises NotBegun."""
+        """The conclusion if the task is not to run now; None if it is. Raises StartRefused."""
         try:
             fate = await self._fate(attempt.claimed.id)
         except LedgerError as error:

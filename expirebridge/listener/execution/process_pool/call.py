@@ -12,9 +12,9 @@ from expirebridge.listener.execution.exceptions import (
     HandlerDiffers,
     HandlerMissing,
     ProcessDied,
+    StartRefused,
+    TimedOut,
 )
-from expirebridge.listener.execution.invoke import TimedOut
-from expirebridge.listener.execution.not_started import StartRefused
 from expirebridge.listener.execution.process_pool.pool import ProcessPool
 from expirebridge.listener.execution.process_pool.protocol import CallFrame, Reply, unpack
 from expirebridge.listener.execution.process_pool.worker import Process
@@ -42,7 +42,7 @@ class ProcessCall:
     async def run(self) -> Any:
         """Return what the handler returned.
 
-        Raises what it raised, TimedOut, a ProcessFailure, and NotBegun.
+        Raises what it raised, TimedOut, a ProcessFailure, and StartRefused.
         """
         process = await self._take()
         try:

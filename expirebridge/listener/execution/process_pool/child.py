@@ -25,9 +25,8 @@ from expirebridge.errors import HandlersError, InvalidTask
 from expirebridge.handlers import Handler, Registry, check_binding
 from expirebridge.hooks import Lifespan
 from expirebridge.listener.execution import fork_guard
-from expirebridge.listener.execution.invoke import CallResult, ThreadCall
-from expirebridge.listener.execution.not_started import HELD_UP, StartRefused
-from expirebridge.listener.execution.outcome import shown_result
+from expirebridge.listener.execution.exceptions import HELD_UP, StartRefused
+from expirebridge.listener.execution.outcome import CallResult, shown_result
 from expirebridge.listener.execution.process_pool.protocol import (
     LENGTH_SIZE,
     Begun,
@@ -42,6 +41,7 @@ from expirebridge.listener.execution.process_pool.protocol import (
     length_of,
     pack,
 )
+from expirebridge.listener.execution.thread_pool import ThreadCall
 from expirebridge.listener.lifespans import entered
 from expirebridge.model.log_fields import message_of
 from expirebridge.model.task import Task, running_task
@@ -259,7 +259,7 @@ class _Beginning:
         self._channel = channel
 
     def begin(self) -> None:
-        """Report that it begins. Raises NotBegun if another listener may have the task by now."""
+        """Report that the call begins. Raises StartRefused if the lease may have lapsed."""
         if time.monotonic() >= self._call.lease_end:
             raise StartRefused(HELD_UP)
         self._channel.send(Begun())

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 from expirebridge.hooks import Hooks, ProcessEnd, ProcessEnded, ProcessStarted
 from expirebridge.listener.cores import usable_cores
-from expirebridge.listener.execution.exceptions import NotStarted
-from expirebridge.listener.execution.not_started import StartRefused
+from expirebridge.listener.execution.exceptions import ProcessNotStarted, StartRefused
 from expirebridge.listener.execution.process_pool.protocol import Setup
 from expirebridge.listener.execution.process_pool.worker import Process
 from expirebridge.model.log_fields import event
@@ -60,7 +59,7 @@ class ProcessPool:
     async def take(self) -> Process:
         """Take one that is free, when it is this caller's turn; `give_back` it.
 
-        Raises NotStarted if none can be started, and NotBegun if the listener stops.
+        Raises ProcessNotStarted if none can be started, and StartRefused if the listener stops.
         """
         waits: asyncio.Future[Process] = asyncio.get_running_loop().create_future()
         self._waiting.append(waits)
@@ -163,7 +162,7 @@ class ProcessPool:
         )  # fmt: skip
         try:
             await process.start(setup)
-        except NotStarted as error:
+        except ProcessNotStarted as error:
             if not self._is_stopping:
                 self._notice_failure(str(error))
             return False
@@ -204,7 +203,7 @@ class ProcessPool:
         while self._waiting and not self._ready:
             waits = self._waiting.popleft()
             if not waits.done():
-                waits.set_exception(NotStarted(reason))
+                waits.set_exception(ProcessNotStarted(reason))
                 return
 
     def _go_on(self) -> None:

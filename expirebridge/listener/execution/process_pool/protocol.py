@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from expirebridge.errors import InvalidTask
-from expirebridge.listener.execution.outcome import ShownElsewhere, shown_error
+from expirebridge.listener.execution.exceptions import RemoteTraceback
+from expirebridge.listener.execution.outcome import shown_error
 from expirebridge.model.durations import seconds_of
 from expirebridge.model.policies import Discard, Retry, Snooze
 from expirebridge.model.task import Task
@@ -154,7 +155,7 @@ def pack(error: BaseException) -> Raised:
 def unpack(raised: Raised) -> BaseException:
     """The error again, or one with its name and text if it cannot be had here."""
     error = _unpickled(raised.pickled) or type(raised.name, (Exception,), {})(raised.text)
-    error.__cause__ = ShownElsewhere(raised.shown)
+    error.__cause__ = RemoteTraceback(raised.shown)
     return error
 
 

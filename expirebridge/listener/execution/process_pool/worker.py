@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from expirebridge.hooks import ProcessEnd
-from expirebridge.listener.execution.exceptions import NotStarted, ProcessDied
+from expirebridge.listener.execution.exceptions import ProcessDied, ProcessNotStarted
 from expirebridge.listener.execution.process_pool.protocol import (
     Begun,
     CallFrame,
@@ -85,7 +85,7 @@ class Process:
         return self.end is None and not self.ended.done()
 
     async def start(self, setup: Setup) -> None:
-        """Start it, and wait until it has loaded the handlers. Raises NotStarted."""
+        """Start it, and wait until it has loaded the handlers. Raises ProcessNotStarted."""
         self._context.run(self._loop.add_reader, self._channel, self._read)
         self._send(encode(setup))
         try:
@@ -238,7 +238,7 @@ class Process:
         self.end = self.end or ProcessEnd.DIED
         reason = self._reason or _reason(code)
         if not self._started.done():
-            self._started.set_exception(NotStarted(reason))
+            self._started.set_exception(ProcessNotStarted(reason))
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(ProcessDied(reason))
         self.ended.set_result(None)
