@@ -37,7 +37,7 @@ class EmergencySettler:
         self._runner = runner
         self._settings = settings
 
-    def give_back_unbegun(self) -> None:
+    def give_back_pending(self) -> None:
         """Let other listeners run what was claimed and has not begun."""
         by_origin: defaultdict[Origin, list[Settlement]] = defaultdict(list)
         for attempt in self._runner.withdraw():
@@ -204,7 +204,7 @@ class Watchdog:
                 name, blocked,
                 extra=event("loop blocked", func=name, seconds=round(blocked, 1)),
             )  # fmt: skip
-        self._settler.give_back_unbegun()
+        self._settler.give_back_pending()
         if blocked >= limit + self._settings.grace:
             self._give_up(loop, attempt, name)
 

@@ -14,9 +14,8 @@ from expirebridge.handlers import Registry
 from expirebridge.hooks import Claimed, Hooks
 from expirebridge.listener.execution.attempt import Attempt
 from expirebridge.listener.execution.in_flight import InFlight
-from expirebridge.listener.execution.invoke import Invoker, OverrunPolicy
+from expirebridge.listener.execution.invoke import Invoker, OverrunPolicy, run_attempt
 from expirebridge.listener.execution.outcome import AttemptOutcome
-from expirebridge.listener.execution.pipe import Pipe
 from expirebridge.listener.lifespans import entered
 from expirebridge.listener.partition.key_events import HEARD
 from expirebridge.listener.partition.reconciler import News, hint_for, sift
@@ -85,14 +84,14 @@ class OwnThread:
 
 
 class Attempts:
-    """Takes claimed tasks through a listener's own pipe."""
+    """Runs claimed tasks as a listener does, without a listener."""
 
     def __init__(self, registry: Registry, settings: Settings) -> None:
         self._registry = registry
         self._settings = settings
         self.hooks = Hooks(registry.hooks)
         overtime = OverrunPolicy(settings.grace, StopRequest(), InFlight())
-        self._pipe = Pipe(Invoker(OwnThread(), overtime), self.hooks)
+        self._invoker = Invoker(OwnThread(), overtime)
 
     async def run(
         self,
@@ -117,7 +116,7 @@ class Attempts:
                 return attempt, conclusion
             attempt.task = replace(attempt.task, completer=row.completer_for(attempt))
         # A task of asyncio for each, as in a listener: it has a context of its own.
-        conclusion = await asyncio.create_task(self._pipe.conclude(attempt))
+        conclusion = await asyncio.create_task(run_attempt(attempt, self._invoker, self.hooks))
         attempt.is_over = True
         error = conclusion.error
         if error is not None and not isinstance(error, Exception | SystemExit):

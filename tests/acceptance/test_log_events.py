@@ -12,7 +12,6 @@ from expirebridge import AsyncBridge, ListenerStuck
 from expirebridge.hooks import End
 from expirebridge.listener.execution.attempt import LeasedAttempt
 from expirebridge.listener.execution.executor import Executor
-from expirebridge.listener.execution.lost_attempts import let_lost_lapse
 from expirebridge.listener.listener import Listener
 from expirebridge.listener.partition import reconciler
 from expirebridge.observe.logs import log_event
@@ -137,7 +136,7 @@ async def test_what_is_under_way_at_a_beat_is_not_lost(
             * 200
         )
         while len(witness.ended()) < 400:
-            let_lost_lapse(station.leases, listener._runner)
+            listener._runner.drop_lost_leases(station.leases)
             await asyncio.sleep(0)
     assert not log.fields("lost attempt")
 

@@ -38,7 +38,7 @@ SHORT_LEASE = 0.5
 LISTENER = "expirebridge.listener"
 ON_THE_LOOP = (
     f"{LISTENER}.execution.executor:Executor.start",
-    f"{LISTENER}.execution.not_started:Unbegun.check",
+    f"{LISTENER}.execution.pending_starts:PendingStarts.check",
     f"{LISTENER}.execution.attempt:Attempt.misfire",
     f"{LISTENER}.execution.invoke:Invoker.call",
 )
@@ -47,7 +47,7 @@ IN_A_THREAD = (
     f"{LISTENER}.execution.thread_pool:ThreadPool._take",
     f"{LISTENER}.execution.thread_pool:ThreadCall.__call__",
 )
-BEGIN = f"{LISTENER}.execution.not_started:Unbegun.begin"
+BEGIN = f"{LISTENER}.execution.pending_starts:PendingStarts.begin"
 STEPS = [("work", step) for step in (*ON_THE_LOOP, BEGIN)] + [
     ("labour", step) for step in (*ON_THE_LOOP, *IN_A_THREAD, BEGIN)
 ]

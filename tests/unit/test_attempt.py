@@ -23,7 +23,7 @@ from expirebridge.listener.execution.deadlines import Deadlines
 from expirebridge.listener.execution.exceptions import StartRefused, Withdrawn
 from expirebridge.listener.execution.executor import Executor
 from expirebridge.listener.execution.in_flight import InFlight
-from expirebridge.listener.execution.invoke import OverrunPolicy
+from expirebridge.listener.execution.invoke import OverrunPolicy, call_handler
 from expirebridge.listener.execution.leases import Leases
 from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.listener.execution.settler import Settler
@@ -62,11 +62,11 @@ def attempt_of(
         claimed,
         Handler.of("mail.send", function),
         Origin(owner_of(), leases, settler_of(leases)),
-        runner._unbegun,
+        runner._pending,
         hint="",
         timeout=timeout,
     )
-    runner._unbegun.add(made)
+    runner._pending.add(made)
     return made
 
 
@@ -79,7 +79,7 @@ def settler_of(leases: Leases) -> Settler:
 
 
 async def run(attempt: LeasedAttempt, runner: Executor) -> AttemptOutcome:
-    return attempt.refusal() or await runner.pipe.call(attempt)
+    return attempt.refusal() or await call_handler(attempt, runner.invoker)
 
 
 async def conclusion_of(function: Callable[..., Any], **options: Any) -> AttemptOutcome:

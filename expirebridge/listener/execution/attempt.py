@@ -15,8 +15,8 @@ from expirebridge.listener.execution.exceptions import (
     TimedOut,
 )
 from expirebridge.listener.execution.leases import Leases
-from expirebridge.listener.execution.not_started import Unbegun
 from expirebridge.listener.execution.outcome import AttemptOutcome, CallResult, OutcomeBuilder
+from expirebridge.listener.execution.pending_starts import PendingStarts
 from expirebridge.listener.session import SessionOwner
 from expirebridge.model.durations import human
 from expirebridge.model.keys import decode_args
@@ -278,14 +278,14 @@ class LeasedAttempt(Attempt):
         claimed: ClaimedTask,
         handler: Handler | None,
         origin: Origin,
-        unbegun: Unbegun,
+        pending: PendingStarts,
         *,
         hint: str,
         timeout: float,
     ) -> None:
         super().__init__(claimed, handler, hint=hint, timeout=timeout)
         self.origin = origin
-        self._unbegun = unbegun
+        self._pending = pending
 
     @property
     def has_row(self) -> bool:
@@ -305,6 +305,6 @@ class LeasedAttempt(Attempt):
         return self.origin.consumer.session.server_clock.now()
 
     def begin(self) -> None:
-        """See Unbegun.begin. Raises StartRefused."""
-        self._unbegun.begin(self)
+        """See PendingStarts.begin. Raises StartRefused."""
+        self._pending.begin(self)
         super().begin()

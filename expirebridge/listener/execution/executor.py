@@ -13,10 +13,10 @@ from expirebridge.listener.execution.attempt import LeasedAttempt, Origin
 from expirebridge.listener.execution.capacity import Capacity
 from expirebridge.listener.execution.exceptions import StartRefused, Withdrawn
 from expirebridge.listener.execution.in_flight import InFlight, Running
-from expirebridge.listener.execution.invoke import Invoker, OverrunPolicy
-from expirebridge.listener.execution.not_started import Unbegun
+from expirebridge.listener.execution.invoke import Invoker, OverrunPolicy, run_attempt
+from expirebridge.listener.execution.leases import Leases
 from expirebridge.listener.execution.outcome import AttemptOutcome
-from expirebridge.listener.execution.pipe import Pipe
+from expirebridge.listener.execution.pending_starts import PendingStarts
 from expirebridge.listener.execution.settler import Finished
 from expirebridge.listener.execution.thread_pool import ThreadPool
 from expirebridge.listener.wakeups import StopRequest
@@ -73,9 +73,10 @@ class Executor:
         self._processes = processes_for(registry, settings, hooks)
         self.room = Capacity(self._places(), self.unsettled)
         self._threads = ThreadPool(settings.concurrency)
-        self._unbegun = Unbegun()
+        self._pending = PendingStarts()
         overtime = OverrunPolicy(settings.grace, shutdown, self.unsettled)
-        self.pipe = Pipe(Invoker(self._threads, overtime, self._processes), hooks)
+        self.invoker = Invoker(self._threads, overtime, self._processes)
+        self._hooks = hooks
         self._running = Running()
         self._hurried = False
 
@@ -102,7 +103,7 @@ class Executor:
         """Run a task for which a place was reserved; its claim was asked for then (monotonic)."""
         attempt = self._take(claimed, origin)
         origin.leases.hold(claimed.id, claimed.token, asked=asked)
-        self._unbegun.add(attempt)
+        self._pending.add(attempt)
         self._running.add(attempt, asyncio.create_task(self._run(attempt)))
 
     def give_back(self, claimed: ClaimedTask, origin: Origin, reason: str) -> None:
@@ -114,7 +115,7 @@ class Executor:
         handler = self._registry.find(claimed.func)
         hint = "" if handler else self._registry.suggest(claimed.func)
         attempt = LeasedAttempt(
-            claimed, handler, origin, self._unbegun, hint=hint, timeout=self._settings.timeout
+            claimed, handler, origin, self._pending, hint=hint, timeout=self._settings.timeout
         )
         self.unsettled.add(attempt)
         return attempt
@@ -122,14 +123,14 @@ class Executor:
     # An attempt, step by step
 
     async def _run(self, attempt: LeasedAttempt) -> None:
-        """Check it, send it through the pipe, and end it."""
+        """Take it through all its steps, and end it."""
         try:
             self._check(attempt)
             conclusion = None
             if attempt.claimed.ledger is not None:
                 conclusion = await self._look_up(attempt)
             if conclusion is None:
-                conclusion = await self.pipe.conclude(attempt)
+                conclusion = await run_attempt(attempt, self.invoker, self._hooks)
                 if conclusion.is_failure and attempt.has_row:
                     conclusion = await self._look_after(attempt, conclusion)
         except StartRefused as reason:
@@ -144,7 +145,7 @@ class Executor:
 
     def _check(self, attempt: LeasedAttempt) -> None:
         """See that it is still wanted, and has its lease. Raises StartRefused."""
-        self._unbegun.check(attempt)
+        self._pending.check(attempt)
         if attempt.stopped:
             raise asyncio.CancelledError  # see Running.stop
         now = attempt.origin.consumer.session.server_clock.now()
@@ -206,7 +207,7 @@ class Executor:
     def _end(self, attempt: LeasedAttempt) -> None:
         attempt.is_over = True
         self._running.leave(attempt)
-        self._unbegun.forget(attempt)
+        self._pending.forget(attempt)
         self.room.leave()
 
     # Stopping
@@ -284,12 +285,30 @@ class Executor:
         cancelled = [a for a in self._running if (a.claimed.id, a.claimed.token) in claims]
         self._running.stop(cancelled, "it was cancelled")
 
-    def owns(self, attempt: LeasedAttempt) -> bool:
-        """Whether it will be settled: its steps go on, or what they came to is being recorded."""
-        return attempt.settlement is not None or self._running.owns(attempt)
+    def drop_lost_leases(self, leases: Leases) -> None:
+        """Report and drop the leases of this partition that no attempt here will settle.
 
-    def disown(self, attempt: LeasedAttempt) -> None:
-        """Let go of an attempt that nothing here will settle, and of its place."""
+        Only a fault of our own loses an attempt. Its lease would be renewed for ever, and no other
+        listener could run the task; now it lapses.
+
+        Call it on the event loop. A step there changes a lease and its attempt together, and other
+        threads only drop leases, so nothing that is merely under way is found.
+        """
+        owned = set[tuple[str, str]]()
+        for attempt in list(self.unsettled):
+            if attempt.origin.leases is leases:
+                claim = (attempt.claimed.id, attempt.claimed.token)
+                if attempt.settlement is not None or self._running.owns(attempt):
+                    owned.add(claim)
+                else:
+                    _drop_lost(leases, *claim)
+                    self._disown(attempt)
+        for claim in leases.held():
+            if claim not in owned:
+                _drop_lost(leases, *claim)
+
+    def _disown(self, attempt: LeasedAttempt) -> None:
+        """Release an attempt that nothing here will settle, and its place."""
         if attempt in self._running:
             self._end(attempt)
         self.unsettled.discard(attempt)
@@ -307,4 +326,14 @@ class Executor:
 
     def withdraw(self) -> list[LeasedAttempt]:
         """Take out what has not begun; the leases are let go, and nothing is recorded yet."""
-        return self._unbegun.withdraw()
+        return self._pending.withdraw()
+
+
+def _drop_lost(leases: Leases, id: str, token: str) -> None:
+    leases.drop(id, token)
+    logger.error(
+        "nothing in this listener runs task %s any more, but its lease was renewed: it lapses "
+        "now; please report this fault of expirebridge",
+        id,
+        extra=event("lost attempt", task=id),
+    )  # fmt: skip

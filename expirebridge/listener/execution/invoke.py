@@ -8,17 +8,19 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from expirebridge.hooks import End, Hooks, Misfired, Started
+from expirebridge.listener.execution.attempt import Attempt
 from expirebridge.listener.execution.deadlines import Deadlines
-from expirebridge.listener.execution.exceptions import TimedOut
+from expirebridge.listener.execution.exceptions import StartRefused, TimedOut
 from expirebridge.listener.execution.fork_guard import GuardedAwaitable
 from expirebridge.listener.execution.in_flight import InFlight
+from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.listener.execution.thread_pool import ThreadCall
 from expirebridge.listener.wakeups import StopRequest
 from expirebridge.model.log_fields import event
 from expirebridge.model.task import running_task
 
 if TYPE_CHECKING:
-    from expirebridge.listener.execution.attempt import Attempt
     from expirebridge.listener.execution.process_pool.pool import ProcessPool
 
 
@@ -35,7 +37,7 @@ class OverrunPolicy:
         self._shutdown = shutdown
         self._unsettled = unsettled
 
-    def notice(self, attempt: "Attempt") -> None:
+    def notice(self, attempt: Attempt) -> None:
         """Take note that its handler goes on after its timeout."""
         func = attempt.task.func
         logger.warning(
@@ -44,7 +46,7 @@ class OverrunPolicy:
         )  # fmt: skip
         asyncio.get_running_loop().call_later(self._grace, self._look_again, attempt)
 
-    def _look_again(self, attempt: "Attempt") -> None:
+    def _look_again(self, attempt: Attempt) -> None:
         if attempt.is_over:
             return
         attempt.is_stuck = True
@@ -53,7 +55,7 @@ class OverrunPolicy:
         self._unsettled.look_again()
 
 
-def report_stuck(attempt: "Attempt", grace: float) -> None:
+def report_stuck(attempt: Attempt, grace: float) -> None:
     """Log that its handler did not end, and what its listener does now. Safe for threads."""
     func = attempt.task.func
     logger.error(
@@ -75,7 +77,7 @@ class AsyncCall:
 
     __slots__ = ("_attempt", "_awaiting", "_is_late", "_overtime")
 
-    def __init__(self, attempt: "Attempt", overtime: OverrunPolicy) -> None:
+    def __init__(self, attempt: Attempt, overtime: OverrunPolicy) -> None:
         self._attempt = attempt
         self._overtime = overtime
         self._awaiting: asyncio.Task[object] | None = None
@@ -134,7 +136,7 @@ class Invoker:
         """Where handlers with `process=True` are called; without it, in a thread."""
         self._deadlines = Deadlines()
 
-    def call(self, attempt: "Attempt") -> Awaitable[Any]:
+    def call(self, attempt: Attempt) -> Awaitable[Any]:
         """Call its handler; what is returned is awaited for what the handler returned.
 
         Both raise what the handler raises, TimedOut if it takes longer than its limit, and
@@ -152,13 +154,13 @@ class Invoker:
         attempt.begin()
         return AsyncCall(attempt, self._overtime).run(call(), attempt.limit, self._deadlines)
 
-    def _call_in_process(self, attempt: "Attempt", processes: "ProcessPool") -> Awaitable[Any]:
+    def _call_in_process(self, attempt: Attempt, processes: "ProcessPool") -> Awaitable[Any]:
         # Here, so that it is imported only where there are processes.
         from expirebridge.listener.execution.process_pool.call import ProcessCall  # noqa: PLC0415
 
         return ProcessCall(attempt, processes, self._deadlines).run()
 
-    async def _call_in_thread(self, handler: Callable[[], Any], attempt: "Attempt") -> Any:
+    async def _call_in_thread(self, handler: Callable[[], Any], attempt: Attempt) -> Any:
         call = ThreadCall(handler, attempt)
 
         def look() -> float | None:
@@ -180,3 +182,49 @@ class Invoker:
         # A plain wrapper around an async function gives back its coroutine.
         left = attempt.limit - attempt.took
         return await AsyncCall(attempt, self._overtime).run(result, left, self._deadlines)
+
+
+# The steps of an attempt from its first to its outcome.
+
+
+async def run_attempt(attempt: Attempt, invoker: Invoker, hooks: Hooks) -> AttemptOutcome:
+    """Misfire the attempt, whose lateness is known, or refuse it, or call its handler.
+
+    Raises StartRefused, and nothing that a handler could raise.
+    """
+    return (
+        _misfire(attempt, hooks) or _refuse(attempt, hooks) or await call_handler(attempt, invoker)
+    )
+
+
+def _misfire(attempt: Attempt, hooks: Hooks) -> AttemptOutcome | None:
+    """The outcome if it is too late to run now."""
+    outcome = attempt.misfire(attempt.lateness)
+    if outcome is not None:
+        attempt.begin()
+        done = "skipped" if outcome.end is End.FAILED else "spread"
+        hooks.emit(Misfired(task=attempt.task, lateness=attempt.lateness, done=done))
+    return outcome
+
+
+def _refuse(attempt: Attempt, hooks: Hooks) -> AttemptOutcome | None:
+    """The outcome if no handler can be called."""
+    if attempt.handler is not None:
+        hooks.emit(Started(task=attempt.task, lateness=attempt.lateness))
+    outcome = attempt.refusal()
+    if outcome is not None:
+        attempt.begin()
+    return outcome
+
+
+async def call_handler(attempt: Attempt, invoker: Invoker) -> AttemptOutcome:
+    """Call the handler, and return the outcome of what it returned or raised.
+
+    Raises StartRefused, and nothing that a handler could raise.
+    """
+    try:
+        return attempt.conclusions.succeeded(await invoker.call(attempt))
+    except StartRefused:
+        raise
+    except BaseException as error:
+        return attempt.after(error)

@@ -8,7 +8,6 @@ from expirebridge.hooks import Hooks
 from expirebridge.listener.execution.attempt import Origin
 from expirebridge.listener.execution.executor import Executor
 from expirebridge.listener.execution.leases import CodeVersion, Leases
-from expirebridge.listener.execution.lost_attempts import let_lost_lapse
 from expirebridge.listener.execution.settler import Settler
 from expirebridge.listener.ledger.roles import desk_of
 from expirebridge.listener.partition.backlog import BacklogScan
@@ -160,7 +159,7 @@ class PartitionConsumer:
             self.session.gaps.notice("no listener had beaten for half a lease")
         self._report_lost(beat.lost)
         self._runner.cancel(beat.cancelled)
-        let_lost_lapse(self.leases, self._runner)
+        self._runner.drop_lost_leases(self.leases)
 
     def _notice_birth(self, born: bytes) -> None:
         if born and self._born not in {None, born}:

@@ -2,11 +2,12 @@
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
 from expirebridge.hooks import ProcessEnd
+from expirebridge.listener.execution.attempt import Attempt
 from expirebridge.listener.execution.deadlines import Deadlines
 from expirebridge.listener.execution.exceptions import (
     HandlerDiffers,
@@ -18,9 +19,6 @@ from expirebridge.listener.execution.exceptions import (
 from expirebridge.listener.execution.process_pool.pool import ProcessPool
 from expirebridge.listener.execution.process_pool.protocol import CallFrame, Reply, unpack
 from expirebridge.listener.execution.process_pool.worker import Process
-
-if TYPE_CHECKING:
-    from expirebridge.listener.execution.attempt import Attempt
 
 NEVER_BEGAN = "its process ended before it began"
 NEWER_CODE = "in the process that was to call it, which has newer code than its listener"
@@ -34,7 +32,7 @@ class ProcessCall:
     attempt becomes is said only when the process is gone, so that no other attempt runs beside it.
     """
 
-    def __init__(self, attempt: "Attempt", processes: ProcessPool, deadlines: Deadlines) -> None:
+    def __init__(self, attempt: Attempt, processes: ProcessPool, deadlines: Deadlines) -> None:
         self._attempt = attempt
         self._processes = processes
         self._deadlines = deadlines

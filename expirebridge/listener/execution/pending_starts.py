@@ -1,4 +1,4 @@
-"""Unbegun: what was claimed and whose handler has not been called yet."""
+"""Pending starts: attempts whose handlers have not been called yet."""
 
 import contextlib
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from expirebridge.listener.execution.attempt import LeasedAttempt
 
 
-class Unbegun:
+class PendingStarts:
     """The attempts that have not begun. Each leaves once: to be called, or because it is withdrawn.
 
     The event loop, the handlers' threads and the heartbeat's thread all take from it. Which of them
