@@ -154,7 +154,7 @@ class Metrics:
         self.registry.register(OfTheServer(settings, self._series))
         if settings.ledger is not None:
             # Here, so that SQLAlchemy is imported only where there is a ledger.
-            from expirebridge.observe.server_metrics import OfTheLedger  # noqa: PLC0415
+            from expirebridge.observe.ledger_metrics import OfTheLedger  # noqa: PLC0415
 
             self.registry.register(OfTheLedger(settings))
 

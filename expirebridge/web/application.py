@@ -30,8 +30,7 @@ from expirebridge.web.pages import TaskPages
 from expirebridge.web.series import SeriesPages
 
 if TYPE_CHECKING:
-    from expirebridge.web.ledger import LedgerPages
-    from expirebridge.web.series import LedgerSeries
+    from expirebridge.web.ledger import LedgerPages, LedgerSeries
 
 STATIC = Path(__file__).parent / "static"
 
@@ -120,8 +119,7 @@ def _of_ledger(site: PageContext) -> "tuple[LedgerPages, LedgerSeries] | tuple[N
         return None, None
     # Here, so that SQLAlchemy is imported only where there is a ledger.
     try:
-        from expirebridge.web.ledger import LedgerPages  # noqa: PLC0415
-        from expirebridge.web.series import LedgerSeries  # noqa: PLC0415
+        from expirebridge.web.ledger import LedgerPages, LedgerSeries  # noqa: PLC0415
     except ModuleNotFoundError as missing:
         raise InvalidSetting(str(missing)) from None
     return LedgerPages(site), LedgerSeries(site.settings)

@@ -1,17 +1,22 @@
-"""The page of a ledger: how far it is behind, the rows that wait, a search by `ext`."""
+"""The page of a ledger, and its series for the pages of series.
+
+Needs the extra `sql`: the application imports it only if there is a ledger.
+"""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from expirebridge.checks.finding import Finding, Level
 from expirebridge.errors import InvalidTask, LedgerError
+from expirebridge.ledger import Ledger
 from expirebridge.ledger.checks import check_ledger
+from expirebridge.ledger.engine import connected
 from expirebridge.ledger.inspection import MOST, Auditor, LedgerFigures
 from expirebridge.ledger.row_pages import (
     MOST_LISTED,
@@ -22,13 +27,21 @@ from expirebridge.ledger.row_pages import (
 )
 from expirebridge.ledger.rows import LedgerTask, check_ext
 from expirebridge.ledger.tables import Status
+from expirebridge.ledger.threads import with_timeout
 from expirebridge.model import keys
-from expirebridge.model.task import State, Task, from_ms
+from expirebridge.model.task import Change, State, Task, from_ms
 from expirebridge.producer.operations import Operations
+from expirebridge.series.state import Series, SeriesListing
+from expirebridge.settings import Settings
 from expirebridge.store.commands.call import Steps
 from expirebridge.store.commands.ledger import RedisCheckpoint, read_ledgers
 from expirebridge.web.context import PageContext
 from expirebridge.web.overview import PRESENT_FOR, Shared
+
+if TYPE_CHECKING:  # so that without SQLAlchemy the error is that of `expirebridge.ledger`
+    from sqlalchemy import Connection
+
+T = TypeVar("T")
 
 LIMIT = 100
 KINDS = {
@@ -178,3 +191,44 @@ def _states_of(ids: Sequence[str], operations: Operations) -> Steps[dict[str, St
         if task is not None:
             states[id] = task.state
     return states
+
+
+class LedgerSeries:
+    """Each call is a transaction of its own, and waits 5 s for an answer.
+
+    Each raises LedgerUnreachable after that, and LedgerError for whatever else the database says,
+    such as that the login may not write.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        assert settings.ledger is not None  # noqa: S101 - the caller's to see
+        self._url = settings.ledger
+        self._auditor = Auditor(settings)
+        self._ledger = Ledger(settings.ledger, name=settings.ledger_name)
+
+    async def list_series(self, limit: int, cursor: str | None) -> SeriesListing:
+        """A page of the series."""
+        return await asyncio.to_thread(self._auditor.series, limit, cursor)
+
+    async def get_series(self, id: str) -> Series | None:
+        """A series; None if there is none."""
+        return await asyncio.to_thread(self._auditor.one_series, id)
+
+    async def pause_series(self, id: str) -> Change:
+        """Let a series make no ticks."""
+        return await self._change(lambda at: self._ledger.pause_series(at, id))
+
+    async def resume_series(self, id: str) -> Change:
+        """Let a paused series go on."""
+        return await self._change(lambda at: self._ledger.resume_series(at, id))
+
+    async def run_series(self, id: str) -> LedgerTask | None:
+        """Make one more tick, due now; None if there is no such series."""
+        return await self._change(lambda at: self._ledger.run_series(at, id))
+
+    async def _change(self, call: "Callable[[Connection], T]") -> T:
+        def change() -> T:
+            with connected(self._url) as connection:
+                return call(connection)
+
+        return await asyncio.to_thread(with_timeout, change)

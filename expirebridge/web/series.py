@@ -1,27 +1,19 @@
 """The pages of series: the list of them, one with its latest tasks, and what is done to one."""
 
-import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from expirebridge.errors import InvalidTask, LedgerError
-from expirebridge.ledger import Ledger
-from expirebridge.ledger.engine import connected
-from expirebridge.ledger.inspection import Auditor
-from expirebridge.ledger.rows import LedgerTask
-from expirebridge.ledger.threads import with_timeout
 from expirebridge.model.schedule import check_series_id
-from expirebridge.model.task import Change, State, Task, texts_of, to_ms
+from expirebridge.model.task import State, Task, texts_of, to_ms
 from expirebridge.producer.operations import Operations
 from expirebridge.series.merged_listing import cursors_in, joined
 from expirebridge.series.state import Series, SeriesListing
-from expirebridge.settings import Settings
 from expirebridge.store.commands.call import PARTITIONS, Steps
 from expirebridge.web.actions import (
     READ_ONLY,
@@ -33,6 +25,9 @@ from expirebridge.web.actions import (
 )
 from expirebridge.web.context import PageContext, redirect
 from expirebridge.web.search import ids_in, lean
+
+if TYPE_CHECKING:
+    from expirebridge.web.ledger import LedgerSeries
 
 # Finds the tasks of one series, among all others.
 
@@ -188,49 +183,3 @@ def _place_in(given: Mapping[str, str]) -> str | None:
 def _link(series: Series) -> str:
     """The query of a series' page."""
     return urlencode({"id": series.id, "in": IN_LEDGER if series.ledger else IN_REDIS})
-
-
-# The series of a ledger, for the pages of series: looked at, and steered, in SQL.
-
-T = TypeVar("T")
-
-
-class LedgerSeries:
-    """Each call is a transaction of its own, and waits 5 s for an answer.
-
-    Each raises LedgerUnreachable after that, and LedgerError for whatever else the database says,
-    such as that the login may not write.
-    """
-
-    def __init__(self, settings: Settings) -> None:
-        assert settings.ledger is not None  # noqa: S101 - the caller's to see
-        self._url = settings.ledger
-        self._auditor = Auditor(settings)
-        self._ledger = Ledger(settings.ledger, name=settings.ledger_name)
-
-    async def list_series(self, limit: int, cursor: str | None) -> SeriesListing:
-        """A page of the series."""
-        return await asyncio.to_thread(self._auditor.series, limit, cursor)
-
-    async def get_series(self, id: str) -> Series | None:
-        """A series; None if there is none."""
-        return await asyncio.to_thread(self._auditor.one_series, id)
-
-    async def pause_series(self, id: str) -> Change:
-        """Let a series make no ticks."""
-        return await self._change(lambda at: self._ledger.pause_series(at, id))
-
-    async def resume_series(self, id: str) -> Change:
-        """Let a paused series go on."""
-        return await self._change(lambda at: self._ledger.resume_series(at, id))
-
-    async def run_series(self, id: str) -> LedgerTask | None:
-        """Make one more tick, due now; None if there is no such series."""
-        return await self._change(lambda at: self._ledger.run_series(at, id))
-
-    async def _change(self, call: Callable[[Connection], T]) -> T:
-        def change() -> T:
-            with connected(self._url) as connection:
-                return call(connection)
-
-        return await asyncio.to_thread(with_timeout, change)
