@@ -8,6 +8,7 @@ other awaits.
 import contextlib
 import queue
 from collections.abc import Generator
+from functools import partial
 from typing import Any, TypeVar
 
 import redis
@@ -34,7 +35,8 @@ from expirebridge.store.commands.call import (
     Runnable,
     Steps,
 )
-from expirebridge.store.errors import is_about_keys, is_within_script, of_client, translated
+from expirebridge.store.errors import is_about_keys, is_within_script, out_of_memory, translated
+from expirebridge.store.stepping import drive, drive_async, expand
 
 T = TypeVar("T")
 
@@ -54,22 +56,19 @@ class WrongPartitionCount(Exception):
         self.refusal = refusal
 
     def __iter__(self) -> Steps[Any]:
-        """What is still to be run: that call, and what follows it."""
+        """Run that call again, and what follows it."""
         call = self._call
-        try:
-            if isinstance(
-                call.route, At | IfAvailable
-            ):  # which one is meant depends on how many there are
+        if isinstance(call.route, At | IfAvailable):
+            # Which partition is meant depends on how many there are: the steps choose again.
+            try:
                 call = self._calls.throw(self.refusal)
-            while True:
-                try:
-                    reply = yield call
-                except errors.ServerError as error:
-                    call = self._calls.throw(error)
-                else:
-                    call = self._calls.send(reply)
-        except StopIteration as stop:
-            return stop.value
+            except StopIteration as stop:
+                return stop.value
+        return (yield from expand(self._calls, _unchanged, errors.ServerError, first=call))
+
+
+def _unchanged(call: Command[Any]) -> Steps[Any]:
+    return (yield call)
 
 
 Sent = CommandWords | BatchableRequest
@@ -144,21 +143,17 @@ class Database:
     def commands(self, runnable: Runnable[T]) -> Generator[Sent, Any, T]:
         """The commands of what is run; each is answered with its reply, or with a RedisError."""
         calls = iter(runnable)
+        return expand(calls, partial(self._answer, calls), errors.ServerError)
+
+    def _answer(self, calls: Steps[Any], call: Command[Any]) -> Generator[Sent, Any, Any]:
+        """Send a call, and return its reply. Raises a ServerError, or WrongPartitionCount."""
         try:
-            call = next(calls)
-            while True:
-                try:
-                    reply = yield from self._send(call)
-                except exceptions.RedisError as error:
-                    ours = self._explained(translated(error), call)
-                    if self._guessed and isinstance(ours, errors.PartitionsDiffer):
-                        raise WrongPartitionCount(calls, call, ours) from None
-                    call = calls.throw(ours)
-                else:
-                    call = calls.send(reply)
-        except StopIteration as stop:
-            result: T = stop.value
-            return result
+            return (yield from self._send(call))
+        except exceptions.RedisError as error:
+            ours = self._explained(translated(error), call)
+            if self._guessed and isinstance(ours, errors.PartitionsDiffer):
+                raise WrongPartitionCount(calls, call, ours) from None
+            raise ours from error
 
     def _explained(self, error: errors.ServerError, call: Command[Any]) -> errors.ServerError:
         """The error; if it is about a key, with the patterns of keys that the login needs."""
@@ -237,26 +232,21 @@ class Store:
 
     def run(self, runnable: Runnable[T]) -> T:
         """Run a call, or steps. Raises a ServerError if the server fails or refuses a call."""
-        commands = self.database.commands(runnable)
         try:
-            command = next(commands)
-            while True:
-                try:
-                    if type(command) is BatchableRequest:
-                        reply = self._trips.take(command)
-                    else:
-                        reply = self.client.execute_command(*command)  # type: ignore[no-untyped-call]
-                except (exceptions.RedisError, MemoryError) as error:
-                    command = commands.throw(of_client(error))
-                else:
-                    command = commands.send(reply)
-        except StopIteration as stop:
-            result: T = stop.value
-            return result
+            commands = self.database.commands(runnable)
+            return drive(commands, self._send, exceptions.RedisError)
         except errors.ServerReadOnly:
             # A primary that was demoted keeps its connections; new ones may lead to its successor.
             _close_idle(self.client.connection_pool)
             raise
+
+    def _send(self, command: Sent) -> Any:
+        try:
+            if type(command) is BatchableRequest:
+                return self._trips.take(command)
+            return self.client.execute_command(*command)  # type: ignore[no-untyped-call]
+        except MemoryError as error:
+            raise out_of_memory() from error
 
     def close(self) -> None:
         """Close the connections."""
@@ -280,28 +270,23 @@ class AsyncStore:
 
     async def run(self, runnable: Runnable[T]) -> T:
         """Run a call, or steps. Raises a ServerError if the server fails or refuses a call."""
-        commands = self.database.commands(runnable)
         try:
-            command = next(commands)
-            while True:
-                try:
-                    if type(command) is BatchableRequest:
-                        reply = await self._trips.take(command)
-                    else:
-                        reply = await self.client.execute_command(*command)  # type: ignore[no-untyped-call]
-                except (exceptions.RedisError, MemoryError) as error:
-                    command = commands.throw(of_client(error))
-                else:
-                    command = commands.send(reply)
-        except StopIteration as stop:
-            result: T = stop.value
-            return result
+            commands = self.database.commands(runnable)
+            return await drive_async(commands, self._send, exceptions.RedisError)
         except errors.ServerReadOnly:
             # As above. While the pool's own disconnect() waits, others may be given what it closes,
             # and redis-py before 7 fails there. With nowait, nothing comes in between.
             for connection in self.client.connection_pool._available_connections:
                 await connection.disconnect(nowait=True)
             raise
+
+    async def _send(self, command: Sent) -> Any:
+        try:
+            if type(command) is BatchableRequest:
+                return await self._trips.take(command)
+            return await self.client.execute_command(*command)  # type: ignore[no-untyped-call]
+        except MemoryError as error:
+            raise out_of_memory() from error
 
     async def aclose(self) -> None:
         """Close the connections."""

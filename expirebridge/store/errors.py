@@ -52,14 +52,12 @@ class CountUnknown(errors.ServerError):
     """
 
 
-def of_client(error: exceptions.RedisError | MemoryError) -> exceptions.RedisError:
-    """What the client raised, as an error of its own: a reply for which there is no room is lost.
+def out_of_memory() -> exceptions.ConnectionError:
+    """The error for a reply that was lost, since this process has no room for it.
 
     A handler may take all memory, and give it back as it fails: no reason for a listener to end.
     """
-    if isinstance(error, MemoryError):
-        return exceptions.ConnectionError("this process has no memory left to read it")
-    return error
+    return exceptions.ConnectionError("this process has no memory left to read it")
 
 
 def translated(error: exceptions.RedisError) -> errors.ServerError:

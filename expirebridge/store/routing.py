@@ -39,6 +39,7 @@ from expirebridge.store.partition_availability import (
     UnavailablePartitions,
 )
 from expirebridge.store.partition_count import NothingWritten, PartitionCount, too_few
+from expirebridge.store.stepping import expand
 
 T = TypeVar("T")
 
@@ -97,20 +98,7 @@ class Routing:
 
     def requests(self, runnable: Runnable[T]) -> Requests[T]:
         """What each partition is asked."""
-        run = _Run(self)
-        steps = iter(runnable)
-        try:
-            call = next(steps)
-            while True:
-                try:
-                    answer = yield from run.answer(call)
-                except errors.ServerError as error:
-                    call = steps.throw(error)
-                else:
-                    call = steps.send(answer)
-        except StopIteration as stop:
-            result: T = stop.value
-            return result
+        return expand(iter(runnable), _Run(self).answer, errors.ServerError)
 
 
 class _Run:
