@@ -10,11 +10,11 @@ import sys
 from collections.abc import Iterable
 from importlib import import_module
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from expirebridge.cli.headings import HeadedGroup
 from expirebridge.cli.options import BAD_INPUT, FAULT, NOT_POSSIBLE, STUCK, as_typed
 from expirebridge.cli.output import end, leave
 from expirebridge.errors import (
@@ -65,8 +65,8 @@ PANELS = {
     },
     "Moving": {
         "move": "move.move",
-        "export": "transfer.export",
-        "import": "transfer.import_",
+        "export": "export_import.export",
+        "import": "export_import.import_",
     },
     "Other languages": {
         "key": "admin.key",
@@ -75,6 +75,28 @@ PANELS = {
 }
 """Where each command is, or each group of commands, by its heading in the help, in that order."""
 COMMANDS = {word: place for places in PANELS.values() for word, place in places.items()}
+
+
+class HeadedGroup(TyperGroup):
+    """A group whose help lists its commands by their help panels.
+
+    Typer shows panels only with rich's markup, which would read [server] and [default: ...] in
+    the help as markup.
+    """
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write a section for each panel, in the order of the commands."""
+        longest = max(map(len, self.commands), default=0)
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for name in self.list_commands(ctx):
+            command: Any = self.commands[name]
+            text = command.get_short_help_str(formatter.width - longest - 6)
+            sections.setdefault(command.rich_help_panel or "Commands", []).append(
+                (name.ljust(longest), text)
+            )
+        for title, rows in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
 
 def application(words: Iterable[str] = COMMANDS) -> typer.Typer:

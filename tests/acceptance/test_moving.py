@@ -13,8 +13,8 @@ import pytest
 import redis
 
 from expirebridge import Bridge, Change, InvalidTask, State, Task
-from expirebridge.cli.transfer_files import FIELDS
 from expirebridge.connection.clients import _PRODUCER_RETRIES
+from expirebridge.migration.ndjson import FIELDS
 from expirebridge.producer.new_task import CHUNK_TASKS
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store

@@ -15,8 +15,8 @@ try:
     main.application(main.asked_for(sys.argv[1:]))(standalone_mode=False)
 except SystemExit:
     pass
-for name in ("expirebridge.listener.listener", "expirebridge.checks", "expirebridge.cli.transfer"):
-    if name in sys.modules:
+for name in ("listener.listener", "checks", "cli.export_import"):
+    if "expirebridge." + name in sys.modules:
         print("imported", name)
 """
 

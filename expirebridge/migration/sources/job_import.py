@@ -1,5 +1,6 @@
 """Opens another library's database, and turns its jobs into tasks."""
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields
@@ -10,12 +11,11 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import redis
 
-from expirebridge.cli import transfer_files
-from expirebridge.cli.output import warn
-from expirebridge.cli.transfer_files import Chunk, Intake
 from expirebridge.connection import clients
 from expirebridge.errors import InvalidSetting, InvalidTask
 from expirebridge.handlers import Registry
+from expirebridge.migration import ndjson
+from expirebridge.migration.importer import ImportChunk, ImportInput
 from expirebridge.migration.sources.arq import Arq
 from expirebridge.migration.sources.bullmq import BullMQ
 from expirebridge.migration.sources.celery import Celery
@@ -35,6 +35,8 @@ from expirebridge.settings import Settings
 from expirebridge.store.commands import migration
 from expirebridge.store.commands.producing import NewTask
 from expirebridge.store.partitions import Partitions
+
+logger = logging.getLogger("expirebridge")
 
 
 class JobLibrary(StrEnum):
@@ -67,8 +69,8 @@ class JobOptions:
 @contextmanager
 def read(
     library: JobLibrary, url: str, options: JobOptions, store: Partitions, settings: Settings
-) -> Iterator[tuple[Intake, ImportReport]]:
-    """The jobs of a database as an intake, and the report that counts them.
+) -> Iterator[tuple[ImportInput, ImportReport]]:
+    """The jobs of a database to import, and the report that counts them.
 
     Raises InvalidSetting for a URL or an option that cannot be used, HandlersError for a folder of
     handlers, and a ServerError if the other server fails.
@@ -92,9 +94,9 @@ def read(
         report = ImportReport(
             dry_run=options.dry_run, now=now, began=0 if options.overdue else began
         )
-        yield Intake(_chunks(source, names, report), size), report
+        yield ImportInput(_chunks(source, names, report), size), report
         if unused := names.unused():
-            warn(f"no job is named {', '.join(unused)}, as --map says")
+            logger.warning("no job is named %s, as --map says", ", ".join(unused))
 
 
 _SOURCES: dict[JobLibrary, Callable[[redis.Redis, JobFilter], JobSource]] = {
@@ -113,16 +115,16 @@ def _zone(name: str | None) -> tzinfo:
         raise InvalidSetting(f"--timezone {name}: write a zone, such as Europe/Berlin") from None
 
 
-def _chunks(source: JobSource, names: Names, report: ImportReport) -> Iterator[Chunk]:
+def _chunks(source: JobSource, names: Names, report: ImportReport) -> Iterator[ImportChunk]:
     for page in source.pages():
-        chunk = Chunk()
+        chunk = ImportChunk()
         for found in page:
             chunk.size += 1
             if (task := _task(found, names, report)) is not None:
                 chunk.tasks.append(task)
             if len(chunk.tasks) == CHUNK_TASKS:
                 yield chunk
-                chunk = Chunk()
+                chunk = ImportChunk()
         if chunk.size:
             yield chunk
 
@@ -157,6 +159,6 @@ def _new_task(job: Job, func: str) -> NewTask:
         "attempt": job.attempt, **job.policies,
     }  # fmt: skip
     try:
-        return transfer_files.task_of(values).task
+        return ndjson.task_of(values).task
     except InvalidTask as error:
         raise Refused(str(error)) from None

@@ -1,17 +1,19 @@
 """Where the jobs of another library are: which server and database, and what its errors mean."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import redis
 from redis import exceptions
 
-from expirebridge.cli.output import warn
 from expirebridge.connection.urls import safe_url
 from expirebridge.errors import InvalidSetting, NotPermitted
 from expirebridge.store.commands.call import command
 from expirebridge.store.errors import translated
 from expirebridge.store.partitions import Partitions
+
+logger = logging.getLogger("expirebridge")
 
 _OF_A_CLUSTER = (
     exceptions.AskError,  # MOVED as well
@@ -60,7 +62,9 @@ def warn_of_cluster(client: redis.Redis, url: str) -> None:
     info = _server_info(client)
     # As Redis calls it, and Valkey.
     if "cluster" in {info.get("redis_mode"), info.get("server_mode")}:
-        warn(f"{safe_url(url)} is a node of a cluster: import from each of its primaries")
+        logger.warning(
+            "%s is a node of a cluster: import from each of its primaries", safe_url(url)
+        )
 
 
 def _server_info(client: redis.Redis) -> dict[str, object]:

@@ -1,12 +1,9 @@
-"""What became of the jobs of a source, told in one table: nothing is dropped in silence."""
+"""Counts the jobs of an import by result: each job is created, kept, left or refused."""
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any
 
-from expirebridge.cli.output import print_fields, print_json, print_line, print_table, printable
 from expirebridge.migration.sources.job import SkippedJob
 from expirebridge.model.task import from_ms
 from expirebridge.store.commands.producing import NewTask
@@ -14,7 +11,7 @@ from expirebridge.store.commands.producing import NewTask
 _SHOWN_IDS = 3
 _LONGEST = 300
 _MOST_REASONS = 50
-"""Data that is broken in many ways must not fill the memory, nor the screen."""
+"""Data that is broken in many ways must not fill the memory."""
 
 
 @dataclass(slots=True)
@@ -79,8 +76,7 @@ class ImportReport:
     def add_left(self, one: SkippedJob) -> None:
         """Count a job that stays where it is."""
         kinds = self.refused if one.refused else self.left
-        # What stands in another database must not control a terminal, nor fill it.
-        reason, id = printable(one.reason)[:_LONGEST], printable(one.source_id)[:_LONGEST]
+        reason, id = one.reason[:_LONGEST], one.source_id[:_LONGEST]
         if reason not in kinds and len(kinds) >= _MOST_REASONS:
             reason = "other reasons"
         kind = kinds.setdefault(reason, SkippedKind())
@@ -99,51 +95,6 @@ class ImportReport:
             "refused": sum(kind.count for kind in self.refused.values()),
         }
 
-    def print(self, *, as_json: bool) -> None:
-        """Print it."""
-        if as_json:
-            return print_json(self._as_data())
-        print_fields((name, f"{number:,}") for name, number in self.counts.items())
-        if self.functions:
-            print_line()
-            print_table(
-                ("function", "tasks", "first due", "last due"),
-                [
-                    (func, f"{made.count:,}", _shown(made.first), _shown(made.last))
-                    for func, made in sorted(self.functions.items())
-                ],
-            )
-        for title, kinds in (("left", self.left), ("refused", self.refused)):
-            for reason, kind in kinds.items():
-                more = ", ..." if kind.count > len(kind.ids) else ""
-                print_line(f"{title} {kind.count:,}: {reason} ({', '.join(kind.ids)}{more})")
-        for change, count in self.changes.items():
-            print_line(f"changed {count:,}: {change}")
-        return None
-
-    def _as_data(self) -> dict[str, Any]:
-        return {
-            **{name.replace(" ", "_"): number for name, number in self.counts.items()},
-            "functions": {
-                func: {
-                    "tasks": made.count,
-                    "first_due": _moment(made.first),
-                    "last_due": _moment(made.last),
-                }
-                for func, made in sorted(self.functions.items())
-            },
-            "reasons": [
-                {"end": title, "reason": reason, "jobs": kind.count, "ids": kind.ids}
-                for title, kinds in (("left", self.left), ("refused", self.refused))
-                for reason, kind in kinds.items()
-            ],
-            "changes": dict(self.changes),
-        }
-
-
-def _moment(due: int) -> datetime:
-    return from_ms(due)
-
 
 def _shown(due: int) -> str:
-    return _moment(due).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return from_ms(due).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -1,37 +1,46 @@
-"""The command that makes the tasks which export wrote, or which another library has scheduled."""
+"""The commands export and import: tasks as lines of JSON, and the jobs of other libraries."""
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, BinaryIO, Protocol
+from typing import Annotated, Any, BinaryIO
 
 import typer
 
-from expirebridge.cli import transfer_files
-from expirebridge.cli import transfer_files as line_file
 from expirebridge.cli.options import BAD_INPUT, NOT_POSSIBLE, AsJson, Prefix, Url
-from expirebridge.cli.output import print_counts, progress_bar, warn
+from expirebridge.cli.output import (
+    print_counts,
+    print_fields,
+    print_json,
+    print_line,
+    print_table,
+    printable,
+    progress_bar,
+    warn,
+)
 from expirebridge.cli.stats import store_of
-from expirebridge.cli.transfer_files import Chunk, Intake
 from expirebridge.errors import InvalidSetting
 from expirebridge.hooks import Hooks
+from expirebridge.migration import ndjson
+from expirebridge.migration.importer import Importer, LineCounts
 from expirebridge.migration.sources import job_import
 from expirebridge.migration.sources.job_import import JobLibrary, JobOptions
-from expirebridge.model.task import Outcome, State, texts_of
+from expirebridge.migration.sources.report import ImportReport, SkippedKind
+from expirebridge.model.task import State, from_ms, texts_of
 from expirebridge.producer.operations import Operations
-from expirebridge.series.definition import restore
 from expirebridge.settings import Settings
-from expirebridge.store.commands import migration, producing
+from expirebridge.store.commands import migration
 from expirebridge.store.commands import pages as pages_commands
 from expirebridge.store.commands import series as series_commands
 from expirebridge.store.commands.migration import Stored
-from expirebridge.store.commands.producing import NewTask
 from expirebridge.store.partitions import Partitions
 from expirebridge.store.series_records import StoredSeries
+
+_LONGEST_REASON = 300
+"""Data that is broken in many ways must not fill the screen."""
 
 
 def import_(
@@ -126,14 +135,18 @@ def import_(
 
 
 def _import_lines(file: Path, settings: Settings, *, as_json: bool) -> None:
-    place = line_file.ImportPosition.of(file, settings)
-    done = Done()
+    position = ndjson.ImportPosition.of(file, settings)
+    counts = LineCounts()
     try:
-        with closing(store_of(settings)) as store, line_file.read(file, place) as intake:
-            chunks = _with_series(intake.chunks, store, settings, done)
-            _take_in(store, settings, replace(intake, chunks=chunks), done, dry_run=False)
+        with closing(store_of(settings)) as store, ndjson.read(file, position) as lines:
+            importer = Importer(store, settings)
+            with progress_bar("importing", lines.size, done=lines.begun) as advance:
+                for chunk in lines.chunks:
+                    importer.run(chunk, counts)
+                    importer.run_series(chunk, counts)
+                    advance(chunk.size)
     finally:
-        done.print(as_json=as_json)
+        _print_counts(counts, as_json=as_json)
 
 
 def _import_jobs(
@@ -141,104 +154,90 @@ def _import_jobs(
 ) -> None:
     with (
         closing(store_of(settings)) as store,
-        job_import.read(library, source, options, store, settings) as (intake, report),
+        job_import.read(library, source, options, store, settings) as (jobs, report),
     ):
         try:
-            _take_in(store, settings, intake, report, dry_run=options.dry_run)
+            importer = Importer(store, settings, dry_run=options.dry_run)
+            with progress_bar("importing", jobs.size) as advance:
+                for chunk in jobs.chunks:
+                    importer.run(chunk, report)
+                    advance(chunk.size)
         finally:
-            report.print(as_json=as_json)
+            _print_report(report, as_json=as_json)
     if report.refused:
         raise typer.Exit(BAD_INPUT)
 
 
-class ImportCounter(Protocol):
-    """Who counts what became of the tasks."""
-
-    kept: int
-
-    def admit(self, tasks: list[NewTask]) -> list[NewTask]:
-        """Which of these tasks, of which the server knows none, are to be made."""
-        ...
-
-    def add_made(self, tasks: Sequence[NewTask]) -> None:
-        """Count tasks that were made, or would be."""
-        ...
+def _print_counts(counted: LineCounts, *, as_json: bool) -> None:
+    """Print the counts, those of series only if there were any."""
+    counts = {"created": counted.created, "kept": counted.kept}
+    if counted.series_created or counted.series_kept:
+        counts |= {"series created": counted.series_created, "series kept": counted.series_kept}
+    print_counts(counts, as_json=as_json)
 
 
-@dataclass
-class Done:
-    """What became of the tasks of lines: each is made, or the server knows it."""
-
-    created: int = 0
-    kept: int = 0
-    series_created: int = 0
-    series_kept: int = 0
-
-    def admit(self, tasks: list[NewTask]) -> list[NewTask]:
-        """See `RelayProgress.admit`."""
-        return tasks
-
-    def add_made(self, tasks: Sequence[NewTask]) -> None:
-        """See `RelayProgress.add_made`."""
-        self.created += len(tasks)
-
-    def print(self, *, as_json: bool) -> None:
-        """Print the counts, those of series only if there were any."""
-        counts = {"created": self.created, "kept": self.kept}
-        if self.series_created or self.series_kept:
-            counts |= {"series created": self.series_created, "series kept": self.series_kept}
-        print_counts(counts, as_json=as_json)
+def _print_report(report: ImportReport, *, as_json: bool) -> None:
+    if as_json:
+        return print_json(_report_as_data(report))
+    print_fields((name, f"{number:,}") for name, number in report.counts.items())
+    if report.functions:
+        print_line()
+        print_table(
+            ("function", "tasks", "first due", "last due"),
+            [
+                (func, f"{made.count:,}", _shown(made.first), _shown(made.last))
+                for func, made in sorted(report.functions.items())
+            ],
+        )
+    for title, reason, kind in _reasons(report):
+        more = ", ..." if kind.count > len(kind.ids) else ""
+        print_line(f"{title} {kind.count:,}: {reason} ({', '.join(map(_escaped, kind.ids))}{more})")
+    for change, count in report.changes.items():
+        print_line(f"changed {count:,}: {change}")
+    return None
 
 
-def _take_in(
-    store: Partitions, settings: Settings, intake: Intake, account: ImportCounter, *, dry_run: bool
-) -> None:
-    operations = Operations(settings, Hooks())
-    with progress_bar("importing", intake.size, done=intake.begun) as advance:
-        for chunk in intake.chunks:
-            new = account.admit(_unknown(store, chunk, account))
-            made = new if dry_run or not new else _make(store, new, account)
-            account.add_made(made)
-            # Those that were made before a break may not have been paused yet.
-            if chunk.paused and not dry_run:
-                store.run(operations.pause_all(chunk.paused))
-            advance(chunk.size)
+def _report_as_data(report: ImportReport) -> dict[str, Any]:
+    return {
+        **{name.replace(" ", "_"): number for name, number in report.counts.items()},
+        "functions": {
+            func: {
+                "tasks": made.count,
+                "first_due": from_ms(made.first),
+                "last_due": from_ms(made.last),
+            }
+            for func, made in sorted(report.functions.items())
+        },
+        "reasons": [
+            {
+                "end": title,
+                "reason": reason,
+                "jobs": kind.count,
+                "ids": [_escaped(id) for id in kind.ids],
+            }
+            for title, reason, kind in _reasons(report)
+        ],
+        "changes": dict(report.changes),
+    }
 
 
-def _with_series(
-    chunks: Iterator[Chunk], store: Partitions, settings: Settings, done: Done
-) -> Iterator[Chunk]:
-    """The chunks; when the tasks of one are made, so are its series."""
-    for chunk in chunks:
-        yield chunk
-        for line in chunk.series:
-            restoring = restore(line.spec, made=line.made, paused=line.paused, lease=settings.lease)
-            created = store.run(restoring)
-            done.series_created += created
-            done.series_kept += not created
+def _reasons(report: ImportReport) -> Iterator[tuple[str, str, SkippedKind]]:
+    """The reasons for which jobs were left or refused, printable."""
+    for title, kinds in (("left", report.left), ("refused", report.refused)):
+        for reason, kind in kinds.items():
+            yield title, _escaped(reason), kind
 
 
-def _unknown(store: Partitions, chunk: Chunk, account: ImportCounter) -> list[NewTask]:
-    """The tasks of which the server has no record, each once."""
-    if not chunk.tasks:
-        return []
-    known = store.run(migration.find_known([task.id for task in chunk.tasks]))
-    by_id = {task.id: task for task, there in zip(chunk.tasks, known, strict=True) if not there}
-    account.kept += len(chunk.tasks) - len(by_id)
-    return list(by_id.values())
+def _escaped(text: str) -> str:
+    """A text from another database, which must not control a terminal, nor fill it."""
+    return printable(text)[:_LONGEST_REASON]
 
 
-def _make(store: Partitions, tasks: list[NewTask], account: ImportCounter) -> list[NewTask]:
-    """Make tasks; return those that were not made by somebody else meanwhile."""
-    replies = store.run(producing.make(tasks))
-    made = [
-        task for task, reply in zip(tasks, replies, strict=True) if reply.outcome is Outcome.CREATED
-    ]
-    account.kept += len(tasks) - len(made)
-    return made
+def _shown(due: int) -> str:
+    return from_ms(due).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-# The command that writes the tasks that wait, and series, as lines of JSON.
+# Export.
 
 WAITING = (State.PENDING, State.PAUSED)
 
@@ -269,14 +268,14 @@ def export(
         with progress_bar("exporting", counts.pending + counts.paused) as advance:
             unreadable = 0
             for task, state in _waiting(store):
-                line = transfer_files.encode(task, state)
+                line = ndjson.encode(task, state)
                 if line is None:
                     unreadable += 1
                 else:
                     output.write(line)
                 advance(1)
         for series in _scheduled(store, settings):
-            line = transfer_files.encode_series(series)
+            line = ndjson.encode_series(series)
             if line is None:
                 warn(f"series {series.id!r}, whose record cannot be read, is left out")
             else:

@@ -6,7 +6,7 @@ docs/reference/task-lines.md shows the form, for those who write such lines them
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -15,6 +15,7 @@ import orjson
 
 from expirebridge.connection.urls import safe_url
 from expirebridge.errors import InvalidSetting, InvalidTask
+from expirebridge.migration.importer import ImportChunk, ImportedSeries, ImportInput
 from expirebridge.model import keys
 from expirebridge.model.durations import check_aware
 from expirebridge.model.schedule import SeriesSpec, check_series_id, schedule_from_json
@@ -41,16 +42,6 @@ class Line:
     """A task that is to be made, and perhaps paused."""
 
     task: NewTask
-    paused: bool
-
-
-@dataclass(frozen=True, slots=True)
-class SeriesLine:
-    """A series that is to be made, and perhaps paused."""
-
-    spec: SeriesSpec
-    made: int
-    """When it was made, in ms: intervals count from there."""
     paused: bool
 
 
@@ -92,13 +83,13 @@ def encode(task: Stored, state: State) -> bytes | None:
     return orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
 
 
-def decode(line: bytes) -> Line | SeriesLine:
+def decode(line: bytes) -> Line | ImportedSeries:
     """Read a line. Raises InvalidTask, which says what is wrong and never quotes arguments."""
     values = _values(line)
     return _series_of(values) if "series" in values else task_of(values)
 
 
-def _series_of(values: dict[str, Any]) -> SeriesLine:
+def _series_of(values: dict[str, Any]) -> ImportedSeries:
     args, schedule = text_of(values, "args").encode(), values.get("schedule")
     keys.check_args(args)
     if not isinstance(schedule, dict):
@@ -116,7 +107,9 @@ def _series_of(values: dict[str, Any]) -> SeriesLine:
         schedule=schedule_from_json(schedule),
         fields=fields,
     )
-    return SeriesLine(spec, whole_of(values, "made", least=0) if "made" in values else 0, paused)
+    return ImportedSeries(
+        spec, whole_of(values, "made", least=0) if "made" in values else 0, paused
+    )
 
 
 def task_of(values: dict[str, Any]) -> Line:
@@ -176,33 +169,6 @@ def _key(name: str, func: str, args: bytes) -> str:
     return name
 
 
-# What import takes in: chunks of tasks, from lines or from the jobs of another library.
-
-
-@dataclass
-class Chunk:
-    """Some tasks to be made with one request."""
-
-    tasks: list[NewTask] = field(default_factory=list)
-    paused: list[str] = field(default_factory=list)
-    """The ids of those that are paused at once."""
-    series: list[SeriesLine] = field(default_factory=list)
-    size: int = 0
-    """How far the progress bar goes on."""
-
-
-@dataclass(frozen=True)
-class Intake:
-    """All that is to be imported."""
-
-    chunks: Iterator[Chunk]
-    """The next one is asked for when the last one is made."""
-    size: int | None
-    """The length of the progress bar; None if nobody knows."""
-    begun: int = 0
-    """Where the bar begins."""
-
-
 # The lines that export wrote, read in chunks; how far an import came is noted beside the file.
 
 CHUNK_BYTES = 512 * 1024
@@ -223,9 +189,9 @@ class LineReader:
         self._file = file
         self.position = position
 
-    def chunks(self) -> Iterator[Chunk]:
+    def chunks(self) -> Iterator[ImportChunk]:
         """Read tasks. Raises InvalidTask for a line that is none, with its number."""
-        chunk = Chunk()
+        chunk = ImportChunk()
         number = self.position.line
         for line in self._file:
             number += 1
@@ -234,21 +200,21 @@ class LineReader:
                 _add(chunk, line, number)
             if len(chunk.tasks) + len(chunk.series) >= CHUNK_TASKS or chunk.size > CHUNK_BYTES:
                 yield self._through(chunk, number)
-                chunk = Chunk()
+                chunk = ImportChunk()
         if chunk.size:
             yield self._through(chunk, number)
 
-    def _through(self, chunk: Chunk, number: int) -> Chunk:
+    def _through(self, chunk: ImportChunk, number: int) -> ImportChunk:
         self.position = Position(self.position.offset + chunk.size, number)
         return chunk
 
 
-def _add(chunk: Chunk, line: bytes, number: int) -> None:
+def _add(chunk: ImportChunk, line: bytes, number: int) -> None:
     try:
         read = decode(line)
     except InvalidTask as error:
         raise InvalidTask(f"line {number}: {error}") from None
-    if isinstance(read, SeriesLine):
+    if isinstance(read, ImportedSeries):
         chunk.series.append(read)
         return
     chunk.tasks.append(read.task)
@@ -288,7 +254,7 @@ class ImportPosition:
 
 
 @contextmanager
-def read(file: Path, place: ImportPosition | None) -> Iterator[Intake]:
+def read(file: Path, place: ImportPosition | None) -> Iterator[ImportInput]:
     """The lines that are still to be imported. Those of a file are all checked before.
 
     Raises InvalidTask for a line that is none, InvalidSetting for a file that cannot be read.
@@ -296,7 +262,7 @@ def read(file: Path, place: ImportPosition | None) -> Iterator[Intake]:
     if place is None:
         follows = "mend it and import all again: tasks that are known are kept"
         with _what_follows(follows), _open(file) as piped:
-            yield Intake(LineReader(piped, Position()).chunks(), None)
+            yield ImportInput(LineReader(piped, Position()).chunks(), None)
         return
     start = place.reached()
     with _open(file) as opened:
@@ -306,10 +272,10 @@ def read(file: Path, place: ImportPosition | None) -> Iterator[Intake]:
                 pass
         opened.seek(start.offset)
         chunks = _noting(LineReader(opened, start), place)
-        yield Intake(chunks, file.stat().st_size, begun=start.offset)
+        yield ImportInput(chunks, file.stat().st_size, begun=start.offset)
 
 
-def _noting(source: LineReader, place: ImportPosition) -> Iterator[Chunk]:
+def _noting(source: LineReader, place: ImportPosition) -> Iterator[ImportChunk]:
     """The chunks; when the next one is asked for, it is noted that the last one is imported."""
     for chunk in source.chunks():
         yield chunk

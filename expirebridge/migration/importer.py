@@ -1,0 +1,133 @@
+"""Makes the tasks and series of an import, whichever source they were read from."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from expirebridge.hooks import Hooks
+from expirebridge.model.schedule import SeriesSpec
+from expirebridge.model.task import Outcome
+from expirebridge.producer.operations import Operations
+from expirebridge.series.definition import restore
+from expirebridge.settings import Settings
+from expirebridge.store.commands import migration, producing
+from expirebridge.store.commands.producing import NewTask
+from expirebridge.store.partitions import Partitions
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedSeries:
+    """A series to make, and whether it is paused."""
+
+    spec: SeriesSpec
+    made: int
+    """When it was made, in ms: intervals count from there."""
+    paused: bool
+
+
+@dataclass
+class ImportChunk:
+    """Tasks and series to make with a few requests."""
+
+    tasks: list[NewTask] = field(default_factory=list)
+    paused: list[str] = field(default_factory=list)
+    """The ids of the tasks that are paused at once."""
+    series: list[ImportedSeries] = field(default_factory=list)
+    size: int = 0
+    """By how much the progress bar advances."""
+
+
+@dataclass(frozen=True)
+class ImportInput:
+    """The chunks of one import."""
+
+    chunks: Iterator[ImportChunk]
+    """The next one is asked for when the last one is made."""
+    size: int | None
+    """The length of the progress bar; None if it is not known."""
+    begun: int = 0
+    """The progress that an earlier import made."""
+
+
+class ImportCounter(Protocol):
+    """Counts the tasks of an import, and selects those to make."""
+
+    kept: int
+
+    def admit(self, tasks: list[NewTask]) -> list[NewTask]:
+        """Select the tasks to make from those that the server does not know."""
+        ...
+
+    def add_made(self, tasks: Sequence[NewTask]) -> None:
+        """Count tasks that were made, or would be."""
+        ...
+
+
+@dataclass
+class LineCounts:
+    """The counts of an import of lines. The server makes or knows each task and series."""
+
+    created: int = 0
+    kept: int = 0
+    series_created: int = 0
+    series_kept: int = 0
+
+    def admit(self, tasks: list[NewTask]) -> list[NewTask]:
+        """Select all: see `ImportCounter.admit`."""
+        return tasks
+
+    def add_made(self, tasks: Sequence[NewTask]) -> None:
+        """See `ImportCounter.add_made`."""
+        self.created += len(tasks)
+
+    def add_series(self, *, created: bool) -> None:
+        """Count a series that was made, or that the server knows."""
+        self.series_created += created
+        self.series_kept += not created
+
+
+class Importer:
+    """Makes the tasks and series of an import that the server does not know."""
+
+    def __init__(self, store: Partitions, settings: Settings, *, dry_run: bool = False) -> None:
+        self._store = store
+        self._settings = settings
+        self._operations = Operations(settings, Hooks())
+        self._dry_run = dry_run
+
+    def run(self, chunk: ImportChunk, counter: ImportCounter) -> None:
+        """Make the tasks of a chunk. A repeated import makes nothing twice."""
+        new = counter.admit(self._unknown(chunk, counter))
+        made = new if self._dry_run or not new else self._make(new, counter)
+        counter.add_made(made)
+        # Those that were made before an interruption may not have been paused yet.
+        if chunk.paused and not self._dry_run:
+            self._store.run(self._operations.pause_all(chunk.paused))
+
+    def run_series(self, chunk: ImportChunk, counts: LineCounts) -> None:
+        """Make the series of a chunk, after its tasks."""
+        for series in chunk.series:
+            restoring = restore(
+                series.spec, made=series.made, paused=series.paused, lease=self._settings.lease
+            )
+            counts.add_series(created=self._store.run(restoring))
+
+    def _unknown(self, chunk: ImportChunk, counter: ImportCounter) -> list[NewTask]:
+        """The tasks of which the server has no record, each once."""
+        if not chunk.tasks:
+            return []
+        known = self._store.run(migration.find_known([task.id for task in chunk.tasks]))
+        by_id = {task.id: task for task, there in zip(chunk.tasks, known, strict=True) if not there}
+        counter.kept += len(chunk.tasks) - len(by_id)
+        return list(by_id.values())
+
+    def _make(self, tasks: list[NewTask], counter: ImportCounter) -> list[NewTask]:
+        """Make tasks; leave out those that another client made meanwhile."""
+        replies = self._store.run(producing.make(tasks))
+        made = [
+            task
+            for task, reply in zip(tasks, replies, strict=True)
+            if reply.outcome is Outcome.CREATED
+        ]
+        counter.kept += len(tasks) - len(made)
+        return made
