@@ -8,9 +8,9 @@ from expirebridge.handlers import Registry
 from expirebridge.handlers.compatibility import Comparison
 from expirebridge.model.task import State
 from expirebridge.store.commands import inspection
-from expirebridge.store.commands import pages as pages_commands
-from expirebridge.store.commands import series as series_commands
 from expirebridge.store.commands.call import Steps
+from expirebridge.store.commands.pages import Pages
+from expirebridge.store.commands.series import series_page
 from expirebridge.store.series_records import NEVER
 from expirebridge.store.task_records import call_of
 
@@ -71,7 +71,7 @@ def compare(
     comparison = Comparison(registry)
     for state in scope.counts:
         until = scope.until if state is State.PENDING else None
-        pages = pages_commands.Pages(partial(inspection.calls_page, state, until=until))
+        pages = Pages(partial(inspection.calls_page, state, until=until))
         while page := (yield from pages.next()):
             for call in page.calls:
                 comparison.add(call)
@@ -85,7 +85,7 @@ def _compare_series(comparison: Comparison) -> Steps[None]:
     """Compare the series that go on, or are paused, and of which no tick waits now."""
     cursor = None
     while cursor != "0":
-        page = yield from series_commands.series_page(cursor or "0", 0)
+        page = yield from series_page(cursor or "0", 0)
         for one in page.series:
             if one.waiting not in WAITING and (one.place < NEVER or "paused" in one.record):
                 comparison.add(inspection.StoredCall(one.id, *call_of(one.record), None))

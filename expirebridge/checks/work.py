@@ -18,11 +18,11 @@ from expirebridge.settings import Doorbells, Settings
 from expirebridge.store import function_library, functions
 from expirebridge.store.client import Database
 from expirebridge.store.commands import fleet, inspection, producing, reconciling
-from expirebridge.store.commands import pages as pages_commands
-from expirebridge.store.commands import series as series_commands
 from expirebridge.store.commands.call import PARTITIONS, Steps, at_if_there
 from expirebridge.store.commands.inspection import Health
 from expirebridge.store.commands.ledger import MOST_DIRTY, read_ledgers
+from expirebridge.store.commands.pages import BEGINNING, Pages
+from expirebridge.store.commands.series import series_page
 
 _SAMPLE = 1000
 BEHIND = 60.0
@@ -140,7 +140,7 @@ def check_series(lease: float) -> Steps[Finding | None]:
     None if there is no series. Only the first thousand are looked at.
     """
     series, now = list[Series](), 0
-    pages = pages_commands.Pages(lambda cursor: series_commands.series_page(cursor, lease, _SAMPLE))
+    pages = Pages(lambda cursor: series_page(cursor, lease, _SAMPLE))
     while len(series) < _SAMPLE and (page := (yield from pages.next())):
         series += [Series.of(one, page.now) for one in page.series]
         now = page.now
@@ -317,7 +317,7 @@ def of_move(counts: Counts) -> Finding | None:
 
 def check_others_data(layout: PartitionLayout) -> Steps[Finding]:
     """Whether a server also holds other data: in a cluster, each node has keys of its own."""
-    _, names = yield from reconciling.walk(pages_commands.BEGINNING, SAMPLE)
+    _, names = yield from reconciling.walk(BEGINNING, SAMPLE)
     alien = sum(not _is_ours(name, layout) for name in names)
     return other_data(alien) if alien else ok("data", "no other data")
 

@@ -33,9 +33,9 @@ from expirebridge.model.task import State, from_ms, texts_of
 from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
 from expirebridge.store.commands import migration
-from expirebridge.store.commands import pages as pages_commands
-from expirebridge.store.commands import series as series_commands
 from expirebridge.store.commands.migration import Stored
+from expirebridge.store.commands.pages import Pages
+from expirebridge.store.commands.series import series_page
 from expirebridge.store.partitions import Partitions
 from expirebridge.store.series_records import StoredSeries
 
@@ -294,7 +294,7 @@ def export(
 def _waiting(store: Partitions) -> Iterator[tuple[Stored, State]]:
     """Every task that waits. A paused one that is resumed meanwhile comes twice, with one id."""
     for state in WAITING:
-        pages = pages_commands.Pages(partial(migration.stored_page, state))
+        pages = Pages(partial(migration.stored_page, state))
         while page := store.run(pages.next()):
             for task in page.tasks:
                 yield task, state
@@ -302,7 +302,7 @@ def _waiting(store: Partitions) -> Iterator[tuple[Stored, State]]:
 
 def _scheduled(store: Partitions, settings: Settings) -> Iterator[StoredSeries]:
     """Every series that a producer scheduled."""
-    pages = pages_commands.Pages(lambda cursor: series_commands.series_page(cursor, settings.lease))
+    pages = Pages(lambda cursor: series_page(cursor, settings.lease))
     while page := store.run(pages.next()):
         for series in page.series:
             if "declared" not in series.record:

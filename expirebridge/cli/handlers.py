@@ -23,8 +23,7 @@ from expirebridge.handlers.selection import helper_kind
 from expirebridge.model.durations import human
 from expirebridge.model.policies import Delays
 from expirebridge.settings import Settings
-from expirebridge.store.commands import fleet as fleet_commands
-from expirebridge.store.commands.fleet import Fleet
+from expirebridge.store.commands.fleet import Fleet, read_fleet
 
 # What `handlers --fleet` prints: which code each listener runs, and what that code knows.
 
@@ -32,7 +31,7 @@ from expirebridge.store.commands.fleet import Fleet
 def print_fleet(settings: Settings, *, as_json: bool) -> None:
     """Print what the listeners that beat know, by their code. Raises a ServerError."""
     with closing(store_of(settings)) as store:
-        fleet = store.run(fleet_commands.read_fleet(settings.lease))
+        fleet = store.run(read_fleet(settings.lease))
     codes = _codes(fleet)
     if as_json:
         return print_json(codes)

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from expirebridge.cli import functions as function_commands
+from expirebridge.cli.functions import is_newer, load_into
 from expirebridge.cli.options import (
     STUCK,
     AppDir,
@@ -180,13 +180,13 @@ def listen(
 
 
 def _load_functions(settings: Settings) -> None:
-    for each in function_commands.load_into(settings.url):
+    for each in load_into(settings.url):
         result, node = each.result, {"node": each.node} if each.node else {}
         if isinstance(result, ServerError):
             fields = event("functions", outcome="failed", error=str(result), **node)
         else:
             fields = event("functions", outcome=result.result, before=result.before, **node)
-        failed = isinstance(result, ServerError) or function_commands.is_newer(result)
+        failed = isinstance(result, ServerError) or is_newer(result)
         logger.log(logging.WARNING if failed else logging.INFO, "%s", each.summary, extra=fields)
 
 

@@ -57,11 +57,11 @@ PANELS = {
         "dashboard": "dashboard.dashboard",
     },
     "Operating": {
-        "doctor": "admin.doctor",
-        "check": "admin.check",
-        "acl": "admin.acl",
+        "doctor": "doctor.doctor",
+        "check": "doctor.check",
+        "acl": "acl.acl",
         "compat": "compat.compat",
-        "partitions": "admin.group",
+        "partitions": "partitions.group",
     },
     "Moving": {
         "move": "move.move",
@@ -69,7 +69,7 @@ PANELS = {
         "import": "export_import.import_",
     },
     "Other languages": {
-        "key": "admin.key",
+        "key": "tasks.key",
         "functions": "functions.group",
     },
 }

@@ -94,7 +94,7 @@ def print_shown(shown: RenderableType) -> None:
     return print_line("\n".join(line.rstrip() for line in drawn.get().splitlines()))
 
 
-def watch(render: Callable[[], RenderableType], every: float) -> None:
+def show_live(render: Callable[[], RenderableType], every: float) -> None:
     """Show something and refresh it every `every` seconds until Ctrl-C; in a pipe show it once.
 
     If the server does not answer, the error is shown, and the next refresh asks again.

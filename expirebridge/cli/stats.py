@@ -17,8 +17,8 @@ from expirebridge.cli.output import (
     numbers_of,
     print_json,
     print_shown,
+    show_live,
     table_of,
-    watch,
 )
 from expirebridge.connection import clients
 from expirebridge.hooks import Hooks
@@ -110,7 +110,7 @@ def top(
 
         if as_json:
             return print_json(_as_data(read(store, settings)))
-        return watch(lambda: _screen(read(store, settings), server()), seconds)
+        return show_live(lambda: _screen(read(store, settings), server()), seconds)
 
 
 def store_of(settings: Settings) -> Partitions:
@@ -118,6 +118,11 @@ def store_of(settings: Settings) -> Partitions:
     return Partitions(
         clients.producer_client(settings.url, settings.prefix), prefix=settings.prefix
     )
+
+
+def probe_store_of(settings: Settings) -> Partitions:
+    """A store for a command that examines the server."""
+    return Partitions(clients.probe_client(settings.url, settings.prefix), prefix=settings.prefix)
 
 
 # As data

@@ -15,6 +15,7 @@ from expirebridge.cli.options import (
     IfExists,
     In,
     OnUnknown,
+    Prefix,
     Unknown,
     Url,
     Yes,
@@ -32,13 +33,13 @@ from expirebridge.cli.output import (
     print_listing_json,
     print_progress,
     print_tasks,
+    show_live,
     table_of_tasks,
     task_as_data,
     task_as_fields,
     warn,
     warn_of,
 )
-from expirebridge.cli.output import watch as show_until_stopped
 from expirebridge.model import keys
 from expirebridge.model.durations import seconds_of
 from expirebridge.model.task import Change, Listing, State, Task
@@ -318,9 +319,7 @@ def list_(
         if as_json:
             print_listing_json(look())
         elif watch:
-            show_until_stopped(
-                lambda: table_of_tasks(look().tasks), seconds_of(every, name="every")
-            )
+            show_live(lambda: table_of_tasks(look().tasks), seconds_of(every, name="every"))
         else:
             print_tasks(look())
 
@@ -341,6 +340,26 @@ def count(url: Url = None, as_json: AsJson = False) -> None:
     if told := numbers.pop("moving", None):
         warn(f"moving {told['way']}: see expirebridge doctor")
     return print_counts(numbers, as_json=False)
+
+
+def key(
+    id: Annotated[str, typer.Argument(help="The task's id.")],
+    func: Annotated[str, typer.Argument(help="The handler: module.function.")],
+    args: Annotated[
+        str, typer.Argument(help="JSON: an array, or an object of keyword arguments.")
+    ] = "[]",
+    url: Url = None,
+    prefix: Prefix = None,
+) -> None:
+    """Print the name of the key with which another client makes this task.
+
+    With several partitions it begins with the tag of the one to which the id belongs.
+
+    Example: redis-cli -n 1 SET "$(expirebridge key dev:7 devices.offline '[7]')" '' EX 30
+    """
+    positional, keywords = read_arguments(args)
+    with Bridge(url, prefix=prefix) as bridge:
+        print_line(bridge.key_of(id, func, positional, keywords).decode())
 
 
 def read_arguments(args: str) -> tuple[list[Any], dict[str, Any]]:

@@ -26,9 +26,9 @@ from expirebridge.series.ticks import make_due_ticks
 from expirebridge.settings import Settings
 from expirebridge.store.client import Database, Store
 from expirebridge.store.commands import claiming, reconciling
-from expirebridge.store.commands import pages as pages_commands
 from expirebridge.store.commands.call import Steps, batches, new_nonce
 from expirebridge.store.commands.claiming import Claim
+from expirebridge.store.commands.pages import Pages
 from expirebridge.store.commands.reconciling import EventKind, KeyEvent
 from expirebridge.store.task_records import ClaimedTask
 from expirebridge.testing import time
@@ -361,7 +361,7 @@ def _take_up(news: Collection[News], settings: Settings) -> Steps[None]:
 
 def _scan(settings: Settings) -> Steps[None]:
     """Walk over all keys, for what was not heard of."""
-    pages = pages_commands.Pages(lambda cursor: reconciling.scan(cursor, STEP, settings))
+    pages = Pages(lambda cursor: reconciling.scan(cursor, STEP, settings))
     while page := (yield from pages.next()):
         hints = [hint_for(name, EventKind.LIVE) for name in page.found]
         yield from _adopt([hint for hint in hints if hint], settings)

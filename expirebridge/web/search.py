@@ -22,10 +22,9 @@ from expirebridge.producer.listing import (
 from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
 from expirebridge.store.commands import inspection, producing
-from expirebridge.store.commands import pages as pages_commands
 from expirebridge.store.commands.call import LEFT_OUT, PARTITIONS, Command, Steps, at_if_there
 from expirebridge.store.commands.inspection import CountsBefore
-from expirebridge.store.commands.pages import BEGINNING
+from expirebridge.store.commands.pages import BEGINNING, Pages
 
 # What a page looks for, and what it found.
 
@@ -410,7 +409,7 @@ def _find(
 
     tasks: list[Task] = []
     examined = 0
-    pages = pages_commands.Pages(read, cursor)
+    pages = Pages(read, cursor)
     while not past_the_last() and (page := (yield from pages.next())):
         examined += page.examined
         tasks += [lean(task) for task in page.tasks if search.matches(task)]
