@@ -15,7 +15,7 @@ from benchmarks.lab import verdict
 from benchmarks.lab.contender import Contender
 from benchmarks.lab.measurement import Case, Figures, Measurement, Scale, Variant
 from benchmarks.lab.stage import Stage
-from expirebridge.store.script_loader import load
+from expirebridge.store.script_loader import FOLDERS, load
 
 KEPT = 100_000
 PERCENTS = (50, 99, 100)
@@ -74,8 +74,8 @@ def _summed_up(entries: list[dict[str, Any]]) -> dict[str, Any]:
 def _script_names() -> dict[str, str]:
     """The names of our scripts by the digests that the server knows them by."""
     names: dict[str, str] = {}
-    for file in resources.files("expirebridge.store").joinpath("lua").iterdir():
-        if file.name.endswith(".lua"):
+    for folder in FOLDERS:
+        for file in resources.files("expirebridge.store").joinpath("lua", folder).iterdir():
             script = load(file.name.removesuffix(".lua"))
             names |= {script.headed.sha: script.name, script.plain.sha: script.name}
     return names

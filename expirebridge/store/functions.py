@@ -1,7 +1,7 @@
 """Builds what clients in other languages call: a library of functions, and a script for each.
 
 `lua/functions/<name>.lua` says how a person writes a call, and what is answered. What is done is
-the operation's own script, `lua/<name>.lua`, as it is.
+the operation's own script, `lua/producer/<name>.lua`, as it is.
 """
 
 import re

@@ -1,15 +1,16 @@
 """Loads the Lua scripts: one file per operation, with the shared functions that it includes.
 
-An operation's file opens with a line `-- flags: ...`, which becomes its header on servers that know
-headers (Redis 7 and later, Valkey), and pulls shared code in with lines `-- include name`. What is
-included says in the same way what it needs itself. What a script does not use of it is left out.
+A script is found by its name, in whichever folder of its callers it stands. Its file opens with a
+line `-- flags: ...`, which becomes its header on servers that know headers (Redis 7 and later,
+Valkey), and pulls shared code in with lines `-- include name`. What is included says in the same
+way what it needs itself. What a script does not use of it is left out.
 """
 
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import NamedTuple
@@ -56,6 +57,9 @@ def _name_of(code: str) -> str | None:
     return definition and (definition["function"] or definition["constant"])
 
 
+FOLDERS = ("producer", "listener", "series", "ledger", "admin")
+"""The folders of scripts, by their callers. No name is in two of them."""
+
 _LUA = resources.files(__package__) / "lua"
 _FLAGS = re.compile(r"\A-- flags: (?P<flags>.*)\n")
 _INCLUDE = re.compile(r"^-- include (?P<name>\w+)\n", re.MULTILINE)
@@ -83,9 +87,9 @@ class Script(NamedTuple):
 
 
 class ScriptLibrary:
-    """The scripts of a folder, each assembled when it is first asked for.
+    """The scripts below a folder, each assembled when it is first loaded.
 
-    `texts` are taken instead of the folder's files of these names: "claim", "include/clock".
+    `texts` replace the files of these names: "claim" is a script, "include/clock" a shared file.
     """
 
     def __init__(self, texts: Mapping[str, str] | None = None, folder: Traversable = _LUA) -> None:
@@ -95,18 +99,27 @@ class ScriptLibrary:
         """Returns the script of an operation."""
 
     def text(self, file: str) -> str:
-        """The text of a file, as it was written. Raises FileNotFoundError."""
-        if file in self._texts:
-            return self._texts[file]
-        return (self._folder / f"{file}.lua").read_text(encoding="utf-8")
+        """Return the source text of a file. Raises FileNotFoundError."""
+        if file not in self._texts:
+            if file not in self._files:
+                raise FileNotFoundError(f"there is no {file}.lua in {self._folder}")
+            self._texts[file] = self._files[file].read_text(encoding="utf-8")
+        return self._texts[file]
 
     def read_all(self) -> None:
         """Read all files now. A process without a free file descriptor cannot open them later."""
-        for place in ("", "include/"):
-            for file in (self._folder / place).iterdir():
-                name, dot, ending = file.name.partition(".")
-                if (dot, ending) == (".", "lua"):
-                    self._texts.setdefault(place + name, file.read_text(encoding="utf-8"))
+        for file in self._files:
+            self.text(file)
+
+    @cached_property
+    def _files(self) -> dict[str, Traversable]:
+        """The files, by the names that `text` takes."""
+        return {
+            prefix + file.name.removesuffix(".lua"): file
+            for folder, prefix in [*((folder, "") for folder in FOLDERS), ("include", "include/")]
+            for file in (self._folder / folder).iterdir()
+            if file.name.endswith(".lua")
+        }
 
     def _load(self, name: str) -> Script:
         text = self.text(name)

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.lua import LUA
+
 pytestmark = pytest.mark.rest
 
 ROOT = Path(__file__).parents[2]
@@ -27,7 +29,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_holds_what_the_package_reads(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     web = ("web/static/CHECKSUMS", "web/static/dashboard.css", "web/templates/base.html")
-    data = ("data/redis.conf", "data/tasks/mail.py", "store/lua/claim.lua", "testing/lua/shift.lua")
+    data = ("data/redis.conf", "data/tasks/mail.py", "testing/lua/shift.lua")
+    lua = [path.relative_to(ROOT).as_posix() for path in LUA.rglob("*.lua")]
+    assert len(lua) > 80
+    assert {*lua} <= {*names}
     for needed in ("py.typed", *data, *web):
         assert f"expirebridge/{needed}" in names
     assert {name.partition("/")[0] for name in names if "dist-info" not in name} == {"expirebridge"}

@@ -5,4 +5,6 @@ from pathlib import Path
 from expirebridge.store import script_loader
 
 LUA = Path(script_loader.__file__).parent / "lua"
-NAMES = sorted(path.stem for path in LUA.glob("*.lua"))
+NAMES = sorted(
+    path.stem for folder in script_loader.FOLDERS for path in (LUA / folder).glob("*.lua")
+)

@@ -9,17 +9,11 @@ import pytest
 
 from expirebridge.store import script_loader
 from expirebridge.store.commands import call
-from expirebridge.store.script_loader import prune
+from expirebridge.store.script_loader import FOLDERS, SHIPPED, prune
 from tests.kit.lua import LUA, NAMES
 
 INCLUDES = sorted(path.stem for path in (LUA / "include").glob("*.lua"))
-
-
-def text_of(name: str) -> str:
-    return (LUA / f"{name}.lua").read_text(encoding="utf-8")
-
-
-TEXTS = {file: text_of(file) for file in [*NAMES, *(f"include/{name}" for name in INCLUDES)]}
+TEXTS = {file: SHIPPED.text(file) for file in [*NAMES, *(f"include/{name}" for name in INCLUDES)]}
 
 
 def included_in(text: str) -> list[str]:
@@ -51,6 +45,12 @@ def opening_of(text: str) -> list[str]:
     return lines[:end]
 
 
+def test_no_name_is_in_two_folders() -> None:
+    assert len(NAMES) == len(set(NAMES))
+    assert {path.parent.name for path in LUA.glob("*/*.lua")} == {*FOLDERS, "include", "functions"}
+    assert list(LUA.glob("*.lua")) == []
+
+
 def test_every_script_is_called_and_every_call_has_its_script() -> None:
     modules = Path(call.__file__).parent.glob("*.py")
     source = "".join(module.read_text(encoding="utf-8") for module in modules)
@@ -78,7 +78,7 @@ def test_a_script_is_headed_for_servers_that_know_headers(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_script_begins_with_its_flags_and_says_what_it_takes_and_returns(name: str) -> None:
-    flags, purpose, *rest = opening_of(text_of(name))
+    flags, purpose, *rest = opening_of(TEXTS[name])
     assert re.fullmatch(r"-- flags: (allow-oom|no-writes|\(none: .+\))", flags)
     assert re.match(r"-- [A-Z].*", purpose)
     for word in ("KEYS[1]  prefix", "ARGV     1 database", "returns  "):
@@ -106,8 +106,8 @@ def test_what_only_looks_writes_nothing(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_script_names_no_key_but_by_the_shared_functions(name: str) -> None:
     # One module holds all names; a literal here would miss the prefix and its hash tag.
-    assert "expirebridge:" not in text_of(name)
-    assert "KEYS[1]" not in "\n".join(text_of(name).split("\n")[len(opening_of(text_of(name))) :])
+    assert "expirebridge:" not in TEXTS[name]
+    assert "KEYS[1]" not in "\n".join(TEXTS[name].split("\n")[len(opening_of(TEXTS[name])) :])
 
 
 @pytest.mark.parametrize("file", sorted({*TEXTS} - {"include/names", "include/doorbell"}))
@@ -134,13 +134,16 @@ def test_a_file_includes_just_what_it_uses_itself(file: str) -> None:
 @pytest.fixture
 def lua(tmp_path: Path) -> Iterator[Path]:
     """An empty folder from which scripts are loaded."""
-    (tmp_path / "include").mkdir()
+    for folder in (*FOLDERS, "include"):
+        (tmp_path / folder).mkdir()
     with script_loader.using(script_loader.ScriptLibrary(folder=tmp_path)):
         yield tmp_path
 
 
 def test_what_an_include_includes_comes_before_it_and_once(lua: Path) -> None:
-    (lua / "sail.lua").write_text("-- flags: (none)\n-- include ships\n-- include seas\nsail()\n")
+    (lua / "producer" / "sail.lua").write_text(
+        "-- flags: (none)\n-- include ships\n-- include seas\nsail()\n"
+    )
     (lua / "include" / "ships.lua").write_text("-- include seas\n-- include winds\n\nships()\n")
     (lua / "include" / "winds.lua").write_text("-- include seas\n\nwinds()\n")
     (lua / "include" / "seas.lua").write_text("seas()\n")
@@ -149,7 +152,7 @@ def test_what_an_include_includes_comes_before_it_and_once(lua: Path) -> None:
 
 
 def test_files_that_include_each_other_are_refused(lua: Path) -> None:
-    (lua / "drift.lua").write_text("-- flags: no-writes\n-- include ships\n")
+    (lua / "listener" / "drift.lua").write_text("-- flags: no-writes\n-- include ships\n")
     (lua / "include" / "ships.lua").write_text("-- include seas\n")
     (lua / "include" / "seas.lua").write_text("-- include ships\n")
     with pytest.raises(ValueError, match="include each other: drift > ships > seas > ships"):
@@ -157,7 +160,7 @@ def test_files_that_include_each_other_are_refused(lua: Path) -> None:
 
 
 def test_a_missing_include_is_named_with_the_file_that_includes_it(lua: Path) -> None:
-    (lua / "row.lua").write_text("-- flags: no-writes\n-- include ships\n")
+    (lua / "admin" / "row.lua").write_text("-- flags: no-writes\n-- include ships\n")
     (lua / "include" / "ships.lua").write_text("-- include oars\n")
     message = "ships.lua includes oars: there is no include/oars.lua"
     with pytest.raises(ValueError, match=message):

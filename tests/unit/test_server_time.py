@@ -31,8 +31,8 @@ def test_these_are_all_places_where_a_script_meets_the_servers_time() -> None:
         ("include/timers.lua", "PTTL"),
         # A time to live, which any clock counts down alike.
         ("include/tally.lua", "EXPIRE"),
-        ("relay.lua", "PEXPIRE"),
-        ("remove_series.lua", "PX"),
+        ("ledger/relay.lua", "PEXPIRE"),
+        ("series/remove_series.lua", "PX"),
         # For a unique id.
         ("functions/include/checks.lua", "TIME"),
     }

@@ -183,7 +183,7 @@ def script(
     route: Route | None = None,
     joint: BatchSpec | None = None,
 ) -> Command[T]:
-    """A call of the operation `name`, whose file is `lua/<name>.lua`."""
+    """A call of the operation `name`, whose file is `<name>.lua` in a folder of `lua/`."""
     return Command(name, arguments, read, route=route, joint=joint)
 
 
