@@ -30,31 +30,31 @@ _STATEMENT = re.compile(
 )
 _COMMENT = re.compile(r"--.*")
 _WORD = re.compile(r"\w+")
-# What does nothing unless it is named: a function, or a constant, whose name is in capitals.
-_DEFINITION = re.compile(r"local (?:function (?P<function>\w+)|(?P<constant>[A-Z_]+) =)")
+# A statement that is there for the names that it defines. What is called for its effect has none.
+_DEFINITION = re.compile(r"local (?:function )?(?P<names>\w+(?:, \w+)*)")
 
 
 def prune(text: str) -> str:
-    """Return the script without the functions and constants that nothing in it leads to."""
+    """Return the script without the functions and variables that nothing in it leads to."""
     statements = _STATEMENT.findall(text)
     if "".join(statements) != text:
         raise ValueError("in a script a statement begins its line, and what is in it does not")
     code = [_COMMENT.sub("", statement).strip() for statement in statements]
-    names = [_name_of(each) for each in code]
+    names = [_names_in(each) for each in code]
     words = [set(_WORD.findall(each)) for each in code]
-    used = {at for at, name in enumerate(names) if name is None}
+    used = {at for at, defined in enumerate(names) if not defined}
     follow = list(used)
     while follow:
         reached = words[follow.pop()]
-        found = {at for at, name in enumerate(names) if name in reached} - used
+        found = {at for at, defined in enumerate(names) if defined & reached} - used
         used |= found
         follow += found
     return "".join(statements[at] for at in sorted(used))
 
 
-def _name_of(code: str) -> str | None:
+def _names_in(code: str) -> set[str]:
     definition = _DEFINITION.match(code)
-    return definition and (definition["function"] or definition["constant"])
+    return set(definition["names"].split(", ")) if definition else set()
 
 
 FOLDERS = ("producer", "listener", "series", "ledger", "admin")
