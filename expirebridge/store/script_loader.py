@@ -29,6 +29,8 @@ _STATEMENT = re.compile(
     re.MULTILINE,
 )
 _COMMENT = re.compile(r"--.*")
+# Words that name nothing of the script: in strings and comments, and the fields of tables.
+_NO_NAMES = re.compile(r"'[^'\n]*'|--.*|(?<=[\w\])])\.\w+")
 _WORD = re.compile(r"\w+")
 # A statement that is there for the names that it defines. What is called for its effect has none.
 _DEFINITION = re.compile(r"local (?:function )?(?P<names>\w+(?:, \w+)*)")
@@ -41,7 +43,7 @@ def prune(text: str) -> str:
         raise ValueError("in a script a statement begins its line, and what is in it does not")
     code = [_COMMENT.sub("", statement).strip() for statement in statements]
     names = [_names_in(each) for each in code]
-    words = [set(_WORD.findall(each)) for each in code]
+    words = [set(_WORD.findall(_NO_NAMES.sub("", each))) for each in statements]
     used = {at for at, defined in enumerate(names) if not defined}
     follow = list(used)
     while follow:
