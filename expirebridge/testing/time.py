@@ -19,10 +19,8 @@ from expirebridge.store.script_loader import SHIPPED, ScriptLibrary
 _OFFSET = "local offset = tonumber(redis.call('GET', own_key('offset')) or 0)\n"
 _CHANGES = {
     "include/clock": [
-        ("-- The server's clock", f"-- include names\n\n{_OFFSET}\n-- The server's clock"),
+        ("-- The server's clock", f"{_OFFSET}\n-- The server's clock"),
         ("+ tonumber(time[2])", "+ tonumber(time[2]) + offset * 1000"),
-    ],
-    "include/timers": [
         ("'PXAT', due)", "'PXAT', due - offset)"),
         (
             "  if redis.REDIS_VERSION_NUM then return redis.call('PEXPIRETIME', name) end\n",
@@ -33,7 +31,7 @@ _CHANGES = {
         ),
     ],
 }
-"""What is written otherwise in each file that asks the server for a time, or gives it one."""
+"""The text that is replaced in each file that asks the server for a time, or gives it one."""
 
 
 @cache

@@ -35,7 +35,7 @@ IN_LUA = {
     "erased": ("relay", KEPT_ANEW,
                "  if began_anew and (not is_new or FINISHED[row.what]) then return KEPT end\n"),
     # A cancel does not take back that the task is to run again.
-    "re-armed": ("include/cancel_run", "  redis.call('DEL', trigger_key(id, record))\n"
+    "re-armed": ("include/rearm", "  redis.call('DEL', trigger_key(id, record))\n"
                  "  redis.call('HSET', record_key(id), 'cancel', 1)\n"
                  "  redis.call('HDEL', record_key(id), 'rearm')\n",
                  "  redis.call('HSET', record_key(id), 'cancel', 1)\n"),

@@ -153,7 +153,7 @@ def test_rows_that_do_not_learn_are_found(
 
 
 def test_the_bound_is_that_of_the_script() -> None:
-    text = (LUA / "include" / "withheld.lua").read_text()
+    text = (LUA / "include" / "claims.lua").read_text()
     assert f"local MOST_DIRTY = {MOST_DIRTY}\n" in text
 
 

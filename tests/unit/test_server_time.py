@@ -25,10 +25,10 @@ def test_these_are_all_places_where_a_script_meets_the_servers_time() -> None:
     }
     assert found == {
         ("include/clock.lua", "TIME"),
-        ("include/timers.lua", "PXAT"),
-        ("include/timers.lua", "PEXPIRETIME"),
+        ("include/clock.lua", "PXAT"),
+        ("include/clock.lua", "PEXPIRETIME"),
         # By the time that is left, to which read_clock adds the moved time.
-        ("include/timers.lua", "PTTL"),
+        ("include/clock.lua", "PTTL"),
         # A time to live, which any clock counts down alike.
         ("include/tally.lua", "EXPIRE"),
         ("ledger/relay.lua", "PEXPIRE"),

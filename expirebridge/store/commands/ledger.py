@@ -21,7 +21,7 @@ from expirebridge.store.task_records import text
 MAX_ROWS = 100
 """Rows that one pass carries at most, in either direction."""
 MOST_DIRTY = 100_000
-"""Beyond so many rows that are behind, no task of a ledger begins: see include/withheld.lua."""
+"""Beyond so many rows that are behind, no task of a ledger begins: see include/claims.lua."""
 
 
 class RowVersion(NamedTuple):

@@ -9,7 +9,6 @@
 
 -- include names
 -- include clock
--- include timers
 
 -- Before Redis 7.2 the clock runs on during a script, and a key whose end is set to a time that has
 -- passed is deleted, with another event. So an end that is near is set by the time left until then.

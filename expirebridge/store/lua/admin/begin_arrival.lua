@@ -9,8 +9,8 @@
 -- from now on.
 
 -- include names
--- include clock
 -- include format
+-- include clock
 -- include features
 
 if redis.call('HEXISTS', own_key('move'), 'parcel') == 1 then

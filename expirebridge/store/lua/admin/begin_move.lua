@@ -9,8 +9,8 @@
 -- arrived, with the number of its `items`; `at` is when the mover was last here.
 
 -- include names
--- include clock
 -- include format
+-- include clock
 -- include features
 
 local function refuse(why) return redis.error_reply('EXPIREBRIDGE_MOVE ' .. why) end

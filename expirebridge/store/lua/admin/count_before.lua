@@ -6,8 +6,8 @@
 -- returns  the server's time in ms, tasks in the state, then the tasks before each time
 
 -- include names
--- include clock
 -- include format
+-- include clock
 
 local name = state_set(ARGV[2])
 local reply = { now, redis.call('ZCARD', name) }

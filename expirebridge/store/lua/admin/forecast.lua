@@ -10,8 +10,8 @@
 -- time, until a listener looks at it. Samples are spread evenly over their span.
 
 -- include names
--- include clock
 -- include format
+-- include clock
 
 local width, spans, most = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local set = state_set('pending')

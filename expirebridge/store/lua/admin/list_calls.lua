@@ -13,9 +13,8 @@
 -- call is the one that any further run would make; it is left out if there can be none.
 
 -- include names
--- include fields
 -- include records
--- include ranks
+-- include state_sets
 
 local state, last_score, last_id = ARGV[2], ARGV[3], ARGV[4]
 local highest, count = ARGV[5], tonumber(ARGV[6])

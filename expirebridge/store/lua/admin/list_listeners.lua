@@ -8,8 +8,8 @@
 -- The names of dead listeners stay until a sweep removes them.
 
 -- include names
--- include clock
 -- include format
+-- include clock
 
 local reply = redis.call('ZREVRANGE', listeners_key, 0, tonumber(ARGV[2]) - 1, 'WITHSCORES')
 for i = 2, #reply, 2 do reply[i] = math.max(0, now - tonumber(reply[i])) end

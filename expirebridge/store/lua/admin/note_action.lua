@@ -7,8 +7,8 @@
 -- returns  nil
 
 -- include names
--- include clock
 -- include format
+-- include clock
 
 local KEPT = 1000
 

@@ -6,8 +6,8 @@
 -- returns  1 now in ms, 2 when an earlier import from there began, or 0 if there was none
 
 -- include names
--- include clock
 -- include format
+-- include clock
 
 local name = own_key('imports')
 local noted = redis.call('HGET', name, ARGV[2])

@@ -14,13 +14,12 @@
 -- deleted it, a listener is about to hear of that.
 
 -- include names
--- include clock
 -- include format
+-- include clock
 -- include records
--- include timers
 -- include timer_edits
--- include beats
--- include carried
+-- include fleet
+-- include migrated
 
 local nonce, arrived, lease, what = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local skip, count = tonumber(ARGV[6]), tonumber(ARGV[7])

@@ -8,8 +8,8 @@
 --          these codes: fingerprint, {name and shape of each function, and the field `#`}
 
 -- include names
--- include clock
 -- include format
+-- include clock
 -- include fleet
 
 -- With ZRANGE, which producers may send, too.

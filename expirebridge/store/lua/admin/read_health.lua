@@ -10,8 +10,8 @@
 -- every task whose score has passed, and moves it.
 
 -- include names
--- include clock
 -- include format
+-- include clock
 
 local overdue = redis.call('ZCOUNT', state_set('pending'), '-inf', now)
 local waited = 0

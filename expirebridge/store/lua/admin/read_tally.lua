@@ -9,8 +9,8 @@
 -- A span begins at a minute that is a multiple of its length; the last has not ended.
 
 -- include names
--- include clock
 -- include format
+-- include clock
 
 local spans, length, skipped = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local last = (math.floor(now / 60000 / length) - skipped) * length

@@ -10,18 +10,17 @@
 -- asked for, had it known both, happens now: see docs/adr/0042-moving-and-importing.md.
 
 -- include names
--- include clock
 -- include format
--- include fields
+-- include clock
 -- include records
--- include places
--- include timer_edits
--- include waits
--- include new_tasks
+-- include state_sets
 -- include history
+-- include timer_edits
+-- include doorbell
+-- include new_tasks
 -- include rearm
+-- include migrated
 -- include series
--- include carried
 
 local HERE, STAYS, BEFORE = 1, 2, 3
 local GONE = { 'asked', 'unknown', 'unfit' } -- of the other database only

@@ -1,11 +1,27 @@
 -- include names
 -- include clock
 -- include records
--- include timers
--- include strays
+-- include state_sets
 -- include timer_edits
 -- include tick_claims
--- include withheld
+
+-- The least number of a pass that the listener must find here to claim tasks of a ledger; nil if it
+-- has no ledger, or its gate is closed.
+local gate = tonumber(ARGV[12])
+-- Beyond so many rows to be written, no task of a ledger begins.
+local MOST_DIRTY = 100000
+local withheld
+
+-- Whether tasks of a ledger are left to others, or until the ledger has caught up.
+local function is_withheld()
+  if withheld == nil then
+    local number = redis.pcall('HGET', ledger_key(), 'number')
+    number = type(number) == 'string' and tonumber(number) or 0
+    local dirty = redis.pcall('ZCARD', state_set('dirty'))
+    withheld = not gate or number < gate or type(dirty) ~= 'number' or dirty > MOST_DIRTY
+  end
+  return withheld
+end
 
 -- What the scripts that claim have in common, most of their arguments among it; see claim.lua.
 local token, lease, room, max_bytes = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])

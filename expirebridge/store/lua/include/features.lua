@@ -1,6 +1,27 @@
 -- include names
 -- include format
--- include mark_format
+-- include clock
+
+-- Writes the version of the format, once, and the time, so that a listener sees if the database was
+-- emptied. If listeners are still registered, it was not: only this key was lost, and no time is written.
+-- Then the features that are in use are noted again.
+local function mark_format()
+  if written then return end
+  local used = {}
+  if partitions > 1 then used[#used + 1] = 'partitions' end
+  local series = redis.pcall('ZCARD', series_set())
+  if type(series) == 'number' and series > 0 then used[#used + 1] = 'series' end
+  if type(redis.pcall('HGET', ledger_key(), 'nonce')) == 'string' then used[#used + 1] = 'ledger' end
+  redis.call('HSET', meta_key, 'format', KNOWN_FORMAT, 'partitions', partitions)
+  if used[1] then
+    features = table.concat(used, ' ')
+    redis.call('HSET', meta_key, 'features', features)
+  end
+  local listeners = redis.pcall('ZRANGE', listeners_key, 0, 0)
+  if not listeners.err and not listeners[1] then
+    redis.call('HSET', meta_key, 'born', string.format('%.0f', now_us))
+  end
+end
 
 -- Notes in `meta` that the database uses a feature: 'series', 'ledger' or 'moving' ('partitions' is noted
 -- with their number). A script calls this before it writes, for the first time, what plain use does not

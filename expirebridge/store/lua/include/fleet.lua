@@ -1,4 +1,14 @@
 -- include names
+-- include format
+-- include clock
+
+-- When any listener beat last, in ms; 0 if none is known.
+local function last_beat()
+  return tonumber(redis.call('ZREVRANGE', listeners_key, 0, 0, 'WITHSCORES')[2]) or 0
+end
+
+-- If none beat for half a lease, the server was away or its clock jumped: no listener died.
+local function is_long_ago(beat, lease) return now - beat > lease / 2 end
 
 -- Which code each listener runs: `fleet` holds the fingerprint of each. A listener that passes over
 -- many stranded tasks, whose functions nobody knows, adds the word `?`.
@@ -37,4 +47,23 @@ local function forget_codes(gone)
     if fingerprint then unused[fingerprint] = nil end
   end
   for fingerprint in pairs(unused) do redis.call('DEL', code_key(fingerprint)) end
+end
+
+-- Whether a listener that beats may take a task instead of those that run the code `mine`: it knows the
+-- function, in another shape if `mine` knows it, too, and its code is not one of those that `refused`.
+-- Beside it, the shape of the function in `mine`, if that knows it. What another client put in the
+-- place of a declaration knows nothing.
+local function others_know(func, mine, refused)
+  local others, own = false, nil
+  for fingerprint in string.gmatch(mine .. ' ' .. (fleet_code or ''), '%x+') do
+    local shape = func ~= '#' and redis.pcall('HGET', code_key(fingerprint), func)
+    if type(shape) == 'string' then
+      if fingerprint == mine then
+        own = shape
+      elseif shape ~= own and not string.find(refused, fingerprint, 1, true) then
+        others = true
+      end
+    end
+  end
+  return others, own
 end

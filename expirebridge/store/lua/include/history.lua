@@ -1,6 +1,5 @@
 -- include names
 -- include clock
--- include timers
 
 -- What the record's other fields no longer show: each change of the due time, and each attempt but the
 -- last. It is in the field `history`, which a task that was only made, or ran once, does not have.

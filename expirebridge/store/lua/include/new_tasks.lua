@@ -2,8 +2,7 @@
 -- include format
 -- include clock
 -- include records
--- include timers
--- include places
+-- include state_sets
 
 -- A foreign task whose id was taken when its key was first seen may have the key that a new task needs.
 -- It is removed then; if it runs, it only gives the key up.

@@ -1,14 +1,35 @@
 -- include names
 -- include clock
--- include fields
 -- include records
--- include timers
--- include places
--- include waits
--- include new_tasks
+-- include state_sets
 -- include history
 -- include timer_edits
+-- include doorbell
 -- include ledger
+-- include new_tasks
+
+-- A finished task begins anew, with all its attempts. The settlement that ended it may be sent again: its
+-- token is kept. Needs the fields `token` and `settled`.
+local function start_anew(id, record)
+  note_end(id, record.state)
+  redis.call('HDEL', record_key(id), unpack(RUN_FIELDS))
+  local settled = record.token or record.settled
+  if settled then redis.call('HSET', record_key(id), 'settled', settled) end
+end
+
+-- Lets no further attempt of a running task follow. What was to follow it has a row of its own in a ledger,
+-- which must learn how it ended.
+local function cancel_run(id, record, keep)
+  redis.call('DEL', trigger_key(id, record))
+  redis.call('HSET', record_key(id), 'cancel', 1)
+  redis.call('HDEL', record_key(id), 'rearm')
+  if record.next and record.ledger then
+    record.next.ended, record.next.keep = 'cancelled', keep
+    redis.call('HSET', record_key(id), 'next', cmsgpack.pack(record.next))
+  else
+    redis.call('HDEL', record_key(id), 'next')
+  end
+end
 
 -- Since when a task has been put off with a limit; nil if it ran since, or was not.
 local function put_off_since(first, started)

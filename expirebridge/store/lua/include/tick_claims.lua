@@ -1,6 +1,6 @@
 -- include names
 -- include clock
--- include places
+-- include state_sets
 
 -- A tick that does not run is cancelled, and kept for so many ms at most.
 local KEPT_SKIPPED = 3600000

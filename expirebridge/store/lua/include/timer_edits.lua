@@ -1,7 +1,6 @@
 -- include names
 -- include clock
--- include timers
--- include places
+-- include state_sets
 -- include history
 
 -- How often a paused task's timer is checked again, in ms: so an edit whose event was missed is

@@ -9,7 +9,7 @@
 -- include names
 -- include clock
 -- include records
--- include places
+-- include state_sets
 -- include ledger
 
 -- A doorbell of its last run may still be on its way, and must find the record: see sweep.lua.

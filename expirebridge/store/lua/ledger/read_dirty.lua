@@ -10,7 +10,6 @@
 -- include names
 -- include records
 -- include ledger
--- include row_times
 
 local nonce, number = read_binding()
 local reply = { nonce, number }

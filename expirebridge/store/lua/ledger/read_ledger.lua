@@ -7,8 +7,8 @@
 --          dirty, since when the first of them is, in microseconds (-1: none is)
 
 -- include names
--- include clock
 -- include format
+-- include clock
 -- include ledger
 
 local nonce, number = read_binding()

@@ -20,20 +20,14 @@
 -- include names
 -- include clock
 -- include features
--- include fields
 -- include records
--- include timers
--- include timer_edits
--- include places
--- include waits
--- include doorbell
--- include new_tasks
+-- include state_sets
 -- include history
--- include rearm
--- include cancel_run
--- include restart
+-- include timer_edits
+-- include doorbell
 -- include ledger
--- include row_times
+-- include new_tasks
+-- include rearm
 
 local lease, keep = tonumber(ARGV[6]), tonumber(ARGV[7])
 local DONE, KEPT, TAKEN = 1, 2, 3

@@ -18,13 +18,12 @@
 -- include names
 -- include format
 -- include clock
--- include mark_format
+-- include features
 -- include records
--- include timers
--- include places
--- include waits
+-- include state_sets
 -- include history
 -- include timer_edits
+-- include doorbell
 -- include ledger
 
 local keep_failed, keep_cancelled = tonumber(ARGV[2]), tonumber(ARGV[3])

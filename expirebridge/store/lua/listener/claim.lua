@@ -23,8 +23,8 @@
 -- The timer of a due id may still run: then a client put it off, and only its score moves.
 
 -- include names
--- include clock
 -- include format
+-- include clock
 -- include claims
 
 if resend then find_own() end

@@ -18,16 +18,13 @@
 -- is claimed, so that the listener fails it.
 
 -- include names
--- include clock
 -- include format
--- include timers
--- include strays
+-- include clock
+-- include state_sets
 -- include timer_edits
+-- include fleet
 -- include doorbell
 -- include claims
--- include withheld
--- include knowledge
--- include ranks
 
 -- What is noted of a task costs the server as much as so many others that are only looked at.
 local LOOKS, LOOKS_OF_A_NOTE = 250, 3

@@ -10,7 +10,6 @@
 -- include names
 -- include clock
 -- include records
--- include timers
 
 local function score_of(id, state)
   local score = redis.pcall('ZSCORE', state_set(state), id)

@@ -19,13 +19,12 @@
 -- reduced.
 
 -- include names
--- include clock
 -- include format
--- include mark_format
+-- include clock
+-- include features
 -- include records
--- include beats
--- include doorbell
 -- include fleet
+-- include doorbell
 
 local me, lease, code = ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local running = state_set('running')

@@ -8,8 +8,8 @@
 
 -- include names
 -- include format
--- include doorbell
 -- include fleet
+-- include doorbell
 
 redis.call('ZREM', listeners_key, ARGV[2])
 forget_codes({ ARGV[2] })

@@ -7,8 +7,8 @@
 -- returns  '0', keys that are not ours, ids that had no place, then the names found
 
 -- include names
--- include waits
--- include walks
+-- include doorbell
+-- include key_scan
 
 local lease, keep_failed = tonumber(ARGV[2]), tonumber(ARGV[3])
 local reply = { '0', 0, {} }

@@ -10,8 +10,8 @@
 --          then the names found
 
 -- include names
--- include waits
--- include walks
+-- include doorbell
+-- include key_scan
 
 local lease, keep_failed = tonumber(ARGV[4]), tonumber(ARGV[5])
 local page = redis.call('SCAN', ARGV[2], 'COUNT', ARGV[3])

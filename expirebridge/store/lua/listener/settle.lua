@@ -24,14 +24,13 @@
 -- include names
 -- include clock
 -- include records
--- include places
--- include waits
+-- include state_sets
 -- include history
+-- include fleet
+-- include doorbell
 -- include rearm
--- include tally
--- include knowledge
 -- include tick_claims
--- include tick_ends
+-- include tally
 
 local keep_succeeded, keep_failed, mine = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 local DONE, REFUSED, LEFT, OVER = 1, 2, 3, 4

@@ -11,16 +11,13 @@
 -- include names
 -- include clock
 -- include records
--- include timers
--- include places
--- include waits
--- include strays
+-- include state_sets
 -- include history
--- include beats
--- include fleet
 -- include timer_edits
+-- include fleet
+-- include doorbell
 -- include rearm
--- include carried
+-- include migrated
 
 local lease, limit, keep_count = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local keep_succeeded, keep_failed = tonumber(ARGV[5]), tonumber(ARGV[6])

@@ -10,15 +10,13 @@
 -- is another beat.
 
 -- include names
--- include clock
--- include fields
--- include records
--- include timers
--- include waits
--- include history
--- include rearm
 -- include format
--- include carried
+-- include clock
+-- include records
+-- include history
+-- include doorbell
+-- include rearm
+-- include migrated
 -- include changes
 
 local id = ARGV[2]

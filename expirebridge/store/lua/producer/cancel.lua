@@ -8,12 +8,11 @@
 -- A listener learns by its heartbeat that its task was cancelled; the doorbell speeds that up.
 
 -- include names
+-- include clock
 -- include records
--- include timers
--- include places
+-- include state_sets
 -- include doorbell
--- include cancel_run
--- include resends
+-- include rearm
 -- include changes
 
 local nonce, keep = ARGV[2], tonumber(ARGV[3])

@@ -8,9 +8,9 @@
 --          way, ms since the mover was last here (-1: not known)
 
 -- include names
--- include clock
 -- include format
--- include carried
+-- include clock
+-- include migrated
 
 local reply = {}
 for i, state in ipairs({ 'pending', 'paused', 'running', 'succeeded', 'failed' }) do

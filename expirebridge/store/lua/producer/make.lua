@@ -20,18 +20,16 @@
 -- An id drawn at random can only exist because this very call was sent before.
 
 -- include names
--- include clock
 -- include format
--- include mark_format
--- include fields
+-- include clock
+-- include features
 -- include records
--- include timers
--- include places
--- include waits
--- include new_tasks
+-- include state_sets
 -- include history
+-- include doorbell
+-- include new_tasks
 -- include rearm
--- include resends
+-- include changes
 
 local nonce = ARGV[2]
 local CREATED, KEPT, EXISTS, REPLACED, EXTENDED, DIFFERS = 1, 2, 3, 4, 5, 6

@@ -6,7 +6,7 @@
 -- returns  1
 
 -- include format
--- include mark_format
+-- include features
 
 mark_format()
 return 1

@@ -7,11 +7,9 @@
 
 -- include names
 -- include clock
--- include timers
--- include places
+-- include state_sets
 -- include history
 -- include timer_edits
--- include resends
 -- include changes
 
 local nonce = ARGV[2]

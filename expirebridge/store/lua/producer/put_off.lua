@@ -9,11 +9,9 @@
 
 -- include names
 -- include clock
--- include timers
--- include waits
 -- include history
 -- include timer_edits
--- include resends
+-- include doorbell
 -- include changes
 
 local nonce, ms = ARGV[2], tonumber(ARGV[3])

@@ -10,11 +10,10 @@
 
 -- include clock
 -- include records
--- include waits
 -- include history
+-- include doorbell
 -- include ledger
 -- include rearm
--- include resends
 -- include changes
 
 local nonce, id, ms = ARGV[2], ARGV[3], tonumber(ARGV[5])

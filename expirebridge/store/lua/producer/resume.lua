@@ -7,10 +7,9 @@
 --
 -- If another client gave a timer an end meanwhile, that is its task's due time.
 
--- include timers
--- include waits
+-- include clock
 -- include history
--- include resends
+-- include doorbell
 -- include changes
 
 local nonce = ARGV[2]

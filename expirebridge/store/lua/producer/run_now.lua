@@ -7,12 +7,11 @@
 
 -- include clock
 -- include records
--- include waits
 -- include history
--- include resends
--- include changes
--- include restart
+-- include doorbell
 -- include ledger
+-- include rearm
+-- include changes
 
 local nonce, id = ARGV[2], ARGV[3]
 local record, code = read_for_change(id, nonce, { 'nonce', 'token', 'settled' })

@@ -10,9 +10,9 @@
 -- Of the declarations of a series that listeners carry, the one that was first seen last counts.
 
 -- include names
--- include clock
 -- include format
--- include carriers
+-- include clock
+-- include series
 
 local STANDS, PUT, OTHERS, SCHEDULED = 1, 2, 3, 4
 

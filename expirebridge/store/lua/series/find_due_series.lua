@@ -10,8 +10,8 @@
 -- removed.
 
 -- include names
--- include clock
 -- include format
+-- include clock
 
 local found = redis.call('ZRANGE', series_set(), 0, tonumber(ARGV[2]), 'WITHSCORES')
 local reply = { now, -1 }

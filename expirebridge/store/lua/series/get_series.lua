@@ -5,9 +5,8 @@
 -- ARGV     1 database, 2 lease in ms, 3 id
 -- returns  now, and nil or what `view_of_series` gives
 
--- include clock
 -- include format
--- include carriers
--- include series_views
+-- include clock
+-- include series
 
 return { now, view_of_series(ARGV[3], texts_of_carriers(tonumber(ARGV[2]))) or false }

@@ -6,10 +6,9 @@
 -- returns  next cursor ('0': no more), now, then what `view_of_series` gives of each
 
 -- include names
--- include clock
 -- include format
--- include carriers
--- include series_views
+-- include clock
+-- include series
 
 local texts = texts_of_carriers(tonumber(ARGV[2]))
 local from, count = tonumber(ARGV[3]), tonumber(ARGV[4])

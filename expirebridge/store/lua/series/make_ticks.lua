@@ -8,9 +8,9 @@
 -- returns  for each series: 1 made, 2 another was faster, or the series changed
 
 -- include names
--- include waits
--- include series
 -- include format
+-- include doorbell
+-- include series
 
 local MADE, PASSED_OVER = 1, 2
 

@@ -6,8 +6,8 @@
 -- returns  for each: 1 paused, now or before, 5 not found
 
 -- include names
--- include clock
 -- include format
+-- include clock
 -- include series
 
 local PAUSED, NOT_FOUND = 1, 5

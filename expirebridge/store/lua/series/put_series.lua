@@ -16,10 +16,9 @@
 
 -- include names
 -- include clock
--- include waits
--- include series
--- include doorbell
 -- include features
+-- include doorbell
+-- include series
 
 local CREATED, CHANGED, UNCHANGED, RACE, LATE = 1, 2, 3, 4, 5
 local DEFINITION = { 'call', 'spec', 'overlap', 'tzdata', unpack(OF_TICKS) }

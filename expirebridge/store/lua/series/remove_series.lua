@@ -8,10 +8,9 @@
 -- Nothing of a series is left that could hold the nonce: a key of its own does, for a minute.
 
 -- include names
--- include timers
 -- include format
+-- include clock
 -- include series
--- include carriers
 
 local REMOVED, CARRIED, NOT_FOUND = 1, 3, 5
 

@@ -8,10 +8,9 @@
 -- returns  1 resumed, or not paused, 4 it changed meanwhile, or its next time has passed, 5 not found
 
 -- include names
--- include clock
--- include waits
--- include doorbell
 -- include format
+-- include clock
+-- include doorbell
 -- include series
 
 local RESUMED, RACE, NOT_FOUND = 1, 4, 5

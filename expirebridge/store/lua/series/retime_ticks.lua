@@ -10,11 +10,11 @@
 -- A tick that began stays, and one that a client moved, paused or deleted: that was meant.
 
 -- include names
--- include records
--- include timers
--- include waits
--- include series
 -- include format
+-- include clock
+-- include records
+-- include doorbell
+-- include series
 
 local MOVED, STAYS, NOT_LATER = 1, 2, 3
 

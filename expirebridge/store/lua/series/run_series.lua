@@ -6,10 +6,10 @@
 -- returns  the tick's id, or nil if there is no such series
 
 -- include names
+-- include format
 -- include clock
 -- include records
--- include waits
--- include format
+-- include doorbell
 -- include series
 
 local nonce, id = ARGV[2], ARGV[3]

@@ -1,9 +1,7 @@
 -- include names
 -- include clock
 -- include records
--- include timers
--- include places
--- include strays
+-- include state_sets
 -- include timer_edits
 
 -- The id in a trigger key's name, or nil for any other key. Python reads the name in full; here
