@@ -15,11 +15,10 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from expirebridge.errors import ServerError
-from expirebridge.listener.execution.attempt import LeasedAttempt, Origin
+from expirebridge.listener.execution.attempt import Attempt, Consumer, FinishedAttempt
 from expirebridge.listener.execution.exceptions import WITHDRAWN
 from expirebridge.listener.execution.executor import Executor
 from expirebridge.listener.execution.outcome import AttemptOutcome, CallResult
-from expirebridge.listener.execution.settler import Finished
 from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
 from expirebridge.store.commands import claiming
@@ -39,15 +38,15 @@ class EmergencySettler:
 
     def give_back_pending(self) -> None:
         """Let other listeners run what was claimed and has not begun."""
-        by_origin: defaultdict[Origin, list[Settlement]] = defaultdict(list)
+        by_consumer: defaultdict[Consumer, list[Settlement]] = defaultdict(list)
         for attempt in self._runner.withdraw():
             conclusion = attempt.conclusions.given_back(WITHDRAWN)
-            by_origin[attempt.origin].append(conclusion.settlement)
-        for origin, settlements in by_origin.items():
-            self._settle(origin, settlements)
+            by_consumer[attempt.consumer].append(conclusion.settlement)
+        for consumer, settlements in by_consumer.items():
+            self._settle(consumer, settlements)
 
     def settle_all(
-        self, loop: asyncio.AbstractEventLoop, culprit: LeasedAttempt | None, grace: float
+        self, loop: asyncio.AbstractEventLoop, culprit: Attempt | None, grace: float
     ) -> bool:
         """Record what can be said of each attempt, before the process ends; whether that was done.
 
@@ -64,35 +63,35 @@ class EmergencySettler:
         # The loop may go on in a moment, before the process ends: it must claim nothing of this.
         self._runner.room.close()
         self._runner.kill_processes()
-        by_origin: defaultdict[Origin, list[LeasedAttempt]] = defaultdict(list)
+        by_consumer: defaultdict[Consumer, list[Attempt]] = defaultdict(list)
         for attempt in attempts:
-            by_origin[attempt.origin].append(attempt)
-        for origin, some in by_origin.items():
-            self._settle_each(loop, origin, some, culprit)
+            by_consumer[attempt.consumer].append(attempt)
+        for consumer, some in by_consumer.items():
+            self._settle_each(loop, consumer, some, culprit)
         return True
 
     def _settle_each(
         self,
         loop: asyncio.AbstractEventLoop,
-        origin: Origin,
-        attempts: Sequence[LeasedAttempt],
-        culprit: LeasedAttempt | None,
+        consumer: Consumer,
+        attempts: Sequence[Attempt],
+        culprit: Attempt | None,
     ) -> None:
         # The settler has these, but may not have sent them; to send one twice does no harm.
         sent = [attempt.settlement for attempt in attempts if attempt.settlement is not None]
         finished = [
-            Finished(attempt, conclusion, attempt.took)
+            FinishedAttempt(attempt, conclusion, attempt.took)
             for attempt in attempts
             if attempt.settlement is None
             and (conclusion := _conclude(attempt, culprit)) is not None
         ]
-        codes = self._settle(origin, [*sent, *(item.conclusion.settlement for item in finished)])
+        codes = self._settle(consumer, [*sent, *(item.outcome.settlement for item in finished)])
         for item, code in zip(finished, codes[len(sent) :], strict=False):
-            item.attempt.settlement = item.conclusion.settlement
+            item.attempt.settlement = item.outcome.settlement
             with contextlib.suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(origin.settler.close, item, code)
+                loop.call_soon_threadsafe(consumer.settler.close, item, code)
 
-    def _settle(self, origin: Origin, settlements: Sequence[Settlement]) -> list[Settled]:
+    def _settle(self, consumer: Consumer, settlements: Sequence[Settlement]) -> list[Settled]:
         """The server's answers; none if it does not answer."""
         if not settlements:
             return []
@@ -100,7 +99,7 @@ class EmergencySettler:
             settlements, self._settings, fingerprint=self._runner.fingerprint.digest
         )
         try:
-            return origin.consumer.session.heart_store.run(call)
+            return consumer.session.heart_store.run(call)
         except ServerError as error:
             logger.warning(
                 "%d tasks could not be settled, and wait for their leases to lapse: %s",
@@ -110,7 +109,7 @@ class EmergencySettler:
             return []
 
 
-def _conclude(attempt: LeasedAttempt, culprit: LeasedAttempt | None) -> AttemptOutcome | None:
+def _conclude(attempt: Attempt, culprit: Attempt | None) -> AttemptOutcome | None:
     """What can be said of an attempt whose event loop does not go on; None: nothing."""
     if attempt.began is None:
         return None  # it was given back before
@@ -126,7 +125,7 @@ def _conclude(attempt: LeasedAttempt, culprit: LeasedAttempt | None) -> AttemptO
     return None
 
 
-def _conclude_answer(attempt: LeasedAttempt, answer: CallResult) -> AttemptOutcome:
+def _conclude_answer(attempt: Attempt, answer: CallResult) -> AttemptOutcome:
     attempt.took = answer.took
     try:
         return attempt.conclusions.succeeded(answer.result(attempt.limit))
@@ -208,9 +207,7 @@ class Watchdog:
         if blocked >= limit + self._settings.grace:
             self._give_up(loop, attempt, name)
 
-    def _give_up(
-        self, loop: asyncio.AbstractEventLoop, attempt: LeasedAttempt | None, name: str
-    ) -> None:
+    def _give_up(self, loop: asyncio.AbstractEventLoop, attempt: Attempt | None, name: str) -> None:
         """End the listener, once no plain function runs in it that can end in time."""
         grace = self._settings.grace
         culprit = attempt if attempt is not None and attempt.is_overdue else None

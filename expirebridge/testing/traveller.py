@@ -5,14 +5,14 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import redis
 
 from expirebridge.errors import ServerUnreachable
 from expirebridge.handlers import Registry
 from expirebridge.hooks import Claimed, Hooks
-from expirebridge.listener.execution.attempt import Attempt
+from expirebridge.listener.execution.attempt import Attempt, RowLookup
 from expirebridge.listener.execution.in_flight import InFlight
 from expirebridge.listener.execution.invoke import Invoker, OverrunPolicy, run_attempt
 from expirebridge.listener.execution.outcome import AttemptOutcome
@@ -43,22 +43,6 @@ if TYPE_CHECKING:
 
 
 # The attempts of a test: as a listener makes them, but in the test's own thread and event loop.
-
-
-class TaskRow(Protocol):
-    """What a listener knows of a task by its row in the ledger."""
-
-    async def look_up(self, attempt: Attempt) -> AttemptOutcome | None:
-        """The conclusion if the task is not to run now."""
-        ...
-
-    def completer_for(self, attempt: Attempt) -> Callable[[Any], None]:
-        """What `complete_in` calls."""
-        ...
-
-    async def look_after(self, attempt: Attempt, failed: AttemptOutcome) -> AttemptOutcome:
-        """What is to be recorded of an attempt that failed."""
-        ...
 
 
 class OwnThread:
@@ -98,7 +82,7 @@ class Attempts:
         claimed: ClaimedTask,
         *,
         lateness: float = 0.0,
-        row: TaskRow | None = None,
+        row: RowLookup | None = None,
     ) -> tuple[Attempt, AttemptOutcome]:
         """Run a task that was claimed so many seconds late.
 

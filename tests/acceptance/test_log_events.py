@@ -10,7 +10,7 @@ import redis
 
 from expirebridge import AsyncBridge, ListenerStuck
 from expirebridge.hooks import End
-from expirebridge.listener.execution.attempt import LeasedAttempt
+from expirebridge.listener.execution.attempt import Attempt
 from expirebridge.listener.execution.executor import Executor
 from expirebridge.listener.listener import Listener
 from expirebridge.listener.partition import reconciler
@@ -81,15 +81,15 @@ async def test_an_outcome_that_cannot_be_recorded(
     assert SECRET not in log.text()
 
 
-async def ended_without_an_outcome(runner: Executor, attempt: LeasedAttempt) -> None:
+async def ended_without_an_outcome(runner: Executor, attempt: Attempt) -> None:
     runner._end(attempt)
 
 
-async def never_ended(runner: Executor, attempt: LeasedAttempt) -> None:
+async def never_ended(runner: Executor, attempt: Attempt) -> None:
     pass
 
 
-async def unknown_to_all(runner: Executor, attempt: LeasedAttempt) -> None:
+async def unknown_to_all(runner: Executor, attempt: Attempt) -> None:
     runner._end(attempt)
     runner.unsettled.discard(attempt)
 
@@ -97,13 +97,13 @@ async def unknown_to_all(runner: Executor, attempt: LeasedAttempt) -> None:
 @pytest.mark.parametrize("lose", [ended_without_an_outcome, never_ended, unknown_to_all])
 async def test_an_attempt_that_nobody_will_settle(
     url: str, async_bridge: AsyncBridge, log: Log, monkeypatch: pytest.MonkeyPatch,
-    lose: Callable[[Executor, LeasedAttempt], Awaitable[None]],
+    lose: Callable[[Executor, Attempt], Awaitable[None]],
 ) -> None:  # fmt: skip
     """Its lease is not renewed for ever: the task lapses, and finds room to run again."""
 
     async def note(_: str) -> None: ...
 
-    async def lose_once(runner: Executor, attempt: LeasedAttempt) -> None:
+    async def lose_once(runner: Executor, attempt: Attempt) -> None:
         monkeypatch.undo()
         await lose(runner, attempt)
 
@@ -136,7 +136,7 @@ async def test_what_is_under_way_at_a_beat_is_not_lost(
             * 200
         )
         while len(witness.ended()) < 400:
-            listener._runner.drop_lost_leases(station.leases)
+            listener._runner.drop_lost_leases(station)
             await asyncio.sleep(0)
     assert not log.fields("lost attempt")
 

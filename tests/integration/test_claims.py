@@ -8,7 +8,8 @@ import pytest
 from expirebridge import AsyncBridge, current_task
 from expirebridge.hooks import Claimed, End, Started
 from expirebridge.listener.execution import settler
-from expirebridge.listener.execution.settler import Finished, Settler
+from expirebridge.listener.execution.attempt import FinishedAttempt
+from expirebridge.listener.execution.settler import Settler
 from expirebridge.settings import Settings
 from tests.kit.witness import Witness, listening
 
@@ -59,7 +60,7 @@ async def test_what_ended_takes_no_room_while_it_is_recorded_up_to_a_limit(
     witness = Witness()
     record, may_record = Settler._settle, asyncio.Event()
 
-    async def later(self: Settler, batch: list[Finished]) -> None:
+    async def later(self: Settler, batch: list[FinishedAttempt]) -> None:
         await may_record.wait()
         await record(self, batch)
 
@@ -71,7 +72,7 @@ async def test_what_ended_takes_no_room_while_it_is_recorded_up_to_a_limit(
         await async_bridge.make_tasks([{"func": "test.send", "delay": 0}] * 3)
         await witness.until(lambda: len(witness.seen(Started)) == 2)
         [station] = listener._site.stations
-        assert (station._settler.capacity(), witness.ended()) == (0, [])
+        assert (station.settler.capacity(), witness.ended()) == (0, [])
         may_record.set()
         await witness.until_ended(3)
 

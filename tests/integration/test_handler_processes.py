@@ -18,7 +18,7 @@ import pytest
 from expirebridge import AsyncBridge, Listener, ListenerStuck, Settings, State
 from expirebridge.handlers import Registry
 from expirebridge.hooks import End, Ended, ProcessEnd, ProcessEnded, Started
-from expirebridge.listener.execution.attempt import Origin
+from expirebridge.listener.execution.attempt import Consumer
 from expirebridge.listener.execution.leases import Leases
 from expirebridge.listener.execution.process_pool import pool
 from expirebridge.listener.watchdog import EmergencySettler
@@ -422,11 +422,11 @@ async def test_processes_are_gone_before_a_blocked_listener_gives_their_tasks_ba
     settle = EmergencySettler._settle
 
     def look_and_settle(
-        settler: EmergencySettler, origin: Origin, settlements: Sequence[Settlement]
+        settler: EmergencySettler, consumer: Consumer, settlements: Sequence[Settlement]
     ) -> list[Settled]:
         if settlements:
             living.append([pid for pid in pids if lives(pid)])
-        return settle(settler, origin, settlements)
+        return settle(settler, consumer, settlements)
 
     monkeypatch.setattr(EmergencySettler, "_settle", look_and_settle)
     settings = Settings(url=url, tasks=tasks, processes=1, grace=0.05, lease=1)

@@ -11,13 +11,14 @@ import time
 import weakref
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from expirebridge.handlers import Handler, Registry, handler
 from expirebridge.hooks import End, Hooks
-from expirebridge.listener.execution.attempt import LeasedAttempt, Origin
+from expirebridge.listener.execution.attempt import Attempt, RowLookup
 from expirebridge.listener.execution.capacity import Capacity
 from expirebridge.listener.execution.deadlines import Deadlines
 from expirebridge.listener.execution.exceptions import StartRefused, Withdrawn
@@ -27,12 +28,13 @@ from expirebridge.listener.execution.invoke import OverrunPolicy, call_handler
 from expirebridge.listener.execution.leases import Leases
 from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.listener.execution.settler import Settler
+from expirebridge.listener.session import PartitionSession
 from expirebridge.listener.wakeups import Wakeup
 from expirebridge.model.policies import Discard, Exponential, Retry, Snooze, Spread
 from expirebridge.settings import Settings
 from expirebridge.store.task_records import ClaimedTask
 from tests.kit.nodes import Process
-from tests.kit.sessions import code_without_handlers, owner_of
+from tests.kit.sessions import code_without_handlers, owner_of, session_with
 
 PATIENCE = 20.0
 
@@ -40,6 +42,16 @@ PATIENCE = 20.0
 def runner_of_one() -> Executor:
     """A runner that has one thread."""
     return Process(Settings(concurrency=1), Registry({})).runner
+
+
+@dataclass
+class PartitionOfOne:
+    """The consumer of a partition, as far as an attempt uses it."""
+
+    session: PartitionSession
+    leases: Leases
+    settler: Settler
+    row_check: RowLookup | None = None
 
 
 def attempt_of(
@@ -50,7 +62,7 @@ def attempt_of(
     attempt: int = 1,
     misfire: bytes | None = None,
     timeout: float = 5,
-) -> LeasedAttempt:
+) -> Attempt:
     """An attempt that may begin; its lease is fresh for a minute."""
     claimed = ClaimedTask(
         id="a", token="t", func="mail.send", args=b"[]", key=b"a:?mail.send?[]", due=0,
@@ -58,13 +70,13 @@ def attempt_of(
     )  # fmt: skip
     leases = Leases(owner_of(), "nobody", lease=60, code=code_without_handlers())
     leases.hold(claimed.id, claimed.token, asked=time.monotonic())
-    made = LeasedAttempt(
+    made = Attempt(
         claimed,
         Handler.of("mail.send", function),
-        Origin(owner_of(), leases, settler_of(leases)),
-        runner._pending,
         hint="",
         timeout=timeout,
+        consumer=PartitionOfOne(session_with(), leases, settler_of(leases)),
+        gate=runner._pending,
     )
     runner._pending.add(made)
     return made
@@ -78,7 +90,7 @@ def settler_of(leases: Leases) -> Settler:
     )  # fmt: skip
 
 
-async def run(attempt: LeasedAttempt, runner: Executor) -> AttemptOutcome:
+async def run(attempt: Attempt, runner: Executor) -> AttemptOutcome:
     return attempt.refusal() or await call_handler(attempt, runner.invoker)
 
 
@@ -397,10 +409,10 @@ async def test_a_handler_that_goes_on_after_its_timeout_is_told_of(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("expirebridge.listener.execution.invoke.CANCEL_PATIENCE", 0.01)
-    told: list[LeasedAttempt] = []
+    told: list[Attempt] = []
     heard = asyncio.Event()
 
-    def hear(_: OverrunPolicy, attempt: LeasedAttempt) -> None:
+    def hear(_: OverrunPolicy, attempt: Attempt) -> None:
         told.append(attempt)
         heard.set()
 
@@ -420,7 +432,7 @@ async def test_a_handler_that_goes_on_after_its_timeout_is_told_of(
 
 
 async def behind_a_long_call(
-    attempt: LeasedAttempt, runner: Executor, until: threading.Event
+    attempt: Attempt, runner: Executor, until: threading.Event
 ) -> AttemptOutcome:
     """Run it while the only thread is in another call, which goes on until the event is set."""
     runner._threads.call(lambda: until.wait(PATIENCE))
@@ -432,7 +444,7 @@ async def behind_a_long_call(
 async def test_a_plain_handler_that_waits_for_a_thread_has_its_whole_timeout_from_the_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    overtime: list[LeasedAttempt] = []
+    overtime: list[Attempt] = []
     monkeypatch.setattr(OverrunPolicy, "notice", lambda _, attempt: overtime.append(attempt))
     free = threading.Event()
     with closing(runner_of_one()) as runner:
@@ -476,7 +488,9 @@ async def test_an_attempt_that_was_given_up_is_not_settled_again_when_its_handle
         runner._settle(attempt, attempt.overrun())
         end.set()
         await running
-    assert attempt.origin.settler._waiting.qsize() == 1
+    settler = attempt.consumer.settler
+    assert isinstance(settler, Settler)
+    assert settler._waiting.qsize() == 1
 
 
 async def test_a_plain_handler_that_ended_in_time_did_not_time_out_though_the_loop_was_late() -> (
@@ -497,7 +511,7 @@ async def test_a_plain_handler_is_not_called_if_its_lease_lapsed_while_it_waited
     free = threading.Event()
     with closing(runner_of_one()) as runner:
         attempt = attempt_of(lambda: called.append(True), runner)
-        leases, loop = attempt.origin.leases, asyncio.get_running_loop()
+        leases, loop = attempt.consumer.leases, asyncio.get_running_loop()
         loop.call_soon(leases.drop, attempt.claimed.id, attempt.claimed.token)
         loop.call_later(0.01, free.set)
         with pytest.raises(StartRefused, match="held up"):
@@ -510,7 +524,7 @@ async def test_a_plain_handler_is_not_called_if_it_was_withdrawn_while_it_waited
     free = threading.Event()
     with closing(runner_of_one()) as runner:
         attempt = attempt_of(lambda: called.append(True), runner)
-        withdrawn: list[LeasedAttempt] = []
+        withdrawn: list[Attempt] = []
         loop = asyncio.get_running_loop()
         loop.call_later(0.01, lambda: withdrawn.extend(runner.withdraw()))
         loop.call_later(0.02, free.set)

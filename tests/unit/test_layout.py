@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from itertools import takewhile
 from pathlib import Path
 
@@ -96,6 +97,25 @@ def test_a_module_imports_only_from_its_own_layer_or_below(path: Path) -> None:
     assert {part, *imported_parts(path)} <= set().union(*LAYERS)
     above = {other for other in imported_parts(path) if layer_of(other) < layer_of(part)}
     assert above == set()
+
+
+def dotted_name(path: Path) -> str:
+    name = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+    return name.removesuffix(".__init__")
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Imports inside functions and for type checkers count, too."""
+    modules = {dotted_name(path): path for path in MODULES}
+    imported = {
+        module: {
+            next((each for each in (name, name.rpartition(".")[0]) if each in modules), module)
+            for name in imported_names(path)
+        }
+        - {module}
+        for module, path in modules.items()
+    }
+    TopologicalSorter(imported).prepare()  # raises CycleError, which names a circle
 
 
 def rows_of(page: str) -> list[set[str]]:

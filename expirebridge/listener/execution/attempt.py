@@ -4,7 +4,8 @@ import asyncio
 import logging
 import math
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
 
 from expirebridge.errors import InvalidTask
 from expirebridge.handlers import Handler, Kind, check_binding
@@ -16,7 +17,6 @@ from expirebridge.listener.execution.exceptions import (
 )
 from expirebridge.listener.execution.leases import Leases
 from expirebridge.listener.execution.outcome import AttemptOutcome, CallResult, OutcomeBuilder
-from expirebridge.listener.execution.pending_starts import PendingStarts
 from expirebridge.listener.session import SessionOwner
 from expirebridge.model.durations import human
 from expirebridge.model.keys import decode_args
@@ -30,13 +30,9 @@ from expirebridge.model.policies import (
     decode_policy,
 )
 from expirebridge.model.task import State, Task, from_ms
-from expirebridge.store.commands.claiming import Settlement
+from expirebridge.model.transactions import Transaction
+from expirebridge.store.commands.claiming import Settled, Settlement
 from expirebridge.store.task_records import ClaimedTask
-
-if TYPE_CHECKING:
-    from expirebridge.listener.execution.settler import Settler
-    from expirebridge.listener.ledger.row_check import RowCheck
-
 
 logger = logging.getLogger("expirebridge")
 
@@ -44,11 +40,70 @@ BROKEN_OFF = 1.0
 """Seconds for which a task is put off after an error of the listener's own."""
 
 
-class Attempt:
-    """A claimed task on its way through its handler.
+# What an attempt uses of the listener that claimed its task.
 
-    Without a `handler` it ends at once; `hint` then says what may have been meant. `timeout` is the
-    limit where neither the task nor the handler has one.
+
+class OutcomeRecorder(Protocol):
+    """Records outcomes on the server: the settler, as attempts use it."""
+
+    def add(self, finished: "FinishedAttempt") -> None:
+        """Record the outcome soon."""
+        ...
+
+    def close(self, finished: "FinishedAttempt", settled: Settled = Settled.DONE) -> None:
+        """Release an attempt whose outcome is recorded, here or elsewhere, or was refused."""
+        ...
+
+
+class RowLookup(Protocol):
+    """Checks tasks of a ledger against their rows."""
+
+    async def look_up(self, attempt: "Attempt") -> AttemptOutcome | None:
+        """The outcome if the task is not to run now; None if it is. Raises StartRefused."""
+        ...
+
+    async def look_after(self, attempt: "Attempt", failed: AttemptOutcome) -> AttemptOutcome:
+        """The outcome to record of an attempt that failed."""
+        ...
+
+    def completer_for(self, attempt: "Attempt") -> Callable[[Transaction], None]:
+        """The function that completes the task in a transaction of its handler."""
+        ...
+
+
+class Consumer(SessionOwner, Protocol):
+    """The consumer of a partition, as attempts of its tasks use it."""
+
+    @property
+    def leases(self) -> Leases:
+        """The leases of the tasks that it claimed."""
+        ...
+
+    @property
+    def settler(self) -> OutcomeRecorder:
+        """Records the outcomes of its attempts."""
+        ...
+
+    @property
+    def row_check(self) -> RowLookup | None:
+        """Asks its ledger; None without one."""
+        ...
+
+
+class StartGate(Protocol):
+    """Lets each attempt start at most once, and not after it was withdrawn."""
+
+    def begin(self, attempt: "Attempt") -> None:
+        """Let the attempt begin. Raises StartRefused."""
+        ...
+
+
+class Attempt:
+    """One run of a claimed task, from its claim to its outcome.
+
+    Without a `handler` it ends at once; `hint` then suggests the name that may have been meant.
+    `timeout`, in seconds, is the limit where neither the task nor the handler has one. The testing
+    kit runs attempts without a listener: they have no `consumer`, no `gate` and no lease.
     """
 
     def __init__(
@@ -58,7 +113,11 @@ class Attempt:
         *,
         hint: str,
         timeout: float,
+        consumer: Consumer | None = None,
+        gate: StartGate | None = None,
     ) -> None:
+        self._consumer = consumer
+        self._gate = gate
         self.claimed = claimed
         self.handler = handler
         self.conclusions = OutcomeBuilder(claimed)
@@ -101,11 +160,27 @@ class Attempt:
         """Whether its handler is killed with its process."""
         return self.handler is not None and self.handler.kind is Kind.PROCESS
 
-    def begin(self) -> None:
-        """Take note that it begins, in the thread that calls its handler, right before the call.
+    @property
+    def consumer(self) -> Consumer:
+        """The consumer that claimed the task."""
+        if self._consumer is None:
+            raise LookupError(f"task {self.claimed.id} runs without a listener")
+        return self._consumer
 
-        Raises StartRefused if it must not; only one whose lease may have lapsed does.
+    @property
+    def row_check(self) -> RowLookup | None:
+        """The check of its row, if its task is of a ledger that this listener has."""
+        if self.claimed.ledger is None or self._consumer is None:
+            return None
+        return self._consumer.row_check
+
+    def begin(self) -> None:
+        """Begin, in the thread that calls the handler, right before the call.
+
+        Raises StartRefused if the lease may have lapsed, or the attempt was withdrawn.
         """
+        if self._gate is not None:
+            self._gate.begin(self)
         self.began = time.perf_counter()
 
     def left(self) -> float:
@@ -126,13 +201,23 @@ class Attempt:
     def _is_running(self) -> bool:
         return self.began is not None and self.answer is None and not self.is_over
 
+    def has_lease(self) -> bool:
+        """Whether its lease cannot have lapsed yet; see Leases.is_fresh."""
+        claimed, consumer = self.claimed, self._consumer
+        return consumer is None or consumer.leases.is_fresh(claimed.id, claimed.token)
+
     def lease_end(self) -> float:
-        """When it must have begun, by the monotonic clock."""
-        return math.inf
+        """When it must have begun, by the monotonic clock; see Leases.fresh_until."""
+        claimed, consumer = self.claimed, self._consumer
+        if consumer is None:
+            return math.inf
+        return consumer.leases.fresh_until(claimed.id, claimed.token)
 
     def now(self) -> float:
-        """The server's time once the handler has ended, in seconds since 1970, as far as known."""
-        return self.claimed.due / 1000 + self.lateness + self.took
+        """The estimate of the server's time, in seconds since 1970."""
+        if self._consumer is None:
+            return self.claimed.due / 1000 + self.lateness + self.took
+        return self._consumer.session.server_clock.now()
 
     def misfire(self, lateness: float) -> AttemptOutcome | None:
         """The conclusion if it is too late, by so many seconds, to call the handler now."""
@@ -254,57 +339,10 @@ class Attempt:
         )
 
 
-# The origin of a claimed task: where its lease is kept, and its outcome recorded.
+class FinishedAttempt(NamedTuple):
+    """An attempt that ended, and whose outcome is to be recorded."""
 
-
-class Origin(NamedTuple):
-    """What the runner uses of the station that claimed a task."""
-
-    consumer: SessionOwner
-    leases: Leases
-    settler: "Settler"
-    clerk: "RowCheck | None" = None
-    """Who asks the ledger; None without one."""
-
-
-# A leased attempt: another listener may have its task once its lease has lapsed.
-
-
-class LeasedAttempt(Attempt):
-    """An attempt of a listener, which must begin before its lease can have lapsed."""
-
-    def __init__(
-        self,
-        claimed: ClaimedTask,
-        handler: Handler | None,
-        origin: Origin,
-        pending: PendingStarts,
-        *,
-        hint: str,
-        timeout: float,
-    ) -> None:
-        super().__init__(claimed, handler, hint=hint, timeout=timeout)
-        self.origin = origin
-        self._pending = pending
-
-    @property
-    def has_row(self) -> bool:
-        """Whether the ledger is asked for its row before its handler is called."""
-        return self.claimed.ledger is not None and self.origin.clerk is not None
-
-    def has_lease(self) -> bool:
-        """Whether its lease cannot have lapsed yet; see Leases.is_fresh."""
-        return self.origin.leases.is_fresh(self.claimed.id, self.claimed.token)
-
-    def lease_end(self) -> float:
-        """See Leases.fresh_until."""
-        return self.origin.leases.fresh_until(self.claimed.id, self.claimed.token)
-
-    def now(self) -> float:
-        """The estimate of the server's clock."""
-        return self.origin.consumer.session.server_clock.now()
-
-    def begin(self) -> None:
-        """See PendingStarts.begin. Raises StartRefused."""
-        self._pending.begin(self)
-        super().begin()
+    attempt: Attempt
+    outcome: AttemptOutcome
+    duration: float
+    """Seconds that its handler took."""

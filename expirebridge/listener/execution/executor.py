@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING
 from expirebridge.handlers import Kind, Registry
 from expirebridge.handlers.signatures import Fingerprint
 from expirebridge.hooks import Hooks
-from expirebridge.listener.execution.attempt import LeasedAttempt, Origin
+from expirebridge.listener.execution.attempt import Attempt, Consumer, FinishedAttempt, RowLookup
 from expirebridge.listener.execution.capacity import Capacity
 from expirebridge.listener.execution.exceptions import StartRefused, Withdrawn
 from expirebridge.listener.execution.in_flight import InFlight, Running
 from expirebridge.listener.execution.invoke import Invoker, OverrunPolicy, run_attempt
-from expirebridge.listener.execution.leases import Leases
 from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.listener.execution.pending_starts import PendingStarts
-from expirebridge.listener.execution.settler import Finished
 from expirebridge.listener.execution.thread_pool import ThreadPool
 from expirebridge.listener.wakeups import StopRequest
 from expirebridge.model.log_fields import event
@@ -99,40 +97,45 @@ class Executor:
         if self._processes is not None:
             self._processes.open()
 
-    def start(self, claimed: ClaimedTask, origin: Origin, *, asked: float) -> None:
+    def start(self, claimed: ClaimedTask, consumer: Consumer, *, asked: float) -> None:
         """Run a task for which a place was reserved; its claim was asked for then (monotonic)."""
-        attempt = self._take(claimed, origin)
-        origin.leases.hold(claimed.id, claimed.token, asked=asked)
+        attempt = self._take(claimed, consumer)
+        consumer.leases.hold(claimed.id, claimed.token, asked=asked)
         self._pending.add(attempt)
         self._running.add(attempt, asyncio.create_task(self._run(attempt)))
 
-    def give_back(self, claimed: ClaimedTask, origin: Origin, reason: str) -> None:
+    def give_back(self, claimed: ClaimedTask, consumer: Consumer, reason: str) -> None:
         """Let another listener run a task that was claimed, but for which there is no place."""
-        attempt = self._take(claimed, origin)
+        attempt = self._take(claimed, consumer)
         self._settle(attempt, attempt.conclusions.given_back(reason))
 
-    def _take(self, claimed: ClaimedTask, origin: Origin) -> LeasedAttempt:
+    def _take(self, claimed: ClaimedTask, consumer: Consumer) -> Attempt:
         handler = self._registry.find(claimed.func)
         hint = "" if handler else self._registry.suggest(claimed.func)
-        attempt = LeasedAttempt(
-            claimed, handler, origin, self._pending, hint=hint, timeout=self._settings.timeout
+        attempt = Attempt(
+            claimed,
+            handler,
+            hint=hint,
+            timeout=self._settings.timeout,
+            consumer=consumer,
+            gate=self._pending,
         )
         self.unsettled.add(attempt)
         return attempt
 
     # An attempt, step by step
 
-    async def _run(self, attempt: LeasedAttempt) -> None:
+    async def _run(self, attempt: Attempt) -> None:
         """Take it through all its steps, and end it."""
         try:
             self._check(attempt)
             conclusion = None
-            if attempt.claimed.ledger is not None:
-                conclusion = await self._look_up(attempt)
+            if (row_check := attempt.row_check) is not None:
+                conclusion = await self._look_up(attempt, row_check)
             if conclusion is None:
                 conclusion = await run_attempt(attempt, self.invoker, self._hooks)
-                if conclusion.is_failure and attempt.has_row:
-                    conclusion = await self._look_after(attempt, conclusion)
+                if conclusion.is_failure and row_check is not None:
+                    conclusion = await self._look_after(attempt, row_check, conclusion)
         except StartRefused as reason:
             self._give_back(attempt, reason)
         except BaseException as error:
@@ -143,21 +146,17 @@ class Executor:
         finally:
             self._end(attempt)
 
-    def _check(self, attempt: LeasedAttempt) -> None:
+    def _check(self, attempt: Attempt) -> None:
         """See that it is still wanted, and has its lease. Raises StartRefused."""
         self._pending.check(attempt)
         if attempt.stopped:
             raise asyncio.CancelledError  # see Running.stop
-        now = attempt.origin.consumer.session.server_clock.now()
-        attempt.lateness = now - attempt.claimed.due / 1000
+        attempt.lateness = attempt.now() - attempt.claimed.due / 1000
 
-    async def _look_up(self, attempt: LeasedAttempt) -> AttemptOutcome | None:
-        """The conclusion if the ledger says that it is not to run now. Raises StartRefused."""
-        clerk = attempt.origin.clerk
-        if clerk is None:
-            return None
+    async def _look_up(self, attempt: Attempt, row_check: RowLookup) -> AttemptOutcome | None:
+        """The outcome if the ledger says that it is not to run now. Raises StartRefused."""
         try:
-            conclusion = await clerk.look_up(attempt)
+            conclusion = await row_check.look_up(attempt)
         except StartRefused:
             attempt.begin()  # it ends here, and so it may not be withdrawn any more
             raise
@@ -168,33 +167,34 @@ class Executor:
         if conclusion is not None:
             attempt.begin()
         else:
-            attempt.task = replace(attempt.task, completer=clerk.completer_for(attempt))
+            attempt.task = replace(attempt.task, completer=row_check.completer_for(attempt))
         return conclusion
 
-    async def _look_after(self, attempt: LeasedAttempt, failed: AttemptOutcome) -> AttemptOutcome:
-        """What is to be recorded of an attempt that failed, by its row; see Clerk.look_after."""
-        clerk = attempt.origin.clerk
+    async def _look_after(
+        self, attempt: Attempt, row_check: RowLookup, failed: AttemptOutcome
+    ) -> AttemptOutcome:
+        """The outcome to record of an attempt that failed, by its row."""
         try:
-            return failed if clerk is None else await clerk.look_after(attempt, failed)
+            return await row_check.look_after(attempt, failed)
         except asyncio.CancelledError:  # its listener stops, and its handler has run
             return failed
 
-    def _settle(self, attempt: LeasedAttempt, conclusion: AttemptOutcome) -> None:
+    def _settle(self, attempt: Attempt, conclusion: AttemptOutcome) -> None:
         """Have this recorded, unless the listener has given the attempt up before."""
         if attempt.settlement is None:
             attempt.settlement = conclusion.settlement
-            attempt.origin.settler.add(Finished(attempt, conclusion, attempt.took))
+            attempt.consumer.settler.add(FinishedAttempt(attempt, conclusion, attempt.took))
 
-    def _give_back(self, attempt: LeasedAttempt, reason: StartRefused) -> None:
+    def _give_back(self, attempt: Attempt, reason: StartRefused) -> None:
         conclusion = attempt.conclusions.given_back(str(reason))
         if isinstance(reason, Withdrawn):
             # The heartbeat's thread records that.
-            attempt.origin.settler.close(Finished(attempt, conclusion, 0.0))
+            attempt.consumer.settler.close(FinishedAttempt(attempt, conclusion, 0.0))
         else:
             # Another listener may run it by now. If none does, this one claims it again.
             self._settle(attempt, conclusion)
 
-    def _break_off(self, attempt: LeasedAttempt, error: BaseException) -> None:
+    def _break_off(self, attempt: Attempt, error: BaseException) -> None:
         """Conclude what an error ended outside of its handler: most often a cancellation."""
         try:
             if attempt.began is None:
@@ -204,7 +204,7 @@ class Executor:
         else:
             self._settle(attempt, attempt.broken_off(error))
 
-    def _end(self, attempt: LeasedAttempt) -> None:
+    def _end(self, attempt: Attempt) -> None:
         attempt.is_over = True
         self._running.leave(attempt)
         self._pending.forget(attempt)
@@ -285,8 +285,8 @@ class Executor:
         cancelled = [a for a in self._running if (a.claimed.id, a.claimed.token) in claims]
         self._running.stop(cancelled, "it was cancelled")
 
-    def drop_lost_leases(self, leases: Leases) -> None:
-        """Report and drop the leases of this partition that no attempt here will settle.
+    def drop_lost_leases(self, consumer: Consumer) -> None:
+        """Report and drop the leases of a partition that no attempt here will settle.
 
         Only a fault of our own loses an attempt. Its lease would be renewed for ever, and no other
         listener could run the task; now it lapses.
@@ -296,18 +296,18 @@ class Executor:
         """
         owned = set[tuple[str, str]]()
         for attempt in list(self.unsettled):
-            if attempt.origin.leases is leases:
+            if attempt.consumer is consumer:
                 claim = (attempt.claimed.id, attempt.claimed.token)
                 if attempt.settlement is not None or self._running.owns(attempt):
                     owned.add(claim)
                 else:
-                    _drop_lost(leases, *claim)
+                    _drop_lost(consumer, *claim)
                     self._disown(attempt)
-        for claim in leases.held():
+        for claim in consumer.leases.held():
             if claim not in owned:
-                _drop_lost(leases, *claim)
+                _drop_lost(consumer, *claim)
 
-    def _disown(self, attempt: LeasedAttempt) -> None:
+    def _disown(self, attempt: Attempt) -> None:
         """Release an attempt that nothing here will settle, and its place."""
         if attempt in self._running:
             self._end(attempt)
@@ -320,17 +320,17 @@ class Executor:
 
     # For the heartbeat's thread, while the event loop is blocked
 
-    def attempt_in(self, task: asyncio.Task[object] | None) -> LeasedAttempt | None:
+    def attempt_in(self, task: asyncio.Task[object] | None) -> Attempt | None:
         """The attempt that this asyncio task is, if it is one."""
         return self._running.attempt_in(task)
 
-    def withdraw(self) -> list[LeasedAttempt]:
+    def withdraw(self) -> list[Attempt]:
         """Take out what has not begun; the leases are let go, and nothing is recorded yet."""
         return self._pending.withdraw()
 
 
-def _drop_lost(leases: Leases, id: str, token: str) -> None:
-    leases.drop(id, token)
+def _drop_lost(consumer: Consumer, id: str, token: str) -> None:
+    consumer.leases.drop(id, token)
     logger.error(
         "nothing in this listener runs task %s any more, but its lease was renewed: it lapses "
         "now; please report this fault of expirebridge",

@@ -3,23 +3,21 @@
 import asyncio
 import inspect
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from expirebridge.listener.execution.attempt import LeasedAttempt
+from expirebridge.listener.execution.attempt import Attempt
 
 
 class InFlight:
     """Every attempt of this process from its claim until its outcome is recorded, or refused."""
 
     def __init__(self) -> None:
-        self._attempts: set[LeasedAttempt] = set()
+        self._attempts: set[Attempt] = set()
         self._settled = asyncio.Event()
 
-    def __iter__(self) -> "Iterator[LeasedAttempt]":
+    def __iter__(self) -> Iterator[Attempt]:
         return iter(self._attempts)
 
-    def __contains__(self, attempt: "LeasedAttempt") -> bool:
+    def __contains__(self, attempt: Attempt) -> bool:
         return attempt in self._attempts
 
     def __bool__(self) -> bool:
@@ -28,13 +26,13 @@ class InFlight:
     @property
     def at_rest(self) -> bool:
         """Whether none is left but those whose node is away."""
-        return all(attempt.origin.consumer.session.is_away for attempt in self._attempts)
+        return all(attempt.consumer.session.is_away for attempt in self._attempts)
 
-    def add(self, attempt: "LeasedAttempt") -> None:
+    def add(self, attempt: Attempt) -> None:
         """Take note of an attempt whose task was claimed."""
         self._attempts.add(attempt)
 
-    def discard(self, attempt: "LeasedAttempt") -> None:
+    def discard(self, attempt: Attempt) -> None:
         """Take note that its outcome is recorded, or was refused."""
         self._attempts.discard(attempt)
         self.look_again()
@@ -73,41 +71,41 @@ class Running:
     """
 
     def __init__(self) -> None:
-        self._tasks: dict[LeasedAttempt, asyncio.Task[None]] = {}
-        self._asking: set[LeasedAttempt] = set()
+        self._tasks: dict[Attempt, asyncio.Task[None]] = {}
+        self._asking: set[Attempt] = set()
 
-    def __iter__(self) -> "Iterator[LeasedAttempt]":
+    def __iter__(self) -> Iterator[Attempt]:
         return iter(self._tasks)
 
-    def __contains__(self, attempt: "LeasedAttempt") -> bool:
+    def __contains__(self, attempt: Attempt) -> bool:
         return attempt in self._tasks
 
     @property
-    def asking(self) -> "list[LeasedAttempt]":
+    def asking(self) -> list[Attempt]:
         """Those of the ledger that do not know yet whether they are to run."""
         return list(self._asking)
 
-    def add(self, attempt: "LeasedAttempt", task: asyncio.Task[None]) -> None:
+    def add(self, attempt: Attempt, task: asyncio.Task[None]) -> None:
         """Take note of an attempt, and of the task in which it takes its steps."""
         self._tasks[attempt] = task
-        if attempt.has_row:
+        if attempt.row_check is not None:
             self._asking.add(attempt)
 
-    def notice_answer(self, attempt: "LeasedAttempt") -> None:
+    def notice_answer(self, attempt: Attempt) -> None:
         """Take note that it asks no longer."""
         self._asking.discard(attempt)
 
-    def leave(self, attempt: "LeasedAttempt") -> None:
+    def leave(self, attempt: Attempt) -> None:
         """Take note that it is over."""
         self._asking.discard(attempt)
         del self._tasks[attempt]
 
-    def owns(self, attempt: "LeasedAttempt") -> bool:
+    def owns(self, attempt: Attempt) -> bool:
         """Whether there are steps that will conclude it."""
         task = self._tasks.get(attempt)
         return task is not None and not task.done()
 
-    def stop(self, attempts: "Iterable[LeasedAttempt]", reason: str) -> None:
+    def stop(self, attempts: Iterable[Attempt], reason: str) -> None:
         """Stop those of them that can be stopped."""
         for attempt in attempts:
             can_be_stopped = attempt.can_be_stopped or attempt in self._asking
@@ -118,7 +116,7 @@ class Running:
                 if not _is_new(task):
                     task.cancel()
 
-    def attempt_in(self, task: asyncio.Task[object] | None) -> "LeasedAttempt | None":
+    def attempt_in(self, task: asyncio.Task[object] | None) -> Attempt | None:
         """The attempt that this asyncio task is, if it is one. For any thread."""
         return next((a for a, running in list(self._tasks.items()) if running is task), None)
 

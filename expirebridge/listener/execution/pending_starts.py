@@ -1,17 +1,14 @@
 """Pending starts: attempts whose handlers have not been called yet."""
 
 import contextlib
-from typing import TYPE_CHECKING
 
+from expirebridge.listener.execution.attempt import Attempt
 from expirebridge.listener.execution.exceptions import (
     HELD_UP,
     WITHDRAWN,
     StartRefused,
     Withdrawn,
 )
-
-if TYPE_CHECKING:
-    from expirebridge.listener.execution.attempt import LeasedAttempt
 
 
 class PendingStarts:
@@ -22,13 +19,13 @@ class PendingStarts:
     """
 
     def __init__(self) -> None:
-        self._attempts: set[LeasedAttempt] = set()
+        self._attempts: set[Attempt] = set()
 
-    def add(self, attempt: "LeasedAttempt") -> None:
+    def add(self, attempt: Attempt) -> None:
         """Take note of an attempt whose task was claimed."""
         self._attempts.add(attempt)
 
-    def check(self, attempt: "LeasedAttempt") -> None:
+    def check(self, attempt: Attempt) -> None:
         """Look before anything is reported of it. Raises what `begin` would raise now."""
         if attempt not in self._attempts:
             raise Withdrawn(WITHDRAWN)
@@ -36,7 +33,7 @@ class PendingStarts:
             self._take(attempt)
             raise StartRefused(HELD_UP)
 
-    def begin(self, attempt: "LeasedAttempt") -> None:
+    def begin(self, attempt: Attempt) -> None:
         """Take it out, in the thread that calls its handler, right before the call.
 
         Raises StartRefused if its lease may have lapsed: another listener may run it by now; and
@@ -46,21 +43,21 @@ class PendingStarts:
         if not attempt.has_lease():
             raise StartRefused(HELD_UP)
 
-    def withdraw(self) -> "list[LeasedAttempt]":
+    def withdraw(self) -> list[Attempt]:
         """Take out all, for the heartbeat's thread, and let their leases go."""
         withdrawn = []
         with contextlib.suppress(KeyError):
             while True:
                 attempt = self._attempts.pop()
-                attempt.origin.leases.drop(attempt.claimed.id, attempt.claimed.token)
+                attempt.consumer.leases.drop(attempt.claimed.id, attempt.claimed.token)
                 withdrawn.append(attempt)
         return withdrawn
 
-    def forget(self, attempt: "LeasedAttempt") -> None:
+    def forget(self, attempt: Attempt) -> None:
         """See that it does not begin any more: it is over."""
         self._attempts.discard(attempt)
 
-    def _take(self, attempt: "LeasedAttempt") -> None:
+    def _take(self, attempt: Attempt) -> None:
         try:
             self._attempts.remove(attempt)
         except KeyError:

@@ -3,15 +3,13 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import NamedTuple
 
 from expirebridge.errors import ScriptFailed, ServerError
 from expirebridge.hooks import Hooks
-from expirebridge.listener.execution.attempt import LeasedAttempt
+from expirebridge.listener.execution.attempt import FinishedAttempt
 from expirebridge.listener.execution.capacity import Capacity
 from expirebridge.listener.execution.in_flight import InFlight
 from expirebridge.listener.execution.leases import Leases
-from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.listener.session import SessionOwner
 from expirebridge.listener.wakeups import Wakeup
 from expirebridge.model.log_fields import event
@@ -28,14 +26,6 @@ MOST_ENDED = 500
 """Attempts of a station that ended and are not recorded yet, at most: up to that they take no
 room."""
 RETRY_PAUSE = 0.2
-
-
-class Finished(NamedTuple):
-    """An attempt that ended, and is to be settled."""
-
-    attempt: LeasedAttempt
-    conclusion: AttemptOutcome
-    duration: float
 
 
 class Settler:
@@ -66,7 +56,7 @@ class Settler:
         self._hooks = hooks
         self._hear_end = hear_end
         """Notifies the relay of the ledger, if there is one."""
-        self._waiting: asyncio.Queue[Finished] = asyncio.Queue()
+        self._waiting: asyncio.Queue[FinishedAttempt] = asyncio.Queue()
         self._is_awaited = False
         """Whether the claimer waits for outcomes to be recorded."""
 
@@ -76,13 +66,13 @@ class Settler:
         self._is_awaited = capacity <= 0
         return max(capacity, 0)
 
-    def add(self, finished: Finished) -> None:
+    def add(self, finished: FinishedAttempt) -> None:
         """Settle this attempt soon."""
         self._waiting.put_nowait(finished)
 
-    def close(self, item: Finished, settled: Settled = Settled.DONE) -> None:
+    def close(self, item: FinishedAttempt, settled: Settled = Settled.DONE) -> None:
         """Let go of an attempt whose outcome is recorded, here or elsewhere, or was refused."""
-        self._hooks.emit(item.conclusion.ended(item.attempt.task, item.duration, settled))
+        self._hooks.emit(item.outcome.ended(item.attempt.task, item.duration, settled))
         self._leases.drop(item.attempt.claimed.id, item.attempt.claimed.token)
         self._unsettled.discard(item.attempt)
         self._room.look()
@@ -96,15 +86,15 @@ class Settler:
         while True:
             await self._settle(await self._next_batch())
 
-    async def _next_batch(self) -> list[Finished]:
+    async def _next_batch(self) -> list[FinishedAttempt]:
         batch = [await self._waiting.get()]
         while len(batch) < BATCH and not self._waiting.empty():
             batch.append(self._waiting.get_nowait())
         return batch
 
-    async def _settle(self, batch: list[Finished]) -> None:
+    async def _settle(self, batch: list[FinishedAttempt]) -> None:
         # One call for all tries: the token in it lets the server know a resend.
-        settlements = [item.conclusion.settlement for item in batch]
+        settlements = [item.outcome.settlement for item in batch]
         call = claiming.settle(settlements, self._settings, fingerprint=self._leases.fingerprint)
         try:
             codes = await self._send(call)
@@ -114,7 +104,7 @@ class Settler:
         for item, code in zip(batch, codes, strict=True):
             self.close(item, code)
 
-    async def _settle_apart(self, batch: list[Finished], error: ScriptFailed) -> None:
+    async def _settle_apart(self, batch: list[FinishedAttempt], error: ScriptFailed) -> None:
         """Settle each by itself: one that the script cannot handle must not hold up the others."""
         if len(batch) == 1:
             id = batch[0].attempt.task.id

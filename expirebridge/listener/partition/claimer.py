@@ -8,13 +8,14 @@ from dataclasses import replace
 
 from expirebridge.errors import ServerError
 from expirebridge.hooks import Claimed, Hooks
-from expirebridge.listener.execution.attempt import Origin
+from expirebridge.listener.execution.attempt import Consumer
 from expirebridge.listener.execution.executor import Executor
+from expirebridge.listener.execution.settler import Settler
 from expirebridge.listener.partition.backlog import BacklogScan
 from expirebridge.listener.partition.due_timer import DueTimer
 from expirebridge.listener.partition.fair_share import FairShare
 from expirebridge.listener.partition.key_events import KeyEventHandler
-from expirebridge.listener.session import PartitionSession, SessionOwner
+from expirebridge.listener.session import PartitionSession
 from expirebridge.listener.wakeups import PATIENCE, Responsiveness, Wakeup
 from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
@@ -40,10 +41,10 @@ class Claimer:
 
     def __init__(
         self,
-        consumer: SessionOwner,
+        consumer: Consumer,
         settings: Settings,
         *,
-        origin: Origin,
+        settler: Settler,
         doorbell: Wakeup,
         clock: DueTimer,
         cursor: BacklogScan,
@@ -54,7 +55,7 @@ class Claimer:
     ) -> None:
         self._consumer = consumer
         self._settings = settings
-        self._origin = origin
+        self._settler = settler
         self._doorbell = doorbell
         self._clock = clock
         self._cursor = cursor
@@ -133,7 +134,7 @@ class Claimer:
     def _reserve(self) -> int:
         """Places for the next claim. Whoever gets none is rung when there are some."""
         closed = self._stopping or self._suspended
-        most = 0 if closed else min(self._most, self._origin.settler.capacity())
+        most = 0 if closed else min(self._most, self._settler.capacity())
         places = self._room.acquire(self._doorbell, most) if most else 0
         self._has_room = places > 0
         return places
@@ -241,7 +242,7 @@ class Claimer:
             brought = 0
         places = await self._find_room(brought, until)
         for task in claim.tasks[places:]:
-            self._runner.give_back(task, self._origin, NO_ROOM)
+            self._runner.give_back(task, self._consumer, NO_ROOM)
         return replace(claim, tasks=claim.tasks[:places])
 
     async def _find_room(self, wanted: int, until: float) -> int:
@@ -285,4 +286,4 @@ class Claimer:
     def _start(self, tasks: list[ClaimedTask], asked: float) -> None:
         for task in tasks:
             self._hearing.expect_end_of(task.key)
-            self._runner.start(task, self._origin, asked=asked)
+            self._runner.start(task, self._consumer, asked=asked)

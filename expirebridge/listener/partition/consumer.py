@@ -5,7 +5,6 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from expirebridge.hooks import Hooks
-from expirebridge.listener.execution.attempt import Origin
 from expirebridge.listener.execution.executor import Executor
 from expirebridge.listener.execution.leases import CodeVersion, Leases
 from expirebridge.listener.execution.settler import Settler
@@ -53,7 +52,7 @@ class PartitionConsumer:
         self.standing = standing = Membership(settings.doorbell, session.lot)
         code, fairness = CodeVersion(runner.fingerprint), FairShare(standing, runner.room)
         self._desk = desk = desk_of(office, self, hooks, doorbell=doorbell, standing=standing)
-        clerk = desk.clerk if desk else None
+        self.row_check = desk.clerk if desk else None
         self._cursor = cursor = BacklogScan(code, standing, desk.gate if desk else None)
         self.leases = Leases(self, name, lease=settings.lease, code=code)
         self._clock = clock = DueTimer(
@@ -63,21 +62,20 @@ class PartitionConsumer:
         self._declarer = SeriesRegistrar(self, settings, name=name, specs=runner.series)
         self._sweeper = LeaseReaper(self, settings, doorbell=doorbell, hooks=hooks)
         self.adopter = KeyReconciler(
-            self, settings, clerk, doorbell=doorbell, clock=clock, misplaced=self.misplaced
+            self, settings, self.row_check, doorbell=doorbell, clock=clock, misplaced=self.misplaced
         )
         self.hearing = KeyEventHandler(
             self, settings.doorbell, doorbell=doorbell, clock=clock, cursor=cursor,
             adopter=self.adopter, standing=standing, hooks=hooks,
         )  # fmt: skip
-        self._settler = Settler(
+        self.settler = Settler(
             self, settings, leases=self.leases, room=runner.room, unsettled=runner.unsettled,
             doorbell=doorbell, hooks=hooks, hear_end=desk.relayer.hear_end if desk else None,
         )  # fmt: skip
         self._claimer = Claimer(
             self, settings,
-            origin=Origin(self, self.leases, self._settler, clerk),
-            doorbell=doorbell, clock=clock, cursor=cursor, hearing=self.hearing, runner=runner,
-            fairness=fairness, hooks=hooks,
+            settler=self.settler, doorbell=doorbell, clock=clock, cursor=cursor,
+            hearing=self.hearing, runner=runner, fairness=fairness, hooks=hooks,
         )  # fmt: skip
 
     @property
@@ -111,7 +109,7 @@ class PartitionConsumer:
         """What it does, each for ever."""
         roles = {
             "claims": self._claimer.run(),
-            "outcomes": self._settler.run(),
+            "outcomes": self.settler.run(),
             "adoption": self.adopter.run(),
             "sweeps": self._sweeper.run(),
             "ticks": self._ticker.run(),
@@ -159,7 +157,7 @@ class PartitionConsumer:
             self.session.gaps.notice("no listener had beaten for half a lease")
         self._report_lost(beat.lost)
         self._runner.cancel(beat.cancelled)
-        self._runner.drop_lost_leases(self.leases)
+        self._runner.drop_lost_leases(self)
 
     def _notice_birth(self, born: bytes) -> None:
         if born and self._born not in {None, born}:
