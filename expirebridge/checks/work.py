@@ -20,7 +20,7 @@ from expirebridge.store.client import Database
 from expirebridge.store.commands import fleet, inspection, producing, reconciling
 from expirebridge.store.commands.call import PARTITIONS, Steps, at_if_there
 from expirebridge.store.commands.inspection import Health
-from expirebridge.store.commands.ledger import MOST_DIRTY, read_ledgers
+from expirebridge.store.commands.ledger import MOST_DIRTY, WriteBackBacklog, read_ledgers
 from expirebridge.store.commands.pages import BEGINNING, Pages
 from expirebridge.store.commands.series import series_page
 
@@ -212,33 +212,30 @@ def _plural(count: int, one: str, more: str) -> str:
     return f"{count:,} {one if count == 1 else more}"
 
 
-# Checks of what a server knows of its ledger: whether rows learn what happened to their tasks.
+# Checks the write-back from Redis to the rows of a ledger.
 
 MANY_DIRTY = MOST_DIRTY // 2
-"""Tasks from which on it is reported that rows do not learn what happened to them."""
+"""So many lagging rows in a partition are reported."""
 _LEDGER_LISTEN = "start a listener with the ledger, or read the log of those that have it"
 
 
 def check_dirty(limit: float) -> Steps[list[Finding]]:
-    """Whether rows learn in time what happened to their tasks; nothing where there is no ledger.
+    """Check that rows follow their tasks in time; no finding where there is no ledger.
 
-    Beyond a bound no task of the ledger begins. `limit` is how many seconds a row may be behind.
+    Beyond a bound no task of the ledger begins. `limit` is how many seconds a row may lag.
     """
-    known = list((yield from read_ledgers()).values())
-    if not any(one.nonce for one in known):
+    checkpoints = list((yield from read_ledgers()).values())
+    if not any(one.nonce for one in checkpoints):
         return []
-    most, waited = max(one.dirty for one in known), max(one.behind for one in known)
-    behind = (
-        f"{sum(one.dirty for one in known):,} rows of the ledger do not know yet what happened to "
-        "their tasks"
-    )
+    dirty, most, waited = WriteBackBacklog.of(checkpoints)
+    behind = f"{dirty:,} rows of the ledger do not know yet what happened to their tasks"
     # The bound is that of each partition.
-    bound = f"{MOST_DIRTY:,} in one partition" if len(known) > 1 else f"{MOST_DIRTY:,}"
+    bound = f"{MOST_DIRTY:,} in one partition" if len(checkpoints) > 1 else f"{MOST_DIRTY:,}"
     if most > MOST_DIRTY:
         return [error("write-back", f"{behind}: beyond {bound} none begins", _LEDGER_LISTEN)]
     if most > MANY_DIRTY:
         return [warning("write-back", f"{behind}; beyond {bound} none begins", _LEDGER_LISTEN)]
-    if waited > limit:
+    if waited is not None and waited > limit:
         return [
             warning("write-back", f"{behind}, the first for {human(round(waited))}", _LEDGER_LISTEN)
         ]

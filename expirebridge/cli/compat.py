@@ -19,7 +19,6 @@ from expirebridge.cli.options import (
     Prefix,
     TasksFolder,
     Url,
-    connected,
     extra_is_there,
     refuse_password,
 )
@@ -96,14 +95,8 @@ def compat(
 def _compare_rows(settings: Settings, comparison: Comparison, within: float | None) -> int:
     """Compare the rows of the ledger that Redis does not have; returns how many are due later."""
     with extra_is_there():
-        from expirebridge.ledger.inspection import compare_rows  # noqa: PLC0415
-        from expirebridge.ledger.schema import find  # noqa: PLC0415
-        from expirebridge.ledger.tables import own_tables  # noqa: PLC0415
-    with connected(settings) as connection:
-        find(connection, own_tables())
-        return compare_rows(
-            connection, own_tables(), settings.ledger_name, comparison, due_within=within
-        )
+        from expirebridge.ledger.inspection import LedgerInspector  # noqa: PLC0415
+    return LedgerInspector(settings).compare_rows(comparison, due_within=within)
 
 
 def _as_data(comparison: Comparison, scope: Scope) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from expirebridge.connection.urls import check_url, safe_url
 from expirebridge.errors import InvalidSetting, InvalidTask
 from expirebridge.model.durations import human, seconds_of
 from expirebridge.settings import Settings
-from expirebridge.store.commands.ledger import RedisCheckpoint, read_ledgers
+from expirebridge.store.commands.ledger import RedisCheckpoint, WriteBackBacklog, read_ledgers
 from expirebridge.store.partitions import Partitions
 
 if TYPE_CHECKING:
@@ -202,18 +202,17 @@ def status_(
     Example: expirebridge ledger status
     """
     with extra_is_there():
-        from expirebridge.ledger.inspection import status_of  # noqa: PLC0415
-        from expirebridge.ledger.tables import own_tables  # noqa: PLC0415
+        from expirebridge.ledger.inspection import LedgerInspector  # noqa: PLC0415
     redis = Settings.read(url=url, prefix=prefix) if url or _URL in os.environ else None
     if redis is not None:
         check_url(redis.url)  # before the database is asked
-    settings = settings_of(ledger, ledger_name)
-    with connected(settings) as connection:
-        found = status_of(connection, own_tables(), settings.ledger_name)
-    known = None if redis is None else _known(redis)
+    status = LedgerInspector(settings_of(ledger, ledger_name)).status()
+    checkpoints = {} if redis is None else _checkpoints(redis)
     if as_json:
-        return print_json(asdict(found) | ({} if known is None else {"redis": _as_data(known)}))
-    return print_fields((_as_fields(found) | ({} if known is None else _of_redis(known))).items())
+        of_redis = {} if redis is None else {"redis": _as_data(checkpoints)}
+        return print_json(asdict(status) | of_redis)
+    fields = {} if redis is None else _of_redis(checkpoints)
+    return print_fields((_as_fields(status) | fields).items())
 
 
 @group.command("check")
@@ -228,19 +227,15 @@ def check_(
     Example: expirebridge ledger check
     """
     with extra_is_there():
-        from expirebridge.ledger.inspection import unfit_rows  # noqa: PLC0415
-        from expirebridge.ledger.schema import find  # noqa: PLC0415
-        from expirebridge.ledger.tables import own_tables  # noqa: PLC0415
-    settings = settings_of(ledger, ledger_name)
-    with connected(settings) as connection:
-        version = find(connection, own_tables()).version
-        unfit = list(unfit_rows(connection, own_tables(), settings.ledger_name))
+        from expirebridge.ledger.inspection import LedgerInspector  # noqa: PLC0415
+        from expirebridge.ledger.tables import VERSION  # noqa: PLC0415
+    unfit = LedgerInspector(settings_of(ledger, ledger_name)).unfit_rows()
     if as_json:
-        print_json({"version": version, "unfit": [asdict(row) for row in unfit]})
+        print_json({"version": VERSION, "unfit": [asdict(row) for row in unfit]})
     else:
         for row in unfit:
             print_line(f"{printable(row.id)}  {printable(row.reason)}")
-        print_line(f"version {version}, {len(unfit)} rows that cannot be relayed")
+        print_line(f"version {VERSION}, {len(unfit)} rows that cannot be relayed")
     if unfit:
         raise typer.Exit(ILL)
 
@@ -277,51 +272,50 @@ def rebuild_(
     return print_line("bound; a listener with this ledger carries every row again")
 
 
-def _known(settings: Settings) -> dict[int, RedisCheckpoint]:
-    """What each partition of Redis knows of its ledger that answers."""
+def _checkpoints(settings: Settings) -> dict[int, RedisCheckpoint]:
+    """The checkpoint of each partition of Redis that answers."""
     client = clients.producer_client(settings.url, settings.prefix)
     with closing(Partitions(client, prefix=settings.prefix)) as store:
         return store.run(read_ledgers())
 
 
-def _as_data(known: dict[int, RedisCheckpoint]) -> dict[str, Any]:
-    """All partitions together: sums, and the worst of what waits."""
-    waits = [one.behind for one in known.values() if one.dirty_since]
+def _as_data(checkpoints: dict[int, RedisCheckpoint]) -> dict[str, Any]:
+    """All partitions together."""
+    write_back = WriteBackBacklog.of(checkpoints.values())
     data: dict[str, Any] = {
-        "number": max((one.number for one in known.values()), default=0),
-        "dirty": sum(one.dirty for one in known.values()),
-        "oldest_dirty": max(waits, default=None),
+        "number": max((one.number for one in checkpoints.values()), default=0),
+        "dirty": write_back.dirty,
+        "oldest_dirty": write_back.oldest,
     }
-    if len(known) > 1:
+    if len(checkpoints) > 1:
         data["partitions"] = [
             {"partition": partition, "number": one.number, "dirty": one.dirty}
-            for partition, one in known.items()
+            for partition, one in checkpoints.items()
         ]
     return data
 
 
-def _of_redis(known: dict[int, RedisCheckpoint]) -> dict[str, str]:
-    data = _as_data(known)
-    waited = data["oldest_dirty"]
+def _of_redis(checkpoints: dict[int, RedisCheckpoint]) -> dict[str, str]:
+    dirty, _, waited = WriteBackBacklog.of(checkpoints.values())
     oldest = "" if waited is None else f", the first for {human(waited)}"
-    passes = ", ".join(f"{one.number}" for one in known.values())
-    seen = f"pass {passes}" if len(known) == 1 else f"passes {passes}"
-    return {"in redis": seen, "to write back": f"{data['dirty']}{oldest}"}
+    numbers = ", ".join(f"{one.number}" for one in checkpoints.values())
+    seen = f"pass {numbers}" if len(checkpoints) == 1 else f"passes {numbers}"
+    return {"in redis": seen, "to write back": f"{dirty}{oldest}"}
 
 
-def _as_fields(found: "LedgerStatus") -> dict[str, str]:
-    oldest = "" if found.oldest is None else f", the oldest for {human(found.oldest)}"
+def _as_fields(status: "LedgerStatus") -> dict[str, str]:
+    oldest = "" if status.oldest is None else f", the oldest for {human(status.oldest)}"
     fields = {
-        "ledger": found.ledger,
-        "version": str(found.version),
-        "waiting": str(found.waiting),
-        "succeeded": str(found.succeeded),
-        "failed": str(found.failed),
-        "cancelled": str(found.cancelled),
-        "refused": f"{found.refused} of the failed" if found.refused else "0",
-        "to relay": f"{found.to_relay}{oldest}",
-        "to rebuild": str(found.to_rebuild),
+        "ledger": status.ledger,
+        "version": str(status.version),
+        "waiting": str(status.waiting),
+        "succeeded": str(status.succeeded),
+        "failed": str(status.failed),
+        "cancelled": str(status.cancelled),
+        "refused": f"{status.refused} of the failed" if status.refused else "0",
+        "to relay": f"{status.to_relay}{oldest}",
+        "to rebuild": str(status.to_rebuild),
     }
-    for one in found.passes:
+    for one in status.passes:
         fields[f"partition {one.partition}"] = f"pass {one.number}, stamp {one.stamp}"
     return fields

@@ -2,7 +2,7 @@
 
 import shlex
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from expirebridge.checks import OVERDUE_LIMIT, Finding
 from expirebridge.checks.finding import error, ok, warning
@@ -10,9 +10,12 @@ from expirebridge.checks.work import BEHIND, first_of
 from expirebridge.errors import LedgerError, LedgerUnreachable, LedgerUnsuitable
 from expirebridge.ledger.addresses import place_of
 from expirebridge.ledger.binding import Met, Seen, check_numbers, check_partitions, check_sides
-from expirebridge.ledger.engine import read_url
-from expirebridge.ledger.inspection import MOST, Auditor, LedgerFigures
+from expirebridge.ledger.engine import connected, read_url
+from expirebridge.ledger.inspection import MOST, LedgerFigures, LedgerInspector
+from expirebridge.ledger.ledger import Ledger
+from expirebridge.ledger.threads import with_timeout
 from expirebridge.model.durations import human
+from expirebridge.series.state import Series
 from expirebridge.settings import Settings
 from expirebridge.store.commands.ledger import RedisCheckpoint
 
@@ -29,18 +32,18 @@ def check_ledger(
     writes: bool = False,
     limit: float = OVERDUE_LIMIT,
 ) -> list[Finding]:
-    """Whether the ledger of these settings can be used, and is kept up with.
+    """Check that the ledger of these settings can be used, and that rows are relayed in time.
 
-    `ask` asks each partition of the server what it knows of its ledger, and which process it is. A
-    row may wait `limit` seconds. With `writes` it is tried whether the database takes writes.
+    `ask` reads the checkpoint of each partition of the server, with its run id. A row may wait
+    `limit` seconds. With `writes`, the check also tries to write to the database.
     """
-    auditor = Auditor(settings)
+    inspector = LedgerInspector(settings)
     try:
-        figures = _look(auditor, ask)
-        if figures.accounts:
-            _check_binding(figures, settings, auditor.identity())
+        figures = _read_figures(inspector, ask)
+        if figures.progress:
+            _check_binding(figures, settings, inspector.identity())
         if writes:
-            auditor.try_to_write()
+            inspector.try_to_write()
     except LedgerUnreachable as failure:
         return [error("ledger", str(failure), "tasks of the ledger wait until it answers")]
     except LedgerUnsuitable as failure:
@@ -51,28 +54,27 @@ def check_ledger(
 
 
 def _check_binding(figures: LedgerFigures, settings: Settings, identity: str) -> None:
-    """Raise LedgerUnsuitable as the relay does for what is not bound to each other."""
-    count = max(figures.partitions, max(figures.known, default=0) + 1)
+    """Raise LedgerUnsuitable as the relay does if ledger and Redis are not bound to each other."""
+    count = max(figures.partitions, max(figures.checkpoints, default=0) + 1)
     place = place_of(settings, read_url(settings.ledger or ""), count)
-    for partition, known in figures.known.items():
-        if (account := figures.accounts.get(partition)) is not None:
-            met = Met.read(account.met)
+    for partition, checkpoint in figures.checkpoints.items():
+        if (progress := figures.progress.get(partition)) is not None:
+            met = Met.read(progress.met)
             check_partitions(met, count)
-            check_numbers(account, known)
-            # A dashboard may not ask for it. Spelt otherwise than by the listeners, this could be
-            # their Redis: only they can tell.
-            if known.run_id is not None:
-                check_sides(met, Seen(place, identity, known.run_id), known)
+            check_numbers(progress, checkpoint)
+            # A dashboard may not read the run id. With a URL spelt otherwise than the listeners',
+            # this could still be their Redis: only they can tell.
+            if checkpoint.run_id is not None:
+                check_sides(met, Seen(place, identity, checkpoint.run_id), checkpoint)
 
 
 def check_ledger_series(settings: Settings) -> list[Finding]:
-    """Whether the series of the ledger have their ticks; nothing if there is none.
+    """Check that the series of the ledger have their ticks; no finding if there is no series.
 
-    Only the first thousand are looked at. What keeps the ledger from being read is found by
-    `check_ledger`.
+    Only the first thousand are checked. `check_ledger` reports a ledger that cannot be read.
     """
     try:
-        series = Auditor(settings).series(MOST_SERIES, None).series
+        series = with_timeout(lambda: _first_series(settings))
     except LedgerError:
         return []
     if not series:
@@ -94,12 +96,21 @@ def check_ledger_series(settings: Settings) -> list[Finding]:
     return [ok("ledger series", "1 series has its next tick" if len(series) == 1 else several)]
 
 
-def _look(auditor: Auditor, ask: Callable[[], Mapping[int, RedisCheckpoint]]) -> LedgerFigures:
-    """What both sides know; asked again if a pass may have ended between the two."""
+def _first_series(settings: Settings) -> Sequence[Series]:
+    url = settings.ledger or ""
+    ledger = Ledger(url, name=settings.ledger_name)
+    with connected(url, reads_only=True) as connection:
+        return ledger.list_series(connection, limit=MOST_SERIES).series
+
+
+def _read_figures(
+    inspector: LedgerInspector, ask: Callable[[], Mapping[int, RedisCheckpoint]]
+) -> LedgerFigures:
+    """Read both sides; again if a batch may have ended between the two."""
     left = TRIES
     while True:
         left -= 1
-        figures = auditor.figures(ask())
+        figures = inspector.figures(ask())
         if not left or not figures.lost or figures.to_rebuild:
             return figures
         time.sleep(PAUSE)
@@ -134,7 +145,7 @@ def _findings(figures: LedgerFigures, limit: float) -> list[Finding]:
             )
         )
     if not found:
-        stamps = [account.stamp for account in figures.accounts.values()]
+        stamps = [progress.stamp for progress in figures.progress.values()]
         several = f" in {len(stamps)} partitions" if len(stamps) > 1 else ""
         found.append(ok("ledger", f"rows are carried; pass {max(stamps, default=0)}{several}"))
     return found

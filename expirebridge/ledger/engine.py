@@ -129,9 +129,9 @@ def ledger_error(error: DBAPIError, url: URL) -> LedgerError:
 
 
 @contextmanager
-def connected(url: str) -> Iterator[Connection]:
-    """A transaction through an engine of its own; what goes wrong there becomes a LedgerError."""
-    engine = engine_of(url)
+def connected(url: str, *, reads_only: bool = False) -> Iterator[Connection]:
+    """A transaction through an engine of its own; errors of the database become a LedgerError."""
+    engine = engine_of(url, reads_only=reads_only)
     try:
         with engine.begin() as connection:
             yield connection

@@ -1,6 +1,8 @@
-"""The auditor: looks at ledger and server from outside, for metrics, checks and the dashboard."""
+"""The inspection of a ledger from outside: the figures of `ledger status`, doctor, metrics and the
+dashboard, and the rows that they list."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -8,9 +10,8 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Executable,
-    MetaData,
+    Row,
     Select,
-    Table,
     case,
     func,
     literal,
@@ -21,7 +22,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
-from expirebridge.errors import InvalidTask, LedgerError
+from expirebridge.errors import InvalidTask
 from expirebridge.handlers.compatibility import Comparison
 from expirebridge.ledger.addresses import identity_of
 from expirebridge.ledger.engine import engine_of, ledger_error, read_url
@@ -29,215 +30,68 @@ from expirebridge.ledger.entries import REFUSED, RelayProgress
 from expirebridge.ledger.row_pages import RECENT_MS, RowKind, RowPage, read_page
 from expirebridge.ledger.rows import LedgerTask, ledger_task, new_task_of
 from expirebridge.ledger.schema import find
-from expirebridge.ledger.series_queries import (
-    listing_of,
-    page_query,
-    place_in,
-    series_of,
-    series_query,
-)
 from expirebridge.ledger.sql_types import NowMs
-from expirebridge.ledger.tables import DesiredState, Status, SyncState, Tables, tables
+from expirebridge.ledger.tables import VERSION, DesiredState, Status, SyncState, own_tables
 from expirebridge.ledger.threads import with_timeout
-from expirebridge.series.state import Series, SeriesListing
 from expirebridge.settings import Settings
 from expirebridge.store.commands.inspection import StoredCall
-from expirebridge.store.commands.ledger import RedisCheckpoint
+from expirebridge.store.commands.ledger import RedisCheckpoint, WriteBackBacklog
 
 MOST: Final = 10_000
-"""Rows of a kind that are counted at most: a look must not become a load."""
+"""Rows of a kind that `figures` counts at most: it is called often, and must stay cheap."""
+PAGE_ROWS: Final = 1000
+"""Rows that one query reads where all that wait are read."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LedgerFigures:
-    """How a ledger and its server stand to each other, in numbers that cost little to ask."""
+    """Figures of a ledger and its server that are cheap to read."""
 
     to_relay: int
-    """Rows that are new, or changed, and not yet carried to Redis; counted up to 10,000."""
+    """Rows that are new or changed and not yet relayed; counted up to 10,000."""
     to_rebuild: int
-    """Rows that Redis lost, and does not have again yet; counted up to 10,000."""
+    """Rows that Redis lost and does not have again yet; counted up to 10,000."""
     oldest: float
-    """For how many seconds the oldest new row has waited to be carried; 0 if none waits."""
+    """For how many seconds the oldest new row has waited for the relay; 0 if none waits."""
     refused: int
     """Rows that were refused within the last day; counted up to 10,000."""
-    dirty: int
-    """Tasks of which something is not written back yet, in all partitions that answer."""
-    oldest_dirty: float
-    """For how many seconds the first of them has waited; 0 if none waits."""
-    accounts: Mapping[int, RelayProgress]
-    """How far the passes of each partition got that has made any."""
-    known: Mapping[int, RedisCheckpoint]
-    """What each partition of Redis knows that answers."""
+    write_back: WriteBackBacklog
+    """The pending write-backs of all partitions that answer."""
+    progress: Mapping[int, RelayProgress]
+    """The relay's progress in each partition, as SQL has it."""
+    checkpoints: Mapping[int, RedisCheckpoint]
+    """The checkpoint of each partition that answers, as Redis has it."""
 
     @property
     def partitions(self) -> int:
-        """How many make passes."""
-        return max(self.accounts, default=0) + 1
+        """The number of partitions that have a relay."""
+        return max(self.progress, default=0) + 1
 
     @property
     def lost(self) -> bool:
-        """Whether a partition lacks what was carried there: no task of the ledger is claimed there
+        """Whether a partition of Redis lacks relayed rows: none of its ledger's tasks is claimed
         then."""
         return self.to_rebuild > 0 or any(
-            known.number < self.accounts[partition].stamp
-            for partition, known in self.known.items()
-            if partition in self.accounts
+            checkpoint.number < self.progress[partition].stamp
+            for partition, checkpoint in self.checkpoints.items()
+            if partition in self.progress
         )
-
-
-class Auditor:
-    """Reads one ledger's tables. Each method makes a connection, and waits 5 s for an answer.
-
-    Each raises LedgerUnreachable after that, LedgerUnsuitable for tables that are missing, older or
-    newer, and LedgerError for whatever else the database says.
-    """
-
-    def __init__(self, settings: Settings) -> None:
-        assert settings.ledger is not None  # noqa: S101 - the caller's to see
-        self._url = read_url(settings.ledger)
-        self._engine = engine_of(self._url, reads_only=True, poolclass=NullPool)
-        self._made = tables(MetaData())
-        self._name = settings.ledger_name
-        self._ours = self._made.task.c.ledger == settings.ledger_name
-
-    def figures(self, known: Mapping[int, RedisCheckpoint]) -> LedgerFigures:
-        """The numbers; `known` is what each partition of the server knows of its ledger."""
-        return with_timeout(lambda: self._figures(known))
-
-    def page(self, kind: RowKind, cursor: str | None = None) -> RowPage:
-        """A page of the rows that wait for something. Raises InvalidTask for a foreign cursor."""
-        return with_timeout(
-            lambda: read_page(self._rows, self._made.task, self._name, kind, cursor)
-        )
-
-    def find(self, ext: str, limit: int = 100) -> list[LedgerTask]:
-        """The tasks of this `ext`, the latest first."""
-        row = self._made.task.c
-        query = select(self._made.task).where(self._ours, row.ext_string == ext)
-        return with_timeout(lambda: self._tasks(query.order_by(row.created.desc()).limit(limit)))
-
-    def series(self, limit: int, cursor: str | None) -> SeriesListing:
-        """A page of the series. Raises InvalidTask for a foreign cursor."""
-        due, id = place_in(cursor)
-        query = page_query(self._made, literal(self._name), (literal(due), literal(id)), limit)
-        return with_timeout(lambda: listing_of(self._rows(query), limit))
-
-    def one_series(self, id: str) -> Series | None:
-        """A series; None if there is none."""
-        query = series_query(self._made, literal(self._name)).where(self._made.series.c.id == id)
-        rows = with_timeout(lambda: self._rows(query))
-        return series_of(rows[0]) if rows else None
-
-    def identity(self) -> str:
-        """What only this database has."""
-        return with_timeout(self._identity)
-
-    def try_to_write(self) -> None:
-        """See whether the relay could write: change nothing in its numbers, and roll that back."""
-        with_timeout(self._try_to_write)
-
-    def _figures(self, known: Mapping[int, RedisCheckpoint]) -> LedgerFigures:
-        try:
-            with self._engine.connect() as connection:
-                find(connection, self._made)
-                to_relay, oldest = connection.execute(self._waiting(SyncState.RELAY)).one()
-                to_rebuild, _ = connection.execute(self._waiting(SyncState.REBUILD)).one()
-                refused = connection.scalar(self._count_refused()) or 0
-                passes = connection.execute(self._passes()).all()
-        except DBAPIError as error:
-            raise self._error(error) from None
-        return LedgerFigures(
-            to_relay=to_relay,
-            to_rebuild=to_rebuild,
-            oldest=max(oldest or 0, 0) / 1000,
-            refused=refused,
-            dirty=sum(one.dirty for one in known.values()),
-            oldest_dirty=max((one.behind for one in known.values()), default=0.0),
-            accounts={row.partition: RelayProgress(*row[1:]) for row in passes},
-            known=known,
-        )
-
-    def _identity(self) -> str:
-        try:
-            with self._engine.connect() as connection:
-                return identity_of(connection, self._made.passes)
-        except DBAPIError as error:
-            raise self._error(error) from None
-
-    def _passes(self) -> Executable:
-        row = self._made.passes.c
-        return select(row.partition, row.number, row.stamp, row.nonce, row.met).where(
-            row.ledger == self._name
-        )
-
-    def _waiting(self, todo: SyncState) -> Executable:
-        """How many, and the age of the oldest that was never carried: a changed row may say when it
-        was made, since an UPDATE by hand need not set `modified`."""
-        row = self._made.task.c
-        some = (
-            select(row.modified, row.stamp)
-            .where(self._ours, row.todo == todo.value)
-            .limit(MOST)
-            .subquery()
-        )
-        oldest = func.min(case((some.c.stamp == 0, some.c.modified)))
-        return select(func.count(), NowMs() - oldest).select_from(some)
-
-    def _refused(self) -> tuple[Any, ...]:
-        row = self._made.task.c
-        return (
-            self._ours, row.status == Status.FAILED.value, row.modified > NowMs() - RECENT_MS,
-            row.message.like(f"{REFUSED}%"),
-        )  # fmt: skip
-
-    def _count_refused(self) -> Executable:
-        some = select(literal(1)).select_from(self._made.task).where(*self._refused()).limit(MOST)
-        return select(func.count()).select_from(some.subquery())
-
-    def _tasks(self, query: Select[Any]) -> list[LedgerTask]:
-        return [ledger_task(row) for row in self._rows(query)]
-
-    def _rows(self, query: Executable) -> list[Any]:
-        try:
-            with self._engine.connect() as connection:
-                find(connection, self._made)
-                return list(connection.execute(query).mappings())
-        except DBAPIError as error:
-            raise self._error(error) from None
-
-    def _try_to_write(self) -> None:
-        passes = self._made.passes
-        same = update(passes).values(stamp=passes.c.stamp)
-        try:
-            with self._engine.connect() as connection:
-                connection.execute(same.where(passes.c.ledger == self._name))
-                connection.rollback()
-        except DBAPIError as error:
-            raise self._error(error) from None
-
-    def _error(self, error: DBAPIError) -> LedgerError:
-        return ledger_error(error, self._url)
-
-
-# How a ledger stands, and which of its rows cannot be relayed: for people and probes.
-
-PAGE_ROWS = 1000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Pass:
-    """How far the relay got with one partition."""
+class PartitionProgress:
+    """The relay's progress in one partition, as `ledger status` prints it."""
 
     partition: int
     number: int
-    """The last number that was taken."""
+    """The last batch number that was taken."""
     stamp: int
-    """The highest number that a row carries."""
+    """The highest batch number in a row."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LedgerStatus:
-    """How a ledger stands, as SQL knows it."""
+    """All rows of a ledger, counted."""
 
     ledger: str
     """Its name."""
@@ -249,14 +103,14 @@ class LedgerStatus:
     failed: int
     cancelled: int
     to_relay: int
-    """Rows that are new, or changed, and not yet carried to Redis."""
+    """Rows that are new or changed and not yet relayed."""
     to_rebuild: int
-    """Rows that Redis lost, and does not have again yet."""
+    """Rows that Redis lost and does not have again yet."""
     refused: int
     """Rows that cannot be tasks, as long as they are kept."""
     oldest: float | None
     """How many seconds the oldest row to be relayed waits, on the database's clock."""
-    passes: list[Pass] = field(default_factory=list)
+    passes: list[PartitionProgress] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -267,120 +121,208 @@ class Unfit:
     reason: str
 
 
-def status_of(connection: Connection, tables: Tables, ledger: str) -> LedgerStatus:
-    """Count the rows of a ledger. This reads the whole table.
+class LedgerInspector:
+    """Reads the tables of one ledger. Each call has a connection of its own.
 
-    Raises LedgerUnsuitable if the tables are missing, or of another version.
+    Each raises LedgerUnsuitable for tables that are missing, older or newer, and LedgerError for
+    any other error of the database. Those for probes and pages wait 5 s for an answer, and raise
+    LedgerUnreachable after that.
     """
-    schema = find(connection, tables)
-    row = tables.task.c
-    ours = row.ledger == ledger
-    grouped = select(row.status, func.count()).where(ours).group_by(row.status)
-    by_status = _counts(connection, grouped)
-    grouped = select(row.todo, func.count()).where(ours, row.todo > 0).group_by(row.todo)
-    by_todo = _counts(connection, grouped)
-    waits = select(NowMs() - func.min(row.modified)).where(ours, row.todo > 0)
-    oldest = connection.execute(waits).scalar()
-    return LedgerStatus(
-        ledger=ledger,
-        version=schema.version,
-        waiting=by_status.get(Status.WAITING, 0),
-        succeeded=by_status.get(Status.SUCCEEDED, 0),
-        failed=by_status.get(Status.FAILED, 0),
-        cancelled=by_status.get(Status.CANCELLED, 0),
-        to_relay=by_todo.get(SyncState.RELAY, 0),
-        to_rebuild=by_todo.get(SyncState.REBUILD, 0),
-        refused=_refused(connection, row, ours),
-        oldest=None if oldest is None else max(oldest, 0) / 1000,
-        passes=_passes(connection, tables, ledger),
-    )
 
+    def __init__(self, settings: Settings) -> None:
+        assert settings.ledger is not None  # noqa: S101 - the caller checks it
+        self._url = read_url(settings.ledger)
+        self._engine = engine_of(self._url, reads_only=True, poolclass=NullPool)
+        self._tables = own_tables()
+        self._name = settings.ledger_name
+        self._ours = self._tables.task.c.ledger == settings.ledger_name
 
-def _refused(connection: Connection, row: Any, ours: ColumnElement[bool]) -> int:
-    said = row.message.like(f"{REFUSED}%")
-    query = select(func.count()).where(ours, row.status == Status.FAILED.value, said)
-    return connection.scalar(query) or 0
+    def figures(self, checkpoints: Mapping[int, RedisCheckpoint]) -> LedgerFigures:
+        """Read the figures; `checkpoints` are those of the server's partitions. Waits 5 s."""
+        return with_timeout(lambda: self._figures(checkpoints))
 
-
-def _counts(connection: Connection, query: Select[Any]) -> dict[int, int]:
-    return {row[0]: row[1] for row in connection.execute(query)}
-
-
-def _passes(connection: Connection, tables: Tables, ledger: str) -> list[Pass]:
-    one = tables.passes.c
-    query = select(one.partition, one.number, one.stamp).where(one.ledger == ledger)
-    return [Pass(**row) for row in connection.execute(query.order_by(one.partition)).mappings()]
-
-
-def unfit_rows(connection: Connection, tables: Tables, ledger: str) -> Iterator[Unfit]:
-    """Find the rows that wait for the relay and would be refused by it, without their arguments."""
-    task = tables.task
-    after = ""
-    while True:
-        page = connection.execute(
-            select(*task.c, NowMs().label("now"))
-            .where(task.c.ledger == ledger, task.c.todo > 0, task.c.id > after)
-            .order_by(task.c.id)
-            .limit(PAGE_ROWS)
-        ).mappings()
-        rows: list[Any] = list(page)
-        for row in rows:
-            try:
-                new_task_of(row, row["now"])
-            except InvalidTask as error:
-                yield Unfit(id=str(row["id"]), reason=str(error))
-        if len(rows) < PAGE_ROWS:
-            return
-        after = rows[-1]["id"]
-
-
-# Compares rows that Redis does not have yet with other code, before that code runs.
-
-COMPARING_PAGE_ROWS: Final = 1000
-
-
-def compare_rows(
-    connection: Connection,
-    tables: Tables,
-    ledger: str,
-    comparison: Comparison,
-    *,
-    due_within: float | None = None,
-) -> int:
-    """Compare the tasks of rows that are new or changed, or that Redis has lost.
-
-    `due_within` leaves out what is due in so many seconds or later, on the database's clock; the
-    number of these is returned. A row that is relayed meanwhile may be compared twice: here, and as
-    a task of Redis.
-    """
-    task, later, after = tables.task, 0, ""
-    planned = func.coalesce(task.c.due, task.c.at_ms, task.c.written + task.c.delay_ms)
-    while True:
-        rows: list[Any] = list(
-            connection.execute(
-                select(task.c.id, task.c.func, task.c.params, planned.label("due"), NowMs())
-                .where(*_unrelayed(task, ledger), task.c.id > after)
-                .order_by(task.c.id)
-                .limit(COMPARING_PAGE_ROWS)
-            )
+    def page(self, kind: RowKind, cursor: str | None = None) -> RowPage:
+        """Read a page of one kind of rows. Waits 5 s. Raises InvalidTask for a foreign cursor."""
+        return with_timeout(
+            lambda: read_page(self._rows, self._tables.task, self._name, kind, cursor)
         )
-        for id, name, params, due, now in rows:
-            if due_within is not None and due >= now + due_within * 1000:
-                later += 1
-            else:
-                comparison.add(StoredCall(id, name, str(params).encode(), due))
-        if len(rows) < COMPARING_PAGE_ROWS:
-            return later
-        after = rows[-1].id
+
+    def find(self, ext: str, limit: int = 100) -> list[LedgerTask]:
+        """Return the tasks of this `ext`, the latest first. Waits 5 s."""
+        row = self._tables.task.c
+        query = select(self._tables.task).where(self._ours, row.ext_string == ext)
+        latest = query.order_by(row.created.desc()).limit(limit)
+        return with_timeout(lambda: [ledger_task(each) for each in self._rows(latest)])
+
+    def identity(self) -> str:
+        """Return what identifies this database. Waits 5 s."""
+        return with_timeout(self._identity)
+
+    def try_to_write(self) -> None:
+        """Check that the relay could write: update its progress, and roll back. Waits 5 s."""
+        with_timeout(self._try_to_write)
+
+    def status(self) -> LedgerStatus:
+        """Count all rows, which reads the whole table, however long that takes."""
+        row, waits = self._tables.task.c, self._tables.task.c.todo > 0
+        with self._reading() as connection:
+            status = _counted(connection, row.status, self._ours)
+            todo = _counted(connection, row.todo, self._ours, waits)
+            age = select(NowMs() - func.min(row.modified)).where(self._ours, waits)
+            oldest = connection.scalar(age)
+            refused = select(func.count()).where(*self._refused())
+            return LedgerStatus(
+                ledger=self._name,
+                version=VERSION,
+                waiting=status.get(Status.WAITING, 0),
+                succeeded=status.get(Status.SUCCEEDED, 0),
+                failed=status.get(Status.FAILED, 0),
+                cancelled=status.get(Status.CANCELLED, 0),
+                to_relay=todo.get(SyncState.RELAY, 0),
+                to_rebuild=todo.get(SyncState.REBUILD, 0),
+                refused=connection.scalar(refused) or 0,
+                oldest=None if oldest is None else max(oldest, 0) / 1000,
+                passes=[
+                    PartitionProgress(partition=partition, number=one.number, stamp=one.stamp)
+                    for partition, one in self._progress(connection).items()
+                ],
+            )
+
+    def unfit_rows(self) -> list[Unfit]:
+        """Find the waiting rows that the relay would refuse; reads them all."""
+        task, unfit = self._tables.task, []
+        with self._reading() as connection:
+            query = select(*task.c, NowMs().label("now")).where(self._ours, task.c.todo > 0)
+            for row in self._each(connection, query):
+                try:
+                    new_task_of(row._mapping, row.now)
+                except InvalidTask as error:
+                    unfit.append(Unfit(id=str(row.id), reason=str(error)))
+        return unfit
+
+    def compare_rows(self, comparison: Comparison, *, due_within: float | None = None) -> int:
+        """Compare the tasks of rows that are new or changed, or that Redis has lost, with code.
+
+        `due_within` leaves out tasks due in so many seconds or later, on the database's clock; the
+        number of these is returned. A row that is relayed meanwhile may be compared twice: here,
+        and as a task of Redis.
+        """
+        row, later = self._tables.task.c, 0
+        planned = func.coalesce(row.due, row.at_ms, row.written + row.delay_ms).label("planned")
+        query = select(row.id, row.func, row.params, planned, NowMs().label("now"))
+        with self._reading() as connection:
+            for each in self._each(connection, query.where(*self._unrelayed())):
+                if due_within is not None and each.planned >= each.now + due_within * 1000:
+                    later += 1
+                else:
+                    call = StoredCall(each.id, each.func, str(each.params).encode(), each.planned)
+                    comparison.add(call)
+        return later
+
+    def _figures(self, checkpoints: Mapping[int, RedisCheckpoint]) -> LedgerFigures:
+        with self._reading() as connection:
+            to_relay, oldest = connection.execute(self._waiting(SyncState.RELAY)).one()
+            to_rebuild, _ = connection.execute(self._waiting(SyncState.REBUILD)).one()
+            refused = connection.scalar(self._count_recently_refused()) or 0
+            progress = self._progress(connection)
+        return LedgerFigures(
+            to_relay=to_relay,
+            to_rebuild=to_rebuild,
+            oldest=max(oldest or 0, 0) / 1000,
+            refused=refused,
+            write_back=WriteBackBacklog.of(checkpoints.values()),
+            progress=progress,
+            checkpoints=checkpoints,
+        )
+
+    def _identity(self) -> str:
+        with self._connected() as connection:
+            return identity_of(connection, self._tables.passes)
+
+    def _try_to_write(self) -> None:
+        passes = self._tables.passes
+        same = update(passes).values(stamp=passes.c.stamp)
+        with self._connected() as connection:
+            connection.execute(same.where(passes.c.ledger == self._name))
+            connection.rollback()
+
+    def _progress(self, connection: Connection) -> dict[int, RelayProgress]:
+        row = self._tables.passes.c
+        query = (
+            select(row.partition, row.number, row.stamp, row.nonce, row.met)
+            .where(row.ledger == self._name)
+            .order_by(row.partition)
+        )
+        return {one.partition: RelayProgress(*one[1:]) for one in connection.execute(query)}
+
+    def _waiting(self, todo: SyncState) -> Executable:
+        """The number of rows, and the age in ms of the oldest that was never relayed. A changed row
+        may have an old `modified`, since an UPDATE by hand need not set it."""
+        row = self._tables.task.c
+        some = (
+            select(row.modified, row.stamp)
+            .where(self._ours, row.todo == todo.value)
+            .limit(MOST)
+            .subquery()
+        )
+        oldest = func.min(case((some.c.stamp == 0, some.c.modified)))
+        return select(func.count(), NowMs() - oldest).select_from(some)
+
+    def _refused(self) -> tuple[ColumnElement[bool], ...]:
+        row = self._tables.task.c
+        refused = row.message.like(f"{REFUSED}%")
+        return self._ours, row.status == Status.FAILED.value, refused
+
+    def _count_recently_refused(self) -> Executable:
+        is_recent = self._tables.task.c.modified > NowMs() - RECENT_MS
+        some = select(literal(1)).where(*self._refused(), is_recent).limit(MOST)
+        return select(func.count()).select_from(some.subquery())
+
+    def _unrelayed(self) -> tuple[ColumnElement[bool], ...]:
+        """The rows whose tasks Redis does not have, or has with another call."""
+        row = self._tables.task.c
+        return (
+            self._ours,
+            row.todo > 0,
+            row.status == Status.WAITING,
+            row.wanted == DesiredState.NONE.value,
+            or_(row.stamp == 0, row.todo == SyncState.REBUILD, row.due.is_(None)),
+        )
+
+    def _each(self, connection: Connection, query: Select[Any]) -> Iterator[Row[Any]]:
+        """The rows of a query by their ids, read in pages."""
+        id, after = self._tables.task.c.id, ""
+        while True:
+            page = query.where(id > after).order_by(id).limit(PAGE_ROWS)
+            rows = connection.execute(page).all()
+            yield from rows
+            if len(rows) < PAGE_ROWS:
+                return
+            after = rows[-1].id
+
+    def _rows(self, query: Executable) -> list[Any]:
+        with self._reading() as connection:
+            return list(connection.execute(query).mappings())
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        """A connection to tables of this version."""
+        with self._connected() as connection:
+            find(connection, self._tables)
+            yield connection
+
+    @contextmanager
+    def _connected(self) -> Iterator[Connection]:
+        try:
+            with self._engine.connect() as connection:
+                yield connection
+        except DBAPIError as error:
+            raise ledger_error(error, self._url) from None
 
 
-def _unrelayed(task: Table, ledger: str) -> tuple[ColumnElement[bool], ...]:
-    """Rows whose tasks Redis does not have, or has with another call."""
-    row = task.c
-    return (
-        row.ledger == ledger,
-        row.todo > 0,
-        row.status == Status.WAITING,
-        row.wanted == DesiredState.NONE.value,
-        or_(row.stamp == 0, row.todo == SyncState.REBUILD, row.due.is_(None)),
-    )
+def _counted(
+    connection: Connection, column: ColumnElement[int], *conditions: ColumnElement[bool]
+) -> dict[int, int]:
+    """The number of rows by the values of a column."""
+    query = select(column, func.count()).where(*conditions).group_by(column)
+    return {row[0]: row[1] for row in connection.execute(query)}

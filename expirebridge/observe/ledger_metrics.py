@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 
 from expirebridge.connection import clients
 from expirebridge.errors import LedgerError, ServerError
-from expirebridge.ledger.inspection import Auditor, LedgerFigures
+from expirebridge.ledger.inspection import LedgerFigures, LedgerInspector
 from expirebridge.settings import Settings
 from expirebridge.store.commands.ledger import read_ledgers
 from expirebridge.store.partitions import Partitions
@@ -22,7 +22,7 @@ class OfTheLedger(Collector):
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._auditor = Auditor(settings)
+        self._inspector = LedgerInspector(settings)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """The metrics of this scrape."""
@@ -42,8 +42,8 @@ class OfTheLedger(Collector):
     def _ask(self) -> LedgerFigures:
         url, prefix = self._settings.url, self._settings.prefix
         with closing(Partitions(clients.probe_client(url, prefix), prefix=prefix)) as store:
-            known = store.run(read_ledgers())
-        return self._auditor.figures(known)
+            checkpoints = store.run(read_ledgers())
+        return self._inspector.figures(checkpoints)
 
 
 def _of(figures: LedgerFigures) -> Iterator[GaugeMetricFamily]:
@@ -64,12 +64,12 @@ def _of(figures: LedgerFigures) -> Iterator[GaugeMetricFamily]:
         (
             "expirebridge_ledger_dirty_tasks",
             "Tasks of which something is not written back yet.",
-            figures.dirty,
+            figures.write_back.dirty,
         ),
         (
             "expirebridge_ledger_oldest_dirty_seconds",
             "How long the first of them has waited.",
-            figures.oldest_dirty,
+            figures.write_back.oldest or 0.0,
         ),
         (
             "expirebridge_ledger_recently_refused_rows",

@@ -17,7 +17,7 @@ from expirebridge.errors import InvalidTask, LedgerError
 from expirebridge.ledger import Ledger
 from expirebridge.ledger.checks import check_ledger
 from expirebridge.ledger.engine import connected
-from expirebridge.ledger.inspection import MOST, Auditor, LedgerFigures
+from expirebridge.ledger.inspection import MOST, LedgerFigures, LedgerInspector
 from expirebridge.ledger.row_pages import (
     MOST_LISTED,
     MOST_LOOKED_AT,
@@ -84,7 +84,7 @@ class LedgerPages:
 
     def __init__(self, site: PageContext) -> None:
         self._site = site
-        self._auditor = Auditor(site.settings)
+        self._inspector = LedgerInspector(site.settings)
         self._present = Shared(self._read, PRESENT_FOR)
 
     async def ledger(self, request: Request) -> Response:
@@ -112,27 +112,27 @@ class LedgerPages:
         loop = asyncio.get_running_loop()
 
         def ask() -> dict[int, RedisCheckpoint]:
-            """What each partition knows of its ledger, asked from a thread."""
-            return asyncio.run_coroutine_threadsafe(self._known(), loop).result()
+            """Read the checkpoint of each partition from a thread."""
+            return asyncio.run_coroutine_threadsafe(self._checkpoints(), loop).result()
 
         findings = await asyncio.to_thread(check_ledger, self._site.settings, ask)
         alarms = tuple(one for one in findings if one.level is not Level.OK)
-        known = await self._known()
+        checkpoints = await self._checkpoints()
         try:
-            figures = await asyncio.to_thread(self._auditor.figures, known)
+            figures = await asyncio.to_thread(self._inspector.figures, checkpoints)
         except LedgerError:
             return LedgerState(alarms=alarms)  # which say so
         return LedgerState(figures=figures, alarms=alarms)
 
     async def _find(self, ext: str) -> Sequence[LedgerTask]:
         try:
-            return await asyncio.to_thread(partial(self._auditor.find, ext, LIMIT))
+            return await asyncio.to_thread(partial(self._inspector.find, ext, LIMIT))
         except LedgerError:
             return ()
 
     async def _page(self, kind: RowKind, cursor: str | None) -> RowPage:
         try:
-            return await asyncio.to_thread(self._auditor.page, kind, cursor)
+            return await asyncio.to_thread(self._inspector.page, kind, cursor)
         except LedgerError:  # an alarm says so
             return RowPage(rows=[], cursor=None)
 
@@ -149,7 +149,7 @@ class LedgerPages:
             beside.append(Beside(row, shown, states.get(row.task.id), reason))
         return beside
 
-    async def _known(self) -> dict[int, RedisCheckpoint]:
+    async def _checkpoints(self) -> dict[int, RedisCheckpoint]:
         return await self._site.store.run(read_ledgers(run_ids=True))
 
     def _shown(self, row: LedgerTask) -> tuple[LedgerTask, Task]:
@@ -201,34 +201,35 @@ class LedgerSeries:
     """
 
     def __init__(self, settings: Settings) -> None:
-        assert settings.ledger is not None  # noqa: S101 - the caller's to see
+        assert settings.ledger is not None  # noqa: S101 - the caller checks it
         self._url = settings.ledger
-        self._auditor = Auditor(settings)
         self._ledger = Ledger(settings.ledger, name=settings.ledger_name)
 
     async def list_series(self, limit: int, cursor: str | None) -> SeriesListing:
         """A page of the series."""
-        return await asyncio.to_thread(self._auditor.series, limit, cursor)
+        return await self._call(
+            lambda at: self._ledger.list_series(at, limit=limit, cursor=cursor), reads_only=True
+        )
 
     async def get_series(self, id: str) -> Series | None:
         """A series; None if there is none."""
-        return await asyncio.to_thread(self._auditor.one_series, id)
+        return await self._call(lambda at: self._ledger.get_series(at, id), reads_only=True)
 
     async def pause_series(self, id: str) -> Change:
         """Let a series make no ticks."""
-        return await self._change(lambda at: self._ledger.pause_series(at, id))
+        return await self._call(lambda at: self._ledger.pause_series(at, id))
 
     async def resume_series(self, id: str) -> Change:
         """Let a paused series go on."""
-        return await self._change(lambda at: self._ledger.resume_series(at, id))
+        return await self._call(lambda at: self._ledger.resume_series(at, id))
 
     async def run_series(self, id: str) -> LedgerTask | None:
         """Make one more tick, due now; None if there is no such series."""
-        return await self._change(lambda at: self._ledger.run_series(at, id))
+        return await self._call(lambda at: self._ledger.run_series(at, id))
 
-    async def _change(self, call: "Callable[[Connection], T]") -> T:
-        def change() -> T:
-            with connected(self._url) as connection:
+    async def _call(self, call: "Callable[[Connection], T]", *, reads_only: bool = False) -> T:
+        def in_thread() -> T:
+            with connected(self._url, reads_only=reads_only) as connection:
                 return call(connection)
 
-        return await asyncio.to_thread(with_timeout, change)
+        return await asyncio.to_thread(with_timeout, in_thread)

@@ -19,7 +19,7 @@ from expirebridge.errors import LedgerUnreachable
 from expirebridge.ledger.addresses import place_of
 from expirebridge.ledger.checks import check_ledger
 from expirebridge.ledger.engine import read_url
-from expirebridge.ledger.inspection import Auditor
+from expirebridge.ledger.inspection import LedgerInspector
 from expirebridge.ledger.schema import create
 from expirebridge.ledger.tables import VERSION, Status, SyncState, Tables
 from expirebridge.ledger.threads import PATIENCE
@@ -442,5 +442,5 @@ def test_whoever_looks_waits_for_a_moment_only(with_ledger: Settings, link: Link
     with link.partitioned():
         began = time.monotonic()
         with pytest.raises(LedgerUnreachable, match="has not answered for 2 s"):
-            Auditor(with_ledger).figures({0: RedisCheckpoint("", 0)})
+            LedgerInspector(with_ledger).figures({0: RedisCheckpoint("", 0)})
         assert time.monotonic() - began < 5

@@ -18,7 +18,7 @@ from expirebridge.ledger import Tables
 from expirebridge.ledger.addresses import place_of
 from expirebridge.ledger.checks import check_ledger
 from expirebridge.ledger.commit_notifier import CommitNotifier
-from expirebridge.ledger.inspection import Auditor
+from expirebridge.ledger.inspection import LedgerInspector
 from expirebridge.ledger.partition import LedgerEngine
 from expirebridge.ledger.relay import finish
 from expirebridge.ledger.tables import Status
@@ -138,16 +138,16 @@ def test_what_is_seen_is_of_all_partitions(
     assert re.match(
         r"ok rows are carried; pass \d+ in 4 partitions", looked_at(with_ledger, several)
     )
-    auditor = Auditor(with_ledger)
+    inspector = LedgerInspector(with_ledger)
     for partition, (ids, since) in {1: ("a", 2e15), 3: ("bcd", 1e15)}.items():
         client.zadd(f"{LAYOUT.prefix_of(partition)}:dirty", dict.fromkeys(ids, since))
-    figures = auditor.figures(several.run(read_ledgers()))
-    assert (figures.dirty, figures.partitions, figures.lost) == (4, COUNT, False)
-    assert 5e8 < figures.oldest_dirty < 1e9
+    figures = inspector.figures(several.run(read_ledgers()))
+    assert (figures.write_back.dirty, figures.partitions, figures.lost) == (4, COUNT, False)
+    assert 5e8 < (figures.write_back.oldest or 0) < 1e9
     [behind] = several.run(check_dirty(5))
     assert str(behind).startswith("4 rows of the ledger do not know yet")
     client.delete(f"{LAYOUT.prefix_of(3)}:ledger")  # what it has seen is lost there
-    assert auditor.figures(several.run(read_ledgers())).lost
+    assert inspector.figures(several.run(read_ledgers())).lost
     assert "Redis has lost something" in looked_at(with_ledger, several)
 
 

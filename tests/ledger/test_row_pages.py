@@ -8,7 +8,7 @@ from sqlalchemy import Engine, insert, update
 
 from expirebridge.errors import InvalidTask
 from expirebridge.ledger import Tables, row_pages
-from expirebridge.ledger.inspection import Auditor
+from expirebridge.ledger.inspection import LedgerInspector
 from expirebridge.ledger.row_pages import PAGE_ROWS, RowKind, RowPage, read_page
 from expirebridge.ledger.series_ticks import NEVER
 from expirebridge.ledger.sql_types import NowMs
@@ -27,7 +27,7 @@ Look = Callable[[RowKind, str | None], RowPage]
 
 @pytest.fixture
 def look(with_ledger: Settings) -> Look:
-    return Auditor(with_ledger).page
+    return LedgerInspector(with_ledger).page
 
 
 def reasons(page: RowPage) -> dict[str, str]:

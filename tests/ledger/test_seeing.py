@@ -20,7 +20,7 @@ from expirebridge.errors import InvalidTask
 from expirebridge.hooks import Direction, Event, Made, Making, NotMade, Passed
 from expirebridge.ledger import Ledger
 from expirebridge.ledger.checks import check_ledger
-from expirebridge.ledger.inspection import Auditor
+from expirebridge.ledger.inspection import LedgerInspector
 from expirebridge.ledger.row_pages import RowKind
 from expirebridge.ledger.tables import VERSION
 from expirebridge.model.task import Outcome
@@ -327,7 +327,7 @@ def test_rows_are_found_by_what_the_application_calls_them(
     books.insert("b", params="no", ext_string="ann")
     books.insert("c", HOUR)
     books.settle_down()
-    auditor = Auditor(with_ledger)
-    assert sorted(task.id for task in auditor.find("ann")) == ["a", "b"]
-    [refused] = auditor.page(RowKind.REFUSED).rows
+    inspector = LedgerInspector(with_ledger)
+    assert sorted(task.id for task in inspector.find("ann")) == ["a", "b"]
+    [refused] = inspector.page(RowKind.REFUSED).rows
     assert refused.task.id == "b"

@@ -67,6 +67,25 @@ class RedisCheckpoint(NamedTuple):
         return max(waited, 0.0)
 
 
+class WriteBackBacklog(NamedTuple):
+    """The pending write-backs from Redis to rows, of several partitions."""
+
+    dirty: int
+    """Tasks whose rows are lagging, in all partitions."""
+    largest: int
+    """The most of them in one partition."""
+    oldest: float | None
+    """For how many seconds the first of them has waited; None if none waits."""
+
+    @classmethod
+    def of(cls, checkpoints: Iterable[RedisCheckpoint]) -> "WriteBackBacklog":
+        """Add up those of several partitions."""
+        each = list(checkpoints)
+        counts = [one.dirty for one in each]
+        waits = [one.behind for one in each if one.dirty_since]
+        return cls(sum(counts), max(counts, default=0), max(waits, default=None))
+
+
 def read_ledger() -> Command[RedisCheckpoint]:
     """Read what the server knows of its ledger."""
     return script("read_ledger", read=_read_known)
