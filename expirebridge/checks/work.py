@@ -15,7 +15,7 @@ from expirebridge.model.policies import UNKNOWN_DELAY
 from expirebridge.model.task import Counts, LeftOut, from_ms, texts_of
 from expirebridge.series.state import Series
 from expirebridge.settings import Doorbells, Settings
-from expirebridge.store import function_library, functions
+from expirebridge.store import function_library
 from expirebridge.store.client import Database
 from expirebridge.store.commands import fleet, inspection, producing, reconciling
 from expirebridge.store.commands.call import PARTITIONS, Steps, at_if_there
@@ -363,7 +363,7 @@ def check_library(found: dict[str, str | None]) -> list[Finding]:
     versions = {node: version for node, version in found.items() if version is not None}
     if not any(versions.values()):
         return []
-    mine = functions.version()
+    mine = function_library.version()
     others = dict[str, list[str]]()
     for node, version in versions.items():
         if version != mine:

@@ -11,7 +11,7 @@ from expirebridge.cli.output import print_json, print_line, print_table, warn
 from expirebridge.connection import clients
 from expirebridge.errors import ServerError
 from expirebridge.settings import Settings
-from expirebridge.store import function_library, functions
+from expirebridge.store import function_library
 from expirebridge.store.client import Store
 from expirebridge.store.function_library import Loading, LoadResult
 
@@ -63,7 +63,7 @@ def _load_at(store: Store, *, replace: bool) -> Loading | ServerError:
 
 def summary(loading: Loading) -> str:
     """What was done, as a sentence."""
-    mine = functions.version()
+    mine = function_library.version()
     match loading.result:
         case LoadResult.LOADED | LoadResult.SAME:
             return f"the functions of expirebridge {mine}: {loading.result}"
@@ -125,7 +125,7 @@ def show() -> None:
 
     Example: expirebridge functions show | redis-cli -x FUNCTION LOAD REPLACE
     """
-    print_line(functions.library())
+    print_line(function_library.library_text())
 
 
 @group.command()
@@ -142,13 +142,13 @@ def scripts(
     Example: redis-cli EVAL "$(expirebridge functions scripts get)" 1 expirebridge order-17
     """
     if name is not None:
-        if name not in functions.NAMES:
-            raise typer.BadParameter(f"{name!r}: one of {', '.join(functions.NAMES)}")
-        return print_line(functions.script(name).text)
+        if name not in function_library.NAMES:
+            raise typer.BadParameter(f"{name!r}: one of {', '.join(function_library.NAMES)}")
+        return print_line(function_library.script(name).text)
     columns = ("name", "sha", "arguments")
     rows = [
-        (name, functions.script(name).sha, functions.load(name).usage.partition(" ")[2])
-        for name in functions.NAMES
+        (name, function_library.script(name).sha, function_library.function(name).arguments)
+        for name in function_library.NAMES
     ]
     if as_json:
         return print_json([dict(zip(columns, row, strict=True)) for row in rows])

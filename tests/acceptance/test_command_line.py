@@ -10,7 +10,7 @@ import redis
 
 from expirebridge import Bridge
 from expirebridge.embedded.resources import example_tasks
-from expirebridge.store import functions
+from expirebridge.store import function_library
 from tests.kit.processes import run
 
 
@@ -181,7 +181,7 @@ def test_the_handlers_of_a_folder_are_shown() -> None:
 
 def test_functions_are_loaded_shown_and_listed(url: str, client: redis.Redis) -> None:
     client.function_flush()
-    mine = functions.version()
+    mine = function_library.version()
     loaded = f"the functions of expirebridge {mine}: "
     assert ok("functions", "load", url=url) == f"{loaded}loaded\n"
     assert ok("functions", "load", url=url) == f"{loaded}there already\n"
@@ -196,7 +196,7 @@ def test_functions_are_loaded_shown_and_listed(url: str, client: redis.Redis) ->
     table = ok("functions", "scripts").splitlines()
     assert table[0].split() == ["name", "sha", "arguments"]
     rows = json.loads(ok("functions", "scripts", "--json"))
-    assert [row["name"] for row in rows] == list(functions.NAMES)
+    assert [row["name"] for row in rows] == list(function_library.NAMES)
     [sha] = [row["sha"] for row in rows if row["name"] == "get"]
     assert client.script_load(ok("functions", "scripts", "get").removesuffix("\n")) == sha
     assert run("functions", "scripts", "none").returncode == 2

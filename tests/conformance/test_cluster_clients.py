@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from expirebridge.model.partitions import PARTITIONS_OF_CLUSTER, PartitionLayout
-from expirebridge.store import functions
+from expirebridge.store import function_library
 from tests.conformance.clients import Client, ReplyError
 from tests.conformance.cluster_clients import NAMES, cluster_client
 from tests.conformance.stage import ClusterStage, until
@@ -30,7 +30,7 @@ def stage(
         made = ClusterStage(cluster, tmp_path_factory.mktemp("stage"))
         with made.listening("--log-format", "json"):
             for node in cluster.nodes:
-                cluster.ask(node, "FUNCTION", "LOAD", "REPLACE", functions.library())
+                cluster.ask(node, "FUNCTION", "LOAD", "REPLACE", function_library.library_text())
             yield made
 
 

@@ -35,7 +35,7 @@ from expirebridge.model.keys import InvalidKey, id_for_key, parse_key
 from expirebridge.model.partitions import PartitionLayout, slot_of_id
 from expirebridge.model.task import to_ms
 from expirebridge.settings import Settings
-from expirebridge.store import functions, script_loader
+from expirebridge.store import function_library, script_loader
 from expirebridge.store.acl import LoginRole
 from expirebridge.store.client import Store
 from expirebridge.store.commands import (
@@ -222,11 +222,11 @@ def test_partitions_stay_in_their_slots(cluster: Cluster) -> None:
 def test_functions_stay_in_their_slot(cluster: Cluster) -> None:
     def call(name: str, *words: str | int) -> Any:
         if not cluster.headers:
-            return cluster.client.eval(functions.script(name).text, 1, PREFIX, *words)
+            return cluster.client.eval(function_library.script(name).text, 1, PREFIX, *words)
         return cluster.client.fcall(f"expirebridge_{name}", 1, PREFIX, *words)
 
     if cluster.headers:
-        cluster.client.function_load(functions.library(), replace=True)
+        cluster.client.function_load(function_library.library_text(), replace=True)
     made = call("make", "mail.send", "[1]", 60_000, "id", "a", "tags", "x")
     assert made[:3] == [b"created", b"a", f"{TAG}a:?mail.send?[1]".encode()]
     assert call("make", "mail.send", "[1]", 60_000, "id", "a", "if_exists", "replace")

@@ -23,7 +23,7 @@ from expirebridge.ledger.partition import LedgerEngine
 from expirebridge.ledger.schema import create
 from expirebridge.ledger.tables import own_tables
 from expirebridge.settings import Settings
-from expirebridge.store import functions
+from expirebridge.store import function_library
 from expirebridge.store.acl import LoginRole
 from expirebridge.store.partitions import Partitions
 from tests.kit.apart import LAYOUT, homes_of
@@ -33,7 +33,7 @@ from tests.kit.servers import hanging
 from tests.kit.witness import PATIENCE, Witness, listening
 
 MANY = [f"task-{number}" for number in range(32)]
-MINE = functions.version()
+MINE = function_library.version()
 
 
 @pytest.fixture
@@ -311,14 +311,15 @@ def test_a_primary_without_functions_or_with_others_is_named(
     run("functions", "load", url=cluster.url)
     first, second, _ = no_functions
     cluster.ask(first, "FUNCTION", "FLUSH")  # as one that was added by MEET alone
-    other = functions.library().replace(MINE, "0.0.1")
+    other = function_library.library_text().replace(MINE, "0.0.1")
     cluster.ask(second, "FUNCTION", "LOAD", "REPLACE", other)
     [finding] = examined(cluster.url, LoginRole.PRODUCER)["library"]
     assert finding.level is Level.WARNING
     assert f"none at {named(first)}" in finding.message
     assert f"those of version 0.0.1 at {named(second)}" in finding.message
     assert finding.remedy == "expirebridge functions load"
-    cluster.ask(second, "FUNCTION", "LOAD", "REPLACE", functions.library().replace(MINE, "999.0"))
+    newer = function_library.library_text().replace(MINE, "999.0")
+    cluster.ask(second, "FUNCTION", "LOAD", "REPLACE", newer)
     [finding] = examined(cluster.url)["library"]
     assert finding.remedy == "expirebridge functions load, with the newest expirebridge"
     result = run("functions", "load", url=cluster.url, code=3)

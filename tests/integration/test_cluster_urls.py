@@ -26,7 +26,7 @@ from expirebridge.connection import clients
 from expirebridge.embedded.server import HOST, EmbeddedServer, free_port
 from expirebridge.hooks import End, FailedOver
 from expirebridge.settings import Settings
-from expirebridge.store import functions
+from expirebridge.store import function_library
 from expirebridge.store.acl import LoginRole, grants
 from expirebridge.store.client import Store
 from expirebridge.store.commands import producing
@@ -340,7 +340,7 @@ def test_a_function_that_follows_ask_is_refused(
     source = cluster.primary_of(slot)
     for node in (source, target):
         with cluster.client(node) as client:
-            client.function_load(functions.library(), replace=True)
+            client.function_load(function_library.library_text(), replace=True)
     bridge.make_task("mail.send", [1], "1h", id="a")
     words = ("FCALL", "expirebridge_cancel", 1, PREFIX, "a")
     keys = cluster.ask(source, "CLUSTER", "COUNTKEYSINSLOT", slot)

@@ -15,7 +15,7 @@ from expirebridge.connection import clients
 from expirebridge.errors import InvalidTask
 from expirebridge.model.keys import check_args
 from expirebridge.settings import Settings
-from expirebridge.store import function_library, functions
+from expirebridge.store import function_library
 from expirebridge.store.client import Store
 from expirebridge.store.commands import claiming
 from expirebridge.store.commands.claiming import Settlement
@@ -24,7 +24,7 @@ from tests.kit.steps import claim, server_ms, settle
 
 Ask = Callable[..., Any]
 
-MINE = functions.version()
+MINE = function_library.version()
 
 
 def has_functions(client: redis.Redis) -> bool:
@@ -43,7 +43,7 @@ def ask(client: redis.Redis, store: Store) -> Ask:
         if by_function:
             reply = client.execute_command("FCALL", f"expirebridge_{name}", 1, prefix, *words)
         else:
-            sha = functions.script(name).sha
+            sha = function_library.script(name).sha
             reply = client.execute_command("EVALSHA", sha, 1, prefix, *words)
         return text(reply)
 
@@ -255,13 +255,13 @@ def test_libraries_of_other_versions_are_replaced_knowingly(
 ) -> None:
     if not has_functions(client):
         assert store.run(function_library.load(replace=False)) == Loading(LoadResult.SCRIPTS)
-        assert client.script_exists(functions.script("make").sha) == [True]
+        assert client.script_exists(function_library.script("make").sha) == [True]
         return
     client.function_flush()
     assert store.run(function_library.load(replace=False)) == Loading(LoadResult.LOADED)
     assert store.run(function_library.load(replace=False)) == Loading(LoadResult.SAME, MINE)
     assert client.execute_command("FCALL_RO", "expirebridge_version", 0) == MINE.encode()
-    mine = functions.library()
+    mine = function_library.library_text()
     other = mine.replace(f"-- version: {MINE}", "-- version: 0.0.9")
     client.function_load(other, replace=True)
     assert store.run(function_library.load(replace=False)) == Loading(LoadResult.REPLACED, "0.0.9")
@@ -279,7 +279,7 @@ def test_another_database_s_tasks_are_its_own(ask: Ask, url: str) -> None:
 
 # What no function does
 
-LUA = Path(functions.__file__).parent / "lua"
+LUA = Path(function_library.__file__).parent / "lua"
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "wire-protocol.md").read_text()
 
 

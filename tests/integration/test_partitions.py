@@ -21,7 +21,7 @@ from expirebridge import (
 from expirebridge.connection import clients
 from expirebridge.model.partitions import PartitionLayout
 from expirebridge.settings import Settings
-from expirebridge.store import functions
+from expirebridge.store import function_library
 from expirebridge.store.client import Store
 from expirebridge.store.commands import claiming, partitions, producing
 from expirebridge.store.commands.call import new_nonce
@@ -358,7 +358,7 @@ def test_one_partition_sends_what_it_always_sent(url: str, client: redis.Redis) 
 
 def test_functions_know_their_partition(apart: Bridge, client: redis.Redis) -> None:
     def ask(name: str, prefix: str, *words: Any) -> Any:
-        return client.eval(functions.script(name).text, 1, prefix, *words)
+        return client.eval(function_library.script(name).text, 1, prefix, *words)
 
     assert apart.count_partitions() == COUNT
     for id in MANY[:20]:

@@ -22,7 +22,7 @@ from expirebridge.migration.migrator import Migrator
 from expirebridge.model.keys import parse_key
 from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
-from expirebridge.store import functions
+from expirebridge.store import function_library
 from expirebridge.store.acl import LoginRole, grants, line
 from expirebridge.store.client import Store
 from expirebridge.store.commands import claiming, fleet, inspection, reconciling
@@ -95,12 +95,12 @@ def produce_by_functions(url: str, admin: redis.Redis) -> None:
     """The same as other languages do it: by functions, which an administrator has loaded."""
     old = admin.info("server")["redis_version"].startswith("6.")
     if not old:
-        admin.function_load(functions.library(), replace=True)
+        admin.function_load(function_library.library_text(), replace=True)
     with redis.Redis.from_url(url, protocol=2, **clients.NAMELESS) as plain:
 
         def call(name: str, *words: str) -> Any:
             if old:
-                return plain.eval(functions.script(name).text, 1, "expirebridge", *words)
+                return plain.eval(function_library.script(name).text, 1, "expirebridge", *words)
             return plain.fcall(f"expirebridge_{name}", 1, "expirebridge", *words)
 
         assert call("make", "mail.send", "[1]", "60000", "id", "z", "tags", "x y")[0] == b"created"

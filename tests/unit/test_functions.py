@@ -5,28 +5,28 @@ from pathlib import Path
 
 import pytest
 
-from expirebridge.store import functions, script_loader
+from expirebridge.store import function_library, script_loader
 
+FOLDER = Path(function_library.__file__).parent / "lua" / "functions"
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "wire-protocol.md").read_text()
 
 
-@pytest.mark.parametrize("name", functions.NAMES)
+@pytest.mark.parametrize("name", function_library.NAMES)
 def test_a_function_s_call_and_its_replies_are_described(name: str) -> None:
-    function = functions.load(name)
+    function = function_library.function(name)
     [row] = [line for line in PAGE.splitlines() if line.startswith(f"| `{function.usage}` |")]
-    text = (Path(functions.__file__).parent / "lua" / "functions" / f"{name}.lua").read_text()
+    text = (FOLDER / f"{name}.lua").read_text()
     returns = text.partition("-- returns")[2].partition("\nlocal")[0]
     for word in re.findall(r"'([^']+)'", returns):
         assert f"`{word}`" in row
 
 
 def test_every_file_of_a_function_is_loaded() -> None:
-    folder = Path(functions.__file__).parent / "lua" / "functions"
-    assert sorted(path.stem for path in folder.glob("*.lua")) == sorted(functions.NAMES)
+    assert sorted(path.stem for path in FOLDER.glob("*.lua")) == sorted(function_library.NAMES)
 
 
 def test_finished_work_and_looking_need_no_memory_and_new_work_does() -> None:
-    flags = {name: functions.load(name).flags for name in functions.NAMES}
+    flags = {name: function_library.function(name).flags for name in function_library.NAMES}
     assert flags == {
         "make": (), "reschedule": (), "pause": (), "resume": (),
         "cancel": ("allow-oom",), "run_now": ("allow-oom",), "get": ("no-writes",),
@@ -34,15 +34,16 @@ def test_finished_work_and_looking_need_no_memory_and_new_work_does() -> None:
     for name, given in flags.items():
         listed = ", ".join(f"'{flag}'" for flag in given)
         registered = f"function_name = 'expirebridge_{name}', flags = {{ {listed} }}"
-        assert registered in functions.library()
+        assert registered in function_library.library_text()
 
 
-@pytest.mark.parametrize("name", functions.NAMES)
+@pytest.mark.parametrize("name", function_library.NAMES)
 def test_a_function_does_its_work_with_the_operation_s_own_script(name: str) -> None:
-    for text in (functions.library(), functions.script(name).text):
+    for text in (function_library.library_text(), function_library.script(name).text):
         assert script_loader.load(name).plain.text in text
 
 
 def test_a_library_says_its_version() -> None:
-    assert functions.version_of(functions.library()) == functions.version()
-    assert functions.version_of("#!lua name=expirebridge\n") == "0"
+    text = function_library.library_text()
+    assert function_library.version_of(text) == function_library.version()
+    assert function_library.version_of("#!lua name=expirebridge\n") == "0"
