@@ -274,14 +274,14 @@ def check_left_out(left_out: Sequence[LeftOut], *, here: bool = False) -> list[F
     return [error("partitions", each, "redis-cli --cluster check HOST:PORT") for each in told]
 
 
-# The check of a move: whether somebody carries it on.
+# The check of a move: whether the command still runs.
 
 LEFT_AFTER = 15.0
-"""Seconds without the mover after which a move was left half-way: it waits for no longer itself."""
+"""Seconds without a batch after which a move counts as stopped: a running one waits less."""
 
 
 def check_move(lease: float) -> Steps[Finding | None]:
-    """How far a move of this database is; None if there is none."""
+    """The progress of a move of this database; None if there is none."""
     return of_move((yield from producing.count(lease)))
 
 
@@ -299,13 +299,13 @@ def of_move(counts: Counts) -> Finding | None:
         return ok("move", f"all was moved {moving.way}")
     told = f"{left:,} tasks and series are left here"
     if moving.on_their_way:
-        told += f", and {moving.on_their_way:,} are on their way, where nobody can run them"
+        told += f", and {moving.on_their_way:,} are in transit, where nobody can run them"
     if moving.idle is None or moving.idle < LEFT_AFTER:
         return ok("move", f"goes on, {moving.way}: {told}")
     return warning(
         "move",
-        f"left half-way, {moving.way}: nobody has carried it on for {idle}; {told}",
-        "expirebridge move --to URL: the command with which it was begun goes on",
+        f"stopped half-way, {moving.way}: no command has continued it for {idle}; {told}",
+        "expirebridge move --to URL: the command that began it continues it",
     )
 
 

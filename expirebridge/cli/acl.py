@@ -39,7 +39,7 @@ def acl(
     """Print ACL lines with the fewest rights that each role needs.
 
     Producers make, find and change tasks; listeners run them; a dashboard finds and changes them;
-    a mover carries them to another database, and needs these rights there, too.
+    a mover moves them to another database, and needs these rights there, too.
     This connects to no server: only the database is taken from the URL. Replace PASSWORD.
 
     Example: expirebridge acl listener | sed s/PASSWORD/$SECRET/ | redis-cli

@@ -34,9 +34,9 @@ def move(
 ) -> None:
     """Move all tasks to another database, while producers and listeners go on.
 
-    It carries over what waits, and then what producers with the old URL still make. Listeners of
-    the old database go on: they run what is due within seconds, and the ticks of series. When they
-    are stopped, it carries the rest over, and ends.
+    It moves what waits, and then what producers with the old URL still make. Listeners of the old
+    database go on: they run what is due within seconds, and the ticks of series. When they are
+    stopped, it moves the rest, and ends.
 
     If it is stopped, or killed, the same command goes on where it was. With the two URLs exchanged
     it moves all back. The exit code is 3 if this cannot be done now.
@@ -46,15 +46,15 @@ def move(
     old = Settings.read(url=url, prefix=prefix, lease=lease)
     new = Settings.read(url=to, prefix=to_prefix or old.prefix)
     with closing(store_of(old)) as source, closing(store_of(new)) as target:
-        mover = Migrator(source, target, old, new)
+        migrator = Migrator(source, target, old, new)
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: mover.stop())
-        report = MoveReport(mover)
+            signal.signal(number, lambda *_: migrator.stop())
+        report = MoveReport(migrator)
         for store, settings in ((source, old), (target, new)):
             _refuse_without_rights(store, settings)
         try:
-            mover.begin()
-            is_over = mover.run(report.tell)
+            migrator.begin()
+            is_over = migrator.run(report.show_pass)
         except MoveRefused as refusal:
             warn(str(refusal))
             raise typer.Exit(NOT_POSSIBLE) from None
@@ -65,34 +65,34 @@ def move(
 
 
 def _refuse_without_rights(store: Partitions, settings: Settings) -> None:
-    """A task that the login may not read whole would stay where it is, without a word."""
+    """Refuse a login that lacks a right: a task that it may not read whole would be skipped."""
     for finding in check_rights_everywhere(store, LoginRole.MOVER):
         if finding.level is Level.ERROR:
             raise ServerUnsuitable(f"{safe_url(settings.url)}: {finding}")
 
 
 class MoveReport:
-    """What the command prints, while it runs and in the end."""
+    """Prints the progress of a move, and its counts at the end."""
 
-    def __init__(self, mover: Migrator) -> None:
-        self._mover = mover
+    def __init__(self, migrator: Migrator) -> None:
+        self._migrator = migrator
         self._said = ""
 
-    def tell(self, counts: Counts) -> None:
-        """Say what the move waits for, once each."""
-        if self._mover.attended:
+    def show_pass(self, counts: Counts) -> None:
+        """Print what the move waits for, once each."""
+        if self._migrator.has_listeners:
             self._say(
-                "carried over what can go; what producers still make here follows. When none uses "
+                "moved what can go; what producers still make here follows. When none uses "
                 "this URL any more, stop the listeners here"
             )
         elif counts.running:
             self._say(
-                f"{counts.running} tasks are marked as running, and no listener beats: if theirs "
-                "were killed, start one here for a moment"
+                f"{counts.running} tasks are marked as running, and no listener is alive: if "
+                "theirs were killed, start one here for a moment"
             )
-        elif keys := self._mover.plain_keys():
+        elif keys := self._migrator.plain_keys():
             self._say(
-                f"{keys} keys of other clients are here that no listener has heard of: start one "
+                f"{keys} keys of other clients are here that no listener has noticed: start one "
                 "here for a moment"
             )
 
@@ -103,7 +103,7 @@ class MoveReport:
 
     def print(self, *, as_json: bool) -> None:
         """Print the counts."""
-        moved = self._mover.moved
+        moved = self._migrator.moved
         counts = {"moved": moved.tasks}
         if moved.series:
             counts["series"] = moved.series

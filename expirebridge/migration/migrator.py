@@ -1,9 +1,9 @@
 """Moves the tasks of one database to another, while both are in use.
 
 Each task is in one of three places: in the old database, where its listeners may run it; in a
-parcel, where nobody can; or in the new one. A parcel is packed in one step, received in one step
-for each partition, once, by its number, and forgotten when it has arrived. So a mover can be killed
-at any time, and started again; two at once do no harm.
+batch, where nobody can; or in the new one. A batch is packed in one step, received in one step for
+each partition, once, by its number, and forgotten when it has arrived. So the command can be killed
+at any time, and restarted; two at once do no harm.
 """
 
 import logging
@@ -34,48 +34,48 @@ from expirebridge.store.partitions import Partitions
 logger = logging.getLogger("expirebridge")
 
 EVERY = 0.25
-"""Seconds between passes when there was nothing to carry."""
+"""Seconds between passes when there was nothing to move."""
 RETRY_PAUSE = 1.0
 LISTED = 20
-"""Ids that the result names at most."""
-# What waits is carried while listeners run the rest; these go when none is left.
+"""Most ids that the result names."""
+# Waiting tasks move while listeners run the rest; these move when no listener is left.
 WAITING = (State.PENDING, State.PAUSED)
 REST = (State.FAILED, State.SUCCEEDED, SERIES)
-# A server that is away comes back.
+# Errors of a server that is away, and comes back.
 _PASSING = (ServerUnreachable, ServerReadOnly, ServerOutOfMemory, SlotMoving, SlotUnserved)
 
 
 @dataclass
 class Moved:
-    """What was carried over."""
+    """The counts of a move."""
 
     tasks: int = 0
     series: int = 0
     stayed: int = 0
-    """Tasks of which the new database had another one with that id, which was to stay."""
+    """Tasks that stayed because the new database has others with their ids, which are kept."""
     stayed_ids: list[str] = field(default_factory=list)
 
 
 class Migrator:
-    """Carries tasks over until it is stopped, or nothing is left that anybody could run."""
+    """Moves tasks until it is stopped, or until no runnable task is left."""
 
     def __init__(
         self, source: Partitions, target: Partitions, old: Settings, new: Settings
     ) -> None:
         self._source = source
         self._target = target
-        # Surplus tasks are carried, too.
+        # Finished tasks above the limit are moved, too.
         self._old = replace(old, keep_succeeded_count=10**9)
         self._names = (_name_of(old), _name_of(new))
         self._nonces: list[str] = []
-        self._arrived: list[int] = []
+        self._received: list[int] = []
         self._stop = threading.Event()
         self.moved = Moved()
-        self.attended = True
-        """Whether listeners beat at the old database, as of the last parcel."""
+        self.has_listeners = True
+        """Whether the old database has live listeners, as of the last batch."""
 
     def stop(self) -> None:
-        """Let `run` return when the parcel that is on its way has arrived."""
+        """Let `run` return when the batch in transit has arrived."""
         self._stop.set()
 
     def begin(self) -> None:
@@ -83,28 +83,30 @@ class Migrator:
         source, target = self._names
         if source == target:
             raise InvalidSetting(f"to={target!r}: that is the database to move from")
-        self._target.run(migration.begin_arrival(source))
+        self._target.run(migration.begin_receiving(source))
         try:
             self._nonces = self._source.run(migration.begin_move(target))
         except ServerError:
             with suppress(ServerError):
-                self._target.run(migration.end_arrival())
+                self._target.run(migration.end_receiving())
             raise
-        self._arrived = [self._target.run(migration.read_arrivals(nonce)) for nonce in self._nonces]
+        self._received = [
+            self._target.run(migration.last_received(nonce)) for nonce in self._nonces
+        ]
 
-    def run(self, tell: Callable[[Counts], None] = lambda _: None) -> bool:
-        """Carry tasks over; return whether nothing is left. `tell` is called after each pass.
+    def run(self, on_pass: Callable[[Counts], None] = lambda _: None) -> bool:
+        """Move tasks; return whether nothing is left. `on_pass` is called after each pass.
 
-        While listeners beat at the old database it never ends by itself.
+        While the old database has live listeners, it never ends by itself.
         """
         away = False
         while not self._stop.is_set():
             try:
-                carried = self.run_pass()
+                moved = self.run_pass()
                 counts = self._source.run(Operations(self._old, Hooks()).count())
-                tell(counts)
-                if not carried and self._is_over(counts):
-                    self._target.run(migration.end_arrival())
+                on_pass(counts)
+                if not moved and self._is_over(counts):
+                    self._target.run(migration.end_receiving())
                     return True
             except _PASSING as error:
                 if not away:
@@ -113,58 +115,58 @@ class Migrator:
                 self._stop.wait(RETRY_PAUSE)
             else:
                 away = False
-                self._stop.wait(0 if carried else EVERY)
+                self._stop.wait(0 if moved else EVERY)
         return False
 
     def run_pass(self) -> int:
-        """Carry all over that can go now; return how many tasks and series that were."""
+        """Move all that can go now; return the number of tasks and series."""
         before = self.moved.tasks + self.moved.series + self.moved.stayed
-        attended = False
+        has_listeners = False
         for partition in range(len(self._nonces)):
             for state in WAITING:
-                attended |= self._carry(partition, state)
-            if not attended:
+                has_listeners |= self._move(partition, state)
+            if not has_listeners:
                 for rest in REST:
-                    attended |= self._carry(partition, rest)
-        self.attended = attended
+                    has_listeners |= self._move(partition, rest)
+        self.has_listeners = has_listeners
         return self.moved.tasks + self.moved.series + self.moved.stayed - before
 
     def plain_keys(self) -> int:
-        """How many keys of other clients no listener has heard of yet."""
+        """The number of keys of other clients that no listener has noticed yet."""
         return sum(len(found) for found in self._walked())
 
-    def _carry(self, partition: int, what: State | str) -> bool:
-        """Carry tasks of one state; return whether listeners beat."""
-        skip, attended = 0, False
+    def _move(self, partition: int, what: State | str) -> bool:
+        """Move tasks of one state; return whether the partition has live listeners."""
+        skip, has_listeners = 0, False
         while not self._stop.is_set():
-            parcel = self._source.run(
-                migration.pack_parcel(
-                    partition, self._nonces[partition], self._arrived[partition],
+            batch = self._source.run(
+                migration.pack_batch(
+                    partition, self._nonces[partition], self._received[partition],
                     self._old.lease, what, skip,
                 )
             )  # fmt: skip
-            attended = parcel.attended
-            if parcel.forgotten:
+            has_listeners = batch.has_listeners
+            if batch.forgotten:
                 logger.warning(
-                    "the old server has lost writes: tasks that were carried over may be there, too"
+                    "the old server has lost writes: tasks that were moved may be there, too"
                 )
-            if parcel.number:
-                self._deliver(partition, parcel)
-            if not attended:
-                # Nobody else forgets what the tasks leave behind.
-                self._source.run(at(reconciling.sweep(self._old, migration.PARCEL), partition))
-            if parcel.skip is None:
+            if batch.number:
+                self._deliver(partition, batch)
+            if not has_listeners:
+                # No listener clears what the tasks leave behind.
+                self._source.run(at(reconciling.sweep(self._old, migration.BATCH_TASKS), partition))
+            if batch.skip is None:
                 break
-            skip = parcel.skip
-        return attended
+            skip = batch.skip
+        return has_listeners
 
-    def _deliver(self, partition: int, parcel: MigrationBatch) -> None:
+    def _deliver(self, partition: int, batch: MigrationBatch) -> None:
         nonce = self._nonces[partition]
-        arrivals = self._target.run(migration.receive_parcel(nonce, parcel.number, parcel.items))
-        self._source.run(migration.drop_parcel(partition, nonce, parcel.number))
-        self._arrived[partition] = parcel.number
-        for item, arrival in zip(parcel.items, arrivals, strict=True):
-            if arrival is MigrationResult.STAYS:
+        results = self._target.run(migration.receive_batch(nonce, batch.number, batch.items))
+        self._source.run(migration.drop_batch(partition, nonce, batch.number))
+        self._received[partition] = batch.number
+        for item, result in zip(batch.items, results, strict=True):
+            if result is MigrationResult.STAYS:
                 self.moved.stayed += 1
                 if len(self.moved.stayed_ids) < LISTED:
                     self.moved.stayed_ids.append(item.id)
@@ -175,7 +177,7 @@ class Migrator:
 
     def _is_over(self, counts: Counts) -> bool:
         left = counts.pending + counts.paused + counts.running + counts.failed + counts.succeeded
-        return not self.attended and not left and not self.plain_keys()
+        return not self.has_listeners and not left and not self.plain_keys()
 
     def _walked(self) -> Iterator[list[bytes]]:
         for partition in range(len(self._nonces)):

@@ -12,7 +12,7 @@ from tests.kit.servers import AnyServer
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "move.md").read_text(encoding="utf-8")
 STEPS = PAGE.partition("\n## With files\n")[0]
 SHOWN = re.findall(r"^ *\$ expirebridge (.+)$", STEPS, re.MULTILINE)
-SAYS = "carried over what can go; what producers still make here follows. When none uses this URL "
+SAYS = "moved what can go; what producers still make here follows. When none uses this URL "
 HANDLERS = "def send(*args):\n    pass\n"
 
 

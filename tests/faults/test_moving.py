@@ -22,7 +22,7 @@ KILLS = 3
 MORE = 60
 """Tasks that are made between two kills."""
 FURTHEST = 8.0
-"""Seconds: what is due within 5 s is not carried over while listeners beat."""
+"""Seconds: what is due within 5 s is not moved while listeners are alive."""
 
 MOVED = Fault(
     name="tasks are moved to another database, and the mover is killed",
@@ -60,7 +60,7 @@ def until_more_carried(new: Bridge, before: int) -> None:
     """Wait until the mover is at work: nothing signals that, so this has to ask."""
     deadline = time.monotonic() + PATIENCE
     while carried(new) <= before:
-        assert time.monotonic() < deadline, "nothing was carried over"
+        assert time.monotonic() < deadline, "nothing was moved"
         time.sleep(0.01)
 
 

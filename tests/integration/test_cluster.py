@@ -370,23 +370,21 @@ def steer_what_waits(tasks: Tasks) -> None:
 
 
 def hand_over(client: redis.Redis) -> None:
-    """A task goes away in a parcel, and arrives in another database."""
+    """A task leaves in a batch, and arrives in another database."""
     tasks = Tasks(client)
     run = tasks.store.run
     tasks.bridge.make_task("mail.send", [1], "1h", id="goes")
     [nonce] = run(migration.begin_move("redis://new"))
-    parcel = run(migration.pack_parcel(0, nonce, 0, SETTINGS.lease, State.PENDING, 0))
-    assert [item.id for item in parcel.items] == ["goes"]
-    run(migration.drop_parcel(0, nonce, parcel.number))
+    batch = run(migration.pack_batch(0, nonce, 0, SETTINGS.lease, State.PENDING, 0))
+    assert [item.id for item in batch.items] == ["goes"]
+    run(migration.drop_batch(0, nonce, batch.number))
     assert tasks.state("goes") is State.CANCELLED  # what is heard late is an echo
     client.flushdb()
 
-    run(migration.begin_arrival("redis://old"))
-    assert run(migration.receive_parcel(nonce, parcel.number, parcel.items)) == [
-        MigrationResult.HERE
-    ]
-    assert run(migration.read_arrivals(nonce)) == parcel.number
-    run(migration.end_arrival())
+    run(migration.begin_receiving("redis://old"))
+    assert run(migration.receive_batch(nonce, batch.number, batch.items)) == [MigrationResult.HERE]
+    assert run(migration.last_received(nonce)) == batch.number
+    run(migration.end_receiving())
     assert tasks.state("goes") is State.PENDING
     assert run(ledger_calls.forget_ended(["goes"], nonce=nonce, least=0)) == []
     client.flushdb()

@@ -64,7 +64,7 @@ def test_each_feature_is_noted_once(store: Store, client: redis.Redis) -> None:
     for id in ("s", "t"):
         put(store, series(id), server_ms(client) + HOUR)
     assert features(client) == b"series"
-    store.run(migration.begin_arrival("redis://old"))
+    store.run(migration.begin_receiving("redis://old"))
     assert features(client) == b"series moving"
     put(store, series("u"), server_ms(client) + HOUR)
     assert (client.hget(META, "format"), features(client)) == (b"1", b"series moving")
@@ -87,5 +87,5 @@ def test_plain_use_asks_for_nothing_that_only_a_feature_needs(
     store.run(producing.make([new("a", 60_000)]))
     store.run(producing.cancel(["nobody"], keep=60))  # the script is known from now on
     assert [" ledger " in words for words in asked()] == [False]
-    store.run(migration.begin_arrival("redis://old"))
+    store.run(migration.begin_receiving("redis://old"))
     assert [" ledger " in words for words in asked()] == [True]

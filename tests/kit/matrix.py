@@ -46,7 +46,7 @@ QUICK_FOLDERS = {"unit", "integration", "ledger", "acceptance", "browser"}
 DIFFERS = {
     f"test_{name}"
     for name in (
-        "bridge", "checks", "functions", "mover", "rights", "running", "series_store", "states",
+        "bridge", "checks", "functions", "move", "rights", "running", "series_store", "states",
         "store",
     )
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""The calls that move tasks to another database, a parcel at a time."""
+"""The calls that move tasks to another database, a batch at a time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,13 +21,13 @@ from expirebridge.store.commands.call import (
 from expirebridge.store.task_records import text
 
 SERIES = "series"
-PARCEL = 200
-"""Tasks that are looked at for a parcel: to pack them takes the server a millisecond or two."""
+BATCH_TASKS = 200
+"""Tasks that are examined for a batch: packing them takes the server a millisecond or two."""
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
-    """A task, or a series, on its way."""
+class MigrationItem:
+    """A task, or a series, in transit."""
 
     id: str
     is_series: bool
@@ -36,29 +36,29 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class MigrationBatch:
-    """What was packed in one partition."""
+    """Tasks and series of one partition, packed to be moved."""
 
     number: int
     """0 if nothing was packed."""
-    attended: bool
-    """Whether listeners beat there, and so run what is due soon."""
+    has_listeners: bool
+    """Whether listeners send heartbeats there, and so run what is due soon."""
     skip: int | None
-    """How many to pass over next time; None if there are no more."""
+    """How many to skip next time; None if there are no more."""
     forgotten: bool
-    """Whether the database has forgotten parcels that arrived: what was in them is there again."""
-    items: list[Item]
+    """Whether the database lost the record of batches that arrived: it has their tasks again."""
+    items: list[MigrationItem]
 
 
 class MigrationResult(IntEnum):
-    """What became of an item where it was moved to."""
+    """The result of one item in the new database."""
 
     HERE = 1
     STAYS = 2  # the database has another task of this id, which stays
-    BEFORE = 3  # the parcel arrived before
+    BEFORE = 3  # the batch arrived before
 
 
-def begin_arrival(source: str) -> Command[None]:
-    """Let tasks of another database arrive. Raises MoveRefused."""
+def begin_receiving(source: str) -> Command[None]:
+    """Let this database receive the tasks of another. Raises MoveRefused."""
     return script("begin_arrival", source, read=lambda _: None, route=Everywhere(lambda _: None))
 
 
@@ -74,50 +74,53 @@ def _chained(lists: list[list[str]]) -> list[str]:
     return [one for each in lists for one in each]
 
 
-def pack_parcel(
+def pack_batch(
     partition: int, nonce: str, arrived: int, lease: float, what: State | str, skip: int
 ) -> Command[MigrationBatch]:
-    """Pack tasks of one partition; if a parcel is on its way from there, it is that one."""
+    """Pack tasks of one partition; if a batch is in transit from there, return that one."""
     return script(
-        "pack_parcel", nonce, arrived, milliseconds(lease), what, skip, PARCEL,
-        read=_read_parcel, route=At(partition),
+        "pack_parcel", nonce, arrived, milliseconds(lease), what, skip, BATCH_TASKS,
+        read=_read_batch, route=At(partition),
     )  # fmt: skip
 
 
-def _read_parcel(reply: list[Any]) -> MigrationBatch:
-    number, attended, skip, forgotten, *rest = reply
+def _read_batch(reply: list[Any]) -> MigrationBatch:
+    number, has_listeners, skip, forgotten, *rest = reply
     return MigrationBatch(
         number=number,
-        attended=bool(attended),
+        has_listeners=bool(has_listeners),
         skip=skip if skip >= 0 else None,
         forgotten=bool(forgotten),
-        items=[Item(text(id), bool(series), content) for id, series, content in rows_of(rest, 3)],
+        items=[
+            MigrationItem(text(id), bool(series), content)
+            for id, series, content in rows_of(rest, 3)
+        ],
     )
 
 
-def receive_parcel(
-    nonce: str, number: int, items: Sequence[Item]
+def receive_batch(
+    nonce: str, number: int, items: Sequence[MigrationItem]
 ) -> Command[list[MigrationResult]]:
-    """Receive what a parcel holds. Raises MoveRefused if the move was ended meanwhile."""
+    """Receive the items of a batch. Raises MoveRefused if the move was ended meanwhile."""
     return script(
         "receive_parcel", nonce, number, *(item.content for item in items),
         read=lambda reply: [MigrationResult(code) for code in reply],
-        route=ByItem(items, lambda item: item.id, lambda part: receive_parcel(nonce, number, part)),
+        route=ByItem(items, lambda item: item.id, lambda part: receive_batch(nonce, number, part)),
     )  # fmt: skip
 
 
-def drop_parcel(partition: int, nonce: str, number: int) -> Command[None]:
-    """Forget a parcel that has arrived."""
+def drop_batch(partition: int, nonce: str, number: int) -> Command[None]:
+    """Forget a batch that has arrived."""
     return script("drop_parcel", nonce, number, read=lambda _: None, route=At(partition))
 
 
-def read_arrivals(nonce: str) -> Command[int]:
-    """Read the number of the last parcel of a move that has arrived."""
+def last_received(nonce: str) -> Command[int]:
+    """Read the number of the last batch of a move that has arrived."""
     return script("read_arrivals", nonce, read=int, route=Everywhere(max))
 
 
-def end_arrival() -> Command[None]:
-    """Note that all has arrived."""
+def end_receiving() -> Command[None]:
+    """Note that everything has arrived."""
     return script("end_arrival", read=lambda _: None, route=Everywhere(lambda _: None))
 
 

@@ -1,4 +1,4 @@
-"""Tasks carried over to another database while both are in use: each is in one place."""
+"""Tasks moved to another database while both are in use: each is in one place."""
 
 import re
 import time
@@ -29,7 +29,7 @@ from tests.kit.invoked import end_due_tasks, invoke, invoke_json
 from tests.kit.servers import AnyServer
 
 HOUR = 3600.0
-MANY = 230  # more than a parcel
+MANY = 230  # more than a batch
 
 
 class Side:
@@ -97,16 +97,16 @@ def sides(request: pytest.FixtureRequest, server: AnyServer) -> Iterator[Sides]:
 only_one = pytest.mark.parametrize("sides", [(1, 16)], indirect=True, ids=["1 to 16"])
 
 
-def mover_of(old: Side, new: Side) -> Migrator:
+def migrator_of(old: Side, new: Side) -> Migrator:
     return Migrator(old.store, new.store, old.settings, new.settings)
 
 
 def move(old: Side, new: Side) -> Migrator:
     """Move all that can go."""
-    mover = mover_of(old, new)
-    mover.begin()
-    mover.run_pass()
-    return mover
+    migrator = migrator_of(old, new)
+    migrator.begin()
+    migrator.run_pass()
+    return migrator
 
 
 def fill(old: Side) -> None:
@@ -125,7 +125,7 @@ def fill(old: Side) -> None:
         old.run_due(outcome, delay=HOUR)
 
 
-def test_what_was_carried_over_is_not_counted_as_cancelled(sides: Sides) -> None:
+def test_a_moved_task_is_not_counted_as_cancelled(sides: Sides) -> None:
     old, new = sides
     for id in ("a", "b", "c"):
         old.bridge.make_task("mail.send", [], HOUR, id=id)
@@ -143,7 +143,7 @@ def test_what_was_carried_over_is_not_counted_as_cancelled(sides: Sides) -> None
     assert new.bridge.count().cancelled == 0
 
 
-def test_what_a_carried_task_leaves_behind_is_forgotten(sides: Sides) -> None:
+def test_the_remains_of_a_moved_task_are_cleared(sides: Sides) -> None:
     old, new = sides
     old.bridge.make_task("mail.send", [], HOUR, id="a")
     move(old, new)
@@ -154,17 +154,17 @@ def test_what_a_carried_task_leaves_behind_is_forgotten(sides: Sides) -> None:
     assert not old.client.exists(name)
 
 
-def test_all_is_carried_over_as_it_is(sides: Sides) -> None:
+def test_each_task_moves_unchanged(sides: Sides) -> None:
     old, new = sides
     fill(old)
     before = {state: old.ids(state) for state in State}
     records = {id: old.record(id) for ids in before.values() for id in ids}
     dues = {id: old.bridge.get(id) for id in records}
-    mover = mover_of(old, new)
-    mover.begin()
-    assert mover.run()
-    assert mover.moved.tasks == len(records)
-    assert mover.moved.stayed == 0
+    migrator = migrator_of(old, new)
+    migrator.begin()
+    assert migrator.run()
+    assert migrator.moved.tasks == len(records)
+    assert migrator.moved.stayed == 0
     assert {state: new.ids(state) for state in State} == before
     for id, record in records.items():
         assert new.record(id) == record
@@ -190,9 +190,9 @@ def test_and_back(sides: Sides) -> None:
     fill(old)
     before = {state: old.ids(state) for state in State if state is not State.CANCELLED}
     for source, target in ((old, new), (new, old), (old, new)):
-        mover = mover_of(source, target)
-        mover.begin()
-        assert mover.run()
+        migrator = migrator_of(source, target)
+        migrator.begin()
+        assert migrator.run()
         found = {state: target.ids(state) for state in before}
         assert found == before
         assert not any(source.ids(state) for state in before)
@@ -206,14 +206,14 @@ def test_while_listeners_beat_they_keep_what_is_due_soon(sides: Sides) -> None:
     old.bridge.make_task("mail.send", [1], 0, id="failed")
     old.run_due("failed")
     old.beat()
-    mover = move(old, new)
-    attended = [mover.attended]
+    migrator = move(old, new)
+    has_listeners = [migrator.has_listeners]
     assert old.ids(State.PENDING) == {"soon"}
     assert new.ids(State.PENDING) == {"later"}
     assert old.ids(State.FAILED) == {"failed"}
     old.leave()
-    mover.run_pass()
-    assert [*attended, mover.attended] == [True, False]
+    migrator.run_pass()
+    assert [*has_listeners, migrator.has_listeners] == [True, False]
     assert new.ids(State.PENDING) == {"soon", "later"}
     assert new.ids(State.FAILED) == {"failed"}
 
@@ -230,8 +230,8 @@ def test_what_a_plain_client_did_is_followed(sides: Sides) -> None:
     old.client.persist(keys["persisted"])
     old.client.delete(keys["deleted"])
     old.beat()
-    mover = move(old, new)
-    mover.run_pass()
+    migrator = move(old, new)
+    migrator.run_pass()
     task = new.bridge.get("put-off")
     assert task is not None
     assert task.due.timestamp() == pytest.approx(old.client.time()[0] + 7200, abs=5)
@@ -239,7 +239,7 @@ def test_what_a_plain_client_did_is_followed(sides: Sides) -> None:
     # A listener may be about to hear of it; unheard, a deletion changes nothing.
     assert old.ids(State.PENDING) == {"deleted"}
     old.leave()
-    mover.run_pass()
+    migrator.run_pass()
     assert new.ids(State.PENDING) == {"put-off", "deleted"}
 
 
@@ -262,10 +262,10 @@ def test_to_a_cluster_and_back(url: str, client: redis.Redis, cluster: Cluster) 
         stores = [stack.enter_context(closing(store_of(each))) for each in settings]
         old.make_tasks([{"func": "f.g", "args": [1], "delay": HOUR, "id": id} for id in made])
         for source, target in ((0, 1), (1, 0)):
-            mover = Migrator(stores[source], stores[target], settings[source], settings[target])
-            mover.begin()
-            assert mover.run()
-            assert mover.moved.tasks == len(made)
+            migrator = Migrator(stores[source], stores[target], settings[source], settings[target])
+            migrator.begin()
+            assert migrator.run()
+            assert migrator.moved.tasks == len(made)
             found = [
                 {task.id for task in side.list(state="pending", limit=1000).tasks}
                 for side in (old, new)
@@ -287,11 +287,11 @@ KILLED_AFTER = ("pack_parcel", "receive_parcel", "drop_parcel", "begin_arrival",
 
 
 class Killed(BaseException):
-    """The mover is killed here."""
+    """The migrator is killed here."""
 
 
 def dying(store: Partitions, script: str, *, before: bool) -> Callable[[Any], Any]:
-    """`store.run` of a mover that is killed around the first call of a script."""
+    """`store.run` of a migrator that is killed around the first call of a script."""
     run = store.run
 
     def run_or_die(call: Any) -> Any:
@@ -329,19 +329,19 @@ def test_a_killed_mover_is_started_again(
     for part in new.parts:
         part.client.delete(*part.client.keys(f"{part.database.prefix}:task:*") or ["-"])
         part.client.delete(f"{part.database.prefix}:succeeded")
-    mover = mover_of(old, new)
-    mover.begin()
-    assert mover.run()
+    migrator = migrator_of(old, new)
+    migrator.begin()
+    assert migrator.run()
     assert new.ids(State.PENDING) == made - ran
 
 
 @only_one
 def test_two_movers_do_no_harm(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One stands still with a parcel in its hands, while the other goes on."""
+    """One stalls with a batch in transit, while the other goes on."""
     old, new = sides
     for id in ("a", "b"):
         old.bridge.make_task("mail.send", [1], HOUR, id=id)
-    first, second = mover_of(old, new), mover_of(old, new)
+    first, second = migrator_of(old, new), migrator_of(old, new)
     first.begin()
     late: list[Any] = []
     run = first._target.run
@@ -360,7 +360,7 @@ def test_two_movers_do_no_harm(sides: Sides, monkeypatch: pytest.MonkeyPatch) ->
     assert new.bridge.cancel("a") is Change.CANCELLED
     old.bridge.make_task("mail.send", [1], HOUR, id="c")
     second.run_pass()
-    # The second one's next parcel is on its way.
+    # The second one's next batch is on its way.
     old.bridge.make_task("mail.send", [1], HOUR, id="d")
     with monkeypatch.context() as patch:
         patch.setattr(new.store, "run", dying(new.store, "receive_parcel", before=True))
@@ -368,24 +368,24 @@ def test_two_movers_do_no_harm(sides: Sides, monkeypatch: pytest.MonkeyPatch) ->
             second.run_pass()
     for call in late:
         new.store.run(call)
-    old.store.run(migration.drop_parcel(0, first._nonces[0], 1))
+    old.store.run(migration.drop_batch(0, first._nonces[0], 1))
     second.run_pass()
     assert new.ids(State.PENDING) == {"b", "c", "d"}
 
 
 @only_one
-def test_a_source_that_forgot_its_parcels_goes_on(sides: Sides) -> None:
-    """As after a failover: what it forgot is in both, what it makes from then on is carried."""
+def test_a_source_that_forgot_its_batches_goes_on(sides: Sides) -> None:
+    """As after a failover: what it forgot is in both, what it makes from then on is moved."""
     old, new = sides
     old.bridge.make_task("mail.send", [1], HOUR, id="a")
-    mover = move(old, new)
-    [nonce] = mover._nonces
+    migrator = move(old, new)
+    [nonce] = migrator._nonces
     old.client.hset("expirebridge:move", "number", 0)
     old.bridge.make_task("mail.send", [1], HOUR, id="b")
-    mover.run_pass()
+    migrator.run_pass()
     assert new.ids(State.PENDING) == {"a", "b"}
     assert old.client.hget("expirebridge:move", "number") == b"2"
-    assert new.store.run(migration.read_arrivals(nonce)) == 2
+    assert new.store.run(migration.last_received(nonce)) == 2
 
 
 # Producers on both sides
@@ -403,17 +403,17 @@ def test_an_id_that_is_known_there(
     """The old database does not know it any longer: what was asked for happens where it is."""
     old, new = sides
     old.bridge.make_task("mail.send", [1], HOUR, id="a", tags=["first"])
-    mover = move(old, new)
+    migrator = move(old, new)
     made = old.bridge.make_task("mail.send", args, 2 * HOUR, id="a", if_exists=if_exists)
     assert made.outcome is Outcome.CREATED
-    mover.run_pass()
+    migrator.run_pass()
     task = new.bridge.get("a")
     assert task is not None
     kept, later = list(task.tags) == ["first"], task.due == made.due
     assert (kept, later) == {
         "new": (True, False), "old": (False, True), "moved": (True, True)
     }[wins]  # fmt: skip
-    assert mover.moved.stayed == (wins == "new")
+    assert migrator.moved.stayed == (wins == "new")
     assert b"asked" not in new.record("a")
     assert old.ids(State.PENDING) == set()
 
@@ -422,11 +422,11 @@ def test_an_id_that_is_known_there(
 def test_a_plain_key_puts_off_what_is_there(sides: Sides) -> None:
     old, new = sides
     task = old.bridge.make_task("mail.send", [1], HOUR, id="a", tags=["first"], retry=[1])
-    mover = move(old, new)
+    migrator = move(old, new)
     old.client.set(task.key, "", px=7_200_000)
     hint = reconciling.KeyEvent(task.key, "a", b"mail.send?[1]", reconciling.EventKind.LIVE)
     old.store.run(reconciling.adopt([hint], old.settings))
-    mover.run_pass()
+    migrator.run_pass()
     moved = new.bridge.get("a")
     assert moved is not None
     assert moved.due.timestamp() == pytest.approx(old.client.time()[0] + 7200, abs=5)
@@ -437,13 +437,13 @@ def test_a_plain_key_puts_off_what_is_there(sides: Sides) -> None:
 def test_an_id_that_runs_there_runs_once_more(sides: Sides) -> None:
     old, new = sides
     old.bridge.make_task("mail.send", [1], HOUR, id="a")
-    mover = move(old, new)
+    migrator = move(old, new)
     new.bridge.run_now("a")
     part = new.parts[new.layout.partition_of("a")]
     claim = part.run(claiming.claim("t", new.settings, room=1, idle=True))
     assert [one.id for one in claim.tasks] == ["a"]
     old.bridge.make_task("mail.send", [2], HOUR, id="a", if_exists="replace")
-    mover.run_pass()
+    migrator.run_pass()
     part.run(claiming.settle([claiming.Settlement("a", "t", "succeeded")], new.settings))
     task = new.bridge.get("a")
     assert task is not None
@@ -488,8 +488,10 @@ def test_a_move_shows_how_far_it_is(sides: Sides, monkeypatch: pytest.MonkeyPatc
     left = told_of(old)
     assert left is not None
     assert left.level is Level.WARNING
-    assert f"half-way, to {new.url} expirebridge: nobody has carried it on for 3m" in left.message
-    assert f"{first} are on their way, where nobody can run them" in left.message
+    assert (
+        f"half-way, to {new.url} expirebridge: no command has continued it for 3m" in left.message
+    )
+    assert f"{first} are in transit, where nobody can run them" in left.message
     assert "moving to redis://" in invoke("stats", url=old.url)
     assert invoke_json("count", url=old.url)["moving"]["on_their_way"] == first
     exposed = scraped(old.settings)
@@ -500,10 +502,10 @@ def test_a_move_shows_how_far_it_is(sides: Sides, monkeypatch: pytest.MonkeyPatc
     assert arrives is not None
     assert arrives.level is Level.OK
     assert arrives.message.startswith(f"tasks arrive from {old.url} expirebridge, the last ")
-    mover = mover_of(old, new)
-    mover.begin()
+    migrator = migrator_of(old, new)
+    migrator.begin()
     old.leave()
-    assert mover.run()
+    assert migrator.run()
     over = told_of(old)
     assert over is not None
     assert str(over) == f"all was moved to {new.url} expirebridge"
@@ -525,14 +527,14 @@ def test_series_go_with_the_last_listener(sides: Sides) -> None:
     old, new = sides
     old.bridge.schedule("s", "mail.send", [1], every="1h")
     old.beat()
-    mover = move(old, new)
+    migrator = move(old, new)
     assert new.ids(State.PENDING) == set()
     [tick] = old.ids(State.PENDING)
     before = old.client.hgetall("expirebridge:series:s")
     old.leave()
-    mover.run_pass()
+    migrator.run_pass()
     assert new.ids(State.PENDING) == {tick}
-    assert mover.moved.series == 1
+    assert migrator.moved.series == 1
     prefix = new.layout.prefix_of(new.layout.partition_of("s"))
     assert new.client.hgetall(f"{prefix}:series:s") == before
     assert new.client.zscore(f"{prefix}:series", "s") == int(before[b"due"])
@@ -546,31 +548,31 @@ def test_series_go_with_the_last_listener(sides: Sides) -> None:
 def test_what_cannot_be_moved(sides: Sides) -> None:
     old, new = sides
     with pytest.raises(InvalidSetting, match="the database to move from"):
-        mover_of(old, old).begin()
+        migrator_of(old, old).begin()
     alias = Side(old.url.replace("127.0.0.1", "localhost"), 1)
     with closing(alias), pytest.raises(MoveRefused, match="that is this very database"):
-        mover_of(old, alias).begin()
+        migrator_of(old, alias).begin()
     move(old, new)
     old.client.hset("expirebridge:ledger", "nonce", "n")
     with pytest.raises(MoveRefused, match="has a ledger"):
-        mover_of(old, new).begin()
+        migrator_of(old, new).begin()
 
 
 @only_one
 def test_a_move_that_was_turned_round_ends(sides: Sides) -> None:
     old, new = sides
     old.bridge.make_task("mail.send", [1], HOUR, id="a")
-    mover = move(old, new)
-    back = mover_of(new, old)
+    migrator = move(old, new)
+    back = migrator_of(new, old)
     back.begin()
     with pytest.raises(MoveRefused, match="turned round"):
-        mover.run_pass()
+        migrator.run_pass()
     assert back.run()
     assert old.ids(State.PENDING) == {"a"}
 
 
 @only_one
-def test_it_is_not_turned_round_while_a_parcel_is_on_its_way(
+def test_it_is_not_turned_round_while_a_batch_is_in_transit(
     sides: Sides, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old, new = sides
@@ -580,19 +582,19 @@ def test_it_is_not_turned_round_while_a_parcel_is_on_its_way(
         with pytest.raises(Killed):
             move(old, new)
     with pytest.raises(MoveRefused, match="some are on their way"):
-        mover_of(new, old).begin()
-    mover_of(old, new).begin()
+        migrator_of(new, old).begin()
+    migrator_of(old, new).begin()
     third = Side(old.url[:-1] + "5", 1)
     with closing(third), pytest.raises(MoveRefused, match="on their way to"):
-        mover_of(old, third).begin()
+        migrator_of(old, third).begin()
 
 
 @only_one
 def test_a_server_that_is_away_is_waited_for(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
     old, new = sides
     old.bridge.make_task("mail.send", [1], HOUR, id="a")
-    mover = mover_of(old, new)
-    mover.begin()
+    migrator = migrator_of(old, new)
+    migrator.begin()
     monkeypatch.setattr("expirebridge.migration.migrator.RETRY_PAUSE", 0.01)
     run, left = new.store.run, [2]
 
@@ -603,5 +605,5 @@ def test_a_server_that_is_away_is_waited_for(sides: Sides, monkeypatch: pytest.M
         return run(call)
 
     monkeypatch.setattr(new.store, "run", sometimes)
-    assert mover.run()
+    assert migrator.run()
     assert new.ids(State.PENDING) == {"a"}
