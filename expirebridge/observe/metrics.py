@@ -57,97 +57,18 @@ class Metrics:
         series: Iterable[str] = (),
         registry: CollectorRegistry | None = None,
     ) -> None:
-        self._known = frozenset(functions)
         self._series = tuple(series)
         self.registry = registry if registry is not None else CollectorRegistry()
-        inner = CollectorRegistry()
-        counter = partial(Counter, registry=inner)
-        gauge = partial(Gauge, registry=inner)
-        histogram = partial(Histogram, registry=inner)
-        self._made = counter(
-            "expirebridge_tasks_made", "Calls of make_task that returned, by outcome.",
-            ["function", "outcome"],
+        own = CollectorRegistry()
+        self._parts = (
+            _TaskMetrics(own, frozenset(functions)), _ListenerMetrics(own), _RelayMetrics(own),
         )  # fmt: skip
-        self._ended = counter(
-            "expirebridge_attempts", "Attempts that ended, by outcome.", ["function", "outcome"]
-        )
-        self._lateness = histogram(
-            "expirebridge_lateness_seconds", "Time from the due time to the start of the handler.",
-            ["function"], buckets=_LATENESS,
-        )  # fmt: skip
-        self._duration = histogram(
-            "expirebridge_handler_duration_seconds", "How long handlers took.",
-            ["function"], buckets=_DURATION,
-        )  # fmt: skip
-        self._succeeded = gauge(
-            "expirebridge_last_success_timestamp_seconds", "When the last attempt succeeded here.",
-            ["function"],
-        )  # fmt: skip
-        self._claims = counter(
-            "expirebridge_claims", "Claims, by whether there were due tasks.", ["result"]
-        )
-        self._claimed = counter("expirebridge_claimed_tasks", "Tasks claimed.")
-        self._doorbells = counter(
-            "expirebridge_doorbells", "Doorbells heard, by source.", ["source"]
-        )
-        self._gaps = counter("expirebridge_gaps", "Gaps in which events may have been missed.")
-        self._failovers = counter(
-            "expirebridge_failovers", "Changes to another primary, as the sentinels named it."
-        )
-        self._misplaced = counter(
-            "expirebridge_misplaced_keys",
-            "Tasks of other clients that are not run: the tag of their key is wrong.",
-        )
-        self._lapses = counter(
-            "expirebridge_lapses", "Tasks that lapsed: their listener died, or fell silent."
-        )
-        self._processes = gauge(
-            "expirebridge_processes", "Processes for handlers with process=True."
-        )
-        self._process_ends = counter(
-            "expirebridge_process_ends", "Processes for handlers that ended, by reason.", ["reason"]
-        )
-        self._passes = _Passes(inner)
-        self._begin_at_zero()
-        self.registry.register(_WithoutCreated(inner))
+        self.registry.register(_WithoutCreated(own))
 
     def __call__(self, event: Event) -> None:
         """Count one event."""
-        match event:
-            case Made(task=task):
-                self._made.labels(self._label(task.func), task.outcome).inc()
-            case Claimed(count=count):
-                self._claims.labels(FULL if count else EMPTY).inc()
-                self._claimed.inc(count)
-            case Started(task=task, lateness=lateness):
-                self._lateness.labels(self._label(task.func)).observe(max(lateness, 0.0))
-            case Ended(task=task, end=end, duration=duration):
-                self._ended.labels(self._label(task.func), end).inc()
-                self._duration.labels(self._label(task.func)).observe(duration)
-                if end is End.SUCCEEDED:
-                    self._succeeded.labels(self._label(task.func)).set(time.time())
-            case Rung(source=source):
-                self._doorbells.labels(source).inc()
-            case Gap():
-                self._gaps.inc()
-            case Lapsed():
-                self._lapses.inc()
-            case ProcessStarted():
-                self._processes.inc()
-            case ProcessEnded(end=reason):
-                self._processes.dec()
-                self._process_ends.labels(reason).inc()
-            case _:
-                self._count_other(event)
-
-    def _count_other(self, event: Event) -> None:
-        match event:
-            case FailedOver():
-                self._failovers.inc()
-            case Misplaced():
-                self._misplaced.inc()
-            case Passed():
-                self._passes.count(event)
+        for part in self._parts:
+            part.count(event)
 
     def watch(self, settings: Settings) -> None:
         """At each scrape, also ask the server how many tasks are in each state."""
@@ -170,22 +91,6 @@ class Metrics:
         server.start()
         return f"http://{host}:{server.server_port}/metrics"
 
-    def _label(self, function: str) -> str:
-        return function if function in self._known else OTHER
-
-    def _begin_at_zero(self) -> None:
-        """Create the counters: one that appears with its first event hides it from `increase`."""
-        for function in (*self._known, OTHER):
-            for end in End:
-                self._ended.labels(function, end)
-            self._made.labels(function, Outcome.CREATED)
-        for source in Source:
-            self._doorbells.labels(source)
-        for reason in ProcessEnd:
-            self._process_ends.labels(reason)
-        for result in (EMPTY, FULL):
-            self._claims.labels(result)
-
 
 class _WithoutCreated(Collector):
     """The metrics of a registry without their `_created` series, which double what is stored.
@@ -205,8 +110,126 @@ class _WithoutCreated(Collector):
     describe = collect
 
 
-class _Passes:
-    """Counts the passes of the ledger's relay, from zero."""
+class _TaskMetrics:
+    """The metrics of tasks and their attempts, by function.
+
+    All counters begin at zero: one that appears with its first event hides it from `increase`.
+    """
+
+    def __init__(self, registry: CollectorRegistry, functions: frozenset[str]) -> None:
+        self._known = functions
+        counter, histogram = (
+            partial(Counter, registry=registry),
+            partial(Histogram, registry=registry),
+        )
+        self._made = counter(
+            "expirebridge_tasks_made", "Calls of make_task that returned, by outcome.",
+            ["function", "outcome"],
+        )  # fmt: skip
+        self._ended = counter(
+            "expirebridge_attempts", "Attempts that ended, by outcome.", ["function", "outcome"]
+        )
+        self._lateness = histogram(
+            "expirebridge_lateness_seconds", "Time from the due time to the start of the handler.",
+            ["function"], buckets=_LATENESS,
+        )  # fmt: skip
+        self._duration = histogram(
+            "expirebridge_handler_duration_seconds", "How long handlers took.",
+            ["function"], buckets=_DURATION,
+        )  # fmt: skip
+        self._succeeded = Gauge(
+            "expirebridge_last_success_timestamp_seconds", "When the last attempt succeeded here.",
+            ["function"], registry=registry,
+        )  # fmt: skip
+        for function in (*functions, OTHER):
+            for end in End:
+                self._ended.labels(function, end)
+            self._made.labels(function, Outcome.CREATED)
+
+    def count(self, event: Event) -> None:
+        match event:
+            case Made(task=task):
+                self._made.labels(self._label(task.func), task.outcome).inc()
+            case Started(task=task, lateness=lateness):
+                self._lateness.labels(self._label(task.func)).observe(max(lateness, 0.0))
+            case Ended(task=task, end=end, duration=duration):
+                function = self._label(task.func)
+                self._ended.labels(function, end).inc()
+                self._duration.labels(function).observe(duration)
+                if end is End.SUCCEEDED:
+                    self._succeeded.labels(function).set(time.time())
+
+    def _label(self, function: str) -> str:
+        return function if function in self._known else OTHER
+
+
+class _ListenerMetrics:
+    """The metrics of a listener: claims, doorbells, its server, and its processes.
+
+    All counters begin at zero, as those of tasks do.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        counter = partial(Counter, registry=registry)
+        self._claims = counter(
+            "expirebridge_claims", "Claims, by whether there were due tasks.", ["result"]
+        )
+        self._claimed = counter("expirebridge_claimed_tasks", "Tasks claimed.")
+        self._doorbells = counter(
+            "expirebridge_doorbells", "Doorbells heard, by source.", ["source"]
+        )
+        self._gaps = counter("expirebridge_gaps", "Gaps in which events may have been missed.")
+        self._failovers = counter(
+            "expirebridge_failovers", "Changes to another primary, as the sentinels named it."
+        )
+        self._misplaced = counter(
+            "expirebridge_misplaced_keys",
+            "Tasks of other clients that are not run: the tag of their key is wrong.",
+        )
+        self._lapses = counter(
+            "expirebridge_lapses", "Tasks that lapsed: their listener died, or fell silent."
+        )
+        self._processes = Gauge(
+            "expirebridge_processes", "Processes for handlers with process=True.",
+            registry=registry,
+        )  # fmt: skip
+        self._process_ends = counter(
+            "expirebridge_process_ends", "Processes for handlers that ended, by reason.", ["reason"]
+        )
+        self._begin_at_zero()
+
+    def _begin_at_zero(self) -> None:
+        for result in (EMPTY, FULL):
+            self._claims.labels(result)
+        for source in Source:
+            self._doorbells.labels(source)
+        for reason in ProcessEnd:
+            self._process_ends.labels(reason)
+
+    def count(self, event: Event) -> None:
+        match event:
+            case Claimed(count=count):
+                self._claims.labels(FULL if count else EMPTY).inc()
+                self._claimed.inc(count)
+            case Rung(source=source):
+                self._doorbells.labels(source).inc()
+            case Gap():
+                self._gaps.inc()
+            case FailedOver():
+                self._failovers.inc()
+            case Misplaced():
+                self._misplaced.inc()
+            case Lapsed():
+                self._lapses.inc()
+            case ProcessStarted():
+                self._processes.inc()
+            case ProcessEnded(end=reason):
+                self._processes.dec()
+                self._process_ends.labels(reason).inc()
+
+
+class _RelayMetrics:
+    """The metrics of the ledger's relay, which begin at zero."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         counter = partial(Counter, registry=registry)
@@ -227,8 +250,10 @@ class _Passes:
             self._made.labels(direction)
             self._carried.labels(direction)
 
-    def count(self, passed: Passed) -> None:
-        self._made.labels(passed.direction).inc()
-        self._carried.labels(passed.direction).inc(passed.rows)
-        self._rebuilt.inc(passed.rebuilt)
-        self._refused.inc(passed.refused)
+    def count(self, event: Event) -> None:
+        match event:
+            case Passed():
+                self._made.labels(event.direction).inc()
+                self._carried.labels(event.direction).inc(event.rows)
+                self._rebuilt.inc(event.rebuilt)
+                self._refused.inc(event.refused)

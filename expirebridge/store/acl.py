@@ -89,7 +89,6 @@ def grants(
     """
     if re.search(r"""[\s"']""", prefix):
         raise InvalidSetting(f"prefix={prefix!r}: a rule cannot hold spaces or quotes")
-    events = f"__keyevent@{database}__:"
     # Without a tag, `meta` is there in any case.
     layouts = [PartitionLayout(prefix)]
     if partitions > 1:
@@ -99,10 +98,10 @@ def grants(
     found += [Grant(rules[1], ("hmget", f"{name}:meta", "x")) for rules, name in keys]
     rules, prefix = keys[-1]
     found.append(Grant(rules[2], ("hmget", "id:?module.function?[]", "x")))
-    begin = rules[0][1:]
     doorbell = f"{prefix}:doorbell:{database}"
-    found.append(Grant(f"&{begin}:doorbell:{database}", ("publish", doorbell, "0")))
+    found.append(Grant(f"&{rules[0][1:]}:doorbell:{database}", ("publish", doorbell, "0")))
     if role is LoginRole.LISTENER:
+        events = f"__keyevent@{database}__:"
         found.append(Grant(f"&{events}*", ("publish", f"{events}expired", "0")))
     commands = set(_COMMANDS[role].split())
     if database:
@@ -115,21 +114,21 @@ def grants(
         commands.add("exists")  # by which functions see that their slot is being moved
     if redis_6:
         commands = commands - {"pexpiretime", *_FUNCTIONS.split()} | {"pttl"}
-    proofs = {
-        "eval": ("eval", "", "1", prefix),
-        "evalsha": ("evalsha", "", "1", prefix),
-        "fcall": ("fcall", "", "1", prefix),
-        "fcall_ro": ("fcall_ro", "", "1", prefix),
-        "publish": ("publish", doorbell, "0"),
-        "subscribe": ("subscribe", doorbell),
-    }
-    for name in sorted(commands):
-        # Which words of a command are keys differs: here all are a key that is granted. There must
-        # be as many as the command takes: a patched Redis 8.0 refuses any other number with an
-        # error, and others have crashed on looking for the rest.
-        keyed = (*name.split("|"), *[prefix] * _WORDS.get(name, 3))
-        found.append(Grant(f"+{name}", proofs.get(name, keyed)))
-    return found
+    return found + [Grant(f"+{name}", _proof(name, prefix, doorbell)) for name in sorted(commands)]
+
+
+def _proof(name: str, prefix: str, doorbell: str) -> tuple[str, ...]:
+    """A harmless command of this name."""
+    if name in {"eval", "evalsha", "fcall", "fcall_ro"}:
+        return (name, "", "1", prefix)
+    if name == "publish":
+        return (name, doorbell, "0")
+    if name == "subscribe":
+        return (name, doorbell)
+    # Which words of a command are keys differs: here all are a key that is granted. There must be
+    # as many as the command takes: a patched Redis 8.0 refuses any other number with an error, and
+    # others have crashed on looking for the rest.
+    return (*name.split("|"), *[prefix] * _WORDS.get(name, 3))
 
 
 def key_rules(layout: PartitionLayout) -> list[str]:
