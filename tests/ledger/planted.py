@@ -22,10 +22,11 @@ IN_LUA = {
         "  if not since or tonumber(since) < tonumber(ARGV[at + 1]) then return 0 end\n",
         "",
     ),
-    "tombstone": ("relay", "local function carry(id, row)\n", "local function carry(id, row)\n"
+    "tombstone": ("relay", "local function apply_row(id, row)\n",
+                  "local function apply_row(id, row)\n"
                   "  if FINISHED[row.what] then return KEPT end\n"),
     "revision": (
-        "relay",
+        "include/relay_move",
         "  elseif is_new and row.moved then\n",
         "  elseif is_new then\n",
     ),
@@ -40,14 +41,16 @@ IN_LUA = {
                  "  redis.call('HDEL', record_key(id), 'rearm')\n",
                  "  redis.call('HSET', record_key(id), 'cancel', 1)\n"),
     # What ends while another life of it runs takes the place of that.
-    "one run": ("relay", "  if old.state ~= 'running' then return create(id, row, old) end\n",
-                "  if old.state ~= 'running' then return create(id, row, old) end\n"
+    "one run": ("include/relay_create",
+                "  if old.state ~= 'running' then return create_from_row(id, row, old) end\n",
+                "  if old.state ~= 'running' then return create_from_row(id, row, old) end\n"
                 "  if row.what ~= 'waits' then\n"
                 "    redis.call('HDEL', record_key(id), 'token', 'rearm', 'next')\n"
-                "    finish(id, old, row.what == 'cancel' and 'cancelled' or row.what, keep)\n"
+                "    local state = row.what == 'cancel' and 'cancelled' or row.what\n"
+                "    finish(id, old, state, keep_ended)\n"
                 "    put_generation(id, old, row.generation, row.revision)\n"
                 "    mark_dirty(id)\n"
-                "    return DONE\n"
+                "    return APPLIED\n"
                 "  end\n"),
 }  # fmt: skip
 """The script, what stands there, and what stands there without the rule."""

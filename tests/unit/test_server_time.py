@@ -31,7 +31,7 @@ def test_these_are_all_places_where_a_script_meets_the_servers_time() -> None:
         ("include/clock.lua", "PTTL"),
         # A time to live, which any clock counts down alike.
         ("include/tally.lua", "EXPIRE"),
-        ("ledger/relay.lua", "PEXPIRE"),
+        ("include/relay_create.lua", "PEXPIRE"),
         ("series/remove_series.lua", "PX"),
         # For a unique id.
         ("functions/include/checks.lua", "TIME"),

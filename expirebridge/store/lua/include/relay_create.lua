@@ -1,0 +1,68 @@
+-- include names
+-- include clock
+-- include records
+-- include state_sets
+-- include timer_edits
+-- include new_tasks
+-- include rearm
+-- include relay_end
+
+-- How long a tick's series is kept after the tick is due, in ms.
+local SERIES_KEPT = 7 * 86400000
+
+-- Writes the part of a tick's series that a claim reads: see tick_claims. The series itself is in the ledger.
+local function note_tick_series(id, row)
+  local series = string.match(id, '^(.+)@%d+$')
+  if not series or redis.call('ZSCORE', series_set(), series) then return end
+  redis.call('HSET', series_key(series), 'call', row.call, 'overlap', value_of(row.fields, 'overlap') or 'skip')
+  redis.call('PEXPIRE', series_key(series), math.max(row.due - now, 0) + SERIES_KEPT)
+end
+
+-- Delays a task that this database may have lost. A listener may still run it: it gets a lease to finish. A
+-- watched task may have been kept alive: it gets its whole time to live.
+local function delay_rebuilt(row)
+  if not row.rebuilt or row.what ~= 'waits' then return end
+  local ttl = tonumber(value_of(row.fields, 'ttl'))
+  row.due = math.max(row.due, now + (ttl or row.due <= now and tonumber(ARGV[6]) or 0))
+end
+
+-- Writes a new record as the row says, in place of `old` if there is one.
+local function create_from_row(id, row, old)
+  delay_rebuilt(row)
+  if row.what == 'waits' and value_of(row.fields, 'tick') then note_tick_series(id, row) end
+  if old then
+    redis.call('DEL', trigger_key(id, old))
+    forget(id, old.state)
+  end
+  if row.what == 'waits' and row.when ~= 'never' then
+    write(id, row, row.due, row.fields)
+    return APPLIED
+  end
+  local made = { call = row.call, state = 'pending', ledger = row.ledger }
+  redis.call('HSET', record_key(id), 'call', row.call, 'made', math.floor(now / 1000), unpack(row.fields))
+  if row.what == 'waits' then
+    pause_new(id, made)
+  elseif row.what == 'cancel' then
+    finish(id, made, 'cancelled', keep_ended)
+  else
+    end_as_row(id, made, row.what)
+  end
+  return APPLIED
+end
+
+-- Replaces a task by a later generation of the same id. If it runs, the new one is noted as its successor, even
+-- if it has already ended: so two runs never overlap.
+local function replace_from_row(id, row, old)
+  if old.state ~= 'running' then return create_from_row(id, row, old) end
+  redis.call('DEL', trigger_key(id, old))
+  local ended = FINISHED[row.what] and row.what or nil
+  local due = row.when == 'never' and WHILE_PAUSED or row.due
+  old.next = { call = row.call, args = row.args, due = due, fields = row.fields, ended = ended,
+    keep = keep_ended }
+  if row.what == 'cancel' then
+    cancel_from_row(id, old)
+  else
+    note_next(id, old, old.next)
+  end
+  return APPLIED
+end
