@@ -41,9 +41,9 @@ class Suspension:
     it. The log says when nothing runs in it any longer.
     """
 
-    def __init__(self, site: Servers, runner: Executor, shutdown: StopRequest) -> None:
+    def __init__(self, site: Servers, executor: Executor, shutdown: StopRequest) -> None:
         self._site = site
-        self._unsettled = runner.unsettled
+        self._in_flight = executor.in_flight
         self._shutdown = shutdown
         self._draining: asyncio.Task[None] | None = None
         """Set while the listener is suspended."""
@@ -73,7 +73,7 @@ class Suspension:
         logger.info(
             "suspended: claiming no more until SIGCONT or resume()", extra=event("suspended")
         )
-        await self._unsettled.wait_until(lambda: not self._unsettled, None)
+        await self._in_flight.wait_until(lambda: not self._in_flight, None)
         logger.info("nothing runs in this listener any more", extra=event("drained"))
 
 
@@ -81,7 +81,7 @@ class Suspension:
 
 
 def site_of(
-    settings: Settings, *, name: str, runner: Executor, watchdog: Watchdog, hooks: Hooks
+    settings: Settings, *, name: str, executor: Executor, watchdog: Watchdog, hooks: Hooks
 ) -> Servers:
     """Several nodes for a cluster, unless the prefix has a tag, and so one slot; else one server.
 
@@ -90,10 +90,15 @@ def site_of(
     cluster = clients.cluster_of(settings.url)
     if cluster is None or slot_of(settings.prefix):
         return SingleServer(
-            settings, [settings.prefix], name=name, runner=runner, watchdog=watchdog, hooks=hooks
+            settings,
+            [settings.prefix],
+            name=name,
+            executor=executor,
+            watchdog=watchdog,
+            hooks=hooks,
         )
     return ClusterServers(
-        cluster, settings, name=name, runner=runner, watchdog=watchdog, hooks=hooks
+        cluster, settings, name=name, executor=executor, watchdog=watchdog, hooks=hooks
     )
 
 
@@ -142,12 +147,16 @@ class Listener:
         self._shutdown = StopRequest()
         self._report = report = LateReport()
         all_hooks = Hooks([report.hear, *hooks, *self.registry.hooks])
-        self._runner = Executor(self.registry, settings, hooks=all_hooks, shutdown=self._shutdown)
-        self._watchdog = Watchdog(self._runner, settings, on_stuck=self._end_blocked)
+        self._executor = Executor(self.registry, settings, hooks=all_hooks, shutdown=self._shutdown)
+        self._watchdog = Watchdog(self._executor, settings, on_stuck=self._end_blocked)
         self._site = site_of(
-            settings, name=self.name, runner=self._runner, watchdog=self._watchdog, hooks=all_hooks
+            settings,
+            name=self.name,
+            executor=self._executor,
+            watchdog=self._watchdog,
+            hooks=all_hooks,
         )
-        self._suspension = Suspension(self._site, self._runner, self._shutdown)
+        self._suspension = Suspension(self._site, self._executor, self._shutdown)
 
     @property
     def ready(self) -> asyncio.Event:
@@ -230,7 +239,7 @@ class Listener:
                     self._greet()
                     await self._run_roles()
         finally:
-            self._runner.close()
+            self._executor.close()
             await self._site.close()
         if self._shutdown.stuck is not None:
             raise ListenerStuck(self._shutdown.stuck, self.settings.grace)
@@ -242,9 +251,9 @@ class Listener:
         and plain functions are left to their leases. Call it on the listener's event loop.
         """
         self._shutdown.ask()
-        self._runner.unsettled.look_again()
+        self._executor.in_flight.look_again()
         if at_once:
-            self._runner.hurry()
+            self._executor.hurry()
 
     def suspend(self) -> None:
         """Claim nothing more until `resume`. What runs goes on, and is recorded.
@@ -271,7 +280,7 @@ class Listener:
 
     async def _run_roles(self) -> None:
         self._site.start()
-        self._runner.open()
+        self._executor.open()
         roles = [asyncio.create_task(run, name=role) for role, run in self._site.roles().items()]
         stopping = asyncio.create_task(self._until_end(), name="end")
         report = asyncio.create_task(self._report_ready(), name="ready")
@@ -286,7 +295,7 @@ class Listener:
             try:
                 await self._site.stop()
                 logger.info("stopping: claiming no more", extra=event("stopping"))
-                await self._runner.drain(grace)
+                await self._executor.drain(grace)
             finally:
                 await cancel_roles([stopping, report, *roles])
                 logger.info("stopped", extra=event("stopped"))
@@ -296,7 +305,7 @@ class Listener:
         await self._shutdown.wait()
         if not self._shutdown.asked:
             await self._site.stop()
-            await self._runner.finish_others(self._shutdown)
+            await self._executor.finish_others(self._shutdown)
 
     async def _report_ready(self) -> None:
         if self._parent is not None:
@@ -352,7 +361,7 @@ def run(
 
     async def main() -> None:
         listener = Listener(settings, registry, hooks, on_blocked=on_blocked)
-        listener._runner.share_processor()
+        listener._executor.share_processor()
         await listener.run(take_signals=True, parent=parent)
 
     # Not asyncio.run: it would wait without end for what handlers left behind, such as a thread

@@ -32,14 +32,14 @@ ABANDONED = "its listener ended: another handler blocked the event loop for good
 class EmergencySettler:
     """Settles in the heartbeat's thread what the settlers, which need the loop, cannot."""
 
-    def __init__(self, runner: Executor, settings: Settings) -> None:
-        self._runner = runner
+    def __init__(self, executor: Executor, settings: Settings) -> None:
+        self._executor = executor
         self._settings = settings
 
     def give_back_pending(self) -> None:
         """Let other listeners run what was claimed and has not begun."""
         by_consumer: defaultdict[Consumer, list[Settlement]] = defaultdict(list)
-        for attempt in self._runner.withdraw():
+        for attempt in self._executor.withdraw():
             conclusion = attempt.conclusions.given_back(WITHDRAWN)
             by_consumer[attempt.consumer].append(conclusion.settlement)
         for consumer, settlements in by_consumer.items():
@@ -57,12 +57,12 @@ class EmergencySettler:
         which wait for it; but if the culprit is not known, each of them may be it, and they are
         left to their leases, so that their lapses are counted.
         """
-        attempts = list(self._runner.unsettled)
+        attempts = list(self._executor.in_flight)
         if any(attempt.may_end_in_thread(grace) for attempt in attempts):
             return False
         # The loop may go on in a moment, before the process ends: it must claim nothing of this.
-        self._runner.room.close()
-        self._runner.kill_processes()
+        self._executor.capacity.close()
+        self._executor.kill_processes()
         by_consumer: defaultdict[Consumer, list[Attempt]] = defaultdict(list)
         for attempt in attempts:
             by_consumer[attempt.consumer].append(attempt)
@@ -96,7 +96,7 @@ class EmergencySettler:
         if not settlements:
             return []
         call = claiming.settle(
-            settlements, self._settings, fingerprint=self._runner.fingerprint.digest
+            settlements, self._settings, fingerprint=self._executor.fingerprint.digest
         )
         try:
             return consumer.session.heart_store.run(call)
@@ -151,13 +151,13 @@ class Watchdog:
 
     def __init__(
         self,
-        runner: Executor,
+        executor: Executor,
         settings: Settings,
         *,
         on_stuck: Callable[[str], None],
     ) -> None:
-        self._runner = runner
-        self._settler = EmergencySettler(runner, settings)
+        self._executor = executor
+        self._settler = EmergencySettler(executor, settings)
         self._settings = settings
         self._on_stuck = on_stuck
         self._patience = settings.lease / claiming.BEATS_PER_LEASE
@@ -192,7 +192,7 @@ class Watchdog:
         self._asked = None
 
     def _notice(self, loop: asyncio.AbstractEventLoop, blocked: float) -> None:
-        attempt = self._runner.attempt_in(asyncio.current_task(loop))
+        attempt = self._executor.attempt_in(asyncio.current_task(loop))
         name = attempt.task.func if attempt else "something that is not a handler"
         limit = attempt.limit if attempt else self._settings.timeout
         if not self._warned:

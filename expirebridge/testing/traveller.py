@@ -74,8 +74,8 @@ class Attempts:
         self._registry = registry
         self._settings = settings
         self.hooks = Hooks(registry.hooks)
-        overtime = OverrunPolicy(settings.grace, StopRequest(), InFlight())
-        self._invoker = Invoker(OwnThread(), overtime)
+        overrun_policy = OverrunPolicy(settings.grace, StopRequest(), InFlight())
+        self._invoker = Invoker(OwnThread(), overrun_policy)
 
     async def run(
         self,

@@ -81,17 +81,17 @@ async def test_an_outcome_that_cannot_be_recorded(
     assert SECRET not in log.text()
 
 
-async def ended_without_an_outcome(runner: Executor, attempt: Attempt) -> None:
-    runner._end(attempt)
+async def ended_without_an_outcome(executor: Executor, attempt: Attempt) -> None:
+    executor._end(attempt)
 
 
-async def never_ended(runner: Executor, attempt: Attempt) -> None:
+async def never_ended(executor: Executor, attempt: Attempt) -> None:
     pass
 
 
-async def unknown_to_all(runner: Executor, attempt: Attempt) -> None:
-    runner._end(attempt)
-    runner.unsettled.discard(attempt)
+async def unknown_to_all(executor: Executor, attempt: Attempt) -> None:
+    executor._end(attempt)
+    executor.in_flight.discard(attempt)
 
 
 @pytest.mark.parametrize("lose", [ended_without_an_outcome, never_ended, unknown_to_all])
@@ -103,9 +103,9 @@ async def test_an_attempt_that_nobody_will_settle(
 
     async def note(_: str) -> None: ...
 
-    async def lose_once(runner: Executor, attempt: Attempt) -> None:
+    async def lose_once(executor: Executor, attempt: Attempt) -> None:
         monkeypatch.undo()
-        await lose(runner, attempt)
+        await lose(executor, attempt)
 
     monkeypatch.setattr(Executor, "_run", lose_once)
     witness = Witness()
@@ -113,7 +113,7 @@ async def test_an_attempt_that_nobody_will_settle(
     async with listening(settings, witness, note=note) as listener:
         await async_bridge.make_task("test.note", [SECRET], 0, id="a")
         [ended] = await witness.until_ended()
-        assert not listener._runner.withdraw()
+        assert not listener._executor.withdraw()
     assert (ended.end, ended.task.lapses) == (End.SUCCEEDED, 1)
     assert log.fields("lost attempt") == [{"task": "a"}]
     assert SECRET not in log.text()
@@ -136,7 +136,7 @@ async def test_what_is_under_way_at_a_beat_is_not_lost(
             * 200
         )
         while len(witness.ended()) < 400:
-            listener._runner.drop_lost_leases(station)
+            listener._executor.drop_lost_leases(station)
             await asyncio.sleep(0)
     assert not log.fields("lost attempt")
 

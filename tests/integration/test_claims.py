@@ -72,7 +72,7 @@ async def test_what_ended_takes_no_room_while_it_is_recorded_up_to_a_limit(
         await async_bridge.make_tasks([{"func": "test.send", "delay": 0}] * 3)
         await witness.until(lambda: len(witness.seen(Started)) == 2)
         [station] = listener._site.stations
-        assert (station.settler.capacity(), witness.ended()) == (0, [])
+        assert (station.settler.claim_limit(), witness.ended()) == (0, [])
         may_record.set()
         await witness.until_ended(3)
 
@@ -90,7 +90,7 @@ async def test_only_the_claim_that_was_cancelled_is_stopped(
     async with listening(settings, witness, send=send) as listener:
         await async_bridge.make_task("test.send", [], 0, id="a")
         await witness.until(lambda: witness.seen(Started))
-        listener._runner.cancel([("a", "the token of its former claim")])
+        listener._executor.cancel([("a", "the token of its former claim")])
         await asyncio.sleep(0)
         go_on.set()
         [ended] = await witness.until_ended()

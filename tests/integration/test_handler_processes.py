@@ -391,7 +391,7 @@ async def test_a_listener_that_stops_lets_it_end_and_gives_back_what_waits(
     after = await found(async_bridge, waits)
     assert (after.state, after.error) == (State.PENDING, "its listener stopped")
     # What is given back is not withdrawn any more.
-    assert listener._runner.withdraw() == []
+    assert listener._executor.withdraw() == []
     assert (tmp_path / str(pid)).read_text() == "closed"
 
 
@@ -652,5 +652,5 @@ async def test_without_such_handlers_there_is_no_process(
         async with Listener(settings, hooks=[witness]) as listener:
             await async_bridge.make_task("work.add", [1], 0)
             await witness.until_ended()
-            assert listener._runner._processes is None
+            assert listener._executor._processes is None
             assert processes_below(os.getpid()) == []

@@ -1,4 +1,4 @@
-"""Several stations in one process: one room, one runner, and one task alone at a time."""
+"""Several stations in one process: one capacity, one executor, and one task alone at a time."""
 
 import asyncio
 import contextlib
@@ -74,7 +74,7 @@ async def test_stations_share_one_room_and_take_turns(url: str) -> None:
     # While both have tasks that wait, neither is left behind.
     half = gauge.order[:100]
     assert 30 <= half.count("one") <= 70
-    assert process.room.free == 4
+    assert process.capacity.free == 4
 
 
 async def test_a_poison_task_runs_alone_in_the_process(url: str, client: redis.Redis) -> None:
@@ -124,7 +124,7 @@ async def test_a_node_that_is_away_takes_no_room_from_the_others(
         process.listening(*nodes),
     ):
         await far.make_tasks([{"func": "test.end", "delay": 0}] * 2)
-        await witness.until(lambda: process.room.free == 0)
+        await witness.until(lambda: process.capacity.free == 0)
         with hanging(away):
             ended.set()
             # More than they can do in the second for which a claim is waited for.
@@ -135,7 +135,7 @@ async def test_a_node_that_is_away_takes_no_room_from_the_others(
             assert gauge.most == 2
             assert gauge.alone[tasks[0].id]
         await witness.until(lambda: len(witness.ended()) >= 26)
-    assert process.room.free == 2
+    assert process.capacity.free == 2
 
 
 async def test_a_station_goes_on_on_another_node(

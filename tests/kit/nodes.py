@@ -18,15 +18,15 @@ GRACE = 5.0
 
 
 class Process:
-    """What the nodes of one process share: room for its tasks, and the runner."""
+    """What the servers of one process share: the executor and its capacity."""
 
     def __init__(self, settings: Settings, registry: Registry, hooks: Hooks | None = None) -> None:
         self._settings = settings
         self._hooks = hooks or Hooks()
         self.shutdown = StopRequest()
-        self.runner = Executor(registry, settings, hooks=self._hooks, shutdown=self.shutdown)
-        self.room = self.runner.room
-        self._watchdog = Watchdog(self.runner, settings, on_stuck=self.shutdown.give_up)
+        self.executor = Executor(registry, settings, hooks=self._hooks, shutdown=self.shutdown)
+        self.capacity = self.executor.capacity
+        self._watchdog = Watchdog(self.executor, settings, on_stuck=self.shutdown.give_up)
 
     def node(self, *prefixes: str, url: str | None = None) -> SingleServer:
         """A node of this server, or the one of the settings, with a station for each prefix."""
@@ -34,7 +34,7 @@ class Process:
             replace(self._settings, url=url or self._settings.url),
             prefixes,
             name="one",
-            runner=self.runner,
+            executor=self.executor,
             watchdog=self._watchdog,
             hooks=self._hooks,
         )
@@ -55,8 +55,8 @@ class Process:
         finally:
             for node in nodes:
                 await node.stop()
-            await self.runner.drain(GRACE)
+            await self.executor.drain(GRACE)
             await cancel_roles(roles)
-            self.runner.close()
+            self.executor.close()
             for node in nodes:
                 await node.close()

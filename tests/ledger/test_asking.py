@@ -97,9 +97,9 @@ def beats_fast(one_row: Settings) -> Settings:
 
 def has_no_traces(listener: Listener) -> bool:
     """Whether nothing of an attempt is left in it."""
-    runner = listener._runner
+    executor = listener._executor
     leases = sum(len(station.leases) for station in listener._site.stations)
-    return not (leases or runner.unsettled or list(runner._running) or runner.withdraw())
+    return not (leases or executor.in_flight or list(executor._running) or executor.withdraw())
 
 
 async def is_given_back_and_runs(
@@ -160,8 +160,8 @@ async def test_a_cancellation_between_the_answer_and_the_next_step(
 
     async def answer_and_cancel(self: RowCheck, asked: dict[str, Any]) -> None:
         await answer(self, asked)
-        runner = listeners[0]._runner
-        runner.cancel([(each.claimed.id, each.claimed.token) for each in runner._running])
+        executor = listeners[0]._executor
+        executor.cancel([(each.claimed.id, each.claimed.token) for each in executor._running])
         monkeypatch.undo()
 
     monkeypatch.setattr(RowCheck, "_answer", answer_and_cancel)

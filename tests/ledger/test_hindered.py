@@ -132,7 +132,7 @@ async def test_a_database_that_hangs_does_not_hold_up_a_stop(
             if hangs:
                 hung.enter_context(hanging())
                 await asyncio.to_thread(bridge.run_now, "b")
-                await until(lambda: listener._runner._running.asking)
+                await until(lambda: listener._executor._running.asking)
             began = time.monotonic()
         assert time.monotonic() - began < PATIENCE
         assert state_of(store, "b") is State.PENDING

@@ -39,9 +39,9 @@ from tests.kit.sessions import code_without_handlers, owner_of, session_with
 PATIENCE = 20.0
 
 
-def runner_of_one() -> Executor:
-    """A runner that has one thread."""
-    return Process(Settings(concurrency=1), Registry({})).runner
+def executor_of_one() -> Executor:
+    """An executor that has one thread."""
+    return Process(Settings(concurrency=1), Registry({})).executor
 
 
 @dataclass
@@ -56,7 +56,7 @@ class PartitionOfOne:
 
 def attempt_of(
     function: Callable[..., Any],
-    runner: Executor,
+    executor: Executor,
     *,
     retry: bytes | None = None,
     attempt: int = 1,
@@ -76,27 +76,27 @@ def attempt_of(
         hint="",
         timeout=timeout,
         consumer=PartitionOfOne(session_with(), leases, settler_of(leases)),
-        gate=runner._pending,
+        gate=executor._pending,
     )
-    runner._pending.add(made)
+    executor._pending.add(made)
     return made
 
 
 def settler_of(leases: Leases) -> Settler:
-    unsettled = InFlight()
+    in_flight = InFlight()
     return Settler(
-        owner_of(), Settings(), leases=leases, unsettled=unsettled, room=Capacity(1, unsettled),
+        owner_of(), Settings(), leases=leases, in_flight=in_flight, capacity=Capacity(1, in_flight),
         doorbell=Wakeup(), hooks=Hooks(),
     )  # fmt: skip
 
 
-async def run(attempt: Attempt, runner: Executor) -> AttemptOutcome:
-    return attempt.refusal() or await call_handler(attempt, runner.invoker)
+async def run(attempt: Attempt, executor: Executor) -> AttemptOutcome:
+    return attempt.refusal() or await call_handler(attempt, executor.invoker)
 
 
 async def conclusion_of(function: Callable[..., Any], **options: Any) -> AttemptOutcome:
-    with closing(runner_of_one()) as runner:
-        return await run(attempt_of(function, runner, **options), runner)
+    with closing(executor_of_one()) as executor:
+        return await run(attempt_of(function, executor, **options), executor)
 
 
 async def send_async() -> None: ...
@@ -107,7 +107,7 @@ def send_plain() -> None: ...
 
 def misfire_of(function: Callable[..., Any], lateness: float, misfire: bytes | None) -> Any:
     """The end of an attempt that is so late, its delay and its reason; None if it is to run."""
-    conclusion = attempt_of(function, runner_of_one(), misfire=misfire).misfire(lateness)
+    conclusion = attempt_of(function, executor_of_one(), misfire=misfire).misfire(lateness)
     if conclusion is None:
         return None
     return conclusion.end, conclusion.settlement.delay, conclusion.reason
@@ -188,9 +188,9 @@ async def test_what_is_over_leaves_nothing_for_the_garbage_collector(
     gc.collect()
     gc.disable()
     try:
-        with closing(runner_of_one()) as runner:
-            attempt = attempt_of(function, runner)
-            assert (await run(attempt, runner)).end is End.SUCCEEDED
+        with closing(executor_of_one()) as executor:
+            attempt = attempt_of(function, executor)
+            assert (await run(attempt, executor)).end is End.SUCCEEDED
             gone = asyncio.Event()
             loop = asyncio.get_running_loop()
             weakref.finalize(attempt, loop.call_soon_threadsafe, gone.set)
@@ -393,9 +393,9 @@ async def test_an_error_while_a_handler_is_cancelled_is_told() -> None:
 
 @pytest.mark.parametrize("late", [False, True])
 async def test_what_its_listener_stops_is_released_even_at_its_timeout(late: bool) -> None:
-    with closing(runner_of_one()) as runner:
-        attempt = attempt_of(give_in, runner, timeout=0.01 if late else 60)
-        running = asyncio.create_task(run(attempt, runner))
+    with closing(executor_of_one()) as executor:
+        attempt = attempt_of(give_in, executor, timeout=0.01 if late else 60)
+        running = asyncio.create_task(run(attempt, executor))
         await asyncio.sleep(0)
         if late:
             time.sleep(0.02)  # noqa: ASYNC251 - the loop shall find both at once
@@ -432,11 +432,11 @@ async def test_a_handler_that_goes_on_after_its_timeout_is_told_of(
 
 
 async def behind_a_long_call(
-    attempt: Attempt, runner: Executor, until: threading.Event
+    attempt: Attempt, executor: Executor, until: threading.Event
 ) -> AttemptOutcome:
     """Run it while the only thread is in another call, which goes on until the event is set."""
-    runner._threads.call(lambda: until.wait(PATIENCE))
-    running = asyncio.create_task(run(attempt, runner))
+    executor._threads.call(lambda: until.wait(PATIENCE))
+    running = asyncio.create_task(run(attempt, executor))
     async with asyncio.timeout(PATIENCE):
         return await running
 
@@ -444,29 +444,29 @@ async def behind_a_long_call(
 async def test_a_plain_handler_that_waits_for_a_thread_has_its_whole_timeout_from_the_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    overtime: list[Attempt] = []
-    monkeypatch.setattr(OverrunPolicy, "notice", lambda _, attempt: overtime.append(attempt))
+    overruns: list[Attempt] = []
+    monkeypatch.setattr(OverrunPolicy, "notice", lambda _, attempt: overruns.append(attempt))
     free = threading.Event()
-    with closing(runner_of_one()) as runner:
-        attempt = attempt_of(lambda: "done", runner, timeout=0.5)
+    with closing(executor_of_one()) as executor:
+        attempt = attempt_of(lambda: "done", executor, timeout=0.5)
         asyncio.get_running_loop().call_later(0.7, free.set)
-        conclusion = await behind_a_long_call(attempt, runner, free)
+        conclusion = await behind_a_long_call(attempt, executor, free)
     assert conclusion.end is End.SUCCEEDED
-    assert overtime == []
+    assert overruns == []
 
 
 async def test_a_plain_handler_that_waited_for_a_thread_overruns_its_own_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    overtime = asyncio.Event()
-    monkeypatch.setattr(OverrunPolicy, "notice", lambda *_: overtime.set())
+    overruns = asyncio.Event()
+    monkeypatch.setattr(OverrunPolicy, "notice", lambda *_: overruns.set())
     free, end = threading.Event(), threading.Event()
-    with closing(runner_of_one()) as runner:
-        attempt = attempt_of(lambda: end.wait(PATIENCE), runner, timeout=0.05, retry=b"[]")
+    with closing(executor_of_one()) as executor:
+        attempt = attempt_of(lambda: end.wait(PATIENCE), executor, timeout=0.05, retry=b"[]")
         asyncio.get_running_loop().call_later(0.12, free.set)
-        running = asyncio.create_task(behind_a_long_call(attempt, runner, free))
+        running = asyncio.create_task(behind_a_long_call(attempt, executor, free))
         async with asyncio.timeout(PATIENCE):
-            await overtime.wait()
+            await overruns.wait()
         end.set()
         conclusion = await running
     assert (conclusion.end, conclusion.reason) == (End.FAILED, "timed out after 0.05 s")
@@ -480,12 +480,12 @@ async def test_an_attempt_that_was_given_up_is_not_settled_again_when_its_handle
         began.set()
         end.wait(PATIENCE)
 
-    with closing(runner_of_one()) as runner:
-        attempt = attempt_of(overrun, runner)
-        running = asyncio.create_task(runner._run(attempt))
-        runner._running.add(attempt, running)
+    with closing(executor_of_one()) as executor:
+        attempt = attempt_of(overrun, executor)
+        running = asyncio.create_task(executor._run(attempt))
+        executor._running.add(attempt, running)
         await asyncio.to_thread(began.wait, PATIENCE)
-        runner._settle(attempt, attempt.overrun())
+        executor._settle(attempt, attempt.overrun())
         end.set()
         await running
     settler = attempt.consumer.settler
@@ -497,9 +497,9 @@ async def test_a_plain_handler_that_ended_in_time_did_not_time_out_though_the_lo
     None
 ):
     ended = threading.Event()
-    with closing(runner_of_one()) as runner:
-        attempt = attempt_of(ended.set, runner, timeout=0.3)
-        running = asyncio.create_task(run(attempt, runner))
+    with closing(executor_of_one()) as executor:
+        attempt = attempt_of(ended.set, executor, timeout=0.3)
+        running = asyncio.create_task(run(attempt, executor))
         await asyncio.sleep(0)
         assert ended.wait(PATIENCE)
         time.sleep(0.4)  # noqa: ASYNC251 - the loop shall find the result and the deadline at once
@@ -509,26 +509,26 @@ async def test_a_plain_handler_that_ended_in_time_did_not_time_out_though_the_lo
 async def test_a_plain_handler_is_not_called_if_its_lease_lapsed_while_it_waited() -> None:
     called: list[bool] = []
     free = threading.Event()
-    with closing(runner_of_one()) as runner:
-        attempt = attempt_of(lambda: called.append(True), runner)
+    with closing(executor_of_one()) as executor:
+        attempt = attempt_of(lambda: called.append(True), executor)
         leases, loop = attempt.consumer.leases, asyncio.get_running_loop()
         loop.call_soon(leases.drop, attempt.claimed.id, attempt.claimed.token)
         loop.call_later(0.01, free.set)
         with pytest.raises(StartRefused, match="held up"):
-            await behind_a_long_call(attempt, runner, free)
+            await behind_a_long_call(attempt, executor, free)
     assert called == []
 
 
 async def test_a_plain_handler_is_not_called_if_it_was_withdrawn_while_it_waited() -> None:
     called: list[bool] = []
     free = threading.Event()
-    with closing(runner_of_one()) as runner:
-        attempt = attempt_of(lambda: called.append(True), runner)
+    with closing(executor_of_one()) as executor:
+        attempt = attempt_of(lambda: called.append(True), executor)
         withdrawn: list[Attempt] = []
         loop = asyncio.get_running_loop()
-        loop.call_later(0.01, lambda: withdrawn.extend(runner.withdraw()))
+        loop.call_later(0.01, lambda: withdrawn.extend(executor.withdraw()))
         loop.call_later(0.02, free.set)
         with pytest.raises(Withdrawn):
-            await behind_a_long_call(attempt, runner, free)
+            await behind_a_long_call(attempt, executor, free)
     assert withdrawn == [attempt]
     assert called == []

@@ -108,10 +108,10 @@ async def test_who_runs_as_many_as_others_of_a_lower_rank_waits_until_one_of_its
 ) -> None:
     """Two listeners ran two tasks each when this one, the second, last asked."""
     monkeypatch.setattr(due_timer, "TURN", 3600.0)
-    standing, room, doorbell = Membership(Doorbells.BOTH), Capacity(9, InFlight()), Wakeup()
+    standing, capacity, doorbell = Membership(Doorbells.BOTH), Capacity(9, InFlight()), Wakeup()
     standing.rank, standing.listeners = 1, 2
-    room.acquire(doorbell, 2)
-    fairness = FairShare(standing, room)
+    capacity.acquire(doorbell, 2)
+    fairness = FairShare(standing, capacity)
     fairness.take(
         Claim(
             now_us=0, next_due=None, alone=False, shared=False, running=4, broken=[], tasks=[]
@@ -122,7 +122,7 @@ async def test_who_runs_as_many_as_others_of_a_lower_rank_waits_until_one_of_its
     async with ringing(alarm):
         await asyncio.sleep(0)
         if ends:
-            room.leave()
+            capacity.release()
             await doorbell.answer()
         else:
             with pytest.raises(TimeoutError):

@@ -29,9 +29,9 @@ class Station:
     def __init__(self, listeners: int = 2) -> None:
         self.standing = Membership(Doorbells.BOTH)
         self.standing.listeners = listeners
-        room = Capacity(10, InFlight())
-        room.acquire(Wakeup(), 5)
-        self.fairness = FairShare(self.standing, room)
+        capacity = Capacity(10, InFlight())
+        capacity.acquire(Wakeup(), 5)
+        self.fairness = FairShare(self.standing, capacity)
 
     def share(self) -> FairShareInput | None:
         return self.fairness.share(2)

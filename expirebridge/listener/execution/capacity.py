@@ -1,102 +1,102 @@
-"""The room: how many tasks a process runs at a time, whichever station they come from."""
+"""Capacity: how many tasks a process runs at once, whichever partition they come from."""
 
 from expirebridge.listener.execution.in_flight import InFlight
 from expirebridge.listener.wakeups import Wakeup
 
 
 class Capacity:
-    """Places for running tasks, which the stations of a process share.
+    """A weighted semaphore: the places for running tasks that the partitions of a process share.
 
-    A claimer reserves places before it asks its server and gives back those that it did not fill;
-    each task leaves its own once its handler has ended. Whoever finds no place stands in line, and
-    is rung when it is its turn.
+    A claimer acquires places before it asks its server, and releases those that it did not fill.
+    The place of a task is released once its handler has ended. A claimer that gets no place waits
+    in a queue, and is woken when it is its turn.
 
-    A task that may be what kills its listeners runs alone. A station that met one asks for the
-    whole room: nobody gets a place until all have been left and what ran is recorded, and then that
-    station alone.
+    A task that may be what kills its listeners runs alone. A claimer that met one requests all
+    places: nobody gets one until all are released and what ran is recorded, and then that claimer
+    alone.
     """
 
-    def __init__(self, size: int, unsettled: InFlight) -> None:
+    def __init__(self, size: int, in_flight: InFlight) -> None:
         self._size = size
-        self._unsettled = unsettled
+        self._in_flight = in_flight
         self._free = size
-        self._line: dict[Wakeup, None] = {}
-        self._alone: dict[Wakeup, None] = {}
-        """Who wants the whole room, in order."""
+        self._waiters: dict[Wakeup, None] = {}
+        self._exclusive: dict[Wakeup, None] = {}
+        """Claimers that requested all places, in order."""
         self._is_closed = False
 
     @property
     def free(self) -> int:
-        """Places that nobody has reserved."""
+        """Places that nobody has acquired."""
         return self._free
 
     @property
-    def taken(self) -> int:
-        """Places that are reserved, or in which a task runs."""
+    def in_use(self) -> int:
+        """Places that are acquired, for a claim or a running task."""
         return self._size - self._free
 
     @property
-    def idle(self) -> bool:
-        """Whether nothing runs here, or is claimed; outcomes wait only for nodes that are away."""
-        return self._free == self._size and self._unsettled.at_rest
+    def is_idle(self) -> bool:
+        """Whether no place is in use, and outcomes wait only for servers that are away."""
+        return self._free == self._size and self._in_flight.at_rest
 
-    def acquire(self, who: Wakeup, most: int) -> int:
-        """Take up to so many places, and return how many; 0: the caller is rung when some are free.
+    def acquire(self, waiter: Wakeup, most: int) -> int:
+        """Acquire up to so many places, and return how many; after 0 the waiter is woken for some.
 
-        Whoever wants the whole room gets places only when it has it.
+        A waiter that requested all places gets some only when it is its turn to have all.
         """
-        if not self._admits(who):
-            self._line[who] = None
+        if not self._admits(waiter):
+            self._waiters[waiter] = None
             return 0
-        self._line.pop(who, None)
+        self._waiters.pop(waiter, None)
         places = min(most, self._free)
         self._free -= places
-        self.look()
+        self.wake_next()
         return places
 
-    def leave(self, places: int = 1) -> None:
-        """Give back places that were reserved."""
+    def release(self, places: int = 1) -> None:
+        """Release places that were acquired."""
         self._free += places
-        if self._line or self._alone:
-            self.look()
+        if self._waiters or self._exclusive:
+            self.wake_next()
 
-    def withdraw(self, who: Wakeup) -> None:
-        """Leave the queue: this station stops."""
-        self._line.pop(who, None)
-        self._alone.pop(who, None)
-        self.look()
+    def withdraw(self, waiter: Wakeup) -> None:
+        """Leave the queues: its claimer stops, or its server does not answer."""
+        self._waiters.pop(waiter, None)
+        self._exclusive.pop(waiter, None)
+        self.wake_next()
 
     def close(self) -> None:
-        """Give nobody a place any more. Safe for the heartbeat's thread."""
+        """Give out no more places. Safe for the heartbeat's thread."""
         self._is_closed = True
 
-    def is_exclusive(self, who: Wakeup) -> bool:
-        """Whether the places just reserved are the only reserved ones."""
-        return who in self._alone
+    def is_exclusive(self, waiter: Wakeup) -> bool:
+        """Whether this waiter requested all places, and so runs alone with those it acquires."""
+        return waiter in self._exclusive
 
-    def request_exclusive(self, who: Wakeup) -> None:
-        """Ask for the whole room, again behind others that wait for it."""
-        self._alone.pop(who, None)
-        self._alone[who] = None
-        self.look()
+    def request_exclusive(self, waiter: Wakeup) -> None:
+        """Request all places, again behind others that wait for them."""
+        self._exclusive.pop(waiter, None)
+        self._exclusive[waiter] = None
+        self.wake_next()
 
-    def want_no_more(self, who: Wakeup) -> None:
-        """Share the room again."""
-        if who in self._alone:
-            del self._alone[who]
-            self.look()
+    def release_exclusive(self, waiter: Wakeup) -> None:
+        """Share the places again."""
+        if waiter in self._exclusive:
+            del self._exclusive[waiter]
+            self.wake_next()
 
-    def look(self) -> None:
-        """Ring for whoever's turn it is, if there is a place now."""
-        if self._alone:
-            if self.idle:
-                next(iter(self._alone)).ring()
-        elif self._line and self._free:
-            next(iter(self._line)).ring()
+    def wake_next(self) -> None:
+        """Wake the next waiter, if there is a place for it now."""
+        if self._exclusive:
+            if self.is_idle:
+                next(iter(self._exclusive)).ring()
+        elif self._waiters and self._free:
+            next(iter(self._waiters)).ring()
 
-    def _admits(self, who: Wakeup) -> bool:
+    def _admits(self, waiter: Wakeup) -> bool:
         if self._is_closed:
             return False
-        if self._alone:
-            return self.idle and who is next(iter(self._alone))
-        return self._free > 0 and who is next(iter(self._line), who)
+        if self._exclusive:
+            return self.is_idle and waiter is next(iter(self._exclusive))
+        return self._free > 0 and waiter is next(iter(self._waiters), waiter)

@@ -1,4 +1,4 @@
-"""The runner: runs claimed tasks side by side, as many as there is room for."""
+"""The executor: runs claimed tasks side by side, as many as there is room for."""
 
 import asyncio
 import logging
@@ -67,13 +67,13 @@ class Executor:
         self.series: Sequence[SeriesSpec] = registry.series
         """What its handlers declare with `@every`."""
         self._settings = settings
-        self.unsettled = InFlight()
+        self.in_flight = InFlight()
         self._processes = processes_for(registry, settings, hooks)
-        self.room = Capacity(self._places(), self.unsettled)
+        self.capacity = Capacity(self._places(), self.in_flight)
         self._threads = ThreadPool(settings.concurrency)
         self._pending = PendingStarts()
-        overtime = OverrunPolicy(settings.grace, shutdown, self.unsettled)
-        self.invoker = Invoker(self._threads, overtime, self._processes)
+        overrun_policy = OverrunPolicy(settings.grace, shutdown, self.in_flight)
+        self.invoker = Invoker(self._threads, overrun_policy, self._processes)
         self._hooks = hooks
         self._running = Running()
         self._hurried = False
@@ -120,7 +120,7 @@ class Executor:
             consumer=consumer,
             gate=self._pending,
         )
-        self.unsettled.add(attempt)
+        self.in_flight.add(attempt)
         return attempt
 
     # An attempt, step by step
@@ -208,7 +208,7 @@ class Executor:
         attempt.is_over = True
         self._running.leave(attempt)
         self._pending.forget(attempt)
-        self.room.leave()
+        self.capacity.release()
 
     # Stopping
 
@@ -218,8 +218,8 @@ class Executor:
         All else ends by itself, or is stuck, too, a grace time after its own timeout; but the
         server may be away, and record nothing.
         """
-        longest = max((attempt.limit for attempt in self.unsettled), default=0.0)
-        await self.unsettled.wait_until(
+        longest = max((attempt.limit for attempt in self.in_flight), default=0.0)
+        await self.in_flight.wait_until(
             lambda: shutdown.asked or self._only_stuck_ones(),
             longest + CANCEL_LIMIT + self._settings.grace,
         )
@@ -231,18 +231,18 @@ class Executor:
         threads that still run are left to their leases; what could not be stopped at its timeout is
         recorded as timed out. In the end there are no processes any more.
         """
-        unsettled, processes = self.unsettled, self._processes
+        in_flight, processes = self.in_flight, self._processes
         self._running.stop(self._running.asking, STOPS)
         if processes is not None:
             processes.stop()
-        await unsettled.wait_until(lambda: self._hurried or self._only_stuck_ones(), grace)
+        await in_flight.wait_until(lambda: self._hurried or self._only_stuck_ones(), grace)
         self.cancel_running()
-        await unsettled.wait_until(
-            lambda: not any((a.can_be_stopped or a.stopped) and not a.is_stuck for a in unsettled),
+        await in_flight.wait_until(
+            lambda: not any((a.can_be_stopped or a.stopped) and not a.is_stuck for a in in_flight),
             CANCEL_LIMIT,
         )
         await self._settle_overdue()
-        for attempt in unsettled:
+        for attempt in in_flight:
             logger.warning(
                 "%s %s still runs; its lease lapses", attempt.task.func, attempt.task.id,
                 extra=event("left running", func=attempt.task.func, task=attempt.task.id),
@@ -252,15 +252,15 @@ class Executor:
 
     def _only_stuck_ones(self) -> bool:
         """Whether nothing is left but stuck handlers: all other outcomes are recorded."""
-        return all(attempt.is_stuck and not attempt.is_over for attempt in self.unsettled)
+        return all(attempt.is_stuck and not attempt.is_over for attempt in self.in_flight)
 
     async def _settle_overdue(self) -> None:
         """Record that what overran its timeout has timed out; its process is about to end."""
         overdue = [attempt for attempt in self._running if attempt.is_overdue]
         for attempt in overdue:
             self._settle(attempt, attempt.overrun())
-        await self.unsettled.wait_until(
-            lambda: not any(attempt in self.unsettled for attempt in overdue), CANCEL_LIMIT
+        await self.in_flight.wait_until(
+            lambda: not any(attempt in self.in_flight for attempt in overdue), CANCEL_LIMIT
         )
 
     def kill_processes(self) -> None:
@@ -271,7 +271,7 @@ class Executor:
     def hurry(self) -> None:
         """Let `drain` wait no longer for what runs."""
         self._hurried = True
-        self.unsettled.look_again()
+        self.in_flight.look_again()
 
     def cancel_running(self) -> None:
         """Stop the handlers that can be stopped; their tasks are released for another listener."""
@@ -295,7 +295,7 @@ class Executor:
         threads only drop leases, so nothing that is merely under way is found.
         """
         owned = set[tuple[str, str]]()
-        for attempt in list(self.unsettled):
+        for attempt in list(self.in_flight):
             if attempt.consumer is consumer:
                 claim = (attempt.claimed.id, attempt.claimed.token)
                 if attempt.settlement is not None or self._running.owns(attempt):
@@ -311,8 +311,8 @@ class Executor:
         """Release an attempt that nothing here will settle, and its place."""
         if attempt in self._running:
             self._end(attempt)
-        self.unsettled.discard(attempt)
-        self.room.look()
+        self.in_flight.discard(attempt)
+        self.capacity.wake_next()
 
     def close(self) -> None:
         """Let go of the threads; those that still run a handler end with the process."""

@@ -32,10 +32,10 @@ logger = logging.getLogger("expirebridge")
 class OverrunPolicy:
     """Gives such a handler the grace time to end, and then gives up the listener."""
 
-    def __init__(self, grace: float, shutdown: StopRequest, unsettled: InFlight) -> None:
+    def __init__(self, grace: float, shutdown: StopRequest, in_flight: InFlight) -> None:
         self._grace = grace
         self._shutdown = shutdown
-        self._unsettled = unsettled
+        self._in_flight = in_flight
 
     def notice(self, attempt: Attempt) -> None:
         """Take note that its handler goes on after its timeout."""
@@ -52,7 +52,7 @@ class OverrunPolicy:
         attempt.is_stuck = True
         report_stuck(attempt, self._grace)
         self._shutdown.give_up(attempt.task.func)
-        self._unsettled.look_again()
+        self._in_flight.look_again()
 
 
 def report_stuck(attempt: Attempt, grace: float) -> None:
@@ -75,11 +75,11 @@ CANCEL_PATIENCE = 1.0
 class AsyncCall:
     """Awaits what a handler gave back."""
 
-    __slots__ = ("_attempt", "_awaiting", "_is_late", "_overtime")
+    __slots__ = ("_attempt", "_awaiting", "_is_late", "_overrun_policy")
 
-    def __init__(self, attempt: Attempt, overtime: OverrunPolicy) -> None:
+    def __init__(self, attempt: Attempt, overrun_policy: OverrunPolicy) -> None:
         self._attempt = attempt
-        self._overtime = overtime
+        self._overrun_policy = overrun_policy
         self._awaiting: asyncio.Task[object] | None = None
         """The task of asyncio in which the handler is awaited, as long as it is."""
         self._is_late = False
@@ -113,7 +113,7 @@ class AsyncCall:
 
     def _notice_ignored(self) -> None:
         if self._awaiting is not None:
-            self._overtime.notice(self._attempt)
+            self._overrun_policy.notice(self._attempt)
 
 
 class ThreadRunner(Protocol):
@@ -128,10 +128,13 @@ class Invoker:
     """Calls handlers: the last step before them is that their attempts begin."""
 
     def __init__(
-        self, threads: ThreadRunner, overtime: OverrunPolicy, processes: "ProcessPool | None" = None
+        self,
+        threads: ThreadRunner,
+        overrun_policy: OverrunPolicy,
+        processes: "ProcessPool | None" = None,
     ) -> None:
         self._threads = threads
-        self._overtime = overtime
+        self._overrun_policy = overrun_policy
         self._processes = processes
         """Where handlers with `process=True` are called; without it, in a thread."""
         self._deadlines = Deadlines()
@@ -152,7 +155,7 @@ class Invoker:
         if not handler.is_async:
             return self._call_in_thread(call, attempt)
         attempt.begin()
-        return AsyncCall(attempt, self._overtime).run(call(), attempt.limit, self._deadlines)
+        return AsyncCall(attempt, self._overrun_policy).run(call(), attempt.limit, self._deadlines)
 
     def _call_in_process(self, attempt: Attempt, processes: "ProcessPool") -> Awaitable[Any]:
         # Here, so that it is imported only where there are processes.
@@ -169,7 +172,7 @@ class Invoker:
             if left > 0:
                 return left
             if attempt.answer is None:
-                self._overtime.notice(attempt)
+                self._overrun_policy.notice(attempt)
             return None
 
         with self._deadlines.set(attempt.limit, look):
@@ -181,7 +184,7 @@ class Invoker:
             return result
         # A plain wrapper around an async function gives back its coroutine.
         left = attempt.limit - attempt.took
-        return await AsyncCall(attempt, self._overtime).run(result, left, self._deadlines)
+        return await AsyncCall(attempt, self._overrun_policy).run(result, left, self._deadlines)
 
 
 # The steps of an attempt from its first to its outcome.

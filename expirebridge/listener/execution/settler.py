@@ -41,8 +41,8 @@ class Settler:
         settings: Settings,
         *,
         leases: Leases,
-        room: Capacity,
-        unsettled: InFlight,
+        capacity: Capacity,
+        in_flight: InFlight,
         doorbell: Wakeup,
         hooks: Hooks,
         hear_end: Callable[[], None] | None = None,
@@ -50,8 +50,8 @@ class Settler:
         self._consumer = consumer
         self._settings = settings
         self._leases = leases
-        self._unsettled = unsettled
-        self._room = room
+        self._in_flight = in_flight
+        self._capacity = capacity
         self._doorbell = doorbell
         self._hooks = hooks
         self._hear_end = hear_end
@@ -60,11 +60,11 @@ class Settler:
         self._is_awaited = False
         """Whether the claimer waits for outcomes to be recorded."""
 
-    def capacity(self) -> int:
+    def claim_limit(self) -> int:
         """How many more tasks this station may take; 0: it rings when it has recorded some."""
-        capacity = self._settings.concurrency + MOST_ENDED - len(self._leases)
-        self._is_awaited = capacity <= 0
-        return max(capacity, 0)
+        limit = self._settings.concurrency + MOST_ENDED - len(self._leases)
+        self._is_awaited = limit <= 0
+        return max(limit, 0)
 
     def add(self, finished: FinishedAttempt) -> None:
         """Settle this attempt soon."""
@@ -74,8 +74,8 @@ class Settler:
         """Let go of an attempt whose outcome is recorded, here or elsewhere, or was refused."""
         self._hooks.emit(item.outcome.ended(item.attempt.task, item.duration, settled))
         self._leases.drop(item.attempt.claimed.id, item.attempt.claimed.token)
-        self._unsettled.discard(item.attempt)
-        self._room.look()
+        self._in_flight.discard(item.attempt)
+        self._capacity.wake_next()
         if self._is_awaited:
             self._doorbell.ring()
         if self._hear_end is not None and item.attempt.claimed.ledger is not None:

@@ -294,7 +294,7 @@ class LedgerRoles:
         settings = office.settings
         self.gate = gate = LedgerGate(consumer)
         self._books = books = office.books(lambda: consumer.session.heart_store, lambda: gate.link)
-        self.clerk = RowCheck(books, gate)
+        self.row_check = RowCheck(books, gate)
         self._gatekeeper = ConsistencyCheck(
             consumer, books, gate, doorbell=doorbell,
             pause=settings.lease / claiming.BEATS_PER_LEASE,

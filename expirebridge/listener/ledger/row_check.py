@@ -1,4 +1,4 @@
-"""The clerk: asks the ledger about tasks before they run, and after they failed."""
+"""The row check: asks the ledger about tasks before they run, and after they failed."""
 
 import asyncio
 import contextlib

@@ -50,7 +50,7 @@ class Claimer:
         cursor: BacklogScan,
         fairness: FairShare,
         hearing: KeyEventHandler,
-        runner: Executor,
+        executor: Executor,
         hooks: Hooks,
     ) -> None:
         self._consumer = consumer
@@ -61,12 +61,12 @@ class Claimer:
         self._cursor = cursor
         self._fairness = fairness
         self._hearing = hearing
-        self._runner = runner
-        self._room = runner.room
+        self._executor = executor
+        self._capacity = executor.capacity
         self._hooks = hooks
         self._most = min(max(settings.concurrency // 2, 1), claiming.MAX_CLAIM)
         """Tasks that one claim asks for at most: while they run, the server makes the next one."""
-        self._has_room = True
+        self._has_places = True
         self._places = 0
         """Those that are reserved for the claim on its way."""
         self._timer: asyncio.Handle
@@ -78,7 +78,7 @@ class Claimer:
         self._stopping = True
         self._doorbell.ring()
         async with self._claiming:
-            self._room.withdraw(self._doorbell)
+            self._capacity.withdraw(self._doorbell)
 
     async def suspend(self) -> None:
         """Claim no more until `resume`; return when what a claim on its way brought has begun."""
@@ -104,7 +104,7 @@ class Claimer:
         """
         left = self._fairness.pause
         pause = left if left is not None else self._cursor.pause
-        if pause is None or not self._has_room:
+        if pause is None or not self._has_places:
             await self._doorbell.answer()
             return
         with contextlib.suppress(TimeoutError):
@@ -134,9 +134,9 @@ class Claimer:
     def _reserve(self) -> int:
         """Places for the next claim. Whoever gets none is rung when there are some."""
         closed = self._stopping or self._suspended
-        most = 0 if closed else min(self._most, self._settler.capacity())
-        places = self._room.acquire(self._doorbell, most) if most else 0
-        self._has_room = places > 0
+        most = 0 if closed else min(self._most, self._settler.claim_limit())
+        places = self._capacity.acquire(self._doorbell, most) if most else 0
+        self._has_places = places > 0
         return places
 
     async def _claim(self, places: int) -> Claim | None:
@@ -146,7 +146,7 @@ class Claimer:
         answer brings must find room again. Only a listener that stops gives up, after one resend
         more, and leaves what it may have claimed to its lease.
         """
-        alone = self._room.is_exclusive(self._doorbell)
+        alone = self._capacity.is_exclusive(self._doorbell)
         call = self._cursor.call(
             new_nonce(), self._settings, room=places, alone=alone,
             share=self._fairness.share(places),
@@ -209,13 +209,13 @@ class Claimer:
     def _give_up_places(self, pulse: Responsiveness | None) -> None:
         """Leave what is reserved; also the whole room, if others can use it."""
         places, self._places = self._places, 0
-        self._room.leave(places)
+        self._capacity.release(places)
         if pulse is not None:
-            self._room.want_no_more(self._doorbell)
+            self._capacity.release_exclusive(self._doorbell)
 
     async def _feel_pulse(self) -> None:
         """Wait until the node answers, without a place or a turn."""
-        self._room.withdraw(self._doorbell)
+        self._capacity.withdraw(self._doorbell)
         while not self._stopping:
             session = self._consumer.session
             if session.pulse is None or not session.pulse.weak:
@@ -236,13 +236,13 @@ class Claimer:
         brought = len(claim.tasks)
         places, self._places = self._places, 0
         if places:
-            self._room.leave(places - brought)
+            self._capacity.release(places - brought)
             return claim
-        if alone and not self._room.is_exclusive(self._doorbell):
+        if alone and not self._capacity.is_exclusive(self._doorbell):
             brought = 0
         places = await self._find_room(brought, until)
         for task in claim.tasks[places:]:
-            self._runner.give_back(task, self._consumer, NO_ROOM)
+            self._executor.give_back(task, self._consumer, NO_ROOM)
         return replace(claim, tasks=claim.tasks[:places])
 
     async def _find_room(self, wanted: int, until: float) -> int:
@@ -250,13 +250,13 @@ class Claimer:
 
         Other stations reserve more than they fill, and leave the rest in a moment.
         """
-        places = self._room.acquire(self._doorbell, wanted) if wanted else 0
+        places = self._capacity.acquire(self._doorbell, wanted) if wanted else 0
         rung = False
         while places < wanted and not self._stopping and time.monotonic() < until:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(until - time.monotonic()):
                     await self._doorbell.answer()
-            places += self._room.acquire(self._doorbell, wanted - places)
+            places += self._capacity.acquire(self._doorbell, wanted - places)
             rung = True
         if rung:
             self._doorbell.ring()  # who rang may have meant something else
@@ -275,9 +275,9 @@ class Claimer:
                 extra=event("broken record", task=id),
             )  # fmt: skip
         if claim.alone:
-            self._room.request_exclusive(self._doorbell)
+            self._capacity.request_exclusive(self._doorbell)
         else:
-            self._room.want_no_more(self._doorbell)
+            self._capacity.release_exclusive(self._doorbell)
         now_us, next_due = claim.now_us, claim.next_due
         if self._cursor.unfinished and claim.tasks:
             next_due = now_us // 1000
@@ -286,4 +286,4 @@ class Claimer:
     def _start(self, tasks: list[ClaimedTask], asked: float) -> None:
         for task in tasks:
             self._hearing.expect_end_of(task.key)
-            self._runner.start(task, self._consumer, asked=asked)
+            self._executor.start(task, self._consumer, asked=asked)

@@ -36,13 +36,13 @@ logger = logging.getLogger("expirebridge")
 
 
 class PartitionConsumer:
-    """The roles of one partition, which stand on a node; all run their tasks in one runner."""
+    """The roles of one partition, which stand on a node; all run their tasks in one executor."""
 
     def __init__(
-        self, session: PartitionSession, settings: Settings, *, name: str, runner: Executor,
+        self, session: PartitionSession, settings: Settings, *, name: str, executor: Executor,
         hooks: Hooks, office: "LedgerEngine | None" = None,
     ) -> None:  # fmt: skip
-        self._settings, self._runner = settings, runner
+        self._settings, self._executor = settings, executor
         self.session = session
         self._prefix = session.store.database.prefix
         self.misplaced = MisplacedKeys(session.store.database.layout, hooks)
@@ -50,16 +50,16 @@ class PartitionConsumer:
         """When its database was first written to, as far as that is known."""
         self.doorbell = doorbell = Wakeup()
         self.standing = standing = Membership(settings.doorbell, session.lot)
-        code, fairness = CodeVersion(runner.fingerprint), FairShare(standing, runner.room)
+        code, fairness = CodeVersion(executor.fingerprint), FairShare(standing, executor.capacity)
         self._desk = desk = desk_of(office, self, hooks, doorbell=doorbell, standing=standing)
-        self.row_check = desk.clerk if desk else None
+        self.row_check = desk.row_check if desk else None
         self._cursor = cursor = BacklogScan(code, standing, desk.gate if desk else None)
         self.leases = Leases(self, name, lease=settings.lease, code=code)
         self._clock = clock = DueTimer(
             self, self._prefix, doorbell=doorbell, fairness=fairness, cursor=cursor, hooks=hooks
         )
         self._ticker, self._retimer = Ticker(self, standing), TimeZoneUpdater(self, standing)
-        self._declarer = SeriesRegistrar(self, settings, name=name, specs=runner.series)
+        self._declarer = SeriesRegistrar(self, settings, name=name, specs=executor.series)
         self._sweeper = LeaseReaper(self, settings, doorbell=doorbell, hooks=hooks)
         self.adopter = KeyReconciler(
             self, settings, self.row_check, doorbell=doorbell, clock=clock, misplaced=self.misplaced
@@ -69,13 +69,14 @@ class PartitionConsumer:
             adopter=self.adopter, standing=standing, hooks=hooks,
         )  # fmt: skip
         self.settler = Settler(
-            self, settings, leases=self.leases, room=runner.room, unsettled=runner.unsettled,
+            self, settings,
+            leases=self.leases, capacity=executor.capacity, in_flight=executor.in_flight,
             doorbell=doorbell, hooks=hooks, hear_end=desk.relayer.hear_end if desk else None,
         )  # fmt: skip
         self._claimer = Claimer(
             self, settings,
             settler=self.settler, doorbell=doorbell, clock=clock, cursor=cursor,
-            hearing=self.hearing, runner=runner, fairness=fairness, hooks=hooks,
+            hearing=self.hearing, executor=executor, fairness=fairness, hooks=hooks,
         )  # fmt: skip
 
     @property
@@ -115,7 +116,7 @@ class PartitionConsumer:
             "ticks": self._ticker.run(),
             "time zones": self._retimer.run(),
         }
-        if self._runner.series:
+        if self._executor.series:
             roles["declared series"] = self._declarer.run()
         if self._desk is not None:
             roles |= self._desk.roles()
@@ -156,8 +157,8 @@ class PartitionConsumer:
             # With events, the subscription is new then, too, and is a gap by itself.
             self.session.gaps.notice("no listener had beaten for half a lease")
         self._report_lost(beat.lost)
-        self._runner.cancel(beat.cancelled)
-        self._runner.drop_lost_leases(self)
+        self._executor.cancel(beat.cancelled)
+        self._executor.drop_lost_leases(self)
 
     def _notice_birth(self, born: bytes) -> None:
         if born and self._born not in {None, born}:

@@ -31,9 +31,9 @@ class FairShare:
     script computes it; here is when it counts. A listener that is alone has no share.
     """
 
-    def __init__(self, standing: Membership, room: Capacity) -> None:
+    def __init__(self, standing: Membership, capacity: Capacity) -> None:
         self._standing = standing
-        self._room = room
+        self._capacity = capacity
         self._left: LeftToPeers | None = None
         self._is_limited = False
         """Whether the latest claim was."""
@@ -54,7 +54,7 @@ class FairShare:
         listeners ran just as many as the `fewest` when a claim was last answered, and the others
         one more.
         """
-        return self._turn_with(self._room.taken)
+        return self._turn_with(self._capacity.in_use)
 
     @property
     def first_turn(self) -> int:
@@ -78,7 +78,7 @@ class FairShare:
         if standing.listeners <= 1:
             return None
         self._is_limited = time.monotonic() >= self._unlimited_until and self.pause != 0
-        held = self._room.taken - reserved if self._is_limited else None
+        held = self._capacity.in_use - reserved if self._is_limited else None
         return FairShareInput(standing.listeners, held, standing.codes)
 
     def take(self, claim: Claim) -> None:

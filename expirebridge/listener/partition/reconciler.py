@@ -81,7 +81,7 @@ class KeyReconciler:
         self,
         consumer: SessionOwner,
         settings: Settings,
-        clerk: RowCheck | None = None,
+        row_check: RowCheck | None = None,
         *,
         doorbell: Wakeup,
         clock: DueTimer,
@@ -92,7 +92,7 @@ class KeyReconciler:
         self._doorbell = doorbell
         self._clock = clock
         self._misplaced = misplaced
-        self._clerk = clerk
+        self._row_check = row_check
         self._waiting: dict[News, float] = {}
         """What was heard of, in order and once each, and since when it waits; names only, since
         very many may wait."""
@@ -246,9 +246,9 @@ class KeyReconciler:
         row says what became of it.
         """
         expired = {hint.id for hint in hints if hint.heard is EventKind.EXPIRED}
-        if self._clerk is None or not expired:
+        if self._row_check is None or not expired:
             return hints
-        known = await self._clerk.with_rows(expired)
+        known = await self._row_check.with_rows(expired)
         return [
             replace(hint, heard=EventKind.EXPIRED_IN_LEDGER)
             if hint.heard is EventKind.EXPIRED and hint.id in known else hint
@@ -321,5 +321,5 @@ class KeyReconciler:
 
     async def _recall(self, ids: Iterable[str]) -> None:
         lost = list(ids)
-        if self._clerk is not None and lost:
-            await self._clerk.recall(lost)
+        if self._row_check is not None and lost:
+            await self._row_check.recall(lost)

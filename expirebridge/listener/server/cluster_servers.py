@@ -128,7 +128,7 @@ class ClusterServers(Servers):
         settings: Settings,
         *,
         name: str,
-        runner: Executor,
+        executor: Executor,
         watchdog: Watchdog,
         hooks: Hooks,
     ) -> None:
@@ -139,7 +139,7 @@ class ClusterServers(Servers):
         self._watchdog = watchdog
         self._hooks = hooks
         self._begin_station = partial(
-            PartitionConsumer, settings=settings, name=name, runner=runner, hooks=hooks,
+            PartitionConsumer, settings=settings, name=name, executor=executor, hooks=hooks,
             office=self.office,
         )  # fmt: skip
         self._layout = PartitionLayout(settings.prefix)

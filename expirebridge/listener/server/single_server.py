@@ -31,7 +31,7 @@ class SingleServer(Servers):
         prefixes: Sequence[str],
         *,
         name: str,
-        runner: Executor,
+        executor: Executor,
         watchdog: Watchdog,
         hooks: Hooks,
     ) -> None:
@@ -44,7 +44,7 @@ class SingleServer(Servers):
             PartitionConsumer,
             settings=settings,
             name=name,
-            runner=runner,
+            executor=executor,
             hooks=hooks,
             office=self.office,
         )
