@@ -40,8 +40,8 @@ class EmergencySettler:
         """Let other listeners run what was claimed and has not begun."""
         by_consumer: defaultdict[Consumer, list[Settlement]] = defaultdict(list)
         for attempt in self._executor.withdraw():
-            conclusion = attempt.conclusions.given_back(WITHDRAWN)
-            by_consumer[attempt.consumer].append(conclusion.settlement)
+            outcome = attempt.outcomes.given_back(WITHDRAWN)
+            by_consumer[attempt.consumer].append(outcome.settlement)
         for consumer, settlements in by_consumer.items():
             self._settle(consumer, settlements)
 
@@ -80,10 +80,9 @@ class EmergencySettler:
         # The settler has these, but may not have sent them; to send one twice does no harm.
         sent = [attempt.settlement for attempt in attempts if attempt.settlement is not None]
         finished = [
-            FinishedAttempt(attempt, conclusion, attempt.took)
+            FinishedAttempt(attempt, outcome, attempt.took)
             for attempt in attempts
-            if attempt.settlement is None
-            and (conclusion := _conclude(attempt, culprit)) is not None
+            if attempt.settlement is None and (outcome := _outcome_of(attempt, culprit)) is not None
         ]
         codes = self._settle(consumer, [*sent, *(item.outcome.settlement for item in finished)])
         for item, code in zip(finished, codes[len(sent) :], strict=False):
@@ -109,7 +108,7 @@ class EmergencySettler:
             return []
 
 
-def _conclude(attempt: Attempt, culprit: Attempt | None) -> AttemptOutcome | None:
+def _outcome_of(attempt: Attempt, culprit: Attempt | None) -> AttemptOutcome | None:
     """What can be said of an attempt whose event loop does not go on; None: nothing."""
     if attempt.began is None:
         return None  # it was given back before
@@ -119,16 +118,16 @@ def _conclude(attempt: Attempt, culprit: Attempt | None) -> AttemptOutcome | Non
         if attempt.answer is None:
             return attempt.overrun()
         if not inspect.isawaitable(attempt.answer.value):
-            return _conclude_answer(attempt, attempt.answer)
+            return _outcome_of_answer(attempt, attempt.answer)
     if attempt.runs_in_process or culprit is not None:
-        return attempt.conclusions.given_back(ABANDONED)
+        return attempt.outcomes.given_back(ABANDONED)
     return None
 
 
-def _conclude_answer(attempt: Attempt, answer: CallResult) -> AttemptOutcome:
+def _outcome_of_answer(attempt: Attempt, answer: CallResult) -> AttemptOutcome:
     attempt.took = answer.took
     try:
-        return attempt.conclusions.succeeded(answer.result(attempt.limit))
+        return attempt.outcomes.succeeded(answer.result(attempt.limit))
     except BaseException as error:
         return attempt.after(error)
 

@@ -360,7 +360,7 @@ class Rows:
             self._store.run(producing.cancel(sorted(self.undone), keep=self._keep))
 
     async def look_up(self, attempt: Attempt) -> AttemptOutcome | None:
-        """The conclusion if the row of a claimed task says that it is not to run now."""
+        """The outcome if the row of a claimed task says that it is not to run now."""
         fate = await self.run(partial(self._fate, attempt))
         return by_row(attempt, RowVersion.read(attempt.claimed.ledger), fate)
 

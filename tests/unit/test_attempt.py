@@ -94,7 +94,7 @@ async def run(attempt: Attempt, executor: Executor) -> AttemptOutcome:
     return attempt.refusal() or await call_handler(attempt, executor.invoker)
 
 
-async def conclusion_of(function: Callable[..., Any], **options: Any) -> AttemptOutcome:
+async def outcome_of(function: Callable[..., Any], **options: Any) -> AttemptOutcome:
     with closing(executor_of_one()) as executor:
         return await run(attempt_of(function, executor, **options), executor)
 
@@ -107,10 +107,10 @@ def send_plain() -> None: ...
 
 def misfire_of(function: Callable[..., Any], lateness: float, misfire: bytes | None) -> Any:
     """The end of an attempt that is so late, its delay and its reason; None if it is to run."""
-    conclusion = attempt_of(function, executor_of_one(), misfire=misfire).misfire(lateness)
-    if conclusion is None:
+    outcome = attempt_of(function, executor_of_one(), misfire=misfire).misfire(lateness)
+    if outcome is None:
         return None
-    return conclusion.end, conclusion.settlement.delay, conclusion.reason
+    return outcome.end, outcome.settlement.delay, outcome.reason
 
 
 @handler(late_after="1m", misfire="skip")
@@ -165,7 +165,7 @@ async def test_a_plain_wrapper_around_an_async_handler_does_not_succeed_without_
     def logged() -> Any:
         return send()
 
-    outcome = await conclusion_of(logged)
+    outcome = await outcome_of(logged)
     # To run the coroutine is best; to fail is honest.
     assert ran or outcome.end is not End.SUCCEEDED
 
@@ -174,9 +174,9 @@ async def test_the_last_line_of_an_error_says_what_it_was() -> None:
     def fail_together() -> None:
         raise ExceptionGroup("two of the shops", [OSError("shut"), ValueError("it is closed --")])
 
-    lines = (await conclusion_of(fail_together, retry=b"[]")).settlement.text.splitlines()
+    lines = (await outcome_of(fail_together, retry=b"[]")).settlement.text.splitlines()
     assert lines[-1].strip() == b"| ValueError: it is closed"
-    lines = (await conclusion_of(fail, retry=b"[]")).settlement.text.splitlines()
+    lines = (await outcome_of(fail, retry=b"[]")).settlement.text.splitlines()
     assert lines[-1] == b"RuntimeError: the shop is closed"
 
 
@@ -219,7 +219,7 @@ async def test_a_plain_wrapper_and_what_it_gives_back_share_one_timeout(
         return send()
 
     monkeypatch.setattr(Deadlines, "set", remember)
-    assert (await conclusion_of(slow, timeout=3600)).end is End.SUCCEEDED
+    assert (await outcome_of(slow, timeout=3600)).end is End.SUCCEEDED
     thread, coroutine = limits
     assert thread == 3600
     assert coroutine <= 3600 - 0.001
@@ -227,13 +227,13 @@ async def test_a_plain_wrapper_and_what_it_gives_back_share_one_timeout(
 
 @pytest.mark.parametrize("retry", [b"", b"[null]", b"[[1]]", b'{"first":-1}', b'{"longest":null}'])
 async def test_a_record_with_a_policy_that_cannot_be_read_fails_its_task(retry: bytes) -> None:
-    outcome = await conclusion_of(fail, retry=retry)
+    outcome = await outcome_of(fail, retry=retry)
     assert outcome.end is End.FAILED
 
 
 async def test_a_failure_under_a_steep_policy_is_retried() -> None:
     steep = Exponential(factor=1e10, attempts=1000).encode()
-    outcome = await conclusion_of(fail, retry=steep, attempt=40)
+    outcome = await outcome_of(fail, retry=steep, attempt=40)
     assert outcome.end is End.RETRY
     assert outcome.settlement.delay <= 3600
 
@@ -287,9 +287,9 @@ async def test_a_snooze_without_a_delay_fails_its_task() -> None:
     async def act() -> None:
         raise Endless
 
-    conclusion = await conclusion_of(act)
-    assert conclusion.end is End.FAILED
-    assert conclusion.reason.startswith("its Snooze says no delay: after=inf")
+    outcome = await outcome_of(act)
+    assert outcome.end is End.FAILED
+    assert outcome.reason.startswith("its Snooze says no delay: after=inf")
 
 
 @pytest.mark.parametrize("kind", ["async", "plain"])
@@ -306,7 +306,7 @@ async def test_what_cannot_be_told_ends_its_attempt_and_nothing_else(
     async def asynchronous() -> None:
         raise raised(telling)
 
-    outcome = await conclusion_of(asynchronous if kind == "async" else plain)
+    outcome = await outcome_of(asynchronous if kind == "async" else plain)
     assert outcome.end is End.FAILED
     assert outcome.reason.startswith("its error cannot be printed: ")
 
@@ -328,12 +328,12 @@ async def test_a_retry_of_its_own_making_is_obeyed_or_refused() -> None:
 
         return fail
 
-    later = await conclusion_of(plain(Later))
+    later = await outcome_of(plain(Later))
     assert (later.end, later.settlement.delay) == (End.RETRY, 900)
-    wrong = await conclusion_of(plain(Wrong))
+    wrong = await outcome_of(plain(Wrong))
     assert wrong.end is End.FAILED
     assert wrong.reason.startswith("its Retry says no delay: after='soon': not a duration")
-    unfinished = await conclusion_of(plain(Unfinished))
+    unfinished = await outcome_of(plain(Unfinished))
     assert unfinished.end is End.FAILED
     assert "AttributeError" in unfinished.reason
 
@@ -350,7 +350,7 @@ async def test_a_handler_without_memory_gives_back_what_its_frames_hold() -> Non
         held.append(weakref.ref(hoard))
         raise MemoryError
 
-    outcome = await conclusion_of(devour)
+    outcome = await outcome_of(devour)
     assert isinstance(outcome.error, MemoryError)
     assert held[0]() is None
 
@@ -382,12 +382,12 @@ async def give_in() -> None:
 async def test_however_a_handler_ends_at_its_timeout_it_timed_out(
     function: Callable[..., Any],
 ) -> None:
-    outcome = await conclusion_of(function, timeout=0.01, retry=b"[]")
+    outcome = await outcome_of(function, timeout=0.01, retry=b"[]")
     assert (outcome.end, outcome.reason) == (End.FAILED, "timed out after 0.01 s")
 
 
 async def test_an_error_while_a_handler_is_cancelled_is_told() -> None:
-    outcome = await conclusion_of(stumble, timeout=0.01, retry=b"[]")
+    outcome = await outcome_of(stumble, timeout=0.01, retry=b"[]")
     assert outcome.reason.endswith("RuntimeError: the door is stuck")
 
 
@@ -423,10 +423,10 @@ async def test_a_handler_that_goes_on_after_its_timeout_is_told_of(
             await asyncio.sleep(3600)
         await heard.wait()
 
-    outcome = await conclusion_of(ignore, timeout=0.01, retry=b"[]")
+    outcome = await outcome_of(ignore, timeout=0.01, retry=b"[]")
     assert len(told) == 1
     assert outcome.reason == "timed out after 0.01 s"
-    await conclusion_of(swallow, timeout=0.01)
+    await outcome_of(swallow, timeout=0.01)
     await asyncio.sleep(0.03)
     assert len(told) == 1
 
@@ -450,8 +450,8 @@ async def test_a_plain_handler_that_waits_for_a_thread_has_its_whole_timeout_fro
     with closing(executor_of_one()) as executor:
         attempt = attempt_of(lambda: "done", executor, timeout=0.5)
         asyncio.get_running_loop().call_later(0.7, free.set)
-        conclusion = await behind_a_long_call(attempt, executor, free)
-    assert conclusion.end is End.SUCCEEDED
+        outcome = await behind_a_long_call(attempt, executor, free)
+    assert outcome.end is End.SUCCEEDED
     assert overruns == []
 
 
@@ -468,8 +468,8 @@ async def test_a_plain_handler_that_waited_for_a_thread_overruns_its_own_time(
         async with asyncio.timeout(PATIENCE):
             await overruns.wait()
         end.set()
-        conclusion = await running
-    assert (conclusion.end, conclusion.reason) == (End.FAILED, "timed out after 0.05 s")
+        outcome = await running
+    assert (outcome.end, outcome.reason) == (End.FAILED, "timed out after 0.05 s")
     assert attempt.took >= 0.05
 
 

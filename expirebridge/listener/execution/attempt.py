@@ -120,7 +120,7 @@ class Attempt:
         self._gate = gate
         self.claimed = claimed
         self.handler = handler
-        self.conclusions = OutcomeBuilder(claimed)
+        self.outcomes = OutcomeBuilder(claimed)
         self._hint = hint
         self._retry_policy: RetryPolicy = DEFAULT_POLICY
         self._unreadable = claimed.unreadable
@@ -220,95 +220,95 @@ class Attempt:
         return self._consumer.session.server_clock.now()
 
     def misfire(self, lateness: float) -> AttemptOutcome | None:
-        """The conclusion if it is too late, by so many seconds, to call the handler now."""
+        """The outcome if it is too late, by so many seconds, to call the handler now."""
         policy = self.handler.misfire if self.handler is not None else None
         if self.claimed.misfire is not None:
             try:
                 policy = decode_misfire(self.claimed.misfire)
             except ValueError as error:
-                return self.conclusions.failed(f"its misfire policy cannot be read: {error}")
+                return self.outcomes.failed(f"its misfire policy cannot be read: {error}")
         if policy is None or policy.late_after is None or lateness <= policy.late_after:
             return None
         found = f"found {human(lateness)} late, more than {human(policy.late_after)}"
         delay = policy.delay()
         if delay is None:
-            return self.conclusions.failed(f"skipped: {found}")
-        return self.conclusions.spread(delay, f"spread: {found}")
+            return self.outcomes.failed(f"skipped: {found}")
+        return self.outcomes.spread(delay, f"spread: {found}")
 
     def refusal(self) -> AttemptOutcome | None:
-        """The conclusion if no handler can be called with what the record holds."""
+        """The outcome if no handler can be called with what the record holds."""
         if self.handler is None:
-            return self.conclusions.unknown(f"in the listener that claimed it{self._hint}")
+            return self.outcomes.unknown(f"in the listener that claimed it{self._hint}")
         if self._unreadable:
-            return self.conclusions.failed(f"{self._unreadable} cannot be read")
+            return self.outcomes.failed(f"{self._unreadable} cannot be read")
         try:
             self._retry_policy = self._read_retry_policy(self.handler)
         except ValueError as error:
-            return self.conclusions.failed(f"its retry policy cannot be read: {error}")
+            return self.outcomes.failed(f"its retry policy cannot be read: {error}")
         return None
 
     def overrun(self) -> AttemptOutcome:
-        """The conclusion if its handler still runs when its listener ends, and its time is over."""
+        """The outcome if its handler still runs when its listener ends, and its time is over."""
         self.took = self.limit - self.left()
         reason = f"timed out after {self.limit:g} s and could not be stopped"
-        return self.conclusions.retry_or_fail(self._retry_policy, reason)
+        return self.outcomes.retry_or_fail(self._retry_policy, reason)
 
     def after(self, error: BaseException) -> AttemptOutcome:
-        """The conclusion after its call raised this. Raises nothing, whatever the error is like."""
+        """The outcome after its call raised this. Raises nothing, whatever the error is like."""
         try:
             return self._after(error)
         except BaseException as another:  # to format its error may raise, too
             # Without the traceback, which may be what cannot be formatted.
             logger.error("%s %s raised an unprintable error", self.task.func, self.task.id)  # noqa: TRY400
-            return self.conclusions.failed(
+            return self.outcomes.failed(
                 f"its error cannot be printed: to format it raised {type(another).__name__}"
             )
 
     def broken_off(self, error: BaseException) -> AttemptOutcome:
-        """The conclusion if this ended it outside of its handler's call.
+        """The outcome if this ended it outside of its handler's call.
 
         It does not count. An error that nobody foresaw may come again at once, so it waits a while.
         """
         reason = self.stopped or f"its listener raised {type(error).__name__}"
         delay = BROKEN_OFF if isinstance(error, Exception) else 0.0
-        return self.conclusions.spread(delay, reason)
+        return self.outcomes.spread(delay, reason)
 
     def _after(self, error: BaseException) -> AttemptOutcome:
         """One branch for each way in which a call can fail."""
-        conclude, policy = self.conclusions, self._retry_policy
+        outcomes, policy = self.outcomes, self._retry_policy
         match error:
             case asyncio.CancelledError() if self.stopped:
-                return conclude.given_back(self.stopped)
+                return outcomes.given_back(self.stopped)
             case asyncio.CancelledError():
-                return conclude.retry_or_fail(policy, "the handler was cancelled from within")
+                return outcomes.retry_or_fail(policy, "the handler was cancelled from within")
             case Retry():
-                return conclude.obeys(error)
+                return outcomes.obeys(error)
             case Snooze():
                 now = self.now()
-                return conclude.snoozed(error, policy, snoozes=self.task.snoozes, now=now)
+                return outcomes.snoozed(error, policy, snoozes=self.task.snoozes, now=now)
             case Discard():
-                return conclude.failed(str(error))
+                return outcomes.failed(str(error))
             case HandlerMissing():
-                return conclude.unknown(str(error))
+                return outcomes.unknown(str(error))
             case HandlerDiffers():
-                return self._wrong_arguments() or conclude.misfit(str(error))
+                return self._wrong_arguments() or outcomes.misfit(str(error))
             case ProcessFailure():
-                return conclude.retry_or_fail(policy, str(error))
+                return outcomes.retry_or_fail(policy, str(error))
             case TimedOut():
-                return conclude.retry_or_fail(policy, f"timed out after {self.limit:g} s")
+                return outcomes.retry_or_fail(policy, f"timed out after {self.limit:g} s")
             case TypeError():
-                return self._wrong_arguments() or conclude.raised(policy, error)
+                return self._wrong_arguments() or outcomes.raised(policy, error)
             case _:  # a handler's sys.exit() ends its task, not the listener
-                return conclude.raised(policy, error)
+                return outcomes.raised(policy, error)
 
     def _wrong_arguments(self) -> AttemptOutcome | None:
-        """The conclusion if the arguments do not fit the handler that this listener knows."""
+        """The outcome if the arguments do not fit the handler that this listener knows."""
         if self.handler is None:
             return None
         try:
             check_binding(self.handler.function, self.task.args, self.task.kwargs)
         except InvalidTask as error:
-            return self.conclusions.unfit(f"its arguments do not fit: {error}")
+            return self.outcomes.unfit(f"its arguments do not fit: {error}")
         return None
 
     def _read_retry_policy(self, handler: Handler) -> RetryPolicy:

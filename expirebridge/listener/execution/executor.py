@@ -107,7 +107,7 @@ class Executor:
     def give_back(self, claimed: ClaimedTask, consumer: Consumer, reason: str) -> None:
         """Let another listener run a task that was claimed, but for which there is no place."""
         attempt = self._take(claimed, consumer)
-        self._settle(attempt, attempt.conclusions.given_back(reason))
+        self._settle(attempt, attempt.outcomes.given_back(reason))
 
     def _take(self, claimed: ClaimedTask, consumer: Consumer) -> Attempt:
         handler = self._registry.find(claimed.func)
@@ -129,20 +129,20 @@ class Executor:
         """Take it through all its steps, and end it."""
         try:
             self._check(attempt)
-            conclusion = None
+            outcome = None
             if (row_check := attempt.row_check) is not None:
-                conclusion = await self._look_up(attempt, row_check)
-            if conclusion is None:
-                conclusion = await run_attempt(attempt, self.invoker, self._hooks)
-                if conclusion.is_failure and row_check is not None:
-                    conclusion = await self._look_after(attempt, row_check, conclusion)
+                outcome = await self._look_up(attempt, row_check)
+            if outcome is None:
+                outcome = await run_attempt(attempt, self.invoker, self._hooks)
+                if outcome.is_failure and row_check is not None:
+                    outcome = await self._look_after(attempt, row_check, outcome)
         except StartRefused as reason:
             self._give_back(attempt, reason)
         except BaseException as error:
             self._break_off(attempt, error)
             raise
         else:
-            self._settle(attempt, conclusion)
+            self._settle(attempt, outcome)
         finally:
             self._end(attempt)
 
@@ -156,7 +156,7 @@ class Executor:
     async def _look_up(self, attempt: Attempt, row_check: RowLookup) -> AttemptOutcome | None:
         """The outcome if the ledger says that it is not to run now. Raises StartRefused."""
         try:
-            conclusion = await row_check.look_up(attempt)
+            outcome = await row_check.look_up(attempt)
         except StartRefused:
             attempt.begin()  # it ends here, and so it may not be withdrawn any more
             raise
@@ -164,11 +164,11 @@ class Executor:
             self._running.notice_answer(attempt)
         if attempt.stopped:
             raise asyncio.CancelledError  # what was awaited lost it
-        if conclusion is not None:
+        if outcome is not None:
             attempt.begin()
         else:
             attempt.task = replace(attempt.task, completer=row_check.completer_for(attempt))
-        return conclusion
+        return outcome
 
     async def _look_after(
         self, attempt: Attempt, row_check: RowLookup, failed: AttemptOutcome
@@ -179,20 +179,20 @@ class Executor:
         except asyncio.CancelledError:  # its listener stops, and its handler has run
             return failed
 
-    def _settle(self, attempt: Attempt, conclusion: AttemptOutcome) -> None:
+    def _settle(self, attempt: Attempt, outcome: AttemptOutcome) -> None:
         """Have this recorded, unless the listener has given the attempt up before."""
         if attempt.settlement is None:
-            attempt.settlement = conclusion.settlement
-            attempt.consumer.settler.add(FinishedAttempt(attempt, conclusion, attempt.took))
+            attempt.settlement = outcome.settlement
+            attempt.consumer.settler.add(FinishedAttempt(attempt, outcome, attempt.took))
 
     def _give_back(self, attempt: Attempt, reason: StartRefused) -> None:
-        conclusion = attempt.conclusions.given_back(str(reason))
+        outcome = attempt.outcomes.given_back(str(reason))
         if isinstance(reason, Withdrawn):
             # The heartbeat's thread records that.
-            attempt.consumer.settler.close(FinishedAttempt(attempt, conclusion, 0.0))
+            attempt.consumer.settler.close(FinishedAttempt(attempt, outcome, 0.0))
         else:
             # Another listener may run it by now. If none does, this one claims it again.
-            self._settle(attempt, conclusion)
+            self._settle(attempt, outcome)
 
     def _break_off(self, attempt: Attempt, error: BaseException) -> None:
         """Conclude what an error ended outside of its handler: most often a cancellation."""

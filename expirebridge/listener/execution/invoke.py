@@ -226,7 +226,7 @@ async def call_handler(attempt: Attempt, invoker: Invoker) -> AttemptOutcome:
     Raises StartRefused, and nothing that a handler could raise.
     """
     try:
-        return attempt.conclusions.succeeded(await invoker.call(attempt))
+        return attempt.outcomes.succeeded(await invoker.call(attempt))
     except StartRefused:
         raise
     except BaseException as error:

@@ -1,4 +1,4 @@
-"""The conclusion of an attempt: how it ended, and what is to be recorded of it."""
+"""The outcome of an attempt: how it ended, and what is to be recorded of it."""
 
 import os
 import traceback
@@ -108,7 +108,7 @@ class AttemptOutcome(NamedTuple):
 
 
 class OutcomeBuilder:
-    """Draws the conclusion of one attempt, of this claimed task."""
+    """Draws the outcome of one attempt, of this claimed task."""
 
     __slots__ = ("_claimed",)
 
@@ -117,11 +117,11 @@ class OutcomeBuilder:
 
     def succeeded(self, result: Any) -> AttemptOutcome:
         """The handler returned this."""
-        return self._conclude(End.SUCCEEDED, "succeeded", text=shown_result(result))
+        return self._outcome(End.SUCCEEDED, "succeeded", text=shown_result(result))
 
     def failed(self, reason: str) -> AttemptOutcome:
         """It failed for good."""
-        return self._conclude(End.FAILED, "failed", text=reason, reason=reason)
+        return self._outcome(End.FAILED, "failed", text=reason, reason=reason)
 
     def retry_or_fail(self, policy: RetryPolicy, reason: str) -> AttemptOutcome:
         """It failed, and the policy says whether for good."""
@@ -151,23 +151,23 @@ class OutcomeBuilder:
         except InvalidTask as error:  # as in `obeys`
             return self.failed(f"its Snooze says no delay: {error}")
         reason = str(snooze)
-        return self._conclude(End.SNOOZED, "snoozed", delay, reason, reason)
+        return self._outcome(End.SNOOZED, "snoozed", delay, reason, reason)
 
     def raised(self, policy: RetryPolicy, error: BaseException) -> AttemptOutcome:
         """The handler raised this."""
         if isinstance(error, MemoryError):
             # The error goes to hooks, too, and its frames hold what recording it needs.
             traceback.clear_frames(error.__traceback__)
-        conclusion = self.retry_or_fail(policy, shown_error(error))
-        return conclusion._replace(brief=type(error).__name__, error=error)
+        outcome = self.retry_or_fail(policy, shown_error(error))
+        return outcome._replace(brief=type(error).__name__, error=error)
 
     def given_back(self, reason: str) -> AttemptOutcome:
         """It does not count: a listener is to run the task now."""
-        return self._conclude(End.RELEASED, "released", text=reason, reason=reason)
+        return self._outcome(End.RELEASED, "released", text=reason, reason=reason)
 
     def spread(self, delay: float, reason: str) -> AttemptOutcome:
         """It does not count: a listener is to run the task after this delay."""
-        return self._conclude(End.RELEASED, "released", delay, reason, reason)
+        return self._outcome(End.RELEASED, "released", delay, reason, reason)
 
     def unknown(self, where: str) -> AttemptOutcome:
         """There is no such function `where` it was to be called; another listener may know it."""
@@ -179,16 +179,16 @@ class OutcomeBuilder:
 
     def _wait_for_another(self, reason: str) -> AttemptOutcome:
         reason = f"{reason}; tried again every {UNKNOWN_DELAY:g} s, for a day"
-        return self._conclude(End.RELEASED, "unknown", UNKNOWN_DELAY, reason, reason)
+        return self._outcome(End.RELEASED, "unknown", UNKNOWN_DELAY, reason, reason)
 
     def unfit(self, reason: str) -> AttemptOutcome:
         """Its arguments do not fit: it fails, unless another listener knows another version."""
-        return self._conclude(End.FAILED, "unfit", text=reason, reason=reason)
+        return self._outcome(End.FAILED, "unfit", text=reason, reason=reason)
 
     def _retry(self, delay: float, reason: str) -> AttemptOutcome:
-        return self._conclude(End.RETRY, "retry", delay, reason, reason)
+        return self._outcome(End.RETRY, "retry", delay, reason, reason)
 
-    def _conclude(
+    def _outcome(
         self, end: End, word: str, delay: float = 0.0, text: str | bytes = "", reason: str = ""
     ) -> AttemptOutcome:
         if isinstance(text, str):

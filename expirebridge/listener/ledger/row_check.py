@@ -40,12 +40,12 @@ class RowCheck:
         self._asked: dict[str, asyncio.Future[RowState | None]] = {}
 
     async def look_up(self, attempt: "Attempt") -> AttemptOutcome | None:
-        """The conclusion if the task is not to run now; None if it is. Raises StartRefused."""
+        """The outcome if the task is not to run now; None if it is. Raises StartRefused."""
         try:
             fate = await self._fate(attempt.claimed.id)
         except LedgerError as error:
             self._gate.close()
-            return attempt.conclusions.spread(AWAY, f"{error}; it waits for the ledger")
+            return attempt.outcomes.spread(AWAY, f"{error}; it waits for the ledger")
         if self._gate.number is None:
             raise StartRefused(_CLOSED)
         return by_row(attempt, RowVersion.read(attempt.claimed.ledger), fate)
@@ -61,7 +61,7 @@ class RowCheck:
         except LedgerError as error:
             if not isinstance(failed.error, CompletionRefused):
                 return failed  # if its row has ended, a pass tells the server
-            return attempt.conclusions.spread(AWAY, f"{failed.error}; {error}")
+            return attempt.outcomes.spread(AWAY, f"{failed.error}; {error}")
         return by_row(attempt, RowVersion.read(attempt.claimed.ledger), fate) or failed
 
     async def with_rows(self, ids: Collection[str]) -> set[str]:
@@ -109,14 +109,14 @@ class RowCheck:
 def by_row(
     attempt: "Attempt", record: RowVersion | None, fate: "RowState | None"
 ) -> AttemptOutcome | None:
-    """The conclusion if the row says that the task is not to run, or not now; else None."""
+    """The outcome if the row says that the task is not to run, or not now; else None."""
     claimed = attempt.claimed
     outcome, reason = verdict(record, fate)
     if outcome == "later":
-        return attempt.conclusions.spread(BEHIND, reason)
+        return attempt.outcomes.spread(BEHIND, reason)
     if outcome == "runs":
         erased = "its arguments were erased"
-        return attempt.conclusions.failed(erased) if claimed.args == ERASED else None
+        return attempt.outcomes.failed(erased) if claimed.args == ERASED else None
     end = End.SUCCEEDED if outcome == "succeeded" else End.FAILED
     text = "" if end is End.SUCCEEDED else reason
     return AttemptOutcome(
