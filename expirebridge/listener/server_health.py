@@ -1,4 +1,4 @@
-"""The outage: reports once that the server fails, and once that it works again.
+"""The health of a server: reports once that the server fails, and once that it works again.
 
 Every role retries by itself, several times a second; a log line for each would bury all others.
 """
@@ -70,7 +70,7 @@ class ServerHealth:
 class PartitionHealth(ServerHealth):
     """The same for one station of a node whose other stations may work: its slot may move alone.
 
-    The node's outage reports it.
+    The server's health logs it.
     """
 
     def __init__(self, node: ServerHealth, station: str) -> None:

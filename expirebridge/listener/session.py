@@ -86,7 +86,7 @@ class PartitionSession:
     heart_store: Store
     """The same for the thread that beats, with a connection of its own."""
     server_clock: ServerClock
-    outage: ServerHealth
+    health: ServerHealth
     gaps: ResyncRequests
     ears: EventDemand
     links: ConnectionCounter
@@ -101,11 +101,11 @@ class PartitionSession:
     @property
     def is_away(self) -> bool:
         """Whether the node does not answer this station now."""
-        return self.outage.lasts or (self.pulse is not None and self.pulse.weak)
+        return self.health.lasts or (self.pulse is not None and self.pulse.weak)
 
 
 class SessionOwner(Protocol):
-    """Owner of the session that roles use; a move to another server replaces it.
+    """Owner of the session that roles use, which changes with the server.
 
     Read `session` once per round trip; otherwise store and clock may belong to different servers.
     """
@@ -114,11 +114,17 @@ class SessionOwner(Protocol):
     def session(self) -> PartitionSession:
         """The present one."""
 
+    @property
+    def health(self) -> ServerHealth:
+        """The health that roles report to."""
+
 
 # The standing of a listener among those of its partition.
 
 EARS = 2
 """Listeners that hear key events: one, and a spare (docs/adr/0004-two-subscribers.md)."""
+MOST_TURNS = 10
+"""Listeners that one waits for, at most: those of a lower rank may all be unable to do the work."""
 
 
 class Membership:
@@ -133,6 +139,11 @@ class Membership:
         """If they run more than one code: each fingerprint, and how many of them run it."""
         self.lot = lot
         """Its place among those that may hear its node, among several nodes."""
+
+    @property
+    def turn(self) -> int:
+        """How many listeners come before this one in work that any of them can do, at most 10."""
+        return min(self.rank, MOST_TURNS)
 
     @property
     def hears(self) -> bool:

@@ -22,7 +22,7 @@ def session_with(
         store=store or AsyncStore(redis.asyncio.Redis(), prefix="expirebridge"),
         heart_store=heart_store or Store(redis.Redis(), prefix="expirebridge"),
         server_clock=ServerClock(),
-        outage=ServerHealth(),
+        health=ServerHealth(),
         gaps=ResyncRequests(),
         ears=EventDemand(),
         links=ConnectionCounter(),
@@ -34,6 +34,11 @@ class FixedOwner:
     """Owner of one session, as roles take it."""
 
     session: PartitionSession
+
+    @property
+    def health(self) -> ServerHealth:
+        """That of the session."""
+        return self.session.health
 
 
 def owner_of(store: AsyncStore | None = None, heart_store: Store | None = None) -> FixedOwner:

@@ -11,6 +11,7 @@ from expirebridge import Bridge, State
 from expirebridge.errors import InvalidSetting, InvalidTask, LedgerUnsuitable
 from expirebridge.ledger import Ledger
 from expirebridge.ledger.tables import Status, SyncState
+from expirebridge.listener.ledger.roles import RetentionLoop
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands import claiming
@@ -151,7 +152,7 @@ async def test_a_listener_deletes_old_rows(
     books: Books, with_ledger: Settings, monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr("expirebridge.listener.ledger.roles.PRUNER_INTERVAL", 0.1)
+    monkeypatch.setattr(RetentionLoop, "interval", 0.1)
     caplog.set_level("INFO")
     books.insert("young", HOUR)
     books.settle_down()

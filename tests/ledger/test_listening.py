@@ -18,6 +18,7 @@ from expirebridge.hooks import Direction, End, Passed
 from expirebridge.ledger import Ledger
 from expirebridge.ledger.commit_notifier import CommitNotifier
 from expirebridge.ledger.tables import Status
+from expirebridge.listener.ledger.roles import RelayLoop
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from tests.kit.ledgers import Books, until
@@ -243,7 +244,7 @@ async def test_an_sql_database_that_was_restored_to_earlier_stops_with_one_error
 async def test_a_poke_makes_the_relay_look_at_once(
     books: Books, engine: Engine, with_ledger: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("expirebridge.listener.ledger.roles.INTERVAL", 3600.0)
+    monkeypatch.setattr(RelayLoop, "interval", 3600.0)
     ran: list[int] = []
     witness, poker = Witness(), CommitNotifier(with_ledger)
     books.insert("a", func="test.run", params="[1]")
@@ -262,7 +263,7 @@ async def test_a_poke_makes_the_relay_look_at_once(
 @pytest.fixture
 def no_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """The relay looks when it begins, and then only when it is woken."""
-    monkeypatch.setattr("expirebridge.listener.ledger.roles.INTERVAL", 3600.0)
+    monkeypatch.setattr(RelayLoop, "interval", 3600.0)
 
 
 def brought_back(witness: Witness) -> list[int]:
@@ -321,7 +322,7 @@ async def test_tasks_that_end_together_are_written_back_by_one_pass(
 async def test_ends_soon_after_a_pass_wait_for_each_other(
     books: Books, with_ledger: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("expirebridge.listener.ledger.roles.REST", 3600.0)
+    monkeypatch.setattr(RelayLoop, "rest", 3600.0)
     witness = Witness()
     for id in "ab":
         books.insert(id, func="test.run", params="[1]")

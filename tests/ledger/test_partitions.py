@@ -22,6 +22,7 @@ from expirebridge.ledger.inspection import LedgerInspector
 from expirebridge.ledger.partition import LedgerEngine
 from expirebridge.ledger.relay import finish
 from expirebridge.ledger.tables import Status
+from expirebridge.listener.ledger.roles import RelayLoop
 from expirebridge.model.partitions import PartitionLayout
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
@@ -232,7 +233,7 @@ async def test_rows_run_and_are_rebuilt_in_each_partition(
 async def test_a_poke_reaches_every_partition(
     books: list[Books], with_ledger: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("expirebridge.listener.ledger.roles.INTERVAL", 3600.0)
+    monkeypatch.setattr(RelayLoop, "interval", 3600.0)
     ran: list[int] = []
     witness, poker = Witness(), CommitNotifier(with_ledger)
     books[0].insert(in_partition(0), func="test.run", params="[0]")

@@ -123,12 +123,12 @@ class Settler:
             try:
                 codes = await session.store.run(call)
             except ScriptFailed:
-                session.outage.answered(ROLE)
+                session.health.answered(ROLE)
                 raise
             except ServerError as error:
-                session.outage.failed(ROLE, error)
+                session.health.failed(ROLE, error)
                 await asyncio.sleep(RETRY_PAUSE)
             else:
-                session.outage.answered(ROLE)
+                session.health.answered(ROLE)
                 if session is self._consumer.session:
                     return codes

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from abc import abstractmethod
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from expirebridge.errors import InvalidSetting, LedgerError, LedgerUnreachable, 
 from expirebridge.hooks import Hooks
 from expirebridge.listener.ledger.gate import LedgerGate, Link
 from expirebridge.listener.ledger.row_check import RowCheck
+from expirebridge.listener.periodic import PeriodicRole
 from expirebridge.listener.session import Membership, SessionOwner
 from expirebridge.listener.wakeups import Wakeup
 from expirebridge.model.log_fields import event
@@ -26,25 +28,44 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("expirebridge")
 
-ROLE = "comparing with the ledger"
 CLOSED_PAUSE = 0.1
-FAILED_PAUSE = 1.0
 DOUBTS = 3
 """How often in a row the numbers must differ before an open gate is closed: while a pass ends, its
 rows are stamped a moment before the server has seen it."""
 
 
-class ConsistencyCheck:
+class LedgerRole(PeriodicRole):
+    """A periodic role that needs the ledger's database as well as the server."""
+
+    retry_pause = 1.0
+
+    async def try_once(self) -> float:
+        """Run once, and report both; returns the seconds to pause."""
+        try:
+            return await super().try_once()
+        except LedgerError as error:
+            self.report(error)
+            self.after_failure()
+            return self.retry_pause
+
+    @abstractmethod
+    def report(self, error: LedgerError | None) -> None:
+        """Log that the ledger fails, once, and that it works again."""
+
+
+class ConsistencyCheck(LedgerRole):
     """Compares the ledger's numbers with the server's: after each new connection, and now and then.
 
     After a new connection it first takes a number, once: a pass that stalled before cannot end.
     """
 
+    role = "comparing with the ledger"
+
     def __init__(
         self, consumer: SessionOwner, books: "LedgerPartition", gate: LedgerGate, *,
         doorbell: Wakeup, pause: float,
     ) -> None:  # fmt: skip
-        self._consumer = consumer
+        super().__init__(consumer)
         self._books = books
         self._gate = gate
         self._doorbell = doorbell
@@ -53,32 +74,22 @@ class ConsistencyCheck:
         self._doubts = 0
         self._failing = False
 
-    async def run(self) -> None:
-        """Keep the gate, for ever."""
-        while True:
-            pause = await self.run_once()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await self._gate.wanted.wait()
-            if self._gate.wanted.is_set():
-                self._gate.wanted.clear()
-                await asyncio.sleep(0 if self._gate.link != self._fenced else CLOSED_PAUSE)
+    async def wait(self, pause: float) -> None:
+        """Wait until the pause is over, or until a task needs the gate."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause):
+                await self._gate.wanted.wait()
+        if self._gate.wanted.is_set():
+            self._gate.wanted.clear()
+            await asyncio.sleep(0 if self._gate.link != self._fenced else CLOSED_PAUSE)
 
     async def run_once(self) -> float:
-        """Compare, and open or close the gate; returns for how many seconds to pause."""
-        session = self._consumer.session
-        try:
-            agreed = await self._compare()
-        except ServerError as error:
-            session.outage.failed(ROLE, error)
-            self._gate.close()
-            return FAILED_PAUSE
-        except LedgerError as error:
-            self._report(error)
-            self._gate.close()
-            return FAILED_PAUSE
-        session.outage.answered(ROLE)
-        self._report(None)
+        """Compare, and open or close the gate; returns the seconds to pause.
+
+        Raises a ServerError or a LedgerError.
+        """
+        agreed = await self._compare()
+        self.report(None)
         # A task that waits for the gate wakes this, so it need not ask often for long.
         return self._pause if agreed else min(CLOSED_PAUSE * max(self._doubts, 1), self._pause)
 
@@ -100,7 +111,12 @@ class ConsistencyCheck:
             self._doorbell.ring()
         return link == self._gate.link
 
-    def _report(self, error: LedgerError | None) -> None:
+    def after_failure(self) -> None:
+        """Close the gate."""
+        self._gate.close()
+
+    def report(self, error: LedgerError | None) -> None:
+        """Log that the ledger fails, once, and that it works again."""
         if error is not None and not self._failing:
             logger.error(
                 "tasks of the ledger wait: %s (reported once)", error,
@@ -113,32 +129,31 @@ class ConsistencyCheck:
 
 # The relayer: carries rows of the ledger to the server, and back what happened there.
 
-RELAYER_ROLE = "the relay of the ledger"
-INTERVAL = 1.0
-"""Seconds after which it looks in any case: a poke may be lost. All partitions of a listener look
-at the same moments, so that they can share what they read."""
 FULL = 100
 """Rows of a pass from which on another follows at once, after as long as it took."""
-REST = 0.015
-"""Seconds after a look until an end causes another, for each partition that shares the connections,
-and at least as long as that look took: what ends meanwhile shares a pass."""
-RETRY_PAUSE = 1.0
 LONG = 15.0
 """Seconds after which a pass that has not ended is reported. A large rebuild may take as long."""
-MOST_RANKS = 10
 
 
-class RelayLoop:
+class RelayLoop(LedgerRole):
     """Makes passes: at each look with the lowest rank, and the less often the higher its rank is.
 
     Those of a lower rank may lack the ledger. If two make a pass at once, one finds that out.
     """
 
+    role = "the relay of the ledger"
+    interval = 1.0
+    """Seconds after which it looks in any case: a poke may be lost. All partitions of a listener
+    look at the same moments, so that they can share what they read."""
+    rest = 0.015
+    """Seconds after a look until an end causes another, for each partition that shares the
+    connections, and at least as long as that look took: what ends meanwhile shares a pass."""
+
     def __init__(
         self, consumer: SessionOwner, books: "LedgerPartition", standing: Membership, *,
         hooks: Hooks,
     ) -> None:  # fmt: skip
-        self._consumer = consumer
+        super().__init__(consumer)
         self._books = books
         self._standing = standing
         self._hooks = hooks
@@ -162,15 +177,22 @@ class RelayLoop:
         if self._is_rested:
             self._poked.set()
 
-    async def run(self) -> None:
-        """Make passes, for ever."""
+    async def wait(self, pause: float) -> None:
+        """Wait until it is to look and has its turn, or is poked and has its turn."""
         while True:
-            pause = await self.run_once()
             rest = min(self._rest, pause)
             if not await self._is_poked(within=rest):
                 self._is_rested = True
                 if not self._ended:
                     await self._is_poked(within=pause - rest)
+            self._poked.clear()
+            self._ended = self._is_rested = False
+            self._rest = self.interval
+            now = time.monotonic()
+            if now >= self._looked + self._standing.turn * self.interval:
+                self._looked = now
+                return
+            pause = self._until_next(now)
 
     async def _is_poked(self, *, within: float) -> bool:
         """Wait for a poke, for so many seconds; returns whether one came."""
@@ -180,34 +202,23 @@ class RelayLoop:
         return False
 
     async def run_once(self) -> float:
-        """Make a pass in each direction, if it is its turn; returns the seconds to pause."""
-        self._poked.clear()
-        self._ended = self._is_rested = False
-        self._rest = INTERVAL
+        """Make a pass in each direction; returns the seconds to pause.
+
+        Raises a ServerError or a LedgerError.
+        """
         began = time.monotonic()
-        if began < self._looked + min(self._standing.rank, MOST_RANKS) * INTERVAL:
-            return _until_next(began)
-        self._looked = began
-        outage = self._consumer.session.outage
         try:
             carried = await self._make_passes()
-        except ServerError as error:
-            outage.failed(RELAYER_ROLE, error)
-            return RETRY_PAUSE
-        except LedgerError as error:
-            self._report(error)
-            return RETRY_PAUSE
         finally:
             for passed in self._books.take_passed():
                 self._hooks.emit(passed)
-        outage.answered(RELAYER_ROLE)
-        self._report(None)
+        self.report(None)
         took = time.monotonic() - began
         if carried >= FULL:
             await asyncio.sleep(took)
             return 0.0
-        self._rest = max(REST * self._books.partitions, took)
-        return _until_next(time.monotonic())
+        self._rest = max(self.rest * self._books.partitions, took)
+        return self._until_next(time.monotonic())
 
     async def _make_passes(self) -> int:
         """Make them however long it takes; what takes long is reported, and goes on."""
@@ -215,12 +226,13 @@ class RelayLoop:
         try:
             done, _ = await asyncio.wait([passes], timeout=LONG)
             if not done:
-                self._report(LedgerUnreachable(f"its database has not answered for {LONG:g} s"))
+                self.report(LedgerUnreachable(f"its database has not answered for {LONG:g} s"))
             return await passes
         finally:
             passes.cancel()  # nobody asks for their end when the listener stops
 
-    def _report(self, error: LedgerError | None) -> None:
+    def report(self, error: LedgerError | None) -> None:
+        """Log that the relay stands still, once for each kind of error, and that it goes on."""
         if error is not None and type(error) is not type(self._error):
             logger.error(
                 "the relay of the ledger stands still: %s (reported once)", error,
@@ -230,17 +242,12 @@ class RelayLoop:
             logger.warning("the relay of the ledger goes on", extra=event("relay goes on"))
         self._error = error
 
-
-def _until_next(now: float) -> float:
-    """The seconds until the next look."""
-    return INTERVAL - now % INTERVAL
+    def _until_next(self, now: float) -> float:
+        """The seconds until the next look."""
+        return self.interval - now % self.interval
 
 
 # The pruner: deletes rows of the ledger whose tasks finished long ago.
-
-PRUNER_ROLE = "deleting old rows of the ledger"
-PRUNER_INTERVAL = 60.0
-"""Seconds between two rounds; the less often, the higher the rank is."""
 
 
 class RetentionLoop:
@@ -248,6 +255,10 @@ class RetentionLoop:
 
     After each batch it rests for as long as that took: deleting is never in a hurry.
     """
+
+    role = "deleting old rows of the ledger"
+    interval = 60.0
+    """Seconds between two rounds; the less often, the higher the rank is."""
 
     def __init__(self, books: "LedgerPartition", standing: Membership, *, keep: float) -> None:
         self._books = books
@@ -257,7 +268,7 @@ class RetentionLoop:
     async def run(self) -> None:
         """Make rounds, for ever."""
         while True:
-            await asyncio.sleep(PRUNER_INTERVAL * (1 + min(self._standing.rank, MOST_RANKS)))
+            await asyncio.sleep(self.interval * (1 + self._standing.turn))
             await self.run_once()
 
     async def run_once(self) -> None:
@@ -265,7 +276,7 @@ class RetentionLoop:
         try:
             count = await self._make_round()
         except (LedgerError, ServerError) as error:
-            logger.debug("%s: %s", PRUNER_ROLE, error)
+            logger.debug("%s: %s", self.role, error)
             return
         if count:
             logger.info(

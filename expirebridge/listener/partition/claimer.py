@@ -160,14 +160,14 @@ class Claimer:
             try:
                 claim = await self._send(call, session)
             except ServerError as error:
-                session.outage.failed(ROLE, error)
+                session.health.failed(ROLE, error)
                 self._give_up_places(session.pulse)
                 if last:
                     return None
                 call = claiming.resent(call)
                 await asyncio.sleep(RETRY_PAUSE)
             else:
-                session.outage.answered(ROLE)
+                session.health.answered(ROLE)
                 if session is not self._consumer.session:
                     # A superseded primary claimed; its successor knows that, if it reached it.
                     call = claiming.resent(call)
@@ -223,10 +223,10 @@ class Claimer:
             try:
                 await session.store.run(command("PING"))
             except ServerError as error:
-                session.outage.failed(ROLE, error)
+                session.health.failed(ROLE, error)
                 await asyncio.sleep(RETRY_PAUSE)
             else:
-                session.outage.answered(ROLE)
+                session.health.answered(ROLE)
                 session.pulse.weak = False
 
     async def _fit(self, claim: Claim, *, until: float, alone: bool) -> Claim:

@@ -22,6 +22,7 @@ from expirebridge.listener.partition.maintenance import (
 )
 from expirebridge.listener.partition.misplaced_keys import MisplacedKeys
 from expirebridge.listener.partition.reconciler import KeyReconciler
+from expirebridge.listener.server_health import ServerHealth
 from expirebridge.listener.session import Membership, PartitionSession
 from expirebridge.listener.wakeups import Wakeup
 from expirebridge.model.log_fields import event
@@ -78,6 +79,11 @@ class PartitionConsumer:
             settler=self.settler, doorbell=doorbell, clock=clock, cursor=cursor,
             hearing=self.hearing, executor=executor, fairness=fairness, hooks=hooks,
         )  # fmt: skip
+
+    @property
+    def health(self) -> ServerHealth:
+        """The health of its partition on the server that it is on now."""
+        return self.session.health
 
     @property
     def store(self) -> AsyncStore:

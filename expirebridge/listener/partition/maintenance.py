@@ -5,8 +5,8 @@ import contextlib
 import time
 from collections.abc import Sequence
 
-from expirebridge.errors import ServerError
 from expirebridge.hooks import Hooks, Lapsed
+from expirebridge.listener.periodic import PeriodicRole
 from expirebridge.listener.session import Membership, SessionOwner
 from expirebridge.listener.wakeups import Wakeup
 from expirebridge.model.schedule import SeriesSpec
@@ -16,51 +16,40 @@ from expirebridge.series.ticks import make_due_ticks, retime
 from expirebridge.settings import Settings
 from expirebridge.store.commands import reconciling
 
-ROLE = "the sweep"
 EVERY = 1.0
 """Seconds between passes while something is overdue, or the server is away."""
 A_MOMENT = 0.01
 """Seconds after the end of a lease at which it is looked at."""
 
 
-class LeaseReaper:
+class LeaseReaper(PeriodicRole):
     """Makes a pass when a lease may be over.
 
     A pass takes back the tasks of dead listeners, looks again at paused ones and forgets old ones.
+    There are at least two in each lease.
     """
+
+    role = "the sweep"
+    retry_pause = EVERY
 
     def __init__(
         self, consumer: SessionOwner, settings: Settings, *, doorbell: Wakeup, hooks: Hooks
     ) -> None:
-        self._consumer = consumer
+        super().__init__(consumer)
         self._settings = settings
         self._doorbell = doorbell
         self._hooks = hooks
 
-    async def run(self) -> None:
-        """Make passes for ever: one whenever a lease may be over, at least two in each lease."""
-        while True:
-            pause = EVERY
-            outage = self._consumer.session.outage
-            try:
-                sweep = await self.run_once()
-            except ServerError as error:
-                outage.failed(ROLE, error)
-            else:
-                outage.answered(ROLE)
-                pause = self._pause_after(sweep)
-            await asyncio.sleep(pause)
-
-    async def run_once(self) -> reconciling.Sweep:
-        """Make one pass. Raises a ServerError."""
-        sweep = await self._consumer.session.store.run(reconciling.sweep(self._settings))
+    async def run_once(self) -> float:
+        """Make one pass; returns the seconds to pause. Raises a ServerError."""
+        sweep = await self._owner.session.store.run(reconciling.sweep(self._settings))
         for id in sweep.lapsed:
             self._hooks.emit(Lapsed(id=id, failed=False))
         for id in sweep.failed:
             self._hooks.emit(Lapsed(id=id, failed=True))
         if sweep.lapsed:
             self._doorbell.ring()
-        return sweep
+        return self._pause_after(sweep)
 
     def _pause_after(self, sweep: reconciling.Sweep) -> float:
         """How long nothing can be missed: what is claimed from now on has a whole lease."""
@@ -75,30 +64,30 @@ class LeaseReaper:
 
 # The ticker: makes the next tick of each series when its latest is due.
 
-TICKER_ROLE = "the ticks of series"
 BEHIND_A_RANK = 0.1
 """Seconds that a listener waits for each rank above it: the first makes the ticks, as long as it
 lives."""
-MOST_RANKS = 10
 TOGETHER = 10
 """Ticks of one pass: for as long as the server makes them, claims wait."""
 GATHERING = 0.01
 """Seconds between passes that leave nothing behind: what comes due meanwhile is made by one pass.
 An interval has a second at least, so its next tick is there in time."""
-RETRY_PAUSE = 0.5
 LONGEST_SLEEP = 1.0
 """Seconds after which it reads the server's clock again, which may have jumped meanwhile."""
 
 
-class Ticker:
+class Ticker(PeriodicRole):
     """Makes ticks in bounded passes. While more are to be made, it pauses after each for as long as
     that took, so that claims are not held up.
 
     Heartbeats say when the first is to be made. Without a series it asks for nothing.
     """
 
+    role = "the ticks of series"
+    retry_pause = 0.5
+
     def __init__(self, consumer: SessionOwner, standing: Membership) -> None:
-        self._consumer = consumer
+        super().__init__(consumer)
         self._standing = standing
         self._next: int | None = None
         """The ms at which the next tick is to be made, as far as is known."""
@@ -110,25 +99,20 @@ class Ticker:
             self._next = next_making
             self._changed.set()
 
-    async def run(self) -> None:
-        """Make ticks whenever it is time, for ever."""
-        while True:
-            await self._wait()
-            session = self._consumer.session
-            try:
-                pause = await self.run_once()
-            except ServerError as error:
-                session.outage.failed(TICKER_ROLE, error)
-                pause = RETRY_PAUSE
-            else:
-                session.outage.answered(TICKER_ROLE)
-            await asyncio.sleep(pause)
+    async def wait(self, pause: float) -> None:
+        """Pause, and wait until the next tick is to be made and this listener's turn has come."""
+        await super().wait(pause)
+        while (left := self._left()) is None or left > 0:
+            self._changed.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(None if left is None else min(left, LONGEST_SLEEP)):
+                    await self._changed.wait()
 
     async def run_once(self) -> float:
-        """Make one pass; returns for how many seconds to pause. Raises a ServerError."""
+        """Make one pass; returns the seconds to pause. Raises a ServerError."""
         began = time.monotonic()
         self._changed.clear()
-        ticked = await self._consumer.session.store.run(make_due_ticks(TOGETHER))
+        ticked = await self._owner.session.store.run(make_due_ticks(TOGETHER))
         # What a heartbeat said meanwhile may be newer than this answer; if not, one look too many.
         heard = self._next if self._changed.is_set() else None
         known = [ms for ms in (ticked.next, heard) if ms is not None]
@@ -136,37 +120,29 @@ class Ticker:
         more = ticked.next is not None and ticked.next <= ticked.now
         return time.monotonic() - began if more else GATHERING
 
-    async def _wait(self) -> None:
-        """Wait until the next tick is to be made, and this listener's turn has come."""
-        while (left := self._left()) is None or left > 0:
-            self._changed.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(None if left is None else min(left, LONGEST_SLEEP)):
-                    await self._changed.wait()
-
     def _left(self) -> float | None:
         """Seconds until its turn; None: there is no series."""
         if self._next is None:
             return None
-        turn = min(self._standing.rank, MOST_RANKS) * BEHIND_A_RANK
-        return self._consumer.session.server_clock.seconds_until(self._next) + turn
+        turn = self._standing.turn * BEHIND_A_RANK
+        return self._owner.session.server_clock.seconds_until(self._next) + turn
 
 
 # The retimer: moves waiting ticks when this host has later time zone data than computed them.
 
-RETIMER_ROLE = "the ticks of zones that changed"
-RETIMER_RETRY_PAUSE = 1.0
 
-
-class TimeZoneUpdater:
+class TimeZoneUpdater(PeriodicRole):
     """Looks once: when it starts, or as soon as there are series.
 
     It takes bounded passes, with a pause after each as long as the pass took. A process reads a
     zone once: newer data count from the next start.
     """
 
+    role = "the ticks of zones that changed"
+    retry_pause = 1.0
+
     def __init__(self, consumer: SessionOwner, standing: Membership) -> None:
-        self._consumer = consumer
+        super().__init__(consumer)
         self._standing = standing
         self._version = newest_tzdata()
         self._due = asyncio.Event()
@@ -177,47 +153,40 @@ class TimeZoneUpdater:
         if next_making is not None and not self._has_looked:
             self._due.set()
 
-    async def run(self) -> None:
-        """Look, again if the server failed, and then no more."""
-        while True:
-            await self._due.wait()
-            session = self._consumer.session
-            try:
-                await self.run_once()
-            except ServerError as error:
-                session.outage.failed(RETIMER_ROLE, error)
-                await asyncio.sleep(RETIMER_RETRY_PAUSE)
-            else:
-                session.outage.answered(RETIMER_ROLE)
-                self._has_looked = True
-                self._due.clear()
+    async def wait(self, pause: float) -> None:
+        """Pause, and wait until there are series whose ticks it has not looked at."""
+        await super().wait(pause)
+        await self._due.wait()
 
-    async def run_once(self) -> None:
-        """Move all ticks that are to be moved. Raises a ServerError."""
+    async def run_once(self) -> float:
+        """Move all ticks that are to be moved; no pause is needed. Raises a ServerError."""
         skip: int | None = 0
         while skip is not None:
-            await asyncio.sleep(min(self._standing.rank, MOST_RANKS) * BEHIND_A_RANK)
+            await asyncio.sleep(self._standing.turn * BEHIND_A_RANK)
             began = time.monotonic()
-            skip = await self._consumer.session.store.run(retime(self._version, skip))
+            skip = await self._owner.session.store.run(retime(self._version, skip))
             await asyncio.sleep(time.monotonic() - began)
+        self._has_looked = True
+        self._due.clear()
+        return 0.0
 
 
 # The declarer: sees that the series that a listener's handlers declare stand as declared.
 
-DECLARER_ROLE = "the declared series"
-DECLARER_RETRY_PAUSE = 1.0
 
-
-class SeriesRegistrar:
+class SeriesRegistrar(PeriodicRole):
     """Declares the series of its partition: at the start, once a lease, and if that was emptied.
 
     So a listener takes over when those that carried another declaration are gone.
     """
 
+    role = "the declared series"
+    retry_pause = 1.0
+
     def __init__(
         self, consumer: SessionOwner, settings: Settings, *, name: str, specs: Sequence[SeriesSpec]
     ) -> None:
-        self._consumer = consumer
+        super().__init__(consumer)
         self._settings = settings
         self._name = name
         self._specs = [spec for spec in specs if consumer.session.store.database.owns(spec.id)]
@@ -227,27 +196,14 @@ class SeriesRegistrar:
         """Declare at once."""
         self._asked.set()
 
-    async def run(self) -> None:
-        """Declare for ever."""
-        while True:
-            session = self._consumer.session
-            self._asked.clear()
-            pause = self._settings.lease
-            try:
-                await self.run_once()
-            except ServerError as error:
-                session.outage.failed(DECLARER_ROLE, error)
-                pause = DECLARER_RETRY_PAUSE
-            else:
-                session.outage.answered(DECLARER_ROLE)
-            try:
-                async with asyncio.timeout(pause):
-                    await self._asked.wait()
-            except TimeoutError:
-                pass
+    async def wait(self, pause: float) -> None:
+        """Wait until the pause is over, or until `hurry`."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause):
+                await self._asked.wait()
 
-    async def run_once(self) -> None:
-        """Declare once. Raises a ServerError."""
-        await self._consumer.session.store.run(
-            declare(self._name, self._settings.lease, self._specs)
-        )
+    async def run_once(self) -> float:
+        """Declare once; returns the seconds to pause. Raises a ServerError."""
+        self._asked.clear()
+        await self._owner.session.store.run(declare(self._name, self._settings.lease, self._specs))
+        return self._settings.lease

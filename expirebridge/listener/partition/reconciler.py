@@ -215,7 +215,7 @@ class KeyReconciler:
                     [h for h in hints if h.heard is not EventKind.DELETED], session
                 )
         except ServerError as error:
-            session.outage.failed(ROLE, error)
+            session.health.failed(ROLE, error)
             await asyncio.sleep(RETRY_PAUSE)
             if session is not self._consumer.session:
                 return  # it was heard on another server
@@ -224,7 +224,7 @@ class KeyReconciler:
                     self._waiting.setdefault((name, heard), since)
             self._has_news.set()
         else:
-            session.outage.answered(ROLE)
+            session.health.answered(ROLE)
 
     def _in_place(self, hints: list[KeyEvent]) -> list[KeyEvent]:
         """Those that belong to this partition; the others are named, and not run."""

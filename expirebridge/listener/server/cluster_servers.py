@@ -144,7 +144,7 @@ class ClusterServers(Servers):
         )  # fmt: skip
         self._layout = PartitionLayout(settings.prefix)
         self._misplaced: MisplacedKeys
-        self._outage = ServerHealth()
+        self._health = ServerHealth()
         self._ready = asyncio.Event()
         self._joined = 0.0
         """When this listener began to beat (monotonic)."""
@@ -224,7 +224,7 @@ class ClusterServers(Servers):
         ready = asyncio.create_task(self._await_readiness())
         try:
             while True:
-                fails = any(node.outage.lasts for node in self.nodes.values())
+                fails = any(node.health.lasts for node in self.nodes.values())
                 await asyncio.wait([ended], timeout=ASK_SOON if fails else ASK_EVERY)
                 if ended.done():
                     ended.result()
@@ -247,9 +247,9 @@ class ClusterServers(Servers):
         try:
             known = await self._look()
         except RedisError as error:
-            self._outage.failed(ROLE, translated(error))
+            self._health.failed(ROLE, translated(error))
             return
-        self._outage.answered(ROLE)
+        self._health.answered(ROLE)
         for address in sorted(known.primaries - self.nodes.keys()):
             self._start_one(address)
         self._move_stations(known)
@@ -319,7 +319,7 @@ class ClusterServers(Servers):
 
     async def _draw(self, within: float) -> None:
         """Ask one partition who has beaten within so many seconds: every listener beats in all."""
-        for node in sorted(self.nodes.values(), key=lambda node: node.outage.lasts):
+        for node in sorted(self.nodes.values(), key=lambda node: node.health.lasts):
             for station in node.directory.stations[:1]:
                 try:
                     beats = await station.store.run(inspection.list_listeners(MOST_NAMES))

@@ -34,7 +34,7 @@ class ServerConnections:
         settings: Settings,
         berth: PinnedPrimary | None,
         *,
-        outage: ServerHealth,
+        health: ServerHealth,
         gaps: ResyncRequests,
         ears: EventDemand,
         lot: SubscriberElection | None = None,
@@ -49,7 +49,7 @@ class ServerConnections:
         if settings.ledger is not None:
             self._links.watch(self._client)
         self._server_clock = ServerClock()
-        self._outage = outage
+        self._health = health
         self._gaps = gaps
         self._ears = ears
         self._lot = lot
@@ -61,7 +61,7 @@ class ServerConnections:
             store=AsyncStore(self._client, prefix=prefix, partitions=partitions),
             heart_store=Store(self._heart_client, prefix=prefix, partitions=partitions),
             server_clock=self._server_clock,
-            outage=PartitionHealth(self._outage, prefix) if self._lot else self._outage,
+            health=PartitionHealth(self._health, prefix) if self._lot else self._health,
             gaps=self._gaps,
             ears=self._ears,
             links=self._links,

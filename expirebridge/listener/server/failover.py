@@ -10,6 +10,7 @@ from expirebridge.connection.cluster import SlotPrimary
 from expirebridge.connection.sentinel import PinnedPrimary, Primary
 from expirebridge.connection.urls import Address
 from expirebridge.hooks import FailedOver, Hooks
+from expirebridge.listener.periodic import PeriodicRole
 from expirebridge.listener.server.connections import ServerConnections
 from expirebridge.listener.server.server import Server
 from expirebridge.model.log_fields import event
@@ -17,20 +18,23 @@ from expirebridge.store.errors import translated
 
 logger = logging.getLogger("expirebridge")
 
-ROLE = "the question where the primary is"
 ASK_EVERY = 1.0
 ASK_SOON = 0.2
 """Seconds between questions, and while the server fails."""
 
 
-class FailoverMonitor:
+class FailoverMonitor(PeriodicRole):
     """Asks where the primary is, and changes the generation of its node if it has moved.
 
     All stations stand on the new generation before anything else is sent. What is still answered by
     the old primary is ignored, and sent again to the new one.
     """
 
+    role = "the question where the primary is"
+    retry_pause = ASK_SOON
+
     def __init__(self, primary: Primary | SlotPrimary, node: Server, *, hooks: Hooks) -> None:
+        super().__init__(node)
         self._primary = primary
         self._node = node
         self._left: ServerConnections | None = None
@@ -39,22 +43,23 @@ class FailoverMonitor:
         # Of its own: handlers may have taken all threads of the event loop's.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="expirebridge-sentinels")
 
-    async def run(self) -> None:
-        """Ask, and follow, for ever."""
-        while True:
-            await asyncio.sleep(ASK_SOON if self._node.outage.lasts else ASK_EVERY)
-            try:
-                address = await self._ask()
-            except RedisError as error:
-                self._node.outage.failed(ROLE, translated(error))
-            else:
-                self._node.outage.answered(ROLE)
-                if self._is_news(address):
-                    await self.follow(address)
+    async def wait(self, pause: float) -> None:
+        """Wait for the next question, which comes sooner while the server fails any role."""
+        await super().wait(ASK_SOON if self._node.health.lasts else max(pause, ASK_EVERY))
+
+    async def run_once(self) -> float:
+        """Ask, and follow; returns the seconds to pause. Raises a ServerError."""
+        address = await self._ask()
+        if self._is_news(address):
+            await self.follow(address)
+        return ASK_EVERY
 
     async def _ask(self) -> Address:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, self._primary.find)
+        try:
+            return await loop.run_in_executor(self._thread, self._primary.find)
+        except RedisError as error:
+            raise translated(error) from error
 
     def _is_news(self, address: Address) -> bool:
         berth = self._node.generation.berth

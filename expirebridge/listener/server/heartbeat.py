@@ -50,7 +50,7 @@ class Heartbeat:
     def fail(self, error: ServerError) -> None:
         """Take note that the server was away when this was to begin, and try again soon."""
         for station in self._directory.stations:
-            station.session.outage.failed(ROLE, error)
+            station.session.health.failed(ROLE, error)
         self.hurry()
 
     def hurry(self) -> None:
@@ -85,16 +85,16 @@ class Heartbeat:
         answered, failed = set[ServerHealth](), set[ServerHealth]()
         try:
             for station in self._directory.stations:
-                outage = station.session.outage
+                health = station.session.health
                 try:
                     self._beat_for(station)
                 except ServerError as error:
-                    outage.failed(ROLE, error)
-                    failed.add(outage)
+                    health.failed(ROLE, error)
+                    failed.add(health)
                     if isinstance(error, ServerUnreachable):
                         break  # each of the others would wait as long
                 else:
-                    answered.add(outage)
+                    answered.add(health)
             if not failed:
                 with contextlib.suppress(RuntimeError):
                     self._watchdog.look(self._loop)
@@ -102,8 +102,8 @@ class Heartbeat:
         except Exception:
             logger.exception("the heartbeat failed")
             return False
-        for outage in answered - failed:
-            outage.answered(ROLE)
+        for health in answered - failed:
+            health.answered(ROLE)
         return not failed
 
     def _beat_for(self, station: PartitionConsumer) -> None:

@@ -4,11 +4,10 @@ import asyncio
 import logging
 import time
 
-from expirebridge.errors import ServerError
 from expirebridge.hooks import Gap, Hooks, Scanned
 from expirebridge.listener.partition.consumer import PartitionConsumer
+from expirebridge.listener.periodic import PeriodicRole
 from expirebridge.listener.server.key_router import KeyRouter
-from expirebridge.listener.server_health import ServerHealth
 from expirebridge.listener.session import SessionOwner
 from expirebridge.listener.wakeups import ResyncRequests
 from expirebridge.model.log_fields import event
@@ -18,8 +17,6 @@ from expirebridge.store.commands import reconciling
 
 logger = logging.getLogger("expirebridge")
 
-ROLE = "the scan"
-RETRY_PAUSE = 1.0
 STEP = 100
 """About how many keys one step of a scan walks over: half a millisecond of the server's time."""
 SHARE = 0.1
@@ -28,12 +25,15 @@ PATIENT_SHARE = 0.02
 """The same for a scan that was asked for: others follow for as long as its reason lasts."""
 
 
-class Scanner:
+class Scanner(PeriodicRole):
     """Scans the keys of a node, once for all its partitions, after each gap and when asked.
 
     A scan finds trigger keys without a record, records without a place in a state set, and timers
     that were edited while nobody listened. `node` names the node if there are several.
     """
+
+    role = "the scan"
+    retry_pause = 1.0
 
     def __init__(
         self,
@@ -42,35 +42,29 @@ class Scanner:
         settings: Settings,
         *,
         gaps: ResyncRequests,
-        outage: ServerHealth,
         hooks: Hooks,
         node: str = "",
     ) -> None:
-        self._server = server
+        super().__init__(server)
         self._directory = directory
         self._settings = settings
         self._gaps = gaps
-        self._outage = outage
         self._hooks = hooks
         self._node = node
 
-    async def run(self) -> None:
-        """Scan after each gap, and when asked, for ever."""
-        while True:
-            reasons = await self._gaps.take()
-            if reasons:
-                self._hooks.emit(Gap(reason=", ".join(reasons), node=self._node))
-            for station in self._directory.stations:
-                station.doorbell.ring()
-            try:
-                adopted = await self._scan_all(SHARE if reasons else PATIENT_SHARE)
-            except ServerError as error:
-                self._outage.failed(ROLE, error)
-                self._gaps.notice("the last scan failed")
-                await asyncio.sleep(RETRY_PAUSE)
-            else:
-                self._outage.answered(ROLE)
-                self._report(adopted)
+    async def run_once(self) -> float:
+        """Wait for a gap, or until asked, and scan; no pause is needed. Raises a ServerError."""
+        reasons = await self._gaps.take()
+        if reasons:
+            self._hooks.emit(Gap(reason=", ".join(reasons), node=self._node))
+        for station in self._directory.stations:
+            station.doorbell.ring()
+        self._report(await self._scan_all(SHARE if reasons else PATIENT_SHARE))
+        return 0.0
+
+    def after_failure(self) -> None:
+        """Ask for another scan."""
+        self._gaps.notice("the last scan failed")
 
     def _report(self, adopted: int) -> None:
         self._hooks.emit(Scanned(adopted=adopted, node=self._node))
@@ -92,7 +86,7 @@ class Scanner:
 
     async def _walk(self, share: float) -> int:
         """One walk for all stations: each looks over its own keys."""
-        directory, store = self._directory, self._server.session.store
+        directory, store = self._directory, self._owner.session.store
         cursor, adopted = "0", 0
         while True:
             began = time.monotonic()

@@ -57,13 +57,13 @@ class Server:
         self._lot = lot
         self._standing = Membership(settings.doorbell, lot)
         """What its lot means for it, even if no station stands here."""
-        self.outage, self.gaps, self._ears = outage, gaps, ears = (
+        self.health, self.gaps, self._ears = health, gaps, ears = (
             ServerHealth(),
             ResyncRequests(),
             EventDemand(),
         )
         self._begin = partial(
-            ServerConnections, settings, outage=outage, gaps=gaps, ears=ears, lot=lot
+            ServerConnections, settings, health=health, gaps=gaps, ears=ears, lot=lot
         )
         self.generation = self._begin(berth)
         """The present one."""
@@ -72,14 +72,12 @@ class Server:
         self.directory = directory = KeyRouter(misplaced)
         self.heartbeat = Heartbeat(directory, lease=settings.lease, watchdog=watchdog)
         self.subscriber = Subscriber(
-            self, directory, heartbeat=self.heartbeat, ears=ears, gaps=gaps, outage=outage
+            self, directory, heartbeat=self.heartbeat, ears=ears, gaps=gaps
         )
         self.name = name = str(berth.known) if lot and berth else ""
         """Its address, if it is one of several."""
-        self._scanner = Scanner(
-            self, directory, settings, gaps=gaps, outage=outage, hooks=hooks, node=name
-        )
-        self._inspector = SettingsMonitor(directory, settings, gaps=gaps, outage=outage)
+        self._scanner = Scanner(self, directory, settings, gaps=gaps, hooks=hooks, node=name)
+        self._inspector = SettingsMonitor(self, directory, settings, gaps=gaps)
         self._tasks: list[asyncio.Task[None]] = []
 
     def session_for(self, prefix: str, partitions: int = 1) -> PartitionSession:
@@ -107,7 +105,7 @@ class Server:
         self.directory.remove(station)
         self._ears.want(station, False)
         self._ears.look_again()
-        station.session.outage.end()
+        station.session.health.end()
 
     def renew(self, berth: PinnedPrimary) -> ServerConnections:
         """Let all go on at another server, which is the primary now; return what they left."""

@@ -5,16 +5,15 @@ import logging
 from collections.abc import Iterable
 
 from expirebridge.checks import Finding, Level, check_server, events_are_on
-from expirebridge.errors import ServerError
+from expirebridge.listener.periodic import PeriodicRole
 from expirebridge.listener.server.key_router import KeyRouter
-from expirebridge.listener.server_health import ServerHealth
+from expirebridge.listener.session import SessionOwner
 from expirebridge.listener.wakeups import ResyncRequests
 from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
 
 logger = logging.getLogger("expirebridge")
 
-ROLE = "the look at the server's settings"
 _LEVELS = {
     Level.OK: logging.INFO,
     Level.LIMIT: logging.INFO,
@@ -23,7 +22,7 @@ _LEVELS = {
 }
 
 
-class SettingsMonitor:
+class SettingsMonitor(PeriodicRole):
     """Repeats a listener's first checks once a lease, and reports what has changed.
 
     It leaves out the search for other data, which is for the start and the doctor. And it declares
@@ -33,18 +32,21 @@ class SettingsMonitor:
     finds that it sends them again, it asks for a scan, which finds what the events would have said.
     """
 
+    role = "the look at the server's settings"
+
     def __init__(
         self,
+        server: SessionOwner,
         directory: KeyRouter,
         settings: Settings,
         *,
         gaps: ResyncRequests,
-        outage: ServerHealth,
     ) -> None:
+        super().__init__(server)
+        self.retry_pause = settings.lease
         self._directory = directory
         self._settings = settings
         self._gaps = gaps
-        self._outage = outage
         self._known: dict[str, Finding] = {}
         self._silent = False
 
@@ -52,21 +54,19 @@ class SettingsMonitor:
         """Take findings as known: only what differs from them is reported."""
         self._known |= {finding.check: finding for finding in findings}
 
-    async def run(self) -> None:
-        """Look once a lease, for ever."""
-        while True:
-            await asyncio.sleep(self._settings.lease)
-            if not self._directory.stations:
-                continue  # nothing of ours is here
-            try:
-                store = self._directory.stations[0].store
-                findings = await store.run(check_server(store.database, data=False))
-                await self._declare_again()
-            except ServerError as error:
-                self._outage.failed(ROLE, error)
-            else:
-                self._outage.answered(ROLE)
-                self._compare(findings)
+    async def wait(self, pause: float) -> None:
+        """Wait for a lease at a time, until the server has a partition."""
+        await super().wait(max(pause, self._settings.lease))
+        while not self._directory.stations:
+            await super().wait(self._settings.lease)
+
+    async def run_once(self) -> float:
+        """Check the server once; returns the seconds to pause. Raises a ServerError."""
+        store = self._directory.stations[0].store
+        findings = await store.run(check_server(store.database, data=False))
+        await self._declare_again()
+        self._compare(findings)
+        return self._settings.lease
 
     async def _declare_again(self) -> None:
         """What other clients wrote there does not stay."""

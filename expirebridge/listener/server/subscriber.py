@@ -18,7 +18,6 @@ from expirebridge.errors import ServerError, ServerUnreachable
 from expirebridge.listener.partition.key_events import HEARD
 from expirebridge.listener.server.heartbeat import Heartbeat
 from expirebridge.listener.server.key_router import KeyRouter
-from expirebridge.listener.server_health import ServerHealth
 from expirebridge.listener.session import SessionOwner
 from expirebridge.listener.wakeups import EventDemand, ResyncRequests
 from expirebridge.store.commands.reconciling import EventKind
@@ -47,7 +46,6 @@ class Subscriber:
         heartbeat: Heartbeat,
         ears: EventDemand,
         gaps: ResyncRequests,
-        outage: ServerHealth,
     ) -> None:
         self._server = server
         self._directory = directory
@@ -56,7 +54,6 @@ class Subscriber:
         self._heartbeat = heartbeat
         self._ears = ears
         self._gaps = gaps
-        self._outage = outage
         self.ready, self.tried = asyncio.Event(), asyncio.Event()
         self._channels: list[bytes] = []
         """What was subscribed to."""
@@ -108,7 +105,7 @@ class Subscriber:
             try:
                 await self._listen()
             except (RedisError, OSError, TimeoutError, MemoryError) as error:
-                self._outage.failed(ROLE, _ours(error))
+                self._server.health.failed(ROLE, _ours(error))
                 self.tried.set()
                 await asyncio.sleep(RETRY_PAUSE)
 
@@ -148,7 +145,7 @@ class Subscriber:
             case [b"message", channel, data]:
                 self._hear_message(channel, data)
             case [b"subscribe", channel, _]:
-                self._outage.answered(ROLE)
+                self._server.health.answered(ROLE)
                 self._notice_gap(events=channel in self._events)
             case [b"pong", sent]:
                 self._answered = max(self._answered, float(sent))
