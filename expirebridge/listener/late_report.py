@@ -28,7 +28,7 @@ class LateReport:
     """
 
     def __init__(self) -> None:
-        self._doorbells: Sequence[Wakeup] = ()
+        self._wakeups: Sequence[Wakeup] = ()
         self._reasons: list[str] = []
         self._unscanned = set[str]()
         """The nodes whose scan is still to come."""
@@ -42,9 +42,9 @@ class LateReport:
         self._longest = 0.0
         self._latest = 0.0
 
-    def ring_at(self, doorbells: Sequence[Wakeup]) -> None:
+    def wake_at(self, wakeups: Sequence[Wakeup]) -> None:
         """Ask these claimers for one more look."""
-        self._doorbells = doorbells
+        self._wakeups = wakeups
 
     def hear(self, event: Event) -> None:
         """Take note of an event; it is a hook."""
@@ -73,8 +73,8 @@ class LateReport:
 
     def _ask_for_a_look(self) -> None:
         if self._reasons and not self._unscanned:
-            for doorbell in self._doorbells:
-                doorbell.ring()
+            for wakeup in self._wakeups:
+                wakeup.set()
 
     def _notice_caught_up(self) -> None:
         if self._reasons and not self._unscanned:

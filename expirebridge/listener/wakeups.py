@@ -1,4 +1,4 @@
-"""The doorbell: whoever thinks that a task may be due rings it; the claimer answers."""
+"""Small objects through which the roles of a listener notify each other."""
 
 import asyncio
 from collections.abc import Sequence
@@ -6,19 +6,19 @@ from typing import Any
 
 
 class Wakeup:
-    """Says "look now", and nothing else. Rings that come before the answer are one ring."""
+    """Wakes the claimer of a partition. Wake-ups before it runs are coalesced."""
 
     def __init__(self) -> None:
-        self._rung = asyncio.Event()
+        self._is_set = asyncio.Event()
 
-    def ring(self) -> None:
-        """Ask the claimer to look."""
-        self._rung.set()
+    def set(self) -> None:
+        """Have the claimer claim: a task may be due."""
+        self._is_set.set()
 
-    async def answer(self) -> None:
-        """Wait for a ring, and take it."""
-        await self._rung.wait()
-        self._rung.clear()
+    async def wait(self) -> None:
+        """Wait for a wake-up, and clear it."""
+        await self._is_set.wait()
+        self._is_set.clear()
 
 
 # Gaps: times in which something may have been missed on a server.

@@ -245,15 +245,15 @@ async def test_an_id_that_is_used_again_with_other_arguments_runs_once_for_each(
     assert ran == [*range(1, STEPS + 1), STEPS]
 
 
-def adopter_on(consumer: SessionOwner, settings: Settings, doorbell: Wakeup) -> KeyReconciler:
+def adopter_on(consumer: SessionOwner, settings: Settings, wakeup: Wakeup) -> KeyReconciler:
     standing = Membership(settings.doorbell)
     clock = DueTimer(
-        consumer, settings.prefix, doorbell=doorbell, hooks=Hooks(),
+        consumer, settings.prefix, wakeup=wakeup, hooks=Hooks(),
         fairness=FairShare(standing, Capacity(1, InFlight())),
-        cursor=BacklogScan(code_without_handlers(), standing),
+        scan=BacklogScan(code_without_handlers(), standing),
     )  # fmt: skip
     misplaced = MisplacedKeys(consumer.session.store.database.layout, Hooks())
-    return KeyReconciler(consumer, settings, doorbell=doorbell, clock=clock, misplaced=misplaced)
+    return KeyReconciler(consumer, settings, wakeup=wakeup, clock=clock, misplaced=misplaced)
 
 
 async def until_stale(store: AsyncStore, settings: Settings) -> None:
@@ -348,8 +348,8 @@ async def test_an_expiry_is_looked_at_unless_it_is_the_echo_of_a_claim(
     settings: Settings, async_store: AsyncStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     behind = iter([True, True, False])
-    rung = Wakeup()
-    looking = adopter_on(owner_of(async_store), settings, rung)
+    wakeup = Wakeup()
+    looking = adopter_on(owner_of(async_store), settings, wakeup)
     monkeypatch.setattr(DueTimer, "behind", property(lambda _: next(behind)), raising=False)
     doorbell = async_store.client.pubsub(ignore_subscribe_messages=True)
     await doorbell.subscribe(async_store.database.doorbell_channel)
@@ -360,7 +360,7 @@ async def test_an_expiry_is_looked_at_unless_it_is_the_echo_of_a_claim(
     role = asyncio.create_task(looking.run())
     try:
         async with asyncio.timeout(20):
-            await rung.answer()
+            await wakeup.wait()
             assert next(behind, None) is None  # it waited while the listener was behind
             # It is adopted, and the doorbell told of it; the other one would come in the same look.
             await hear_of_one(doorbell)

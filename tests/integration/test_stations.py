@@ -155,7 +155,7 @@ async def test_a_station_goes_on_on_another_node(
         [task] = await make_many(after, "after", 1, 0)
         [station] = old.stations
         station.move_to(new.session_for("expirebridge"))
-        station.doorbell.ring()
+        station.wakeup.set()
         await witness.until_ended(2, End.SUCCEEDED)
         assert gauge.order == ["before", "after"]
         read = await after.get(task.id)

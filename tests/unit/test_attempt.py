@@ -28,6 +28,7 @@ from expirebridge.listener.execution.invoke import OverrunPolicy, call_handler
 from expirebridge.listener.execution.leases import Leases
 from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.listener.execution.settler import Settler
+from expirebridge.listener.server_health import ServerHealth
 from expirebridge.listener.session import PartitionSession
 from expirebridge.listener.wakeups import Wakeup
 from expirebridge.model.policies import Discard, Exponential, Retry, Snooze, Spread
@@ -52,6 +53,10 @@ class PartitionOfOne:
     leases: Leases
     settler: Settler
     row_check: RowLookup | None = None
+
+    @property
+    def health(self) -> ServerHealth:
+        return self.session.health
 
 
 def attempt_of(
@@ -86,7 +91,7 @@ def settler_of(leases: Leases) -> Settler:
     in_flight = InFlight()
     return Settler(
         owner_of(), Settings(), leases=leases, in_flight=in_flight, capacity=Capacity(1, in_flight),
-        doorbell=Wakeup(), hooks=Hooks(),
+        wakeup=Wakeup(), hooks=Hooks(),
     )  # fmt: skip
 
 

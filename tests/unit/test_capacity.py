@@ -16,14 +16,14 @@ SIZE = 4
 class Claimer:
     """A claimer, as the capacity sees it."""
 
-    doorbell: Wakeup = field(default_factory=Wakeup)
+    wakeup: Wakeup = field(default_factory=Wakeup)
     places: int = 0
     waits: bool = False
     wants_whole: bool = False
 
     @property
     def rung(self) -> bool:
-        return self.doorbell._rung.is_set()
+        return self.wakeup._is_set.is_set()
 
 
 class Claimers:
@@ -34,8 +34,8 @@ class Claimers:
         self.each = [Claimer() for _ in range(3)]
 
     def ask(self, who: Claimer, most: int) -> int:
-        who.doorbell._rung.clear()
-        got = self.capacity.acquire(who.doorbell, most)
+        who.wakeup._is_set.clear()
+        got = self.capacity.acquire(who.wakeup, most)
         if got and who.wants_whole:
             assert all(other.places == 0 for other in self.each)
         assert 0 <= got <= most
@@ -50,9 +50,7 @@ class Claimers:
 
     def want(self, who: Claimer, whole: bool) -> None:
         who.wants_whole = whole
-        (self.capacity.request_exclusive if whole else self.capacity.release_exclusive)(
-            who.doorbell
-        )
+        (self.capacity.request_exclusive if whole else self.capacity.release_exclusive)(who.wakeup)
 
     def check(self) -> None:
         taken = sum(who.places for who in self.each)

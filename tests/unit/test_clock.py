@@ -37,11 +37,11 @@ def only_when_due(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(due_timer, "LONGEST_SLEEP", 3600.0)
 
 
-def clock_for(doorbell: Wakeup, fairness: FairShare | None = None) -> DueTimer:
+def clock_for(wakeup: Wakeup, fairness: FairShare | None = None) -> DueTimer:
     standing = Membership(Doorbells.BOTH)
-    cursor = BacklogScan(code_without_handlers(), standing)
+    scan = BacklogScan(code_without_handlers(), standing)
     return DueTimer(
-        owner_of(), "expirebridge", doorbell=doorbell, cursor=cursor, hooks=Hooks(),
+        owner_of(), "expirebridge", wakeup=wakeup, scan=scan, hooks=Hooks(),
         fairness=fairness or FairShare(standing, Capacity(1, InFlight())),
     )  # fmt: skip
 
@@ -52,25 +52,25 @@ def ms_from_now(seconds: float) -> int:
 
 async def test_it_rings_for_the_earliest_of_what_it_heard_and_what_a_claim_found() -> None:
     for heard, found in ((0, 1000), (1000, 0)):
-        doorbell = Wakeup()
-        alarm = clock_for(doorbell)
+        wakeup = Wakeup()
+        alarm = clock_for(wakeup)
         alarm.notice_claim()
         alarm.plan(ms_from_now(found), now_us=0, count=0)
         alarm.hear_of(ms_from_now(heard))
         async with ringing(alarm):
-            await doorbell.answer()
+            await wakeup.wait()
 
 
 async def test_what_is_heard_while_a_claim_is_on_its_way_outlives_its_answer() -> None:
     """The task may have been made after the claim was carried out, before its reply was read."""
     for found in (ms_from_now(1000), None):
-        doorbell = Wakeup()
-        alarm = clock_for(doorbell)
+        wakeup = Wakeup()
+        alarm = clock_for(wakeup)
         alarm.notice_claim()
         alarm.hear_of(ms_from_now(0))
         alarm.plan(found, now_us=0, count=0)
         async with ringing(alarm):
-            await doorbell.answer()
+            await wakeup.wait()
 
 
 async def test_what_was_heard_before_a_claim_is_known_to_its_answer() -> None:
@@ -81,14 +81,14 @@ async def test_what_was_heard_before_a_claim_is_known_to_its_answer() -> None:
     async with ringing(alarm):
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
-                await alarm._doorbell.answer()
+                await alarm._wakeup.wait()
 
 
 async def test_what_a_claim_finds_while_the_clock_looks_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The answer to the look may be older than the claim's."""
-    doorbell = Wakeup()
+    wakeup = Wakeup()
 
     async def look(_: DueTimer) -> int:
         monkeypatch.setattr(due_timer, "LONGEST_SLEEP", 3600.0)
@@ -97,9 +97,9 @@ async def test_what_a_claim_finds_while_the_clock_looks_counts(
 
     monkeypatch.setattr(due_timer, "LONGEST_SLEEP", 0.01)
     monkeypatch.setattr(DueTimer, "_look", look)
-    alarm = clock_for(doorbell)
+    alarm = clock_for(wakeup)
     async with ringing(alarm):
-        await doorbell.answer()
+        await wakeup.wait()
 
 
 @pytest.mark.parametrize("ends", [False, True])
@@ -108,25 +108,25 @@ async def test_who_runs_as_many_as_others_of_a_lower_rank_waits_until_one_of_its
 ) -> None:
     """Two listeners ran two tasks each when this one, the second, last asked."""
     monkeypatch.setattr(due_timer, "TURN", 3600.0)
-    standing, capacity, doorbell = Membership(Doorbells.BOTH), Capacity(9, InFlight()), Wakeup()
+    standing, capacity, wakeup = Membership(Doorbells.BOTH), Capacity(9, InFlight()), Wakeup()
     standing.rank, standing.listeners = 1, 2
-    capacity.acquire(doorbell, 2)
+    capacity.acquire(wakeup, 2)
     fairness = FairShare(standing, capacity)
     fairness.take(
         Claim(
             now_us=0, next_due=None, alone=False, shared=False, running=4, broken=[], tasks=[]
         )
     )  # fmt: skip
-    alarm = clock_for(doorbell, fairness)
+    alarm = clock_for(wakeup, fairness)
     alarm.plan(ms_from_now(0.05), now_us=0, count=0)
     async with ringing(alarm):
         await asyncio.sleep(0)
         if ends:
             capacity.release()
-            await doorbell.answer()
+            await wakeup.wait()
         else:
             with pytest.raises(TimeoutError):
-                await asyncio.wait_for(doorbell.answer(), 0.2)
+                await asyncio.wait_for(wakeup.wait(), 0.2)
 
 
 class LongLead(LeadTime):
@@ -143,18 +143,18 @@ class LongLead(LeadTime):
 async def test_it_rings_ahead_once_and_then_when_the_task_is_due(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    lead, doorbell = LongLead(), Wakeup()
+    lead, wakeup = LongLead(), Wakeup()
     monkeypatch.setattr(due_timer, "LeadTime", lambda: lead)
-    alarm = clock_for(doorbell)
+    alarm = clock_for(wakeup)
     due = ms_from_now(0.5)
     alarm.plan(due, now_us=0, count=0)
     async with ringing(alarm):
-        await doorbell.answer()
+        await wakeup.wait()
         assert 0 < due / 1000 - time.time() <= 0.2
         alarm.notice_claim()
         now = time.time()
         alarm.plan(due, now_us=int(now * 1e6), count=0)
-        await doorbell.answer()
+        await wakeup.wait()
     assert time.time() >= due / 1000
     assert lead.delays == [pytest.approx(now - due / 1000, abs=0.001)]
 
@@ -162,12 +162,12 @@ async def test_it_rings_ahead_once_and_then_when_the_task_is_due(
 async def test_a_claim_for_which_there_was_no_time_to_ring_ahead_teaches_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    lead, doorbell = LongLead(), Wakeup()
+    lead, wakeup = LongLead(), Wakeup()
     monkeypatch.setattr(due_timer, "LeadTime", lambda: lead)
-    alarm = clock_for(doorbell)
+    alarm = clock_for(wakeup)
     alarm.plan(ms_from_now(0.1), now_us=0, count=0)
     async with ringing(alarm):
-        await doorbell.answer()
+        await wakeup.wait()
         alarm.notice_claim()
         alarm.plan(None, now_us=int(time.time() * 1e6), count=1)
     assert lead.delays == []

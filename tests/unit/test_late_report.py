@@ -86,14 +86,14 @@ def test_what_was_late_long_before_a_gap_is_not_told(
 
 async def rings(*events: Event) -> list[bool]:
     """Whether the report rang at each of these events."""
-    doorbell, rung = Wakeup(), []
+    wakeup, rung = Wakeup(), []
     report = LateReport()
-    report.ring_at([doorbell])
+    report.wake_at([wakeup])
     for event in events:
         report.hear(event)
         try:
             async with asyncio.timeout(0.01):
-                await doorbell.answer()
+                await wakeup.wait()
             rung.append(True)
         except TimeoutError:
             rung.append(False)

@@ -90,9 +90,9 @@ class Capacity:
         """Wake the next waiter, if there is a place for it now."""
         if self._exclusive:
             if self.is_idle:
-                next(iter(self._exclusive)).ring()
+                next(iter(self._exclusive)).set()
         elif self._waiters and self._free:
-            next(iter(self._waiters)).ring()
+            next(iter(self._waiters)).set()
 
     def _admits(self, waiter: Wakeup) -> bool:
         if self._is_closed:

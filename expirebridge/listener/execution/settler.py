@@ -43,7 +43,7 @@ class Settler:
         leases: Leases,
         capacity: Capacity,
         in_flight: InFlight,
-        doorbell: Wakeup,
+        wakeup: Wakeup,
         hooks: Hooks,
         hear_end: Callable[[], None] | None = None,
     ) -> None:
@@ -52,7 +52,7 @@ class Settler:
         self._leases = leases
         self._in_flight = in_flight
         self._capacity = capacity
-        self._doorbell = doorbell
+        self._wakeup = wakeup
         self._hooks = hooks
         self._hear_end = hear_end
         """Notifies the relay of the ledger, if there is one."""
@@ -77,7 +77,7 @@ class Settler:
         self._in_flight.discard(item.attempt)
         self._capacity.wake_next()
         if self._is_awaited:
-            self._doorbell.ring()
+            self._wakeup.set()
         if self._hear_end is not None and item.attempt.claimed.ledger is not None:
             self._hear_end()
 

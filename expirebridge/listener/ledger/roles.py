@@ -63,12 +63,12 @@ class ConsistencyCheck(LedgerRole):
 
     def __init__(
         self, consumer: SessionOwner, books: "LedgerPartition", gate: LedgerGate, *,
-        doorbell: Wakeup, pause: float,
+        wakeup: Wakeup, pause: float,
     ) -> None:  # fmt: skip
         super().__init__(consumer)
         self._books = books
         self._gate = gate
-        self._doorbell = doorbell
+        self._wakeup = wakeup
         self._pause = pause
         self._fenced: Link | None = None
         self._doubts = 0
@@ -108,7 +108,7 @@ class ConsistencyCheck(LedgerRole):
             return False
         self._doubts = 0
         if link == self._gate.link and self._gate.open(link, known.number):
-            self._doorbell.ring()
+            self._wakeup.set()
         return link == self._gate.link
 
     def after_failure(self) -> None:
@@ -299,7 +299,7 @@ class LedgerRoles:
     """The roles of a station that has a ledger, and what they share."""
 
     def __init__(
-        self, office: "LedgerEngine", consumer: SessionOwner, *, doorbell: Wakeup,
+        self, office: "LedgerEngine", consumer: SessionOwner, *, wakeup: Wakeup,
         standing: Membership, hooks: Hooks,
     ) -> None:  # fmt: skip
         settings = office.settings
@@ -307,7 +307,7 @@ class LedgerRoles:
         self._books = books = office.books(lambda: consumer.session.heart_store, lambda: gate.link)
         self.row_check = RowCheck(books, gate)
         self._gatekeeper = ConsistencyCheck(
-            consumer, books, gate, doorbell=doorbell,
+            consumer, books, gate, wakeup=wakeup,
             pause=settings.lease / claiming.BEATS_PER_LEASE,
         )  # fmt: skip
         self.relayer = RelayLoop(consumer, books, standing, hooks=hooks)
@@ -323,13 +323,13 @@ class LedgerRoles:
 
 
 def desk_of(
-    office: "LedgerEngine | None", consumer: SessionOwner, hooks: Hooks, *, doorbell: Wakeup,
+    office: "LedgerEngine | None", consumer: SessionOwner, hooks: Hooks, *, wakeup: Wakeup,
     standing: Membership,
 ) -> LedgerRoles | None:  # fmt: skip
     """The desk for this office; None if there is none."""
     if office is None:
         return None
-    return LedgerRoles(office, consumer, doorbell=doorbell, standing=standing, hooks=hooks)
+    return LedgerRoles(office, consumer, wakeup=wakeup, standing=standing, hooks=hooks)
 
 
 def office_of(settings: Settings) -> "LedgerEngine | None":

@@ -1,4 +1,4 @@
-"""The cursor: where a station looks for due tasks while some of them are left where they are."""
+"""The scan position over due tasks, some of which are left to other listeners."""
 
 import time
 from enum import Enum, auto
@@ -30,12 +30,12 @@ FEW = 50
 
 
 class ScanKind(Enum):
-    """Why a station walks over pending tasks."""
+    """Part of the backlog that a scan covers."""
 
-    FRESH = auto()  # they became due since the last look
-    LATE = auto()  # a doorbell announced one that is due a moment before places where it has looked
-    BACK = auto()  # a doorbell announced one that is due longer before
-    PASS = auto()  # all of them, from the front
+    NEW = auto()  # tasks that became due since the last claim
+    RECENT = auto()  # an announced task became due up to 1 s before the position already scanned
+    OLDER = auto()  # an announced task became due longer before it
+    FULL = auto()  # all due tasks, from the first
 
 
 class BacklogScan:
@@ -88,13 +88,15 @@ class BacklogScan:
     @property
     def seen(self) -> bytes:
         """The score up to which what is due was looked at; nothing before it is news."""
-        return self._walks[ScanKind.FRESH].score if self._walks else FRONT
+        return self._walks[ScanKind.NEW].score if self._walks else FRONT
 
     def hear_of(self, due: int) -> None:
         """Take note that a task due at that ms was announced."""
         if self._walks:
             way = (
-                ScanKind.LATE if due > self._walks[ScanKind.FRESH].place - MOMENT else ScanKind.BACK
+                ScanKind.RECENT
+                if due > self._walks[ScanKind.NEW].place - MOMENT
+                else ScanKind.OLDER
             )
             self._heard[way] = min(due, self._heard.get(way, due))
 
@@ -138,7 +140,7 @@ class BacklogScan:
 
     def _go_back(self) -> None:
         heard, self._heard = self._heard, {}
-        fresh = self._walks[ScanKind.FRESH]
+        fresh = self._walks[ScanKind.NEW]
         for way, due in heard.items():
             if due > fresh.place:
                 continue
@@ -149,10 +151,10 @@ class BacklogScan:
 
     def _begin_pass(self) -> None:
         is_time = self._again or time.monotonic() >= self._next_pass
-        if is_time and ScanKind.PASS not in self._walks:
+        if is_time and ScanKind.FULL not in self._walks:
             self._again = False
             self._left, self._spent = 0, 0.0
-            self._walks[ScanKind.PASS] = Walk(FRONT, b"", self.seen)
+            self._walks[ScanKind.FULL] = Walk(FRONT, b"", self.seen)
 
     def _in_turn(self) -> list[ScanKind]:
         ways = [way for way in ScanKind if way in self._walks]
@@ -168,7 +170,7 @@ class BacklogScan:
             self._switch(now)
         elif not self._walks:
             self._count_strangers(claim, now)
-        elif now < self._walks[ScanKind.FRESH].place:  # the server's clock went back
+        elif now < self._walks[ScanKind.NEW].place:  # the server's clock went back
             self._begin(now)
         else:
             self._advance(claim, took)
@@ -181,7 +183,7 @@ class BacklogScan:
             self._begin(now)
 
     def _begin(self, now: int) -> None:
-        self._walks = {ScanKind.FRESH: Walk(b"%d" % (now - RECENT), b"", END)}
+        self._walks = {ScanKind.NEW: Walk(b"%d" % (now - RECENT), b"", END)}
         self._fleet, self._heard = b"", {}
         self._again = True
 
@@ -198,7 +200,7 @@ class BacklogScan:
             self._begin(now)
 
     def _advance(self, claim: Claim, took: float) -> None:
-        if ScanKind.PASS in self._sent:
+        if ScanKind.FULL in self._sent:
             self._spent += took
         for way, walked in zip(self._sent, claim.walked, strict=False):
             self._go_on(way, walked)
@@ -218,14 +220,14 @@ class BacklogScan:
             self._ready = now if self._again else self._next_pass
 
     def _go_on(self, way: ScanKind, walked: Walked) -> None:
-        if way is ScanKind.PASS:
+        if way is ScanKind.FULL:
             self._left += walked.left
-        if way is ScanKind.FRESH or not walked.finished:
+        if way is ScanKind.NEW or not walked.finished:
             walk = self._walks[way]
             self._walks[way] = walk._replace(score=walked.score, id=walked.id)
             return
         del self._walks[way]
-        if way is ScanKind.PASS:
+        if way is ScanKind.FULL:
             self._end_pass()
 
     def _end_pass(self) -> None:

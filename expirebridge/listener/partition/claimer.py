@@ -45,9 +45,9 @@ class Claimer:
         settings: Settings,
         *,
         settler: Settler,
-        doorbell: Wakeup,
+        wakeup: Wakeup,
         clock: DueTimer,
-        cursor: BacklogScan,
+        scan: BacklogScan,
         fairness: FairShare,
         hearing: KeyEventHandler,
         executor: Executor,
@@ -56,9 +56,9 @@ class Claimer:
         self._consumer = consumer
         self._settings = settings
         self._settler = settler
-        self._doorbell = doorbell
+        self._wakeup = wakeup
         self._clock = clock
-        self._cursor = cursor
+        self._scan = scan
         self._fairness = fairness
         self._hearing = hearing
         self._executor = executor
@@ -76,9 +76,9 @@ class Claimer:
     async def stop(self) -> None:
         """Claim no more. A claim on its way is waited for: what it brings would be lost."""
         self._stopping = True
-        self._doorbell.ring()
+        self._wakeup.set()
         async with self._claiming:
-            self._capacity.withdraw(self._doorbell)
+            self._capacity.withdraw(self._wakeup)
 
     async def suspend(self) -> None:
         """Claim no more until `resume`; return when what a claim on its way brought has begun."""
@@ -89,7 +89,7 @@ class Claimer:
     def resume(self) -> None:
         """Claim again, at once."""
         self._suspended = False
-        self._doorbell.ring()
+        self._wakeup.set()
 
     async def run(self) -> None:
         """Answer rings, for ever."""
@@ -99,17 +99,17 @@ class Claimer:
                 await self._claim_what_is_due()
 
     async def _ring(self) -> None:
-        """Wait for a ring; with room, also until what was left is asked for, or the cursor is to go
+        """Wait for a ring; with room, also until what was left is asked for, or the scan is to go
         on.
         """
         left = self._fairness.pause
-        pause = left if left is not None else self._cursor.pause
+        pause = left if left is not None else self._scan.pause
         if pause is None or not self._has_places:
-            await self._doorbell.answer()
+            await self._wakeup.wait()
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pause):
-                await self._doorbell.answer()
+                await self._wakeup.wait()
 
     async def _claim_what_is_due(self) -> None:
         """Claim until nothing more is due, or there is no room."""
@@ -135,7 +135,7 @@ class Claimer:
         """Places for the next claim. Whoever gets none is rung when there are some."""
         closed = self._stopping or self._suspended
         most = 0 if closed else min(self._most, self._settler.claim_limit())
-        places = self._capacity.acquire(self._doorbell, most) if most else 0
+        places = self._capacity.acquire(self._wakeup, most) if most else 0
         self._has_places = places > 0
         return places
 
@@ -146,8 +146,8 @@ class Claimer:
         answer brings must find room again. Only a listener that stops gives up, after one resend
         more, and leaves what it may have claimed to its lease.
         """
-        alone = self._capacity.is_exclusive(self._doorbell)
-        call = self._cursor.call(
+        alone = self._capacity.is_exclusive(self._wakeup)
+        call = self._scan.call(
             new_nonce(), self._settings, room=places, alone=alone,
             share=self._fairness.share(places),
         )  # fmt: skip
@@ -211,11 +211,11 @@ class Claimer:
         places, self._places = self._places, 0
         self._capacity.release(places)
         if pulse is not None:
-            self._capacity.release_exclusive(self._doorbell)
+            self._capacity.release_exclusive(self._wakeup)
 
     async def _feel_pulse(self) -> None:
         """Wait until the node answers, without a place or a turn."""
-        self._capacity.withdraw(self._doorbell)
+        self._capacity.withdraw(self._wakeup)
         while not self._stopping:
             session = self._consumer.session
             if session.pulse is None or not session.pulse.weak:
@@ -238,7 +238,7 @@ class Claimer:
         if places:
             self._capacity.release(places - brought)
             return claim
-        if alone and not self._capacity.is_exclusive(self._doorbell):
+        if alone and not self._capacity.is_exclusive(self._wakeup):
             brought = 0
         places = await self._find_room(brought, until)
         for task in claim.tasks[places:]:
@@ -250,24 +250,24 @@ class Claimer:
 
         Other stations reserve more than they fill, and leave the rest in a moment.
         """
-        places = self._capacity.acquire(self._doorbell, wanted) if wanted else 0
+        places = self._capacity.acquire(self._wakeup, wanted) if wanted else 0
         rung = False
         while places < wanted and not self._stopping and time.monotonic() < until:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(until - time.monotonic()):
-                    await self._doorbell.answer()
-            places += self._capacity.acquire(self._doorbell, wanted - places)
+                    await self._wakeup.wait()
+            places += self._capacity.acquire(self._wakeup, wanted - places)
             rung = True
         if rung:
-            self._doorbell.ring()  # who rang may have meant something else
+            self._wakeup.set()  # who rang may have meant something else
         return places
 
     def _take_note(self, claim: Claim, took: float) -> None:
-        self._cursor.take(claim, took)
+        self._scan.take(claim, took)
         self._fairness.take(claim)
         if claim.wrong_way:
             return
-        if claim.tasks or not self._cursor.unfinished:
+        if claim.tasks or not self._scan.unfinished:
             self._hooks.emit(Claimed(count=len(claim.tasks)))
         for id in claim.broken:
             logger.error(
@@ -275,11 +275,11 @@ class Claimer:
                 extra=event("broken record", task=id),
             )  # fmt: skip
         if claim.alone:
-            self._capacity.request_exclusive(self._doorbell)
+            self._capacity.request_exclusive(self._wakeup)
         else:
-            self._capacity.release_exclusive(self._doorbell)
+            self._capacity.release_exclusive(self._wakeup)
         now_us, next_due = claim.now_us, claim.next_due
-        if self._cursor.unfinished and claim.tasks:
+        if self._scan.unfinished and claim.tasks:
             next_due = now_us // 1000
         self._clock.plan(next_due, now_us=now_us, count=len(claim.tasks), shared=claim.shared)
 

@@ -49,34 +49,34 @@ class PartitionConsumer:
         self.misplaced = MisplacedKeys(session.store.database.layout, hooks)
         self._born: bytes | None = None
         """When its database was first written to, as far as that is known."""
-        self.doorbell = doorbell = Wakeup()
+        self.wakeup = wakeup = Wakeup()
         self.standing = standing = Membership(settings.doorbell, session.lot)
         code, fairness = CodeVersion(executor.fingerprint), FairShare(standing, executor.capacity)
-        self._desk = desk = desk_of(office, self, hooks, doorbell=doorbell, standing=standing)
+        self._desk = desk = desk_of(office, self, hooks, wakeup=wakeup, standing=standing)
         self.row_check = desk.row_check if desk else None
-        self._cursor = cursor = BacklogScan(code, standing, desk.gate if desk else None)
+        self._scan = scan = BacklogScan(code, standing, desk.gate if desk else None)
         self.leases = Leases(self, name, lease=settings.lease, code=code)
         self._clock = clock = DueTimer(
-            self, self._prefix, doorbell=doorbell, fairness=fairness, cursor=cursor, hooks=hooks
+            self, self._prefix, wakeup=wakeup, fairness=fairness, scan=scan, hooks=hooks
         )
         self._ticker, self._retimer = Ticker(self, standing), TimeZoneUpdater(self, standing)
         self._declarer = SeriesRegistrar(self, settings, name=name, specs=executor.series)
-        self._sweeper = LeaseReaper(self, settings, doorbell=doorbell, hooks=hooks)
+        self._sweeper = LeaseReaper(self, settings, wakeup=wakeup, hooks=hooks)
         self.adopter = KeyReconciler(
-            self, settings, self.row_check, doorbell=doorbell, clock=clock, misplaced=self.misplaced
+            self, settings, self.row_check, wakeup=wakeup, clock=clock, misplaced=self.misplaced
         )
         self.hearing = KeyEventHandler(
-            self, settings.doorbell, doorbell=doorbell, clock=clock, cursor=cursor,
+            self, settings.doorbell, wakeup=wakeup, clock=clock, scan=scan,
             adopter=self.adopter, standing=standing, hooks=hooks,
         )  # fmt: skip
         self.settler = Settler(
             self, settings,
             leases=self.leases, capacity=executor.capacity, in_flight=executor.in_flight,
-            doorbell=doorbell, hooks=hooks, hear_end=desk.relayer.hear_end if desk else None,
+            wakeup=wakeup, hooks=hooks, hear_end=desk.relayer.hear_end if desk else None,
         )  # fmt: skip
         self._claimer = Claimer(
             self, settings,
-            settler=self.settler, doorbell=doorbell, clock=clock, cursor=cursor,
+            settler=self.settler, wakeup=wakeup, clock=clock, scan=scan,
             hearing=self.hearing, executor=executor, fairness=fairness, hooks=hooks,
         )  # fmt: skip
 
@@ -154,7 +154,7 @@ class PartitionConsumer:
         self.standing.rank, self.standing.listeners = beat.rank, beat.listeners
         self.standing.codes = beat.codes
         if beat.gap:
-            self._cursor.start_over()
+            self._scan.start_over()
         self.session.ears.want(self, self.standing.hears)
         self._ticker.hear(beat.next_making)
         self._retimer.hear(beat.next_making)

@@ -60,15 +60,15 @@ class DueTimer:
         consumer: SessionOwner,
         prefix: str,
         *,
-        doorbell: Wakeup,
+        wakeup: Wakeup,
         fairness: FairShare,
-        cursor: BacklogScan,
+        scan: BacklogScan,
         hooks: Hooks,
     ) -> None:
         self._consumer = consumer
         self._prefix = prefix
-        self._cursor = cursor
-        self._doorbell = doorbell
+        self._scan = scan
+        self._wakeup = wakeup
         self._fairness = fairness
         self._hooks = hooks
         self._next_due: int | None = None
@@ -135,7 +135,7 @@ class DueTimer:
             # What was known is answered now; the claim's reply says what comes next.
             self._next_due = None
             self._hooks.emit(RUNG)
-            self._doorbell.ring()
+            self._wakeup.set()
 
     async def _changes_within(self, seconds: float) -> bool:
         """Wait so long; whether something came up meanwhile."""
@@ -167,7 +167,7 @@ class DueTimer:
     async def _look(self) -> int | None:
         """The earliest due time in ms that claims have not passed; None if nothing is pending."""
         return await self._consumer.session.store.run(
-            claiming.earliest(self._prefix, self._cursor.seen)
+            claiming.earliest(self._prefix, self._scan.seen)
         )
 
     def _sleep(self) -> float:

@@ -73,18 +73,18 @@ class KeyEventHandler:
         consumer: SessionOwner,
         mode: Doorbells,
         *,
-        doorbell: Wakeup,
+        wakeup: Wakeup,
         clock: DueTimer,
-        cursor: BacklogScan,
+        scan: BacklogScan,
         adopter: KeyReconciler,
         standing: Membership,
         hooks: Hooks,
     ) -> None:
         self._consumer = consumer
         self._by_events_alone = mode is Doorbells.EVENTS
-        self._doorbell = doorbell
+        self._wakeup = wakeup
         self._clock = clock
-        self._cursor = cursor
+        self._scan = scan
         self._adopter = adopter
         self._standing = standing
         self._hooks = hooks
@@ -93,11 +93,11 @@ class KeyEventHandler:
     def hear_doorbell(self, due: int) -> None:
         """A producer announced a task that is due at that ms."""
         self._hooks.emit(BY_PRODUCER)
-        self._cursor.hear_of(due)
+        self._scan.hear_of(due)
         if self._by_events_alone:
             # A task that is due at once has no key, and so no event. Whether it is, only the server
             # can say: its time is known here to within a round trip, and that may say "not yet".
-            self._doorbell.ring()
+            self._wakeup.set()
         else:
             self._clock.hear_of(due)
 
@@ -112,14 +112,14 @@ class KeyEventHandler:
         elif event == EXPIRED:
             self._hooks.emit(BY_EVENT)
             if self._by_events_alone:
-                self._doorbell.ring()
+                self._wakeup.set()
         if fresh and not self._adopter.hear(name, HEARD[event]):
             self._consumer.session.gaps.notice("more keys were heard of than could be looked at")
 
     def hear_after_gap(self, *, events: bool) -> None:
         """The subscription is new, and whether key events may have been missed."""
-        self._cursor.start_over()
-        self._doorbell.ring()
+        self._scan.start_over()
+        self._wakeup.set()
         if events:
             self._echoes.forget_all()
 

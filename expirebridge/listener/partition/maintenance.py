@@ -33,11 +33,11 @@ class LeaseReaper(PeriodicRole):
     retry_pause = EVERY
 
     def __init__(
-        self, consumer: SessionOwner, settings: Settings, *, doorbell: Wakeup, hooks: Hooks
+        self, consumer: SessionOwner, settings: Settings, *, wakeup: Wakeup, hooks: Hooks
     ) -> None:
         super().__init__(consumer)
         self._settings = settings
-        self._doorbell = doorbell
+        self._wakeup = wakeup
         self._hooks = hooks
 
     async def run_once(self) -> float:
@@ -48,7 +48,7 @@ class LeaseReaper(PeriodicRole):
         for id in sweep.failed:
             self._hooks.emit(Lapsed(id=id, failed=True))
         if sweep.lapsed:
-            self._doorbell.ring()
+            self._wakeup.set()
         return self._pause_after(sweep)
 
     def _pause_after(self, sweep: reconciling.Sweep) -> float:

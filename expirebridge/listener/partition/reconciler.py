@@ -83,13 +83,13 @@ class KeyReconciler:
         settings: Settings,
         row_check: RowCheck | None = None,
         *,
-        doorbell: Wakeup,
+        wakeup: Wakeup,
         clock: DueTimer,
         misplaced: MisplacedKeys,
     ) -> None:
         self._consumer = consumer
         self._settings = settings
-        self._doorbell = doorbell
+        self._wakeup = wakeup
         self._clock = clock
         self._misplaced = misplaced
         self._row_check = row_check
@@ -157,7 +157,7 @@ class KeyReconciler:
         if ripe:
             self._has_news.set()
             if heard is EventKind.EXPIRED:
-                self._doorbell.ring()
+                self._wakeup.set()
         if gone:
             self._look_later(heard)
 

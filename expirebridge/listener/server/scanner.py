@@ -58,7 +58,7 @@ class Scanner(PeriodicRole):
         if reasons:
             self._hooks.emit(Gap(reason=", ".join(reasons), node=self._node))
         for station in self._directory.stations:
-            station.doorbell.ring()
+            station.wakeup.set()
         self._report(await self._scan_all(SHARE if reasons else PATIENT_SHARE))
         return 0.0
 
