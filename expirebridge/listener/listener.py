@@ -231,7 +231,7 @@ class Listener:
         script_loader.read_all()
         try:
             await self._site.examine()
-            self._report.wake_at([station.wakeup for station in self._site.stations])
+            self._report.wake_at([consumer.wakeup for consumer in self._site.consumers])
             async with entered(self.registry.lifespans):
                 with signals or contextlib.nullcontext():
                     # It beats before it claims: the first heartbeat finds out whether anybody beat.

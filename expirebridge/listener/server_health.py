@@ -64,19 +64,19 @@ class ServerHealth:
             )
 
     def end(self) -> None:
-        """Take note that the station that has it stands elsewhere; others may stand here."""
+        """Take note that the consumer that has it stands elsewhere; others may stand here."""
 
 
 class PartitionHealth(ServerHealth):
-    """The same for one station of a node whose other stations may work: its slot may move alone.
+    """The health of one partition of a server that has several: its slot may move alone.
 
     The server's health logs it.
     """
 
-    def __init__(self, node: ServerHealth, station: str) -> None:
+    def __init__(self, node: ServerHealth, partition: str) -> None:
         super().__init__()
         self._node = node
-        self._station = station
+        self._partition = partition
         self._ended = False
 
     def failed(self, role: str, error: ServerError) -> None:
@@ -85,7 +85,7 @@ class PartitionHealth(ServerHealth):
             if self._ended:
                 return
             self._failing.add(role)
-        self._node.failed(f"{role} of {self._station}", error)
+        self._node.failed(f"{role} of {self._partition}", error)
 
     def answered(self, role: str) -> None:
         """Take note that the server answered this role."""
@@ -93,10 +93,10 @@ class PartitionHealth(ServerHealth):
             return
         with self._lock:
             self._failing.discard(role)
-        self._node.answered(f"{role} of {self._station}")
+        self._node.answered(f"{role} of {self._partition}")
 
     def end(self) -> None:
-        """Forget it: the station stands on another node."""
+        """Forget it: the consumer stands on another node."""
         with self._lock:
             self._ended = True
         for role in list(self._failing):

@@ -80,7 +80,7 @@ class SubscriberElection:
 
 @dataclass(frozen=True, slots=True)
 class PartitionSession:
-    """One partition of one node, as far as the roles of a station use it."""
+    """One partition of one node, as far as the roles of a consumer use it."""
 
     store: AsyncStore
     heart_store: Store
@@ -100,7 +100,7 @@ class PartitionSession:
 
     @property
     def is_away(self) -> bool:
-        """Whether the node does not answer this station now."""
+        """Whether the node does not answer this consumer now."""
         return self.health.lasts or (self.pulse is not None and self.pulse.weak)
 
 

@@ -52,7 +52,7 @@ class ResyncRequests:
 
 
 class EventDemand:
-    """Is open while some station of the node wants to hear; the subscriber waits for changes."""
+    """Is open while some consumer of the node wants to hear; the subscriber waits for changes."""
 
     def __init__(self) -> None:
         self._wanted_by: set[object] = set()
@@ -64,14 +64,14 @@ class EventDemand:
         return bool(self._wanted_by)
 
     def want(self, who: object, wants: bool) -> None:
-        """Take note whether this station wants to hear, from now on."""
+        """Take note whether this consumer wants to hear, from now on."""
         before = self.open
         (self._wanted_by.add if wants else self._wanted_by.discard)(who)
         if self.open != before:
             self._changed.set()
 
     def look_again(self) -> None:
-        """Take note that other stations stand on the node."""
+        """Take note that other consumers stand on the node."""
         self._changed.set()
 
     async def change(self) -> None:
@@ -110,7 +110,7 @@ milliseconds; the other nodes' tasks are late by this once if a node hangs."""
 
 
 class Responsiveness:
-    """What the stations of a node have noticed. Only where a listener has several nodes.
+    """What the consumers of a node have noticed. Only where a listener has several nodes.
 
     While it is weak none of them reserves room: the first ones ask for a sign of life.
     """

@@ -130,13 +130,13 @@ async def test_what_is_under_way_at_a_beat_is_not_lost(
 
     witness = Witness()
     async with listening(Settings(url=url), witness, wait=wait, compute=compute) as listener:
-        [station] = listener._site.stations
+        [consumer] = listener._site.consumers
         await async_bridge.make_tasks(
             [{"func": f"test.{name}", "args": [1], "delay": 0} for name in ("wait", "compute")]
             * 200
         )
         while len(witness.ended()) < 400:
-            listener._executor.drop_lost_leases(station)
+            listener._executor.drop_lost_leases(consumer)
             await asyncio.sleep(0)
     assert not log.fields("lost attempt")
 

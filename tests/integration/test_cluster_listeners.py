@@ -43,11 +43,11 @@ def nodes_of(listener: Listener) -> ClusterServers:
 
 
 async def until_tag_is_heard(listener: Listener, node: EmbeddedServer, slot: int) -> None:
-    """Wait until the listener's station of a slot stands on this node."""
+    """Wait until the listener's consumer of a slot stands on this node."""
     [there] = [each for at, each in nodes_of(listener).nodes.items() if at.port == node.port]
     async with asyncio.timeout(PATIENCE):
         while slot not in {  # noqa: ASYNC110 - nothing says so for each partition
-            slot_of(station.store.database.prefix) for station in there.directory.stations
+            slot_of(consumer.store.database.prefix) for consumer in there.directory.consumers
         }:
             await asyncio.sleep(0.01)
 
@@ -138,7 +138,7 @@ async def test_a_node_without_a_partition_is_heard_too(cluster: Cluster, bridge:
     witness = Witness()
     async with listening(Settings(url=cluster.url), witness, note=note) as listener:
         await until_all_hear(listener, witness)
-        counts = [len(node.directory.stations) for node in nodes_of(listener).nodes.values()]
+        counts = [len(node.directory.consumers) for node in nodes_of(listener).nodes.values()]
         assert sorted(counts) == [0, 1, 1]
         ids = [str(number) for number in range(20)]
         for id in ids:
@@ -147,7 +147,7 @@ async def test_a_node_without_a_partition_is_heard_too(cluster: Cluster, bridge:
         await witness.until(lambda: len(witness.seen(Misplaced)) == len(ids))
 
 
-async def test_stations_follow_their_slots_to_a_promoted_replica(
+async def test_consumers_follow_their_slots_to_a_promoted_replica(
     cluster: Cluster, bridge: Bridge
 ) -> None:
     """In order, then by a death: what was made before, and after, runs once."""
@@ -197,7 +197,7 @@ async def test_a_slot_that_migrates_is_followed_alone(cluster: Cluster, bridge: 
             await witness.until_ended(17 * place + place, End.SUCCEEDED)
 
 
-async def test_a_move_left_half_way_pauses_one_station(
+async def test_a_move_left_half_way_pauses_one_consumer(
     cluster: Cluster, bridge: Bridge, log: Log
 ) -> None:
     """It fails with its typed error, cancels nothing, and goes on when the move is finished."""
@@ -215,7 +215,7 @@ async def test_a_move_left_half_way_pauses_one_station(
         await witness.until_ended(len(others), End.SUCCEEDED)
         await until_logged(lambda: any(f["kind"] == "SlotMoving" for f in log.fields("outage")))
         assert {event.task.id for event in witness.ended()} == set(others)
-        # That the node's other stations have their answers does not end it.
+        # That the node's other consumers have their answers does not end it.
         more = [f"{each}@more" for each in others]
         await asyncio.to_thread(make_notes, bridge, more, 0.2)
         await witness.until_ended(2 * len(others), End.SUCCEEDED)
@@ -232,7 +232,7 @@ async def test_a_move_left_half_way_pauses_one_station(
 async def test_a_node_that_hangs_takes_no_room_from_the_others(
     cluster: Cluster, bridge: Bridge
 ) -> None:
-    """With one place, which its stations reserve as well."""
+    """With one place, which its consumers reserve as well."""
     witness = Witness()
     homes = homes_of(cluster, MANY)
     away = homes[MANY[0]]
@@ -241,7 +241,7 @@ async def test_a_node_that_hangs_takes_no_room_from_the_others(
         Settings(url=cluster.url, concurrency=1, lease=10.0), witness, note=note
     ) as listener:
         await until_all_hear(listener, witness)
-        # Due while the node hangs: each of its stations has something to claim.
+        # Due while the node hangs: each of its consumers has something to claim.
         await asyncio.to_thread(make_notes, bridge, MANY, 1.0)
         with hanging(away):
             await witness.until_ended(len(there), End.SUCCEEDED)

@@ -182,7 +182,7 @@ def test_a_prefix_with_a_tag_has_one(cluster: Cluster) -> None:
             own.create_partitions(16)
 
 
-def test_a_store_of_a_station_is_certain(cluster: Cluster) -> None:
+def test_a_store_of_a_consumer_is_certain(cluster: Cluster) -> None:
     """What a listener asks a partition, it asks with a number that it was told."""
     client = clients.producer_client(cluster.url, PREFIX)
     store = Store(client, prefix=LAYOUT.prefix_of(3), partitions=16)

@@ -195,7 +195,7 @@ async def test_one_walk_finds_the_tasks_of_all_partitions(
 async def test_declared_series_stand_in_their_partitions(
     apart: Bridge, settings: Settings, client: redis.Redis
 ) -> None:
-    """Each partition's station declares those that belong to it, and makes their ticks."""
+    """Each partition's consumer declares those that belong to it, and makes their ticks."""
     witness, ran = Witness(), Counter[str]()
     ids = [f"series-{number}" for number in range(8)]
     assert len({LAYOUT.partition_of(id) for id in ids}) > 2

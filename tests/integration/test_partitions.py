@@ -57,7 +57,7 @@ def apart(url: str) -> Iterator[Bridge]:
 
 @pytest.fixture
 def stores(apart: Bridge, url: str) -> Iterator[list[Store]]:
-    """Each partition, as a station has it."""
+    """Each partition, as a consumer has it."""
     client = clients.producer_client(url)
     yield [Store(client, prefix=prefix, partitions=COUNT) for prefix in LAYOUT.prefixes()]
     client.close()

@@ -309,10 +309,10 @@ async def hear(url: str, client: redis.Redis, caplog: pytest.LogCaptureFixture) 
     heard: asyncio.Queue[object] = asyncio.Queue()
     settings = Settings(url=url)
     node = Process(settings, registry_of()).node(settings.prefix)
-    await node.find_stations()
-    [station] = node.stations
-    station.hearing = Remembering(heard)
-    ears, subscriber, store = station.session.ears, node.node.subscriber, station.store
+    await node.find_consumers()
+    [consumer] = node.consumers
+    consumer.hearing = Remembering(heard)
+    ears, subscriber, store = consumer.session.ears, node.node.subscriber, consumer.store
     broken = asyncio.create_task(logged("the subscription failed", caplog))
 
     async def steps() -> None:
@@ -323,12 +323,12 @@ async def hear(url: str, client: redis.Redis, caplog: pytest.LogCaptureFixture) 
         client.publish(store.database.doorbell_channel, "7")
         client.set("x", "", ex=60)
         assert [await heard.get(), await heard.get()] == [7, "expire"]
-        ears.want(station, False)
+        ears.want(consumer, False)
         while client.pubsub_numsub(store.database.events("expired"))[0][1]:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 
     client.config_resetstat()
-    ears.want(station, True)
+    ears.want(consumer, True)
     running = asyncio.create_task(subscriber.run())
     changing = asyncio.create_task(subscriber.run_changes())
     walking = asyncio.create_task(steps())

@@ -29,7 +29,7 @@ class Process:
         self._watchdog = Watchdog(self.executor, settings, on_stuck=self.shutdown.give_up)
 
     def node(self, *prefixes: str, url: str | None = None) -> SingleServer:
-        """A node of this server, or the one of the settings, with a station for each prefix."""
+        """A node of this server, or the one of the settings, with a consumer for each prefix."""
         return SingleServer(
             replace(self._settings, url=url or self._settings.url),
             prefixes,

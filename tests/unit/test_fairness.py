@@ -23,7 +23,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-class Station:
+class Consumer:
     """One of so many listeners, which runs three tasks and asks with two places."""
 
     def __init__(self, listeners: int = 2) -> None:
@@ -60,85 +60,85 @@ class Station:
 
 def test_the_only_listener_has_no_share(clock: Clock) -> None:
     del clock
-    assert Station(listeners=1).share() is None
+    assert Consumer(listeners=1).share() is None
 
 
 def test_what_runs_counts_and_what_is_only_reserved_does_not(clock: Clock) -> None:
     del clock
-    station = Station(listeners=4)
-    station.standing.codes = [("aa", 3), ("bb", 1)]
-    assert station.share() == FairShareInput(4, 3, [("aa", 3), ("bb", 1)])
+    consumer = Consumer(listeners=4)
+    consumer.standing.codes = [("aa", 3), ("bb", 1)]
+    assert consumer.share() == FairShareInput(4, 3, [("aa", 3), ("bb", 1)])
 
 
 def test_what_was_left_is_asked_for_after_a_moment_without_a_limit(clock: Clock) -> None:
-    station = Station()
-    assert station.share()
-    station.answer(shared=True)
-    assert station.fairness.pause == pytest.approx(PATIENCE)
+    consumer = Consumer()
+    assert consumer.share()
+    consumer.answer(shared=True)
+    assert consumer.fairness.pause == pytest.approx(PATIENCE)
     clock.now += PATIENCE / 2
-    assert station.is_limited(), "another ring"
-    station.answer(shared=True)
-    assert station.fairness.pause == pytest.approx(PATIENCE / 2), "it does not begin again"
+    assert consumer.is_limited(), "another ring"
+    consumer.answer(shared=True)
+    assert consumer.fairness.pause == pytest.approx(PATIENCE / 2), "it does not begin again"
     clock.now += PATIENCE
-    assert station.fairness.pause == 0
-    assert not station.is_limited()
+    assert consumer.fairness.pause == 0
+    assert not consumer.is_limited()
 
 
 def test_a_claim_that_suits_another_fleet_changes_nothing(clock: Clock) -> None:
     del clock
-    station = Station()
-    station.share()
-    station.answer(shared=True)
-    station.answer(wrong_way=True)
-    assert station.fairness.pause is not None
+    consumer = Consumer()
+    consumer.share()
+    consumer.answer(shared=True)
+    consumer.answer(wrong_way=True)
+    assert consumer.fairness.pause is not None
 
 
 def test_if_others_took_the_rest_the_limit_counts_again(clock: Clock) -> None:
-    station = Station()
-    station.share()
-    station.answer(shared=True)
+    consumer = Consumer()
+    consumer.share()
+    consumer.answer(shared=True)
     clock.now += PATIENCE
-    station.share()
-    station.answer(NOW + 1)  # it became due after the others were left theirs
-    assert station.fairness.pause is None
-    assert station.is_limited()
+    consumer.share()
+    consumer.answer(NOW + 1)  # it became due after the others were left theirs
+    assert consumer.fairness.pause is None
+    assert consumer.is_limited()
 
 
 def test_if_nobody_took_the_rest_there_is_no_limit_for_a_while(clock: Clock) -> None:
-    station = Station()
-    station.share()
-    station.answer(shared=True)
+    consumer = Consumer()
+    consumer.share()
+    consumer.answer(shared=True)
     clock.now += PATIENCE
-    assert not station.is_limited()
-    station.answer(NOW)
+    assert not consumer.is_limited()
+    consumer.answer(NOW)
     clock.now += DISTRUST - 1
-    assert not station.is_limited()
+    assert not consumer.is_limited()
     clock.now += 2
-    assert station.is_limited()
+    assert consumer.is_limited()
 
 
 def test_a_share_that_grew_in_time_is_no_reason_for_distrust(clock: Clock) -> None:
     del clock
-    station = Station()
-    station.share()
-    station.answer(shared=True)
-    station.share()
-    station.answer(NOW)
-    assert station.is_limited()
+    consumer = Consumer()
+    consumer.share()
+    consumer.answer(shared=True)
+    consumer.share()
+    consumer.answer(NOW)
+    assert consumer.is_limited()
 
 
 @pytest.mark.parametrize(("first", "is_asked_for"), [(NOW, True), (NOW + 1, False)])
 def test_if_others_took_what_was_left_first_the_wait_is_for_the_next(
     clock: Clock, first: int, is_asked_for: bool
 ) -> None:
-    station = Station()
-    station.share()
-    station.answer(shared=True, first=NOW)
+    consumer = Consumer()
+    consumer.share()
+    consumer.answer(shared=True, first=NOW)
     clock.now += PATIENCE / 2
-    station.share()
-    station.answer(shared=True, first=first, at=NOW + 5)
+    consumer.share()
+    consumer.answer(shared=True, first=first, at=NOW + 5)
     clock.now += PATIENCE / 2
-    assert (station.fairness.pause == 0) is is_asked_for
+    assert (consumer.fairness.pause == 0) is is_asked_for
 
 
 # Whose turn it is
@@ -166,21 +166,21 @@ def test_those_that_run_fewer_ask_first(
     clock: Clock, listeners: int, rank: int, running: int, turn: int, first_turn: int
 ) -> None:
     del clock
-    station = Station(listeners)
-    station.standing.rank = rank
-    station.share()
-    station.answer(running=running)
-    assert (station.fairness.turn, station.fairness.first_turn) == (turn, first_turn)
+    consumer = Consumer(listeners)
+    consumer.standing.rank = rank
+    consumer.share()
+    consumer.answer(running=running)
+    assert (consumer.fairness.turn, consumer.fairness.first_turn) == (turn, first_turn)
 
 
 def test_without_a_limit_the_rank_decides(clock: Clock) -> None:
-    station = Station()
-    station.standing.rank = 1
-    station.share()
-    station.answer(shared=True, running=4)
+    consumer = Consumer()
+    consumer.standing.rank = 1
+    consumer.share()
+    consumer.answer(shared=True, running=4)
     clock.now += PATIENCE
-    station.share()
-    station.answer(NOW, running=4)
-    assert station.fairness.turn == 1
+    consumer.share()
+    consumer.answer(NOW, running=4)
+    assert consumer.fairness.turn == 1
     clock.now += DISTRUST
-    assert station.fairness.turn == 2
+    assert consumer.fairness.turn == 2

@@ -1,4 +1,4 @@
-"""The desk: what a station does for its ledger."""
+"""The desk: what a consumer does for its ledger."""
 
 import asyncio
 import contextlib
@@ -296,7 +296,7 @@ class RetentionLoop:
 
 
 class LedgerRoles:
-    """The roles of a station that has a ledger, and what they share."""
+    """The roles of a consumer that has a ledger, and what they share."""
 
     def __init__(
         self, office: "LedgerEngine", consumer: SessionOwner, *, wakeup: Wakeup,

@@ -19,7 +19,7 @@ REST = 20
 """How many times as long as a pass the rest after it is: so passes take 5 % of the server."""
 LONGEST_PAUSE = 1.0
 RECENT = 60_000
-"""Milliseconds before now from which on what is due counts as fresh when a station begins."""
+"""Milliseconds before now from which on what is due counts as fresh when a consumer begins."""
 MOMENT = 1000
 """Milliseconds by which what is announced may have been due before, and still counts as just due:
 the producer's clock and the way to the server are that late."""
@@ -39,7 +39,7 @@ class ScanKind(Enum):
 
 
 class BacklogScan:
-    """How far a station's claims have come, in a fleet that runs more than one code.
+    """How far a consumer's claims have come, in a fleet that runs more than one code.
 
     What is due may then be left to others, and stays in front. So each claim looks at a part, and
     the next one goes on behind it. The ways share each claim, and take turns to be its first: what

@@ -142,7 +142,7 @@ class Claimer:
     async def _claim(self, places: int) -> Claim | None:
         """Claim once, resending until there is an answer: what was claimed must not be lost.
 
-        A server that does not answer in time keeps no places from other stations: what a late
+        A server that does not answer in time keeps no places from other consumers: what a late
         answer brings must find room again. Only a listener that stops gives up, after one resend
         more, and leaves what it may have claimed to its lease.
         """
@@ -248,7 +248,7 @@ class Claimer:
     async def _find_room(self, wanted: int, until: float) -> int:
         """Wait in line for so many places; return how many there were by that time (monotonic).
 
-        Other stations reserve more than they fill, and leave the rest in a moment.
+        Other consumers reserve more than they fill, and leave the rest in a moment.
         """
         places = self._capacity.acquire(self._wakeup, wanted) if wanted else 0
         rung = False

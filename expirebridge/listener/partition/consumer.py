@@ -1,4 +1,4 @@
-"""A station: what a listener runs for one partition."""
+"""The consumer of a partition: what a listener runs for one partition."""
 
 import logging
 from collections.abc import Coroutine

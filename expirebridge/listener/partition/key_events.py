@@ -1,4 +1,4 @@
-"""The hearing: what a station makes of what its node hears."""
+"""The hearing: what a consumer makes of what its node hears."""
 
 import time
 
@@ -66,7 +66,7 @@ BY_EVENT, BY_PRODUCER = Rung(source=Source.EVENT), Rung(source=Source.PRODUCER)
 
 
 class KeyEventHandler:
-    """Passes on what is news, and drops the echoes of this station's own claims."""
+    """Passes on what is news, and drops the echoes of this consumer's own claims."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The nodes of a cluster: a node for each of its primaries, and the stations that stand on them."""
+"""The servers of a cluster: one for each primary, and the consumers of its partitions."""
 
 import asyncio
 import contextlib
@@ -115,11 +115,11 @@ MOST_NAMES = 1000
 
 
 class ClusterServers(Servers):
-    """Asks which node serves which slot, and has each station stand there.
+    """Asks which node serves which slot, and has each consumer stand there.
 
     A node that appears gets all its roles; one that serves no slots any more is closed. A node's
-    connections lead to its address for good, so commands, heartbeats and key events of a station
-    change together. A node that is away holds up its own stations only.
+    connections lead to its address for good, so commands, heartbeats and key events of a consumer
+    change together. A node that is away holds up its own consumers only.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class ClusterServers(Servers):
         self._name = name
         self._watchdog = watchdog
         self._hooks = hooks
-        self._begin_station = partial(
+        self._new_consumer = partial(
             PartitionConsumer, settings=settings, name=name, executor=executor, hooks=hooks,
             office=self.office,
         )  # fmt: skip
@@ -168,7 +168,7 @@ class ClusterServers(Servers):
     # The start
 
     async def examine(self) -> None:
-        """Find the nodes and the stations, and report problems of those that answer."""
+        """Find the nodes and the consumers, and report problems of those that answer."""
         try:
             known = await self._look()
         except RedisError as error:
@@ -180,15 +180,15 @@ class ClusterServers(Servers):
         for prefix in layout.prefixes():
             # If nobody serves its slot, any node will do: each answers with that error.
             node = self._serving(prefix, known) or next(iter(self.nodes.values()))
-            station = self._begin_station(node.session_for(prefix, layout.count))
-            self.stations.append(station)
-            self._places[station] = node
-            node.add(station)
+            consumer = self._new_consumer(node.session_for(prefix, layout.count))
+            self.consumers.append(consumer)
+            self._places[consumer] = node
+            node.add(consumer)
         findings = await self._for_each(lambda node: node.examine(data=False))
         report(finding for some in findings for finding in some)
 
     async def begin(self) -> None:
-        """Beat once for each station of the nodes that answer."""
+        """Beat once for each consumer of the nodes that answer."""
         self._joined = time.monotonic()
         await self._for_each(lambda node: node.heartbeat.begin())
         await self._draw(self._settings.lease / 2)
@@ -252,9 +252,9 @@ class ClusterServers(Servers):
         self._health.answered(ROLE)
         for address in sorted(known.primaries - self.nodes.keys()):
             self._start_one(address)
-        self._move_stations(known)
+        self._move_consumers(known)
         for address in self.nodes.keys() - known.primaries:
-            if not self.nodes[address].directory.stations:
+            if not self.nodes[address].directory.consumers:
                 node = self.nodes.pop(address)
                 self._left.append(asyncio.create_task(_leave(node), name=f"leaving {address}"))
 
@@ -266,15 +266,15 @@ class ClusterServers(Servers):
         address = known.node_of(slot_of(prefix))
         return None if address is None else self.nodes.get(address)
 
-    def _move_stations(self, known: SlotMap) -> None:
-        """Have each station stand on the node that serves its slot now, all at once."""
+    def _move_consumers(self, known: SlotMap) -> None:
+        """Have each consumer stand on the node that serves its slot now, all at once."""
         moves = Counter[tuple[Server, Server]]()
-        for station, old in self._places.items():
-            new = self._serving(station.store.database.prefix, known)
+        for consumer, old in self._places.items():
+            new = self._serving(consumer.store.database.prefix, known)
             if new is not None and new is not old:
-                old.dismiss(station)
-                new.receive(station)
-                self._places[station] = new
+                old.dismiss(consumer)
+                new.receive(consumer)
+                self._places[consumer] = new
                 moves[old, new] += 1
         for (old, new), count in moves.items():
             logger.warning(
@@ -320,9 +320,9 @@ class ClusterServers(Servers):
     async def _draw(self, within: float) -> None:
         """Ask one partition who has beaten within so many seconds: every listener beats in all."""
         for node in sorted(self.nodes.values(), key=lambda node: node.health.lasts):
-            for station in node.directory.stations[:1]:
+            for consumer in node.directory.consumers[:1]:
                 try:
-                    beats = await station.store.run(inspection.list_listeners(MOST_NAMES))
+                    beats = await consumer.store.run(inspection.list_listeners(MOST_NAMES))
                 except ServerError:
                     continue
                 self._names = [each.name for each in beats if each.ago < within]

@@ -56,7 +56,7 @@ class ServerConnections:
         self._pulse = Responsiveness() if lot else None
 
     def session_for(self, prefix: str, partitions: int = 1) -> PartitionSession:
-        """What a station of this prefix stands on, if its database has so many partitions."""
+        """What a consumer of this prefix stands on, if its database has so many partitions."""
         return PartitionSession(
             store=AsyncStore(self._client, prefix=prefix, partitions=partitions),
             heart_store=Store(self._heart_client, prefix=prefix, partitions=partitions),

@@ -24,10 +24,10 @@ ASK_SOON = 0.2
 
 
 class FailoverMonitor(PeriodicRole):
-    """Asks where the primary is, and changes the generation of its node if it has moved.
+    """Asks where the primary is, and changes the connections of its server if it has moved.
 
-    All stations stand on the new generation before anything else is sent. What is still answered by
-    the old primary is ignored, and sent again to the new one.
+    All consumers use the new connections before anything else is sent. An answer of the old primary
+    that comes later is ignored, and its call is sent again to the new one.
     """
 
     role = "the question where the primary is"

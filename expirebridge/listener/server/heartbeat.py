@@ -1,4 +1,4 @@
-"""The heartbeat: keeps the claims of a node's stations alive, from a thread of its own.
+"""The heartbeat: keeps the claims of a node's consumers alive, from a thread of its own.
 
 A handler that blocks the event loop must not cost the other handlers their leases, so the
 heartbeat has its own thread and its own connection.
@@ -22,7 +22,7 @@ ROLE = "the heartbeat"
 
 
 class Heartbeat:
-    """Beats three times a lease for each station, which takes the answer on the event loop.
+    """Beats three times a lease for each consumer, which takes the answer on the event loop.
 
     At each round the watchdog looks whether the event loop still goes on.
     """
@@ -39,8 +39,8 @@ class Heartbeat:
 
     async def begin(self) -> None:
         """Beat once, before anything is claimed. Raises a ServerError."""
-        for station in self._directory.stations:
-            station.take_beat(await asyncio.to_thread(station.leases.beat))
+        for consumer in self._directory.consumers:
+            consumer.take_beat(await asyncio.to_thread(consumer.leases.beat))
 
     def start(self) -> None:
         """Go on in the thread; its answers come on the running event loop."""
@@ -49,8 +49,8 @@ class Heartbeat:
 
     def fail(self, error: ServerError) -> None:
         """Take note that the server was away when this was to begin, and try again soon."""
-        for station in self._directory.stations:
-            station.session.health.failed(ROLE, error)
+        for consumer in self._directory.consumers:
+            consumer.session.health.failed(ROLE, error)
         self.hurry()
 
     def hurry(self) -> None:
@@ -67,8 +67,8 @@ class Heartbeat:
         self._wake.set()
         if self._thread.ident is not None:
             self._thread.join()
-        for station in self._directory.stations:
-            if not station.leases.leave():
+        for consumer in self._directory.consumers:
+            if not consumer.leases.leave():
                 return
 
     def _run(self) -> None:
@@ -81,13 +81,13 @@ class Heartbeat:
             pause = self._pause if self._beat() else self._short_pause
 
     def _beat(self) -> bool:
-        """Beat for each station; whether all were answered."""
+        """Beat for each consumer; whether all were answered."""
         answered, failed = set[ServerHealth](), set[ServerHealth]()
         try:
-            for station in self._directory.stations:
-                health = station.session.health
+            for consumer in self._directory.consumers:
+                health = consumer.session.health
                 try:
-                    self._beat_for(station)
+                    self._beat_for(consumer)
                 except ServerError as error:
                     health.failed(ROLE, error)
                     failed.add(health)
@@ -106,7 +106,7 @@ class Heartbeat:
             health.answered(ROLE)
         return not failed
 
-    def _beat_for(self, station: PartitionConsumer) -> None:
-        beat = station.leases.beat()
+    def _beat_for(self, consumer: PartitionConsumer) -> None:
+        beat = consumer.leases.beat()
         with contextlib.suppress(RuntimeError):  # the loop has ended; so does the listener
-            self._loop.call_soon_threadsafe(station.take_beat, beat)
+            self._loop.call_soon_threadsafe(consumer.take_beat, beat)

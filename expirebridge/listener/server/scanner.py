@@ -57,8 +57,8 @@ class Scanner(PeriodicRole):
         reasons = await self._gaps.take()
         if reasons:
             self._hooks.emit(Gap(reason=", ".join(reasons), node=self._node))
-        for station in self._directory.stations:
-            station.wakeup.set()
+        for consumer in self._directory.consumers:
+            consumer.wakeup.set()
         self._report(await self._scan_all(SHARE if reasons else PATIENT_SHARE))
         return 0.0
 
@@ -79,13 +79,13 @@ class Scanner(PeriodicRole):
 
         Returns how many tasks were adopted.
         """
-        stations = self._directory.stations
-        if len(stations) == 1 and stations[0].store.database.partitions == 1:
-            return await self._scan(stations[0], share)
+        consumers = self._directory.consumers
+        if len(consumers) == 1 and consumers[0].store.database.partitions == 1:
+            return await self._scan(consumers[0], share)
         return await self._walk(share)
 
     async def _walk(self, share: float) -> int:
-        """One walk for all stations: each looks over its own keys."""
+        """One walk for all consumers: each looks over its own keys."""
         directory, store = self._directory, self._owner.session.store
         cursor, adopted = "0", 0
         while True:
@@ -93,33 +93,33 @@ class Scanner(PeriodicRole):
             cursor, names = await store.run(reconciling.walk(cursor, STEP))
             own: dict[PartitionConsumer, list[bytes]] = {}
             for name in names:
-                if station := directory.find(name):
-                    own.setdefault(station, []).append(name)
+                if consumer := directory.find(name):
+                    own.setdefault(consumer, []).append(name)
                 else:
                     directory.notice_misplaced(name)
-            for station, theirs in own.items():
-                step = await station.store.run(reconciling.look_over(theirs, self._settings))
-                adopted += await self._take(station, step)
+            for consumer, theirs in own.items():
+                step = await consumer.store.run(reconciling.look_over(theirs, self._settings))
+                adopted += await self._take(consumer, step)
             if cursor == pages_commands.BEGINNING:
                 return adopted
             await asyncio.sleep((time.monotonic() - began) * (1 / share - 1))
 
-    async def _scan(self, station: PartitionConsumer, share: float) -> int:
+    async def _scan(self, consumer: PartitionConsumer, share: float) -> int:
         pages = pages_commands.Pages(lambda cursor: reconciling.scan(cursor, STEP, self._settings))
         adopted = 0
         began = time.monotonic()
-        while scanned := await station.store.run(pages.next()):
-            adopted += await self._take(station, scanned)
+        while scanned := await consumer.store.run(pages.next()):
+            adopted += await self._take(consumer, scanned)
             if not pages.over:
                 await asyncio.sleep((time.monotonic() - began) * (1 / share - 1))
             began = time.monotonic()
         return adopted
 
-    async def _take(self, station: PartitionConsumer, step: reconciling.ScanStep) -> int:
+    async def _take(self, consumer: PartitionConsumer, step: reconciling.ScanStep) -> int:
         """Take what a step found; returns how many tasks were adopted."""
         for id in step.strays:
             logger.error(
                 "task %s was in no state set; it has a place again", id,
                 extra=event("stray", task=id),
             )  # fmt: skip
-        return await station.adopter.look_at(step.found)
+        return await consumer.adopter.look_at(step.found)

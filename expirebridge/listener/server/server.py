@@ -36,7 +36,7 @@ logger = logging.getLogger("expirebridge")
 
 
 class Server:
-    """The roles of one server; its stations are those that stand on it now.
+    """The roles of one server; its consumers are those that stand on it now.
 
     A node that is one of several has a `lot`, `misplaced`, and a berth that is its address.
     """
@@ -56,7 +56,7 @@ class Server:
         self._settings = settings
         self._lot = lot
         self._standing = Membership(settings.doorbell, lot)
-        """What its lot means for it, even if no station stands here."""
+        """What its lot means for it, even if no consumer stands here."""
         self.health, self.gaps, self._ears = health, gaps, ears = (
             ServerHealth(),
             ResyncRequests(),
@@ -81,38 +81,38 @@ class Server:
         self._tasks: list[asyncio.Task[None]] = []
 
     def session_for(self, prefix: str, partitions: int = 1) -> PartitionSession:
-        """What a station of this prefix stands on here."""
+        """What a consumer of this prefix stands on here."""
         return self.generation.session_for(prefix, partitions)
 
-    # Stations that come and go
+    # Consumers that come and go
 
-    def add(self, station: PartitionConsumer) -> None:
-        """Take note of a station that stands here."""
-        self.directory.add(station)
+    def add(self, consumer: PartitionConsumer) -> None:
+        """Take note of a consumer that stands here."""
+        self.directory.add(consumer)
         self._ears.look_again()
 
-    def receive(self, station: PartitionConsumer) -> None:
-        """Let a station go on here that stood on another node."""
-        database = station.store.database
-        station.move_to(self.session_for(database.prefix, database.partitions))
-        self.add(station)
+    def receive(self, consumer: PartitionConsumer) -> None:
+        """Let a consumer go on here that stood on another node."""
+        database = consumer.store.database
+        consumer.move_to(self.session_for(database.prefix, database.partitions))
+        self.add(consumer)
         self.heartbeat.hurry()
-        if station.standing.looks:
+        if consumer.standing.looks:
             self.gaps.notice(f"{database.prefix} has come here from another node")
 
-    def dismiss(self, station: PartitionConsumer) -> None:
-        """Let a station go to another node."""
-        self.directory.remove(station)
-        self._ears.want(station, False)
+    def dismiss(self, consumer: PartitionConsumer) -> None:
+        """Let a consumer go to another node."""
+        self.directory.remove(consumer)
+        self._ears.want(consumer, False)
         self._ears.look_again()
-        station.session.health.end()
+        consumer.session.health.end()
 
     def renew(self, berth: PinnedPrimary) -> ServerConnections:
         """Let all go on at another server, which is the primary now; return what they left."""
         old, self.generation = self.generation, self._begin(berth)
-        for station in self.directory.stations:
-            database = station.store.database
-            station.move_to(self.session_for(database.prefix, database.partitions))
+        for consumer in self.directory.consumers:
+            database = consumer.store.database
+            consumer.move_to(self.session_for(database.prefix, database.partitions))
         database = self.session.store.database
         self.session = self.session_for(database.prefix, database.partitions)
         self.heartbeat.hurry()
@@ -123,16 +123,16 @@ class Server:
         if self._lot is not None:
             self._lot.draw(listeners)
             self._ears.want(self, self._standing.hears)
-            for station in self.directory.stations:
-                self._ears.want(station, station.standing.hears)
+            for consumer in self.directory.consumers:
+                self._ears.want(consumer, consumer.standing.hears)
 
     # The checks at the start
 
     async def examine(self, *, data: bool = True) -> list[Finding]:
         """Check whether the server can be used, and return the findings. Raises a ServerError."""
-        if not self.directory.stations:
+        if not self.directory.consumers:
             return []
-        store = self.directory.stations[0].store
+        store = self.directory.consumers[0].store
         findings = await store.run(check_server(store.database, data=data))
         refuse_unsuitable(findings)
         if self._settings.doorbell is Doorbells.EVENTS and not events_are_on(findings):

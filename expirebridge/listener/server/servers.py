@@ -1,4 +1,4 @@
-"""The site: where the stations of a listener stand, on one server or on the nodes of a cluster."""
+"""The site: where the consumers of a listener stand, on one server or on the nodes of a cluster."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -11,12 +11,12 @@ from expirebridge.settings import Settings
 
 
 class Servers(ABC):
-    """The stations of all partitions, and the nodes below them."""
+    """The consumers of all partitions, and the nodes below them."""
 
     def __init__(self, settings: Settings) -> None:
         self.office = office_of(settings)
-        """What all stations share of their ledger; None without one."""
-        self.stations: list[PartitionConsumer] = []
+        """What all consumers share of their ledger; None without one."""
+        self.consumers: list[PartitionConsumer] = []
         """None until `examine` finds out how many partitions there are."""
 
     @property
@@ -26,14 +26,14 @@ class Servers(ABC):
 
     @abstractmethod
     async def examine(self) -> None:
-        """Find the stations, check whether the servers can be used, and report problems.
+        """Find the consumers, check whether the servers can be used, and report problems.
 
         Raises a ServerError, and InvalidSetting for a prefix that is that of one partition.
         """
 
     @abstractmethod
     async def begin(self) -> None:
-        """Beat once for each station, before anything is claimed. Raises a ServerError."""
+        """Beat once for each consumer, before anything is claimed. Raises a ServerError."""
 
     @abstractmethod
     def start(self) -> None:
@@ -57,22 +57,22 @@ class Servers(ABC):
             await asyncio.to_thread(self.office.close)
 
     def roles(self) -> dict[str, Coroutine[Any, Any, None]]:
-        """What it does, each for ever, and what its stations do."""
+        """What it does, each for ever, and what its consumers do."""
         roles = self.node_roles()
-        for station in self.stations:
-            prefix = station.store.database.prefix
-            roles |= {f"{role} of {prefix}": run for role, run in station.roles().items()}
+        for consumer in self.consumers:
+            prefix = consumer.store.database.prefix
+            roles |= {f"{role} of {prefix}": run for role, run in consumer.roles().items()}
         return roles
 
     async def stop(self) -> None:
         """Claim no more; what runs goes on."""
-        await asyncio.gather(*(station.stop() for station in self.stations))
+        await asyncio.gather(*(consumer.stop() for consumer in self.consumers))
 
     async def suspend(self) -> None:
         """Claim no more until `resume`; what runs goes on."""
-        await asyncio.gather(*(station.suspend() for station in self.stations))
+        await asyncio.gather(*(consumer.suspend() for consumer in self.consumers))
 
     def resume(self) -> None:
         """Claim again."""
-        for station in self.stations:
-            station.resume()
+        for consumer in self.consumers:
+            consumer.resume()

@@ -57,12 +57,12 @@ class SettingsMonitor(PeriodicRole):
     async def wait(self, pause: float) -> None:
         """Wait for a lease at a time, until the server has a partition."""
         await super().wait(max(pause, self._settings.lease))
-        while not self._directory.stations:
+        while not self._directory.consumers:
             await super().wait(self._settings.lease)
 
     async def run_once(self) -> float:
         """Check the server once; returns the seconds to pause. Raises a ServerError."""
-        store = self._directory.stations[0].store
+        store = self._directory.consumers[0].store
         findings = await store.run(check_server(store.database, data=False))
         await self._declare_again()
         self._compare(findings)
@@ -70,8 +70,8 @@ class SettingsMonitor(PeriodicRole):
 
     async def _declare_again(self) -> None:
         """What other clients wrote there does not stay."""
-        for station in self._directory.stations:
-            await asyncio.to_thread(station.leases.declare)
+        for consumer in self._directory.consumers:
+            await asyncio.to_thread(consumer.leases.declare)
 
     def _compare(self, findings: list[Finding]) -> None:
         for finding in findings:
@@ -85,6 +85,6 @@ class SettingsMonitor(PeriodicRole):
                 )  # fmt: skip
         self.learn(findings)
         was_silent, self._silent = self._silent, not events_are_on(findings)
-        looks = any(station.standing.looks for station in self._directory.stations)
+        looks = any(consumer.standing.looks for consumer in self._directory.consumers)
         if (self._silent or was_silent) and looks:
             self._gaps.look_again()

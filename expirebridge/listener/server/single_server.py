@@ -23,7 +23,7 @@ from expirebridge.store.routing import Routing
 
 
 class SingleServer(Servers):
-    """One node, with a station for each partition of these prefixes; it follows the primary."""
+    """One node, with a consumer for each partition of these prefixes; it follows the primary."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class SingleServer(Servers):
         primary = clients.to_follow(settings.url, prefixes[0])
         berth = PinnedPrimary(primary) if primary else None
         self.node = Server(settings, berth, prefixes[0], watchdog=watchdog, hooks=hooks)
-        self._begin_station = partial(
+        self._new_consumer = partial(
             PartitionConsumer,
             settings=settings,
             name=name,
@@ -56,23 +56,23 @@ class SingleServer(Servers):
         return self.node.subscriber.ready
 
     def session_for(self, prefix: str, partitions: int = 1) -> PartitionSession:
-        """What a station of this prefix stands on here."""
+        """What a consumer of this prefix stands on here."""
         return self.node.session_for(prefix, partitions)
 
     async def examine(self) -> None:
-        """Find the stations, check whether the server can be used, and report problems."""
-        await self.find_stations()
+        """Find the consumers, check whether the server can be used, and report problems."""
+        await self.find_consumers()
         report(await self.node.examine())
 
-    async def find_stations(self) -> None:
-        """Begin a station for each partition. Raises as `examine`."""
+    async def find_consumers(self) -> None:
+        """Begin a consumer for each partition. Raises as `examine`."""
         for prefix in self._prefixes:
             layout = await self._find_layout(prefix)
             for one in layout.prefixes():
-                station = self._begin_station(self.session_for(one, layout.count))
-                self.stations.append(station)
-                self.node.add(station)
-        self.node.session = self.stations[0].session
+                consumer = self._new_consumer(self.session_for(one, layout.count))
+                self.consumers.append(consumer)
+                self.node.add(consumer)
+        self.node.session = self.consumers[0].session
 
     async def _find_layout(self, prefix: str) -> PartitionLayout:
         """How many partitions the database has."""
@@ -86,7 +86,7 @@ class SingleServer(Servers):
         return routing.layout
 
     async def begin(self) -> None:
-        """Beat once for each station, before anything is claimed. Raises a ServerError."""
+        """Beat once for each consumer, before anything is claimed. Raises a ServerError."""
         await self.node.heartbeat.begin()
 
     def start(self) -> None:

@@ -31,9 +31,9 @@ RETRY_PAUSE = 0.2
 
 
 class Subscriber:
-    """Holds one subscription to the stations' doorbell channels and, for an ear, to key events.
+    """Holds one subscription to the consumers' doorbell channels and, for an ear, to key events.
 
-    Each event is news for the station whose key it names. A subscription that begins may have
+    Each event is news for the consumer whose key it names. A subscription that begins may have
     missed things: that is a gap if key events were among them. `ready` is set at the first, and
     `tried` as well if that failed.
     """
@@ -94,10 +94,10 @@ class Subscriber:
             raise ConnectionError("it was closed while it was changed") from error
 
     def _wanted(self) -> list[bytes]:
-        """The channels of the stations, and of key events; without any, one that says nothing."""
+        """The channels of the consumers, and of key events; without any, one that says nothing."""
         nothing = self._server.session.store.database.doorbell_channel.encode()
-        stations = list(self._directory.by_channel) or [nothing]
-        return [*stations, *(self._events if self._ears.open else ())]
+        consumers = list(self._directory.by_channel) or [nothing]
+        return [*consumers, *(self._events if self._ears.open else ())]
 
     async def run(self) -> None:
         """Stay subscribed, for ever."""
@@ -154,29 +154,29 @@ class Subscriber:
     def _notice_gap(self, *, events: bool) -> None:
         self.ready.set()
         self.tried.set()
-        for station in self._directory.stations:
-            station.hearing.hear_after_gap(events=events)
+        for consumer in self._directory.consumers:
+            consumer.hearing.hear_after_gap(events=events)
         if events:
             self._gaps.notice("the subscription to key events is new")
 
     def _hear_message(self, channel: bytes, data: bytes) -> None:
         if event := self._events.get(channel):
-            station = self._directory.find(data)
-            if station is not None:
-                station.hearing.hear_event(event, data, fresh=self.fresh)
+            consumer = self._directory.find(data)
+            if consumer is not None:
+                consumer.hearing.hear_event(event, data, fresh=self.fresh)
             elif HEARD[event] is not EventKind.DELETED:
                 self._directory.notice_misplaced(data)
         elif data == b"beat":
             self._heartbeat.hurry()
         elif data == b"ledger":
-            for station in self._directory.stations:  # who committed does not know the partitions
-                station.poke()
-        elif (station := self._directory.by_channel.get(channel)) is None:
+            for consumer in self._directory.consumers:  # who committed does not know the partitions
+                consumer.poke()
+        elif (consumer := self._directory.by_channel.get(channel)) is None:
             return  # it has moved to another node
         else:
             # Anyone may publish; what is no number says no more than "look now".
             due = int(data) if data.isdigit() and len(data) < 16 else 0
-            station.hearing.hear_doorbell(due)
+            consumer.hearing.hear_doorbell(due)
 
 
 def _ours(error: Exception) -> ServerError:

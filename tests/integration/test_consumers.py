@@ -1,4 +1,4 @@
-"""Several stations in one process: one capacity, one executor, and one task alone at a time."""
+"""Several consumers in one process: one capacity, one executor, and one task alone at a time."""
 
 import asyncio
 import contextlib
@@ -61,7 +61,7 @@ def poison(client: redis.Redis, prefix: str, task: Task) -> None:
     client.hset(f"{prefix}:task:{task.id}", "lapses", 2)
 
 
-async def test_stations_share_one_room_and_take_turns(url: str) -> None:
+async def test_consumers_share_one_room_and_take_turns(url: str) -> None:
     gauge, witness = Gauge(), Witness()
     settings = Settings(url=url, concurrency=4)
     process = Process(settings, registry_of(work=gauge.work), Hooks([witness]))
@@ -138,7 +138,7 @@ async def test_a_node_that_is_away_takes_no_room_from_the_others(
     assert process.capacity.free == 2
 
 
-async def test_a_station_goes_on_on_another_node(
+async def test_a_consumer_goes_on_on_another_node(
     pair: tuple[EmbeddedServer, EmbeddedServer],
 ) -> None:
     first, second = pair
@@ -153,9 +153,9 @@ async def test_a_station_goes_on_on_another_node(
         await make_many(before, "before", 1, 0)
         await witness.until_ended(1, End.SUCCEEDED)
         [task] = await make_many(after, "after", 1, 0)
-        [station] = old.stations
-        station.move_to(new.session_for("expirebridge"))
-        station.wakeup.set()
+        [consumer] = old.consumers
+        consumer.move_to(new.session_for("expirebridge"))
+        consumer.wakeup.set()
         await witness.until_ended(2, End.SUCCEEDED)
         assert gauge.order == ["before", "after"]
         read = await after.get(task.id)
