@@ -15,7 +15,7 @@ from expirebridge import Bridge, Change, Retry, State
 from expirebridge.ledger import Ledger
 from expirebridge.ledger.engine import begin_immediate
 from expirebridge.settings import Settings
-from tests.kit.tales import PATIENCE, RETRIES, TASKS, Run, Stage, Tale
+from tests.kit.row_histories import PATIENCE, RETRIES, TASKS, Run, Stage, Tale
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -15,8 +15,8 @@ from expirebridge.store.commands import reconciling
 from expirebridge.store.commands.claiming import Settlement
 from expirebridge.store.commands.reconciling import EventKind, KeyEvent
 from tests.kit.ledgers import Books, restore, snapshot
+from tests.kit.row_states import HOUR, Stage
 from tests.kit.steps import age, beating, claim, server_ms, settle
-from tests.kit.wishes import HOUR, Stage
 
 KEY = b"a:?mail.send?[1]"
 

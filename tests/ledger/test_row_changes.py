@@ -15,7 +15,7 @@ from expirebridge.ledger import Tables
 from expirebridge.ledger.relay import finish
 from expirebridge.store.client import Store
 from tests.kit.ledgers import Books
-from tests.kit.wishes import RUNNING, STATES, Stage
+from tests.kit.row_states import RUNNING, STATES, Stage
 
 PAGE: Final = Path(__file__).parents[2] / "docs/reference/states.md"
 WISHES: Final = ("cancel", "reschedule", "replace", "make", "erase")
