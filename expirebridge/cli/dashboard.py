@@ -44,7 +44,7 @@ def dashboard(
         import uvicorn  # noqa: PLC0415
 
         from expirebridge import web  # noqa: PLC0415
-        from expirebridge.web.guard import Connection  # noqa: PLC0415
+        from expirebridge.web.http_connection import Connection  # noqa: PLC0415
     except ImportError as missing:
         raise InvalidSetting(
             f"the dashboard needs {missing.name}: pip install 'expirebridge[web]'"

@@ -12,13 +12,12 @@ import ipaddress
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from expirebridge.errors import ExpirebridgeError, InvalidSetting
 
@@ -267,83 +266,3 @@ def _from_own_page(headers: Headers) -> bool:
     """
     host = headers.get("host", "")
     return bool(host) and headers.get("origin") in {f"http://{host}", f"https://{host}"}
-
-
-# The connections of the command `dashboard`: only so many, and none that waits for its client.
-#
-# uvicorn itself waits for a request's end, and for an answer to be read, for ever.
-
-MOST_CONNECTIONS = 400
-"""Twice as many as the open pages that are kept up to date. What comes beyond is closed at once."""
-TO_ASK = 10.0
-"""Seconds in which a request must arrive, whole."""
-TO_READ = 30.0
-"""Seconds in which a client must read what waits for it, once that is too much to be buffered."""
-
-
-class Connection(H11Protocol):
-    """A connection that is closed if its client keeps it waiting."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin, or close it if there are too many."""
-        super().connection_made(transport)
-        self._asking = _Deadline(self.loop, TO_ASK, transport.abort)
-        self._reading = _Deadline(self.loop, TO_READ, transport.abort)
-        if len(self.connections) > MOST_CONNECTIONS:
-            transport.abort()
-        else:
-            self._asking.start()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """End."""
-        super().connection_lost(exc)
-        self._asking.stop()
-        self._reading.stop()
-
-    def data_received(self, data: bytes) -> None:
-        """Take a part of a request; more of it does not make its deadline later."""
-        super().data_received(data)
-        self._look()
-
-    def on_response_complete(self) -> None:
-        """Wait for the next request, which may be here already, or until the answer is read."""
-        super().on_response_complete()
-        self._look()
-
-    def pause_writing(self) -> None:
-        """Wait until the client reads."""
-        super().pause_writing()
-        self._reading.start()
-
-    def resume_writing(self) -> None:
-        """Go on: the client has read."""
-        super().resume_writing()
-        self._reading.stop()
-
-    def _look(self) -> None:
-        cycle = self.cycle
-        if cycle is None or cycle.response_complete or cycle.more_body:
-            self._asking.start()
-        else:
-            self._asking.stop()
-
-
-class _Deadline:
-    """Calls something unless it is stopped in time."""
-
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, seconds: float, call: Callable[[], None]
-    ) -> None:
-        self._loop, self._seconds, self._call = loop, seconds, call
-        self._timer: asyncio.TimerHandle | None = None
-
-    def start(self) -> None:
-        """Begin, unless it has begun."""
-        if self._timer is None:
-            self._timer = self._loop.call_later(self._seconds, self._call)
-
-    def stop(self) -> None:
-        """Never call it, unless it begins again."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None

@@ -13,7 +13,7 @@ import uvicorn
 from playwright.sync_api import Page
 from starlette.types import ASGIApp
 
-from expirebridge.web.guard import Connection
+from expirebridge.web.http_connection import Connection
 
 Asking = Callable[..., contextlib.AbstractAsyncContextManager[httpx.AsyncClient]]
 """Opens a client of a dashboard that is made with these options."""

@@ -23,13 +23,8 @@ from starlette.types import ASGIApp, Message
 
 from expirebridge import AsyncBridge, State, web
 from expirebridge.errors import InvalidSetting
-from expirebridge.web.guard import (
-    LONGEST_PAUSE,
-    MOST_CONNECTIONS,
-    MOST_WAITING,
-    network_of,
-    pause_after,
-)
+from expirebridge.web.guard import LONGEST_PAUSE, MOST_WAITING, network_of, pause_after
+from expirebridge.web.http_connection import MOST_CONNECTIONS
 from expirebridge.web.live import MAX_STREAMS
 from tests.browser.serving import OWN, Asking
 from tests.kit.half_open import half_open, until_closed
