@@ -11,6 +11,8 @@ from expirebridge.errors import InvalidSetting, InvalidTask
 from expirebridge.model.durations import LONGEST, seconds_of
 
 DEFAULT_URL = "redis://localhost:6379/1"
+LEAST_KEPT = 15
+"""Seconds that a finished task is kept at least: late events of its key must find its record."""
 LEAST_MEMORY = 64 * 1024 * 1024
 """Bytes: Python with the handlers' modules needs nearly as much."""
 MOST_MEMORY = 2**62
@@ -100,10 +102,8 @@ class Settings:
         self._check_number("lease", at_least=0.5)
         self._check_number("grace", at_least=0)
         self._check_number("timeout", at_least=0.001)
-        # Doorbells of a run may arrive after it, and must find its record.
-        self._check_number("keep_succeeded", at_least=15)
-        self._check_number("keep_failed", at_least=15)
-        self._check_number("ledger_keep", at_least=15)
+        for name in ("keep_succeeded", "keep_failed", "ledger_keep"):
+            self._check_number(name, at_least=LEAST_KEPT)
         self._check_number("keep_succeeded_count", at_least=0, whole=True)
         if not isinstance(self.prefix, str) or not self.prefix or "?" in self.prefix:
             raise _invalid("prefix", self.prefix, "it must be text without '?'")

@@ -12,7 +12,7 @@ _NAMES = (
     "last", "began", "late", "outcome", "ended", "succeeded", "running", "missed", "overlapped",
     "tags", "retry", "timeout", "misfire",
 )  # fmt: skip
-"""As series_views.lua lists them."""
+"""In the order of `SHOWN_OF_SERIES` in include/series.lua."""
 NEVER = 2**53 - 1
 """The place of a series that makes no ticks."""
 

@@ -29,10 +29,8 @@ from expirebridge.observe.tracing import Tracing
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands import ledger as ledger_calls
-from expirebridge.store.commands.ledger import MOST_DIRTY
 from tests.kit.invoked import app
 from tests.kit.ledgers import Books
-from tests.kit.lua import LUA
 
 pytestmark = pytest.mark.timeout(60)
 HOUR = 3_600_000
@@ -150,11 +148,6 @@ def test_rows_that_do_not_learn_are_found(
     assert look().startswith("warning 3 rows")
     monkeypatch.setattr("expirebridge.checks.work.MOST_DIRTY", 2)
     assert look().startswith("error 3 rows")
-
-
-def test_the_bound_is_that_of_the_script() -> None:
-    text = (LUA / "include" / "claims.lua").read_text()
-    assert f"local MOST_DIRTY = {MOST_DIRTY}\n" in text
 
 
 def run(*words: str, settings: Settings, code: int) -> str:

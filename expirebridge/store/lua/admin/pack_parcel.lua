@@ -23,7 +23,7 @@
 
 local nonce, arrived, lease, what = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local skip, count = tonumber(ARGV[6]), tonumber(ARGV[7])
-local SOON, MOST_BYTES, ECHO = 5000, 262144, 15000
+local SOON, MOST_BYTES = 5000, 262144
 
 local move_key = own_key('move')
 local known = redis.call('HMGET', move_key, 'nonce', 'number', 'to', 'parcel')
@@ -87,7 +87,7 @@ local function leave(id, record)
   redis.call('HSET', record_key(id), 'call', record.call, 'made', record.made or 0, 'state', 'cancelled',
     'due', now, 'ended', now, 'error', CARRIED .. moving)
   if record.key then redis.call('HSET', record_key(id), 'key', record.key) end
-  redis.call('ZADD', state_set('cancelled'), now + ECHO - ASIDE, id)
+  redis.call('ZADD', state_set('cancelled'), now + LATE_EVENTS - ASIDE, id)
   redis.call('ZREM', state_set(record.state), id)
 end
 

@@ -49,6 +49,9 @@ local function forget_codes(gone)
   for fingerprint in pairs(unused) do redis.call('DEL', code_key(fingerprint)) end
 end
 
+-- How long a task waits for a listener that knows its function, in ms.
+local UNKNOWN_LIMIT = 86400000
+
 -- Whether a listener that beats may take a task instead of those that run the code `mine`: it knows the
 -- function, in another shape if `mine` knows it, too, and its code is not one of those that `refused`.
 -- Beside it, the shape of the function in `mine`, if that knows it. What another client put in the

@@ -32,6 +32,8 @@
 --   left     while paused: the ms that were left until it was due
 local STATES = { 'pending', 'paused', 'running', 'succeeded', 'failed', 'cancelled' }
 local FINISHED = { succeeded = true, failed = true, cancelled = true }
+-- How long a finished record is kept at least, in ms: late events of its key must find it.
+local LATE_EVENTS = 15000
 
 -- A task has not run yet if these are absent: a new generation has none of them.
 local RUN_FIELDS = { 'token', 'settled', 'due', 'attempt', 'lapses', 'started', 'ended', 'result',

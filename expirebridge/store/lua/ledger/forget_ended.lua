@@ -12,14 +12,11 @@
 -- include state_sets
 -- include ledger
 
--- A doorbell of its last run may still be on its way, and must find the record: see sweep.lua.
-local ECHO = 15000
-
 local function leaves(id)
   if redis.call('ZSCORE', state_set('dirty'), id) then return 0 end
   local record = read(id, { 'ended' })
   if not record or not record.ledger then return 1 end
-  if not FINISHED[record.state] or now - (tonumber(record.ended) or 0) < ECHO then return 0 end
+  if not FINISHED[record.state] or now - (tonumber(record.ended) or 0) < LATE_EVENTS then return 0 end
   forget(id, record.state)
   return 1
 end

@@ -28,7 +28,6 @@
 
 -- What is noted of a task costs the server as much as so many others that are only looked at.
 local LOOKS, LOOKS_OF_A_NOTE = 250, 3
-local UNKNOWN_LIMIT = 86400000
 local MINE, OTHERS, NOBODYS = 1, 2, 3
 
 local mine = string.match(ARGV[9], '^%x+')

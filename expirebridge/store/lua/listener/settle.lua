@@ -34,7 +34,6 @@
 
 local keep_succeeded, keep_failed, mine = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 local DONE, REFUSED, LEFT, OVER = 1, 2, 3, 4
-local UNKNOWN_LIMIT = 86400000
 local FIELDS = { 'token', 'settled', 'attempt', 'due', 'unknown', 'rearm', 'next', 'cancel', 'started',
   'error', 'lapses', 'unfit' }
 

@@ -22,8 +22,6 @@
 local lease, limit, keep_count = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local keep_succeeded, keep_failed = tonumber(ARGV[5]), tonumber(ARGV[6])
 
--- Doorbells of a run may arrive after it: its record is kept for them for so many ms.
-local ECHO = 15000
 local MAX_LAPSES = 3
 -- How long a task is kept on whose row was not written when its time was over, in ms.
 local DIRTY_LOOK = 60000
@@ -100,7 +98,7 @@ local function forget_surplus()
   local whole = left
   left = math.min(left, surplus)
   local asked = left
-  forget_all('succeeded', now + keep_succeeded - ECHO)
+  forget_all('succeeded', now + keep_succeeded - LATE_EVENTS)
   left = whole - (asked - left)
 end
 

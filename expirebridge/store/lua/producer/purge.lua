@@ -13,14 +13,12 @@
 -- include records
 -- include changes
 
-local STALE_DOORBELLS = 15000
-
 local function purge(id)
   local record = read(id, { 'ended' })
   if not record then return NOT_FOUND end
   if record.state ~= 'failed' then return FINISHED_BEFORE end
   local ended = tonumber(record.ended) or 0
-  redis.call('ZADD', state_set('failed'), math.max(now, ended + STALE_DOORBELLS), id)
+  redis.call('ZADD', state_set('failed'), math.max(now, ended + LATE_EVENTS), id)
   return DONE
 end
 

@@ -1,0 +1,94 @@
+"""Constants that Lua and Python both have are the same in both."""
+
+import re
+from typing import Any
+
+import pytest
+
+from expirebridge import settings
+from expirebridge.ledger import carrying, series_ticks
+from expirebridge.model import durations, keys
+from expirebridge.model.partitions import _TAGS
+from expirebridge.producer import new_task
+from expirebridge.store import series_records
+from expirebridge.store.commands import inspection, ledger
+from expirebridge.store.script_loader import SHIPPED
+from tests.kit.lua import LUA
+from tests.machine import model
+
+FOREVER = 2**53 - 1
+"""The last whole number that Lua reads exactly; in ms, later than any time."""
+
+DAY = 86_400_000
+
+
+def constants_in(text: str) -> dict[str, Any]:
+    """The constants that a file defines with a number, a string or a list of them."""
+    found = {}
+    for names, values in re.findall(
+        r"^local ([A-Z_]+(?:, [A-Z_]+)*) = (\{[^}]*\}|'[^'\n]*'|[^'{\n]*?)(?: *--.*)?$",
+        text,
+        re.MULTILINE,
+    ):
+        if values.startswith("{"):
+            found[names] = re.findall(r"'([^']*)'", values) or number_list(values)
+        elif values.startswith("'"):
+            found[names] = values.strip("'")
+        else:
+            found |= dict(zip(names.split(", "), map(number, values.split(", ")), strict=False))
+    return found
+
+
+def number_list(values: str) -> list[int | None]:
+    return [number(value) for value in values.strip("{} ").split(", ")]
+
+
+def number(value: str) -> int | None:
+    """The value of a product or a power of numbers, less a number; None if it is anything else."""
+    if not re.fullmatch(r"[\d *^-]+", value):
+        return None
+    return int(eval(value.replace("^", "**")))  # noqa: S307 - digits and operators alone
+
+
+BOTH = [
+    ("include/claims", "MOST_DIRTY", ledger.MOST_DIRTY),
+    ("include/series", "NEVER", series_records.NEVER),
+    ("include/series", "NEVER", series_ticks.NEVER),
+    ("include/series", "NEVER", FOREVER),
+    ("include/series", "SHOWN_OF_SERIES", list(series_records._NAMES)),
+    ("include/timer_edits", "WHILE_PAUSED", carrying.NEVER),
+    ("include/timer_edits", "PAUSED_LOOK", model.PAUSED_LOOK * 1000),
+    ("include/records", "LATE_EVENTS", settings.LEAST_KEPT * 1000),
+    ("include/tally", "STEPS", list(inspection.STEPS)),
+    ("include/ledger", "ERASED", "?" + keys.ERASED.decode()),
+    ("include/format", "FIRST_TAG", "{" + _TAGS[:3] + "}"),
+    ("include/fleet", "UNKNOWN_LIMIT", model.UNKNOWN_LIMIT * 1000),
+    ("include/fleet", "UNKNOWN_LIMIT", DAY),  # as outcome.py says it: "for a day"
+    ("include/claims", "LAPSES_UNTIL_ALONE", model.LAPSES_UNTIL_ALONE),
+    ("sweep", "MAX_LAPSES", model.MAX_LAPSES),
+    ("functions/include/checks", "LONGEST", durations.LONGEST * 1000),
+    ("functions/include/checks", "MAX_ARGS", keys.MAX_ARGS),
+    ("functions/include/checks", "MAX_ARGS_IN_KEY", keys.MAX_ARGS_IN_KEY),
+    ("functions/include/checks", "MAX_FUNC", keys.MAX_FUNC),
+    ("functions/make", "LONGEST_WINDOW", new_task.LONGEST_WINDOW),
+    ("functions/cancel", "KEEP", settings.Settings.keep_succeeded * 1000),
+]
+"""The file, its constant, and what it is in Python."""
+
+
+@pytest.mark.parametrize(("file", "name", "value"), BOTH)
+def test_a_constant_is_the_same_in_lua_and_in_python(file: str, name: str, value: object) -> None:
+    is_script_s = file.startswith("functions/")
+    text = (LUA / f"{file}.lua").read_text() if is_script_s else SHIPPED.text(file)
+    assert constants_in(text)[name] == value
+
+
+def test_a_constant_stands_in_one_lua_file() -> None:
+    """Two files that need the same limit share it, or they would drift apart."""
+    found: dict[str, list[str]] = {}
+    for path in (path for path in LUA.glob("*/*.lua") if path.parent.name != "functions"):
+        for name, value in constants_in(path.read_text()).items():
+            if isinstance(value, int) and value >= 5000:
+                found.setdefault(name, []).append(path.stem)
+    assert {name: files for name, files in found.items() if len(files) > 1} == {}
+    assert "LATE_EVENTS" in found
