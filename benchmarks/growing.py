@@ -6,7 +6,7 @@ tasks wait at the old one for an hour and more. Then they are moved, by
 tasks a second that are due after 6 s. Printed:
 
 - how long the move took, and how many tasks a second that is;
-- how long a task was in no database: from the call that packed its parcel to the reply that it
+- how long a task was in no database: from the call that packed its batch to the reply that it
   arrived;
 - how late the producer's tasks began meanwhile;
 - the CPU time of servers and mover for each task.
@@ -116,7 +116,7 @@ def share(values: list[float], part: float) -> float:
 
 
 class Timed:
-    """Notes how long each parcel was on its way."""
+    """Notes how long each batch was on its way."""
 
     def __init__(self, mover: Migrator) -> None:
         self.transits: list[float] = []
@@ -126,13 +126,13 @@ class Timed:
         mover._target.run = self._receive  # type: ignore[method-assign, assignment]
 
     def _pack(self, call: Any) -> Any:
-        if getattr(call, "name", "") == "pack_parcel":
+        if getattr(call, "name", "") == "pack_batch":
             self._packed = time.perf_counter()
         return self._source(call)
 
     def _receive(self, call: Any) -> Any:
         reply = self._target(call)
-        if getattr(call, "name", "") == "receive_parcel":
+        if getattr(call, "name", "") == "receive_batch":
             self.transits.append((time.perf_counter() - self._packed) * 1000)
         return reply
 
@@ -197,7 +197,7 @@ def measure(tasks: int, partitions: int) -> None:
         print(
             f"in no database: p50 {share(transits, 0.5):.1f} ms, "
             f"p99 {share(transits, 0.99):.1f} ms, "
-            f"longest {transits[-1]:.1f} ms of {len(transits):,} parcels"
+            f"longest {transits[-1]:.1f} ms of {len(transits):,} batches"
         )
         print(f"from the old listener's SIGTERM until all was carried over: {rest:.2f} s")
         print(

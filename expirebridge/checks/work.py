@@ -103,7 +103,7 @@ def check_functions(lease: float) -> Steps[Finding]:
     tasks that come next are held against what the listeners know that beat within `lease` seconds.
     """
     waiting = yield from inspection.find_unhandled(UNKNOWN_DELAY, limit=_SAMPLE)
-    coming = yield from inspection.survey(_SAMPLE)
+    coming = yield from inspection.survey_functions(_SAMPLE)
     known = KnownFunctions.of((yield from fleet.read_fleet(lease)))
     counts = Counter(waiting.functions)
     lacking = known.lacking(func for func in coming.functions if func not in counts)

@@ -211,7 +211,7 @@ class Overview:
         return sorted({name for name, _ in ended} | set(coming.functions))
 
     async def _read_survey(self) -> FunctionSurvey:
-        return await self._site.store.run(inspection.survey(_SURVEYED))
+        return await self._site.store.run(inspection.survey_functions(_SURVEYED))
 
     async def _read_functions(self) -> tuple[tuple[str, OfFunction], ...]:
         recent = await self._site.store.run(read_recent(self._site.operations))

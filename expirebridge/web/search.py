@@ -316,7 +316,7 @@ def ids_in(
     """Ids that begin so in one partition, how many were looked at, and whether those were all."""
     ids, looked, rank = list[str](), 0, 0
     while looked < most and len(ids) < rows:
-        call = inspection.seek(
+        call = inspection.find_ids(
             state, beginning, rank=rank, examine=SOUGHT_AT_ONCE, find=max(rows - len(ids), 1)
         )
         sought = yield from at_if_there(call, number, hasty=True)
@@ -435,7 +435,7 @@ def _seek(search: Search, operations: Operations, *, cursor: str, rows: int) -> 
     for state in states:
         looked, place = 0, rank
         while looked < MAX_SOUGHT // len(states) and len(tasks) < rows:
-            sought = yield from inspection.seek(
+            sought = yield from inspection.find_ids(
                 state, search.id, rank=place, examine=SOUGHT_AT_ONCE,
                 find=max(rows - len(tasks), 1),
             )  # fmt: skip

@@ -215,7 +215,7 @@ def test_partitions_stay_in_their_slots(cluster: Cluster) -> None:
             assert made.key.startswith(f"{layout.slot_of(number)}{id}:?".encode())
         with pytest.raises(PartitionsDiffer):
             Store(cluster.client, prefix=prefix, partitions=8).run(producing.get(id))
-        assert store.run(reconciling.look_over([made.key], SETTINGS)).found == []
+        assert store.run(reconciling.check_keys([made.key], SETTINGS)).found == []
     assert cluster.client.keys("expirebridge*") == []
 
 
@@ -519,11 +519,10 @@ def look_after(cluster: Cluster) -> None:
         assert len(store.run(fleet.read_actions(1))) == 1
         assert store.run(migration.find_known(["made", "nobody"])) == [True, False]
         assert store.run(migration.note_import("arq old:6379/0", look_only=False))[1] == 0
-        assert store.run(inspection.survey(10)).examined > 0
+        assert store.run(inspection.survey_functions(10)).examined > 0
         assert store.run(inspection.calls_page(State.PENDING, pages.BEGINNING)).examined > 0
-        assert (
-            store.run(inspection.seek(State.PENDING, "", rank=0, examine=1, find=1)).examined == 1
-        )
+        matches = store.run(inspection.find_ids(State.PENDING, "", rank=0, examine=1, find=1))
+        assert matches.examined == 1
         coming = store.run(inspection.forecast(3600, 24, sample=2))
         assert sum(span.count for span in coming.spans) > 0
         for listener in ("me", "ahead"):
@@ -531,7 +530,7 @@ def look_after(cluster: Cluster) -> None:
         store.run(partitions.create_partitions(1))
         store.run(partitions.mark_partition())
         assert store.run(partitions.read_partitions()) == 1
-        assert store.run(reconciling.look_over([b"elsewhere"], SETTINGS)).found == []
+        assert store.run(reconciling.check_keys([b"elsewhere"], SETTINGS)).found == []
         relay(store)
     assert [str(one) for one in found if one.level is Level.ERROR] == []
     assert {"rights", "listeners", "functions", "data", "round trip"} <= {

@@ -621,14 +621,14 @@ async def cut_walks(scene: Scene) -> None:
     keys = [await scene.bridge.key_of(id, "test.note") for id in ("a", "b")]
     for key in keys:
         scene.client.set(key, "", ex=60)
-    scene.proxy.cut_reply_of("look_over")
+    scene.proxy.cut_reply_of("check_keys")
     async with scene.listening():
-        await scene.until_replied(lambda: scene.proxy.cuts["look_over"] == 1)
+        await scene.until_replied(lambda: scene.proxy.cuts["check_keys"] == 1)
         await scene.witness.until(lambda: scene.witness.seen(Scanned))
         for id in ("a", "b"):
             assert await scene.bridge.run_now(id) is Change.DUE_NOW
         await scene.check_each_ran_once("a", "b")
-    assert scene.proxy.cuts == {"look_over": 1}
+    assert scene.proxy.cuts == {"check_keys": 1}
 
 
 async def cut_sweeps(scene: Scene) -> None:
@@ -689,7 +689,7 @@ LISTENER: dict[str, Callable[[Scene], Awaitable[None]]] = {
     "adopt": cut_adoptions,
     "find_unexplained": cut_siftings,
     "scan": cut_scans,
-    "look_over": cut_walks,
+    "check_keys": cut_walks,
     "sweep": cut_sweeps,
     "leave": cut_goodbyes,
 }
@@ -769,10 +769,10 @@ async def test_a_listener_that_stops_runs_what_its_last_claim_brought(scene: Sce
 OPERATORS: dict[str, Callable[[Store], object]] = {
     "find_overwritten": lambda store: store.run(inspection.find_overwritten()),
     "find_refused": lambda store: examine(store, Settings(), LoginRole.LISTENER),
-    "seek": lambda store: store.run(
-        inspection.seek(State.PENDING, "a", rank=0, examine=10, find=10)
+    "find_ids": lambda store: store.run(
+        inspection.find_ids(State.PENDING, "a", rank=0, examine=10, find=10)
     ),
-    "survey": lambda store: store.run(inspection.survey(10)),
+    "survey_functions": lambda store: store.run(inspection.survey_functions(10)),
     "list_calls": lambda store: store.run(inspection.calls_page(State.PENDING, pages.BEGINNING)),
     "find_unhandled": lambda store: examine(store, Settings(), LoginRole.LISTENER),
     "read_health": lambda store: store.run(check_health(store.database, Settings())),
@@ -963,7 +963,7 @@ def test_a_pass_whose_reply_is_lost_is_made_again(
 
 
 MOVE = (
-    "begin_arrival", "begin_move", "read_arrivals", "pack_parcel", "receive_parcel", "drop_parcel",
+    "begin_arrival", "begin_move", "read_arrivals", "pack_batch", "receive_batch", "drop_batch",
     "end_arrival",
 )  # fmt: skip
 
@@ -978,7 +978,7 @@ def test_what_a_mover_asks_is_done_once(proxy: Proxy, bridge: Bridge, script: st
         proxy.cut_reply_of(script, times=2)
         mover.begin()
         assert mover.run()
-        assert mover.moved.tasks == 2 or script == "receive_parcel"
+        assert mover.moved.tasks == 2 or script == "receive_batch"
         assert target.run(producing.count(10)).pending == 2
         assert source.run(producing.count(10)).pending == 0
     assert proxy.cuts == {script: 2}

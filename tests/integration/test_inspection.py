@@ -94,7 +94,7 @@ def test_a_long_time_is_read_in_parts(store: Store, client: redis.Redis) -> None
 def test_a_survey_tells_retries_and_functions_of_what_comes_next(
     store: Store, bridge: Bridge, client: redis.Redis
 ) -> None:
-    assert store.run(inspection.survey(10)) == inspection.FunctionSurvey(0, 0, [])
+    assert store.run(inspection.survey_functions(10)) == inspection.FunctionSurvey(0, 0, [])
     bridge.make_task("mail.again", [], 0, id="again")
     bridge.make_task("mail.back", [], 0, id="back")
     tokens = {task.id: task.token for task in claim(store).tasks}
@@ -106,11 +106,11 @@ def test_a_survey_tells_retries_and_functions_of_what_comes_next(
     bridge.make_task("mail.first", [], 120)
     bridge.make_task("mail.first", [], 120)
     bridge.make_task("mail.late", [], 3600)
-    found = store.run(inspection.survey(4))
+    found = store.run(inspection.survey_functions(4))
     assert (found.examined, found.retries) == (4, 1)
     assert sorted(found.functions) == ["mail.again", "mail.back", "mail.first"]
     client.set("expirebridge:task:again", "no record")
-    assert store.run(inspection.survey(4)).retries == 0
+    assert store.run(inspection.survey_functions(4)).retries == 0
 
 
 def test_ids_are_sought_by_their_beginning(store: Store, bridge: Bridge) -> None:
@@ -121,7 +121,7 @@ def test_ids_are_sought_by_their_beginning(store: Store, bridge: Bridge) -> None
     def seek(
         beginning: str, rank: int, examine: int, find: int
     ) -> tuple[int | None, int, list[str]]:
-        call = inspection.seek(State.PENDING, beginning, rank=rank, examine=examine, find=find)
+        call = inspection.find_ids(State.PENDING, beginning, rank=rank, examine=examine, find=find)
         found = store.run(call)
         return found.rank, found.examined, found.ids
 
@@ -133,5 +133,5 @@ def test_ids_are_sought_by_their_beginning(store: Store, bridge: Bridge) -> None
     assert seek("x-", 10, 4, 2) == (None, 0, [])
     assert seek("%", 0, 100, 100) == (None, 10, [])
     bridge.cancel_all(["x-1", "x-3"])
-    cancelled = inspection.seek(State.CANCELLED, "x", rank=0, examine=9, find=9)
+    cancelled = inspection.find_ids(State.CANCELLED, "x", rank=0, examine=9, find=9)
     assert store.run(cancelled).ids == ["x-3", "x-1"]

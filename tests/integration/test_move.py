@@ -283,7 +283,7 @@ def test_to_a_cluster_and_back(url: str, client: redis.Redis, cluster: Cluster) 
 # Killed
 
 
-KILLED_AFTER = ("pack_parcel", "receive_parcel", "drop_parcel", "begin_arrival", "begin_move")
+KILLED_AFTER = ("pack_batch", "receive_batch", "drop_batch", "begin_arrival", "begin_move")
 
 
 class Killed(BaseException):
@@ -352,7 +352,7 @@ def test_two_movers_do_no_harm(sides: Sides, monkeypatch: pytest.MonkeyPatch) ->
             return run(call)
 
         patch.setattr(first._target, "run", noted)
-        patch.setattr(first._source, "run", dying(first._source, "drop_parcel", before=True))
+        patch.setattr(first._source, "run", dying(first._source, "drop_batch", before=True))
         with pytest.raises(Killed):
             first.run_pass()
     second.begin()
@@ -363,7 +363,7 @@ def test_two_movers_do_no_harm(sides: Sides, monkeypatch: pytest.MonkeyPatch) ->
     # The second one's next batch is on its way.
     old.bridge.make_task("mail.send", [1], HOUR, id="d")
     with monkeypatch.context() as patch:
-        patch.setattr(new.store, "run", dying(new.store, "receive_parcel", before=True))
+        patch.setattr(new.store, "run", dying(new.store, "receive_batch", before=True))
         with pytest.raises(Killed):
             second.run_pass()
     for call in late:
@@ -469,7 +469,7 @@ def test_a_move_shows_how_far_it_is(sides: Sides, monkeypatch: pytest.MonkeyPatc
     old.bridge.schedule("s", "mail.send", [1], every="1h")
     old.beat()
     with monkeypatch.context() as patch:
-        patch.setattr(new.store, "run", dying(new.store, "receive_parcel", before=True))
+        patch.setattr(new.store, "run", dying(new.store, "receive_batch", before=True))
         with pytest.raises(Killed):
             move(old, new)
     first = sum(old.layout.partition_of(id) == 0 for id in ids)
@@ -578,7 +578,7 @@ def test_it_is_not_turned_round_while_a_batch_is_in_transit(
     old, new = sides
     old.bridge.make_task("mail.send", [1], HOUR, id="a")
     with monkeypatch.context() as patch:
-        patch.setattr(new.store, "run", dying(new.store, "receive_parcel", before=True))
+        patch.setattr(new.store, "run", dying(new.store, "receive_batch", before=True))
         with pytest.raises(Killed):
             move(old, new)
     with pytest.raises(MoveRefused, match="some are on their way"):

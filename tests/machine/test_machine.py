@@ -79,7 +79,7 @@ BUGS = {
         "include/rearm", "if record.next then\n    become", "if false then\n    become"
     ),
     "a make that knows no resend": ("make", "if before then return", "if false then return"),
-    "a claim that knows no resend": ("claim", "if resend then find_own() end", ""),
+    "a claim that knows no resend": ("claim", "if resend then find_claimed() end", ""),
 }  # fmt: skip
 
 

@@ -98,7 +98,7 @@ class Scanner(PeriodicRole):
                 else:
                     directory.notice_misplaced(name)
             for consumer, theirs in own.items():
-                step = await consumer.store.run(reconciling.look_over(theirs, self._settings))
+                step = await consumer.store.run(reconciling.check_keys(theirs, self._settings))
                 adopted += await self._take(consumer, step)
             if cursor == pages_commands.BEGINNING:
                 return adopted

@@ -239,12 +239,12 @@ class SearchResult:
     ids: list[str]
 
 
-def seek(
+def find_ids(
     state: State, beginning: str, *, rank: int, examine: int, find: int
 ) -> Command[SearchResult]:
     """Look for ids that begin so: at `examine` at most, from `rank` on, until `find` are found."""
     return script(
-        "seek", state, beginning, rank, examine, find,
+        "find_ids", state, beginning, rank, examine, find,
         read=lambda reply: SearchResult(
             reply[0] if reply[0] >= 0 else None, reply[1], ids_of(reply[2:])
         ),
@@ -263,10 +263,10 @@ class FunctionSurvey:
     """The functions that they are for, each once."""
 
 
-def survey(limit: int) -> Command[FunctionSurvey]:
+def survey_functions(limit: int) -> Command[FunctionSurvey]:
     """Look which of the first `limit` pending tasks are retries, and what they are for."""
     return script(
-        "survey", limit,
+        "survey_functions", limit,
         read=lambda reply: FunctionSurvey(reply[0], reply[1], [text(func) for func in reply[2:]]),
         route=Everywhere(_joined_surveys),
     )  # fmt: skip

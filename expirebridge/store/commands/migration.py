@@ -79,7 +79,7 @@ def pack_batch(
 ) -> Command[MigrationBatch]:
     """Pack tasks of one partition; if a batch is in transit from there, return that one."""
     return script(
-        "pack_parcel", nonce, arrived, milliseconds(lease), what, skip, BATCH_TASKS,
+        "pack_batch", nonce, arrived, milliseconds(lease), what, skip, BATCH_TASKS,
         read=_read_batch, route=At(partition),
     )  # fmt: skip
 
@@ -103,7 +103,7 @@ def receive_batch(
 ) -> Command[list[MigrationResult]]:
     """Receive the items of a batch. Raises MoveRefused if the move was ended meanwhile."""
     return script(
-        "receive_parcel", nonce, number, *(item.content for item in items),
+        "receive_batch", nonce, number, *(item.content for item in items),
         read=lambda reply: [MigrationResult(code) for code in reply],
         route=ByItem(items, lambda item: item.id, lambda part: receive_batch(nonce, number, part)),
     )  # fmt: skip
@@ -111,7 +111,7 @@ def receive_batch(
 
 def drop_batch(partition: int, nonce: str, number: int) -> Command[None]:
     """Forget a batch that has arrived."""
-    return script("drop_parcel", nonce, number, read=lambda _: None, route=At(partition))
+    return script("drop_batch", nonce, number, read=lambda _: None, route=At(partition))
 
 
 def last_received(nonce: str) -> Command[int]:

@@ -92,10 +92,10 @@ def scan(cursor: str, count: int, settings: Settings | None = None) -> Command[S
     return script("scan", cursor, count, *map(milliseconds, times), read=_read_step)
 
 
-def look_over(names: Iterable[bytes], settings: Settings) -> Command[ScanStep]:
+def check_keys(names: Iterable[bytes], settings: Settings) -> Command[ScanStep]:
     """Do with these keys of one partition what a scan does with those that it walks over."""
     times = (settings.lease, settings.keep_failed)
-    return script("look_over", *map(milliseconds, times), *names, read=_read_step)
+    return script("check_keys", *map(milliseconds, times), *names, read=_read_step)
 
 
 def _read_step(reply: list[Any]) -> ScanStep:

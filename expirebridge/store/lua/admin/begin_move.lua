@@ -5,7 +5,7 @@
 -- ARGV     1 database, 2 where to, 3 nonce for a new move
 -- returns  nonce of the move; or the error EXPIREBRIDGE_MOVE: nothing is written then
 --
--- The hash `move` holds nonce, where to, the number of the last parcel, and that parcel until it has
+-- The hash `move` holds nonce, where to, the number of the last batch, and that batch until it has
 -- arrived, with the number of its `items`; `at` is when the mover was last here.
 
 -- include names
@@ -29,7 +29,7 @@ end
 note_feature('moving')
 if known[2] ~= ARGV[2] then
   redis.call('DEL', own_key('move'))
-  -- Each partition counts its own parcels.
+  -- Each partition counts its own batches.
   known[1] = home .. ARGV[3]
   redis.call('HSET', own_key('move'), 'nonce', known[1], 'to', ARGV[2], 'number', 0)
 end

@@ -1,5 +1,5 @@
 -- flags: no-writes
--- Reads the number of the last parcel of a move that arrived here.
+-- Reads the number of the last batch of a move that arrived here.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 nonce of the move

@@ -10,17 +10,17 @@
 local gate = tonumber(ARGV[12])
 -- Beyond so many rows to be written, no task of a ledger begins.
 local MOST_DIRTY = 100000
-local withheld
+local ledger_blocked
 
 -- Whether tasks of a ledger are left to others, or until the ledger has caught up.
-local function is_withheld()
-  if withheld == nil then
+local function is_ledger_blocked()
+  if ledger_blocked == nil then
     local number = redis.pcall('HGET', ledger_key(), 'number')
     number = type(number) == 'string' and tonumber(number) or 0
     local dirty = redis.pcall('ZCARD', state_set('dirty'))
-    withheld = not gate or number < gate or type(dirty) ~= 'number' or dirty > MOST_DIRTY
+    ledger_blocked = not gate or number < gate or type(dirty) ~= 'number' or dirty > MOST_DIRTY
   end
-  return withheld
+  return ledger_blocked
 end
 
 -- What the scripts that claim have in common, most of their arguments among it; see claim.lua.
@@ -41,7 +41,7 @@ local FIRST, LAST = 4, 3 + RARE -- of what `read` gives beside a record
 
 local reply = { now_us, -1, 0, {}, false, -1 }
 local broken = reply[4]
-local bytes, claimed, alone, meets_withheld = 0, 0, false, false
+local bytes, claimed, alone, meets_blocked = 0, 0, false, false
 local ALONE, SHARE = 1, 2
 -- Tasks that were read before their turn, and whether none of these has a timer; and tasks that are
 -- taken, and not written yet. A command for many costs far less than one for each.
@@ -124,9 +124,9 @@ local function take_if_due(id, due)
   end
   if not record then
     broken[#broken + 1] = id
-    return set_aside(id, 'pending', keep_failed)
+    return fail_broken(id, 'pending', keep_failed)
   end
-  if strayed(id, record, 'pending', keep_failed) then return end
+  if repair_place(id, record, 'pending', keep_failed) then return end
   local poison = is_poison(record)
   if poison and (not idle or claimed > 0) then
     reply[3] = ALONE
@@ -135,8 +135,8 @@ local function take_if_due(id, due)
   local timer = not none_has_timer and read_timer(id, record)
   if timer then
     follow_timer(id, record)
-  elseif record.ledger and is_withheld() then
-    meets_withheld = true
+  elseif record.ledger and is_ledger_blocked() then
+    meets_blocked = true
   elseif not record.tick or begin_tick(id, record, due, keep_failed, taken) then
     take_task(id, record, values, due)
     alone = poison
@@ -144,7 +144,7 @@ local function take_if_due(id, due)
   end
 end
 
-local function find_own()
+local function find_claimed()
   for _, name in ipairs(TAKEN_FIELDS) do FIELDS[#FIELDS + 1] = name end
   for _, id in ipairs(redis.call('ZRANGE', state_set('running'), 0, -1)) do
     local record, values = read(id, FIELDS)

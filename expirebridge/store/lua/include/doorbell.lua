@@ -8,7 +8,7 @@ local function doorbell_channel(database) return prefix .. ':doorbell:' .. datab
 
 -- Makes listeners look at a time, or beat. Databases share channels, so the channel's name has the
 -- database's number. If ARGV[1] is '', `meta` has it, once a listener has been there.
-local function tell_listeners(message)
+local function notify_listeners(message)
   local database = ARGV[1]
   if database == '' then database = redis.pcall('HGET', meta_key, 'database') end
   -- With several partitions, their number follows.
@@ -44,7 +44,7 @@ local function ring_after(change, none_waited)
   first = tonumber(first) or math.huge
   if not none_waited then reply = change() end
   if soonest < first or none_waited and soonest == first then
-    tell_listeners(string.format('%.0f', soonest))
+    notify_listeners(string.format('%.0f', soonest))
   end
   return reply
 end

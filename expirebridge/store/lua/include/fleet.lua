@@ -40,7 +40,7 @@ local function forget_codes(gone)
   end
   for _, listener in ipairs(gone) do
     redis.pcall('HDEL', fleet_key(), listener)
-    redis.pcall('HDEL', carriers_key(), listener)
+    redis.pcall('HDEL', declarations_key(), listener)
   end
   for _, code in ipairs(codes_of(redis.call('ZRANGE', listeners_key, 0, -1))) do
     local fingerprint = string.match(code or '', '^%x+')
@@ -56,7 +56,7 @@ local UNKNOWN_LIMIT = 86400000
 -- function, in another shape if `mine` knows it, too, and its code is not one of those that `refused`.
 -- Beside it, the shape of the function in `mine`, if that knows it. What another client put in the
 -- place of a declaration knows nothing.
-local function others_know(func, mine, refused)
+local function others_can_run(func, mine, refused)
   local others, own = false, nil
   for fingerprint in string.gmatch(mine .. ' ' .. (fleet_code or ''), '%x+') do
     local shape = func ~= '#' and redis.pcall('HGET', code_key(fingerprint), func)

@@ -25,7 +25,7 @@ end
 
 -- When a listener must look at a task of each state, if nothing else is known. A waiting task whose
 -- timer is gone is due, as everywhere.
-local LOOK_AT = {
+local NEXT_CHECK = {
   pending = function(id, record)
     local timer = read_timer(id, record)
     return type(timer) == 'number' and timer or now
@@ -34,15 +34,15 @@ local LOOK_AT = {
   running = function(_, _, lease) return now + lease end,
 }
 
-local function place_again(id, strays, lease, keep_failed)
+local function restore_place(id, misplaced, lease, keep_failed)
   if not lease or not is_id(id) then return end
   local record = read(id)
   if record and redis.call('ZSCORE', state_set(record.state), id) then return end
-  strays[#strays + 1] = id
+  misplaced[#misplaced + 1] = id
   if not record then
-    set_aside(id, 'pending', keep_failed)
-  elseif LOOK_AT[record.state] then
-    move(id, record, record.state, LOOK_AT[record.state](id, record, lease))
+    fail_broken(id, 'pending', keep_failed)
+  elseif NEXT_CHECK[record.state] then
+    move(id, record, record.state, NEXT_CHECK[record.state](id, record, lease))
   elseif FINISHED[record.state] then
     move(id, record, record.state, now + keep_failed)
   else
@@ -54,7 +54,7 @@ end
 -- Looks at a key. `found` gets its name if it needs a look; the first three places are where the walk
 -- goes on, how many keys are not ours, and ids that had no place. They get one if `lease` is given, in
 -- ms, and `keep_failed`.
-local function look_at_key(name, found, lease, keep_failed)
+local function check_key(name, found, lease, keep_failed)
   local id = id_of(name)
   if id then
     local record = read(id)
@@ -66,7 +66,7 @@ local function look_at_key(name, found, lease, keep_failed)
       found[#found + 1] = name
     end
   elseif string.sub(name, 1, #record_key('')) == record_key('') then
-    place_again(string.sub(name, #record_key('') + 1), found[3], lease, keep_failed)
+    restore_place(string.sub(name, #record_key('') + 1), found[3], lease, keep_failed)
   elseif not is_ours(name) then
     found[2] = found[2] + 1
   end

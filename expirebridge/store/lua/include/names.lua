@@ -17,7 +17,7 @@ local function ledger_key() return prefix .. ':ledger' end
 local function series_set() return prefix .. ':series' end
 local function series_key(id) return prefix .. ':series:' .. id end
 local function tzdata_set() return prefix .. ':tzdata' end
-local function carriers_key() return prefix .. ':carriers' end
+local function declarations_key() return prefix .. ':carriers' end
 
 -- Where a key of ours is put after another client has overwritten it.
 local function broken_key(name) return prefix .. ':broken:' .. name end

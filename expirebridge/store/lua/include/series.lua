@@ -7,14 +7,14 @@
 
 -- Which declarations each listener carries: a hash of its texts, ' <series>=<fingerprint> ... '.
 -- One that has been silent for two leases carries nothing.
-local function texts_of_carriers(lease)
+local function read_declarations(lease)
   -- With ZRANGE, which producers may send, too.
   local listeners = redis.call('ZRANGE', listeners_key, now - 2 * lease, '+inf', 'BYSCORE')
-  return values_of(carriers_key(), listeners)
+  return values_of(declarations_key(), listeners)
 end
 
 -- The fingerprints of a series that these carry, each with the number of its carriers.
-local function carried(texts, series)
+local function count_declarations(texts, series)
   local found = {}
   for _, text in ipairs(texts) do
     local _, stop = string.find(text or '', ' ' .. series .. '=', 1, true)
@@ -121,7 +121,7 @@ local function view_of_series(id, texts)
   local waiting = tick and read(tick, { 'due', 'left' })
   local due = waiting and not FINISHED[waiting.state] and due_of(tick, waiting) or false
   local carriers = 0
-  for _, count in pairs(values[5] and carried(texts, id) or {}) do carriers = carriers + count end
+  for _, count in pairs(values[5] and count_declarations(texts, id) or {}) do carriers = carriers + count end
   local last = values[11] and read(values[11])
   return { id, place, due, waiting and waiting.state or false,
     last and last.state or false, carriers, values }

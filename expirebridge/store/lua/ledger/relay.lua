@@ -102,5 +102,5 @@ local result = ring_after(function()
   redis.call('HSET', ledger_key(), 'nonce', ARGV[3], 'number', ARGV[5])
   return reply
 end)
-if cancels_running then tell_listeners('beat') end
+if cancels_running then notify_listeners('beat') end
 return result

@@ -27,7 +27,7 @@
 -- include clock
 -- include claims
 
-if resend then find_own() end
+if resend then find_claimed() end
 if claimed == 0 and ARGV[9] ~= '' and fleet_code and fleet_code ~= ARGV[9] then
   reply[5] = 1
   return reply
@@ -53,12 +53,12 @@ if claimed == 0 and room > 0 then
     end
     take_if_due(ids[i], tonumber(ids[i + 1]))
     -- It stays in front: from now on `claim_known` passes over it.
-    if meets_withheld then break end
+    if meets_blocked then break end
   end
   write_taken()
 end
 
-if meets_withheld and claimed == 0 then reply[5] = 2 end
+if meets_blocked and claimed == 0 then reply[5] = 2 end
 if listeners then reply[6] = running + claimed end
 local first = redis.call('ZRANGE', state_set('pending'), 0, 0, 'WITHSCORES')
 if first[2] then reply[2] = tonumber(first[2]) end

@@ -42,7 +42,7 @@ end
 
 local function owner_of(func)
   if not owners[func] then
-    local others, own = others_know(func, mine, '')
+    local others, own = others_can_run(func, mine, '')
     owners[func] = (own or not declared) and MINE or others and OTHERS or NOBODYS
   end
   return owners[func]
@@ -76,7 +76,7 @@ end
 
 local function note_stranded(id, func, record)
   looks = looks + LOOKS_OF_A_NOTE
-  if strayed(id, record, 'pending', keep_failed) then return end
+  if repair_place(id, record, 'pending', keep_failed) then return end
   if read_timer(id, record) then return follow_timer(id, record) end
   redis.call('HSET', record_key(id), 'unknown', now, 'error', 'no listener knows the function '
     .. func .. '; waits for one, for a day')
@@ -85,7 +85,7 @@ end
 local function take_or_leave(id, due)
   local values = redis.pcall('HMGET', record_key(id), 'call', 'unknown', 'unfit', 'state', 'key',
     'ledger')
-  if values[6] and is_withheld() then
+  if values[6] and is_ledger_blocked() then
     left = left + 1
     return
   end
@@ -93,7 +93,7 @@ local function take_or_leave(id, due)
   if func == '' then return take_if_due(id, due) end
   local owner, unknown, refused = owner_of(func), tonumber(values[2] or nil), values[3]
   if owner == MINE and not (refused and string.find(refused, mine, 1, true)
-    and others_know(func, mine, refused)) then
+    and others_can_run(func, mine, refused)) then
     return take_unless_share(id, due, func)
   end
   if owner == NOBODYS then
@@ -146,7 +146,7 @@ local function walk_all(walks)
   return reached
 end
 
-if resend then find_own() end
+if resend then find_claimed() end
 if claimed == 0 then
   if ARGV[9] == (fleet_code or ARGV[9]) and ARGV[9] == mine then
     reply[5] = 1
@@ -155,7 +155,7 @@ if claimed == 0 then
   -- Before anything is passed over the fleet must know, so that what is due is announced.
   if ARGV[9] ~= mine and not string.find(fleet_code or '', '?', 1, true) then
     redis.pcall('HSET', meta_key, 'code', (fleet_code or mine) .. ' ?')
-    tell_listeners('beat')
+    notify_listeners('beat')
   end
   reply[5] = walk_all({ unpack(ARGV, 14) })
 end

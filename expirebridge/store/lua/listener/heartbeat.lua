@@ -101,10 +101,10 @@ for _, other in ipairs(beating) do
 end
 
 local changed, codes = note_code(beating)
-if changed or joined and #beating > 1 then tell_listeners('beat') end
+if changed or joined and #beating > 1 then notify_listeners('beat') end
 -- Until now what was due behind a task that is left to others was announced to nobody: a heartbeat that
 -- was sent before its listener began to pass over tasks does not mention it.
-if changed and #codes > 0 then tell_listeners(string.format('%.0f', now - lease)) end
+if changed and #codes > 0 then notify_listeners(string.format('%.0f', now - lease)) end
 
 local lost, cancelled = {}, {}
 for at = 6, #ARGV, 2 do

@@ -13,5 +13,5 @@
 
 redis.call('ZREM', listeners_key, ARGV[2])
 forget_codes({ ARGV[2] })
-tell_listeners('beat')
+notify_listeners('beat')
 return 1

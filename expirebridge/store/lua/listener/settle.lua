@@ -110,7 +110,7 @@ local OUTCOMES = {
 -- What this code cannot run is left to others if they can.
 OUTCOMES.unknown = function(id, record, delay, text, outcome)
   local refused = redis.call('HGET', record_key(id), 'unfit')
-  if others_know(string.match(record.call, '^[^?]*'), mine, refused or '') then
+  if others_can_run(string.match(record.call, '^[^?]*'), mine, refused or '') then
     redis.call('HSET', record_key(id), 'unfit', refused and refused .. ' ' .. mine or mine)
     OUTCOMES.released(id, record, 0, text)
     return LEFT

@@ -38,8 +38,8 @@ end
 local function lapse(id)
   -- The token is not read: its holder's messages are now refused.
   local record = read(id, { 'attempt', 'lapses', 'due', 'rearm', 'next', 'cancel' })
-  if not record then return set_aside(id, 'running', keep_failed) end
-  if strayed(id, record, 'running', keep_failed) then return end
+  if not record then return fail_broken(id, 'running', keep_failed) end
+  if repair_place(id, record, 'running', keep_failed) then return end
   redis.call('HDEL', record_key(id), 'token')
   if rearm(id, record) then
     lapsed[#lapsed + 1] = id
@@ -69,8 +69,8 @@ end
 local function look_at_paused(id)
   local record = read(id)
   if not record then
-    set_aside(id, 'paused', keep_failed)
-  elseif strayed(id, record, 'paused', keep_failed) then
+    fail_broken(id, 'paused', keep_failed)
+  elseif repair_place(id, record, 'paused', keep_failed) then
     return
   elseif not read_timer(id, record) then
     note(id, 'edit', nil, now)
@@ -86,7 +86,7 @@ local function forget_all(state, until_ms, from)
     if record and record.ledger and redis.call('ZSCORE', state_set('dirty'), id) then
       redis.call('ZADD', state_set(state), now + DIRTY_LOOK, id) -- its row has not been written yet
     else
-      if not record or not strayed(id, record, state, keep_failed) then forget(id, state) end
+      if not record or not repair_place(id, record, state, keep_failed) then forget(id, state) end
       forgotten = forgotten + 1
     end
   end
@@ -110,8 +110,8 @@ ring_after(function()
   for _, id in ipairs(due_in('paused', now)) do look_at_paused(id) end
   forget_all('succeeded', now)
   forget_all('failed', now)
-  forget_all('cancelled', now - ASIDE)
-  forget_all('cancelled', now, -ASIDE / 2)
+  forget_all('cancelled', now - MIGRATED_OFFSET)
+  forget_all('cancelled', now, -MIGRATED_OFFSET / 2)
   forget_surplus()
   local gone = redis.call('ZRANGEBYSCORE', listeners_key, '-inf', now - 10 * lease)
   if gone[1] then

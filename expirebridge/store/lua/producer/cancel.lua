@@ -37,5 +37,5 @@ end
 
 local reply = {}
 for at = 4, #ARGV do reply[#reply + 1] = cancel(ARGV[at]) end
-if running then tell_listeners('beat') end
+if running then notify_listeners('beat') end
 return reply

@@ -17,7 +17,7 @@ for i, state in ipairs({ 'pending', 'paused', 'running', 'succeeded', 'failed' }
   reply[i] = redis.call('ZCARD', state_set(state))
 end
 -- What was carried over is no longer here.
-reply[6] = redis.call('ZCOUNT', state_set('cancelled'), -ASIDE / 2, '+inf')
+reply[6] = redis.call('ZCOUNT', state_set('cancelled'), -MIGRATED_OFFSET / 2, '+inf')
 reply[7] = redis.call('ZCOUNT', state_set('pending'), '-inf', now)
 reply[8] = redis.call('ZCOUNT', listeners_key, now - tonumber(ARGV[2]), '+inf')
 if moving then

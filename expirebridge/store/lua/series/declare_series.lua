@@ -21,8 +21,8 @@ local function say()
   for at = 4, #ARGV, 2 do words[#words + 1] = ARGV[at] .. '=' .. ARGV[at + 1] end
   words[#words + 1] = ''
   local text = table.concat(words, ' ')
-  if redis.pcall('HGET', carriers_key(), ARGV[2]) ~= text then
-    redis.call('HSET', carriers_key(), ARGV[2], text)
+  if redis.pcall('HGET', declarations_key(), ARGV[2]) ~= text then
+    redis.call('HSET', declarations_key(), ARGV[2], text)
   end
 end
 
@@ -51,7 +51,7 @@ local function look_at(id, mine)
   if known.err then redis.call('RENAME', key, broken_key('series:' .. id)) end
   if known.err or not known[1] then return moving and OTHERS or PUT, '' end
   if not known[3] then return SCHEDULED, known[2] or '' end
-  local counts, seen = latest_seen(known[4], carried(texts, id), mine)
+  local counts, seen = latest_seen(known[4], count_declarations(texts, id), mine)
   if seen ~= known[4] then redis.call('HSET', key, 'seen', seen) end
   if counts ~= mine then return OTHERS, known[2] or '' end
   return known[2] == mine and redis.call('ZSCORE', series_set(), id) and STANDS or PUT, known[2] or ''
@@ -59,7 +59,7 @@ end
 
 -- Before the first series is put, too: another listener must know of it at once.
 say()
-texts = texts_of_carriers(tonumber(ARGV[3]))
+texts = read_declarations(tonumber(ARGV[3]))
 local reply = { now }
 for at = 4, #ARGV, 2 do
   local code, standing = look_at(ARGV[at], ARGV[at + 1])

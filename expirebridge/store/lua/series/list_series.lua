@@ -10,7 +10,7 @@
 -- include clock
 -- include series
 
-local texts = texts_of_carriers(tonumber(ARGV[2]))
+local texts = read_declarations(tonumber(ARGV[2]))
 local from, count = tonumber(ARGV[3]), tonumber(ARGV[4])
 local ids = redis.call('ZRANGE', series_set(), from, from + count - 1)
 local reply = { #ids < count and '0' or string.format('%.0f', from + #ids), now }

@@ -82,5 +82,5 @@ local reply = ring_after(function()
 end)
 -- Heartbeats say when the next tick is to be made.
 local first = redis.call('ZRANGE', series_set(), 0, 0, 'WITHSCORES')[2]
-if first and (not before or tonumber(first) < tonumber(before)) then tell_listeners('beat') end
+if first and (not before or tonumber(first) < tonumber(before)) then notify_listeners('beat') end
 return reply

@@ -24,7 +24,7 @@ return ring_after(function()
   redis.call('HDEL', series_key(id), 'paused')
   if at then
     advance(id, at, tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7])
-    tell_listeners('beat')
+    notify_listeners('beat')
   end
   return RESUMED
 end)

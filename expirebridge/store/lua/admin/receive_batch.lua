@@ -1,9 +1,9 @@
 -- flags: (none: refused whole when memory is full)
--- Receives what a parcel holds for this partition, once: its number is noted.
+-- Receives what a batch holds for this partition, once: its number is noted.
 --
 -- KEYS[1]  prefix
--- ARGV     1 database, 2 nonce of the move, 3 number of the parcel, then content of each task, or series
--- returns  for each: 1 it is here now, 2 the database has another one of that id, which stays, 3 the parcel
+-- ARGV     1 database, 2 nonce of the move, 3 number of the batch, then content of each task, or series
+-- returns  for each: 1 it is here now, 2 the database has another one of that id, which stays, 3 the batch
 --          arrived before; or the error EXPIREBRIDGE_MOVE
 --
 -- An id that is here already was used by a producer that knows only one of the two databases. What it

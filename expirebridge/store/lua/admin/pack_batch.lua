@@ -1,12 +1,12 @@
 -- flags: allow-oom
--- Packs tasks, or series, into a parcel: from then on they are only there, until it has arrived. If there
--- is a parcel on its way, it is that one.
+-- Packs tasks, or series, into a batch: from then on they are only there, until it has arrived. If there
+-- is a batch on its way, it is that one.
 --
 -- KEYS[1]  prefix
--- ARGV     1 database, 2 nonce of the move, 3 number of the last parcel that arrived, 4 lease in ms,
+-- ARGV     1 database, 2 nonce of the move, 3 number of the last batch that arrived, 4 lease in ms,
 --          5 what to pack: a state, or 'series', 6 how many to pass over, 7 most to look at
--- returns  number of the parcel (0: nothing was packed), 1 if listeners beat here, how many to pass over
---          next time (-1: there are no more), 1 if this database has forgotten parcels that arrived, then
+-- returns  number of the batch (0: nothing was packed), 1 if listeners beat here, how many to pass over
+--          next time (-1: there are no more), 1 if this database has forgotten batches that arrived, then
 --          id, 1 if it is a series, and content of each; or the error EXPIREBRIDGE_MOVE
 --
 -- Whatever is due soon, and the ticks of series, are left to the listeners here while any beat: so no
@@ -85,9 +85,9 @@ local function leave(id, record)
   for tag in string.gmatch(record.tags or '', '%S+') do redis.pcall('SREM', tag_set(tag), id) end
   redis.call('DEL', record_key(id))
   redis.call('HSET', record_key(id), 'call', record.call, 'made', record.made or 0, 'state', 'cancelled',
-    'due', now, 'ended', now, 'error', CARRIED .. moving)
+    'due', now, 'ended', now, 'error', MIGRATED .. moving)
   if record.key then redis.call('HSET', record_key(id), 'key', record.key) end
-  redis.call('ZADD', state_set('cancelled'), now + LATE_EVENTS - ASIDE, id)
+  redis.call('ZADD', state_set('cancelled'), now + LATE_EVENTS - MIGRATED_OFFSET, id)
   redis.call('ZREM', state_set(record.state), id)
 end
 

@@ -1,8 +1,8 @@
 -- flags: allow-oom
--- Forgets a parcel that has arrived.
+-- Forgets a batch that has arrived.
 --
 -- KEYS[1]  prefix
--- ARGV     1 database, 2 nonce of the move, 3 number of the parcel
+-- ARGV     1 database, 2 nonce of the move, 3 number of the batch
 -- returns  1
 
 -- include names
