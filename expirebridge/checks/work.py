@@ -18,7 +18,7 @@ from expirebridge.settings import Doorbells, Settings
 from expirebridge.store import function_library
 from expirebridge.store.client import Database
 from expirebridge.store.commands import fleet, inspection, producing, reconciling
-from expirebridge.store.commands.call import PARTITIONS, Steps, at_if_there
+from expirebridge.store.commands.call import PARTITIONS, Steps, at_if_available
 from expirebridge.store.commands.inspection import Health
 from expirebridge.store.commands.ledger import MOST_DIRTY, WriteBackBacklog, read_ledgers
 from expirebridge.store.commands.pages import BEGINNING, Pages
@@ -62,7 +62,7 @@ def check_subscriptions(
     layout = PartitionLayout(database.layout.prefix, (yield from PARTITIONS))
     few, deaf = dict[int, list[str]](), list[str]()
     for number in range(layout.count):
-        counts = yield from at_if_there(inspection.count_subscribers(), number, hasty=True)
+        counts = yield from at_if_available(inspection.count_subscribers(), number, fail_fast=True)
         if counts is None:
             continue
         if counts.doorbell < wanted:
@@ -323,7 +323,7 @@ def check_overwritten(layout: PartitionLayout) -> Steps[list[Finding]]:
     """Whether another client overwrote keys of ours, in each partition that answers."""
     names = list[str]()
     for number in range(layout.count):
-        found = yield from at_if_there(inspection.find_overwritten(), number, hasty=True)
+        found = yield from at_if_available(inspection.find_overwritten(), number, fail_fast=True)
         names += found or []
     return [overwritten(names)] if names else []
 

@@ -97,7 +97,7 @@ _LISTENER: dict[str, Any] = {"max_connections": 2**31}
 _PROBE_PATIENCE = 2.0
 _SENTINEL_PATIENCE = 1.0
 """Seconds that one sentinel, or a server that is asked for its role, has to answer."""
-_HASTY = _PRODUCER | {"socket_timeout": 2, "socket_connect_timeout": 2}
+_FAIL_FAST = _PRODUCER | {"socket_timeout": 2, "socket_connect_timeout": 2}
 """How long a node of a cluster has to answer what others can answer without it."""
 _ASKING: dict[str, Any] = {"socket_timeout": 1.0, "socket_connect_timeout": 1.0}
 """How long a node of a cluster has to answer who serves what."""
@@ -110,11 +110,11 @@ def producer_client(url: str, prefix: str = "") -> redis.Redis:
     its first partition.
     """
     if cluster := cluster_of(url):
-        errands = ClusterRouter(cluster, home=_home_of(prefix), patience=LAST_ATTEMPT)
-        hasty = _cluster_client(
-            url, ClusterRouter(cluster, home=_home_of(prefix), patience=0), _HASTY
+        router = ClusterRouter(cluster, home=_home_of(prefix), patience=LAST_ATTEMPT)
+        fail_fast = _cluster_client(
+            url, ClusterRouter(cluster, home=_home_of(prefix), patience=0), _FAIL_FAST
         )
-        return _cluster_client(url, errands, _PRODUCER, hasty)
+        return _cluster_client(url, router, _PRODUCER, fail_fast)
     retries, errors = _repeats(url)
     retry = TimelyRetry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), retries)
     return _checked(url, redis.Redis, retry=retry, retry_on_error=errors, **_PRODUCER)
@@ -123,11 +123,11 @@ def producer_client(url: str, prefix: str = "") -> redis.Redis:
 def async_producer_client(url: str, prefix: str = "") -> redis.asyncio.Redis:
     """The same, to be awaited."""
     if cluster := cluster_of(url):
-        errands = ClusterRouter(cluster, home=_home_of(prefix), patience=LAST_ATTEMPT)
-        hasty = _async_cluster_client(
-            url, ClusterRouter(cluster, home=_home_of(prefix), patience=0), _HASTY
+        router = ClusterRouter(cluster, home=_home_of(prefix), patience=LAST_ATTEMPT)
+        fail_fast = _async_cluster_client(
+            url, ClusterRouter(cluster, home=_home_of(prefix), patience=0), _FAIL_FAST
         )
-        return _async_cluster_client(url, errands, _PRODUCER, hasty)
+        return _async_cluster_client(url, router, _PRODUCER, fail_fast)
     retries, errors = _repeats(url)
     retry = AsyncTimelyRetry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), retries)
     return _checked(url, redis.asyncio.Redis, retry=retry, retry_on_error=errors, **_PRODUCER)
@@ -331,17 +331,23 @@ def _home_of(prefix: str) -> int:
 
 
 def _cluster_client(
-    url: str, errands: ClusterRouter, times: dict[str, Any], hasty: ClusterClient | None = None
+    url: str,
+    router: ClusterRouter,
+    times: dict[str, Any],
+    fail_fast: ClusterClient | None = None,
 ) -> ClusterClient:
     nodes = NodeClients(_node_clients(url, redis.Redis, times))
-    return ClusterClient.of(nodes.at(errands.cluster.seeds[0]), nodes, errands, hasty)
+    return ClusterClient.of(nodes.at(router.cluster.seeds[0]), nodes, router, fail_fast)
 
 
 def _async_cluster_client(
-    url: str, errands: ClusterRouter, times: dict[str, Any], hasty: AsyncClusterClient | None = None
+    url: str,
+    router: ClusterRouter,
+    times: dict[str, Any],
+    fail_fast: AsyncClusterClient | None = None,
 ) -> AsyncClusterClient:
     nodes = NodeClients(_node_clients(url, redis.asyncio.Redis, times))
-    return AsyncClusterClient.of(nodes.at(errands.cluster.seeds[0]), nodes, errands, hasty)
+    return AsyncClusterClient.of(nodes.at(router.cluster.seeds[0]), nodes, router, fail_fast)
 
 
 def _node_clients(url: str, kind: type[C], times: dict[str, Any]) -> Callable[[Address], C]:

@@ -191,7 +191,7 @@ class NodeClients(Generic[C]):
 class ClusterClient(redis.Redis):
     """A client whose scripts go to the nodes of their keys. Safe for threads.
 
-    `hasty` is one that waits for no node longer than 2 seconds, and sends nothing again.
+    `fail_fast_client` is one that waits for no node longer than 2 seconds, and sends nothing again.
 
     It is one for what `execute_command` sends; `close` closes the connections to all nodes.
     """
@@ -201,23 +201,23 @@ class ClusterClient(redis.Redis):
         cls,
         like: redis.Redis,
         nodes: NodeClients[redis.Redis],
-        errands: ClusterRouter,
-        hasty: Self | None = None,
+        router: ClusterRouter,
+        fail_fast_client: Self | None = None,
     ) -> Self:
         """Make one with the options of a client of any node."""
         client = cls(connection_pool=like.connection_pool)
-        client._nodes, client._errands = nodes, errands
-        client.hasty = hasty or client
+        client._nodes, client._router = nodes, router
+        client.fail_fast_client = fail_fast_client or client
         return client
 
-    hasty: Self
+    fail_fast_client: Self
     _nodes: NodeClients[redis.Redis]
-    _errands: ClusterRouter
+    _router: ClusterRouter
 
     def execute_command(self, *command: Any, **options: Any) -> Any:
         """Send a command to the node of its key, and wait. Raises a RedisError."""
         take = partial(self._take, command, options)
-        return drive(self._errands.steps(command), take, exceptions.RedisError)
+        return drive(self._router.steps(command), take, exceptions.RedisError)
 
     def _take(self, command: Any, options: Any, step: Step) -> Any:
         match step:
@@ -226,32 +226,32 @@ class ClusterClient(redis.Redis):
             case Backoff(seconds):
                 return time.sleep(seconds)
             case _:
-                return self._errands.take(step)
+                return self._router.take(step)
 
     def get_connection_kwargs(self) -> dict[str, Any]:
         """The options of the connections to each node, and where commands without a key go."""
-        return {**super().get_connection_kwargs(), "place": self._errands.home}
+        return {**super().get_connection_kwargs(), "place": self._router.home}
 
     def node_of(self, key: str) -> Address | None:
         """The node that serves a key, as far as is known."""
-        return self._errands.node_of(slot_of(key))
+        return self._router.node_of(slot_of(key))
 
     def primaries(self) -> dict[object, redis.Redis]:
         """A client for each primary. Raises a RedisError if no node says which these are."""
-        known = self._errands.cluster.look()
+        known = self._router.cluster.look()
         return {node: self._nodes.at(node) for node in sorted(known.primaries)}
 
     def pubsub(self, **options: Any) -> Any:
         """A subscription at the node to which commands without a key go."""
-        return self._nodes.at(self._errands.home.locate()).pubsub(**options)  # type: ignore[no-untyped-call]
+        return self._nodes.at(self._router.home.locate()).pubsub(**options)  # type: ignore[no-untyped-call]
 
     def __del__(self) -> None:
         """Leave the connections to the clients of the nodes."""
 
     def close(self) -> None:
         """Close the connections to all nodes."""
-        if self.hasty is not self:
-            self.hasty.close()
+        if self.fail_fast_client is not self:
+            self.fail_fast_client.close()
         for client in list(self._nodes.by_address.values()):
             client.close()
 
@@ -264,23 +264,23 @@ class AsyncClusterClient(redis.asyncio.Redis):
         cls,
         like: redis.asyncio.Redis,
         nodes: NodeClients[redis.asyncio.Redis],
-        errands: ClusterRouter,
-        hasty: Self | None = None,
+        router: ClusterRouter,
+        fail_fast_client: Self | None = None,
     ) -> Self:
         """Make one with the options of a client of any node."""
         client = cls(connection_pool=like.connection_pool)
-        client._nodes, client._errands = nodes, errands
-        client.hasty = hasty or client
+        client._nodes, client._router = nodes, router
+        client.fail_fast_client = fail_fast_client or client
         return client
 
-    hasty: Self
+    fail_fast_client: Self
     _nodes: NodeClients[redis.asyncio.Redis]
-    _errands: ClusterRouter
+    _router: ClusterRouter
 
     async def execute_command(self, *command: Any, **options: Any) -> Any:
         """Send a command to the node of its key, and await the reply. Raises a RedisError."""
         take = partial(self._take, command, options)
-        return await drive_async(self._errands.steps(command), take, exceptions.RedisError)
+        return await drive_async(self._router.steps(command), take, exceptions.RedisError)
 
     async def _take(self, command: Any, options: Any, step: Step) -> Any:
         match step:
@@ -289,20 +289,20 @@ class AsyncClusterClient(redis.asyncio.Redis):
             case Backoff(seconds):
                 return await asyncio.sleep(seconds)
             case _:
-                return await asyncio.to_thread(self._errands.take, step)
+                return await asyncio.to_thread(self._router.take, step)
 
     def get_connection_kwargs(self) -> dict[str, Any]:
         """The options of the connections to each node, and where commands without a key go."""
         options = super().get_connection_kwargs()  # type: ignore[no-untyped-call]
-        return {**options, "place": self._errands.home}
+        return {**options, "place": self._router.home}
 
     def node_of(self, key: str) -> Address | None:
         """The node that serves a key, as far as is known."""
-        return self._errands.node_of(slot_of(key))
+        return self._router.node_of(slot_of(key))
 
     async def aclose(self, close_connection_pool: bool | None = None) -> None:  # noqa: ARG002
         """Close the connections to all nodes."""
-        if self.hasty is not self:
-            await self.hasty.aclose()
+        if self.fail_fast_client is not self:
+            await self.fail_fast_client.aclose()
         for client in list(self._nodes.by_address.values()):
             await client.aclose()

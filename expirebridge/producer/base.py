@@ -14,7 +14,7 @@ from expirebridge.producer.new_task import Func, call_of
 from expirebridge.producer.unknown_functions import UnknownFunction, UnknownFunctions
 from expirebridge.settings import Settings
 from expirebridge.store.commands import pages, partitions, producing
-from expirebridge.store.commands.call import LEFT_OUT, Command, Steps, at_if_there
+from expirebridge.store.commands.call import LEFT_OUT, Command, Steps, at_if_available
 
 
 class OperationGroup:
@@ -96,7 +96,7 @@ class PartitionOperations(OperationGroup):
         found = []
         for number in range(count):
             call = producing.count(self._settings.lease)
-            counts = yield from at_if_there(call, number, hasty=True)
+            counts = yield from at_if_available(call, number, fail_fast=True)
             found.append(counts or producing.no_counts())
         left_out = yield from LEFT_OUT
         for one in left_out:

@@ -12,7 +12,7 @@ from typing import Generic, NamedTuple, Self, TypeVar
 from expirebridge.errors import InvalidTask, PartitionsDiffer
 from expirebridge.model.task import LeftOut, Listing, State, Task, to_ms
 from expirebridge.store.commands import producing
-from expirebridge.store.commands.call import BATCH, LEFT_OUT, PARTITIONS, Steps, at_if_there
+from expirebridge.store.commands.call import BATCH, LEFT_OUT, PARTITIONS, Steps, at_if_available
 from expirebridge.store.commands.pages import BEGINNING
 
 # Streams: what several partitions hold in order, taken as one.
@@ -264,7 +264,7 @@ def _read(
     call = producing.list_page(
         state=source, func=wanted.func, tag=wanted.tag, cursor=cursor, count=rows_of_each(count)
     )
-    page = yield from at_if_there(call, number, hasty=True)
+    page = yield from at_if_available(call, number, fail_fast=True)
     if page is None:
         return None
     found = [task for task in page.tasks if wanted.matches(task)]

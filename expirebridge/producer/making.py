@@ -20,8 +20,8 @@ from expirebridge.producer.new_task import (
     checked,
     chunks,
     new_task,
-    redrawn,
     refuse_repeated_ids,
+    with_available_id,
 )
 from expirebridge.store.commands import producing
 from expirebridge.store.commands.call import (
@@ -128,10 +128,13 @@ class MakingOperations(OperationGroup):
         fault: PartlyDone | None = None
         while rest:
             count = yield from PARTITIONS
-            away = (yield from UNAVAILABLE) if count > 1 else frozenset[int]()
-            if away:
+            unavailable = (yield from UNAVAILABLE) if count > 1 else frozenset[int]()
+            if unavailable:
                 layout = yield from self._layout()
-                new = [task if task.id in made else redrawn(task, layout, away) for task in new]
+                new = [
+                    task if task.id in made else with_available_id(task, layout, unavailable)
+                    for task in new
+                ]
                 rest = [task for task in new if task.id not in made and task.id not in undone]
             for chunk in chunks(self._by_partition(rest, count)):
                 self._announce(chunk)
@@ -147,7 +150,7 @@ class MakingOperations(OperationGroup):
                         made[task.id] = self._made(task, outcome)
                 if (yield from PARTITIONS) != count:
                     break  # the first chunk brought it: one was assumed
-                if count > 1 and (yield from UNAVAILABLE) != away:
+                if count > 1 and (yield from UNAVAILABLE) != unavailable:
                     break  # other ids can be drawn
             rest = [task for task in rest if task.id not in made and task.id not in undone]
         if fault is not None and undone:
@@ -218,25 +221,25 @@ class MakingOperations(OperationGroup):
     def _make_one(
         self, new: producing.NewTask
     ) -> Steps[tuple[producing.NewTask, producing.MakeReply]]:
-        """Ask for the task. If its partition is away, one whose id was drawn goes to another."""
+        """Make the task; one with a random id in another partition if its own is unavailable."""
         layout = yield from self._layout()
         if new.drawn and layout.count > 1:
-            new = redrawn(new, layout, (yield from UNAVAILABLE))
+            new = with_available_id(new, layout, (yield from UNAVAILABLE))
         self._announce([new])
-        call, repeated = producing.make([new], hasty=new.drawn), False
+        call, repeated = producing.make([new], fail_fast=new.drawn), False
         while True:
             try:
                 made = (yield from self._send(call, [new]))[0]
             except ServerError as error:
-                away = yield from UNAVAILABLE
-                if not new.drawn or not away:
+                unavailable = yield from UNAVAILABLE
+                if not new.drawn or not unavailable:
                     raise
                 if error.nothing_written:
-                    other = redrawn(new, (yield from self._layout()), away)
+                    other = with_available_id(new, (yield from self._layout()), unavailable)
                     if other is new:
                         raise
                     self._announce([other])
-                    new, call, repeated = other, producing.make([other], hasty=True), False
+                    new, call, repeated = other, producing.make([other], fail_fast=True), False
                 elif repeated:
                     raise
                 else:

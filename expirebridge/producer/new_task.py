@@ -74,7 +74,7 @@ def new_task(
         tags=tags, retry=retry, timeout=timeout, late_after=late_after, misfire=misfire
     )
     return producing.NewTask(
-        id=keys.check_id(id) if id is not None else drawn_id(),
+        id=keys.check_id(id) if id is not None else random_id(),
         drawn=id is None,
         if_exists=if_exists,
         call=name.encode() + b"?" + encoded,
@@ -83,22 +83,22 @@ def new_task(
     )
 
 
-def drawn_id() -> str:
-    """An id that no other task has: 128 random bits."""
+def random_id() -> str:
+    """Return a unique id: 128 random bits."""
     return os.urandom(16).hex()
 
 
-def redrawn(
-    task: producing.NewTask, layout: PartitionLayout, away: Collection[int]
+def with_available_id(
+    task: producing.NewTask, layout: PartitionLayout, unavailable: Collection[int]
 ) -> producing.NewTask:
-    """The task under an id of a partition that is not away, if its id was drawn.
+    """Return a task with a random id under an id of an available partition.
 
-    The task itself if its partition is there, or if all are away.
+    The same task if its id was given, its partition is available, or none is.
     """
-    if not task.drawn or len(away) >= layout.count:
+    if not task.drawn or len(unavailable) >= layout.count:
         return task
-    while layout.partition_of(task.id) in away:
-        task = task._replace(id=drawn_id())
+    while layout.partition_of(task.id) in unavailable:
+        task = task._replace(id=random_id())
     return task
 
 

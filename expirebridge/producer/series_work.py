@@ -35,7 +35,7 @@ from expirebridge.store.commands.call import (
     LEFT_OUT,
     PARTITIONS,
     Steps,
-    at_if_there,
+    at_if_available,
     batches,
 )
 from expirebridge.store.commands.series import Put, Removal, Resumption
@@ -229,7 +229,7 @@ class SeriesWork:
 
     def _read_part(self, number: int, count: int, cursor: str) -> Steps[PageChunk[Series] | None]:
         call = series_commands.series_page(cursor, self._lease, rows_of_each(count))
-        page = yield from at_if_there(call, number, hasty=True)
+        page = yield from at_if_available(call, number, fail_fast=True)
         if page is None:
             return None
         series = [Series.of(one, page.now) for one in page.series]

@@ -1,8 +1,8 @@
-"""Lets calls that each make one task travel to the server together.
+"""Batches calls that each make one task.
 
-While such a command is on its way, others that come wait for it, and then go as one command. One
-that comes alone goes at once. What goes together is decided once, by `board`, `joined` and
-`divided`; the two colours only differ in how they wait.
+While one request is in flight, later calls are queued and sent as one batch. A call that comes
+alone is sent at once. `next_batch`, `merge` and `split` decide once what a batch is; the two
+batchers only differ in how they wait.
 """
 
 import asyncio
@@ -19,101 +19,101 @@ from expirebridge.store.commands.call import CHUNK_BYTES, CHUNK_TASKS
 
 CommandWords = tuple[Any, ...]
 
-_AT_ONCE = 2
-"""Commands of one event loop that are under way at once: while the server works on one, the loop
-takes in what the other has brought."""
-_LONGEST_SLEEP = 0.05
-"""Seconds after which a thread that waits looks by itself whether it is its turn."""
+_MAX_IN_FLIGHT = 2
+"""Requests of one event loop that are in flight at once: while the server works on one, the loop
+reads the reply to the other."""
+_MAX_SLEEP = 0.05
+"""Seconds after which a waiting thread checks by itself whether it can send."""
 
 
 class BatchableRequest(NamedTuple):
-    """A command that can be sent together with others."""
+    """A command that can be sent in a batch with others."""
 
     command: CommandWords
     id: str
-    """What it is for; two for the same do not go together."""
-    own: int
-    """At which word those begin that are its own."""
+    """The task's id: a batch has no id twice."""
+    shared: int
+    """The number of leading words that a batch has once."""
     width: int
-    """How many values of the reply are for it, after the one that is for all."""
+    """The number of values in the reply for each request, after the first, which is for all."""
 
     @property
     def kind(self) -> Any:
-        """What those have in common that can go together."""
+        """What all requests of a batch have in common."""
         return self.command[:2]
 
     @property
+    def own_words(self) -> CommandWords:
+        """The words that only this request has."""
+        return self.command[self.shared :]
+
+    @property
     def size(self) -> int:
-        """About how many bytes are its own."""
-        return sum(len(word) for word in self.command[self.own :] if isinstance(word, str | bytes))
+        """About how many bytes it adds to a batch."""
+        return sum(len(word) for word in self.own_words if isinstance(word, str | bytes))
 
 
 class QueuedRequest(Protocol):
-    """Somebody who waits with a passenger."""
+    """A request that waits for the next batch."""
 
     @property
-    def passenger(self) -> BatchableRequest:
+    def request(self) -> BatchableRequest:
         """What is to be sent."""
         ...
 
     @property
-    def gone(self) -> bool:
-        """Whether nobody waits for it any more."""
+    def cancelled(self) -> bool:
+        """Whether its caller no longer waits for the reply."""
         ...
 
 
-W = TypeVar("W", bound=QueuedRequest)
+Q = TypeVar("Q", bound=QueuedRequest)
 
 
-def board(waiting: deque[W]) -> list[W]:
-    """Take those who go together now, in their order. Who does not fit stays."""
-    party, ids, size, stay = list[W](), set[str](), 0, list[W]()
-    while waiting and len(party) < CHUNK_TASKS:
-        one = waiting.popleft()
-        passenger = one.passenger
-        if one.gone:
+def next_batch(queue: deque[Q]) -> list[Q]:
+    """Take the requests of the next batch from the queue, in order, and drop cancelled ones."""
+    batch, ids, size, rest = list[Q](), set[str](), 0, list[Q]()
+    while queue and len(batch) < CHUNK_TASKS:
+        queued = queue.popleft()
+        request = queued.request
+        if queued.cancelled:
             continue
-        size_then = size + passenger.size
-        if party and (
-            passenger.kind != party[0].passenger.kind
-            or passenger.id in ids
-            or size_then > CHUNK_BYTES
+        size_with_it = size + request.size
+        if batch and (
+            request.kind != batch[0].request.kind or request.id in ids or size_with_it > CHUNK_BYTES
         ):
-            stay.append(one)
+            rest.append(queued)
         else:
-            party.append(one)
-            size = size_then
-        ids.add(passenger.id)  # whoever is for the same does not overtake one that stays
-    waiting.extendleft(reversed(stay))
-    return party
+            batch.append(queued)
+            size = size_with_it
+        ids.add(request.id)  # requests of one id keep their order, also if the first has to wait
+    queue.extendleft(reversed(rest))
+    return batch
 
 
-def joined(party: Sequence[QueuedRequest]) -> CommandWords:
-    """The command of all of them."""
-    first = party[0].passenger.command
-    if len(party) == 1:
-        return first
-    rest = [word for one in party[1:] for word in one.passenger.command[one.passenger.own :]]
-    return (*first, *rest)
+def merge(batch: Sequence[QueuedRequest]) -> CommandWords:
+    """Return the one command of a batch."""
+    words = [word for queued in batch[1:] for word in queued.request.own_words]
+    return (*batch[0].request.command, *words)
 
 
-def divided(reply: Any, party: Sequence[QueuedRequest]) -> list[Any]:
-    """What each of them would have been answered alone."""
-    if len(party) == 1:
+def split(reply: Any, batch: Sequence[QueuedRequest]) -> list[Any]:
+    """Return the reply to each request of a batch, as if it had been sent alone."""
+    if len(batch) == 1:
         return [reply]
-    width = party[0].passenger.width
+    width = batch[0].request.width
     return [
         [reply[0], *reply[1 + place * width : 1 + (place + 1) * width]]
-        for place in range(len(party))
+        for place in range(len(batch))
     ]
 
 
-class _Caller:
-    """A thread with a passenger."""
+class _ThreadRequest:
+    """A queued request of a thread."""
 
-    def __init__(self, passenger: BatchableRequest) -> None:
-        self.passenger = passenger
-        self.gone = False
+    def __init__(self, request: BatchableRequest) -> None:
+        self.request = request
+        self.cancelled = False
         self.done = False
         self.reply: Any = None
         self.error: Exception | None = None
@@ -121,134 +121,135 @@ class _Caller:
         self._asleep.acquire()
 
     def sleep(self) -> None:
-        """Wait to be woken; not for long, since whoever would wake it may be interrupted."""
-        self._asleep.acquire(timeout=_LONGEST_SLEEP)
+        """Wait for `wake`, but not for long: the thread that would call it may be interrupted."""
+        self._asleep.acquire(timeout=_MAX_SLEEP)
 
     def wake(self) -> None:
-        """Let it look whether it is done, or whether it is its turn to send."""
+        """Let the thread check whether its request is done, or whether it can send."""
         with contextlib.suppress(RuntimeError):  # it is awake
             self._asleep.release()
 
 
 class RequestBatcher:
-    """Sends what threads have to send: one command at a time, and each for all that wait."""
+    """Batches the requests of threads. One of them sends for all; one request is in flight."""
 
-    def __init__(self, send: Callable[..., Any]) -> None:
-        self._send = send
-        self._begin()
+    def __init__(self, execute: Callable[..., Any]) -> None:
+        self._execute = execute
+        self._reset()
 
-    def _begin(self) -> None:
-        # The lock can be taken again by its own thread: a signal's handler may make a task, too.
-        self._pid, self._turn, self._waiting = os.getpid(), threading.RLock(), deque[_Caller]()
+    def _reset(self) -> None:
+        # Reentrant: a signal's handler in the thread that sends may make a task, too.
+        self._pid, self._sending = os.getpid(), threading.RLock()
+        self._queue = deque[_ThreadRequest]()
 
-    def take(self, passenger: BatchableRequest) -> Any:
-        """Send it, perhaps together with others, and wait for its reply. Raises a RedisError."""
-        if os.getpid() != self._pid:  # another thread may have had its turn when this was forked
-            self._begin()
-        caller = _Caller(passenger)
-        self._waiting.append(caller)
+    def send(self, request: BatchableRequest) -> Any:
+        """Send a request, perhaps in a batch, and wait for its reply. Raises a RedisError."""
+        if os.getpid() != self._pid:  # another thread may have been sending at the fork
+            self._reset()
+        queued = _ThreadRequest(request)
+        self._queue.append(queued)
         try:
-            while not caller.done:
-                if self._turn.acquire(blocking=False):
-                    self._lead()
+            while not queued.done:
+                if self._sending.acquire(blocking=False):
+                    self._send_next()
                 else:
-                    caller.sleep()
+                    queued.sleep()
         except BaseException:  # interrupted
-            caller.gone = True
+            queued.cancelled = True
             raise
-        if caller.error is not None:
-            raise caller.error
-        return caller.reply
+        if queued.error is not None:
+            raise queued.error
+        return queued.reply
 
-    def _lead(self) -> None:
-        """Send what waits, and wake one of those that came meanwhile."""
+    def _send_next(self) -> None:
+        """Send the next batch, and let a thread that queued meanwhile send the one after it."""
         try:
-            party = board(self._waiting)
-            if party:
-                self._carry(party)
+            batch = next_batch(self._queue)
+            if batch:
+                self._send_batch(batch)
         finally:
-            self._turn.release()
+            self._sending.release()
             with contextlib.suppress(IndexError):  # another thread may have taken it
-                self._waiting[0].wake()
+                self._queue[0].wake()
 
-    def _carry(self, party: Sequence[_Caller]) -> None:
+    def _send_batch(self, batch: Sequence[_ThreadRequest]) -> None:
         try:
-            replies = divided(self._send(*joined(party)), party)
-        except Exception as error:  # raised where each of them waits
-            for caller in party:
-                caller.error = error
+            replies = split(self._execute(*merge(batch)), batch)
+        except Exception as error:  # raised in each of their threads
+            for queued in batch:
+                queued.error = error
         except BaseException:
-            for caller in party:
-                caller.error = exceptions.ConnectionError("the thread that sent it was interrupted")
+            for queued in batch:
+                queued.error = exceptions.ConnectionError("the thread that sent it was interrupted")
             raise
         else:
-            for caller, reply in zip(party, replies, strict=True):
-                caller.reply = reply
+            for queued, reply in zip(batch, replies, strict=True):
+                queued.reply = reply
         finally:
-            for caller in party:
-                caller.done = True
-                caller.wake()
+            for queued in batch:
+                queued.done = True
+                queued.wake()
 
 
-class _Awaiting(NamedTuple):
-    """A coroutine with a passenger."""
+class _CoroutineRequest(NamedTuple):
+    """A queued request of a coroutine."""
 
-    passenger: BatchableRequest
-    place: "asyncio.Future[Any]"
-    """Where it awaits the reply."""
+    request: BatchableRequest
+    future: "asyncio.Future[Any]"
+    """Gets the reply."""
 
     @property
-    def gone(self) -> bool:
-        """Whether nobody waits for it any more."""
-        return self.place.done()
+    def cancelled(self) -> bool:
+        """Whether the coroutine no longer waits for the reply."""
+        return self.future.done()
 
 
 class AsyncRequestBatcher:
-    """Sends what coroutines of one event loop have to send."""
+    """Batches the requests of the coroutines of one event loop."""
 
-    def __init__(self, send: Callable[..., Awaitable[Any]]) -> None:
-        self._send = send
-        self._waiting = deque[_Awaiting]()
-        self._under_way = 0
+    def __init__(self, execute: Callable[..., Awaitable[Any]]) -> None:
+        self._execute = execute
+        self._queue = deque[_CoroutineRequest]()
+        self._in_flight = 0
         self._tasks = set[asyncio.Task[None]]()
 
-    async def take(self, passenger: BatchableRequest) -> Any:
-        """Send it, perhaps together with others, and await its reply. Raises a RedisError."""
-        if self._under_way == _AT_ONCE:
-            place = asyncio.get_running_loop().create_future()
-            self._waiting.append(_Awaiting(passenger, place))
-            return await place
-        self._under_way += 1
+    async def send(self, request: BatchableRequest) -> Any:
+        """Send a request, perhaps in a batch, and await its reply. Raises a RedisError."""
+        if self._in_flight == _MAX_IN_FLIGHT:
+            future = asyncio.get_running_loop().create_future()
+            self._queue.append(_CoroutineRequest(request, future))
+            return await future
+        self._in_flight += 1
         try:
-            return await self._send(*passenger.command)
+            return await self._execute(*request.command)
         finally:
-            self._depart()
+            self._send_next()
 
-    def _depart(self) -> None:
-        """Send what waits, now that something has come back."""
-        party = board(self._waiting)
-        if not party:
-            self._under_way -= 1
+    def _send_next(self) -> None:
+        """Send the next batch, after a reply."""
+        batch = next_batch(self._queue)
+        if not batch:
+            self._in_flight -= 1
             return
-        # A task of its own: whoever waits may be cancelled, and the others are still to be told.
-        task = asyncio.ensure_future(self._carry(party))
+        # A task of its own: a caller may be cancelled, and the others still need their replies.
+        task = asyncio.ensure_future(self._send_batch(batch))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _carry(self, party: Sequence[_Awaiting]) -> None:
+    async def _send_batch(self, batch: Sequence[_CoroutineRequest]) -> None:
         try:
-            replies = divided(await self._send(*joined(party)), party)
-        except Exception as error:  # raised where each of them waits
-            for one in party:
-                if not one.gone:
-                    one.place.set_exception(error)
+            replies = split(await self._execute(*merge(batch)), batch)
+        except Exception as error:  # raised in each of their coroutines
+            for queued in batch:
+                if not queued.cancelled:
+                    queued.future.set_exception(error)
         except BaseException:
-            for one in party:
-                one.place.cancel()
+            for queued in batch:
+                queued.future.cancel()
             raise
         else:
-            for one, reply in zip(party, replies, strict=True):
-                if not one.gone:
-                    one.place.set_result(reply)
+            for queued, reply in zip(batch, replies, strict=True):
+                if not queued.cancelled:
+                    queued.future.set_result(reply)
         finally:
-            self._depart()
+            self._send_next()

@@ -183,8 +183,8 @@ class Database:
         source = script.headed if headed else script.plain
         command = ("EVALSHA", source.sha, *tail)
         try:
-            if call.joint is not None:
-                return (yield _passenger(command, call))
+            if call.batching is not None:
+                return (yield _batchable(command, call))
             return (yield command)
         except exceptions.NoScriptError:
             pass
@@ -214,10 +214,10 @@ def _close_idle(pool: redis.ConnectionPool) -> None:
     return None
 
 
-def _passenger(command: CommandWords, call: Command[Any]) -> BatchableRequest:
-    assert call.joint is not None  # noqa: S101 - for the type checker
-    id, own, width = call.joint
-    return BatchableRequest(command, id, len(command) - len(call.arguments) + own, width)
+def _batchable(command: CommandWords, call: Command[Any]) -> BatchableRequest:
+    assert call.batching is not None  # noqa: S101 - for the type checker
+    id, shared, width = call.batching
+    return BatchableRequest(command, id, len(command) - len(call.arguments) + shared, width)
 
 
 class Store:
@@ -228,7 +228,7 @@ class Store:
     ) -> None:
         self.client = client
         self.database = _database_of(client, prefix, partitions, assumed=assumed)
-        self._trips = RequestBatcher(client.execute_command)
+        self._batcher = RequestBatcher(client.execute_command)
 
     def run(self, runnable: Runnable[T]) -> T:
         """Run a call, or steps. Raises a ServerError if the server fails or refuses a call."""
@@ -243,7 +243,7 @@ class Store:
     def _send(self, command: Sent) -> Any:
         try:
             if type(command) is BatchableRequest:
-                return self._trips.take(command)
+                return self._batcher.send(command)
             return self.client.execute_command(*command)  # type: ignore[no-untyped-call]
         except MemoryError as error:
             raise out_of_memory() from error
@@ -266,7 +266,7 @@ class AsyncStore:
     ) -> None:
         self.client = client
         self.database = _database_of(client, prefix, partitions, assumed=assumed)
-        self._trips = AsyncRequestBatcher(client.execute_command)
+        self._batcher = AsyncRequestBatcher(client.execute_command)
 
     async def run(self, runnable: Runnable[T]) -> T:
         """Run a call, or steps. Raises a ServerError if the server fails or refuses a call."""
@@ -283,7 +283,7 @@ class AsyncStore:
     async def _send(self, command: Sent) -> Any:
         try:
             if type(command) is BatchableRequest:
-                return await self._trips.take(command)
+                return await self._batcher.send(command)
             return await self.client.execute_command(*command)  # type: ignore[no-untyped-call]
         except MemoryError as error:
             raise out_of_memory() from error

@@ -9,10 +9,10 @@ from expirebridge.model.partitions import PartitionLayout
 from expirebridge.model.task import LeftOut
 from expirebridge.store.commands.call import Runnable
 
-AWAY_ERRORS = (errors.ServerUnreachable, errors.SlotUnserved, errors.SlotMoving)
+UNAVAILABLE_ERRORS = (errors.ServerUnreachable, errors.SlotUnserved, errors.SlotMoving)
 """The errors of a partition that others can do without."""
-BELIEVED = 5.0
-"""Seconds for which what was not there is not asked again, by those who can do without."""
+RETRY_AFTER = 5.0
+"""Seconds after which calls that can do without an unavailable partition ask it again."""
 _WHY = {errors.SlotMoving: "moving", errors.SlotUnserved: "unserved"}
 
 NodeOf = Callable[[str], object]
@@ -51,7 +51,7 @@ class UnavailablePartitions:
             of_node = fault.of_node
         key = node if of_node and node is not None else own
         if self.fault_of(layout, number) is None:
-            self._faults[key] = (time.monotonic() + BELIEVED, fault)
+            self._faults[key] = (time.monotonic() + RETRY_AFTER, fault)
         noted = self._left_out[layout, number] = LeftOut(
             partition=number,
             tag=layout.slot_of(number),
@@ -72,7 +72,7 @@ class UnavailablePartitions:
         found = [one for (of, _), one in list(self._left_out.items()) if of == layout]
         return tuple(sorted(found, key=lambda one: one.partition))
 
-    def away(self, layout: PartitionLayout) -> frozenset[int]:
+    def numbers(self, layout: PartitionLayout) -> frozenset[int]:
         """The partitions that cannot be asked now, as far as is known."""
         if not self._faults:
             return frozenset()
@@ -95,7 +95,7 @@ class Request(NamedTuple):
     runnable: Runnable[Any]
     sure: bool = False
     """Whether to take the number of partitions as certain if the partition does not know it."""
-    hasty: bool = False
+    fail_fast: bool = False
     """Whether not to wait until a node that does not answer has a successor."""
 
 

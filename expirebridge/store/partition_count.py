@@ -1,4 +1,4 @@
-"""How many partitions there are, for those that do not know it: their sisters are asked."""
+"""Finds the number of partitions, by asking the other partitions."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from expirebridge.model.partitions import PARTITIONS_OF_CLUSTER, PartitionLayout
 from expirebridge.store.commands import partitions
 from expirebridge.store.errors import CountUnknown
 from expirebridge.store.partition_availability import (
-    AWAY_ERRORS,
+    UNAVAILABLE_ERRORS,
     Request,
     Requests,
     UnavailablePartitions,
@@ -25,13 +25,13 @@ class PartitionCount:
     prefix: str
     spread: bool
     """Whether the partitions are on several nodes."""
-    absences: UnavailablePartitions
+    unavailable: UnavailablePartitions
 
     def mark(self, layout: PartitionLayout, number: int, *, reads: bool) -> Requests[None]:
         """Write to a partition that does not know it how many there are.
 
-        If it is only to be read (`reads`), nothing is written. Raises PartitionsDiffer if its
-        sisters know another number, and NothingWritten if a new database is only to be read.
+        If it is only to be read (`reads`), nothing is written. Raises PartitionsDiffer if the other
+        partitions have another number, and NothingWritten if a new database is only to be read.
         """
         known = yield from self._is_known(layout)
         if reads:
@@ -40,7 +40,7 @@ class PartitionCount:
         elif known:
             yield Request(layout, number, partitions.mark_partition(), sure=True)
         else:
-            yield from self.create(layout.count)  # those that are away learn it later
+            yield from self.create(layout.count)  # unavailable ones get it later
 
     def create(self, count: int) -> Requests[errors.ServerError | None]:
         """Fix the number of partitions: the first one decides, then it is written to each.
@@ -76,21 +76,21 @@ class PartitionCount:
         fault: errors.ServerError | None = None
         known = False
         for number in range(asked.count):
-            if absence := self.absences.fault_of(asked, number):
-                fault = absence
+            if recent := self.unavailable.fault_of(asked, number):
+                fault = recent
                 continue
-            node = self.absences.node_of(asked, number)
+            node = self.unavailable.node_of(asked, number)
             try:
                 count = yield Request(
-                    asked, number, partitions.read_partitions(), hasty=self.spread
+                    asked, number, partitions.read_partitions(), fail_fast=self.spread
                 )
             except CountUnknown:
                 continue
             except errors.PartitionsDiffer as other:
                 count = other.count
             except errors.ServerError as error:
-                if isinstance(error, AWAY_ERRORS):
-                    self.absences.note(asked, number, error, node)
+                if isinstance(error, UNAVAILABLE_ERRORS):
+                    self.unavailable.note(asked, number, error, node)
                 fault = error
                 continue
             known = True

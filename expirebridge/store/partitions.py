@@ -29,7 +29,7 @@ class _Stores(Generic[S]):
 
     def __init__(self, kind: type[S], client: Any, prefix: str) -> None:
         place = client.get_connection_kwargs().get("place")
-        self._hasty = getattr(client, "hasty", client)
+        self._fail_fast_client = getattr(client, "fail_fast_client", client)
         self._kind: type[S] = kind
         self._client = client
         self._whole: S = kind(client, prefix=prefix, assumed=True)
@@ -54,20 +54,20 @@ class _Stores(Generic[S]):
     @property
     def left_out(self) -> tuple[LeftOut, ...]:
         """The partitions that are missing from the latest answers."""
-        return self._routing.absences.left_out(self.layout)
+        return self._routing.unavailable.left_out(self.layout)
 
     def _store_for(self, request: Request) -> S:
         return self._store_of(
-            request.layout, request.number, sure=request.sure, hasty=request.hasty
+            request.layout, request.number, sure=request.sure, fail_fast=request.fail_fast
         )
 
     def _store_of(
-        self, layout: PartitionLayout, number: int, *, sure: bool = False, hasty: bool = False
+        self, layout: PartitionLayout, number: int, *, sure: bool = False, fail_fast: bool = False
     ) -> S:
-        store = self._stores.get((layout, number, sure, hasty))
+        store = self._stores.get((layout, number, sure, fail_fast))
         if store is None:
-            store = self._stores[layout, number, sure, hasty] = self._kind(
-                self._hasty if hasty else self._client,
+            store = self._stores[layout, number, sure, fail_fast] = self._kind(
+                self._fail_fast_client if fail_fast else self._client,
                 prefix=layout.prefix_of(number),
                 partitions=layout.count,
                 assumed=not sure and layout.count > 1,

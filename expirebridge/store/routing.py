@@ -3,7 +3,7 @@
 A database on one server is assumed to have one partition, and one in a cluster to have 16; no call
 asks for that. The first call to one that has another number is refused, with that, before anything
 is written; it is sent again to the partitions that it concerns, and so are all others from then on.
-In a cluster, a partition in which nothing was written yet knows no number: its sisters are asked.
+In a cluster, a partition in which nothing was written yet has no number: the others are asked.
 """
 
 from copy import copy
@@ -32,7 +32,7 @@ from expirebridge.store.commands.call import (
 )
 from expirebridge.store.errors import CountUnknown
 from expirebridge.store.partition_availability import (
-    AWAY_ERRORS,
+    UNAVAILABLE_ERRORS,
     NodeOf,
     Request,
     Requests,
@@ -48,9 +48,9 @@ class _Ask(Protocol):
     """Asks one partition."""
 
     def __call__(
-        self, number: int, runnable: Runnable[Any], *, hasty: bool = False
+        self, number: int, runnable: Runnable[Any], *, fail_fast: bool = False
     ) -> Requests[Any]:
-        """Ask the partition of this number; `hasty` as in `Request`."""
+        """Ask the partition of this number; `fail_fast` as in `Request`."""
         ...
 
 
@@ -80,8 +80,8 @@ class Routing:
         self.prefix = prefix
         self.spread = clustered and not slot_of(prefix)
         """Whether the partitions are on several nodes."""
-        self.absences = UnavailablePartitions(node_of)
-        self.numbering = PartitionCount(prefix, self.spread, self.absences)
+        self.unavailable = UnavailablePartitions(node_of)
+        self.partition_count = PartitionCount(prefix, self.spread, self.unavailable)
         self.layout = PartitionLayout(prefix, PARTITIONS_OF_CLUSTER if self.spread else 1)
         """As far as is known."""
 
@@ -106,7 +106,7 @@ class _Run:
 
     def __init__(self, routing: Routing) -> None:
         self._routing = routing
-        self._absences, self._numbering = routing.absences, routing.numbering
+        self._unavailable, self._partition_count = routing.unavailable, routing.partition_count
         self._spread = routing.spread
         self._left_out = dict[int, LeftOut]()
         self._learnt = 0
@@ -121,7 +121,7 @@ class _Run:
         if call is LEFT_OUT:
             return tuple(self._left_out[number] for number in sorted(self._left_out))
         if call is UNAVAILABLE:
-            return self._absences.away(routing.layout)
+            return self._unavailable.numbers(routing.layout)
         sure = False
         while True:
             layout = routing.layout
@@ -140,21 +140,21 @@ class _Run:
                 sure = True
 
     def _asked(self, layout: PartitionLayout, call: Command[Any], *, sure: bool) -> Requests[Any]:
-        def ask(number: int, runnable: Runnable[Any], *, hasty: bool = False) -> Requests[Any]:
+        def ask(number: int, runnable: Runnable[Any], *, fail_fast: bool = False) -> Requests[Any]:
             """Ask one partition; if it does not know how many there are, it learns that first."""
             if self._spread:
-                self._nodes[number] = self._absences.node_of(layout, number)
+                self._nodes[number] = self._unavailable.node_of(layout, number)
             try:
-                result = yield Request(layout, number, runnable, sure, hasty)
+                result = yield Request(layout, number, runnable, sure, fail_fast)
             except CountUnknown:
-                yield from self._numbering.mark(layout, number, reads=reads(call))
+                yield from self._partition_count.mark(layout, number, reads=reads(call))
                 result = yield Request(layout, number, runnable, sure=True)
-            self._absences.clear(layout, number)
+            self._unavailable.clear(layout, number)
             return result
 
         match call.route:
             case Creation(count) if self._spread:
-                if fault := (yield from self._numbering.create(count)):
+                if fault := (yield from self._partition_count.create(count)):
                     raise fault
                 return Joined(None)
             case None | Creation():
@@ -163,10 +163,11 @@ class _Run:
                 return (yield from ask(number, _Raw(call)))
             case OfId(id):
                 return (yield from ask(layout.partition_of(id), _Raw(call)))
-            case IfAvailable(number, hasty):
+            case IfAvailable(number, fail_fast):
                 try:
-                    return (yield from self._if_there(layout, number, ask, _Raw(call), hasty))
-                except AWAY_ERRORS as fault:
+                    asked = self._if_available(layout, number, ask, _Raw(call), fail_fast)
+                    return (yield from asked)
+                except UNAVAILABLE_ERRORS as fault:
                     self._leave_out(layout, number, fault)
                     if len(self._left_out) == layout.count:
                         raise  # nothing is left to answer with
@@ -178,30 +179,36 @@ class _Run:
             case ByItem():
                 return (yield from self._divided(layout, call, call.route, ask))
 
-    def _if_there(
-        self, layout: PartitionLayout, number: int, ask: _Ask, runnable: Runnable[Any], hasty: bool
+    def _if_available(
+        self,
+        layout: PartitionLayout,
+        number: int,
+        ask: _Ask,
+        runnable: Runnable[Any],
+        fail_fast: bool,
     ) -> Requests[Any]:
         """Ask, unless the partition was not there a moment ago."""
-        if fault := self._absences.fault_of(layout, number):
-            absence = copy(fault)
-            absence.nothing_written = True
-            raise absence from fault
-        return (yield from ask(number, runnable, hasty=hasty and self._spread))
+        if recent := self._unavailable.fault_of(layout, number):
+            fault = copy(recent)
+            fault.nothing_written = True
+            raise fault from recent
+        return (yield from ask(number, runnable, fail_fast=fail_fast and self._spread))
 
     def _leave_out(self, layout: PartitionLayout, number: int, fault: errors.ServerError) -> None:
         """Go on without a partition. Raises the fault if all are on one server."""
         if not self._spread:
             raise fault
         node = self._nodes.get(number)
-        self._left_out[number] = self._absences.note(layout, number, fault, node)
+        self._left_out[number] = self._unavailable.note(layout, number, fault, node)
 
     def _anywhere(self, layout: PartitionLayout, call: Command[Any], ask: _Ask) -> Requests[Any]:
         """Ask one partition after the other until one answers. Raises the fault of the last."""
         fault: errors.ServerError | None = None
         for number in range(layout.count):
             try:
-                return (yield from self._if_there(layout, number, ask, _Raw(call), hasty=True))
-            except AWAY_ERRORS as error:
+                asked = self._if_available(layout, number, ask, _Raw(call), fail_fast=True)
+                return (yield from asked)
+            except UNAVAILABLE_ERRORS as error:
                 self._leave_out(layout, number, error)
                 fault = error
         assert fault is not None  # noqa: S101 - for the type checker
@@ -210,16 +217,17 @@ class _Run:
     def _everywhere(
         self, layout: PartitionLayout, call: Command[Any], route: Everywhere, ask: _Ask
     ) -> Requests[Any]:
-        """Ask each partition. What only reads goes on without those that are away."""
+        """Ask each partition. What only reads goes on without unavailable ones."""
         results = []
         fault: errors.ServerError | None = None
         for number in range(layout.count):
             try:
                 if reads(call):
-                    result = yield from self._if_there(layout, number, ask, call, hasty=True)
+                    asked = self._if_available(layout, number, ask, call, fail_fast=True)
+                    result = yield from asked
                 else:
                     result = yield from ask(number, call)
-            except AWAY_ERRORS as error:
+            except UNAVAILABLE_ERRORS as error:
                 if not reads(call):
                     raise
                 self._leave_out(layout, number, error)
@@ -233,13 +241,14 @@ class _Run:
     def _divided(
         self, layout: PartitionLayout, call: Command[Any], route: ByItem, ask: _Ask
     ) -> Requests[Any]:
-        """Ask each partition for its own items. Raises PartlyDone if some partitions are away."""
+        """Ask each partition for its own items. Raises PartlyDone if some are unavailable."""
         places = _places_of(layout, route)
         if len(places) <= 1 and not (route.bulk and self._spread):
             number = next(iter(places), 0)
             try:
-                return (yield from ask(number, _Raw(call), hasty=route.hasty and self._spread))
-            except AWAY_ERRORS as error:
+                fail_fast = route.fail_fast and self._spread
+                return (yield from ask(number, _Raw(call), fail_fast=fail_fast))
+            except UNAVAILABLE_ERRORS as error:
                 self._leave_out(layout, number, error)
                 raise
         done: list[Any] = [None] * len(route.items)
@@ -247,8 +256,8 @@ class _Run:
         for number, own in places.items():
             part = route.call_of([route.items[place] for place in own])
             try:
-                results = yield from self._if_there(layout, number, ask, part, hasty=False)
-            except AWAY_ERRORS as error:
+                results = yield from self._if_available(layout, number, ask, part, fail_fast=False)
+            except UNAVAILABLE_ERRORS as error:
                 self._leave_out(layout, number, error)
                 undone += own
                 faults.append(error)

@@ -22,7 +22,7 @@ from expirebridge.producer.listing import (
 from expirebridge.producer.operations import Operations
 from expirebridge.settings import Settings
 from expirebridge.store.commands import inspection, producing
-from expirebridge.store.commands.call import LEFT_OUT, PARTITIONS, Command, Steps, at_if_there
+from expirebridge.store.commands.call import LEFT_OUT, PARTITIONS, Command, Steps, at_if_available
 from expirebridge.store.commands.inspection import CountsBefore
 from expirebridge.store.commands.pages import BEGINNING, Pages
 
@@ -259,7 +259,7 @@ def _read(
         state=search.state, func=search.func or None, tag=search.tag or None, cursor=cursor,
         count=rows if last is None else min(rows, last - int(cursor)),
     )  # fmt: skip
-    page = yield from at_if_there(call, number, hasty=True)
+    page = yield from at_if_available(call, number, fail_fast=True)
     if page is None:
         return None
     past = last is not None and int(page.cursor) >= last
@@ -279,7 +279,7 @@ def _span(search: Search, settings: Settings, number: int) -> Steps[tuple[int, i
     """The ranks in a partition between which the tasks of these times stand."""
     bounds = Bounds.of(search, settings)
     call = inspection.count_before(bounds.state, bounds.given)
-    counts = yield from at_if_there(call, number, hasty=True)
+    counts = yield from at_if_available(call, number, fail_fast=True)
     return bounds.ranks(counts) if counts is not None else (0, None)
 
 
@@ -319,7 +319,7 @@ def ids_in(
         call = inspection.find_ids(
             state, beginning, rank=rank, examine=SOUGHT_AT_ONCE, find=max(rows - len(ids), 1)
         )
-        sought = yield from at_if_there(call, number, hasty=True)
+        sought = yield from at_if_available(call, number, fail_fast=True)
         if sought is None:
             return ids, looked, True  # it is named among those that are left out
         looked += sought.examined

@@ -1,4 +1,4 @@
-"""Tasks that are made at the same time are sent together; each call is answered as if alone."""
+"""Tasks that are made at the same time are sent in batches; each call is answered as if alone."""
 
 import asyncio
 import subprocess
@@ -20,7 +20,7 @@ from tests.kit.proxy import Proxy
 CALLERS = 50
 PATIENCE = 20
 FIRST = {"threads": 1, "coroutines": 2}
-"""How many go by themselves before the others gather."""
+"""How many are sent alone before the others are queued."""
 
 Answer = Task | BaseException
 Making = Callable[[Sequence[dict[str, Any]]], Awaitable[list[Answer]]]
@@ -49,7 +49,7 @@ async def making(colour: str, url: str, client: redis.Redis) -> AsyncIterator[Ma
 
 
 def load_script(bridge: Bridge, client: redis.Redis) -> None:
-    """See that the server knows the script: only calls of known ones go together."""
+    """Load the script into the server: only calls of loaded scripts are batched."""
     bridge.make_task("a.b", delay=60)
     client.flushdb()
 
@@ -58,18 +58,18 @@ async def in_coroutines(
     bridge: AsyncBridge, client: redis.Redis, tasks: Sequence[dict[str, Any]]
 ) -> list[Answer]:
     asked = [asyncio.ensure_future(bridge.make_task(**task)) for task in tasks]
-    await until_waiting(bridge, len(tasks) - FIRST["coroutines"])
+    await until_queued(bridge, len(tasks) - FIRST["coroutines"])
     client.client_unpause()
     return await asyncio.gather(*asked, return_exceptions=True)
 
 
-async def until_waiting(bridge: AsyncBridge, count: int) -> None:
-    waiting = bridge._stores.here()._whole._trips._waiting
+async def until_queued(bridge: AsyncBridge, count: int) -> None:
+    queue = bridge._stores.here()._whole._batcher._queue
     for _ in range(1000):
-        if len(waiting) == count:
+        if len(queue) == count:
             return
         await asyncio.sleep(0)
-    pytest.fail(f"{len(waiting)} wait")
+    pytest.fail(f"{len(queue)} are queued")
 
 
 def in_threads(
@@ -81,12 +81,12 @@ def in_threads(
         except Exception as error:
             return error
 
-    trips = bridge._store._whole._trips
+    batcher = bridge._store._whole._batcher
     with ThreadPoolExecutor(len(tasks)) as threads:
         asked = [threads.submit(make, tasks[0])]
-        until(lambda: not is_free(trips._turn))
+        until(lambda: not is_free(batcher._sending))
         asked += [threads.submit(make, task) for task in tasks[1:]]
-        until(lambda: len(trips._waiting) == len(tasks) - 1)
+        until(lambda: len(batcher._queue) == len(tasks) - 1)
         client.client_unpause()
         return [each.result() for each in asked]
 
@@ -112,7 +112,7 @@ def scripts_run(client: redis.Redis) -> int:
     return int(statistics["cmdstat_evalsha"]["calls"])
 
 
-async def test_they_travel_together(
+async def test_they_are_sent_in_one_batch(
     making: Making, colour: str, bridge: Bridge, client: redis.Redis
 ) -> None:
     made = await making([{"func": "a.b", "args": [n], "delay": 60 + n} for n in range(CALLERS)])
@@ -126,7 +126,7 @@ async def test_they_travel_together(
     assert bridge.count().pending == CALLERS
 
 
-async def test_more_than_a_request_holds_go_in_several(
+async def test_more_than_a_batch_holds_is_sent_in_several(
     making: Making, bridge: Bridge, client: redis.Redis
 ) -> None:
     large = "x" * 60_000
@@ -137,7 +137,9 @@ async def test_more_than_a_request_holds_go_in_several(
     assert bridge.count().pending == CALLERS
 
 
-async def test_those_for_one_id_go_one_after_the_other(making: Making, bridge: Bridge) -> None:
+async def test_those_for_one_id_are_sent_one_after_the_other(
+    making: Making, bridge: Bridge
+) -> None:
     made = await making([{"func": "a.b", "delay": 60, "id": "x"} for _ in range(8)])
 
     assert sum(isinstance(task, Task) for task in made) == 1
@@ -169,16 +171,16 @@ async def test_a_reply_that_is_lost_is_asked_for_again(
     assert bridge.count().pending == CALLERS
 
 
-async def test_a_caller_that_gives_up_takes_nobody_with_it(
+async def test_a_cancelled_caller_cancels_no_other(
     async_bridge: AsyncBridge, bridge: Bridge, client: redis.Redis
 ) -> None:
     load_script(bridge, client)
     client.client_pause(PATIENCE * 1000, all=False)
     asked = [asyncio.ensure_future(async_bridge.make_task("a.b", [n], 60)) for n in range(8)]
-    await until_waiting(async_bridge, 6)
+    await until_queued(async_bridge, 6)
     first, _, third, *_ = asked
-    first.cancel()  # its command is under way
-    third.cancel()  # it waits
+    first.cancel()  # its request is in flight
+    third.cancel()  # it is queued
     await asyncio.wait([first, third])
     client.client_unpause()
 

@@ -1,4 +1,4 @@
-"""A node of a cluster is away: the others go on, and answers say what they leave out."""
+"""A node of a cluster is unavailable: the others work on, and answers name what they leave out."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ IN_TIME = 4.0
 @pytest.fixture(autouse=True)
 def believed(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is known stays known, however slow the machine is."""
-    monkeypatch.setattr(partition_availability, "BELIEVED", 60.0)
+    monkeypatch.setattr(partition_availability, "RETRY_AFTER", 60.0)
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def full(cluster: Cluster) -> Cluster:
 
 
 @contextmanager
-def away(cluster: Cluster) -> Iterator[set[int]]:
+def unavailable(cluster: Cluster) -> Iterator[set[int]]:
     """The partitions of a node that hangs, and whose replica does."""
     node = cluster.primary_of(0)
     numbers = {
@@ -78,14 +78,14 @@ async def ask(request: pytest.FixtureRequest, full: Cluster) -> AsyncIterator[As
         yield ask
 
 
-def away_of(ids: list[str], numbers: set[int]) -> set[str]:
+def unavailable_of(ids: list[str], numbers: set[int]) -> set[str]:
     return {id for id in ids if LAYOUT.partition_of(id) in numbers}
 
 
 async def test_others_are_read_and_written(full: Cluster, ask: Ask) -> None:
     await ask("count")
-    with away(full) as numbers:
-        lost = away_of(MANY, numbers)
+    with unavailable(full) as numbers:
+        lost = unavailable_of(MANY, numbers)
         began = time.monotonic()
         counts = await ask("count")
         assert time.monotonic() - began < SOON
@@ -108,7 +108,7 @@ async def test_others_are_read_and_written(full: Cluster, ask: Ask) -> None:
         assert await ask("pause", there) is Change.PAUSED
         assert await ask("resume", there) is Change.RESUMED
         drawn = [await ask("make_task", "mail.send", [1], "1h") for _ in range(20)]
-        assert not away_of([task.id for task in drawn], numbers)
+        assert not unavailable_of([task.id for task in drawn], numbers)
     with Bridge(full.url) as other:
         counts = await asyncio.to_thread(other.count)
     assert (counts.pending, counts.left_out) == (len(MANY) + 21, ())
@@ -117,16 +117,16 @@ async def test_others_are_read_and_written(full: Cluster, ask: Ask) -> None:
 async def test_many_say_what_was_not_done(full: Cluster, ask: Ask) -> None:
     others = [f"other-{n}" for n in range(40)]
     tasks: list[dict[str, Any]] = [{"func": "mail.send", "delay": 60, "id": id} for id in others]
-    with away(full) as numbers:
+    with unavailable(full) as numbers:
         with pytest.raises(PartlyDone) as made:
             await ask("make_tasks", [*tasks, {"func": "mail.send", "delay": 60}])
-        lost = away_of(others, numbers)
+        lost = unavailable_of(others, numbers)
         assert {others[place] for place in made.value.undone if place < 40} == lost
         done = [task for task in made.value.done if task is not None]
         assert {task.id for task in done} >= set(others) - lost
         with pytest.raises(PartlyDone) as paused:
             await ask("pause_all", MANY)
-        assert set(paused.value.undone) == away_of(MANY, numbers)
+        assert set(paused.value.undone) == unavailable_of(MANY, numbers)
         assert paused.value.done == {Change.PAUSED: len(MANY) - len(paused.value.undone)}
         with pytest.raises(PartlyDone) as resumed:
             await ask("resume_tag", "x")
@@ -146,7 +146,8 @@ def test_a_task_that_is_drawn_goes_elsewhere_at_once(full: Cluster) -> None:
             made = [bridge.make_task("mail.send", [1], "1h") for _ in range(32)]
             assert time.monotonic() - began < SOON
             assert len({task.id for task in made}) == 32
-            [lost] = [id for id in ("task-0", "task-1", "task-2") if _is_away(bridge, id)][:1]
+            ids = ("task-0", "task-1", "task-2")
+            lost = next(id for id in ids if _is_unavailable(bridge, id))
             with pytest.raises(ServerError):
                 bridge.make_task("mail.send", [1], "1h", id=lost)
             assert bridge.count().pending >= 32
@@ -182,7 +183,7 @@ def test_what_nobody_can_answer_is_an_error(uncovered: Cluster, name: str) -> No
         getattr(bridge, name)()
 
 
-def _is_away(bridge: Bridge, id: str) -> bool:
+def _is_unavailable(bridge: Bridge, id: str) -> bool:
     return LAYOUT.partition_of(id) in {one.partition for one in bridge.count().left_out}
 
 
@@ -195,8 +196,8 @@ def test_the_commands_say_it(full: Cluster) -> None:
         text = result.stdout
         return json.loads(text) if "--json" in words else text, result.stderr
 
-    with away(full) as numbers:
-        lost = away_of(MANY, numbers)
+    with unavailable(full) as numbers:
+        lost = unavailable_of(MANY, numbers)
         for words in (["count"], ["top"], ["stats"], ["forecast"], ["list"], ["series", "list"]):
             told, _ = run(*words, "--json")
             assert {one["partition"] for one in told["left_out"]} == numbers, words

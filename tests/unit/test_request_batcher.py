@@ -1,4 +1,4 @@
-"""Who goes together, and what each is told."""
+"""Which requests a batch holds, and what each is answered."""
 
 import threading
 from collections import deque
@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis import exceptions
 
-from expirebridge.store.batching import BatchableRequest, RequestBatcher, board, divided, joined
+from expirebridge.store.batching import BatchableRequest, RequestBatcher, merge, next_batch, split
 from expirebridge.store.commands.call import CHUNK_BYTES, CHUNK_TASKS
 
 
 class One:
-    def __init__(self, number: int, id: str, sha: str, size: int, *, gone: bool) -> None:
+    def __init__(self, number: int, id: str, sha: str, size: int, *, cancelled: bool) -> None:
         command = ("EVALSHA", sha, 1, "prefix", "1", "nonce", str(number), "x" * size)
-        self.passenger = BatchableRequest(command, id, own=6, width=2)
+        self.request = BatchableRequest(command, id, shared=6, width=2)
         self.number = number
-        self.gone = gone
+        self.cancelled = cancelled
 
 
 SIZES = st.sampled_from([0, 10, 300_000, 2_000_000])
@@ -27,36 +27,39 @@ ONES = st.tuples(st.sampled_from("abcdefgh"), st.sampled_from(["s", "t"]), SIZES
 
 
 @given(st.lists(ONES, max_size=100))
-def test_all_go_once_in_parties_that_can_go_together(told: Sequence[Any]) -> None:
-    ones = [One(n, id, sha, size, gone=gone) for n, (id, sha, size, gone) in enumerate(told)]
-    waiting, went = deque(ones), list[One]()
-    while party := board(waiting):
-        ids = [one.passenger.id for one in party]
-        assert len(party) <= CHUNK_TASKS
+def test_each_is_sent_once_in_batches_that_can_be_merged(told: Sequence[Any]) -> None:
+    ones = [
+        One(n, id, sha, size, cancelled=cancelled)
+        for n, (id, sha, size, cancelled) in enumerate(told)
+    ]
+    queue, sent = deque(ones), list[One]()
+    while batch := next_batch(queue):
+        ids = [one.request.id for one in batch]
+        assert len(batch) <= CHUNK_TASKS
         assert len(set(ids)) == len(ids)
-        assert len({one.passenger.kind for one in party}) == 1
-        assert len(party) == 1 or sum(one.passenger.size for one in party) <= CHUNK_BYTES
+        assert len({one.request.kind for one in batch}) == 1
+        assert len(batch) == 1 or sum(one.request.size for one in batch) <= CHUNK_BYTES
 
-        words = joined(party)
-        assert words[:6] == party[0].passenger.command[:6]
-        assert [int(word) for word in words[6::2]] == [one.number for one in party]
-        reply = ["now", *(part for one in party for part in (one.number, "rest"))]
-        assert divided(reply, party) == [["now", one.number, "rest"] for one in party]
-        went += party
+        words = merge(batch)
+        assert words[:6] == batch[0].request.command[:6]
+        assert [int(word) for word in words[6::2]] == [one.number for one in batch]
+        reply = ["now", *(part for one in batch for part in (one.number, "rest"))]
+        assert split(reply, batch) == [["now", one.number, "rest"] for one in batch]
+        sent += batch
 
-    assert sorted(one.number for one in went) == [one.number for one in ones if not one.gone]
+    assert sorted(one.number for one in sent) == [one.number for one in ones if not one.cancelled]
     for id in "abcdefgh":
         for sha in "st":
             same = [
-                one.number
-                for one in went
-                if one.passenger.command[1] == sha and one.passenger.id == id
+                one.number for one in sent if one.request.command[1] == sha and one.request.id == id
             ]
             assert same == sorted(same)
 
 
-def passenger(id: str) -> BatchableRequest:
-    return BatchableRequest(("EVALSHA", "s", 1, "prefix", "1", "nonce", id, ""), id, own=6, width=2)
+def request(id: str) -> BatchableRequest:
+    return BatchableRequest(
+        ("EVALSHA", "s", 1, "prefix", "1", "nonce", id, ""), id, shared=6, width=2
+    )
 
 
 def test_an_interrupt_is_raised_in_one_thread_and_the_others_are_told() -> None:
@@ -72,11 +75,11 @@ def test_an_interrupt_is_raised_in_one_thread_and_the_others_are_told() -> None:
             return ["now", 0, 0]
         raise KeyboardInterrupt
 
-    trips, told = RequestBatcher(send), list[str]()
+    batcher, told = RequestBatcher(send), list[str]()
 
     def take(id: str) -> None:
         try:
-            trips.take(passenger(id))
+            batcher.send(request(id))
         except (KeyboardInterrupt, exceptions.ConnectionError) as error:
             told.append(type(error).__name__)
 
@@ -85,7 +88,7 @@ def test_an_interrupt_is_raised_in_one_thread_and_the_others_are_told() -> None:
     assert begun.wait(20)
     for thread in threads[1:]:
         thread.start()
-    while len(trips._waiting) < 3:
+    while len(batcher._queue) < 3:
         threading.Event().wait(0.001)
     going.set()
     for thread in threads:
@@ -93,5 +96,5 @@ def test_an_interrupt_is_raised_in_one_thread_and_the_others_are_told() -> None:
 
     assert len(sent) == 2
     assert sorted(told) == ["ConnectionError", "ConnectionError", "KeyboardInterrupt"]
-    with pytest.raises(KeyboardInterrupt):  # nobody is left waiting: it goes at once
-        trips.take(passenger("e"))
+    with pytest.raises(KeyboardInterrupt):  # the queue is empty: it is sent at once
+        batcher.send(request("e"))

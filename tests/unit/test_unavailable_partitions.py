@@ -25,8 +25,8 @@ def test_a_node_that_answers_for_no_slot_is_not_asked_for_each(
     fault: ServerError, *, is_of_node: bool
 ) -> None:
     homes = {LAYOUT.prefix_of(number): "ab"[number // 8] for number in range(16)}
-    absences = UnavailablePartitions(homes.get)
-    absences.note(LAYOUT, 0, fault, "a")
-    assert absences.fault_of(LAYOUT, 0) is fault
-    assert (absences.fault_of(LAYOUT, 1) is fault) is is_of_node
-    assert absences.fault_of(LAYOUT, 8) is None
+    unavailable = UnavailablePartitions(homes.get)
+    unavailable.note(LAYOUT, 0, fault, "a")
+    assert unavailable.fault_of(LAYOUT, 0) is fault
+    assert (unavailable.fault_of(LAYOUT, 1) is fault) is is_of_node
+    assert unavailable.fault_of(LAYOUT, 8) is None

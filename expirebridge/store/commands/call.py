@@ -34,7 +34,7 @@ class ByItem(NamedTuple):
     id_of: Callable[[Any], str]
     call_of: Callable[[list[Any]], Any]
     """The call for some of the items, whose result is a list with one place for each."""
-    hasty: bool = False
+    fail_fast: bool = False
     """Whether not to wait until a node that does not answer has a successor."""
     bulk: bool = False
     """Whether an item is one of many, so that the error says which were not done."""
@@ -61,7 +61,7 @@ class IfAvailable(NamedTuple):
     """The partition of this number, which is left out if it cannot be asked."""
 
     number: int
-    hasty: bool
+    fail_fast: bool
     """Whether not to wait until a node that does not answer has a successor."""
 
 
@@ -107,14 +107,14 @@ CHUNK_BYTES = 1024 * 1024
 
 
 class BatchSpec(NamedTuple):
-    """How a call for one thing is sent together with others of its script, in one request."""
+    """How a call for one task is batched: sent with others of its script in one request."""
 
     id: str
-    """What it is for: two for the same are not sent together."""
-    own: int
-    """At which argument those begin that are its own; those before are taken from any of them."""
+    """The task's id: a batch has no id twice."""
+    shared: int
+    """The number of leading arguments that a batch has once; those after them are per task."""
     width: int
-    """How many values of the reply are for each, after the one that is for all."""
+    """The number of values in the reply for each task, after the first, which is for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +128,8 @@ class Command(Generic[T]):
     is_script: bool = True
     route: Route | None = None
     """Which partitions are asked, if there are several; None: the first, since each would do."""
-    joint: BatchSpec | None = None
-    """How it is sent together with others; None: it is sent by itself."""
+    batching: BatchSpec | None = None
+    """How it is batched with other calls; None: it is sent by itself."""
 
     def __iter__(self) -> "Steps[T]":
         """Let `yield from call` send the call and give back what was read from the reply."""
@@ -149,17 +149,18 @@ def at(call: Command[T], number: int) -> Command[T]:
     return Command(call.name, call.arguments, call.read, call.is_script, At(number))
 
 
-def at_if_there(call: Command[T], number: int, *, hasty: bool = False) -> Command[T | None]:
+def at_if_available(call: Command[T], number: int, *, fail_fast: bool = False) -> Command[T | None]:
     """The same; its result is None if that partition cannot be asked, and others perhaps can.
 
-    `hasty`: do not wait until a node that does not answer has a successor.
+    `fail_fast`: do not wait until a node that does not answer has a successor.
     """
-    return Command(call.name, call.arguments, call.read, call.is_script, IfAvailable(number, hasty))
+    route = IfAvailable(number, fail_fast)
+    return Command(call.name, call.arguments, call.read, call.is_script, route)
 
 
 def wait_for_failover(call: Command[T]) -> Command[T]:
     """The same call, to be sent again, which now waits until a node has a successor."""
-    route = call.route._replace(hasty=False) if isinstance(call.route, ByItem) else call.route
+    route = call.route._replace(fail_fast=False) if isinstance(call.route, ByItem) else call.route
     return Command(call.name, call.arguments, call.read, call.is_script, route)
 
 
@@ -181,10 +182,10 @@ def script(
     *arguments: Argument,
     read: Callable[[Any], T],
     route: Route | None = None,
-    joint: BatchSpec | None = None,
+    batching: BatchSpec | None = None,
 ) -> Command[T]:
     """A call of the operation `name`, whose file is `<name>.lua` in a folder of `lua/`."""
-    return Command(name, arguments, read, route=route, joint=joint)
+    return Command(name, arguments, read, route=route, batching=batching)
 
 
 PARTITIONS = Command("", (), int, is_script=False)

@@ -64,7 +64,7 @@ class Subscribers:
 
 
 def count_subscribers() -> Command[Subscribers]:
-    """Count them at the server of one partition: see `at_if_there`."""
+    """Count them at the server of one partition: see `at_if_available`."""
     return script("count_subscribers", read=lambda reply: Subscribers(*reply))
 
 

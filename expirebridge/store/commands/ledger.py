@@ -11,7 +11,7 @@ from expirebridge.store.commands.call import (
     Argument,
     Command,
     Steps,
-    at_if_there,
+    at_if_available,
     milliseconds,
     rows_of,
     script,
@@ -99,15 +99,16 @@ def read_run_id() -> Command[str | None]:
 def read_ledgers(*, run_ids: bool = False) -> Steps[dict[int, RedisCheckpoint]]:
     """Read the same of each partition, by its number; those that cannot be asked are left out."""
     known: dict[int, RedisCheckpoint] = {}
-    first = yield from at_if_there(read_ledger(), 0, hasty=True)  # it tells how many there are
+    # Its reply also brings the number of partitions.
+    first = yield from at_if_available(read_ledger(), 0, fail_fast=True)
     if first is not None:
         known[0] = first
     for number in range(1, (yield from PARTITIONS)):
-        found = yield from at_if_there(read_ledger(), number, hasty=True)
+        found = yield from at_if_available(read_ledger(), number, fail_fast=True)
         if found is not None:
             known[number] = found
     for number in known if run_ids else ():
-        run_id = yield from at_if_there(read_run_id(), number, hasty=True)
+        run_id = yield from at_if_available(read_run_id(), number, fail_fast=True)
         known[number] = known[number]._replace(run_id=run_id)
     return known
 

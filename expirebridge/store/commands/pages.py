@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 from expirebridge.errors import PartitionsDiffer
-from expirebridge.store.commands.call import PARTITIONS, Command, Steps, at_if_there
+from expirebridge.store.commands.call import PARTITIONS, Command, Steps, at_if_available
 
 BEGINNING = "0"
 
@@ -65,4 +65,4 @@ class Pages(Generic[P]):
         return (yield from self._here())
 
     def _here(self) -> Command[P | None]:
-        return at_if_there(self._read(self.cursor), self._partition)
+        return at_if_available(self._read(self.cursor), self._partition)

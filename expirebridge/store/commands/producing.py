@@ -78,21 +78,21 @@ _MAKE_CODES = {
 def make(
     tasks: Sequence[NewTask],
     *,
-    hasty: bool = False,
+    fail_fast: bool = False,
     bulk: bool = False,
 ) -> Command[list[MakeReply]]:
     """Make tasks; those whose ids are taken are kept or rejected as they ask.
 
     Those of one partition are made all or nothing. A single one may be sent together with others.
-    `hasty`: do not wait until a node of a cluster that does not answer has a successor. `bulk`:
+    `fail_fast`: do not wait until a node of a cluster that does not answer has a successor. `bulk`:
     raise PartlyDone, with what was made, if partitions cannot be asked.
     """
     items = [argument for task in tasks for argument in task.encode()]
-    route = ByItem(tasks, _ID_OF_NEW, make, hasty, bulk)
-    joint = BatchSpec(tasks[0].id, own=1, width=_ROW) if len(tasks) == 1 else None
+    route = ByItem(tasks, _ID_OF_NEW, make, fail_fast, bulk)
+    batching = BatchSpec(tasks[0].id, shared=1, width=_ROW) if len(tasks) == 1 else None
     return script(
         "make", new_nonce(), *items,
-        read=_read_replies, route=route, joint=joint,
+        read=_read_replies, route=route, batching=batching,
     )  # fmt: skip
 
 
