@@ -1,1 +1,1 @@
-"""Where the servers are: URLs, the clients that they name, and which server is the primary now."""
+"""From a URL to connections: clients for one server, Sentinel or a cluster, and the primary."""

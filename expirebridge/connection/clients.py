@@ -78,8 +78,8 @@ _FOLLOWING: dict[Any, Any] = {
 _ONCE: dict[Any, Any] = {redis.Redis: Retry, redis.asyncio.Redis: AsyncRetry}
 _UNKNOWN = re.compile(r"unexpected keyword argument '(\w+)'")
 
-# A producer outlasts a short break: every script knows a resend by its nonce. What a server that
-# hangs may cost stands in docs/explanation/guarantees.md.
+# A producer outlasts a short break: every script recognizes a resend by its nonce. For the cost
+# of a server that hangs, see docs/explanation/guarantees.md.
 _PRODUCER_RETRIES = 3
 # Where another server may become the primary, all of the time is used: a failover takes seconds.
 _FOLLOWING_RETRIES = 12
@@ -157,7 +157,7 @@ def heartbeat_client(
 
 
 def probe_client(url: str, prefix: str = "") -> redis.Redis:
-    """The same for a command that must answer soon, whatever the server does."""
+    """The same for a command that must return soon, even if the server hangs."""
     times: dict[str, Any] = {"socket_timeout": _PROBE_PATIENCE}
     if cluster := cluster_of(url):
         return _cluster_client(
@@ -167,7 +167,7 @@ def probe_client(url: str, prefix: str = "") -> redis.Redis:
 
 
 def primary_of(url: str) -> Primary | None:
-    """What follows the primary of a URL of sentinels; None if the URL names no sentinels.
+    """Return the tracker of the primary of a Sentinel URL; None if the URL names no sentinels.
 
     Raises InvalidSetting for a URL that cannot be used.
     """
@@ -177,7 +177,7 @@ def primary_of(url: str) -> Primary | None:
 
 
 def to_follow(url: str, prefix: str) -> Primary | SlotPrimary | None:
-    """What follows the server of this prefix; None if the URL names the server itself.
+    """Return the tracker of the server of this prefix; None if the URL names the server itself.
 
     In a cluster the prefix begins with a hash tag.
 
@@ -219,7 +219,7 @@ def primaries_of(client: redis.Redis) -> dict[str, redis.Redis]:
 
 
 def primary_known_to(client: redis.Redis | redis.asyncio.Redis) -> str | None:
-    """Where a client's connections lead, if sentinels say that, and it was connected."""
+    """The address of a client's connections, if sentinels named it and it has connected."""
     place: Endpoint | None = client.connection_pool.connection_kwargs.get("place")
     return None if place is None or place.known is None else str(place.known)
 
@@ -392,7 +392,7 @@ def _with_pool(plain: str, kind: type[C], options: dict[str, Any]) -> C:
 
 
 def _reason(url: str, text: str) -> str:
-    """What redis-py has against the options of a URL."""
+    """The reason for redis-py's refusal of a URL's options."""
     if unknown := _UNKNOWN.search(text):
         return unknown_option(url, unknown[1])
     return f"an option has a value that it cannot have: {text}"

@@ -1,4 +1,4 @@
-"""A cluster: which node serves a slot now, by the word of its nodes."""
+"""The slot map of a cluster, as its nodes report it."""
 
 import os
 import threading
@@ -23,7 +23,7 @@ _UNKNOWN = {b"", b"?", None}
 
 
 class SlotRange(NamedTuple):
-    """Slots that stand side by side and are served by one primary."""
+    """Adjacent slots of one primary."""
 
     start: int
     end: int
@@ -37,11 +37,11 @@ class SlotMap:
 
     shares: Sequence[SlotRange]
     names: frozenset[str]
-    """What the cluster calls its nodes."""
+    """The names of its nodes within the cluster."""
     is_well: bool = True
-    """Whether the node that said this takes commands: one in a minority does not."""
+    """False if the node that said this is in a minority, and takes no commands."""
     moved: Mapping[int, Address] = field(default_factory=dict)
-    """Slots that have another primary by the word of the one that they had."""
+    """Slots with a new primary, as their former one reported."""
 
     @property
     def replicas(self) -> frozenset[Address]:
@@ -54,7 +54,7 @@ class SlotMap:
         return frozenset(share.primary for share in self.shares)
 
     def node_of(self, slot: int) -> Address | None:
-        """The primary that serves a slot; None if nobody does."""
+        """The primary of a slot; None without one."""
         if slot in self.moved:
             return self.moved[slot]
         place = bisect_right(self.shares, slot, key=lambda share: share.start) - 1
@@ -67,7 +67,7 @@ class SlotMap:
 
 
 def read_slots(reply: Sequence[Any], asked: Address, *, is_well: bool) -> SlotMap:
-    """What a node answered to CLUSTER SLOTS; `asked` is where it was reached."""
+    """Read the reply to CLUSTER SLOTS of the node at the address `asked`."""
     shares, names = list[SlotRange](), set[str]()
     for start, end, primary, *others in reply:
         replicas = tuple(_address(node, asked) for node in others)
@@ -89,11 +89,11 @@ JUST_NOW = 0.1
 class Cluster:
     """Follows the slots of a cluster. Any of its nodes is asked; `seeds` are the first.
 
-    A node that did not answer is asked last from then on. One that takes no commands itself, as in
-    a minority, is believed only if no other answers. While nobody answers, what was known goes on.
+    A node that did not answer is asked last from then on. The answer of one that takes no commands,
+    as in a minority, counts only if no other answers. While none answers, the known slots stay.
 
-    Safe for threads, and for a process that forks. Whoever knows a node for a slot never waits for
-    another thread that looks.
+    Safe for threads, and for a process that forks. A thread that has a node for its slot never
+    waits for another thread that asks.
     """
 
     def __init__(self, seeds: Sequence[Address], ask: Callable[[Address], SlotMap]) -> None:
@@ -107,7 +107,7 @@ class Cluster:
         self.reached = set(seeds)
         """Nodes that have answered at the address by which they are known, and those of the URL."""
         self.known: SlotMap | None = None
-        """As it was when it was last looked for; None: it has not been found yet."""
+        """The slot map as last read; None before it was found."""
 
     def find(self, slot: int) -> Address:
         """The node that serves a slot, as far as is known; ask only if nothing is.
@@ -139,7 +139,7 @@ class Cluster:
             return self.known
 
     def follow(self, slot: int, *, left: Address, to: Address) -> None:
-        """Take note that a slot has left a node, by that node's word."""
+        """Record that a slot has left a node, as that node said."""
         known = self.look(first=to)
         if known.node_of(slot) == left:
             self.known = known.corrected(slot, to)
@@ -198,7 +198,7 @@ class Cluster:
 
 
 class SlotPrimary:
-    """The primary of a slot: what `Primary` is for sentinels."""
+    """Locates the primary of a slot in a cluster, as `Primary` does with sentinels."""
 
     name = "of the slot"
     clustered = True
@@ -213,7 +213,7 @@ class SlotPrimary:
         return self.locate()
 
     def locate(self) -> Address:
-        """Where it is as far as is known. Raises as `Cluster.find`."""
+        """Return the address, as far as is known. Raises as `Cluster.find`."""
         return self._cluster.find(self._slot)
 
 
@@ -232,7 +232,7 @@ def slots_at(client: redis.Redis, node: Address) -> SlotMap:
 
 
 def _nobody_answers(faults: Mapping[Address, exceptions.RedisError]) -> exceptions.RedisError:
-    """What to raise if no node said who serves what: why, if to ask again cannot help."""
+    """The error if no node knows the slots: its reason, if asking again cannot help."""
     for fault in faults.values():
         silent = isinstance(fault, exceptions.ConnectionError | exceptions.TimeoutError)
         if isinstance(fault, exceptions.AuthenticationError) or not silent:

@@ -40,19 +40,19 @@ class Send(NamedTuple):
 
 
 class Resolve(NamedTuple):
-    """Find the node of a slot, which may mean to ask several."""
+    """Find the node of a slot; several may be asked."""
 
     slot: int
 
 
 class Refresh(NamedTuple):
-    """Ask who serves what, and this node last."""
+    """Read the slot map again, from this node last."""
 
     last: Address
 
 
 class Redirect(NamedTuple):
-    """Take note that a slot has left a node."""
+    """Record that a slot moved away from a node."""
 
     slot: int
     left: Address
@@ -69,7 +69,7 @@ Step = Send | Resolve | Refresh | Redirect | Backoff
 
 
 class ClusterRouter:
-    """What the two clients do, but for the waiting.
+    """The routing of commands to nodes, without I/O, for both clients.
 
     `home` is the slot whose node gets the commands without a key. `patience` is for how many
     seconds a command is sent again after it failed; 0: it is sent once.
@@ -122,7 +122,7 @@ class ClusterRouter:
             yield Backoff(pause)
 
     def _described(self, error: Exception, node: Address, slot: int) -> exceptions.RedisError:
-        """What became of a command for a slot at its node."""
+        """The outcome of a command for a slot at its node."""
         if isinstance(error, exceptions.AskError):
             return SlotIsMoving(
                 f"slot {slot} is being moved from {node} to {_named_by(error, node)} key by key, "
@@ -257,7 +257,7 @@ class ClusterClient(redis.Redis):
 
 
 class AsyncClusterClient(redis.asyncio.Redis):
-    """The same, awaited; the nodes are asked in a thread who serves what."""
+    """An awaited `ClusterClient`; a thread reads the slot map."""
 
     @classmethod
     def of(

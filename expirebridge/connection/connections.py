@@ -22,7 +22,7 @@ from expirebridge.store.tls import AsyncTlsConnection, TlsConnection, is_plain_t
 
 
 class _Follows(redis.Connection):
-    """One that waits."""
+    """A blocking connection that follows the primary."""
 
     _address: Address | None = None
 
@@ -45,7 +45,7 @@ class _Follows(redis.Connection):
 
 
 class _AsyncFollows(redis.asyncio.Connection):
-    """One that is awaited; the sentinels are asked in a thread."""
+    """An asyncio connection that follows the primary; a thread asks the sentinels."""
 
     _address: Address | None = None
 
@@ -68,19 +68,19 @@ class _AsyncFollows(redis.asyncio.Connection):
 
 
 class FollowingConnection(_Follows):
-    """Without TLS."""
+    """A blocking connection without TLS, which follows the primary."""
 
 
 class FollowingTls(_Follows, TlsConnection):
-    """With TLS."""
+    """A blocking connection with TLS, which follows the primary."""
 
 
 class AsyncFollowing(_AsyncFollows):
-    """Without TLS."""
+    """An asyncio connection without TLS, which follows the primary."""
 
 
 class AsyncFollowingTls(_AsyncFollows, AsyncTlsConnection):
-    """With TLS."""
+    """An asyncio connection with TLS, which follows the primary."""
 
 
 # A client that awaits its connections itself, and does nothing else around a command.
@@ -103,6 +103,7 @@ class DirectClient(redis.asyncio.Redis):
         connection = pool.get_available_connection()  # type: ignore[no-untyped-call]
         patience = connection.socket_timeout
         try:
+            # Private, for redis-py has no test for a closed connection that costs no await.
             if not connection.is_connected or connection._reader.at_eof():
                 await pool.ensure_connection(connection)
             # The timeout below is for writing and reading; with this one, each has its own.
@@ -114,7 +115,7 @@ class DirectClient(redis.asyncio.Redis):
             raise redis.TimeoutError(f"no answer within {patience:g} s") from None
         finally:
             connection.socket_timeout = patience
-            # As its `release`, which waits for a lock to do it.
+            # Private, for the pool's `release` awaits a lock, hooks and metrics: see above.
             pool._in_use_connections.remove(connection)
             pool._available_connections.append(connection)
 
@@ -128,12 +129,12 @@ LAST_ATTEMPT = 5.0
 
 
 class TimelyRetry(Retry):
-    """Does not repeat what cannot help, nor what would come too late."""
+    """A retry policy that stops at errors that a retry cannot fix, and after `LAST_ATTEMPT`."""
 
     def call_with_retry(
         self, do: Callable[[], T], fail: Callable[..., Any], *options: Any, **named: Any
     ) -> T:
-        """Call `do` until it succeeds, or there is no more to be hoped for."""
+        """Call `do` until it succeeds, or a retry cannot help."""
         helps = _helps_until(monotonic() + LAST_ATTEMPT)
 
         def fail_for_good(error: Exception, *count: int) -> None:
@@ -145,12 +146,12 @@ class TimelyRetry(Retry):
 
 
 class AsyncTimelyRetry(AsyncRetry):
-    """The same, to be awaited."""
+    """The asyncio `TimelyRetry`."""
 
     async def call_with_retry(
         self, do: Callable[[], Awaitable[T]], fail: Callable[..., Any], *options: Any, **named: Any
     ) -> T:
-        """Await `do` until it succeeds, or there is no more to be hoped for."""
+        """Await `do` until it succeeds, or a retry cannot help."""
         helps = _helps_until(monotonic() + LAST_ATTEMPT)
 
         async def fail_for_good(error: Exception, *count: int) -> None:

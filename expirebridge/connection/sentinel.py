@@ -1,4 +1,4 @@
-"""The primary: which server it is now, by the word of its sentinels and its own."""
+"""Finds the current primary, by asking its sentinels and the server itself."""
 
 import logging
 import os
@@ -23,15 +23,15 @@ NO_SENTINEL = "is not a sentinel"
 
 
 class SentinelAnswer(NamedTuple):
-    """What one sentinel answered when it was asked for the primary."""
+    """One sentinel's answer to the question for the primary."""
 
     sentinel: Address
     primary: Address | None
-    """Where the primary is; None if it did not say."""
+    """The address of the primary; None if it did not say."""
     fault: str = ""
     """Why it did not say."""
     is_final: bool = False
-    """Whether to ask it again cannot help: it is no sentinel, or does not know the name."""
+    """True if asking again cannot help: it is no sentinel, or does not know the name."""
 
     def __str__(self) -> str:
         return f"{self.sentinel} {f'names {self.primary}' if self.primary else self.fault}"
@@ -133,7 +133,7 @@ class Primary:
     """
 
     clustered = False
-    """Whether it is a node of a cluster."""
+    """True for a node of a cluster."""
 
     def __init__(self, sentinels: Sentinels, doubt: Callable[[Address], str]) -> None:
         self._sentinels = sentinels
@@ -143,28 +143,28 @@ class Primary:
         self._asked = self._next = float("-inf")
         self._disagreed = False
         self.known: Address | None = None
-        """Where it was when it was last looked for; None: it has not been found yet."""
+        """The last known address; None before it was found."""
 
     @property
     def name(self) -> str:
-        """What the sentinels call it."""
+        """The sentinels' name for it."""
         return self._sentinels.name
 
     @property
     def is_due(self) -> bool:
-        """Whether it is time to ask the sentinels again, before a connection is used."""
+        """True if the sentinels have to be asked again before a connection is used."""
         return time.monotonic() >= self._next
 
     def is_at(self, address: Address) -> bool:
-        """Whether a connection to this address still leads to the primary, as far as is known."""
+        """True if this is the address of the primary, as far as is known."""
         return self.known == address
 
     def locate(self) -> Address:
-        """Where a new connection is to go. Raises as `find`."""
+        """Return the address for a new connection. Raises as `find`."""
         return self._ask_if(lambda: time.monotonic() >= self._asked + JUST_NOW)
 
     def refresh(self) -> None:
-        """Ask the sentinels if it is time; if they cannot say, what was known goes on."""
+        """Ask the sentinels if it is time; without an answer, the known address stays."""
         try:
             self._ask_if(lambda: self.is_due)
         except (NoPrimary, WrongPlace) as error:
@@ -249,7 +249,7 @@ class Primary:
 
 
 class PinnedPrimary:
-    """The place of one generation of connections: the primary as it was first found, for good."""
+    """The fixed address of one generation of connections: the primary as first found."""
 
     def __init__(self, primary: Primary | SlotPrimary, address: Address | None = None) -> None:
         self.primary = primary
@@ -258,12 +258,12 @@ class PinnedPrimary:
 
     @property
     def known(self) -> Address | None:
-        """Where it is; None: it has not been found yet."""
+        """Its address; None before it was found."""
         return self._address
 
     @property
     def name(self) -> str:
-        """What the sentinels call it."""
+        """The sentinels' name for it."""
         return self.primary.name
 
     @property
@@ -272,13 +272,13 @@ class PinnedPrimary:
         return False
 
     def locate(self) -> Address:
-        """Where a new connection is to go. Raises NoPrimary or WrongPlace."""
+        """Return the address for a new connection. Raises NoPrimary or WrongPlace."""
         if self._address is None:
             self._address = self.primary.locate()
         return self._address
 
     def is_at(self, address: Address) -> bool:
-        """Whether a connection to this address is one of this generation."""
+        """True if a connection to this address is one of this generation."""
         return self._address == address
 
     def refresh(self) -> None:
@@ -286,4 +286,4 @@ class PinnedPrimary:
 
 
 Endpoint = Primary | PinnedPrimary
-"""Where connections lead: to the primary of now, or to that of one generation."""
+"""The target of connections: the current primary, or that of one generation."""

@@ -59,7 +59,7 @@ ESCAPES = (
 
 
 class Address(NamedTuple):
-    """Where a server listens."""
+    """The address of a server."""
 
     host: str
     port: int
@@ -69,7 +69,7 @@ class Address(NamedTuple):
 
 
 class SentinelUrl(NamedTuple):
-    """What a URL says whose primary sentinels name."""
+    """The parts of a Sentinel URL."""
 
     name: str
     """The name of the primary: what `sentinel monitor` calls it."""
@@ -83,7 +83,7 @@ class SentinelUrl(NamedTuple):
 
 
 class ClusterUrl(NamedTuple):
-    """What a URL says that names nodes of a cluster."""
+    """The parts of a cluster URL."""
 
     nodes: tuple[Address, ...]
     node_url: str
@@ -108,7 +108,7 @@ def plain_url(url: str) -> str:
 
 
 def read_sentinel_url(url: str) -> SentinelUrl | None:
-    """What a URL that was checked says of sentinels; None if it names a server."""
+    """Read the Sentinel parts of a checked URL; None if it names a server."""
     scheme, _, rest = url.partition("://")
     found = _SENTINEL_FORM.fullmatch(rest)
     if scheme not in _SENTINEL or found is None:
@@ -133,7 +133,7 @@ def read_sentinel_url(url: str) -> SentinelUrl | None:
 
 
 def read_cluster_url(url: str) -> ClusterUrl | None:
-    """What a URL that was checked says of a cluster; None if it names no cluster."""
+    """Read the cluster parts of a checked URL; None if it names no cluster."""
     scheme, _, rest = url.partition("://")
     found = _CLUSTER_FORM.fullmatch(rest)
     if scheme not in _CLUSTER or found is None:
@@ -160,7 +160,7 @@ def safe_url(url: str) -> str:
 
 
 def unknown_option(url: str, name: str) -> str:
-    """What is wrong with a URL that redis-py finds this option in, which it does not know."""
+    """The error text for an option that redis-py does not know."""
     scheme, _, rest = url.partition("://")
     if "@" in rest.partition("?")[2]:
         return ESCAPES  # the name may be a part of the password
@@ -183,7 +183,7 @@ def _nearest(word: str, words: Iterable[str]) -> str:
 
 
 def _fault(url: str) -> str:
-    """What is wrong with a URL, or nothing."""
+    """The error text for a URL; empty if it is valid."""
     scheme = url.partition("://")[0]
     if scheme in _SENTINEL and url.startswith(f"{scheme}://"):
         return _fault_of_sentinels(scheme, url.partition("://")[2])
@@ -207,7 +207,7 @@ def _asks_for_tls(scheme: str) -> bool:
 
 
 def _fault_of_tls(url: str) -> str:
-    """What is wrong with the options of TLS taken together, or nothing."""
+    """The error text for TLS options that contradict each other; empty if they do not."""
     if not _asks_for_tls(url.partition("://")[0]):
         return ""
     named = {name for name, _ in parse_qsl(url.partition("?")[2])}
@@ -226,7 +226,7 @@ def _fault_of_scheme(url: str) -> str:
 
 
 def _fault_of_sentinels(scheme: str, rest: str) -> str:
-    """What is wrong with the rest of a URL of sentinels."""
+    """The error text for the rest of a Sentinel URL; empty if it is valid."""
     found = _SENTINEL_FORM.fullmatch(rest)
     if found is None:
         nameless = _CLUSTER_FORM.fullmatch(rest)
@@ -241,7 +241,7 @@ def _fault_of_sentinels(scheme: str, rest: str) -> str:
 
 
 def _fault_of_cluster(scheme: str, rest: str) -> str:
-    """What is wrong with the rest of a URL of a cluster."""
+    """The error text for the rest of a cluster URL; empty if it is valid."""
     found = _CLUSTER_FORM.fullmatch(rest)
     if found is None:
         if "@" in rest or "#" in rest:
@@ -251,7 +251,7 @@ def _fault_of_cluster(scheme: str, rest: str) -> str:
 
 
 def _fault_of_hosts(found: re.Match[str], what: str, port: int) -> str:
-    """What is wrong with the addresses, the database's number and the options, or nothing."""
+    """The error text for addresses, database number and options; empty if they are valid."""
     try:
         for host in found["hosts"].split(","):
             _address(host, port)
@@ -294,7 +294,7 @@ def _split(url: str) -> SplitResult | None:
 
 
 def _has_a_port(parts: SplitResult) -> bool:
-    """Whether the port is one, or left out."""
+    """True if the port is valid or missing."""
     try:
         return parts.port is None or parts.port >= 0
     except ValueError:

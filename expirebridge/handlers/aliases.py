@@ -22,7 +22,7 @@ class Alias:
     handler: str
     """The present name of the handler."""
     place: str
-    """Where it is declared, for messages."""
+    """The place of its declaration, for messages."""
 
 
 def owners_of_aliases(handlers: Mapping[str, Handler], renames: Iterable[Alias]) -> dict[str, str]:
@@ -48,7 +48,7 @@ def owners_of_aliases(handlers: Mapping[str, Handler], renames: Iterable[Alias])
 
 
 def declared_aliases(handlers: Mapping[str, Handler]) -> Iterator[Alias]:
-    """The aliases that handlers carry themselves."""
+    """The aliases on the handlers themselves."""
     for handler in handlers.values():
         for name in handler.aliases:
             yield Alias(name, handler.name, handler.place)
@@ -135,7 +135,7 @@ def _hint(name: str, known: Iterable[str]) -> str:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """What may have been meant by a name that is not known, as a half sentence; or nothing."""
+    """Suggest known names for an unknown one, as a half sentence; empty without a match."""
     near = difflib.get_close_matches(name, list(known), n=1)
     return f" (did you mean {near[0]!r}?)" if near else ""
 

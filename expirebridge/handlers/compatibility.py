@@ -23,11 +23,11 @@ clients can write a million names, and the memory is to be bounded."""
 SUGGESTIONS = 100
 """For how many groups the nearest name is looked for, which takes milliseconds."""
 _GROUP = 500
-"""What a group takes in memory beside its names."""
+"""The memory of a group, without its names."""
 
 
 class Verdict(StrEnum):
-    """What would become of tasks."""
+    """The fate of waiting tasks under new code."""
 
     FITS = "fits"
     UNCHECKED = "unchecked"  # Python cannot tell the function's signature
@@ -38,12 +38,12 @@ class Verdict(StrEnum):
 
     @property
     def fails(self) -> bool:
-        """Whether the tasks would fail."""
+        """True if the tasks would fail."""
         return self not in {Verdict.FITS, Verdict.UNCHECKED}
 
 
 class Arguments(NamedTuple):
-    """What decides whether arguments fit: how many are positional, and the names of the others."""
+    """The shape of a call: the number of positional arguments, and the names of the others."""
 
     positional: int
     keywords: tuple[str, ...]
@@ -62,7 +62,7 @@ class Group:
     """Why they would fail; empty if they would not."""
     count: int = 0
     first_due: int | None = None
-    """When the first is due, in ms; None if none has a due time: all are paused, or failed."""
+    """The earliest due time, in ms; None if all are paused or failed."""
     ids: list[str] = field(default_factory=list)
     """Some of them, as examples."""
 
@@ -164,7 +164,7 @@ class Comparison:
     def _judge(
         self, func: str | None, arguments: Arguments | None, handler: Handler | None
     ) -> tuple[Verdict, str]:
-        """What would become of such tasks, and why."""
+        """Return the verdict on tasks of this shape, and the reason."""
         if func is None:
             return Verdict.RECORD_UNREADABLE, "its record cannot be read"
         if handler is None:

@@ -40,7 +40,7 @@ class _Marks:
 
 
 class Kind(StrEnum):
-    """Where a handler is called."""
+    """The place in which a handler is called: event loop, thread or process."""
 
     ASYNC = "async"  # on the event loop
     THREAD = "thread"
@@ -54,7 +54,7 @@ class Handler:
     name: str
     function: Function
     call: Function
-    """What is called with a task's arguments as JSON holds them: the function, or for a typed
+    """The callable for a task's arguments as JSON holds them: the function, or for a typed
     handler one that converts them before."""
     is_async: bool
     retry: RetryPolicy | None
@@ -62,17 +62,17 @@ class Handler:
     timeout: float | None
     """How many seconds it may run; None: the default."""
     misfire: MisfirePolicy | None
-    """What is done with its tasks that are found late; None: they run."""
+    """The policy for tasks that are found late; None: they run."""
     aliases: tuple[str, ...] = ()
     """Its former names, under which tasks may also call it."""
     in_process: bool = False
-    """Whether it is called in a process of its own."""
+    """True if it is called in a process of its own."""
     is_declared: bool = False
-    """Whether `@handler` or HANDLERS says that it is a handler."""
+    """True if `@handler` or HANDLERS marks it."""
 
     @property
     def kind(self) -> Kind:
-        """Where it is called."""
+        """The place in which it is called."""
         if self.is_async:
             return Kind.ASYNC
         return Kind.PROCESS if self.in_process else Kind.THREAD
@@ -247,12 +247,12 @@ def _fault_in_process(function: Function) -> str:
 
 
 def is_marked(thing: object) -> bool:
-    """Whether `@handler` marks the function or class itself, not just what it inherits from."""
+    """True if `@handler` marks the function or class itself, not only a base class."""
     return _MARKS in vars(thing)
 
 
 def is_generator(function: Function) -> bool:
-    """Whether a call of the function would not run its body."""
+    """True if a call of the function does not run its body."""
     return inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function)
 
 

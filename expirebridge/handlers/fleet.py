@@ -1,4 +1,4 @@
-"""What the listeners that beat know, as far as they say it."""
+"""The functions that live listeners have registered, as far as they report them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ def believed(fleet: Fleet) -> dict[str, dict[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class KnownFunctions:
-    """The functions that the listeners of a fleet know."""
+    """The functions that the listeners of a fleet have."""
 
     names: frozenset[str] = frozenset()
     telling: int = 0
@@ -29,7 +29,7 @@ class KnownFunctions:
 
     @classmethod
     def of(cls, fleet: Fleet) -> Self:
-        """Gather what a fleet knows."""
+        """Collect the functions of a fleet."""
         codes = believed(fleet)
         telling = sum(listener.fingerprint in codes for listener in fleet.listeners)
         return cls(
@@ -40,7 +40,7 @@ class KnownFunctions:
 
     @property
     def all_tell(self) -> bool:
-        """Whether a function that is not among the names is known to be unknown."""
+        """True if a function that is not among the names is certainly unknown."""
         return self.telling > 0 and not self.silent
 
     def lack(self, func: str) -> str | None:

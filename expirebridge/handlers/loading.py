@@ -20,7 +20,7 @@ from expirebridge.errors import HandlersError, InvalidSetting, InvalidTask
 
 @dataclass(frozen=True, slots=True)
 class HandlersFolder:
-    """Where the handlers' modules are, and below which directory their packages begin.
+    """The folder of the handlers' modules, and the directory below which their packages begin.
 
     The folder is always a package. So is each directory above it that has an `__init__.py`, as for
     pytest's import mode `prepend`: a module has the same name here as in a program that is started
@@ -115,7 +115,7 @@ class HandlersModule:
     """A module of the handlers' folder."""
 
     name: str
-    """As the names of tasks begin: its path in the folder, without the suffix."""
+    """The module part of task names: its path in the folder, without the suffix."""
     imported: ModuleType
 
 
@@ -258,7 +258,7 @@ def _import(folder: HandlersFolder, path: Path) -> ModuleType:
 
 
 def _unimported(path: Path, error: BaseException) -> HandlersError:
-    """What kept a module from being imported: a line if a value was refused, else a traceback."""
+    """The reason for a failed import: a line for a refused value, otherwise a traceback."""
     if isinstance(error, InvalidTask | InvalidSetting) and (place := _place_of(error, path)):
         return HandlersError(f"{path} does not import: {place}: {error}")
     return HandlersError(f"{path} does not import:\n{_traceback(error)}")

@@ -91,7 +91,7 @@ def every(
     both.
 
     The others are those of `make_task`. They hold for the ticks of this series, and go before what
-    `@handler` says. Both decorators can stand in any order.
+    `@handler` says. The order of the decorators does not matter.
 
     Raises InvalidTask for values that cannot be. What only shows when the handlers are loaded
     raises HandlersError there: arguments that do not fit the function, or an id that two different
@@ -121,7 +121,7 @@ def every(
 
 
 def declarations(function: Function) -> tuple[Declaration, ...]:
-    """What `@every` says of a function: one for each time that it marks it."""
+    """Return the `@every` marks of a function."""
     found: tuple[Declaration, ...] = getattr(function, _DECLARED, ())
     return found
 

@@ -29,7 +29,7 @@ from expirebridge.settings import Settings
 
 
 class Registry:
-    """The handlers by name; with the hooks and lifespans that stand beside them.
+    """The handlers by name, with the hooks and lifespans of their modules.
 
     `renames` are aliases beside those that the handlers carry. Raises HandlersError if an alias is
     the name of a handler, or belongs to two handlers, and if a series that `@every` declares cannot
@@ -58,7 +58,7 @@ class Registry:
         self.loaded = len(self._handlers)
         """How many handlers there are, those that this registry leaves out included."""
         self.series: tuple[SeriesSpec, ...] = declared_series(self._handlers.values())
-        """What `@every` declares, by id."""
+        """The series that `@every` declares, by id."""
         self.hooks = tuple(hooks)
         self.lifespans = tuple(lifespans)
 
@@ -96,7 +96,7 @@ class Registry:
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """What a listener with these settings runs.
+        """Return the registry of a listener with these settings.
 
         Raises HandlersError as `load`, and InvalidSetting as `only`.
         """
@@ -137,7 +137,7 @@ class Registry:
         return MappingProxyType(self._names)
 
     def suggest(self, name: str) -> str:
-        """What may have been meant by a name that is not there, as a half sentence; or nothing."""
+        """Suggest registered names for a missing one, as a half sentence; empty without a match."""
         return suggestion(name, self._names)
 
     def __iter__(self) -> Iterator[Handler]:

@@ -83,7 +83,7 @@ logger = logging.getLogger("expirebridge")
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a module contributes to the registry."""
+    """The contribution of a module to the registry."""
 
     handlers: dict[str, Handler] = field(default_factory=dict)
     """By the names that tasks give them."""
@@ -165,7 +165,7 @@ def _listed_handler(name: str, function: Function) -> Handler:
 
 
 def _can_be_handler(name: str, function: Function) -> bool:
-    """Whether to register it; if not, say why. A mistake in what is marked is for `Handler.of`."""
+    """Decide if it is registered; log why not. `Handler.of` reports mistakes in what is marked."""
     try:
         check_func(name)
     except InvalidTask as error:
@@ -195,7 +195,7 @@ LAMBDA = "<lambda>"
 
 
 def helper_kind(handler: Handler) -> str:
-    """What the function looks like, if it is no handler: a guess for people, never a rule."""
+    """Guess what a function is that is no handler: a hint for people, never a rule."""
     function = handler.function
     _, _, name = handler.name.rpartition(".")
     if function.__name__ == LAMBDA:
@@ -210,5 +210,5 @@ def helper_kind(handler: Handler) -> str:
 
 
 def _wraps_its_argument(code: CodeType) -> bool:
-    """Whether an inner function uses the first argument, as it does in a decorator."""
+    """True if an inner function uses the first argument, as in a decorator."""
     return bool(code.co_argcount) and code.co_varnames[0] in code.co_cellvars

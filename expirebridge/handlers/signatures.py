@@ -20,7 +20,7 @@ import orjson
 from expirebridge.handlers.registry import Registry
 
 UNREADABLE = "(?)"
-"""The text of a shape that Python cannot tell: nothing is known of what fits."""
+"""The text of a shape that Python cannot find out: any arguments may fit."""
 
 
 class _AnyValue:
@@ -35,7 +35,7 @@ _ANY = _AnyValue()
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What decides whether a call's arguments fit. `str(shape)` is its text."""
+    """The signature of a function, reduced to which arguments fit. `str(shape)` is its text."""
 
     _signature: Signature | None
     """Without types, and with one value for every default; None if it cannot be read."""
@@ -69,12 +69,12 @@ class Shape:
 
     @property
     def known(self) -> bool:
-        """Whether anything is known of what fits."""
+        """True if anything is known about the arguments."""
         return self._signature is not None
 
     @property
     def is_open(self) -> bool:
-        """Whether it has `*args` or `**kwargs`, which take any number of arguments."""
+        """True with `*args` or `**kwargs`, which take any number of arguments."""
         return self._signature is not None and any(
             parameter.kind in {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD}
             for parameter in self._signature.parameters.values()
@@ -149,7 +149,7 @@ _LENGTH = 16
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """Is the same for listeners that know the same functions, with the same shapes."""
+    """Identifies a set of functions and their shapes, such as those of a listener."""
 
     digest: str
     shapes: Mapping[str, str]

@@ -58,7 +58,7 @@ class TypedParameter:
         )
 
     def read(self, written: Any) -> Any:
-        """Return the value for which this JSON stands. Raises InvalidTask if it does not fit."""
+        """Return the value of this JSON. Raises InvalidTask if it does not fit."""
         try:
             return self._adapter.validate_json(orjson.dumps(written), strict=True)
         except ValidationError as error:
@@ -67,7 +67,7 @@ class TypedParameter:
             raise InvalidTask(f"{self._name}: {error}") from None
 
     def _mismatch(self, value: Any, error: ValidationError) -> str:
-        """What does not fit and where, without the value, which may be a secret."""
+        """The place and reason of each mismatch, without the value, which may be a secret."""
         found = error.errors(include_url=False, include_context=False, include_input=False)
         details = [
             ".".join(map(str, one["loc"])) + ": " * bool(one["loc"]) + one["msg"]
@@ -144,7 +144,7 @@ class TypedArguments:
     def read(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[list[Any], dict[str, Any]]:
-        """Return the arguments for which this JSON stands.
+        """Return the arguments of this JSON.
 
         Raises InvalidTask for one that does not fit its annotation. Whether the signature takes so
         many, and these names, is for the call to find out.
@@ -152,7 +152,7 @@ class TypedArguments:
         return self._converted(TypedParameter.read, args, kwargs)
 
     def reading(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap the function, so that it is called with what the JSON of its arguments stands for.
+        """Wrap the function, so that it is called with values converted from the JSON.
 
         It raises TypeError for arguments that do not fit the signature, and Discard for those that
         do not fit the annotations: another attempt would not change them.

@@ -78,7 +78,7 @@ class Cron:
         return _next(self.expression, self.tz, moment)
 
     def moved(self, tick: int, offset: int) -> int:
-        """Return the tick that stands for the same local time as one from other data of the zone.
+        """Return the tick of the same local time as one from other data of the zone.
 
         `offset` is what that zone was ahead of UTC then, in seconds. If these data have no such
         tick, since the clock leaves that time out, or no longer does, it is the nearest.
@@ -161,7 +161,7 @@ def _local(moment: datetime, zone: ZoneInfo) -> datetime:
 
 
 def _moment(local: datetime, zone: ZoneInfo, *, fold: int = 0) -> datetime | None:
-    """When the clock shows a local time, for the first or the second time; None if it never does.
+    """The time at which the clock shows a local time, first or second; None if it never does.
 
     For one that it shows once, both are the same.
     """

@@ -51,7 +51,7 @@ _INSTEAD: Sequence[tuple[tuple[type, ...], str]] = (
     ((Enum,), "value.value"),
     ((tuple, set, frozenset), "list(value)"),
 )
-"""What to pass instead of a value that JSON cannot hold; and see `_instead_of`."""
+"""The substitutes for values that JSON cannot hold; see also `_instead_of`."""
 
 
 class TriggerKey(NamedTuple):
@@ -126,7 +126,7 @@ def parse_key(name: bytes, home: str = "") -> TriggerKey | None:
 
 
 def is_id(text: str) -> bool:
-    """Whether a task can have this id."""
+    """True for a legal id of a task."""
     return _ID.fullmatch(text) is not None
 
 
@@ -285,7 +285,7 @@ def _culprit(value: Any, path: str, depth: int = 0) -> tuple[str, str] | None:
 
 
 def _advice(value: object) -> str:
-    """What JSON lacks and what to pass instead, or an empty text."""
+    """The type that JSON lacks and its substitute, or an empty text."""
     instead = _instead_of(value)
     if instead is None:
         return ""

@@ -1,4 +1,4 @@
-"""What programs read in a line of the log: its event, a name that does not change, and fields.
+"""The structured part of a log record: the event, a name that does not change, and fields.
 
 No field and no line holds the arguments or the result of a task, or the text of an exception that
 a handler raised: they may be secrets. `docs/reference/log-events.md` lists the events.
@@ -13,7 +13,7 @@ def event(name: str, **fields: object) -> dict[str, object]:
 
 
 def message_of(record: logging.LogRecord) -> str:
-    """What the record says. A mistake in a handler's logging call must not break the log."""
+    """Return the record's message. A mistake in a handler's logging call must not break the log."""
     try:
         return record.getMessage()
     except Exception as error:

@@ -42,16 +42,16 @@ def slot_of_id(id: str) -> int:
 
 
 def is_count(count: int) -> bool:
-    """Whether a database can have so many partitions: a power of two, up to 256."""
+    """True for a legal number of partitions: a power of two, up to 256."""
     return 1 <= count <= MAX_PARTITIONS and count & (count - 1) == 0
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionLayout:
-    """How many partitions a database has, and what that says about names and ids."""
+    """The partitions of a database, and the mapping of ids and names to them."""
 
     prefix: str
-    """What the names of all partitions have in common, without a tag of a partition."""
+    """The prefix that all partitions share, without the tag of one."""
     count: int = 1
 
     def partition_of(self, id: str) -> int:
@@ -66,11 +66,11 @@ class PartitionLayout:
         return _TAGS[begin : begin + 3]
 
     def prefix_of(self, number: int) -> str:
-        """What the names of a partition begin with, but for its trigger keys."""
+        """The prefix of a partition's names, except for its trigger keys."""
         return self.slot_of(number) + self.prefix
 
     def slot_of(self, number: int) -> str:
-        """What the names of a partition's trigger keys begin with: its tag, with braces."""
+        """The prefix of a partition's trigger keys: its tag, with braces."""
         tag = self.tag_of(number)
         return f"{{{tag}}}" if tag else ""
 

@@ -1,4 +1,4 @@
-"""When a failed task is attempted again, and how a handler decides that itself."""
+"""Retry policies of failed tasks, and the exceptions with which a handler overrides them."""
 
 import random
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""When a series has its ticks: the arguments of `@every`, as a value."""
+"""The schedule of a series: the arguments of `@every`, as a value."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -54,7 +54,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """When a series has its ticks, and what happens if they are late or overlap.
+    """The times of the ticks of a series, and the policies for late and overlapping ones.
 
     Times are in milliseconds since 1970.
     """
@@ -65,7 +65,7 @@ class Schedule:
     until: int | None = None
     """The last moment at which there may be a tick."""
     jitter: int = 0
-    """Each tick is due by less than so many ms after the time that it stands for."""
+    """The limit of the random delay of each tick after its scheduled time, in ms."""
     missed: Missed = "latest"
     overlap: Overlap = "skip"
 
@@ -122,13 +122,13 @@ class Schedule:
         return from_ms(tick).astimezone(zone_of(self.tz))
 
     def __str__(self) -> str:
-        """What people read: `30 2 * * * Europe/Berlin`, `every 15m`."""
+        """The text for people: `30 2 * * * Europe/Berlin`, `every 15m`."""
         if isinstance(self.rule, Cron):
             return f"{self.rule.expression} {self.rule.tz}"
         return f"every {written(self.rule.ms)}"
 
     def to_json(self) -> dict[str, Any]:
-        """What `schedule_from_json` reads: only what differs from the default."""
+        """The JSON for `schedule_from_json`: only values that differ from the default."""
         if isinstance(self.rule, Cron):
             stored: dict[str, Any] = {"cron": self.rule.expression, "tz": self.rule.tz}
         else:
@@ -176,7 +176,7 @@ def schedule_of(
 
 
 def rule_arguments(when: Duration) -> dict[str, Any]:
-    """Return the argument of `schedule_of` that one value stands for: an expression or an interval.
+    """Return the argument of `schedule_of` for one value: a cron expression or an interval.
 
     Text with spaces, or that begins with `@`, is an expression.
     """
@@ -260,12 +260,12 @@ _FINGERPRINT = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesSpec:
-    """What a series runs, and when: all that one deploy can change about it."""
+    """The definition of a series: its call, schedule and policies, as a deploy can change them."""
 
     id: str
     func: str
     args: bytes
-    """As JSON, as `wire.encode_args` writes them: at most 64 KiB."""
+    """JSON, as `encode_args` writes it: at most 64 KiB."""
     schedule: Schedule
     fields: Mapping[str, str | float] = field(default_factory=dict)
     """Tags and policies of its ticks, as the record of a task holds them."""

@@ -20,9 +20,9 @@ from expirebridge.model.task import from_ms
 _VERSION = re.compile(r"(?:# version )?(\d{4}[a-z]{1,2})", re.ASCII)
 _OFFSET = re.compile(r"-?\d{1,5}", re.ASCII)
 _VERSION_FILES = ("tzdata.zi", "+VERSION")
-"""Where Linux distributions, and macOS and the BSDs, keep the version beside the zones."""
+"""The files with the version of the zones, on Linux distributions, macOS and the BSDs."""
 _OF_THE_HOST = frozenset({"localtime", "Factory"})
-"""Names that stand for whatever a host is set to, or for nothing."""
+"""Names for a host's own setting, or for no zone."""
 
 
 @functools.cache
@@ -77,7 +77,7 @@ def newest_tzdata() -> str:
 
 
 def _folders() -> Iterator[Path]:
-    """Where Python looks for zones, in its order."""
+    """The directories in which Python looks for zones, in its order."""
     yield from map(Path, zoneinfo.TZPATH)
     with importlib.resources.as_file(importlib.resources.files("tzdata")) as package:
         yield package / "zoneinfo"

@@ -1,4 +1,4 @@
-"""What the calls of a ledger take for a transaction."""
+"""The types of transaction that the calls of a ledger take."""
 
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 

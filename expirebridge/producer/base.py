@@ -1,4 +1,4 @@
-"""What the operations of every subject have in common."""
+"""The base of all groups of operations, and the operations on partitions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -70,7 +70,7 @@ class PartitionOperations(OperationGroup):
                 f"prefix={prefix!r}: with a tag of its own there is one partition; leave it out"
             )
         yield from partitions.create_partitions(count)
-        # Whoever comes from now on is told the number; each partition keeps it, too.
+        # From now on, other clients get the number; each partition stores it, too.
         try:
             yield from partitions.read_partitions()
         except PartitionsDiffer as told:

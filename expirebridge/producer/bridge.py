@@ -1,7 +1,7 @@
 """The two colours of a producer: `Bridge` waits, `AsyncBridge` is awaited.
 
 Neither has logic of its own: every method runs the operation of the same name, which is described,
-documented and typed once, in `operations/`.
+documented and typed once, in `Operations`.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ def _awaits(
 
 @functools.cache
 def warn_of_waiting() -> None:
-    """Say, once, that the event loop stands still while a `Bridge` waits for the server."""
+    """Warn once that a `Bridge` blocks the event loop while it waits for the server."""
     logger.warning(
         "a Bridge, or make_task, was called inside of a running event loop, which stands still "
         "until the server answers: use AsyncBridge there (this is said once)",
@@ -74,7 +74,7 @@ def warn_of_waiting() -> None:
 
 
 def _misnamed(operation: Callable[..., Any], error: TypeError) -> TypeError:
-    """What Python says of a call that does not fit, with the right word if it has another's."""
+    """Return the error of a call that does not fit, with the right name of a foreign keyword."""
     if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
         return error  # the call did fit: it was raised inside
     reason = str(error).replace(operation.__qualname__, operation.__name__, 1)
@@ -109,8 +109,8 @@ class Bridge:
     taken instead, and is not closed; it must not decode replies, nor be a cluster's. `tasks` is the
     handlers' folder, needed only to name a handler that is given as a function. `prefix` is what
     the names of expirebridge's keys begin with. `hooks` are called for every task that is made.
-    `unknown` is what is done about a new task or series whose function no listener knows: `"warn"`
-    logs it with the nearest name, `"refuse"` raises InvalidTask before anything is made, `"off"`
+    `unknown` is the policy for a new task or series whose function no listener has: `"warn"` logs
+    it with the nearest name, `"refuse"` raises InvalidTask before anything is made, `"off"`
     does not ask the listeners. To warn, they are asked once in this process about each function,
     when its first task has been made. A task is refused only if at least one listener beats, and
     each that beats says what it knows.
@@ -294,7 +294,7 @@ class AsyncBridge:
 
 
 _led: WeakSet[Bridge | AsyncBridge] = WeakSet()
-"""Those that were made with the URL of the environment."""
+"""The bridges that were made with the URL of the environment."""
 
 
 def _is_led(url: str) -> bool:

@@ -14,7 +14,7 @@ from expirebridge.store.commands import producing
 from expirebridge.store.commands.call import BATCH, Command, Steps, batches, only
 
 Progress = Callable[[Mapping[Change, int]], None]
-"""Is told, again and again, how many tasks were changed so far."""
+"""Called after each batch with the numbers of tasks changed so far."""
 
 _ChangeAll = Callable[[Sequence[str]], Command[list[Change]]]
 

@@ -20,24 +20,24 @@ from expirebridge.store.commands.pages import BEGINNING
 T = TypeVar("T")
 
 SMALLEST_PAGE = 10
-"""What is read at once of each partition, at least."""
+"""The least number of rows that one request reads of a partition."""
 LAST_RANK = 2**52
 """Beyond all ranks. The scripts, which count on from a rank, know no whole numbers over 2**53."""
 _OVER = "x"
 SPOTS = r"(?:S(?:-S){0,255})".replace("S", r"(?:(?:0|[1-9][0-9]{0,19})\.(?:0|[1-9][0-9]{0,8})|x)")
-"""What `encode_spots` writes, as a regular expression."""
+"""The output of `encode_spots`, as a regular expression."""
 _SPOTS = re.compile(SPOTS, re.ASCII)
 
 
 class PageCursor(NamedTuple):
-    """Where a listing continues in a partition."""
+    """The position of a listing in a partition."""
 
     cursor: str = BEGINNING
     """The cursor of a page."""
     skip: int = 0
     """How many matching tasks of that page were already listed."""
     over: bool = False
-    """Whether this partition has no more."""
+    """True if this partition has no more."""
 
     def encode(self) -> str:
         """The spot as text."""
@@ -72,7 +72,7 @@ def read_ranks(text: str) -> list[PageCursor] | None:
 
 
 def is_rank(text: str) -> bool:
-    """Whether a cursor can be a rank."""
+    """True if a cursor can be a rank."""
     is_number = text.isascii() and text.isdigit() and len(text) <= len(str(LAST_RANK))
     return is_number and int(text) < LAST_RANK
 
@@ -83,18 +83,18 @@ def rows_of_each(count: int) -> int:
 
 
 class PageChunk(NamedTuple, Generic[T]):
-    """What a page brought."""
+    """The contents of one page."""
 
     items: list[T]
-    """Those that are wanted, in order."""
+    """The matching ones, in order."""
     cursor: str
-    """Where the next page begins; "0" if this was the last."""
+    """The cursor of the next page; "0" if this was the last."""
     examined: int
     """How many were looked at."""
 
 
 class PageStream(Generic[T]):
-    """What is wanted of one partition, in its order, page by page."""
+    """The matches in one partition, in its order, read page by page."""
 
     def __init__(
         self,
@@ -105,19 +105,19 @@ class PageStream(Generic[T]):
         self._read = read
         self._order = order
         self._found: list[T] = []
-        """What is left of the page, in reverse order."""
+        """The rest of the page, in reverse order."""
         self._next = BEGINNING
         self._left_out = False
         self.spot = spot
 
     @property
     def is_over(self) -> bool:
-        """Whether there is nothing more, or it cannot be read now."""
+        """True if there is nothing more, or it cannot be read now."""
         return self.spot.over or self._left_out
 
     @property
     def is_empty(self) -> bool:
-        """Whether a page must be read before it is known what comes next."""
+        """True if a page must be read to find the next one."""
         return not self._found and not self.is_over
 
     def fill(self) -> Steps[int]:
@@ -178,7 +178,7 @@ _PLACE = re.compile(rf"([a-z]+)\.({SPOTS})", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class ListingPosition:
-    """Where a listing continues."""
+    """The position of a listing."""
 
     source: Source
     spots: Sequence[PageCursor] = ()
@@ -210,7 +210,7 @@ def _foreign(cursor: object) -> InvalidTask:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaskFilter:
-    """What is looked for."""
+    """The filter of a listing."""
 
     func: str | None
     tag: str | None

@@ -68,7 +68,7 @@ class LookingOperations(OperationGroup):
             keys.check_tags([tag])
         if not isinstance(limit, int) or limit < 1:
             raise InvalidTask(f"limit={limit!r}: it must be a whole number, at least 1")
-        # One tag's ids stand together, whatever their states; otherwise each state has its own set.
+        # The ids of a tag are in one set, in any state; otherwise each state has its own set.
         sources = [wanted] if tag is not None or wanted is not None else list(State)
         place = (
             ListingPosition(sources[0]) if cursor is None else ListingPosition.read(cursor, sources)

@@ -254,7 +254,7 @@ class MakingOperations(OperationGroup):
         return PartitionLayout(self._settings.prefix, (yield from PARTITIONS))
 
     def _announce(self, new: Sequence[producing.NewTask]) -> None:
-        """Call hooks, before the call is made up: they may have a trace for the task to carry."""
+        """Call hooks before the call is encoded: they may add a trace to the task."""
         for task in new if self._hooks else ():
             making = hooks.Making(id=task.id, func=split_call(task.call)[0])
             self._hooks.emit(making)

@@ -34,7 +34,7 @@ _OF_CELERY = {
     "countdown": "delay=, in seconds or as '15m'",
     "eta": "at=, an aware datetime",
 }
-"""What another library calls an argument, and its name here."""
+"""Arguments of Celery, and the names here."""
 
 
 def new_task(

@@ -1,4 +1,4 @@
-"""What producers can do, described once: each operation is checked here and becomes calls.
+"""The operations of a producer: each checks its arguments and becomes calls.
 
 `Bridge` and `AsyncBridge` in `bridge.py` run these descriptions and add nothing of their own.
 """

@@ -1,4 +1,4 @@
-"""How recent tasks did: the ones that ended last, in numbers."""
+"""Statistics of the tasks that ended last."""
 
 import math
 from collections import defaultdict
@@ -16,7 +16,7 @@ SAMPLE = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfFunction:
-    """How the recent tasks of a function did."""
+    """Statistics of the recent tasks of a function."""
 
     succeeded: int
     failed: int

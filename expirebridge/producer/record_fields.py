@@ -1,4 +1,4 @@
-"""What a task holds beside its call, as programs in other languages write it, in JSON.
+"""Reads a task's fields from JSON, as programs in other languages write them.
 
 These are the fields of an exported task: docs/reference/task-lines.md shows them.
 """

@@ -1,4 +1,4 @@
-"""What the operations on series do. It is loaded when one of them is first used."""
+"""The work of the operations on series. It is loaded when one of them is first used."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -91,7 +91,7 @@ def _checked(folder: Path, position: int, item: Mapping[str, Any]) -> SeriesSpec
 
 
 class SeriesWork:
-    """Does what `SchedulingOperations` describes, method by method."""
+    """The implementation of `SchedulingOperations`, method by method."""
 
     def __init__(self, settings: Settings, unknown: UnknownFunctions) -> None:
         self._folder = settings.tasks
@@ -121,7 +121,7 @@ class SeriesWork:
         return outcomes
 
     def unschedule(self, id: str) -> Steps[Change]:
-        """Remove a series that nobody declares."""
+        """Remove a series that no listener declares."""
         [removal] = yield from series_commands.remove_series([check_series_id(id)], self._lease)
         return _REMOVALS[removal]
 
@@ -164,7 +164,7 @@ class SeriesWork:
         return None if tick is None else (yield from producing.get(tick))
 
     def prune(self) -> Steps[Sequence[str]]:
-        """Find all series that nobody declares any more, then remove them."""
+        """Find all series that no listener declares any more, then remove them."""
         counts = yield from producing.count(self._lease)
         if not counts.listeners:
             return []

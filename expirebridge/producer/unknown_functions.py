@@ -1,4 +1,4 @@
-"""What is done about a new task whose function no listener knows."""
+"""Warns of new tasks whose function no listener has registered, or refuses them."""
 
 import logging
 import math
@@ -20,22 +20,22 @@ logger = logging.getLogger("expirebridge")
 UnknownFunction = Literal["off", "warn", "refuse"]
 
 BELIEVED_FOR = 10.0
-"""For how many seconds a known function is believed to be known still."""
+"""Seconds for which the answer about a known function is cached."""
 DOUBTED_AFTER = 1.0
 """After how many seconds the listeners are asked again about an unknown one: a deploy may be on."""
 SILENT_FOR = 60.0
-"""For how many seconds listeners are not asked again if none said what it knows."""
+"""Seconds for which listeners are not asked again if none reported its functions."""
 MOST_NAMES = 1000
 """About how many functions a process asks the listeners, at most."""
 
 
 class Asked:
-    """The functions about which this process has asked the listeners of a database."""
+    """The functions that this process has looked up at the listeners of a database."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()
         self.next_at = -math.inf
-        """When listeners may be asked again, on the monotonic clock, if none said what it knows."""
+        """The next time to ask, on the monotonic clock, if no listener reported its functions."""
 
     def lacks(self, funcs: Iterable[str]) -> set[str]:
         """The functions about which to ask now."""
@@ -50,7 +50,7 @@ asked_of: dict[tuple[str, str], Asked] = {}
 
 
 class UnknownFunctions:
-    """Warns of functions that no listener knows, or refuses them.
+    """Warns of functions that no listener has, or refuses them.
 
     To warn, the listeners are asked once about each function, when its first task has been made.
     To refuse, what they know is read at most once a second, and once in ten seconds while all

@@ -70,7 +70,7 @@ def restore(spec: SeriesSpec, *, made: int, paused: bool, lease: float) -> Steps
 
 
 def declare(listener: str, lease: float, specs: Sequence[SeriesSpec]) -> Steps[None]:
-    """Say what a listener's handlers declare, and put what counts and does not stand yet.
+    """Declare the series of a listener's handlers, and store those that are new or changed.
 
     What another listener puts at the same time is looked at again by the next such call.
     """

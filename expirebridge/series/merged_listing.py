@@ -9,7 +9,7 @@ SEPARATOR = "~"
 
 
 def cursors_in(cursor: str | None) -> tuple[str | None, str | None]:
-    """Where to go on in Redis and in the ledger: None is the beginning, and empty text the end.
+    """The positions in Redis and in the ledger: None is the beginning, and empty text the end.
 
     Raises InvalidTask for a foreign cursor.
     """

@@ -53,7 +53,7 @@ def following(schedule: Schedule, id: str, latest: int, now: int, *, made: int) 
 def retimed(schedule: Schedule, id: str, tick: int, tzdata: str, *, made: int) -> Times | None:
     """Where this host's data of its time zone put a waiting tick that was computed by other data.
 
-    It is the tick that stands for the same time of day.
+    It is the tick of the same time of day.
     """
     offset = offset_in(tzdata)
     if isinstance(schedule.rule, Cron) and offset is not None:
@@ -88,7 +88,7 @@ logger = logging.getLogger("expirebridge")
 
 
 class Ticked(NamedTuple):
-    """What one pass brought."""
+    """The result of one pass."""
 
     now: int
     """The server's time, in ms."""
@@ -148,7 +148,7 @@ def retime(version: str, skip: int = 0) -> Steps[int | None]:
 
 
 def _items(found: list[Outdated]) -> Iterator[NextTick]:
-    """Where the ticks are to be; a damaged schedule is left out."""
+    """The new times of the ticks, without damaged schedules."""
     for one in found:
         try:
             schedule = read_schedule(one.spec)

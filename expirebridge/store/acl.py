@@ -14,7 +14,7 @@ from expirebridge.model.partitions import PartitionLayout
 
 
 class LoginRole(StrEnum):
-    """What a login is for."""
+    """The purpose of a login."""
 
     PRODUCER = "producer"  # makes, finds and steers tasks: with a Bridge, FCALL, EXPIRE, PTTL
     LISTENER = "listener"  # runs tasks, whose handlers may make others
@@ -63,7 +63,7 @@ class Grant:
     """One right."""
 
     rule: str
-    """As `ACL SETUSER` takes it: `+zadd`, `~expirebridge:*`."""
+    """A rule of `ACL SETUSER`: `+zadd`, `~expirebridge:*`."""
     proof: tuple[str, ...]
     """A harmless command that a login without it cannot send."""
 

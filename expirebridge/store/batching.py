@@ -39,7 +39,7 @@ class BatchableRequest(NamedTuple):
 
     @property
     def kind(self) -> Any:
-        """What all requests of a batch have in common."""
+        """The script and its digest, which all requests of a batch share."""
         return self.command[:2]
 
     @property
@@ -58,12 +58,12 @@ class QueuedRequest(Protocol):
 
     @property
     def request(self) -> BatchableRequest:
-        """What is to be sent."""
+        """The command to send."""
         ...
 
     @property
     def cancelled(self) -> bool:
-        """Whether its caller no longer waits for the reply."""
+        """True if its caller no longer waits for the reply."""
         ...
 
 
@@ -200,7 +200,7 @@ class _CoroutineRequest(NamedTuple):
 
     @property
     def cancelled(self) -> bool:
-        """Whether the coroutine no longer waits for the reply."""
+        """True if the coroutine no longer waits for the reply."""
         return self.future.done()
 
 

@@ -1,4 +1,4 @@
-"""Runs calls against a server, in two colours.
+"""Runs calls against one database or partition, waiting or awaited.
 
 What is sent, and what is done when the server answers with an error, is decided once, in
 `Database.commands`, a generator of plain commands. The two stores only send them: one waits, the
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 class WrongPartitionCount(Exception):
-    """A call was refused, since the database has more partitions than were assumed.
+    """A call was refused: the database has more partitions than were assumed.
 
     No fault: it is caught where partitions are chosen, which then runs it.
     """
@@ -72,7 +72,7 @@ def _unchanged(call: Command[Any]) -> Steps[Any]:
 
 
 Sent = CommandWords | BatchableRequest
-"""What goes to the server."""
+"""A request to the server."""
 
 
 class Database:
@@ -93,22 +93,22 @@ class Database:
         assumed: bool = False,
     ) -> None:
         self.prefix = prefix
-        """What the name of every key but the trigger keys begins with."""
+        """The prefix of the names of all keys but the trigger keys."""
         self.partitions = partitions
         """How many partitions the database has."""
         self._guessed = assumed and partitions == 1
-        """Whether a refusal says how many there are."""
+        """True if the number is assumed, so that a refusal brings the real one."""
         self._told = number if partitions == 1 else f"{number}/{partitions}{'?' * assumed}"
         self.number = number
-        """What SELECT calls it by."""
+        """The number for SELECT."""
         self.login = login
         """The name of the user that is logged in."""
         self.followed = followed
-        """Whether its server may be another one tomorrow."""
+        """True if another server can take its place, by failover."""
         self.clustered = clustered
-        """Whether its server is a node of a cluster, by its URL."""
+        """True if its server is a node of a cluster, by its URL."""
         self._headers = True
-        """Whether the server is believed to know script headers: Redis before 7 does not."""
+        """False once the server refused a script header: Redis before 7 has none."""
 
     @property
     def doorbell_channel(self) -> str:
@@ -128,11 +128,11 @@ class Database:
 
     @property
     def home(self) -> str:
-        """What ids begin with that are made from a key's name, so that they belong here."""
+        """The beginning of ids that are made from a key's name, so that they belong here."""
         return "" if self.partitions == 1 else f"{self.tag[1:-1]}@"
 
     def owns(self, id: str) -> bool:
-        """Whether a task of this id belongs to this partition."""
+        """True if a task of this id belongs to this partition."""
         layout = self.layout
         return layout.partition_of(id) == layout.partition_of(self.home)
 
@@ -198,11 +198,11 @@ class Database:
 
 
 def _close_idle(pool: redis.ConnectionPool) -> None:
-    """Close the connections that nobody uses."""
+    """Close the idle connections."""
     if not isinstance(pool, redis.BlockingConnectionPool):
         return pool.disconnect(inuse_connections=False)
-    # Its `disconnect` knows no such difference in redis-py before 7. Whoever wants a connection
-    # meanwhile waits, for it blocks.
+    # Its `disconnect` closes all connections in redis-py before 7. Callers that want a connection
+    # meanwhile wait, since the pool blocks.
     idle: list[Any] = []
     with contextlib.suppress(queue.Empty):
         while True:
@@ -274,8 +274,8 @@ class AsyncStore:
             commands = self.database.commands(runnable)
             return await drive_async(commands, self._send, exceptions.RedisError)
         except errors.ServerReadOnly:
-            # As above. While the pool's own disconnect() waits, others may be given what it closes,
-            # and redis-py before 7 fails there. With nowait, nothing comes in between.
+            # As above. Private, for the pool's own `disconnect` waits; meanwhile others may get the
+            # connections that it closes, and redis-py before 7 fails there. `nowait` does not wait.
             for connection in self.client.connection_pool._available_connections:
                 await connection.disconnect(nowait=True)
             raise

@@ -11,14 +11,14 @@ from expirebridge.store.tls import advice, is_of_tls, is_plain_text
 
 
 class NoPrimary(exceptions.ConnectionError):
-    """No server is the primary now, as far as can be found out; to ask again may help."""
+    """No server is known to be the primary now; asking again may help."""
 
     unsent = False
-    """Whether it is certain that no server got the command."""
+    """True if it is certain that no server got the command."""
 
 
 class WrongPlace(exceptions.RedisError):
-    """Those that were asked are not what the URL says, or do not know the name in it."""
+    """The servers are of another kind than the URL says, or do not know the name in it."""
 
 
 class SlotNotServed(exceptions.ConnectionError):
@@ -33,7 +33,7 @@ _FORMAT = "EXPIREBRIDGE_FORMAT "
 _PARTITIONS = "EXPIREBRIDGE_PARTITIONS "
 _UNMARKED = "EXPIREBRIDGE_UNMARKED "
 _MOVE = "EXPIREBRIDGE_MOVE "
-# What a server with data knows, and a sentinel does not.
+# Commands of a server with data, which a sentinel lacks.
 _NEEDED = ("SELECT", "EVALSHA", "EVAL")
 # What one node of a cluster refuses: another database, and names whose slots are other nodes'.
 _OF_A_CLUSTER = ("SELECT is not allowed in cluster mode", "a non local key", "same slot")
@@ -68,12 +68,12 @@ def translated(error: exceptions.RedisError) -> errors.ServerError:
 
 
 def is_about_keys(refusal: errors.NotPermitted) -> bool:
-    """Whether the login may not use a key; otherwise it is a command, or a channel."""
+    """True if the refusal is about a key, not a command or a channel."""
     return _NO_KEY.search(str(refusal)) is not None
 
 
 def is_within_script(refusal: errors.NotPermitted) -> bool:
-    """Whether the login may run the script, and may not do something that the script does."""
+    """True if the refusal is about a command within a script, not about running it."""
     return any(words in str(refusal) for words in _NO_RIGHT)
 
 
@@ -189,5 +189,5 @@ def _reason(text: str) -> str:
 
 
 def _words(text: str, code: str) -> list[str]:
-    """What follows the code of an error."""
+    """The words after the code of an error."""
     return text.split(code, 1)[1].split()

@@ -37,7 +37,7 @@ class Function:
 
     @property
     def arguments(self) -> str:
-        """What follows its name in a call."""
+        """The words after its name in a call."""
         return self.usage.partition(" ")[2]
 
     def served(self, keys: str, given: str) -> str:
@@ -148,7 +148,7 @@ def find_version() -> Steps[str | None]:
 
 
 def is_newer(version: str, than: str) -> bool:
-    """Whether one version comes after the other."""
+    """True if a version is newer `than` the other."""
     return _numbers(version) > _numbers(than)
 
 

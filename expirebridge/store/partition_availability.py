@@ -1,4 +1,4 @@
-"""Remembers which partitions cannot be asked now, so that nobody waits for each of them again."""
+"""Remembers unavailable partitions, so that later calls do not wait for each of them again."""
 
 import time
 from collections.abc import Callable, Generator
@@ -10,17 +10,17 @@ from expirebridge.model.task import LeftOut
 from expirebridge.store.commands.call import Runnable
 
 UNAVAILABLE_ERRORS = (errors.ServerUnreachable, errors.SlotUnserved, errors.SlotMoving)
-"""The errors of a partition that others can do without."""
+"""The errors of an unavailable partition."""
 RETRY_AFTER = 5.0
 """Seconds after which calls that can do without an unavailable partition ask it again."""
 _WHY = {errors.SlotMoving: "moving", errors.SlotUnserved: "unserved"}
 
 NodeOf = Callable[[str], object]
-"""Which node serves the names of a prefix, as far as is known; None: nobody knows."""
+"""Finds the node that serves the names of a prefix; None if unknown."""
 
 
 class UnavailablePartitions:
-    """The partitions that were left out of the latest answers. Safe for threads."""
+    """The cache of unavailable partitions. Safe for threads."""
 
     def __init__(self, node_of: NodeOf | None) -> None:
         self._node_of = node_of
@@ -29,7 +29,7 @@ class UnavailablePartitions:
         self._left_out: dict[tuple[PartitionLayout, int], LeftOut] = {}
 
     def fault_of(self, layout: PartitionLayout, number: int) -> errors.ServerError | None:
-        """Why a partition could not be asked a moment ago; None: nothing is known against it."""
+        """The recent error of an unavailable partition; None if it is believed available."""
         for key in self._keys(layout, number) if self._faults else ():
             end, fault = self._faults.get(key, (0.0, None))
             if time.monotonic() < end:
@@ -37,13 +37,13 @@ class UnavailablePartitions:
         return None
 
     def node_of(self, layout: PartitionLayout, number: int) -> object:
-        """Where a partition is asked; None: nobody knows."""
+        """The node that serves a partition; None if unknown."""
         return self._node_of(layout.prefix_of(number)) if self._node_of is not None else None
 
     def note(
         self, layout: PartitionLayout, number: int, fault: errors.ServerError, node: object
     ) -> LeftOut:
-        """Take note that a partition could not be asked, at this node."""
+        """Record that a partition is unavailable, at this node."""
         own = layout.prefix_of(number)
         node = node or self.node_of(layout, number)  # it was not known before it was asked
         of_node = isinstance(fault, errors.ServerUnreachable)
@@ -61,19 +61,19 @@ class UnavailablePartitions:
         return noted
 
     def clear(self, layout: PartitionLayout, number: int) -> None:
-        """Take note that a partition answered."""
+        """Record that a partition answered."""
         if self._left_out or self._faults:
             self._left_out.pop((layout, number), None)
             for key in self._keys(layout, number):
                 self._faults.pop(key, None)
 
     def left_out(self, layout: PartitionLayout) -> tuple[LeftOut, ...]:
-        """What is left out of answers at present."""
+        """The partitions that are left out of answers at present."""
         found = [one for (of, _), one in list(self._left_out.items()) if of == layout]
         return tuple(sorted(found, key=lambda one: one.partition))
 
     def numbers(self, layout: PartitionLayout) -> frozenset[int]:
-        """The partitions that cannot be asked now, as far as is known."""
+        """The numbers of the unavailable partitions, as far as is known."""
         if not self._faults:
             return frozenset()
         return frozenset(n for n in range(layout.count) if self.fault_of(layout, n))
@@ -82,22 +82,22 @@ class UnavailablePartitions:
         return layout.prefix_of(number), self.node_of(layout, number)
 
 
-# What one partition is asked.
+# A request to one partition.
 
 T = TypeVar("T")
 
 
 class Request(NamedTuple):
-    """What one partition is asked."""
+    """A request to one partition."""
 
     layout: PartitionLayout
     number: int
     runnable: Runnable[Any]
     sure: bool = False
-    """Whether to take the number of partitions as certain if the partition does not know it."""
+    """True to take the number of partitions as certain if the partition does not know it."""
     fail_fast: bool = False
-    """Whether not to wait until a node that does not answer has a successor."""
+    """True not to wait for a failover of its node."""
 
 
 Requests = Generator[Request, Any, T]
-"""What partitions are asked; each is answered with its result, or with a ServerError."""
+"""Requests to partitions; each is sent its result, or a ServerError."""

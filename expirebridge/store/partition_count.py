@@ -15,16 +15,16 @@ from expirebridge.store.partition_availability import (
 
 
 class NothingWritten(Exception):
-    """No partition knows how many there are: the database is new."""
+    """No partition has the number stored: the database is new."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionCount:
-    """Writes the number of partitions where it is not known."""
+    """Stores the number of partitions in partitions that lack it."""
 
     prefix: str
     spread: bool
-    """Whether the partitions are on several nodes."""
+    """True if the partitions are on several nodes."""
     unavailable: UnavailablePartitions
 
     def mark(self, layout: PartitionLayout, number: int, *, reads: bool) -> Requests[None]:
@@ -65,7 +65,7 @@ class PartitionCount:
         return fault
 
     def _is_known(self, layout: PartitionLayout) -> Requests[bool]:
-        """Whether any partition knows how many there are, and it is this number.
+        """True if any partition has the number stored, and it is this one.
 
         Those of 16 are asked in any case: of each lesser number, all partitions are among them, and
         of each greater one, some. Raises PartitionsDiffer for another number, and a ServerError if

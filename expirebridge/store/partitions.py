@@ -25,7 +25,7 @@ S = TypeVar("S", Store, AsyncStore)
 
 
 class _Stores(Generic[S]):
-    """What both colours know: how many partitions there are, and a store for each."""
+    """The stores of a database, one for each partition, in one colour."""
 
     def __init__(self, kind: type[S], client: Any, prefix: str) -> None:
         place = client.get_connection_kwargs().get("place")
@@ -76,7 +76,7 @@ class _Stores(Generic[S]):
 
 
 class Partitions(_Stores[Store]):
-    """Runs calls in the partitions that they concern, and waits. Safe for threads."""
+    """Runs calls in their partitions, and waits. Safe for threads."""
 
     def __init__(self, client: redis.Redis, *, prefix: str) -> None:
         super().__init__(Store, client, prefix)
@@ -96,7 +96,7 @@ class Partitions(_Stores[Store]):
         return self._store_for(request).run(request.runnable)
 
     def each(self) -> list[Store]:
-        """A store for each partition there is. Raises a ServerError if none can tell."""
+        """Return a store for each partition. Raises a ServerError if none has the number."""
         self.run(read_partitions())
         layout = self._routing.layout
         return [self._store_of(layout, number, sure=True) for number in range(layout.count)]
@@ -107,7 +107,7 @@ class Partitions(_Stores[Store]):
 
 
 class AsyncPartitions(_Stores[AsyncStore]):
-    """The same, awaited."""
+    """Runs calls in their partitions, awaited."""
 
     def __init__(self, client: redis.asyncio.Redis, *, prefix: str) -> None:
         super().__init__(AsyncStore, client, prefix)
@@ -139,7 +139,7 @@ class PartitionsByLoop:
         self._by_loop: dict[asyncio.AbstractEventLoop, AsyncPartitions] = {}
 
     def here(self) -> AsyncPartitions:
-        """Those of the running loop."""
+        """The partitions for the running loop."""
         loop = asyncio.get_running_loop()
         partitions = self._by_loop.get(loop)
         if partitions is None:

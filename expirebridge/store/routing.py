@@ -1,4 +1,4 @@
-"""Decides which partitions a call concerns.
+"""Routes calls to partitions.
 
 A database on one server is assumed to have one partition, and one in a cluster to have 16; no call
 asks for that. The first call to one that has another number is refused, with that, before anything
@@ -55,7 +55,7 @@ class _Ask(Protocol):
 
 
 class _Raw:
-    """A call whose reply is not read: that is left to whoever made it."""
+    """A call whose reply stays raw: the steps that yielded it read it."""
 
     def __init__(self, call: Command[Any]) -> None:
         self._call = call
@@ -65,11 +65,11 @@ class _Raw:
 
 
 _MOST_LEARNT = 2
-"""How often one run takes note of another number; more often, and partitions contradict others."""
+"""The most changes of the number in one run; after more, the partitions contradict each other."""
 
 
 class Routing:
-    """Turns what is run into what each partition is asked.
+    """Turns calls into requests to partitions.
 
     `node_of` says which node serves the names of a prefix, if partitions may be on several.
     """
@@ -79,14 +79,14 @@ class Routing:
     ) -> None:
         self.prefix = prefix
         self.spread = clustered and not slot_of(prefix)
-        """Whether the partitions are on several nodes."""
+        """True if the partitions are on several nodes."""
         self.unavailable = UnavailablePartitions(node_of)
         self.partition_count = PartitionCount(prefix, self.spread, self.unavailable)
         self.layout = PartitionLayout(prefix, PARTITIONS_OF_CLUSTER if self.spread else 1)
-        """As far as is known."""
+        """The partitions, as far as is known."""
 
     def learn(self, refusal: errors.PartitionsDiffer) -> None:
-        """Take note of how many partitions there are. Raises InvalidSetting if that cannot be."""
+        """Record the number of partitions. Raises InvalidSetting if that cannot be."""
         if refusal.count > 1 and slot_of(self.prefix):
             raise errors.InvalidSetting(
                 f"prefix={self.prefix!r}: that of one partition, of {refusal.count}; give it "
@@ -97,12 +97,12 @@ class Routing:
         self.layout = PartitionLayout(self.prefix, refusal.count)
 
     def requests(self, runnable: Runnable[T]) -> Requests[T]:
-        """What each partition is asked."""
+        """Turn a call, or steps, into requests to partitions."""
         return expand(iter(runnable), _Run(self).answer, errors.ServerError)
 
 
 class _Run:
-    """What is asked for the sake of one call, or of steps that belong together."""
+    """The routing of one call, or of steps that belong together."""
 
     def __init__(self, routing: Routing) -> None:
         self._routing = routing
@@ -111,10 +111,10 @@ class _Run:
         self._left_out = dict[int, LeftOut]()
         self._learnt = 0
         self._nodes = dict[int, object]()
-        """Where each partition was asked last: afterwards it may be known to be elsewhere."""
+        """The node of each partition at its last request: it may have moved since."""
 
     def answer(self, call: Command[Any]) -> Requests[Any]:
-        """What the partitions answer to a call that concerns them."""
+        """Route one call, and return the answer."""
         routing = self._routing
         if call is PARTITIONS:
             return routing.layout.count
@@ -133,7 +133,7 @@ class _Run:
                 if self._learnt == _MOST_LEARNT:
                     raise
                 self._learnt += 1
-                routing.learn(refusal)  # it was assumed, or the database was written anew
+                routing.learn(refusal)  # it was assumed, or the database was recreated
                 if isinstance(call.route, At | IfAvailable | Creation):
                     raise
             except NothingWritten:
@@ -141,7 +141,7 @@ class _Run:
 
     def _asked(self, layout: PartitionLayout, call: Command[Any], *, sure: bool) -> Requests[Any]:
         def ask(number: int, runnable: Runnable[Any], *, fail_fast: bool = False) -> Requests[Any]:
-            """Ask one partition; if it does not know how many there are, it learns that first."""
+            """Ask one partition; if it lacks the number of partitions, find that out first."""
             if self._spread:
                 self._nodes[number] = self._unavailable.node_of(layout, number)
             try:
@@ -187,7 +187,7 @@ class _Run:
         runnable: Runnable[Any],
         fail_fast: bool,
     ) -> Requests[Any]:
-        """Ask, unless the partition was not there a moment ago."""
+        """Ask, unless the partition was unavailable a moment ago."""
         if recent := self._unavailable.fault_of(layout, number):
             fault = copy(recent)
             fault.nothing_written = True
@@ -272,12 +272,12 @@ class _Run:
 
 
 def reads(call: Command[Any]) -> bool:
-    """Whether a call writes nothing."""
+    """True if a call writes nothing."""
     return "no-writes" in script_loader.load(call.name).flags
 
 
 def _places_of(layout: PartitionLayout, route: ByItem) -> dict[int, list[int]]:
-    """Where the items of each partition are, in the order in which they first appear."""
+    """The positions of the items of each partition, in the order of first appearance."""
     places: dict[int, list[int]] = {}
     for place, item in enumerate(route.items):
         places.setdefault(layout.partition_of(route.id_of(item)), []).append(place)

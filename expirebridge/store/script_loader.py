@@ -68,7 +68,7 @@ _INCLUDE = re.compile(r"^-- include (?P<name>\w+)\n", re.MULTILINE)
 
 
 class ScriptText(NamedTuple):
-    """A script's text, and the digest by which a server knows it."""
+    """A script's text and its digest, for EVALSHA."""
 
     text: str
     sha: str

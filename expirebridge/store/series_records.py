@@ -25,7 +25,7 @@ class StoredSeries:
     place: int
     """The ms at which its next tick is to be made, or NEVER."""
     due: int | None
-    """When its waiting tick is due, in ms; None if none waits."""
+    """The due time of its waiting tick, in ms; None if none waits."""
     waiting: State | None
     """The state of the tick that was made last."""
     last: State | None

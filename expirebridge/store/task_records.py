@@ -31,7 +31,7 @@ def history_of(record: Mapping[str, bytes], state: State) -> tuple[HistoryEntry,
 
 
 def _comes_after(entry: HistoryEntry, last: HistoryEntry) -> bool:
-    """Whether it came after the start, or the end, of the last attempt."""
+    """True if it came after the start, or the end, of the last attempt."""
     if entry.at != last.at or last.what != "started":
         return entry.at > last.at
     # In the millisecond of the start: what moves a task that was not due at any time moves one that
@@ -94,16 +94,16 @@ def _moment(stored: bytes | str, unit: int = 1) -> datetime | None:
     return None if ms is None else from_ms(ms * unit)
 
 
-# Reads single values of a record. What cannot be read gives None: bad data stops nobody.
+# Readers of single values of a record. An unreadable one gives None: bad data stops no reader.
 
 
 def text(raw: bytes) -> str:
-    """Bytes as text, whatever they are."""
+    """Decode any bytes as text."""
     return raw.decode(errors="backslashreplace")
 
 
 def words(raw: bytes) -> tuple[str, ...]:
-    """What spaces separate."""
+    """The words of a text with spaces."""
     return tuple(raw.decode(errors="backslashreplace").split())
 
 
@@ -155,7 +155,7 @@ class Field(NamedTuple):
     shown: Callable[[bytes], Any] | None = None
     """How it is read for `Task`; None if that does not have it."""
     claimed: bool = False
-    """Whether a handler sees it in its own `Task`: claim.lua replies these, in this order."""
+    """True if a handler sees it in its own `Task`: claim.lua replies these, in this order."""
     exported: Callable[[bytes], Any] | None = None
     """How it goes into an exported task; None if it stays behind. Bad data raises ValueError."""
 
@@ -187,13 +187,13 @@ FIELDS = (
 
 _SHOWN = [(field.name, field.shown) for field in FIELDS if field.shown]
 CLAIMED = [(field.name, field.shown) for field in FIELDS if field.shown and field.claimed]
-"""What a claim replies for a handler's own `Task`, and how it is read."""
+"""The fields of a claim's reply for a handler's own `Task`, and their readers."""
 EXPORTED = {field.name: field.exported for field in FIELDS if field.exported}
 EXPORTED_TEXTS = tuple(name for name, write in EXPORTED.items() if write is _text)
 
 
 def shown(record: Mapping[str, bytes]) -> dict[str, Any]:
-    """What `Task` shows of a record; what is absent, or cannot be read, is left out."""
+    """The values for `Task` from a record, without absent and unreadable ones."""
     return {
         name: value
         for name, read in _SHOWN
@@ -202,7 +202,7 @@ def shown(record: Mapping[str, bytes]) -> dict[str, Any]:
 
 
 def exported(record: Mapping[str, bytes]) -> dict[str, Any]:
-    """What an exported task holds of a record. Raises ValueError for what cannot be read."""
+    """The values of an exported task from a record. Raises ValueError for an unreadable one."""
     return {
         name: write(raw)
         for name, write in EXPORTED.items()
@@ -230,9 +230,9 @@ class ClaimedTask(NamedTuple):
     timeout: float | None = None
     misfire: bytes | None = None
     shown: Mapping[str, Any] = _NOTHING
-    """What else its handler's `Task` shows; see fields.py."""
+    """Other values for its handler's `Task`."""
     unreadable: str = ""
-    """What in its record cannot be read, if anything: it cannot run then."""
+    """The unreadable part of its record, if any: then it cannot run."""
     ledger: bytes | None = None
     """Of a task of a ledger: generation and revision of its row, as the record has them."""
 

@@ -25,10 +25,10 @@ class PlainText(exceptions.ConnectionError):
 
 
 class TlsConnection(redis.SSLConnection):
-    """One that waits."""
+    """A blocking TLS connection that reports a server without TLS."""
 
     _is_unused = False
-    """Whether nothing was sent since it was opened: then there is no reply to be left unread."""
+    """True if nothing was sent since it was opened, so that no reply can be left unread."""
 
     def _connect(self) -> socket.socket:
         self._is_unused = True
@@ -44,12 +44,12 @@ class TlsConnection(redis.SSLConnection):
         self._is_unused = False
 
     def can_read(self, timeout: float = 0) -> bool:
-        """Whether there is something to read; session tickets are nothing."""
+        """True if there is data to read; session tickets do not count."""
         return not self._is_unused and super().can_read(timeout)
 
 
 class AsyncTlsConnection(redis.asyncio.SSLConnection):
-    """One that is awaited."""
+    """An asyncio TLS connection that reports a server without TLS."""
 
     async def _connect(self) -> None:
         try:
@@ -60,7 +60,7 @@ class AsyncTlsConnection(redis.asyncio.SSLConnection):
 
 
 def is_plain_text(error: BaseException) -> bool:
-    """Whether this is why there is no connection; the async client wraps the error."""
+    """True if the server speaks plain text; the async client wraps the error."""
     return isinstance(error, PlainText) or isinstance(error.__cause__, PlainText)
 
 
@@ -84,7 +84,7 @@ def _refuse_plain_text(host: str, port: int) -> None:
 
 _FILES = "ssl_certfile=/path/client.pem&ssl_keyfile=/path/client.key"
 _OF_SSL = "_ssl.c"
-"""What stands in every error of Python's ssl."""
+"""The text that every error of Python's ssl has."""
 _REMEDIES = {
     "certificate has expired": (
         "renew the server's certificate, or set this machine's clock if that is wrong"
@@ -127,15 +127,15 @@ _REMEDIES = {
         "rediss+sentinel:// or rediss+cluster://",
     ),
 }
-"""What helps, by words of the error; the first that occur count."""
+"""The remedies, by words of the error; the first match counts."""
 
 
 def is_of_tls(text: str) -> bool:
-    """Whether an error is one of TLS."""
+    """True for an error of TLS."""
     return _OF_SSL in text
 
 
 def advice(text: str) -> str:
-    """What helps against the error of a connection, to be written behind it; or nothing."""
+    """The remedy for the error of a connection, to be written behind it; or empty."""
     remedy = next((remedy for words, remedy in _REMEDIES.items() if words in text), "")
     return f"; {remedy}" if remedy else ""

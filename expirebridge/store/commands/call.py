@@ -1,4 +1,4 @@
-"""The form of a call, of which operations are made.
+"""Calls: the requests of which operations consist.
 
 A call names a script (or, rarely, a plain command), holds its arguments, and reads the reply. What
 takes more than one call is a generator of them:
@@ -35,9 +35,9 @@ class ByItem(NamedTuple):
     call_of: Callable[[list[Any]], Any]
     """The call for some of the items, whose result is a list with one place for each."""
     fail_fast: bool = False
-    """Whether not to wait until a node that does not answer has a successor."""
+    """True not to wait for a failover of its node."""
     bulk: bool = False
-    """Whether an item is one of many, so that the error says which were not done."""
+    """True if the error names the items that were not done."""
 
 
 class Everywhere(NamedTuple):
@@ -48,7 +48,7 @@ class Everywhere(NamedTuple):
 
 
 class Anywhere(NamedTuple):
-    """Any partition that answers, since all know the same: the first, if it does."""
+    """Any partition that answers, since all have the same data: the first, if it answers."""
 
 
 class At(NamedTuple):
@@ -62,7 +62,7 @@ class IfAvailable(NamedTuple):
 
     number: int
     fail_fast: bool
-    """Whether not to wait until a node that does not answer has a successor."""
+    """True not to wait for a failover of its node."""
 
 
 class Creation(NamedTuple):
@@ -152,20 +152,20 @@ def at(call: Command[T], number: int) -> Command[T]:
 def at_if_available(call: Command[T], number: int, *, fail_fast: bool = False) -> Command[T | None]:
     """The same; its result is None if that partition cannot be asked, and others perhaps can.
 
-    `fail_fast`: do not wait until a node that does not answer has a successor.
+    `fail_fast`: do not wait for a failover of its node.
     """
     route = IfAvailable(number, fail_fast)
     return Command(call.name, call.arguments, call.read, call.is_script, route)
 
 
 def wait_for_failover(call: Command[T]) -> Command[T]:
-    """The same call, to be sent again, which now waits until a node has a successor."""
+    """The same call, to be sent again: now it waits for a failover."""
     route = call.route._replace(fail_fast=False) if isinstance(call.route, ByItem) else call.route
     return Command(call.name, call.arguments, call.read, call.is_script, route)
 
 
 class Runnable(Protocol[T_co]):
-    """What a store runs: one call, or steps."""
+    """One call, or steps: the argument of a store's `run`."""
 
     def __iter__(self) -> Steps[T_co]:
         """The calls, each answered with its raw reply, and the result."""
@@ -206,7 +206,7 @@ class When(NamedTuple):
     relative: bool
 
     def encode(self) -> tuple[Argument, ...]:
-        """As the scripts take it."""
+        """The arguments for the scripts."""
         return ("in" if self.relative else "at", self.ms)
 
 

@@ -24,7 +24,7 @@ MAX_CLAIM_BYTES = 1024 * 1024
 
 
 def earliest(prefix: str, since: bytes = b"-inf") -> Command[int | None]:
-    """When the next task is due, in ms, by one plain command; None if nothing is pending.
+    """Read the next due time, in ms, by one plain command; None if nothing is pending.
 
     Tasks with a score below `since` do not count. It may have been put off since: only a claim
     follows its timer.
@@ -39,22 +39,22 @@ def _read_earliest(reply: list[bytes]) -> int | None:
 
 
 class Walk(NamedTuple):
-    """A way over the pending tasks, in order, and how far it has come."""
+    """A scan over the pending tasks, in order, and its position."""
 
     score: bytes
     id: bytes
-    """The task behind which it goes on; empty: before all of that score."""
+    """The task after which it continues; empty: before all of that score."""
     last: bytes
-    """The last score of the way. It waits before tasks that are not due yet."""
+    """The last score of the scan. It waits before tasks that are not due yet."""
 
     @property
     def place(self) -> float:
-        """The score that it has come to."""
+        """The score of its position."""
         return float(self.score)
 
 
 class Walked(NamedTuple):
-    """How far a claim went on a walk."""
+    """The progress of a claim on a scan."""
 
     score: bytes
     id: bytes
@@ -65,35 +65,35 @@ class Walked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What one look for due tasks brought."""
+    """The reply to a claim."""
 
     now_us: int
     """The server's time, in microseconds."""
     next_due: int | None
-    """When the earliest task is due, in ms; it may have passed, if room or patience ran out."""
+    """The earliest due time, in ms; it may have passed, if capacity or time ran out."""
     alone: bool
-    """Whether nothing may be claimed until the listener is idle: a task waits to run alone, or
+    """True if nothing may be claimed until the listener is idle: a task waits to run alone, or
     does."""
     shared: bool
-    """Whether it left tasks that are due to other listeners, because it had its share."""
+    """True if it left due tasks to other listeners, because it had its share."""
     running: int
     """How many tasks run then in all listeners; -1 if no `FairShareInput` was given."""
     broken: list[str]
     """Ids whose records were missing, or could not be read; the latter are kept as failed."""
     tasks: list[ClaimedTask]
     wrong_way: bool = False
-    """Whether nothing was claimed because it is the other of `claim` and `claim_known` that suits
+    """True if nothing was claimed because the other one of `claim` and `claim_known` suits
     the fleet now."""
     withheld: bool = False
-    """Whether that is because tasks of a ledger are due that it may not take."""
+    """True if that is because due tasks of a ledger are withheld."""
     fleet: bytes = b""
-    """For `claim_known`: what code the fleet runs."""
+    """For `claim_known`: the code versions of the fleet."""
     walked: Sequence[Walked] = ()
-    """For `claim_known`: how far it went on each walk; none if it found what it took before."""
+    """For `claim_known`: its progress on each scan; none if it found what it took before."""
 
 
 class FairShareInput(NamedTuple):
-    """What the share of a listener is computed from: a claim takes no more than that.
+    """The numbers from which the share of a listener is computed, the limit of a claim.
 
     The share is what is due and running, divided by the listeners.
     """
@@ -143,7 +143,7 @@ def claim_known(
     share: FairShareInput | None = None,
     gate: int | None = None,
 ) -> Command[Claim]:
-    """The same in a fleet that runs more than one code: what only others know is left to them.
+    """The same in a fleet of several code versions: functions that only others have are left.
 
     `code` is the listener's, as it goes into heartbeats; `walks` are where it looks, in order.
     """
@@ -182,7 +182,7 @@ def resent(claim: Command[Claim]) -> Command[Claim]:
 
 
 _ALONE, _SHARE = 1, 2
-"""Why a claim left what is due, as claim.lua says it."""
+"""Codes of claim.lua: why a claim left due tasks."""
 _WITHHELD = 2
 """Why it took nothing at all: 1 for a fleet of several codes, or this."""
 
@@ -206,7 +206,7 @@ def _read_claim(reply: list[Any], token: str) -> Claim:
 
 
 class Settled(IntEnum):
-    """Whether an outcome was recorded."""
+    """The result of recording an outcome."""
 
     DONE = 1
     REFUSED = 2  # the claim no longer held: its lease had lapsed
@@ -223,7 +223,7 @@ class Settlement(NamedTuple):
     id: str
     token: str
     outcome: str
-    """As settle.lua lists them: `succeeded`, `retry`, `failed`, `snoozed`, `released`, `unknown`,
+    """A word of settle.lua: `succeeded`, `retry`, `failed`, `snoozed`, `released`, `unknown`,
     `unfit`."""
     delay: float = 0.0
     """Seconds until the task is looked at again, unless it ended for good."""
@@ -231,7 +231,7 @@ class Settlement(NamedTuple):
     """The result as JSON, or the reason."""
 
     def encode(self) -> tuple[Argument, ...]:
-        """As settle.lua takes it."""
+        """The arguments for settle.lua."""
         delay = milliseconds(self.delay)
         return (f"{self.id} {self.token} {self.outcome} {delay}", self.text)
 
@@ -254,19 +254,19 @@ class HeartbeatReply:
 
     now_us: int
     rank: int
-    """Place among the listeners that beat, by their names; those of the lowest ranks are ears."""
+    """Its rank among the live listeners, by name; those of the lowest ranks subscribe to events."""
     listeners: int
     gap: bool
-    """Whether nobody had beaten for half a lease: events may have been missed."""
+    """True if no listener had sent a heartbeat for half a lease: events may have been missed."""
     lost: list[str]
     """Ids that this listener no longer holds."""
     cancelled: list[tuple[str, str]]
     """Id and token of each claim that it holds whose task was cancelled."""
     born: bytes
-    """When this database was first written to; another value says that it was emptied since. Empty
+    """The time of the first write to this database; it changes if the database is emptied. Empty
     if that is not known any longer."""
     undeclared: bool
-    """Whether what its code knows must be declared, again or for the first time."""
+    """True if the functions of its code must be declared, again or for the first time."""
     codes: list[tuple[str, int]]
     """If the fleet runs more than one code: each fingerprint, and how many listeners run it."""
     next_making: int | None = None
@@ -281,7 +281,7 @@ def heartbeat(
     code: str,
     functions: int = 0,
 ) -> Command[HeartbeatReply]:
-    """Say that `listener` lives, and renew its claims: `held` are ids with their tokens.
+    """Send a heartbeat of `listener`, and renew its claims: `held` are ids with their tokens.
 
     `code` is the fingerprint of the so many functions that it knows; heartbeat.lua says what may
     follow it.
@@ -304,5 +304,5 @@ def _read_heartbeat(reply: list[Any]) -> HeartbeatReply:
 
 
 def leave(listener: str) -> Command[None]:
-    """Take `listener` off the list of those that beat."""
+    """Remove `listener` from the live listeners."""
     return script("leave", listener, read=lambda _: None)

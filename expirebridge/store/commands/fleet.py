@@ -1,4 +1,4 @@
-"""The calls about the fleet: which code each listener runs, and what that code knows."""
+"""The calls about the fleet: the code version of each listener, and its functions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,19 +24,19 @@ _COUNT = "#"
 
 @dataclass(frozen=True, slots=True)
 class FleetListener:
-    """A listener that beats, and the code that it runs."""
+    """A live listener and its code version."""
 
     name: str
     """`<host>:<pid>:<nonce>`."""
     ago: float
     """Seconds since its last beat."""
     fingerprint: str | None
-    """Of the functions that it knows; None if another client overwrote that."""
+    """The fingerprint of its functions; None if another client overwrote it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """The listeners that beat, and what they know."""
+    """The live listeners, and their functions."""
 
     listeners: list[FleetListener]
     """In the order of their last beats, the longest ago first."""
@@ -45,13 +45,13 @@ class Fleet:
 
 
 def declare(fingerprint: str, shapes: Mapping[str, str]) -> Command[None]:
-    """Declare what the code of this fingerprint knows: the shape of each function, by its name."""
+    """Declare the functions of a code version: the shape of each, by its name."""
     items = [item for pair in shapes.items() for item in pair]
     return script("declare", fingerprint, *items, read=lambda _: None)
 
 
 def read_fleet(lease: float) -> Command[Fleet]:
-    """See which code each listener runs that beat within `lease` seconds, and what it knows."""
+    """Read code version and functions of each listener that beat within `lease` seconds."""
     return script("read_fleet", milliseconds(lease), read=_read_fleet, route=Anywhere())
 
 
@@ -83,7 +83,7 @@ def _shapes(fields: list[bytes]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What an operator did."""
+    """An action of an operator."""
 
     at: datetime
     """On the server's clock."""

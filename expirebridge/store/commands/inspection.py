@@ -26,14 +26,14 @@ from expirebridge.store.task_records import split_call, text, whole
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Who is at work, and what waits."""
+    """The live listeners, and the tasks that wait."""
 
     overdue: int
     """Pending tasks whose time has passed."""
     waited: float
     """Seconds that the first of them has waited."""
     listeners: list[str]
-    """Those that beat: `<host>:<pid>:<nonce>`."""
+    """The live ones: `<host>:<pid>:<nonce>`."""
 
 
 def read_health(lease: float) -> Command[Health]:
@@ -55,7 +55,7 @@ def _joined_health(each: Sequence[Health]) -> Health:
 
 @dataclass(frozen=True, slots=True)
 class Subscribers:
-    """How many listeners are subscribed at the server of a partition."""
+    """The numbers of listeners that are subscribed at the server of a partition."""
 
     doorbell: int
     """To its doorbell."""
@@ -111,7 +111,7 @@ class Span:
     """How attempts ended in a span of time, and how late they had begun."""
 
     at: int
-    """When it began, in ms."""
+    """Its start, in ms."""
     succeeded: int = 0
     retried: int = 0
     failed: int = 0
@@ -186,7 +186,7 @@ def _span(at: int, fields: Iterable[Sequence[Any]]) -> Span:
 
 @dataclass(frozen=True, slots=True)
 class LastBeat:
-    """A listener, and how long it has been silent."""
+    """A listener, and the seconds since its last heartbeat."""
 
     name: str
     """`<host>:<pid>:<nonce>`."""
@@ -207,7 +207,7 @@ def list_listeners(limit: int) -> Command[list[LastBeat]]:
 
 @dataclass(frozen=True, slots=True)
 class Unhandled:
-    """Tasks that wait because no listener knew their function."""
+    """Tasks that wait because no listener has their function."""
 
     examined: int
     """How many tasks were looked at: those that are due next."""
@@ -234,7 +234,7 @@ class SearchResult:
     """A part of the ids of one state, and those of them that begin as was asked for."""
 
     rank: int | None
-    """Where to go on; None if there are no more."""
+    """The next position; None if there are no more."""
     examined: int
     ids: list[str]
 
@@ -299,7 +299,7 @@ def find_refused(commands: Iterable[Sequence[Argument]]) -> Command[list[int] | 
 
 
 class StoredCall(NamedTuple):
-    """What a task is to call, as it is stored."""
+    """The call of a task, as it is stored."""
 
     id: str
     func: str | None
@@ -314,7 +314,7 @@ class CallsPage:
     """A part of the tasks of one state."""
 
     cursor: str
-    """Where the next page begins; "0" if this was the last."""
+    """The cursor of the next page; "0" if this was the last."""
     examined: int
     """How many tasks were looked at; some may be left out, see list_calls.lua."""
     calls: list[StoredCall]
@@ -363,7 +363,7 @@ class ComingSpan:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What comes due, and when."""
+    """The numbers of tasks that come due, by time."""
 
     now: int
     """The server's time, in ms."""

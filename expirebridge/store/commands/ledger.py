@@ -1,4 +1,4 @@
-"""The calls of the ledger's relay: what it carries here, and what rows are to learn."""
+"""The calls of the ledger's relay: rows to Redis, and status updates back."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -19,25 +19,25 @@ from expirebridge.store.commands.call import (
 from expirebridge.store.task_records import text
 
 MAX_ROWS = 100
-"""Rows that one pass carries at most, in either direction."""
+"""The most rows that one pass relays, in either direction."""
 MOST_DIRTY = 100_000
 """Beyond so many rows that are behind, no task of a ledger begins: see include/claims.lua."""
 
 
 class RowVersion(NamedTuple):
-    """Which life of an id a record or a row is about, and what was asked of it."""
+    """The version of a row: which use of its id it is, and the revision of the request."""
 
     generation: int
-    """When this life of the id began; one more each time Redis begins it anew."""
+    """Grows with each new use of the id, and whenever Redis has to start it anew."""
     revision: int
-    """What the application wants: each change of that has a revision of its own."""
+    """The revision of the application's request: each change has its own."""
 
     def __str__(self) -> str:
         return f"{self.generation} {self.revision}"
 
     @classmethod
     def read(cls, raw: bytes | None) -> "RowVersion | None":
-        """As a record has it; None for anything else."""
+        """Read it from a record; None for anything else."""
         parts = text(raw or b"").split()
         if len(parts) != 2 or not all(part.isascii() and part.isdigit() for part in parts):
             return None
@@ -45,20 +45,20 @@ class RowVersion(NamedTuple):
 
 
 class RedisCheckpoint(NamedTuple):
-    """What the server knows of its ledger."""
+    """The checkpoint in Redis: the state of the relay there."""
 
     nonce: str
-    """By which the two know each other; empty: it knows none."""
+    """The pairing id of Redis and ledger; empty: none."""
     number: int
-    """Of the last pass that it has seen."""
+    """The number of the last pass."""
     now: int = 0
     """The server's time, in ms."""
     dirty: int = 0
-    """How many rows are to learn something."""
+    """The number of pending status updates."""
     dirty_since: int | None = None
-    """Since when the first of them is, in microseconds."""
+    """The time of the oldest of them, in microseconds."""
     run_id: str | None = None
-    """Which process the server is; None if it does not say, or was not asked."""
+    """The run id of the server; None if it has none, or was not asked."""
 
     @property
     def behind(self) -> float:
@@ -87,12 +87,12 @@ class WriteBackBacklog(NamedTuple):
 
 
 def read_ledger() -> Command[RedisCheckpoint]:
-    """Read what the server knows of its ledger."""
+    """Read the checkpoint in Redis."""
     return script("read_ledger", read=_read_known)
 
 
 def read_run_id() -> Command[str | None]:
-    """Read which process the server is; None if it does not say, or the login may not ask."""
+    """Read the run id of the server; None if it has none, or the login lacks the right."""
     return script("read_run_id", read=_read_run_id)
 
 
@@ -124,7 +124,7 @@ def _read_run_id(reply: bytes) -> str | None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RelayedRow:
-    """A row as it is carried to the server."""
+    """A row for the server."""
 
     id: str
     life: RowVersion
@@ -139,7 +139,7 @@ class RelayedRow:
     fields: dict[str, Argument] = field(default_factory=dict)
 
     def encode(self) -> tuple[Argument, ...]:
-        """As relay.lua takes it."""
+        """The arguments for relay.lua."""
         pairs = [item for pair in self.fields.items() for item in pair]
         return (
             self.id, str(self.life), self.what, self.hint, self.call, self.when, self.ms,
@@ -148,7 +148,7 @@ class RelayedRow:
 
 
 class RelayCode(IntEnum):
-    """What became of a row that was carried."""
+    """The outcome of relaying a row."""
 
     DONE = 1
     KEPT = 2  # its task had followed it before
@@ -156,11 +156,11 @@ class RelayCode(IntEnum):
 
 
 class RelayResult(NamedTuple):
-    """What became of one row."""
+    """The result of relaying a row."""
 
     landing: RelayCode
     due: int | None
-    """When its task is due, in ms, if it waits or runs."""
+    """The due time of its task, in ms, if it waits or runs."""
 
 
 def relay(
@@ -171,7 +171,7 @@ def relay(
     number: int,
     settings: Settings,
 ) -> Command[list[RelayResult] | None]:
-    """Carry rows, as the pass of this number; None if another pass or ledger was there.
+    """Relay rows, as the pass of this number; None if another pass or ledger came first.
 
     `found` is what the server knew when the pass began.
     """
@@ -193,11 +193,11 @@ def _read_landed(reply: list[Any]) -> list[RelayResult] | None:
 
 
 class WriteBack(NamedTuple):
-    """What a row is to learn."""
+    """A status update for a row."""
 
     id: str
     since: bytes
-    """Since when it is dirty, as the server says it."""
+    """The time since which it is dirty, in the server's form."""
     life: RowVersion | None
     """None: there is no such record any more."""
     state: str
@@ -205,18 +205,18 @@ class WriteBack(NamedTuple):
     attempt: int
     error: str
     cancelling: bool
-    """Whether it runs, and no further attempt is to follow."""
+    """True if it runs, and no further attempt is to follow."""
 
 
 class Dirty(NamedTuple):
-    """The first of what rows are to learn."""
+    """The oldest status updates."""
 
     known: RedisCheckpoint
     entries: Sequence[WriteBack]
 
 
 def read_dirty(most: int) -> Command[Dirty]:
-    """Read what rows are to learn, the oldest first."""
+    """Read status updates, the oldest first."""
     return script("read_dirty", most, read=_read_dirty)
 
 
@@ -233,7 +233,7 @@ def _read_dirty(reply: list[Any]) -> Dirty:
 
 
 def forget_dirty(dirty: Dirty, *, number: int) -> Command[bool]:
-    """Note, as the pass of this number, that rows have learnt this.
+    """Acknowledge, as the pass of this number, that rows have these status updates.
 
     False if another pass or ledger was there, or if the server has lost something of it.
     """

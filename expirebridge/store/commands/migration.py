@@ -41,11 +41,11 @@ class MigrationBatch:
     number: int
     """0 if nothing was packed."""
     has_listeners: bool
-    """Whether listeners send heartbeats there, and so run what is due soon."""
+    """True if live listeners there run what is due soon."""
     skip: int | None
     """How many to skip next time; None if there are no more."""
     forgotten: bool
-    """Whether the database lost the record of batches that arrived: it has their tasks again."""
+    """True if the database lost the record of batches that arrived: it has their tasks again."""
     items: list[MigrationItem]
 
 
@@ -135,7 +135,7 @@ class Stored:
     key: bytes
     """The name of its trigger key."""
     due: int
-    """When it is due, in ms; of a paused one, if it were resumed now."""
+    """Its due time, in ms; of a paused one, as if it were resumed now."""
     fields: dict[str, bytes]
     """Its record."""
 
@@ -145,7 +145,7 @@ class StoredPage:
     """A part of the tasks of one state."""
 
     cursor: str
-    """Where the next page begins; "0" if this was the last."""
+    """The cursor of the next page; "0" if this was the last."""
     tasks: list[Stored]
 
 

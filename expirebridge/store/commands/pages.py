@@ -14,11 +14,11 @@ BEGINNING = "0"
 
 
 class Page(Protocol):
-    """A part of what is walked over."""
+    """A page of a scan."""
 
     @property
     def cursor(self) -> str:
-        """Where the next part begins; "0" if this was the last."""
+        """The cursor of the next part; "0" if this was the last."""
         ...
 
 
@@ -34,9 +34,9 @@ class Pages(Generic[P]):
     def __init__(self, read: Callable[[str], Command[P]], begin: str = BEGINNING) -> None:
         self._read = read
         self.cursor = begin
-        """Where the next page begins, as long as there is one."""
+        """The cursor of the next page, as long as there is one."""
         self.over = False
-        """Whether the last page was read."""
+        """True if the last page was read."""
         self._partition = 0
         self._count = 0
         """How many partitions there are; 0: that was not asked yet."""

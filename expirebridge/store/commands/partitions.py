@@ -20,5 +20,5 @@ def create_partitions(count: int) -> Command[None]:
 
 
 def mark_partition() -> Command[None]:
-    """Write to each partition how many there are, unless it knows."""
+    """Write the number of partitions to each that lacks it."""
     return script("mark_partition", read=lambda _: None, route=Everywhere(lambda _: None))

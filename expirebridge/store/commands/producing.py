@@ -31,16 +31,16 @@ class NewTask(NamedTuple):
 
     id: str
     drawn: bool
-    """Whether the id was drawn at random for this call, so that nobody else can have it."""
+    """True if the id was drawn at random for this call, so that no other task can have it."""
     if_exists: str
-    """What to do when the id belongs to an unfinished task: see make.lua."""
+    """The policy if the id belongs to an unfinished task: see make.lua."""
     call: bytes
     when: When
     fields: dict[str, Argument]
-    """What else its record holds."""
+    """The other fields of its record."""
 
     def encode(self) -> tuple[Argument, ...]:
-        """As make.lua takes it."""
+        """The arguments for make.lua."""
         id, drawn, if_exists, call, (ms, relative), fields = self
         pairs = [item for pair in fields.items() for item in pair] if fields else ()
         return (
@@ -50,11 +50,11 @@ class NewTask(NamedTuple):
 
 
 class MakeReply(NamedTuple):
-    """What became of one new task; of the older one, if that was kept."""
+    """The reply for one new task; about the older one, if that was kept."""
 
     outcome: Outcome
     differs: bool
-    """Whether it was rejected because the task to be extended has another call."""
+    """True if it was rejected because the task to be extended has another call."""
     now: int
     """The server's time, in ms."""
     due: int
@@ -84,7 +84,7 @@ def make(
     """Make tasks; those whose ids are taken are kept or rejected as they ask.
 
     Those of one partition are made all or nothing. A single one may be sent together with others.
-    `fail_fast`: do not wait until a node of a cluster that does not answer has a successor. `bulk`:
+    `fail_fast`: do not wait for a failover of a node in a cluster. `bulk`:
     raise PartlyDone, with what was made, if partitions cannot be asked.
     """
     items = [argument for task in tasks for argument in task.encode()]
@@ -219,7 +219,7 @@ class TaskPage(NamedTuple):
     """A part of a listing."""
 
     cursor: str
-    """Where the next page begins; "0" if this was the last."""
+    """The cursor of the next page; "0" if this was the last."""
     examined: int
     tasks: list[Task]
 
@@ -244,7 +244,7 @@ def list_page(
 COUNTED = (
     "pending", "paused", "running", "succeeded", "failed", "cancelled", "overdue", "listeners"
 )  # fmt: skip
-"""What is counted, in the order of the script's reply."""
+"""The counters, in the order of the script's reply."""
 
 
 def count(lease: float) -> Command[Counts]:

@@ -1,4 +1,4 @@
-"""The calls of a listener that reconciles: what was heard, what a scan finds, what is over."""
+"""The calls of a listener that reconciles keys: after events, on scans, and for expired leases."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from expirebridge.store.commands.call import BATCH, Argument, Command, ids_of, m
 
 
 class Adoption(IntEnum):
-    """What became of a key that was heard of, or found."""
+    """The outcome for a key that an event named, or a scan found."""
 
     ADOPTED = 1
     KNOWN = 2
@@ -21,7 +21,7 @@ class Adoption(IntEnum):
 
 
 class EventKind(StrEnum):
-    """What was heard of a key."""
+    """The event about a key."""
 
     EXPIRED = "expired"
     DELETED = "deleted"
@@ -52,12 +52,12 @@ class KeyEvent:
         return cls(name, error.id, call[:512], heard, str(error))
 
     def encode(self) -> tuple[Argument, ...]:
-        """As adopt.lua takes it."""
+        """The arguments for adopt.lua."""
         return (self.name, self.id, self.call, self.heard, self.invalid)
 
 
 def find_unexplained(names: Iterable[bytes], heard: EventKind) -> Command[set[bytes]]:
-    """Which of these keys, of which this was heard, need a look: most are explained by records."""
+    """Return the keys that need reconciling after this event: records explain most."""
     return script("find_unexplained", heard, *names, read=set)
 
 
@@ -72,10 +72,10 @@ def adopt(hints: Iterable[KeyEvent], settings: Settings) -> Command[list[Adoptio
 
 @dataclass(frozen=True, slots=True)
 class ScanStep:
-    """What a part of the database holds that no record knows."""
+    """The keys without a record in a part of the database."""
 
     cursor: str
-    """Where to go on; "0" if all was walked over."""
+    """The next position; "0" at the end."""
     alien: int
     """Keys that are not expirebridge's."""
     strays: list[str]
@@ -114,7 +114,7 @@ def _read_walk(reply: Any) -> tuple[str, list[bytes]]:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """What one pass of the reconciler did."""
+    """The result of one pass."""
 
     more: bool
     forgotten: int
@@ -146,5 +146,5 @@ def _read_sweep(reply: list[Any]) -> Sweep:
 
 
 def is_primary() -> Command[bool]:
-    """Whether the server calls itself a primary now, by ROLE."""
+    """Ask by ROLE if the server is a primary now."""
     return Command("ROLE", (), lambda reply: reply[0] == b"master", is_script=False)

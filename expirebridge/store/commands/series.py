@@ -1,4 +1,4 @@
-"""The calls about series: what recurs, and its ticks."""
+"""The calls about series: recurring tasks and their ticks."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -30,16 +30,16 @@ class Times(NamedTuple):
     """The next tick of a series, in ms."""
 
     tick: int
-    """For which it stands."""
+    """The scheduled time."""
     due: int
-    """When it is due: later by the jitter."""
+    """Its due time: later by the jitter."""
     successor: int | None
-    """When the tick after it is due; None if there is none."""
+    """The due time of the tick after it; None if there is none."""
     tzdata: str = ""
     """By which data of the zone that was computed, as `tzdata_at`; empty without a zone."""
 
     def encode(self) -> tuple[Argument, ...]:
-        """As the scripts take it."""
+        """The arguments for the scripts."""
         successor = "" if self.successor is None else self.successor
         return (self.tick, self.due, successor, self.tzdata)
 
@@ -56,13 +56,13 @@ class NewSeries:
     fingerprint: str
     """Of its fields."""
     declared: bool
-    """Whether handlers declare it."""
+    """True if handlers declare it."""
     fields: dict[str, Argument] = field(default_factory=dict)
-    """What its record holds: call, spec, overlap, and what its ticks get."""
+    """Its record: call, spec, overlap, and the fields of its ticks."""
 
 
 class Put(IntEnum):
-    """What became of a series that was put."""
+    """The outcome of putting a series."""
 
     CREATED = 1
     CHANGED = 2
@@ -72,18 +72,18 @@ class Put(IntEnum):
 
 
 class Putting(NamedTuple):
-    """A series to be put, in the place of what stands."""
+    """A series to be put, in place of the stored one."""
 
     series: NewSeries
     before: str
-    """The fingerprint that stands; empty: there is no such series."""
+    """The stored fingerprint; empty: there is no such series."""
     made: int
-    """When it is made, in ms, if it is new."""
+    """Its creation, in ms, if it is new."""
     times: Times | None
     """Its next tick; None: there is none any more."""
 
     def encode(self) -> tuple[Argument, ...]:
-        """As put_series.lua takes it."""
+        """The arguments for put_series.lua."""
         series = self.series
         pairs = [item for pair in series.fields.items() for item in pair]
         return (
@@ -107,11 +107,11 @@ class DueSeries(NamedTuple):
 
     id: str
     tick: int
-    """The ms for which its latest tick stands."""
+    """The scheduled time of its latest tick, in ms."""
     spec: bytes
     """Its schedule, as JSON."""
     made: int
-    """When it was made, in ms."""
+    """Its creation, in ms."""
 
 
 class FoundDue(NamedTuple):
@@ -159,11 +159,11 @@ class Outdated(NamedTuple):
 
     id: str
     tick: int
-    """The ms for which that tick stands."""
+    """The scheduled time of that tick, in ms."""
     spec: bytes
     """Its schedule, as JSON."""
     made: int
-    """When it was made, in ms."""
+    """Its creation, in ms."""
     tzdata: str
     """By which data, as `tzdata_at`."""
 
@@ -180,7 +180,7 @@ def find_outdated(version: str, skip: int, most: int = MAX_TICKS) -> Command[lis
 
 
 class Retimed(IntEnum):
-    """What became of a waiting tick that other data of its zone may move."""
+    """The outcome for a waiting tick that newer zone data may move."""
 
     MOVED = 1
     STAYS = 2  # its time is the same, it does not wait as it was made, or the series changed
@@ -196,7 +196,7 @@ def retime_ticks(items: Iterable[NextTick]) -> Command[list[Retimed]]:
 
 
 class DeclarationState(IntEnum):
-    """What a listener is to do about one of its declarations."""
+    """The action that one declaration of a listener requires."""
 
     STANDS = 1
     PUT = 2
@@ -205,12 +205,12 @@ class DeclarationState(IntEnum):
 
 
 class Declared(NamedTuple):
-    """How the declarations of a listener stand."""
+    """The state of the declarations of a listener."""
 
     now: int
     """The server's time, in ms."""
     standings: list[tuple[DeclarationState, str]]
-    """Of each: what to do, and the fingerprint that stands; empty: none."""
+    """Of each: the action, and the stored fingerprint; empty: none."""
 
 
 def declare_series(
@@ -228,7 +228,7 @@ def declare_series(
 
 
 class Removal(IntEnum):
-    """What became of a series that was to be removed."""
+    """The outcome of removing a series."""
 
     REMOVED = 1
     CARRIED = 3  # a listener that beats declares it
@@ -250,7 +250,7 @@ def pause_series(id: str) -> Command[bool]:
 
 
 class Resumption(IntEnum):
-    """What became of a series that was to be resumed."""
+    """The outcome of resuming a series."""
 
     RESUMED = 1
     RACE = 4  # it changed meanwhile, or its next time has passed
@@ -273,7 +273,7 @@ def run_series(id: str) -> Command[str | None]:
 
 
 class Read(NamedTuple):
-    """A series as it stood at that time."""
+    """A series as it was at that time."""
 
     now: int
     """The server's time, in ms."""
@@ -295,7 +295,7 @@ class SeriesPage:
     """A part of a listing of series."""
 
     cursor: str
-    """Where the next page begins; "0" if this was the last."""
+    """The cursor of the next page; "0" if this was the last."""
     now: int
     """The server's time, in ms."""
     series: list[StoredSeries]
