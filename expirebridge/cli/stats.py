@@ -24,8 +24,8 @@ from expirebridge.connection import clients
 from expirebridge.hooks import Hooks
 from expirebridge.model.durations import human, seconds_of
 from expirebridge.model.task import Counts, LeftOut, State, Task, texts_of
+from expirebridge.observe.recent_tasks import SAMPLE, RecentTasks, read_recent
 from expirebridge.producer.operations import Operations
-from expirebridge.producer.recent import SAMPLE, Recent, read_recent
 from expirebridge.settings import Settings
 from expirebridge.store.commands import inspection
 from expirebridge.store.commands.inspection import Health
@@ -45,7 +45,7 @@ class DatabaseFigures:
     health: Health
     next: list[Task]
     running: list[Task]
-    recent: Recent
+    recent: RecentTasks
     partitions: list[Counts]
     """What each holds, if there are several."""
     left_out: tuple[LeftOut, ...]

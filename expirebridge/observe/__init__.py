@@ -1,1 +1,1 @@
-"""Hooks that log, count and trace. The core never imports them."""
+"""Logs, metrics, traces, and statistics of recent tasks. The core never imports them."""

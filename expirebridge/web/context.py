@@ -16,9 +16,9 @@ from expirebridge.checks import OVERDUE_LIMIT
 from expirebridge.connection.clients import shown_server
 from expirebridge.model.durations import human
 from expirebridge.model.task import State, Task, from_ms, to_ms
+from expirebridge.observe.recent_tasks import SAMPLE
 from expirebridge.producer.bridge import AsyncBridge
 from expirebridge.producer.operations import Operations
-from expirebridge.producer.recent import SAMPLE
 from expirebridge.settings import Settings
 from expirebridge.store.commands import inspection
 from expirebridge.store.partitions import AsyncPartitions

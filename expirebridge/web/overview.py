@@ -16,7 +16,7 @@ from expirebridge.checks.work import check_functions, of_move
 from expirebridge.errors import ServerError, ServerUnreachable
 from expirebridge.model.durations import human
 from expirebridge.model.task import Counts, LeftOut, State, texts_of, to_ms
-from expirebridge.producer.recent import OfFunction, read_recent
+from expirebridge.observe.recent_tasks import FunctionStatistics, read_recent
 from expirebridge.store.commands import inspection
 from expirebridge.store.commands.inspection import FunctionSurvey, Health, LastBeat, Span
 from expirebridge.web.charts import Chart, Column, bars, decades
@@ -128,7 +128,7 @@ class Course:
     coming: Chart | None = None
     throughput: Chart | None = None
     lateness: Chart | None = None
-    functions: tuple[tuple[str, OfFunction], ...] = ()
+    functions: tuple[tuple[str, FunctionStatistics], ...] = ()
     """How the recent tasks of each function did: the functions that failed most first."""
     alarms: tuple[Finding, ...] = ()
 
@@ -213,7 +213,7 @@ class Overview:
     async def _read_survey(self) -> FunctionSurvey:
         return await self._site.store.run(inspection.survey_functions(_SURVEYED))
 
-    async def _read_functions(self) -> tuple[tuple[str, OfFunction], ...]:
+    async def _read_functions(self) -> tuple[tuple[str, FunctionStatistics], ...]:
         recent = await self._site.store.run(read_recent(self._site.operations))
         # Functions that need attention come first, then the most frequent ones.
         return tuple(

@@ -15,7 +15,7 @@ SAMPLE = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OfFunction:
+class FunctionStatistics:
     """Statistics of the recent tasks of a function."""
 
     succeeded: int
@@ -27,7 +27,7 @@ class OfFunction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recent:
+class RecentTasks:
     """The tasks that ended last, latest first."""
 
     succeeded: list[Task]
@@ -48,7 +48,7 @@ class Recent:
     def _ended(self) -> list[Task]:
         return [*self.succeeded, *self.failed]
 
-    def functions(self) -> dict[str, OfFunction]:
+    def functions(self) -> dict[str, FunctionStatistics]:
         """How each function did, by its tasks among these."""
         of: dict[str, list[Task]] = defaultdict(list)
         for task in self._ended:
@@ -62,11 +62,11 @@ class Recent:
         )
 
 
-def read_recent(operations: Operations) -> Steps[Recent]:
+def read_recent(operations: Operations) -> Steps[RecentTasks]:
     """Read the tasks that ended last."""
     succeeded = yield from operations.list(state=State.SUCCEEDED, limit=SAMPLE)
     failed = yield from operations.list(state=State.FAILED, limit=SAMPLE)
-    return Recent(succeeded=succeeded.tasks, failed=failed.tasks)
+    return RecentTasks(succeeded=succeeded.tasks, failed=failed.tasks)
 
 
 def _late(task: Task) -> float | None:
@@ -82,11 +82,11 @@ def _quantile(values: Sequence[float], share: float) -> float | None:
     return sorted(values)[math.ceil(len(values) * share) - 1] if values else None
 
 
-def _of_function(tasks: Sequence[Task]) -> OfFunction:
+def _of_function(tasks: Sequence[Task]) -> FunctionStatistics:
     well = [task for task in tasks if task.state is State.SUCCEEDED]
     late = [late for task in well if (late := _late(task)) is not None]
     took = [took for task in well if (took := _took(task)) is not None]
-    return OfFunction(
+    return FunctionStatistics(
         succeeded=len(well),
         failed=len(tasks) - len(well),
         lateness=_quantile(late, 0.99),
