@@ -16,7 +16,8 @@ from expirebridge.ledger.completion import complete
 from expirebridge.ledger.ledger import Ledger
 from expirebridge.ledger.rows import LedgerTask
 from expirebridge.ledger.schema import ddl
-from expirebridge.ledger.tables import DesiredState, Status, Tables, extras, tables
+from expirebridge.ledger.tables import Tables, extras, tables
+from expirebridge.model.row_state import DesiredState, Status
 
 __all__ = [
     "CompletionRefused",

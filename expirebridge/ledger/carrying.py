@@ -5,16 +5,11 @@ from typing import Any
 from sqlalchemy import Row
 
 from expirebridge.ledger.rows import new_task_of
-from expirebridge.ledger.tables import DesiredState, Status, SyncState
-from expirebridge.store.commands.ledger import RelayedRow, RowVersion
+from expirebridge.model.row_state import FINAL_STATES, DesiredState, RowVersion, Status, SyncState
+from expirebridge.store.commands.ledger import RelayedRow
 
 NEVER = 2**53 - 1
 """When a paused task is due."""
-_ENDED = {
-    Status.SUCCEEDED: "succeeded",
-    Status.FAILED: "failed",
-    Status.CANCELLED: "cancelled",
-}
 
 
 def carried(row: Row[Any], now: int) -> RelayedRow:
@@ -31,7 +26,7 @@ def carried(row: Row[Any], now: int) -> RelayedRow:
     when, ms = task.when.encode()
     return RelayedRow(
         id=task.id,
-        life=RowVersion(row.generation, row.revision),
+        version=RowVersion(row.generation, row.revision),
         what=_what(row),
         hint=_hint(row),
         call=task.call,
@@ -43,7 +38,7 @@ def carried(row: Row[Any], now: int) -> RelayedRow:
 
 def _what(row: Row[Any]) -> str:
     if row.status != Status.WAITING:
-        return _ENDED[Status(row.status)]
+        return FINAL_STATES[Status(row.status)]
     return "cancel" if row.wanted == DesiredState.CANCELLED else "waits"
 
 

@@ -9,8 +9,9 @@ from sqlalchemy import MetaData
 from expirebridge.errors import CompletionRefused
 from expirebridge.ledger.rows import Row
 from expirebridge.ledger.statements import statements
-from expirebridge.ledger.tables import DesiredState, Status, Tables, tables
+from expirebridge.ledger.tables import Tables, tables
 from expirebridge.ledger.transaction import channel_of
+from expirebridge.model.row_state import DesiredState, Status
 from expirebridge.model.transactions import Transaction
 
 

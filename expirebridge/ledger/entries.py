@@ -5,8 +5,8 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Row
 
-from expirebridge.ledger.tables import DesiredState, Status
-from expirebridge.store.commands.ledger import RedisCheckpoint, RowVersion
+from expirebridge.model.row_state import RowVersion, Status
+from expirebridge.store.commands.ledger import RedisCheckpoint
 
 REFUSED: Final = "refused: "
 """What the message of a row that was refused begins with."""
@@ -69,7 +69,7 @@ class StatusUpdate(NamedTuple):
     """What a row learns."""
 
     id: str
-    life: RowVersion
+    version: RowVersion
     status: Status
     due: int | None
     retry_times: int
@@ -78,12 +78,3 @@ class StatusUpdate(NamedTuple):
     """Whether its task runs."""
     cancelling: bool
     """Whether no further attempt is to follow the one that runs."""
-
-
-class RowState(NamedTuple):
-    """What the ledger says of a task that was claimed."""
-
-    life: RowVersion
-    status: Status
-    wanted: DesiredState
-    message: str | None

@@ -31,8 +31,9 @@ from expirebridge.ledger.row_pages import RECENT_MS, RowKind, RowPage, read_page
 from expirebridge.ledger.rows import LedgerTask, ledger_task, new_task_of
 from expirebridge.ledger.schema import find
 from expirebridge.ledger.sql_types import NowMs
-from expirebridge.ledger.tables import VERSION, DesiredState, Status, SyncState, own_tables
+from expirebridge.ledger.tables import VERSION, own_tables
 from expirebridge.ledger.threads import with_timeout
+from expirebridge.model.row_state import DesiredState, Status, SyncState
 from expirebridge.settings import Settings
 from expirebridge.store.commands.inspection import StoredCall
 from expirebridge.store.commands.ledger import RedisCheckpoint, WriteBackBacklog

@@ -15,7 +15,7 @@ from expirebridge.ledger.addresses import place_of
 from expirebridge.ledger.binder import Binder
 from expirebridge.ledger.completion import Completer
 from expirebridge.ledger.engine import engine_of, read_url, translated
-from expirebridge.ledger.entries import RelayState, RowState
+from expirebridge.ledger.entries import RelayState
 from expirebridge.ledger.relay import INTERRUPTED, Pass, Relay, RelaySnapshot, finish
 from expirebridge.ledger.relay_store import RelayStore
 from expirebridge.ledger.retention import Pruned, Retention, RetentionCursor
@@ -23,6 +23,7 @@ from expirebridge.ledger.series_ticks import make_ticks
 from expirebridge.ledger.tables import tables
 from expirebridge.ledger.threads import DaemonPool, too_slow
 from expirebridge.model.partitions import PartitionLayout
+from expirebridge.model.row_state import RowState, RowVersion
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands import ledger as calls
@@ -259,9 +260,9 @@ class LedgerPartition:
         with translated(self._url):
             self._passbook.recall(ids)
 
-    def completer(self, id: str, life: calls.RowVersion, attempt: int) -> Completer:
+    def completer(self, id: str, version: RowVersion, attempt: int) -> Completer:
         """What lets the handler of this attempt complete its task."""
-        return Completer(self.name, id, life.generation, life.revision, attempt)
+        return Completer(self.name, id, version.generation, version.revision, attempt)
 
     def prune(self, keep: float, place: RetentionCursor | None = None) -> Pruned:
         """Delete one batch of the rows that ended more than `keep` seconds ago.

@@ -17,8 +17,8 @@ from expirebridge.ledger.binder import Binder
 from expirebridge.ledger.carrying import NEVER, carried
 from expirebridge.ledger.entries import Carried, RelayState, RowBatch, StatusUpdate
 from expirebridge.ledger.relay_store import RelayStore
-from expirebridge.ledger.tables import Status, SyncState
 from expirebridge.model.log_fields import event
+from expirebridge.model.row_state import Status, SyncState
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands import ledger as calls
@@ -186,7 +186,7 @@ class Relay:
         if dirty.known[:2] != (numbers.nonce, known.number):
             return INTERRUPTED
         lessons = [lesson for each in dirty.entries if (lesson := _lesson(each))]
-        lost = [each.id for each in dirty.entries if each.life is None]
+        lost = [each.id for each in dirty.entries if each.version is None]
         is_last = self._passbook.learn(number, lessons, lost)
         yield "written"
         if not is_last:
@@ -210,14 +210,14 @@ def _concluded(row: Row[Any], landed: RelayResult) -> Carried:
 
 
 def _lesson(learnt: WriteBack) -> StatusUpdate | None:
-    if learnt.life is None:
+    if learnt.version is None:
         return None
     status, runs = _STATUS.get(learnt.state, Status.WAITING), learnt.state == "running"
     # A claim counts the attempt that it begins: of one that runs it is not over.
     is_last = runs or status in {Status.SUCCEEDED, Status.FAILED}
     return StatusUpdate(
         learnt.id,
-        learnt.life,
+        learnt.version,
         status,
         NEVER if learnt.state == "paused" else learnt.due,
         max(learnt.attempt - is_last, 0),

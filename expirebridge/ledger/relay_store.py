@@ -25,19 +25,13 @@ from sqlalchemy.exc import IntegrityError
 from expirebridge.ledger.addresses import identity_of
 from expirebridge.ledger.backlog_query import BacklogQuery, Slot
 from expirebridge.ledger.engine import Transactions
-from expirebridge.ledger.entries import (
-    REFUSED,
-    Carried,
-    RelayState,
-    RowBatch,
-    RowState,
-    StatusUpdate,
-)
+from expirebridge.ledger.entries import REFUSED, Carried, RelayState, RowBatch, StatusUpdate
 from expirebridge.ledger.schema import find
 from expirebridge.ledger.sql_types import NowMs
-from expirebridge.ledger.tables import VERSION, DesiredState, Status, SyncState, Tables
+from expirebridge.ledger.tables import VERSION, Tables
 from expirebridge.model.partitions import PartitionLayout
-from expirebridge.store.commands.ledger import MAX_ROWS, RowVersion
+from expirebridge.model.row_state import DesiredState, RowState, RowVersion, Status, SyncState
+from expirebridge.store.commands.ledger import MAX_ROWS
 
 MAX_SORTED: Final = 1000
 """Rows that are sorted into partitions at once."""
@@ -387,21 +381,21 @@ class RelayStore:
 
 def what_comes_of(row: Any, lesson: StatusUpdate) -> str:
     """What comes of a lesson: the row `learns`, it is carried `again`, or `nothing`."""
-    life = lesson.life
-    if row.revision != life.revision or row.generation > life.generation:
+    version = lesson.version
+    if row.revision != version.revision or row.generation > version.generation:
         return "nothing"
-    if row.generation < life.generation or row.status == Status.WAITING:
+    if row.generation < version.generation or row.status == Status.WAITING:
         return "learns"
     return "nothing" if lesson.runs or row.status == lesson.status else "again"
 
 
 def _learnt(row: Any, lesson: StatusUpdate) -> dict[str, Any]:
     """What is written into a row, as parameters."""
-    began_anew = row.generation < lesson.life.generation
+    began_anew = row.generation < lesson.version.generation
     waits = lesson.status == Status.WAITING and not lesson.cancelling
     return {
         "b_id": row.id,
-        "b_generation": lesson.life.generation,
+        "b_generation": lesson.version.generation,
         "b_wanted": DesiredState.NONE.value if began_anew and waits else row.wanted,
         "b_status": lesson.status.value,
         "b_due": row.due if lesson.due is None else lesson.due,

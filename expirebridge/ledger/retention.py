@@ -7,7 +7,8 @@ from sqlalchemy import ColumnElement, Engine, and_, delete, or_, select
 
 from expirebridge.ledger.relay import Relay
 from expirebridge.ledger.sql_types import NowMs
-from expirebridge.ledger.tables import Status, SyncState, Tables
+from expirebridge.ledger.tables import Tables
+from expirebridge.model.row_state import Status, SyncState
 from expirebridge.store.client import Store
 from expirebridge.store.commands import ledger as calls
 

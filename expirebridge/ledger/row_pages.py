@@ -21,7 +21,8 @@ from expirebridge.ledger.entries import REFUSED
 from expirebridge.ledger.rows import LedgerTask, Row, ledger_task, new_task_of
 from expirebridge.ledger.series_ticks import NEVER
 from expirebridge.ledger.sql_types import NowMs
-from expirebridge.ledger.tables import LONGEST_ID, DesiredState, Status, SyncState
+from expirebridge.ledger.tables import LONGEST_ID
+from expirebridge.model.row_state import DesiredState, Status, SyncState
 from expirebridge.model.task import from_ms
 
 PAGE_ROWS: Final = 50

@@ -11,9 +11,10 @@ from typing import Any, Final
 import orjson
 
 from expirebridge.errors import InvalidTask
-from expirebridge.ledger.tables import LONGEST_EXT, DesiredState, Status
+from expirebridge.ledger.tables import LONGEST_EXT
 from expirebridge.model import keys
 from expirebridge.model.durations import LONGEST
+from expirebridge.model.row_state import DesiredState, Status
 from expirebridge.model.task import Outcome, from_ms
 from expirebridge.producer.record_fields import record_fields
 from expirebridge.store.commands.call import Argument, When

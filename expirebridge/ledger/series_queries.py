@@ -6,7 +6,7 @@ What a row does not know stands in Redis only: when a tick began, and how late.
 import re
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any
 
 import orjson
 from sqlalchemy import (
@@ -25,20 +25,16 @@ from sqlalchemy.sql.elements import Grouping
 from expirebridge.errors import InvalidTask
 from expirebridge.ledger.series_ticks import NEVER
 from expirebridge.ledger.sql_types import NowMs
-from expirebridge.ledger.tables import DesiredState, Status, Tables
+from expirebridge.ledger.tables import Tables
 from expirebridge.model import keys
+from expirebridge.model.row_state import FINAL_STATES, DesiredState, Status
 from expirebridge.model.schedule import Schedule
-from expirebridge.model.task import State, from_ms
+from expirebridge.model.task import from_ms
 from expirebridge.series.records import read_schedule
 from expirebridge.series.state import Series, SeriesListing
 
 Row = Mapping[Any, Any]
 """A row of `series_query` by the names of its columns."""
-_STATES: Final = {
-    Status.SUCCEEDED: State.SUCCEEDED,
-    Status.FAILED: State.FAILED,
-    Status.CANCELLED: State.CANCELLED,
-}
 
 
 def series_query(made: Tables, ledger: ColumnElement[str]) -> Select[Any]:
@@ -121,6 +117,7 @@ def series_of(row: Row) -> Series:
     """A series as people see it, whatever is in its row."""
     tick_due = row["waiting_due"] if _waits(row) else None
     last = None if row["last_id"] is None or _is_to_come(row) else row["last_id"]
+    state = None if last is None else FINAL_STATES.get(row["last_status"])
     args, kwargs = _arguments(row)
     return Series(
         id=row["id"],
@@ -142,8 +139,8 @@ def series_of(row: Row) -> Series:
         last_id=last,
         began=None,
         late=None,
-        state=_STATES.get(row["last_status"]) if last is not None else None,
-        ended=from_ms(row["last_modified"]) if last and row["last_status"] in _STATES else None,
+        state=state,
+        ended=None if state is None else from_ms(row["last_modified"]),
         succeeded=None,
         missed=0,
         overlapped=0,

@@ -23,8 +23,9 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 from expirebridge.ledger.series_queries import page_query, series_query
 from expirebridge.ledger.series_ticks import NEVER
 from expirebridge.ledger.sql_types import NowMs
-from expirebridge.ledger.tables import DesiredState, Status, SyncState, Tables
+from expirebridge.ledger.tables import Tables
 from expirebridge.model.keys import ERASED
+from expirebridge.model.row_state import DesiredState, Status, SyncState
 
 GIVEN: Final = (
     "ledger", "id", "func", "params", "options", "ext_string", "at_ms", "delay_ms",

@@ -6,7 +6,6 @@ its arguments, what the application wants of it, and its final status.
 """
 
 from dataclasses import dataclass
-from enum import IntEnum, StrEnum
 from functools import cache
 from typing import Any, Final, cast
 
@@ -36,6 +35,7 @@ from expirebridge.ledger.sql_types import (
     long_text,
     unicode_,
 )
+from expirebridge.model.row_state import DesiredState, Status, SyncState
 
 VERSION: Final = 1
 """The version of these tables: what `expirebridge_schema` holds."""
@@ -46,30 +46,6 @@ DEFAULT_NAME: Final = "default"
 """The name of the ledger in a row that names none."""
 LONGEST_NAME, LONGEST_ID, LONGEST_FUNC, LONGEST_EXT = 64, 128, 200, 255
 """Characters."""
-
-
-class Status(IntEnum):
-    """How a task stands, for good once it is not 1. Only the relay and `complete_in` write it."""
-
-    WAITING = 1  # or running: Redis knows which
-    SUCCEEDED = 10
-    FAILED = 20
-    CANCELLED = 30
-
-
-class DesiredState(StrEnum):
-    """What the application wants of a task, beside that it runs."""
-
-    NONE = "none"
-    CANCELLED = "cancelled"
-
-
-class SyncState(IntEnum):
-    """Whether the relay is to carry a row to Redis."""
-
-    NOTHING = 0
-    RELAY = 1  # it is new, or what is wanted of it changed
-    REBUILD = 2  # Redis lost what was carried there; no ledgered task is claimed meanwhile
 
 
 @dataclass(frozen=True, slots=True)

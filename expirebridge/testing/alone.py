@@ -12,13 +12,13 @@ from expirebridge.ledger.tables import own_tables
 from expirebridge.ledger.transaction import channel_of
 from expirebridge.listener.execution.attempt import Attempt
 from expirebridge.listener.execution.outcome import AttemptOutcome
-from expirebridge.listener.ledger.row_check import by_row
+from expirebridge.listener.ledger.row_check import outcome_by_row
+from expirebridge.model.row_state import RowVersion
 from expirebridge.model.transactions import Transaction
-from expirebridge.store.commands.ledger import RowVersion
 from expirebridge.testing.rows import seen_after
 
 
-def life_of(session: Transaction, ledger: str, id: str | None) -> RowVersion:
+def version_of(session: Transaction, ledger: str, id: str | None) -> RowVersion:
     """What a claim would have found in this row; nothing is sent without an `id`.
 
     Raises InvalidTask for what is no transaction.
@@ -30,21 +30,21 @@ def life_of(session: Transaction, ledger: str, id: str | None) -> RowVersion:
     return RowVersion(rows[0]["generation"], rows[0]["revision"]) if rows else RowVersion(0, 0)
 
 
-def complete(session: Transaction, ledger: str, id: str, life: RowVersion, attempt: int) -> None:
+def complete(session: Transaction, ledger: str, id: str, version: RowVersion, attempt: int) -> None:
     """Complete the row in this transaction. Raises CompletionRefused."""
-    Completer(ledger, id, life.generation, life.revision, attempt)(session)
+    Completer(ledger, id, version.generation, version.revision, attempt)(session)
 
 
-async def told_by_row(
-    session: Transaction, ledger: str, life: RowVersion | None, attempt: Attempt
+async def outcome_after(
+    session: Transaction, ledger: str, version: RowVersion | None, attempt: Attempt
 ) -> AttemptOutcome | None:
     """What a listener concludes from the row, after an attempt failed that completed it in this
     session; None if the row says nothing, or cannot be read."""
     try:
         with seen_after(session) as (transactions, awaits):
-            passbook = RelayStore(transactions, own_tables(), name=ledger)
-            ask = partial(passbook.ask, [attempt.claimed.id])
-            fates = await greenlet_spawn(ask) if awaits else ask()
+            relay_store = RelayStore(transactions, own_tables(), name=ledger)
+            ask = partial(relay_store.ask, [attempt.claimed.id])
+            rows = await greenlet_spawn(ask) if awaits else ask()
     except SQLAlchemyError:
         return None
-    return by_row(attempt, life, fates.get(attempt.claimed.id))
+    return outcome_by_row(attempt, version, rows.get(attempt.claimed.id))

@@ -5,8 +5,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from expirebridge.listener.execution.outcome import AttemptOutcome
+from expirebridge.model.row_state import RowVersion
 from expirebridge.model.transactions import Transaction
-from expirebridge.store.commands.ledger import RowVersion
 
 if TYPE_CHECKING:
     from expirebridge.listener.execution.attempt import Attempt
@@ -23,7 +23,7 @@ class LoneRow:
         self._ledger = ledger
         self._id = id
         self._session: Transaction | None = None
-        self._life: RowVersion | None = None
+        self._version: RowVersion | None = None
         """As it was before the handler completed it."""
 
     async def look_up(self, attempt: "Attempt") -> AttemptOutcome | None:
@@ -37,11 +37,11 @@ class LoneRow:
         """Raises InvalidTask for what is no transaction, and CompletionRefused."""
         from expirebridge.testing import alone  # noqa: PLC0415
 
-        life = alone.life_of(session, self._ledger, self._id)
+        version = alone.version_of(session, self._ledger, self._id)
         if self._id is None:
             return
-        self._session, self._life = session, self._life or life
-        alone.complete(session, self._ledger, self._id, self._life, attempt)
+        self._session, self._version = session, self._version or version
+        alone.complete(session, self._ledger, self._id, self._version, attempt)
 
     async def look_after(self, attempt: "Attempt", failed: AttemptOutcome) -> AttemptOutcome:
         """What a listener records of an attempt that failed, by the row; what was raised stays."""
@@ -49,5 +49,5 @@ class LoneRow:
             return failed
         from expirebridge.testing import alone  # noqa: PLC0415
 
-        told = await alone.told_by_row(self._session, self._ledger, self._life, attempt)
+        told = await alone.outcome_after(self._session, self._ledger, self._version, attempt)
         return failed if told is None else told._replace(error=failed.error)

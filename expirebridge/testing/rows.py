@@ -18,7 +18,7 @@ from expirebridge.ledger.binding import Addresses, Met
 from expirebridge.ledger.completion import Completer
 from expirebridge.ledger.db_errors import is_missing
 from expirebridge.ledger.engine import Transactions, engine_of
-from expirebridge.ledger.entries import RelayState, RowBatch, RowState
+from expirebridge.ledger.entries import RelayState, RowBatch
 from expirebridge.ledger.relay import INTERRUPTED, Relay, finish
 from expirebridge.ledger.relay_store import RelayStore
 from expirebridge.ledger.schema import find
@@ -27,12 +27,13 @@ from expirebridge.ledger.tables import own_tables
 from expirebridge.ledger.transaction import channel_of
 from expirebridge.listener.execution.attempt import Attempt
 from expirebridge.listener.execution.outcome import AttemptOutcome
-from expirebridge.listener.ledger.row_check import by_row
+from expirebridge.listener.ledger.row_check import outcome_by_row
+from expirebridge.model.row_state import RowState, RowVersion
 from expirebridge.model.transactions import Transaction
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands import producing
-from expirebridge.store.commands.ledger import MAX_ROWS, RowVersion, read_ledger
+from expirebridge.store.commands.ledger import MAX_ROWS, read_ledger
 from expirebridge.testing.environment import unseen_loop
 from expirebridge.testing.errors import TravelError
 
@@ -361,8 +362,8 @@ class Rows:
 
     async def look_up(self, attempt: Attempt) -> AttemptOutcome | None:
         """The outcome if the row of a claimed task says that it is not to run now."""
-        fate = await self.run(partial(self._fate, attempt))
-        return by_row(attempt, RowVersion.read(attempt.claimed.ledger), fate)
+        row = await self.run(partial(self._row_of, attempt))
+        return outcome_by_row(attempt, RowVersion.read(attempt.claimed.ledger), row)
 
     async def look_after(self, attempt: Attempt, failed: AttemptOutcome) -> AttemptOutcome:
         """What is to be recorded of an attempt that failed: its row may know better."""
@@ -371,11 +372,11 @@ class Rows:
     def completer_for(self, attempt: Attempt) -> Completer:
         """What completes the task in a transaction of its handler."""
         claimed = attempt.claimed
-        life = RowVersion.read(claimed.ledger) or RowVersion(0, 0)
+        version = RowVersion.read(claimed.ledger) or RowVersion(0, 0)
         return Completer(
-            self._passbook.name, claimed.id, life.generation, life.revision, claimed.attempt
+            self._passbook.name, claimed.id, version.generation, version.revision, claimed.attempt
         )
 
-    def _fate(self, attempt: Attempt) -> RowState | None:
+    def _row_of(self, attempt: Attempt) -> RowState | None:
         id = attempt.claimed.id
         return self._passbook.ask([id]).get(id)

@@ -26,9 +26,9 @@ from expirebridge.ledger.row_pages import (
     RowPage,
 )
 from expirebridge.ledger.rows import LedgerTask, check_ext
-from expirebridge.ledger.tables import Status
 from expirebridge.ledger.threads import with_timeout
 from expirebridge.model import keys
+from expirebridge.model.row_state import FINAL_STATES, Status
 from expirebridge.model.task import Change, State, Task, from_ms
 from expirebridge.producer.operations import Operations
 from expirebridge.series.state import Series, SeriesListing
@@ -51,12 +51,6 @@ KINDS = {
     RowKind.TIME: "wait for their time",
 }
 """The rows that the page lists, and what it calls them."""
-_STATES = {
-    Status.WAITING: State.PENDING,
-    Status.SUCCEEDED: State.SUCCEEDED,
-    Status.FAILED: State.FAILED,
-    Status.CANCELLED: State.CANCELLED,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +154,7 @@ class LedgerPages:
             args=row.args,
             kwargs=row.kwargs,
             key=b"",
-            state=_STATES[row.status],
+            state=FINAL_STATES.get(row.status, State.PENDING),
             due=row.due or row.created or from_ms(0),
             error=row.message,
         )

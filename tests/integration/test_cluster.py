@@ -33,6 +33,7 @@ from expirebridge.embedded.server import HOST, EmbeddedServer, free_port
 from expirebridge.hooks import End, Gap
 from expirebridge.model.keys import InvalidKey, id_for_key, parse_key
 from expirebridge.model.partitions import PartitionLayout, slot_of_id
+from expirebridge.model.row_state import RowVersion
 from expirebridge.model.task import to_ms
 from expirebridge.settings import Settings
 from expirebridge.store import function_library, script_loader
@@ -544,7 +545,7 @@ def relay(store: Store) -> None:
     known = store.run(ledger_calls.read_ledger())
     assert store.run(ledger_calls.read_run_id())
     row = ledger_calls.RelayedRow(
-        id="ledgered", life=ledger_calls.RowVersion(1, 1), what="cancel", hint="",
+        id="ledgered", version=RowVersion(1, 1), what="cancel", hint="",
         call=b"mail.send?[1]", when="in", ms=60_000,
     )  # fmt: skip
     sent = ledger_calls.relay([row], found=known, nonce="nonce", number=1, settings=Settings())

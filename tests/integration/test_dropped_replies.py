@@ -42,11 +42,11 @@ from expirebridge.embedded.server import EmbeddedServer
 from expirebridge.hooks import End, Lapsed, Scanned, Started
 from expirebridge.ledger import tables
 from expirebridge.ledger.schema import create
-from expirebridge.ledger.tables import Status
 from expirebridge.listener.execution.leases import Leases
 from expirebridge.listener.listener import Listener
 from expirebridge.listener.partition import maintenance
 from expirebridge.migration.migrator import Migrator
+from expirebridge.model.row_state import Status
 from expirebridge.model.task import to_ms
 from expirebridge.producer.new_task import CHUNK_TASKS
 from expirebridge.settings import Settings

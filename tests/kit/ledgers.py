@@ -12,7 +12,8 @@ from expirebridge.ledger.binder import Binder
 from expirebridge.ledger.binding import Addresses
 from expirebridge.ledger.relay import Relay, finish
 from expirebridge.ledger.relay_store import RelayStore
-from expirebridge.ledger.tables import DesiredState, Status, SyncState, Tables
+from expirebridge.ledger.tables import Tables
+from expirebridge.model.row_state import DesiredState, Status, SyncState
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands import ledger as ledger_calls

@@ -7,11 +7,10 @@ from sqlalchemy import Connection
 
 from expirebridge import Bridge, Change, TaskExists
 from expirebridge.ledger import Ledger, complete
-from expirebridge.ledger.tables import SyncState
+from expirebridge.model.row_state import RowVersion, SyncState
 from expirebridge.settings import Settings
 from expirebridge.store.commands import claiming
 from expirebridge.store.commands.claiming import Settlement
-from expirebridge.store.commands.ledger import RowVersion
 from tests.kit.ledgers import Books
 from tests.kit.steps import server_ms, settle
 

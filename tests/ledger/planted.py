@@ -109,7 +109,7 @@ def _leaving_what_differs(row: Any, lesson: StatusUpdate) -> str:
 
 def _learning_whatever_it_wants(row: Any, lesson: StatusUpdate) -> str:
     """A later life is written into a row that wants something else by now."""
-    is_later = row.generation < lesson.life.generation
+    is_later = row.generation < lesson.version.generation
     return "learns" if is_later else _WHAT_COMES_OF(row, lesson)
 
 

@@ -8,8 +8,8 @@ from sqlalchemy import Engine
 from expirebridge.ledger import Tables
 from expirebridge.ledger.relay import finish
 from expirebridge.ledger.relay_store import RelayStore
-from expirebridge.ledger.tables import SyncState
 from expirebridge.model.partitions import PartitionLayout
+from expirebridge.model.row_state import SyncState
 from expirebridge.store.client import Store
 from tests.kit.ledgers import Books
 from tests.ledger.plans import filled, noted, rows_read

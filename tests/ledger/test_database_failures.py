@@ -21,8 +21,9 @@ from expirebridge.ledger.checks import check_ledger
 from expirebridge.ledger.engine import read_url
 from expirebridge.ledger.inspection import LedgerInspector
 from expirebridge.ledger.schema import create
-from expirebridge.ledger.tables import VERSION, Status, SyncState, Tables
+from expirebridge.ledger.tables import VERSION, Tables
 from expirebridge.ledger.threads import PATIENCE
+from expirebridge.model.row_state import Status, SyncState
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands.ledger import RedisCheckpoint

@@ -21,9 +21,9 @@ from expirebridge.ledger.commit_notifier import CommitNotifier
 from expirebridge.ledger.inspection import LedgerInspector
 from expirebridge.ledger.partition import LedgerEngine
 from expirebridge.ledger.relay import finish
-from expirebridge.ledger.tables import Status
 from expirebridge.listener.ledger.roles import RelayLoop
 from expirebridge.model.partitions import PartitionLayout
+from expirebridge.model.row_state import Status
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands.ledger import read_ledgers

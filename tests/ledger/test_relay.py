@@ -13,13 +13,13 @@ from expirebridge.ledger.addresses import place_of
 from expirebridge.ledger.binding import Addresses
 from expirebridge.ledger.partition import LedgerEngine
 from expirebridge.ledger.relay import INTERRUPTED, finish
-from expirebridge.ledger.tables import Status, SyncState, Tables
+from expirebridge.ledger.tables import Tables
+from expirebridge.model.row_state import RowVersion, Status, SyncState
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands import claiming, producing, reconciling
 from expirebridge.store.commands import ledger as ledger_calls
 from expirebridge.store.commands.claiming import Settled, Settlement
-from expirebridge.store.commands.ledger import RowVersion
 from tests.kit.ledgers import Books, restore, snapshot
 from tests.kit.steps import server_ms, settle, state_of
 

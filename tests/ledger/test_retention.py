@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 from expirebridge import Bridge, State
 from expirebridge.errors import InvalidSetting, InvalidTask, LedgerUnsuitable
 from expirebridge.ledger import Ledger
-from expirebridge.ledger.tables import Status, SyncState
 from expirebridge.listener.ledger.roles import RetentionLoop
+from expirebridge.model.row_state import Status, SyncState
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands import claiming

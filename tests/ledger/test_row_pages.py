@@ -12,7 +12,7 @@ from expirebridge.ledger.inspection import LedgerInspector
 from expirebridge.ledger.row_pages import PAGE_ROWS, RowKind, RowPage, read_page
 from expirebridge.ledger.series_ticks import NEVER
 from expirebridge.ledger.sql_types import NowMs
-from expirebridge.ledger.tables import Status, SyncState
+from expirebridge.model.row_state import Status, SyncState
 from expirebridge.model.task import from_ms
 from expirebridge.settings import Settings
 from tests.kit.ledgers import Books

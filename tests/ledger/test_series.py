@@ -20,7 +20,7 @@ from expirebridge.ledger import Ledger, Tables
 from expirebridge.ledger.addresses import place_of
 from expirebridge.ledger.partition import LedgerEngine
 from expirebridge.ledger.series_ticks import NEVER, make_ticks
-from expirebridge.ledger.tables import Status
+from expirebridge.model.row_state import Status
 from expirebridge.series.state import SeriesOutcome
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store

@@ -11,7 +11,7 @@ from sqlalchemy import URL, Engine, create_engine, text
 
 from expirebridge import Bridge, State
 from expirebridge.ledger import Tables
-from expirebridge.ledger.tables import Status
+from expirebridge.model.row_state import Status
 from tests.kit.processes import PATIENCE, launched
 
 SHOP = Path(__file__).parents[2] / "examples" / "shop"

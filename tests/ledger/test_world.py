@@ -11,7 +11,7 @@ from sqlalchemy import Engine, create_engine
 from expirebridge.ledger import Tables
 from expirebridge.ledger.relay import finish
 from expirebridge.ledger.schema import create
-from expirebridge.ledger.tables import Status
+from expirebridge.model.row_state import Status
 from expirebridge.settings import Settings
 from expirebridge.store.client import Store
 from expirebridge.store.commands import claiming

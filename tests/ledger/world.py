@@ -21,15 +21,14 @@ from expirebridge.ledger import Ledger, complete
 from expirebridge.ledger.entries import RowBatch
 from expirebridge.ledger.relay import Pass
 from expirebridge.ledger.relay_store import RelayStore
-from expirebridge.ledger.tables import DesiredState, Status, SyncState
-from expirebridge.listener.ledger.row_check import verdict
+from expirebridge.listener.ledger.row_check import decide
 from expirebridge.model import keys
+from expirebridge.model.row_state import DesiredState, RowVersion, Status, SyncState
 from expirebridge.settings import Settings
 from expirebridge.store.commands import claiming, producing, reconciling
 from expirebridge.store.commands import ledger as ledger_calls
 from expirebridge.store.commands.call import When
 from expirebridge.store.commands.claiming import Settlement
-from expirebridge.store.commands.ledger import RowVersion
 from expirebridge.store.commands.reconciling import EventKind
 from tests.kit.ledgers import Books, Snapshot, restore, snapshot
 from tests.ledger.model import STATUS, Model, Redis, Steps
@@ -50,7 +49,7 @@ class Run(NamedTuple):
 
     id: str
     token: str
-    life: RowVersion
+    version: RowVersion
     args: str
     link: int
     """What the server had lost by then, counted."""
@@ -308,18 +307,18 @@ class World:
 
     def _verdict(self, run: Run) -> str:
         """What a listener is told by the row."""
-        life, fate = run.life, self.books.rows.ask([run.id]).get(run.id)
+        version, row = run.version, self.books.rows.ask([run.id]).get(run.id)
         if "row" in self.out:
             return "runs"
-        if fate and "status" in self.out:
-            is_done = (run.id, fate.life.generation) in self.effects
-            fate = fate._replace(status=fate.status if is_done else Status.WAITING)
-        if fate and "wish" in self.out and life.generation == fate.life.generation:
-            life = fate.life
-        return verdict(life, fate)[0]
+        if row and "status" in self.out:
+            is_done = (run.id, row.version.generation) in self.effects
+            row = row._replace(status=row.status if is_done else Status.WAITING)
+        if row and "wish" in self.out and version.generation == row.version.generation:
+            version = row.version
+        return decide(version, row)[0]
 
     def _look_at_start(self, run: Run, row: Any) -> None:
-        life = (run.id, run.life.generation)
+        life = (run.id, run.version.generation)
         self.starts.add(life)
         if life in self.done_known:
             self.bad.append(f"{run.id} started after it was known as done")
@@ -334,7 +333,7 @@ class World:
         )
         if is_over and "status" not in self.out:
             self.bad.append(f"{run.id} runs although its row has ended")
-        if row and row.revision != run.life.revision:
+        if row and row.revision != run.version.revision:
             self.bad.append(f"{run.id} runs although its row wants something else")
 
     def _settle(self, run: Run, outcome: str) -> None:
@@ -355,20 +354,22 @@ class World:
         run = self.random.choice(self.running)
         is_let = self._complete(run)
         if self.model:
-            assert self.model.complete(run.id, *run.life) == is_let
+            assert self.model.complete(run.id, *run.version) == is_let
         if not is_let:
             self.running.remove(run)
-        elif (run.id, run.life.generation) in self.effects:
+        elif (run.id, run.version.generation) in self.effects:
             self.bad.append(f"{run.id} had its effect twice")
         else:
-            self.effects.add((run.id, run.life.generation))
+            self.effects.add((run.id, run.version.generation))
 
     def _complete(self, run: Run) -> bool:
         books = self.books
         with books.engine.begin() as connection:
             try:
-                complete(connection, books.made, ledger=books.name, id=run.id, attempt=1,
-                         generation=run.life.generation, revision=run.life.revision)  # fmt: skip
+                complete(
+                    connection, books.made, ledger=books.name, id=run.id, attempt=1,
+                    generation=run.version.generation, revision=run.version.revision,
+                )  # fmt: skip
             except CompletionRefused:
                 return False
         return True

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from expirebridge.model.row_state import RowVersion
 from expirebridge.settings import Settings
 from expirebridge.store.commands.call import (
     PARTITIONS,
@@ -22,26 +23,6 @@ MAX_ROWS = 100
 """The most rows that one pass relays, in either direction."""
 MOST_DIRTY = 100_000
 """Beyond so many rows that are behind, no task of a ledger begins: see include/claims.lua."""
-
-
-class RowVersion(NamedTuple):
-    """The version of a row: which use of its id it is, and the revision of the request."""
-
-    generation: int
-    """Grows with each new use of the id, and whenever Redis has to start it anew."""
-    revision: int
-    """The revision of the application's request: each change has its own."""
-
-    def __str__(self) -> str:
-        return f"{self.generation} {self.revision}"
-
-    @classmethod
-    def read(cls, raw: bytes | None) -> "RowVersion | None":
-        """Read it from a record; None for anything else."""
-        parts = text(raw or b"").split()
-        if len(parts) != 2 or not all(part.isascii() and part.isdigit() for part in parts):
-            return None
-        return cls(int(parts[0]), int(parts[1]))
 
 
 class RedisCheckpoint(NamedTuple):
@@ -127,7 +108,7 @@ class RelayedRow:
     """A row for the server."""
 
     id: str
-    life: RowVersion
+    version: RowVersion
     what: str
     """`waits`, `cancel`, or the state in which it ended."""
     hint: str
@@ -142,7 +123,7 @@ class RelayedRow:
         """The arguments for relay.lua."""
         pairs = [item for pair in self.fields.items() for item in pair]
         return (
-            self.id, str(self.life), self.what, self.hint, self.call, self.when, self.ms,
+            self.id, str(self.version), self.what, self.hint, self.call, self.when, self.ms,
             len(self.fields), *pairs,
         )  # fmt: skip
 
@@ -197,8 +178,8 @@ class WriteBack(NamedTuple):
 
     id: str
     since: bytes
-    """The time since which it is dirty, in the server's form."""
-    life: RowVersion | None
+    """Since when it is dirty, as the server says it."""
+    version: RowVersion | None
     """None: there is no such record any more."""
     state: str
     due: int | None
@@ -224,10 +205,10 @@ def _read_dirty(reply: list[Any]) -> Dirty:
     nonce, number, *columns = reply
     entries = [
         WriteBack(
-            text(id), since, RowVersion.read(life), text(state), due if due >= 0 else None, attempt,
-            text(error), bool(cancel),
+            text(id), since, RowVersion.read(version), text(state), due if due >= 0 else None,
+            attempt, text(error), bool(cancel),
         )
-        for id, since, life, state, due, attempt, error, cancel in rows_of(columns, 8)
+        for id, since, version, state, due, attempt, error, cancel in rows_of(columns, 8)
     ]  # fmt: skip
     return Dirty(RedisCheckpoint(text(nonce), number), entries)
 
