@@ -1,4 +1,4 @@
-"""An attempt: a claimed task, the handler that is to run it, and how far it has come."""
+"""An attempt: one run of a claimed task by its handler."""
 
 import asyncio
 import logging
@@ -37,10 +37,10 @@ from expirebridge.store.task_records import ClaimedTask
 logger = logging.getLogger("expirebridge")
 
 BROKEN_OFF = 1.0
-"""Seconds for which a task is put off after an error of the listener's own."""
+"""Retry delay in seconds after an error of the listener's own."""
 
 
-# What an attempt uses of the listener that claimed its task.
+# The parts of a listener that an attempt uses.
 
 
 class OutcomeRecorder(Protocol):
@@ -124,40 +124,40 @@ class Attempt:
         self._hint = hint
         self._retry_policy: RetryPolicy = DEFAULT_POLICY
         self._unreadable = claimed.unreadable
-        """What cannot be read, and why, if something cannot."""
+        """The unreadable part of the record, and why; empty if all could be read."""
         self.task = self._read()
         self.limit = claimed.timeout or (handler.timeout if handler else None) or timeout
-        """Seconds that its handler may take."""
+        """Timeout of its handler, in seconds."""
         self.lateness = 0.0
-        """Seconds from its due time to its beginning, by the estimate of the server's clock."""
+        """Seconds from its due time to its start, by the estimate of the server's clock."""
         self.began: float | None = None
-        """When its handler was called, by `time.perf_counter`."""
+        """Time of the call of its handler, by `time.perf_counter`."""
         self.answer: CallResult | None = None
-        """What a plain function answered in its thread, until the event loop takes it."""
+        """Result of a plain function in its thread, until the event loop takes it."""
         self.took = 0.0
         """Seconds that its handler took."""
         self.stopped = ""
-        """Why the listener cancelled it, if it did."""
+        """The reason if the listener cancelled it."""
         self.is_over = False
-        """Whether its handler has ended, or was never called."""
+        """Set once its handler has ended, or will not be called."""
         self.is_stuck = False
-        """Whether its handler went on for a grace time after its timeout."""
+        """Set if its handler still ran one grace time after its timeout."""
         self.settlement: Settlement | None = None
-        """What is to be recorded of it, or is recorded, once that is decided."""
+        """The settlement to record, or recorded, once it is decided."""
 
     @property
     def can_be_stopped(self) -> bool:
-        """Whether its handler can be stopped: cancelled, or killed with its process."""
+        """True if its handler can be cancelled, or killed with its process."""
         return self.handler is not None and self.handler.kind is not Kind.THREAD
 
     @property
     def runs_in_thread(self) -> bool:
-        """Whether its handler goes on while the event loop is blocked."""
+        """True if its handler runs on while the event loop is blocked."""
         return self.handler is not None and self.handler.kind is Kind.THREAD
 
     @property
     def runs_in_process(self) -> bool:
-        """Whether its handler is killed with its process."""
+        """True if its handler runs in a process, and can be killed with it."""
         return self.handler is not None and self.handler.kind is Kind.PROCESS
 
     @property
@@ -184,17 +184,17 @@ class Attempt:
         self.began = time.perf_counter()
 
     def left(self) -> float:
-        """Seconds that are left of its limit: all of it until its handler is called."""
+        """Seconds left of its timeout; it starts when its handler is called."""
         began = self.began
         return self.limit if began is None else began + self.limit - time.perf_counter()
 
     @property
     def is_overdue(self) -> bool:
-        """Whether its handler has had all of its time, and has not ended; no process is."""
+        """True if its handler runs after its timeout; never in a process, which is killed then."""
         return self._is_running and self.left() <= 0 and not self.runs_in_process
 
     def may_end_in_thread(self, grace: float) -> bool:
-        """Whether it is a plain function that runs, and may end within its time and this grace."""
+        """True if a plain function runs, and may end in its timeout and this grace (seconds)."""
         return self._is_running and self.runs_in_thread and self.left() + grace > 0
 
     @property
@@ -202,12 +202,12 @@ class Attempt:
         return self.began is not None and self.answer is None and not self.is_over
 
     def has_lease(self) -> bool:
-        """Whether its lease cannot have lapsed yet; see Leases.is_fresh."""
+        """True if its lease cannot have lapsed yet; see Leases.is_fresh."""
         claimed, consumer = self.claimed, self._consumer
         return consumer is None or consumer.leases.is_fresh(claimed.id, claimed.token)
 
     def lease_end(self) -> float:
-        """When it must have begun, by the monotonic clock; see Leases.fresh_until."""
+        """Latest start, by the monotonic clock; see Leases.fresh_until."""
         claimed, consumer = self.claimed, self._consumer
         if consumer is None:
             return math.inf
@@ -220,7 +220,7 @@ class Attempt:
         return self._consumer.session.server_clock.now()
 
     def misfire(self, lateness: float) -> AttemptOutcome | None:
-        """The outcome if it is too late, by so many seconds, to call the handler now."""
+        """The outcome if the attempt is too late, by so many seconds, to call the handler."""
         policy = self.handler.misfire if self.handler is not None else None
         if self.claimed.misfire is not None:
             try:
@@ -236,7 +236,7 @@ class Attempt:
         return self.outcomes.spread(delay, f"spread: {found}")
 
     def refusal(self) -> AttemptOutcome | None:
-        """The outcome if no handler can be called with what the record holds."""
+        """The outcome if there is no handler, or the record cannot be read."""
         if self.handler is None:
             return self.outcomes.unknown(f"in the listener that claimed it{self._hint}")
         if self._unreadable:
@@ -248,13 +248,13 @@ class Attempt:
         return None
 
     def overrun(self) -> AttemptOutcome:
-        """The outcome if its handler still runs when its listener ends, and its time is over."""
+        """The outcome if its handler overran its timeout and still runs when its listener ends."""
         self.took = self.limit - self.left()
         reason = f"timed out after {self.limit:g} s and could not be stopped"
         return self.outcomes.retry_or_fail(self._retry_policy, reason)
 
     def after(self, error: BaseException) -> AttemptOutcome:
-        """The outcome after its call raised this. Raises nothing, whatever the error is like."""
+        """The outcome of an error that the call raised. Raises nothing, whatever the error is."""
         try:
             return self._after(error)
         except BaseException as another:  # to format its error may raise, too
@@ -265,16 +265,16 @@ class Attempt:
             )
 
     def broken_off(self, error: BaseException) -> AttemptOutcome:
-        """The outcome if this ended it outside of its handler's call.
+        """The outcome of an error, or a cancellation, outside of its handler's call.
 
-        It does not count. An error that nobody foresaw may come again at once, so it waits a while.
+        The attempt is not counted. An unexpected error may repeat, so the next one is delayed.
         """
         reason = self.stopped or f"its listener raised {type(error).__name__}"
         delay = BROKEN_OFF if isinstance(error, Exception) else 0.0
         return self.outcomes.spread(delay, reason)
 
     def _after(self, error: BaseException) -> AttemptOutcome:
-        """One branch for each way in which a call can fail."""
+        """One branch for each way to fail."""
         outcomes, policy = self.outcomes, self._retry_policy
         match error:
             case asyncio.CancelledError() if self.stopped:
@@ -302,7 +302,7 @@ class Attempt:
                 return outcomes.raised(policy, error)
 
     def _wrong_arguments(self) -> AttemptOutcome | None:
-        """The outcome if the arguments do not fit the handler that this listener knows."""
+        """The outcome if the arguments do not fit the handler of this listener."""
         if self.handler is None:
             return None
         try:

@@ -37,7 +37,7 @@ class Capacity:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no place is in use, and outcomes wait only for servers that are away."""
+        """True if no place is in use, and outcomes wait only for servers that are away."""
         return self._free == self._size and self._in_flight.at_rest
 
     def acquire(self, waiter: Wakeup, most: int) -> int:
@@ -71,7 +71,7 @@ class Capacity:
         self._is_closed = True
 
     def is_exclusive(self, waiter: Wakeup) -> bool:
-        """Whether this waiter requested all places, and so runs alone with those it acquires."""
+        """True if this waiter requested all places, and so runs alone with those it acquires."""
         return waiter in self._exclusive
 
     def request_exclusive(self, waiter: Wakeup) -> None:

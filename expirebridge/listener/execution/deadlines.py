@@ -1,9 +1,8 @@
-"""Deadlines: calls back what takes longer than it may.
+"""Deadlines: one event loop timer for all calls with the same timeout.
 
-A timer of the event loop for each attempt, with asyncio's scope around it, cost more than calling a
-handler that does little, and nearly all were cancelled unused (see docs/internals/performance.md).
-What has the same limit reaches it in the order in which it began: one timer for each limit is
-enough.
+`asyncio.timeout` for each attempt cost more than calling a small handler, and nearly all of its
+timers were cancelled unused (see docs/internals/performance.md). Calls with the same timeout reach
+it in the order in which they began, so one timer for each timeout is enough.
 """
 
 import asyncio
@@ -11,11 +10,11 @@ from collections.abc import Callable
 from typing import Self
 
 Callback = Callable[[], float | None]
-"""What is called at a limit. If it returns seconds, it is called again after them."""
+"""Called at a timeout. If it returns seconds, it is called again after them."""
 
 
 class Deadline:
-    """One callback on its way, until it comes or is dropped."""
+    """A callback that is scheduled, until it is called or dropped."""
 
     __slots__ = ("_queue", "callback", "when")
 
@@ -23,13 +22,13 @@ class Deadline:
         self.callback = callback
 
     def join(self, queue: "dict[Deadline, None]", when: float) -> None:
-        """Wait in this queue, until then."""
+        """Join this queue, due at `when` (the event loop's clock)."""
         self.when = when
         self._queue = queue
         queue[self] = None
 
     def drop(self) -> None:
-        """Do not call back; nothing happens if that was done already."""
+        """Cancel the callback; without effect if it was called."""
         self._queue.pop(self, None)
 
     def __enter__(self) -> Self:
@@ -40,14 +39,14 @@ class Deadline:
 
 
 class Deadlines:
-    """Calls back on the event loop in which it is used, once a limit is reached."""
+    """Queues of callbacks, one for each timeout, on the event loop that uses them."""
 
     def __init__(self) -> None:
         self._queues: dict[float, dict[Deadline, None]] = {}
-        """For each limit what waits for it, the earliest first; a timer is set for that one."""
+        """Callbacks by timeout, the earliest first, for which a timer is set."""
 
     def set(self, limit: float, callback: Callback) -> Deadline:
-        """Call back in `limit` seconds, unless it is dropped before."""
+        """Call back in `limit` seconds, unless the deadline is dropped before."""
         deadline = Deadline(callback)
         self._put(deadline, limit)
         return deadline
@@ -62,7 +61,7 @@ class Deadlines:
         deadline.join(queue, when)
 
     def _look(self, limit: float) -> None:
-        """Call back what has reached the limit, and come again for the next, if there is one."""
+        """Call back what is due, and set the timer for the next, if there is one."""
         loop = asyncio.get_running_loop()
         queue = self._queues[limit]
         while queue and (first := next(iter(queue))).when <= loop.time():

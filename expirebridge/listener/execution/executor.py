@@ -1,4 +1,4 @@
-"""The executor: runs claimed tasks side by side, as many as there is room for."""
+"""The executor: runs claimed tasks concurrently, as many as there are places for."""
 
 import asyncio
 import logging
@@ -27,14 +27,13 @@ if TYPE_CHECKING:
     from expirebridge.listener.execution.process_pool.pool import ProcessPool
 
 
-# Whether a listener needs processes for its handlers.
+# Processes are only started, and their code only imported, if a handler needs them.
 
 
 def processes_for(registry: Registry, settings: Settings, hooks: Hooks) -> "ProcessPool | None":
-    """The processes for these handlers; None if none of them wants one."""
+    """The process pool for these handlers; None if none of them has `process=True`."""
     if not any(handler.kind is Kind.PROCESS for handler in registry):
         return None
-    # Here, so that it is imported only where there are processes.
     from expirebridge.listener.execution.process_pool.pool import ProcessPool  # noqa: PLC0415
 
     return ProcessPool(settings, hooks)
@@ -48,10 +47,10 @@ STOPS = "its listener stopped"
 
 
 class Executor:
-    """Takes an attempt for each claimed task through its steps, whichever station claimed it.
+    """Runs an attempt for each claimed task, whichever partition it comes from.
 
-    Each has a place in the room until its handler has ended, and a lease until its outcome is
-    recorded.
+    An attempt has a place of the capacity until its handler has ended, and a lease until its
+    outcome is recorded.
     """
 
     def __init__(
@@ -65,7 +64,7 @@ class Executor:
         self._registry = registry
         self.fingerprint = Fingerprint.of(registry)
         self.series: Sequence[SeriesSpec] = registry.series
-        """What its handlers declare with `@every`."""
+        """The series that its handlers declare with `@every`."""
         self._settings = settings
         self.in_flight = InFlight()
         self._processes = processes_for(registry, settings, hooks)
@@ -79,9 +78,9 @@ class Executor:
         self._hurried = False
 
     def _places(self) -> int:
-        """How many tasks run here at once: where all handlers want a process, one in each.
+        """The number of tasks that run at once; if all handlers need a process, one in each.
 
-        What finds no process free could run in another listener, and holds up what needs none.
+        A task that waits for a process could run in another listener instead.
         """
         most = self._settings.concurrency
         if self._processes is None or any(h.kind is not Kind.PROCESS for h in self._registry):
@@ -89,23 +88,23 @@ class Executor:
         return min(most, self._processes.most)
 
     def share_processor(self) -> None:
-        """Let threads that compute give way sooner than Python does, in the whole process."""
+        """Let computing threads release the interpreter's lock sooner, in the whole process."""
         self._threads.switching.take_charge()
 
     def open(self) -> None:
-        """Start what handlers need, on the event loop, before the first task."""
+        """Start the first process for handlers, if any needs one, before the first task."""
         if self._processes is not None:
             self._processes.open()
 
     def start(self, claimed: ClaimedTask, consumer: Consumer, *, asked: float) -> None:
-        """Run a task for which a place was reserved; its claim was asked for then (monotonic)."""
+        """Run a task that has a place; its claim was sent at `asked` (monotonic)."""
         attempt = self._take(claimed, consumer)
         consumer.leases.hold(claimed.id, claimed.token, asked=asked)
         self._pending.add(attempt)
         self._running.add(attempt, asyncio.create_task(self._run(attempt)))
 
     def give_back(self, claimed: ClaimedTask, consumer: Consumer, reason: str) -> None:
-        """Let another listener run a task that was claimed, but for which there is no place."""
+        """Release a claimed task for which there is no place to another listener."""
         attempt = self._take(claimed, consumer)
         self._settle(attempt, attempt.outcomes.given_back(reason))
 
@@ -126,7 +125,7 @@ class Executor:
     # An attempt, step by step
 
     async def _run(self, attempt: Attempt) -> None:
-        """Take it through all its steps, and end it."""
+        """Take all steps of an attempt, and end it."""
         try:
             self._check(attempt)
             outcome = None
@@ -147,14 +146,14 @@ class Executor:
             self._end(attempt)
 
     def _check(self, attempt: Attempt) -> None:
-        """See that it is still wanted, and has its lease. Raises StartRefused."""
+        """Check that it was not stopped, and has its lease. Raises StartRefused."""
         self._pending.check(attempt)
         if attempt.stopped:
             raise asyncio.CancelledError  # see Running.stop
         attempt.lateness = attempt.now() - attempt.claimed.due / 1000
 
     async def _look_up(self, attempt: Attempt, row_check: RowLookup) -> AttemptOutcome | None:
-        """The outcome if the ledger says that it is not to run now. Raises StartRefused."""
+        """The outcome if its row says that it is not to run now. Raises StartRefused."""
         try:
             outcome = await row_check.look_up(attempt)
         except StartRefused:
@@ -163,7 +162,7 @@ class Executor:
         finally:
             self._running.notice_answer(attempt)
         if attempt.stopped:
-            raise asyncio.CancelledError  # what was awaited lost it
+            raise asyncio.CancelledError  # the row check swallowed the cancellation
         if outcome is not None:
             attempt.begin()
         else:
@@ -180,7 +179,7 @@ class Executor:
             return failed
 
     def _settle(self, attempt: Attempt, outcome: AttemptOutcome) -> None:
-        """Have this recorded, unless the listener has given the attempt up before."""
+        """Pass the outcome to the settler, unless the listener gave up the attempt before."""
         if attempt.settlement is None:
             attempt.settlement = outcome.settlement
             attempt.consumer.settler.add(FinishedAttempt(attempt, outcome, attempt.took))
@@ -195,7 +194,7 @@ class Executor:
             self._settle(attempt, outcome)
 
     def _break_off(self, attempt: Attempt, error: BaseException) -> None:
-        """Conclude what an error ended outside of its handler: most often a cancellation."""
+        """Settle an attempt that an error ended outside of its handler, mostly a cancellation."""
         try:
             if attempt.began is None:
                 attempt.begin()
@@ -213,10 +212,10 @@ class Executor:
     # Stopping
 
     async def finish_others(self, shutdown: StopRequest) -> None:
-        """Once a handler is stuck: wait until nothing else runs, or somebody asks for a stop.
+        """Once a handler is stuck: wait until nothing else runs, or a stop is requested.
 
-        All else ends by itself, or is stuck, too, a grace time after its own timeout; but the
-        server may be away, and record nothing.
+        Every other attempt ends, or is stuck, too, one grace time after its own timeout. The wait
+        has a limit, since a server that is away records nothing.
         """
         longest = max((attempt.limit for attempt in self.in_flight), default=0.0)
         await self.in_flight.wait_until(
@@ -225,11 +224,11 @@ class Executor:
         )
 
     async def drain(self, grace: float) -> None:
-        """Wait up to `grace` seconds for what runs; then stop what can be stopped.
+        """Wait up to `grace` seconds for running attempts; then stop those that can be stopped.
 
-        What waits for a process, or for the ledger, is given back at once. Plain functions in
-        threads that still run are left to their leases; what could not be stopped at its timeout is
-        recorded as timed out. In the end there are no processes any more.
+        Attempts that wait for a process, or for their rows, are released at once. Plain functions
+        that still run in threads keep their leases until these lapse; handlers that overran their
+        timeout are recorded as timed out. At the end no process is left.
         """
         in_flight, processes = self.in_flight, self._processes
         self._running.stop(self._running.asking, STOPS)
@@ -251,11 +250,11 @@ class Executor:
             await processes.close()
 
     def _only_stuck_ones(self) -> bool:
-        """Whether nothing is left but stuck handlers: all other outcomes are recorded."""
+        """True if only stuck handlers are left: all other outcomes are recorded."""
         return all(attempt.is_stuck and not attempt.is_over for attempt in self.in_flight)
 
     async def _settle_overdue(self) -> None:
-        """Record that what overran its timeout has timed out; its process is about to end."""
+        """Record handlers that overran as timed out: the listener's process is about to end."""
         overdue = [attempt for attempt in self._running if attempt.is_overdue]
         for attempt in overdue:
             self._settle(attempt, attempt.overrun())
@@ -264,12 +263,12 @@ class Executor:
         )
 
     def kill_processes(self) -> None:
-        """Kill what runs in processes, in another thread, while the event loop is blocked."""
+        """Kill all processes for handlers, from another thread, while the event loop is blocked."""
         if self._processes is not None:
             self._processes.kill()
 
     def hurry(self) -> None:
-        """Let `drain` wait no longer for what runs."""
+        """Let `drain` wait no longer for running attempts."""
         self._hurried = True
         self.in_flight.look_again()
 
@@ -278,9 +277,9 @@ class Executor:
         self._running.stop(self._running, STOPS)
 
     def cancel(self, claims: Collection[tuple[str, str]]) -> None:
-        """Stop the handlers of these claims, by id and token: their tasks were cancelled.
+        """Stop the handlers of these claims, by id and token, whose tasks were cancelled.
 
-        An id alone may be that of the next task by now.
+        The token is needed: another task may have the same id by now.
         """
         cancelled = [a for a in self._running if (a.claimed.id, a.claimed.token) in claims]
         self._running.stop(cancelled, "it was cancelled")
@@ -292,7 +291,7 @@ class Executor:
         listener could run the task; now it lapses.
 
         Call it on the event loop. A step there changes a lease and its attempt together, and other
-        threads only drop leases, so nothing that is merely under way is found.
+        threads only drop leases, so a change that is under way is never taken for a fault.
         """
         owned = set[tuple[str, str]]()
         for attempt in list(self.in_flight):
@@ -308,24 +307,24 @@ class Executor:
                 _drop_lost(consumer, *claim)
 
     def _disown(self, attempt: Attempt) -> None:
-        """Release an attempt that nothing here will settle, and its place."""
+        """Remove an attempt that nothing here will settle, and release its place."""
         if attempt in self._running:
             self._end(attempt)
         self.in_flight.discard(attempt)
         self.capacity.wake_next()
 
     def close(self) -> None:
-        """Let go of the threads; those that still run a handler end with the process."""
+        """End the idle threads; those that still run a handler end with the process."""
         self._threads.close()
 
     # For the heartbeat's thread, while the event loop is blocked
 
     def attempt_in(self, task: asyncio.Task[object] | None) -> Attempt | None:
-        """The attempt that this asyncio task is, if it is one."""
+        """The attempt that runs in this asyncio task; None if none does."""
         return self._running.attempt_in(task)
 
     def withdraw(self) -> list[Attempt]:
-        """Take out what has not begun; the leases are let go, and nothing is recorded yet."""
+        """Withdraw attempts that have not begun, and drop their leases; record nothing."""
         return self._pending.withdraw()
 
 

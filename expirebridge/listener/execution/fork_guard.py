@@ -1,8 +1,8 @@
-"""The fork guard: keeps children that a handler forks out of the listener.
+"""The fork guard: keeps children that a handler forks out of the listener's code.
 
 A handler may fork. The child is a copy of the whole listener, with its claims and its connections.
-As long as it stays within the handler's own code it does no harm; if it left it, a second listener
-would go on, on connections that both write to and read from.
+It does no harm within the handler's own code. If it returned from there, a second listener would
+run, and both would use the same connections.
 """
 
 import logging
@@ -18,14 +18,14 @@ logger = logging.getLogger("expirebridge")
 T = TypeVar("T")
 
 _signals: set[signal.Signals] = set()
-"""Those that ask the listener in this process to stop."""
+"""Signals that ask the listener in this process to stop."""
 
 
 @contextmanager
 def signals_stay(*numbers: signal.Signals) -> Iterator[None]:
-    """While the block runs, these signals mean this process, and not the children it forks.
+    """Handle these signals in this process only, not in children that it forks in the block.
 
-    The event loop hears of signals by a pipe, which a child inherits: one that was sent to the
+    The event loop receives signals through a pipe, which a child inherits: a signal sent to the
     child would otherwise stop the listener, and not end the child.
     """
     _signals.update(numbers)
@@ -58,9 +58,9 @@ os.register_at_fork(
 
 
 class ForkGuard:
-    """Around a handler's code: a child that leaves it, by whatever way, ends there.
+    """Context manager around a handler's code; a forked child that leaves it ends there.
 
-    It takes its exit code from `sys.exit`; any other way is a mistake, which is logged.
+    The child's exit code is that of `sys.exit`; any other way out is a mistake, and is logged.
     """
 
     def __init__(self, process: int | None = None) -> None:
@@ -89,7 +89,7 @@ def _end_child(error: BaseException | None) -> NoReturn:
 
 
 class GuardedAwaitable(Generator[Any, None, T]):
-    """An awaitable whose every step ends in the process in which it began."""
+    """An awaitable with the fork guard around each of its steps."""
 
     def __init__(self, awaitable: Awaitable[T]) -> None:
         self._steps = awaitable.__await__()
@@ -99,7 +99,7 @@ class GuardedAwaitable(Generator[Any, None, T]):
         return self
 
     def send(self, _: None) -> Any:
-        """Go on to where it waits next; the event loop never sends a value."""
+        """Run to the next wait; the event loop never sends a value."""
         # As a ForkGuard does, without the calls that `with` would make for each task.
         try:
             step = next(self._steps)
@@ -112,6 +112,6 @@ class GuardedAwaitable(Generator[Any, None, T]):
         return step
 
     def throw(self, *error: Any) -> Any:
-        """Raise an error where it waits, such as its cancellation."""
+        """Raise an error at the present wait, such as a cancellation."""
         with ForkGuard(self._process):
             return self._steps.throw(*error)

@@ -1,4 +1,4 @@
-"""Unsettled: the attempts whose outcome is not recorded yet."""
+"""In flight: the attempts whose outcome is not recorded yet."""
 
 import asyncio
 import inspect
@@ -8,7 +8,7 @@ from expirebridge.listener.execution.attempt import Attempt
 
 
 class InFlight:
-    """Every attempt of this process from its claim until its outcome is recorded, or refused."""
+    """The attempts of this process whose outcomes are not recorded or refused yet."""
 
     def __init__(self) -> None:
         self._attempts: set[Attempt] = set()
@@ -25,29 +25,29 @@ class InFlight:
 
     @property
     def at_rest(self) -> bool:
-        """Whether none is left but those whose node is away."""
+        """True if all that is left waits for servers that are away."""
         return all(attempt.consumer.session.is_away for attempt in self._attempts)
 
     def add(self, attempt: Attempt) -> None:
-        """Take note of an attempt whose task was claimed."""
+        """Add an attempt whose task was claimed."""
         self._attempts.add(attempt)
 
     def discard(self, attempt: Attempt) -> None:
-        """Take note that its outcome is recorded, or was refused."""
+        """Remove an attempt whose outcome is recorded, or was refused."""
         self._attempts.discard(attempt)
         self.look_again()
 
     def look_again(self) -> None:
-        """Let those who wait look whether they still must."""
+        """Have every `wait_until` check its condition."""
         self._settled.set()
 
     async def wait_until(self, reached: Callable[[], bool], seconds: float | None) -> None:
-        """Wait until `reached` holds, at most so many seconds; None: however long it takes.
+        """Wait until `reached` holds, at most so many seconds; None: without a limit.
 
-        It is asked after each attempt that was settled, and after `look_again`.
+        It is checked after each attempt that was settled, and after `look_again`.
         """
         # Not asyncio.timeout: this is for the end of a listener, which may have been cancelled, and
-        # Python 3.11.2 then takes the time that is over for another cancellation.
+        # Python 3.11.2 then takes the expired timeout for another cancellation.
         waiting = asyncio.create_task(self._until(reached))
         try:
             await asyncio.wait([waiting], timeout=seconds)
@@ -60,14 +60,14 @@ class InFlight:
             await self._settled.wait()
 
 
-# Running: the attempts that are on their way through their steps, each in a task of asyncio.
+# The attempts that take their steps, each in an asyncio task.
 
 
 class Running:
-    """Every attempt from its first step until it is over; each can be stopped, if its kind can.
+    """The attempts from their first step to their last, with the asyncio task of each.
 
-    Plain functions cannot be stopped, but as long as an attempt only asks for its row in the
-    ledger, its function has not been called.
+    Plain functions cannot be stopped. Their attempts can as long as they wait for their row in the
+    ledger: the function has not been called.
     """
 
     def __init__(self) -> None:
@@ -82,46 +82,46 @@ class Running:
 
     @property
     def asking(self) -> list[Attempt]:
-        """Those of the ledger that do not know yet whether they are to run."""
+        """Attempts of a ledger's tasks that wait for their rows."""
         return list(self._asking)
 
     def add(self, attempt: Attempt, task: asyncio.Task[None]) -> None:
-        """Take note of an attempt, and of the task in which it takes its steps."""
+        """Add an attempt, with the asyncio task in which it takes its steps."""
         self._tasks[attempt] = task
         if attempt.row_check is not None:
             self._asking.add(attempt)
 
     def notice_answer(self, attempt: Attempt) -> None:
-        """Take note that it asks no longer."""
+        """Mark that its row has been read, or could not be."""
         self._asking.discard(attempt)
 
     def leave(self, attempt: Attempt) -> None:
-        """Take note that it is over."""
+        """Remove an attempt that took its last step."""
         self._asking.discard(attempt)
         del self._tasks[attempt]
 
     def owns(self, attempt: Attempt) -> bool:
-        """Whether there are steps that will conclude it."""
+        """True if its asyncio task still runs, and so will settle it."""
         task = self._tasks.get(attempt)
         return task is not None and not task.done()
 
     def stop(self, attempts: Iterable[Attempt], reason: str) -> None:
-        """Stop those of them that can be stopped."""
+        """Stop these attempts, as far as they can be stopped, and give the reason."""
         for attempt in attempts:
             can_be_stopped = attempt.can_be_stopped or attempt in self._asking
             if can_be_stopped and not attempt.stopped and not attempt.is_stuck:
                 attempt.stopped = reason
                 task = self._tasks[attempt]
-                # Cancelled before its first step, which looks at `stopped`, it would take none.
+                # Cancelled before its first step, the task takes none; that step reads `stopped`.
                 if not _is_new(task):
                     task.cancel()
 
     def attempt_in(self, task: asyncio.Task[object] | None) -> Attempt | None:
-        """The attempt that this asyncio task is, if it is one. For any thread."""
+        """The attempt that runs in this asyncio task; None if none does. Safe for any thread."""
         return next((a for a, running in list(self._tasks.items()) if running is task), None)
 
 
 def _is_new(task: asyncio.Task[None]) -> bool:
-    """Whether it has not taken its first step."""
+    """True if it has not taken its first step."""
     steps = task.get_coro()
     return inspect.iscoroutine(steps) and inspect.getcoroutinestate(steps) == inspect.CORO_CREATED

@@ -1,4 +1,4 @@
-"""The caller: calls a handler under its timeout: on the event loop, in a thread or a process."""
+"""Calls handlers under their timeouts: on the event loop, in a thread or in a process."""
 
 import asyncio
 import inspect
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from expirebridge.listener.execution.process_pool.pool import ProcessPool
 
 
-# Overtime: what is done about a handler that cannot be stopped at its timeout.
+# Handlers that cannot be stopped at their timeout.
 
 logger = logging.getLogger("expirebridge")
 
 
 class OverrunPolicy:
-    """Gives such a handler the grace time to end, and then gives up the listener."""
+    """Gives a handler that overran its timeout the grace time; then its listener ends."""
 
     def __init__(self, grace: float, shutdown: StopRequest, in_flight: InFlight) -> None:
         self._grace = grace
@@ -38,7 +38,7 @@ class OverrunPolicy:
         self._in_flight = in_flight
 
     def notice(self, attempt: Attempt) -> None:
-        """Take note that its handler goes on after its timeout."""
+        """Log that its handler runs on after its timeout, and look again after the grace time."""
         func = attempt.task.func
         logger.warning(
             "%s %s overran its timeout: it cannot be stopped", func, attempt.task.id,
@@ -56,7 +56,7 @@ class OverrunPolicy:
 
 
 def report_stuck(attempt: Attempt, grace: float) -> None:
-    """Log that its handler did not end, and what its listener does now. Safe for threads."""
+    """Log that its handler is stuck, and that its listener will end. Safe for threads."""
     func = attempt.task.func
     logger.error(
         "%s %s did not end %g s after its timeout: this listener claims no more, and ends when its "
@@ -66,14 +66,14 @@ def report_stuck(attempt: Attempt, grace: float) -> None:
     )  # fmt: skip
 
 
-# The call of an async handler, on the event loop, cancelled at its limit.
+# The call of an async handler, on the event loop, cancelled at its timeout.
 
 CANCEL_PATIENCE = 1.0
-"""Seconds after its timeout at which a handler that still runs is reported."""
+"""Seconds after its cancellation at which a handler that still runs is reported."""
 
 
 class AsyncCall:
-    """Awaits what a handler gave back."""
+    """Awaits a handler's coroutine, and cancels it at its timeout."""
 
     __slots__ = ("_attempt", "_awaiting", "_is_late", "_overrun_policy")
 
@@ -81,19 +81,19 @@ class AsyncCall:
         self._attempt = attempt
         self._overrun_policy = overrun_policy
         self._awaiting: asyncio.Task[object] | None = None
-        """The task of asyncio in which the handler is awaited, as long as it is."""
+        """The asyncio task in which the handler is awaited; None before and afterwards."""
         self._is_late = False
-        """Whether the handler is over its limit, or was when it ended."""
+        """True once the handler reached its timeout."""
 
     async def run(self, result: Awaitable[Any], limit: float, deadlines: Deadlines) -> Any:
-        """Await it for `limit` seconds at most. Raises TimedOut, and what the handler raises."""
+        """Await it for at most `limit` seconds. Raises TimedOut, and the handler's errors."""
         began = time.perf_counter()
         self._awaiting = asyncio.current_task()
         try:
             with deadlines.set(limit, self._cancel):
                 value = await GuardedAwaitable(result)
         except (asyncio.CancelledError, TimeoutError):
-            # Another may have cancelled it besides: its listener stops, or nobody wants it.
+            # It may also have been cancelled because its listener stops, or its task was cancelled.
             if self._is_late and not self._attempt.stopped:
                 raise TimedOut from None
             raise
@@ -105,7 +105,7 @@ class AsyncCall:
         return value
 
     def _cancel(self) -> None:
-        """Cancel the handler at its limit, which it may ignore."""
+        """Cancel the handler at its timeout; it may ignore that."""
         self._is_late = True
         if self._awaiting is not None:
             self._awaiting.cancel()
@@ -117,7 +117,7 @@ class AsyncCall:
 
 
 class ThreadRunner(Protocol):
-    """Where plain functions are called."""
+    """Calls plain functions: the thread pool, or a thread of the testing kit."""
 
     def call(self, function: Callable[[], Any], /) -> asyncio.Future[Any]:
         """Call a function that raises nothing; the future has what it returns."""
@@ -125,7 +125,7 @@ class ThreadRunner(Protocol):
 
 
 class Invoker:
-    """Calls handlers: the last step before them is that their attempts begin."""
+    """Calls the handlers of attempts, each where it is to run."""
 
     def __init__(
         self,
@@ -136,13 +136,13 @@ class Invoker:
         self._threads = threads
         self._overrun_policy = overrun_policy
         self._processes = processes
-        """Where handlers with `process=True` are called; without it, in a thread."""
+        """Calls handlers with `process=True`; without it, a thread does."""
         self._deadlines = Deadlines()
 
     def call(self, attempt: Attempt) -> Awaitable[Any]:
-        """Call its handler; what is returned is awaited for what the handler returned.
+        """Call the handler, right after its attempt begins; await the result for what it returned.
 
-        Both raise what the handler raises, TimedOut if it takes longer than its limit, and
+        Both raise the handler's errors, TimedOut if it takes longer than its timeout, and
         StartRefused.
         """
         handler = attempt.handler
@@ -167,7 +167,7 @@ class Invoker:
         call = ThreadCall(handler, attempt)
 
         def look() -> float | None:
-            """Put the deadline off while the call waits for a thread."""
+            """Postpone the deadline while the call waits for a thread."""
             left = attempt.left()
             if left > 0:
                 return left
@@ -182,7 +182,7 @@ class Invoker:
         result = answer.result(attempt.limit)
         if not inspect.isawaitable(result):
             return result
-        # A plain wrapper around an async function gives back its coroutine.
+        # A plain wrapper around an async function returns its coroutine.
         left = attempt.limit - attempt.took
         return await AsyncCall(attempt, self._overrun_policy).run(result, left, self._deadlines)
 
@@ -191,9 +191,9 @@ class Invoker:
 
 
 async def run_attempt(attempt: Attempt, invoker: Invoker, hooks: Hooks) -> AttemptOutcome:
-    """Misfire the attempt, whose lateness is known, or refuse it, or call its handler.
+    """Misfire an attempt, whose lateness is known, or refuse it, or call its handler.
 
-    Raises StartRefused, and nothing that a handler could raise.
+    Raises StartRefused, and no error of a handler.
     """
     return (
         _misfire(attempt, hooks) or _refuse(attempt, hooks) or await call_handler(attempt, invoker)
@@ -221,9 +221,9 @@ def _refuse(attempt: Attempt, hooks: Hooks) -> AttemptOutcome | None:
 
 
 async def call_handler(attempt: Attempt, invoker: Invoker) -> AttemptOutcome:
-    """Call the handler, and return the outcome of what it returned or raised.
+    """Call the handler, and turn its result or error into an outcome.
 
-    Raises StartRefused, and nothing that a handler could raise.
+    Raises StartRefused, and no error of a handler.
     """
     try:
         return attempt.outcomes.succeeded(await invoker.call(attempt))

@@ -1,4 +1,4 @@
-"""Leases: the claims that a station holds, each until its outcome is recorded."""
+"""Leases: the claims that a partition's consumer holds, each until its outcome is recorded."""
 
 import dataclasses
 import logging
@@ -11,13 +11,13 @@ from expirebridge.handlers.signatures import Fingerprint
 from expirebridge.listener.session import SessionOwner
 from expirebridge.store.commands import claiming, fleet
 
-# The code of a listener, as a station tells it to the fleet.
+# The code version of a listener, as its heartbeats report it.
 
 STRANDED = "?"
 
 
 class CodeVersion:
-    """What this listener knows, and whether it passes over much that nobody knows.
+    """The fingerprint of a listener's handlers, with marks for the tasks that its claims skip.
 
     The event loop changes it; the heartbeat's thread reads it.
     """
@@ -25,41 +25,41 @@ class CodeVersion:
     def __init__(self, fingerprint: Fingerprint) -> None:
         self.fingerprint = fingerprint
         self.stranded = False
-        """Whether it passes over many tasks that no listener knows."""
+        """True if it skips many tasks whose functions no listener has."""
         self.withholds = False
-        """Whether it passes over tasks of a ledger, which it has not, or which is behind."""
+        """True if it skips tasks of a ledger that it does not have, or that lags."""
 
     @property
     def text(self) -> str:
-        """As scripts take it: the fingerprint, and a word that says so if tasks are stranded."""
+        """The argument for scripts: the fingerprint, with a mark if tasks are stranded."""
         digest = self.fingerprint.digest
         return f"{digest} {STRANDED}" if self.stranded or self.withholds else digest
 
     def knows(self, func: str) -> bool:
-        """Whether a handler here has this name."""
+        """True if this listener has a handler of this name."""
         return func in self.fingerprint.shapes
 
 
 logger = logging.getLogger("expirebridge")
 
 ROUNDED = 0.001
-"""Seconds by which a lease may end early: the server drops what is less than a millisecond from the
-time at which it begins."""
+"""Seconds by which a lease may end early: its start is rounded down to a millisecond."""
 
 
 class Hold(NamedTuple):
-    """A claim that this listener holds."""
+    """A claim that this listener holds, and when its lease was last requested."""
 
     token: str
     asked: float
-    """When its lease was last asked for, by a claim or a heartbeat that was answered; the server
-    counts it from a moment later."""
+    """Time at which the last answered claim or heartbeat was sent (monotonic); the server counts
+    the lease from a moment later."""
 
 
 class Leases:
-    """Renews every claim that this station still holds, at each beat.
+    """The leases of a partition's tasks, all renewed at each heartbeat.
 
-    The event loop holds and drops; the heartbeat's thread beats; handlers' threads look.
+    The event loop adds and drops them, the heartbeat's thread renews them, and handlers' threads
+    read them.
     """
 
     def __init__(
@@ -72,51 +72,53 @@ class Leases:
         self._held: dict[str, Hold] = {}
         self._lock = threading.Lock()
         self._answered = False
-        """Whether the latest beat was."""
+        """True if the latest heartbeat was answered."""
 
     @property
     def fingerprint(self) -> str:
-        """Of the code that this listener runs."""
+        """The fingerprint of the code that this listener runs."""
         return self._code.fingerprint.digest
 
     def __len__(self) -> int:
         return len(self._held)
 
     def held(self) -> list[tuple[str, str]]:
-        """The claims that it keeps, by id and token."""
+        """The claims whose leases are renewed, by id and token."""
         with self._lock:
             return [(id, hold.token) for id, hold in self._held.items()]
 
     def hold(self, id: str, token: str, *, asked: float) -> None:
-        """Keep this claim, which was asked for at that time (monotonic), alive from now on."""
+        """Renew this claim from now on; `asked` is when it was sent (monotonic)."""
         with self._lock:
             self._held[id] = Hold(token, asked)
 
     def drop(self, id: str, token: str) -> None:
-        """Stop keeping it: it is settled, or lost."""
+        """Renew it no longer: it is settled, or lost."""
         with self._lock:
             hold = self._held.get(id)
             if hold is not None and hold.token == token:
                 del self._held[id]
 
     def is_fresh(self, id: str, token: str) -> bool:
-        """Whether this claim cannot have lapsed yet, whatever was missed meanwhile.
+        """True if this claim cannot have lapsed yet, whatever its server did meanwhile.
 
-        It may have if this process stood still, or its event loop was blocked, for a lease.
+        It may have lapsed if, for a lease, this process stood still, its event loop was blocked, or
+        no heartbeat was answered.
         """
         return time.monotonic() < self.fresh_until(id, token)
 
     def fresh_until(self, id: str, token: str) -> float:
-        """When this claim can have lapsed (monotonic), unless it is renewed; 0.0 if it is lost."""
+        """Earliest time at which this claim can lapse (monotonic); 0.0 if it is lost."""
         hold = self._held.get(id)
         if hold is None or hold.token != token:
             return 0.0
         return hold.asked + self._lease - ROUNDED
 
     def beat(self) -> claiming.HeartbeatReply:
-        """Beat once. Raises a ServerError.
+        """Send one heartbeat. Raises a ServerError.
 
-        An answer that got lost may have reported a gap: then, and at first, the next one does.
+        The first answer, and the one after an answer that was lost, report a gap, since the lost
+        one may have reported it.
         """
         session = self._consumer.session
         with self._lock:
@@ -129,7 +131,7 @@ class Leases:
         )  # fmt: skip
         beat = session.heart_store.run(call)
         if session is not self._consumer.session:
-            return self.beat()  # a superseded primary renewed nothing that counts
+            return self.beat()  # what a superseded primary renewed is lost
         if beat.undeclared:
             self.declare()
         self._answered = True
@@ -142,13 +144,13 @@ class Leases:
         return beat
 
     def declare(self) -> None:
-        """Declare what this listener knows. Raises a ServerError."""
+        """Register the handlers of this listener. Raises a ServerError."""
         fingerprint = self._code.fingerprint
         store = self._consumer.session.heart_store
         store.run(fleet.declare(fingerprint.digest, fingerprint.shapes))
 
     def leave(self) -> bool:
-        """Say goodbye; whether the server answered."""
+        """Tell the server that this listener stops; False if it does not answer."""
         try:
             self._consumer.session.heart_store.run(claiming.leave(self._listener))
         except ServerError as error:
@@ -157,7 +159,7 @@ class Leases:
         return True
 
     def _renew(self, held: dict[str, str], sent: float) -> None:
-        """Take note that a beat that was sent then was answered: what it named has a new lease."""
+        """Give a new lease to the claims of a heartbeat that was sent then and answered."""
         with self._lock:
             for id, token in held.items():
                 hold = self._held.get(id)

@@ -1,4 +1,4 @@
-"""The outcome of an attempt: how it ended, and what is to be recorded of it."""
+"""The outcome of an attempt: its end, and the settlement that records it."""
 
 import os
 import traceback
@@ -16,20 +16,20 @@ from expirebridge.model.task import Task
 from expirebridge.store.commands.claiming import Settled, Settlement
 from expirebridge.store.task_records import ClaimedTask
 
-# How a call ended, before its attempt has an outcome.
+# The result of a call, before its attempt has an outcome.
 
 
 class CallResult(NamedTuple):
-    """How a call ended, as a value: futures do not carry every exception."""
+    """The result or error of a call, as a value: futures do not carry every exception."""
 
     value: Any
-    """What the handler returned, if it did."""
+    """The handler's result; None if it raised."""
     error: BaseException | None
     took: float
     """Seconds that the handler took."""
 
     def result(self, limit: float) -> Any:
-        """What the handler returned. Raises what it raised, and TimedOut if it took too long."""
+        """The handler's result. Raises its error, and TimedOut if it took longer than `limit`."""
         if self.took > limit:
             raise TimedOut
         if self.error is not None:
@@ -37,7 +37,7 @@ class CallResult(NamedTuple):
         return self.value
 
 
-# What a handler raised or returned, as it is kept for people to read.
+# Results and errors, as they are recorded for people to read.
 
 MAX_RESULT = 4096
 _OURS = (
@@ -45,23 +45,23 @@ _OURS = (
     str(Path(__file__).parent / "process_pool") + os.sep,
     "<frozen _collections_abc>",
 )
-"""Where the frames between the event loop and a handler are: they help nobody who reads."""
+"""Files whose frames are left out of tracebacks: those between the event loop and a handler."""
 
 
 def shown_error(error: BaseException) -> str:
-    """The error as a person wants to read it: the traceback from the handler on."""
+    """The error with its traceback, from the handler on."""
     if isinstance(error.__cause__, RemoteTraceback):
         return str(error.__cause__)
     shown = traceback.TracebackException.from_exception(error)
     inner = [frame for frame in shown.stack if not frame.filename.startswith(_OURS)]
     shown.stack = traceback.StackSummary.from_list(inner)
     text = "".join(shown.format()).rstrip()
-    # The last line is what lists show: a group ends with a rule below its last error.
+    # Lists show the last line; an exception group ends with a rule below its last error.
     return text.rstrip("+- \n") if isinstance(error, BaseExceptionGroup) else text
 
 
 def shown_result(value: Any) -> bytes:
-    """A handler's result as JSON, or a note if it cannot be kept: never a reason to fail."""
+    """A handler's result as JSON, or a note if it cannot be recorded; that fails no attempt."""
     if value is None:
         return b""
     try:
@@ -77,23 +77,23 @@ MAX_ERROR = 8192
 
 
 class AttemptOutcome(NamedTuple):
-    """How an attempt ended, and what is to be recorded of it."""
+    """The end of an attempt, and the settlement to record."""
 
     end: End
     settlement: Settlement
     reason: str = ""
     brief: str = ""
-    """The reason, without the words of what was raised."""
+    """The reason, without an error's message."""
     error: BaseException | None = None
-    """What the handler raised, if that is the reason."""
+    """The handler's error, if that is the reason."""
 
     @property
     def is_failure(self) -> bool:
-        """Whether the attempt failed, for good or not."""
+        """True if the attempt failed, for good or to be retried."""
         return self.end in {End.FAILED, End.RETRY}
 
     def ended(self, task: Task, duration: float, settled: Settled = Settled.DONE) -> Ended:
-        """The event once it is settled so; the handler took so many seconds."""
+        """The event for hooks, once it is settled; the handler took `duration` seconds."""
         end, reason, brief = self.end, self.reason, self.brief
         if settled is Settled.LEFT:
             end = End.RELEASED
@@ -108,7 +108,7 @@ class AttemptOutcome(NamedTuple):
 
 
 class OutcomeBuilder:
-    """Draws the outcome of one attempt, of this claimed task."""
+    """Builds the outcome of one attempt of a claimed task."""
 
     __slots__ = ("_claimed",)
 
@@ -116,20 +116,20 @@ class OutcomeBuilder:
         self._claimed = claimed
 
     def succeeded(self, result: Any) -> AttemptOutcome:
-        """The handler returned this."""
+        """The handler returned this result."""
         return self._outcome(End.SUCCEEDED, "succeeded", text=shown_result(result))
 
     def failed(self, reason: str) -> AttemptOutcome:
-        """It failed for good."""
+        """The attempt failed for good."""
         return self._outcome(End.FAILED, "failed", text=reason, reason=reason)
 
     def retry_or_fail(self, policy: RetryPolicy, reason: str) -> AttemptOutcome:
-        """It failed, and the policy says whether for good."""
+        """The attempt failed; the policy decides whether it is retried."""
         delay = policy.delay(self._claimed.attempt)
         return self.failed(reason) if delay is None else self._retry(delay, reason)
 
     def obeys(self, retry: Retry) -> AttemptOutcome:
-        """The handler said itself when it is to run again."""
+        """The handler raised Retry."""
         try:
             delay = seconds_of(retry.after, name="after")
         except InvalidTask as error:  # a subclass need not have called Retry's own __init__
@@ -139,9 +139,9 @@ class OutcomeBuilder:
     def snoozed(
         self, snooze: Snooze, policy: RetryPolicy, *, snoozes: int, now: float
     ) -> AttemptOutcome:
-        """The handler asked to be called later; the task was snoozed so often before.
+        """The handler raised Snooze; the task was snoozed `snoozes` times before.
 
-        If that is not granted any more, the attempt counts. `now` is in seconds since 1970.
+        Beyond the limit, the attempt counts as failed. `now` is in seconds since 1970.
         """
         refusal = snooze.refusal(snoozes, now)
         if refusal is not None:
@@ -154,27 +154,27 @@ class OutcomeBuilder:
         return self._outcome(End.SNOOZED, "snoozed", delay, reason, reason)
 
     def raised(self, policy: RetryPolicy, error: BaseException) -> AttemptOutcome:
-        """The handler raised this."""
+        """The handler raised this error."""
         if isinstance(error, MemoryError):
-            # The error goes to hooks, too, and its frames hold what recording it needs.
+            # The error goes to hooks, too; its frames hold the memory that recording it needs.
             traceback.clear_frames(error.__traceback__)
         outcome = self.retry_or_fail(policy, shown_error(error))
         return outcome._replace(brief=type(error).__name__, error=error)
 
     def given_back(self, reason: str) -> AttemptOutcome:
-        """It does not count: a listener is to run the task now."""
+        """The attempt is not counted; the task is due now, for any listener."""
         return self._outcome(End.RELEASED, "released", text=reason, reason=reason)
 
     def spread(self, delay: float, reason: str) -> AttemptOutcome:
-        """It does not count: a listener is to run the task after this delay."""
+        """The attempt is not counted; the task is due after this delay, in seconds."""
         return self._outcome(End.RELEASED, "released", delay, reason, reason)
 
     def unknown(self, where: str) -> AttemptOutcome:
-        """There is no such function `where` it was to be called; another listener may know it."""
+        """There is no such function at `where`; another listener may have it."""
         return self._wait_for_another(f"no handler {self._claimed.func!r} {where}")
 
     def misfit(self, reason: str) -> AttemptOutcome:
-        """Its arguments fit what its listener knows, but not the function that was to be called."""
+        """The arguments fit the listener's handler, but not that of its process."""
         return self._wait_for_another(f"its arguments do not fit: {reason}")
 
     def _wait_for_another(self, reason: str) -> AttemptOutcome:
@@ -182,7 +182,7 @@ class OutcomeBuilder:
         return self._outcome(End.RELEASED, "unknown", UNKNOWN_DELAY, reason, reason)
 
     def unfit(self, reason: str) -> AttemptOutcome:
-        """Its arguments do not fit: it fails, unless another listener knows another version."""
+        """The arguments do not fit: it fails, unless another listener has another version."""
         return self._outcome(End.FAILED, "unfit", text=reason, reason=reason)
 
     def _retry(self, delay: float, reason: str) -> AttemptOutcome:

@@ -12,21 +12,21 @@ from expirebridge.listener.execution.exceptions import (
 
 
 class PendingStarts:
-    """The attempts that have not begun. Each leaves once: to be called, or because it is withdrawn.
+    """The attempts that have not begun; each is removed once, to begin or to be withdrawn.
 
-    The event loop, the handlers' threads and the heartbeat's thread all take from it. Which of them
-    has an attempt is decided by the set's own operations, which are atomic.
+    The event loop, the handlers' threads and the heartbeat's thread all remove attempts. The atomic
+    operations of the set decide which of them gets an attempt.
     """
 
     def __init__(self) -> None:
         self._attempts: set[Attempt] = set()
 
     def add(self, attempt: Attempt) -> None:
-        """Take note of an attempt whose task was claimed."""
+        """Add an attempt whose task was claimed."""
         self._attempts.add(attempt)
 
     def check(self, attempt: Attempt) -> None:
-        """Look before anything is reported of it. Raises what `begin` would raise now."""
+        """Check it before anything is reported. Raises the error that `begin` would raise now."""
         if attempt not in self._attempts:
             raise Withdrawn(WITHDRAWN)
         if not attempt.has_lease():
@@ -34,17 +34,17 @@ class PendingStarts:
             raise StartRefused(HELD_UP)
 
     def begin(self, attempt: Attempt) -> None:
-        """Take it out, in the thread that calls its handler, right before the call.
+        """Remove it, in the thread that calls its handler, right before the call.
 
-        Raises StartRefused if its lease may have lapsed: another listener may run it by now; and
-        Withdrawn if it was withdrawn.
+        Raises StartRefused if its lease may have lapsed, since another listener may run it by now,
+        and Withdrawn if it was withdrawn.
         """
         self._take(attempt)
         if not attempt.has_lease():
             raise StartRefused(HELD_UP)
 
     def withdraw(self) -> list[Attempt]:
-        """Take out all, for the heartbeat's thread, and let their leases go."""
+        """Remove all, for the heartbeat's thread, and drop their leases."""
         withdrawn = []
         with contextlib.suppress(KeyError):
             while True:
@@ -54,7 +54,7 @@ class PendingStarts:
         return withdrawn
 
     def forget(self, attempt: Attempt) -> None:
-        """See that it does not begin any more: it is over."""
+        """Remove an attempt that is over, so that it does not begin any more."""
         self._attempts.discard(attempt)
 
     def _take(self, attempt: Attempt) -> None:

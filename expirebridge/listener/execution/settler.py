@@ -1,4 +1,4 @@
-"""The settler: records outcomes in batches, as they come."""
+"""The settler: records outcomes in batches."""
 
 import asyncio
 import logging
@@ -23,16 +23,15 @@ logger = logging.getLogger("expirebridge")
 ROLE = "recording outcomes"
 BATCH = 100
 MOST_ENDED = 500
-"""Attempts of a station that ended and are not recorded yet, at most: up to that they take no
-room."""
+"""Most attempts of a partition that ended and are not recorded yet; they take no places."""
 RETRY_PAUSE = 0.2
 
 
 class Settler:
-    """Sends the outcomes of a station to the server until each is recorded or refused.
+    """Sends the outcomes of a partition's attempts until each is recorded or refused.
 
-    While the server is away they wait here; their leases may lapse meanwhile, and then they are
-    refused. Up to `MOST_ENDED` of them take no room.
+    While the server is away they wait here; if their leases lapse meanwhile, they are refused. Up
+    to `MOST_ENDED` of them take no places.
     """
 
     def __init__(
@@ -58,20 +57,20 @@ class Settler:
         """Notifies the relay of the ledger, if there is one."""
         self._waiting: asyncio.Queue[FinishedAttempt] = asyncio.Queue()
         self._is_awaited = False
-        """Whether the claimer waits for outcomes to be recorded."""
+        """True if the claimer waits for outcomes to be recorded."""
 
     def claim_limit(self) -> int:
-        """How many more tasks this station may take; 0: it rings when it has recorded some."""
+        """The number of tasks that may be claimed; after 0 the claimer is woken for more."""
         limit = self._settings.concurrency + MOST_ENDED - len(self._leases)
         self._is_awaited = limit <= 0
         return max(limit, 0)
 
     def add(self, finished: FinishedAttempt) -> None:
-        """Settle this attempt soon."""
+        """Record the outcome with the next batch."""
         self._waiting.put_nowait(finished)
 
     def close(self, item: FinishedAttempt, settled: Settled = Settled.DONE) -> None:
-        """Let go of an attempt whose outcome is recorded, here or elsewhere, or was refused."""
+        """Release an attempt whose outcome is recorded, here or elsewhere, or was refused."""
         self._hooks.emit(item.outcome.ended(item.attempt.task, item.duration, settled))
         self._leases.drop(item.attempt.claimed.id, item.attempt.claimed.token)
         self._in_flight.discard(item.attempt)
@@ -82,7 +81,7 @@ class Settler:
             self._hear_end()
 
     async def run(self) -> None:
-        """Settle what comes, for ever."""
+        """Record outcomes as they come, for ever."""
         while True:
             await self._settle(await self._next_batch())
 
@@ -93,7 +92,7 @@ class Settler:
         return batch
 
     async def _settle(self, batch: list[FinishedAttempt]) -> None:
-        # One call for all tries: the token in it lets the server know a resend.
+        # The same call at each try: the tokens in it let the server recognise a resend.
         settlements = [item.outcome.settlement for item in batch]
         call = claiming.settle(settlements, self._settings, fingerprint=self._leases.fingerprint)
         try:
@@ -105,7 +104,7 @@ class Settler:
             self.close(item, code)
 
     async def _settle_apart(self, batch: list[FinishedAttempt], error: ScriptFailed) -> None:
-        """Settle each by itself: one that the script cannot handle must not hold up the others."""
+        """Settle each alone: one that the script cannot handle must not hold up the others."""
         if len(batch) == 1:
             id = batch[0].attempt.task.id
             logger.error(

@@ -1,8 +1,7 @@
-"""Threads: where plain functions are called, so that they do not hold up the event loop.
+"""The thread pool: calls plain functions, so that they do not block the event loop.
 
-Python's own pool wakes a thread for each call. Of a hundred calls that are over at once the first
-thread could have made them all, and waking the others costs far more than the calls (see
-docs/internals/performance.md).
+Python's own pool wakes a thread for each call. One thread could make a hundred short calls, and
+waking a hundred threads costs far more than the calls (see docs/internals/performance.md).
 """
 
 import asyncio
@@ -20,38 +19,38 @@ from expirebridge.listener.execution.exceptions import StartRefused
 from expirebridge.listener.execution.fork_guard import ForkGuard
 from expirebridge.listener.execution.outcome import CallResult
 
-# Switching: for how long a thread that computes keeps Python's lock while others wait for it.
+# The switch interval: how long a computing thread keeps the interpreter's lock while others wait.
 #
-# A short time lets the event loop start tasks on time beside a function that computes. But
-# whoever waits for the lock wakes at the end of each such time, and with 100 threads that compute
-# this took four times as long as the computing (see docs/internals/performance.md). So the time
-# grows with their number.
+# A short interval lets the event loop start tasks on time beside a function that computes. But
+# every waiting thread wakes at the end of each interval, and with 100 computing threads this took
+# four times as long as the computing (see docs/internals/performance.md). So it grows with their
+# number.
 
 SHORTEST = 0.0002
 LONGEST = 0.005
 """In seconds; the longest is Python's own."""
 PER_THREAD = 0.00005
-"""How much each thread that computes adds: so waking up costs a tenth of what is computed."""
+"""Seconds that each computing thread adds: waking up then costs a tenth of the computing."""
 
 _LOOK_EVERY = 0.1
 _COMPUTES = 0.002
-"""The part of a core from which on a thread counts as one that computes."""
+"""Share of a core from which a thread counts as computing."""
 _CONTENDED = 0.5
-"""The part of a core that all of them use at least if they wait for each other."""
+"""Share of a core that all threads use together, at least, if they wait for each other."""
 
 
 class SwitchInterval:
-    """Sets the interval of the whole process by what its threads use of the processor.
+    """Adapts the switch interval of the process to the processor time of its threads.
 
-    It does nothing until it takes charge, and looks only while a call is under way.
+    It does nothing before `take_charge`, and measures only while a call is under way.
     """
 
     def __init__(self) -> None:
         self._charged = False
         self._used: dict[int, float] = {}
-        """What each thread had used when that was last read, in seconds, by its clock."""
+        """Processor seconds of each thread at the last measurement, by its clock."""
         self._looked: float | None = None
-        """When that was; None: nobody looks, since no call is under way."""
+        """Time of the last measurement (monotonic); None while no call is under way."""
 
     def take_charge(self) -> None:
         """Set the interval of this process from now on."""
@@ -59,13 +58,13 @@ class SwitchInterval:
         self._charged = hasattr(time, "pthread_getcpuclockid")  # macOS has none
 
     def include(self, thread: int) -> None:
-        """Include a thread, which says so itself before its first call."""
+        """Measure this thread, too; it calls this itself before its first call."""
         if self._charged:
             clock = time.pthread_getcpuclockid(thread)
             self._used[clock] = time.clock_gettime(clock)
 
     def look(self, loop: asyncio.AbstractEventLoop, is_busy: Callable[[], bool]) -> None:
-        """Look from now on, until no call is under way."""
+        """Measure from now on, until no call is under way."""
         if self._charged and self._looked is None:
             self._looked = time.monotonic()
             loop.call_later(_LOOK_EVERY, self._look, loop, is_busy)
@@ -81,7 +80,7 @@ class SwitchInterval:
             sys.setswitchinterval(SHORTEST)
 
     def _read(self) -> list[float]:
-        """What each thread has used since the last time."""
+        """Processor seconds of each thread since the last measurement."""
         spans = []
         for clock, before in list(self._used.items()):
             try:
@@ -94,7 +93,7 @@ class SwitchInterval:
 
 
 def interval_for(parts: Sequence[float]) -> float:
-    """The interval in seconds, when the threads use these parts of a core."""
+    """The interval in seconds for threads that use these shares of a core."""
     if sum(parts) < _CONTENDED:
         return SHORTEST
     computing = sum(part >= _COMPUTES for part in parts)
@@ -105,10 +104,10 @@ Call = tuple[Callable[[], Any], asyncio.Future[Any]]
 
 
 class ThreadPool:
-    """Makes calls side by side, in at most `most` threads, which are started when they are needed.
+    """A pool of at most `most` threads, which are started on demand.
 
-    A thread that takes a call rouses one more if others wait, before it makes its own: so a call
-    that blocks holds up none. One that ends soon is followed by the next in the same thread.
+    A thread that takes a call wakes one more if others wait, before it makes its own, so a call
+    that blocks delays none. After a short call the same thread makes the next.
     """
 
     def __init__(self, most: int) -> None:
@@ -117,16 +116,16 @@ class ThreadPool:
         self._count = 0
         self._idle = 0
         self._roused = False
-        """Whether a thread is on its way to the calls that wait."""
+        """True if a thread was woken for the waiting calls, and has not taken one yet."""
         self._waiting: deque[Call] = deque()
         self._returned: list[tuple[asyncio.Future[Any], Any]] = []
-        """Results that the event loop has not taken yet."""
+        """Results that the event loop has not delivered yet."""
         self._closed = False
         self._lock = threading.Lock()
         self._alarm: SimpleQueue[None] = SimpleQueue()
 
     def call(self, function: Callable[[], Any]) -> asyncio.Future[Any]:
-        """Call a function that raises nothing; the future has what it returns."""
+        """Call a function that raises nothing; the future has its result."""
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         with self._lock:
@@ -136,11 +135,11 @@ class ThreadPool:
         return future
 
     def is_busy(self) -> bool:
-        """Whether a call is under way."""
+        """True if a call is under way."""
         return self._idle < self._count
 
     def close(self) -> None:
-        """Make no more calls. Threads that are in one end after it, or with the process."""
+        """Make no more calls. Threads in a call end after it, or with the process."""
         with self._lock:
             self._closed = True
             self._waiting.clear()
@@ -148,7 +147,7 @@ class ThreadPool:
                 self._alarm.put(None)
 
     def _rouse(self) -> None:
-        """See that a thread comes for what waits, unless one is on its way, or all are in calls."""
+        """Wake or start a thread for the waiting calls, unless one was woken, or all are busy."""
         if self._roused:
             return
         if self._idle:
@@ -159,7 +158,7 @@ class ThreadPool:
         self._roused = True
 
     def _start(self) -> bool:
-        """Start one more thread. Where there is no room for it, those that are there go on."""
+        """Start one more thread; False if the system has none left, and others make the calls."""
         try:
             threading.Thread(target=self._run, name="expirebridge-handler", daemon=True).start()
         except RuntimeError:
@@ -177,7 +176,7 @@ class ThreadPool:
             while taken := self._take():
                 function, future = taken
                 self._return(future, function())
-                del taken, function, future  # nothing is held on to while the thread waits
+                del taken, function, future  # keep no reference while the thread waits
             if self._closed:
                 return
             self._alarm.get()
@@ -222,11 +221,11 @@ class Startable(Protocol):
 
 
 class ThreadCall:
-    """Calls a handler, if its attempt may still begin when a thread comes for it.
+    """The call of a plain function, made if its attempt may still begin.
 
-    The attempt begins in that thread, right before the call: it may have waited for a thread, or
-    for the lock that threads which compute share, and its process may have stood still meanwhile.
-    So its time counts from then, too.
+    The attempt begins in the thread, right before the call: before that it may have waited for a
+    thread or for the interpreter's lock, and its process may have stood still. Its timeout starts
+    then, too.
     """
 
     __slots__ = ("_attempt", "_context", "_handler")
@@ -237,7 +236,7 @@ class ThreadCall:
         self._context = contextvars.copy_context()
 
     def __call__(self) -> CallResult:
-        """Make the call; the attempt has the answer, too."""
+        """Make the call; the attempt gets the result, too."""
         try:
             self._attempt.begin()
         except StartRefused as reason:
@@ -248,12 +247,12 @@ class ThreadCall:
         return answer
 
     def _call(self) -> tuple[Any, BaseException | None]:
-        """What the handler returned or raised."""
+        """The handler's result, and its error."""
         try:
             with ForkGuard():
                 return self._context.run(self._handler), None
         except StopIteration as error:
-            # Raised further, it would end the coroutine above instead of reaching it as a value.
+            # Raised into the awaiting coroutine, StopIteration would end it.
             wrapped = RuntimeError(f"the handler raised {type(error).__name__}")
             wrapped.__cause__ = error
             return None, wrapped

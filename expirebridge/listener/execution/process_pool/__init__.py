@@ -1,1 +1,1 @@
-"""What runs in a process for handlers: it calls them, one at a time, for its listener."""
+"""Handlers in processes: the pool in the listener, and the program in each process."""

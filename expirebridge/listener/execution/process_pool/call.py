@@ -1,4 +1,4 @@
-"""The call of a handler in a process of its own, which is killed at its limit."""
+"""The call of a handler in a process of its own, which is killed at the timeout."""
 
 import asyncio
 import time
@@ -25,11 +25,11 @@ NEWER_CODE = "in the process that was to call it, which has newer code than its 
 
 
 class ProcessCall:
-    """Calls a handler in one of the processes, if its attempt may still begin then.
+    """The call of a handler in a process of the pool, made if its attempt may still begin.
 
-    The attempt begins when its process is given the call. The process looks at the end of the lease
-    once more, right before it calls the handler: it may have stood still meanwhile. What the
-    attempt becomes is said only when the process is gone, so that no other attempt runs beside it.
+    The attempt begins when the call is sent to its process, which checks the end of the lease again
+    right before it calls the handler: it may have stood still meanwhile. After a kill, the outcome
+    is reported only once the process has ended, so that two attempts never overlap.
     """
 
     def __init__(self, attempt: Attempt, processes: ProcessPool, deadlines: Deadlines) -> None:
@@ -38,9 +38,9 @@ class ProcessCall:
         self._deadlines = deadlines
 
     async def run(self) -> Any:
-        """Return what the handler returned.
+        """Return the handler's result.
 
-        Raises what it raised, TimedOut, a ProcessFailure, and StartRefused.
+        Raises its error, TimedOut, ProcessFailure and StartRefused.
         """
         process = await self._take()
         try:
@@ -54,7 +54,7 @@ class ProcessCall:
         try:
             return await self._processes.take()
         except BaseException:
-            # It ends without a process, and so it may not be withdrawn any more.
+            # The attempt ends without a process, and so it may not be withdrawn any more.
             self._attempt.begin()
             raise
 

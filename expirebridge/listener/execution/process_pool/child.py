@@ -1,4 +1,4 @@
-"""A process for handlers: loads them, and calls them one at a time, for its listener."""
+"""A process for handlers: loads them, and calls them for its listener, one at a time."""
 
 import asyncio
 import contextlib
@@ -51,7 +51,7 @@ from expirebridge.settings import Settings
 
 
 class FrameChannel:
-    """Sends and receives frames. Any thread may send.
+    """The connection to the listener, on which any thread may send frames.
 
     A process that a handler forks does not send: its frames would mix with those of this one.
     """
@@ -65,32 +65,32 @@ class FrameChannel:
 
     @property
     def is_ours(self) -> bool:
-        """Whether this process was started with it, and not forked from the one that was."""
+        """True in the process that was started with it, False in one that a handler forked."""
         return os.getpid() == self._process
 
     def receive(self) -> Any:
-        """Wait for the next frame; None if the listener closed the channel, or is gone."""
+        """Wait for the next frame; None if the listener closed the channel, or ended."""
         head = self._stream.read(LENGTH_SIZE)
         if len(head) < LENGTH_SIZE:
             return None
         return pickle.loads(self._stream.read(length_of(head)))  # noqa: S301 - from our listener
 
     def send(self, frame: FromProcess) -> None:
-        """Send a frame; wait while the listener does not take it."""
+        """Send a frame; block while the channel is full."""
         if self.is_ours:
             encoded = encode(frame)
             with self._lock:
                 self._connection.sendall(encoded)
 
 
-# The lifeline: ends a process for handlers when its listener is gone, however that ended.
+# The parent watch: ends a process for handlers when its listener ends, for whatever reason.
 
 
-def hold_on_to(lifeline: int) -> None:
-    """From now on, kill this process, and its group, when the other end of the pipe is closed.
+def end_with_listener(lifeline: int) -> None:
+    """From now on, kill this process group when the other end of the pipe is closed.
 
-    On Linux the system does that at once, whatever code runs here: it signals a pipe's end as it
-    signals input, and sends a signal of the reader's choice. Elsewhere a thread does it, which
+    On Linux the kernel does that at once, whatever code runs here: the end of a pipe counts as
+    input, for which a process may request a signal of its choice. Elsewhere a thread does it, which
     needs the interpreter's lock.
     """
     os.set_inheritable(lifeline, False)
@@ -117,14 +117,14 @@ def _end() -> None:
     os.killpg(0, signal.SIGKILL)
 
 
-# The log of a process for handlers: its listener writes it, as it writes its own.
+# Logging: the listener writes the records of its processes into its own log.
 
 _LEFT_OUT = {"msg", "args", "exc_info"}
-"""What a record holds in another form: its message, and the text of its traceback."""
+"""Attributes that are sent in another form: as the message, and the text of the traceback."""
 
 
 def send_log(channel: FrameChannel, levels: Mapping[str, int]) -> None:
-    """Send what is logged in this process from now on, warnings included, from these levels on."""
+    """Send the log of this process to its listener, warnings included, with these levels."""
     logging.getLogger().addHandler(SendLog(channel))
     for name, level in levels.items():
         logging.getLogger(name or None).setLevel(level)
@@ -132,7 +132,7 @@ def send_log(channel: FrameChannel, levels: Mapping[str, int]) -> None:
 
 
 class SendLog(logging.Handler):
-    """Sends each record to the listener. In a forked process, what is urgent goes to stderr."""
+    """A log handler that sends records to the listener; forked processes use stderr."""
 
     def __init__(self, channel: FrameChannel) -> None:
         super().__init__()
@@ -154,7 +154,7 @@ class SendLog(logging.Handler):
             self.handleError(record)
 
     def _plain(self, record: logging.LogRecord) -> dict[str, Any]:
-        """The record's attributes, as values that need no code of their own to be read."""
+        """The record's attributes, as values that unpickle without other code."""
         plain = {
             name: _plain(value) for name, value in vars(record).items() if name not in _LEFT_OUT
         }
@@ -176,15 +176,15 @@ def _plain(value: object) -> object:
 logger = logging.getLogger("expirebridge")
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGTSTP)
-"""What a terminal or a supervisor may send to all processes of a service: they are for the
-listener, which lets its handlers end."""
+"""Signals that a terminal or a supervisor may send to all processes of a service. The listener
+handles them, and lets its handlers end."""
 
 
 def main() -> None:
-    """Serve the listener that started this process, until it closes the channel or is gone."""
+    """Serve the listener that started this process, until it closes the channel or ends."""
     channel_number, lifeline = map(int, sys.argv[1:3])
     del sys.argv[1:]
-    hold_on_to(lifeline)
+    end_with_listener(lifeline)
     channel = FrameChannel(socket.socket(fileno=channel_number))
     setup = channel.receive()
     if not isinstance(setup, Setup):
@@ -207,8 +207,6 @@ def _serve(channel: FrameChannel, settings: Settings) -> None:
             with _limited_memory(settings):
                 registry = _load(settings)
                 if registry.lifespans:
-                    # Here, so that asyncio is imported only where it is needed: that takes a while.
-
                     stack.enter_context(entered_apart(registry.lifespans))
         except Exception as error:
             reason = _limit_words(settings) if isinstance(error, MemoryError) else str(error)
@@ -221,11 +219,10 @@ def _serve(channel: FrameChannel, settings: Settings) -> None:
 
 @contextmanager
 def _limited_memory(settings: Settings) -> Iterator[None]:
-    """Let handlers have so much memory of their own. What is shared with other processes, such as
-    files and libraries, does not count.
+    """Limit the private memory of handlers; files and libraries, which are shared, do not count.
 
-    What the handler returned or raised is read without the limit: to want for memory then would
-    fail an attempt that has succeeded. (orjson ends the process where it gets none.)
+    Results and errors are encoded without the limit: to run out of memory then would fail an
+    attempt that has succeeded. (orjson ends the process where it gets none.)
     """
     if settings.process_memory is None:
         yield
@@ -242,7 +239,7 @@ def _limited_memory(settings: Settings) -> Iterator[None]:
 
 
 def _load(settings: Settings) -> Registry:
-    """Load the handlers, as the listener has, which has logged already what is odd about them."""
+    """Load the handlers without warnings, which the listener has logged already."""
     logger.disabled = True
     try:
         return Registry.of(settings)
@@ -250,8 +247,8 @@ def _load(settings: Settings) -> Registry:
         logger.disabled = False
 
 
-class _Beginning:
-    """What is asked right before a handler is called."""
+class _RemoteAttempt:
+    """The attempt in its process: checks the lease right before its handler is called."""
 
     def __init__(self, call: CallFrame, channel: FrameChannel) -> None:
         self.answer: CallResult | None = None
@@ -268,12 +265,12 @@ class _Beginning:
 def _answer(
     call: CallFrame, registry: Registry, channel: FrameChannel, settings: Settings
 ) -> Reply:
-    """Call the handler. Raises nothing that it could raise."""
+    """Call the handler, and encode its result or error. Raises no error of a handler."""
     handler = registry.find(call.name)
     if handler is None:
         return Reply(is_missing=True)
     running_task.set(call.task)
-    plain = ThreadCall(partial(_call, handler, call.task), _Beginning(call, channel))
+    plain = ThreadCall(partial(_call, handler, call.task), _RemoteAttempt(call, channel))
     with _limited_memory(settings):
         result, error, took = plain()
     if isinstance(error, StartRefused):
@@ -300,7 +297,7 @@ def _call(handler: Handler, task: Task) -> Any:
 
 
 def _misfit(handler: Handler, task: Task) -> str:
-    """Why the arguments do not fit the handler; nothing if they do, and the error is its own."""
+    """The reason why the arguments do not fit the handler; empty if they do."""
     try:
         check_binding(handler.function, task.args, task.kwargs)
     except InvalidTask as error:
@@ -313,15 +310,15 @@ def _limit_words(settings: Settings) -> str:
     return f"its process reached its memory limit, {memory:,.0f} MiB"
 
 
-# Lifespans of a process for handlers, beside the handlers.
+# Lifespans of a process for handlers, on an event loop in a thread.
 
 
 @contextlib.contextmanager
 def entered_apart(lifespans: Sequence[Lifespan]) -> Iterator[None]:
     """Begin the lifespans, and end them after the block, on an event loop in a thread of its own.
 
-    So what they leave running there goes on while a handler runs, as in a listener. Raises
-    HandlersError if one of them raises.
+    Their background tasks run on beside a handler, as in a listener. Raises HandlersError if one of
+    them raises.
     """
     begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
     ended: Future[None] = Future()

@@ -1,4 +1,4 @@
-"""The processes of a listener: started when they are needed, and replaced when they end."""
+"""The process pool of a listener: starts processes on demand, and replaces those that end."""
 
 import asyncio
 import logging
@@ -26,11 +26,11 @@ STOPS = "its listener stopped"
 
 
 class ProcessPool:
-    """Lends processes to calls, each to one at a time.
+    """A pool of processes for handlers; each makes one call at a time.
 
     The first is started with the listener, so that the first task does not wait for it; the others,
-    up to `settings.processes`, when all are lent. Who finds none waits, in order. If none can be
-    started, each failed start is the end of one that waits.
+    up to `settings.processes`, when all are in use. Callers wait in order. If none can be started,
+    each failed start fails one caller.
     """
 
     def __init__(self, settings: Settings, hooks: Hooks) -> None:
@@ -41,23 +41,23 @@ class ProcessPool:
         )
         self._hooks = hooks
         self.most = settings.processes or usable_cores()
-        """How many there are at most."""
+        """The largest number of processes."""
         self._lives: dict[Process, asyncio.Task[None]] = {}
-        """The processes that were started and have not ended."""
+        """The processes that were started and have not ended, with the task that watches each."""
         self._starting = self._ready = 0
         self._idle: list[Process] = []
         self._waiting: deque[asyncio.Future[Process]] = deque()
         self._failures = 0
-        """Starts in a row that failed."""
+        """Consecutive failed starts."""
         self._pause: asyncio.TimerHandle | None = None
         self._is_stopping = False
 
     def open(self) -> None:
-        """Start the first."""
+        """Start the first process."""
         self._start()
 
     async def take(self) -> Process:
-        """Take one that is free, when it is this caller's turn; `give_back` it.
+        """Wait for a free process; return it with `give_back`.
 
         Raises ProcessNotStarted if none can be started, and StartRefused if the listener stops.
         """
@@ -72,18 +72,18 @@ class ProcessPool:
             raise
 
     def give_back(self, process: Process) -> None:
-        """Let the next caller have it, if it can be used any more."""
+        """Return a process to the pool, if it can still be used."""
         if process.is_usable:
             self._idle.append(process)
             self._serve()
 
     def stop(self) -> None:
-        """Let nobody wait any more: what has not begun here can run elsewhere."""
+        """Refuse all callers that wait: their tasks can run in other listeners."""
         self._is_stopping = True
         self._serve()
 
     async def close(self) -> None:
-        """End them all, and wait until they have ended."""
+        """End all processes, and wait until they have ended."""
         self.stop()
         if self._pause is not None:
             self._pause.cancel()
@@ -100,7 +100,7 @@ class ProcessPool:
             await asyncio.wait(self._lives.values(), timeout=ENDS_WITHIN)
 
     def kill(self) -> None:
-        """Kill them all, and wait until they have ended, while the event loop is blocked."""
+        """Kill all processes, and wait until they have ended, while the event loop is blocked."""
         processes = list(self._lives)
         for process in processes:
             process.kill(ProcessEnd.STOPPED)
@@ -108,7 +108,7 @@ class ProcessPool:
             process.wait(ENDS_WITHIN)
 
     def _serve(self) -> None:
-        """Give those who wait what is free, and start more for those who find none."""
+        """Hand free processes to the waiting callers, and start more for the others."""
         while self._waiting and (self._idle or self._is_stopping):
             waits = self._waiting.popleft()
             if waits.done():
@@ -118,7 +118,7 @@ class ProcessPool:
             else:
                 waits.set_result(self._idle.pop())
         if self._pause is None:
-            # After a failure one at a time: it may fail, too.
+            # After a failure, one at a time: the next may fail, too.
             useful = min(len(self._waiting), 1) if self._failures else len(self._waiting)
             for _ in range(min(useful - self._starting, self.most - len(self._lives))):
                 self._start()
@@ -137,7 +137,7 @@ class ProcessPool:
     # The life of a process
 
     async def _live(self, process: Process) -> None:
-        """Start it, offer it to those who wait, and take note of its end."""
+        """Start a process, add it to the pool, and report its end."""
         try:
             if await self._has_started(process):
                 pid = process.pid
@@ -154,7 +154,7 @@ class ProcessPool:
                 self._serve()
 
     async def _has_started(self, process: Process) -> bool:
-        """Start it; whether that went well."""
+        """Start a process; False if that failed."""
         setup = Setup(settings=self._settings, levels=_levels())
         limit = asyncio.get_running_loop().call_later(
             READY_WITHIN, process.kill, ProcessEnd.DIED,
@@ -187,9 +187,9 @@ class ProcessPool:
         self._hooks.emit(ProcessEnded(end=end))
 
     def _notice_failure(self, reason: str) -> None:
-        """Pause before the next start. If there is no process at all, the first who waits fails."""
+        """Pause before the next start. If no process is left, fail the first caller that waits."""
         pause = min(FIRST_PAUSE * 2**self._failures, LONGEST_PAUSE)
-        # No further than the longest pause: the power of a large number is no float.
+        # Counted up to the longest pause: a larger power would overflow a float.
         self._failures += pause < LONGEST_PAUSE
         first_line, _, _ = reason.partition("\n")
         logger.error(
@@ -212,7 +212,7 @@ class ProcessPool:
 
 
 def _levels() -> dict[str, int]:
-    """The levels of the loggers of this process that have one of their own, the root's as ''."""
+    """The levels of all loggers of this process that have their own; the root's name is empty."""
     loggers = logging.root.manager.loggerDict.items()
     own = {name: one.level for name, one in loggers if isinstance(one, logging.Logger)}
     return {"": logging.root.level} | {name: level for name, level in own.items() if level}

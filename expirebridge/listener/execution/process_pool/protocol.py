@@ -1,9 +1,9 @@
-"""The frames between a listener and a process that calls handlers for it.
+"""The protocol between a listener and a process that calls handlers for it.
 
-Each is one of the values below, pickled, after its length in four bytes. A pair of sockets carries
-them that nobody else has. The listener sends Setup, and then a Call after each Reply. The process
-sends Ready or NotReady, then for each Call one Begun, if it calls the handler, and one Reply, and
-Logged at any time.
+A frame is one of the values below, pickled, after its length in four bytes. They travel over a
+socket pair that no other process has. The listener sends Setup, and then a CallFrame after each
+Reply. The process sends Ready or NotReady, then for each CallFrame one Begun, if it calls the
+handler, and one Reply, and Logged at any time.
 """
 
 import pickle
@@ -27,7 +27,7 @@ LENGTH_SIZE = _LENGTH.size
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """What a process needs to know to load the handlers."""
+    """The settings with which a process loads the handlers, and its log levels."""
 
     settings: Settings
     levels: Mapping[str, int]
@@ -41,7 +41,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class NotReady:
-    """The process ends: this was why it could not start."""
+    """The process could not start, for this reason, and ends."""
 
     reason: str
 
@@ -53,8 +53,8 @@ class CallFrame:
     name: str
     task: Task
     lease_end: float
-    """When it must have begun, by the monotonic clock, which processes share: from then on another
-    listener may have the task."""
+    """Latest start, by the monotonic clock, which processes share: from then on the task may be in
+    another listener."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,45 +64,45 @@ class Begun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raised:
-    """What a handler raised."""
+    """An error that a handler raised."""
 
     pickled: bytes
-    """The error; nothing if it cannot be pickled."""
+    """The error; empty if it cannot be pickled."""
     name: str
     """The name of its class."""
     text: str
-    """What the error says."""
+    """The error's message."""
     shown: str
-    """Its traceback, as it is kept."""
+    """Its traceback, as it is recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """How the call ended: with a result, or with an error, or it did not begin."""
+    """The end of a call: a result, an error, or the reason why it did not begin."""
 
     result: bytes = b""
-    """As JSON, as it is kept; nothing for None."""
+    """The result as JSON, as it is recorded; empty for None."""
     raised: Raised | None = None
     not_begun: str = ""
-    """Why the handler was not called, if it was not."""
+    """The reason if the handler was not called."""
     is_missing: bool = False
-    """Whether the process has no such handler: the code was changed after the listener started."""
+    """True if the process has no such handler: the code changed after the listener started."""
     misfit: str = ""
-    """Why the arguments do not fit the handler of this process, if they do not."""
+    """The reason if the arguments do not fit the handler of this process."""
     took: float = 0.0
     """Seconds that the handler took."""
     lacked_memory: bool = False
-    """Whether it raised MemoryError: the process may be short of memory from now on."""
+    """True if it raised MemoryError: the process may be short of memory from now on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Logged:
-    """A line of the log."""
+    """A log record."""
 
     record: Mapping[str, Any]
     """The attributes of the record."""
     is_of_task: bool
-    """Whether the handler that is called logged it."""
+    """True if the handler that is called logged it."""
 
 
 FromProcess = Ready | NotReady | Begun | Reply | Logged
@@ -121,13 +121,13 @@ def length_of(head: bytes | bytearray) -> int:
 
 
 class Frames:
-    """Takes frames out of what arrives, in pieces of any size."""
+    """A decoder: yields frames from data that arrives in pieces of any size."""
 
     def __init__(self) -> None:
         self._arrived = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Any]:
-        """Take in what arrived, and give each frame that is complete now."""
+        """Add data, and yield each frame that is complete."""
         arrived = self._arrived
         arrived += data
         while len(arrived) >= LENGTH_SIZE:
@@ -139,11 +139,11 @@ class Frames:
             yield frame
 
 
-# What a handler raised in a process, on its way to the listener.
+# Errors of handlers, encoded for the listener.
 
 
 def pack(error: BaseException) -> Raised:
-    """Describe an error for the listener. Raises nothing, whatever the error is like."""
+    """Encode an error for the listener. Raises nothing, whatever the error is."""
     try:
         return _pack(error)
     except BaseException as another:  # to format an error may raise, too
@@ -153,7 +153,7 @@ def pack(error: BaseException) -> Raised:
 
 
 def unpack(raised: Raised) -> BaseException:
-    """The error again, or one with its name and text if it cannot be had here."""
+    """The error, or one with its name and message if it cannot be unpickled here."""
     error = _unpickled(raised.pickled) or type(raised.name, (Exception,), {})(raised.text)
     error.__cause__ = RemoteTraceback(raised.shown)
     return error
@@ -169,7 +169,7 @@ def _unpickled(pickled: bytes) -> BaseException | None:
 
 def _pack(error: BaseException) -> Raised:
     if isinstance(error, MemoryError):
-        # What the handler's frames hold is needed to describe it.
+        # The frames hold memory that is needed to describe it.
         traceback.clear_frames(error.__traceback__)
     plain = _plain(error)
     return Raised(
@@ -181,7 +181,7 @@ def _pack(error: BaseException) -> Raised:
 
 
 def _plain(error: BaseException) -> BaseException:
-    """The error; in place of an answer's subclass, which may not be pickled well, its base."""
+    """The error; a subclass of Retry, Snooze or Discard, which may not pickle, becomes its base."""
     try:
         match error:
             case Retry():
@@ -198,7 +198,7 @@ def _plain(error: BaseException) -> BaseException:
 def _pickled(error: BaseException) -> bytes:
     try:
         pickled = pickle.dumps(error)
-        # Many errors with arguments of their own can be pickled, but not made again.
+        # Many errors with arguments of their own can be pickled, but not unpickled.
         pickle.loads(pickled)  # noqa: S301 - made in the line above
     except Exception:
         return b""

@@ -1,4 +1,4 @@
-"""A process that calls handlers, one at a time, as its listener sees it."""
+"""The listener's side of a process that calls handlers, one at a time."""
 
 import asyncio
 import contextlib
@@ -36,23 +36,23 @@ _START = (
 """A new interpreter finds modules where this one does, whatever added to its path."""
 _READ = 2**16
 _LINGER = 1.0
-"""Seconds that a process may live on after it closed its channel."""
+"""Seconds that a process may run on after it closed its channel."""
 _GROUP_ENDS_WITHIN, _LOOK_EVERY = 1.0, 0.002
-"""Seconds in which what was left of its group must have ended, and between two looks at that."""
+"""Seconds in which the rest of its process group must have ended, and between two checks."""
 
 
 class Process:
-    """A new interpreter with a group of its own, so that what handlers start in it ends with it.
+    """A new interpreter in its own process group, which ends with it.
 
-    A thread starts it and waits for its end; all else is done on the event loop. A socket pair
-    carries the frames. The listener's end of a pipe, into which nobody writes, keeps it alive: the
-    system closes it when the listener is gone, however that ended.
+    A thread starts it and waits for its end; the rest is done on the event loop. A socket pair
+    carries the frames. It ends when the listener's end of a pipe, which carries no data, is closed:
+    the system does that when the listener ends, for whatever reason.
     """
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._context = Context()
-        """In which its log is written: not that of the attempt for which it was started."""
+        """The context in which its log is written; not that of the attempt that started it."""
         self._channel, self._theirs = socket.socketpair()
         self._lifeline_end, self._lifeline = os.pipe()
         self._channel.setblocking(False)
@@ -61,27 +61,27 @@ class Process:
         self._started: asyncio.Future[None] = self._loop.create_future()
         self._answer: asyncio.Future[Reply] | None = None
         self.ended: asyncio.Future[None] = self._loop.create_future()
-        """Is done once it has ended, and nothing of it is left."""
+        """Done once it and its process group have ended."""
         self.end: ProcessEnd | None = None
-        """Why it ends, if that was asked for, or is known."""
+        """The reason of its end, if that was requested, or is known."""
         self.has_begun = False
-        """Whether the handler of the last call was called."""
+        """True if the handler of the last call was called."""
         self._reason = ""
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
-        """As long as it can be killed."""
+        """Set as long as it can be killed."""
         self._is_killed = False
         self._thread = threading.Thread(target=self._live, name="expirebridge-process", daemon=True)
 
     @property
     def pid(self) -> int | None:
-        """Its number, while it lives."""
+        """Its process id, while it runs."""
         process = self._process
         return process.pid if process is not None else None
 
     @property
     def is_usable(self) -> bool:
-        """Whether it can be given a call."""
+        """True if it can take a call."""
         return self.end is None and not self.ended.done()
 
     async def start(self, setup: Setup) -> None:
@@ -97,7 +97,7 @@ class Process:
         await self._started
 
     async def call(self, call: CallFrame) -> Reply:
-        """Have it call a handler. Raises ProcessDied if it ends before it answers."""
+        """Call a handler in it. Raises ProcessDied if it ends before its reply."""
         self._context.run(running_task.set, call.task)
         self.has_begun = False
         self._answer = self._loop.create_future()
@@ -105,14 +105,14 @@ class Process:
         return await self._answer
 
     def dismiss(self, end: ProcessEnd) -> None:
-        """Let it end its lifespans, and itself, for this reason; it must not be in a call."""
+        """Let it end its lifespans and exit, for this reason; it must not be in a call."""
         if self.is_usable:
             self.end = end
             with contextlib.suppress(OSError):
                 self._channel.shutdown(socket.SHUT_WR)
 
     def kill(self, end: ProcessEnd, reason: str = "") -> None:
-        """Kill it with all that it started, for this reason."""
+        """Kill it with its process group, for this reason."""
         if not self.ended.done():
             self.end = self.end or end
             self._reason = self._reason or reason
@@ -121,14 +121,14 @@ class Process:
                 self._kill_group()
 
     def wait(self, seconds: float) -> None:
-        """Wait in another thread than the event loop's until it has ended, at most so long."""
+        """Wait until it has ended, at most so many seconds; not on the event loop."""
         if self._thread.ident is not None:
             self._thread.join(seconds)
 
     # In its thread
 
     def _live(self) -> None:
-        """Start it, wait for its end, and report that."""
+        """Start it, wait for its end, and report it to the event loop."""
         code: int | OSError
         try:
             code = self._run()
@@ -166,7 +166,7 @@ class Process:
         )  # fmt: skip
 
     def _kill_group(self) -> None:
-        """Kill it with its group; call it with the lock."""
+        """Kill it with its process group; the caller holds the lock."""
         if self._process is not None:
             _kill_group(self._process.pid)
 
@@ -177,7 +177,7 @@ class Process:
         self._flush()
 
     def _flush(self) -> None:
-        """Send as much as the channel takes, and the rest when it takes more."""
+        """Send as much as the channel takes, and the rest when it is writable."""
         try:
             sent = self._channel.send(self._unsent)
         except BlockingIOError:
@@ -191,7 +191,7 @@ class Process:
             self._loop.remove_writer(self._channel)
 
     def _read(self) -> bool:
-        """Take what has arrived; whether there may be more."""
+        """Read what has arrived; True if there may be more."""
         try:
             data = self._channel.recv(_READ)
         except BlockingIOError:
@@ -200,7 +200,7 @@ class Process:
             data = b""
         if not data:
             self._loop.remove_reader(self._channel)
-            # It ends now, unless a handler closed what is not its own.
+            # It ends now, unless a handler closed the channel.
             self._loop.call_later(_LINGER, self.kill, ProcessEnd.DIED)
             return False
         try:
@@ -228,7 +228,7 @@ class Process:
                 log(_write, record)
 
     def _notice_end(self, code: int | OSError) -> None:
-        """Take what it sent last, close what belongs to it, and let go of who waits for it."""
+        """Read its last frames, close its channel, and fail what waits for it."""
         while self._read():
             pass
         self._loop.remove_reader(self._channel)
@@ -251,7 +251,7 @@ def _interpreter_flags() -> list[str]:
 
 
 def _kill_group(leader: int) -> bool:
-    """Kill what is left of a process's group; whether anything was."""
+    """Kill the rest of a process group; False if nothing was left."""
     try:
         os.killpg(leader, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
@@ -260,10 +260,10 @@ def _kill_group(leader: int) -> bool:
 
 
 def _end_group(leader: int) -> None:
-    """Kill what is left of a group whose leader has ended, and wait until it is gone.
+    """Kill the rest of a group whose leader has ended, and wait until it is gone.
 
-    A killed process ends when the system next gives it a core. What nobody collects, as where the
-    listener is the first process of a container, stays in the group for ever.
+    A killed process ends when the system next gives it a core. A zombie that no parent reaps, as
+    where the listener is the first process of a container, stays in the group for ever.
     """
     until = time.monotonic() + _GROUP_ENDS_WITHIN
     while _kill_group(leader) and time.monotonic() < until:
@@ -271,17 +271,17 @@ def _end_group(leader: int) -> None:
 
 
 def _write(record: Any) -> None:
-    """Write a record of the process into the log of this one."""
+    """Write a log record of the process into the log of this one."""
     made = logging.makeLogRecord(record)
     logger = logging.getLogger(made.name)
-    # What is broken in this process's logging must not break its event loop.
+    # A fault of this process's logging must not end its event loop.
     with contextlib.suppress(Exception):
         if logger.isEnabledFor(made.levelno):
             logger.handle(made)
 
 
 def _reason(code: int | OSError) -> str:
-    """How a process ended, in words."""
+    """The reason of a process's end, in words."""
     if isinstance(code, OSError):
         return f"its process cannot be started: {code}"
     if code >= 0:
