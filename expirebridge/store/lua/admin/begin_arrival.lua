@@ -1,12 +1,11 @@
 -- flags: (none: refused whole when memory is full)
--- Lets tasks of another database arrive here.
+-- Lets tasks be moved here from another database.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 where they come from
 -- returns  1, or the error EXPIREBRIDGE_MOVE: nothing is written then
 --
--- If the tasks of this database were moved before, that is over: a mover that is still at it is refused
--- from now on.
+-- A move of this database's own tasks is ended: a mover that still runs is refused from now on.
 
 -- include names
 -- include format

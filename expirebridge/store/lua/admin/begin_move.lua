@@ -5,8 +5,8 @@
 -- ARGV     1 database, 2 where to, 3 nonce for a new move
 -- returns  nonce of the move; or the error EXPIREBRIDGE_MOVE: nothing is written then
 --
--- The hash `move` holds nonce, where to, the number of the last batch, and that batch until it has
--- arrived, with the number of its `items`; `at` is when the mover was last here.
+-- The hash `move` holds nonce, target, the number of the last batch, and in `parcel` that batch until it has arrived,
+-- with the number of its `items`; `at` is the time of the mover's last call.
 
 -- include names
 -- include format

@@ -1,5 +1,5 @@
 -- flags: no-writes
--- Counts who is subscribed at the server of this partition: in a cluster each node counts its own.
+-- Counts the subscribers at the server of this partition: in a cluster each node counts its own.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- Forgets a batch that has arrived.
+-- Deletes a batch that has arrived.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 nonce of the move, 3 number of the batch

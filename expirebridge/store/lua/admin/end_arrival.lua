@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- Notes that all has arrived: what is not here is nowhere.
+-- Notes that all tasks have arrived: an id without a record here no longer exists elsewhere.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database

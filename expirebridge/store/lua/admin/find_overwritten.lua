@@ -1,5 +1,5 @@
 -- flags: no-writes
--- Finds keys of ours in whose place another client put something of another type.
+-- Finds keys of ours that another client has overwritten with another type.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database

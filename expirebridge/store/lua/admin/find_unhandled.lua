@@ -1,5 +1,5 @@
 -- flags: no-writes
--- Finds tasks that wait because no listener knew their function.
+-- Finds tasks that wait because no listener had their function.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 ms that such a task waits at a time, 3 most tasks to look at

@@ -1,5 +1,5 @@
 -- flags: no-writes
--- Reads what the tasks of one state are to call, a page at a time, in the order of their set.
+-- Reads the calls of the tasks of one state, a page at a time, in the order of their set.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 state, 3 score and 4 id of the last task of the page before (score '' to

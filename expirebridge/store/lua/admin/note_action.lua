@@ -12,7 +12,7 @@
 
 local KEPT = 1000
 
--- A resend is looked for among so many of the latest.
+-- Number of latest actions among which a resend is looked for.
 local NEAR = 10
 
 local name = actions_key()

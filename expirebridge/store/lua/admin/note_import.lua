@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- Notes when the first import from a source began: a later one must not run again what ran since.
+-- Notes when the first import from a source began: a later one must not repeat tasks that ran since.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 the source, 3 nonce of this call, or '' only to look

@@ -1,6 +1,6 @@
 -- flags: allow-oom
--- Packs tasks, or series, into a batch: from then on they are only there, until it has arrived. If there
--- is a batch on its way, it is that one.
+-- Packs tasks, or series, into a batch, which alone holds them until it has arrived. Returns the present batch if
+-- that has not arrived yet.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 nonce of the move, 3 number of the last batch that arrived, 4 lease in ms,
@@ -9,9 +9,9 @@
 --          next time (-1: there are no more), 1 if this database has forgotten batches that arrived, then
 --          id, 1 if it is a series, and content of each; or the error EXPIREBRIDGE_MOVE
 --
--- Whatever is due soon, and the ticks of series, are left to the listeners here while any beat: so no
--- task is late because the mover stopped. So is a task whose key is gone before its time: if a client
--- deleted it, a listener is about to hear of that.
+-- Tasks that are due soon, and ticks of series, are left to the listeners here while any sends heartbeats: so no task
+-- is late because the mover stopped. So is a task whose key is gone before its time: if a client deleted it, a
+-- listener is about to get the event.
 
 -- include names
 -- include format
@@ -49,7 +49,7 @@ if known[4] then
   return add_all(cmsgpack.unpack(known[4]))
 end
 
--- In which state a task goes, and when it is then due; nil if it stays for now.
+-- The state and the due time with which a task is moved; nil if it stays for now.
 local function way_of(id, record, score)
   if FINISHED[record.state] then return record.state, score end
   local timer = read_timer(id, record)
@@ -79,7 +79,7 @@ local function pack_task(id, score)
   return state and { id, state, due, fields }, record
 end
 
--- The record that stays behind for a while.
+-- Replaces a packed task by the record that stays for a while: see migrated.lua.
 local function leave(id, record)
   redis.call('DEL', trigger_key(id, record))
   for tag in string.gmatch(record.tags or '', '%S+') do redis.pcall('SREM', tag_set(tag), id) end

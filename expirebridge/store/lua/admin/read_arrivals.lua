@@ -3,7 +3,7 @@
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 nonce of the move
--- returns  the number; 0 if none did
+-- returns  the number; 0 if none has arrived
 
 -- include names
 -- include format

@@ -1,5 +1,5 @@
 -- flags: no-writes
--- Reads which code each listener runs, and what that code knows.
+-- Reads the code of each listener, and the functions of each code.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 lease in ms

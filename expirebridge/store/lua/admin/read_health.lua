@@ -1,5 +1,5 @@
 -- flags: no-writes
--- Reports who beats, and how long due tasks have waited.
+-- Reads the live listeners, and how long due tasks have waited.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 lease in ms

@@ -1,5 +1,5 @@
 -- flags: no-writes
--- Reads how attempts ended, and how late they began, over the last minutes.
+-- Reads the outcomes and the lateness of attempts over the last minutes.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 how many spans, 3 minutes of a span, 4 latest spans to skip

@@ -1,13 +1,13 @@
 -- flags: (none: refused whole when memory is full)
--- Receives what a batch holds for this partition, once: its number is noted.
+-- Receives the items of a batch for this partition, once: its number is noted.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 nonce of the move, 3 number of the batch, then content of each task, or series
 -- returns  for each: 1 it is here now, 2 the database has another one of that id, which stays, 3 the batch
 --          arrived before; or the error EXPIREBRIDGE_MOVE
 --
--- An id that is here already was used by a producer that knows only one of the two databases. What it
--- asked for, had it known both, happens now: see docs/adr/0042-moving-and-importing.md.
+-- An id that is here already was used by a producer that uses only one of the two databases. Its `if_exists` is
+-- applied now, as if it had used both: see docs/adr/0042-moving-and-importing.md.
 
 -- include names
 -- include format

@@ -4,7 +4,7 @@
 --
 -- returns  'cancelled', 'running', 'finished', 'not found' or 'elsewhere'
 
--- How long it can be looked up, in ms: the default of the setting keep_succeeded.
+-- Time in ms for which it can be looked up: the default of the setting keep_succeeded.
 local KEEP = 3600000
 
 local function read_arguments(given, usage)

@@ -5,14 +5,14 @@
 -- include timer_edits
 -- include tick_claims
 
--- The least number of a pass that the listener must find here to claim tasks of a ledger; nil if it
--- has no ledger, or its gate is closed.
+-- The lowest batch number that must have been relayed here before the listener claims tasks of its ledger; nil
+-- if it has no ledger, or its gate is closed.
 local gate = tonumber(ARGV[12])
--- Beyond so many rows to be written, no task of a ledger begins.
+-- If more rows than this are dirty, no task of a ledger starts.
 local MOST_DIRTY = 100000
 local ledger_blocked
 
--- Whether tasks of a ledger are left to others, or until the ledger has caught up.
+-- True if tasks of a ledger are not claimed now: this listener may not, or the ledger must catch up first.
 local function is_ledger_blocked()
   if ledger_blocked == nil then
     local number = redis.pcall('HGET', ledger_key(), 'number')
@@ -23,19 +23,18 @@ local function is_ledger_blocked()
   return ledger_blocked
 end
 
--- What the scripts that claim have in common, most of their arguments among it; see claim.lua.
+-- The arguments that both claiming scripts have: see claim.lua.
 local token, lease, room, max_bytes = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local idle, keep_failed, resend = ARGV[6] == '1', tonumber(ARGV[7]), ARGV[8] == '1'
 local listeners, held = tonumber(ARGV[10]), tonumber(ARGV[11])
 
--- After so many lapses a task may be what kills its listeners: nothing else may die with it.
+-- After this many lapses a task may be what kills its listeners: it is claimed alone, so no other dies with it.
 local LAPSES_UNTIL_ALONE = 2
--- The rare ones first, as they stand in the reply, behind `ledger`: after the policies those of
--- store/fields.py.
+-- The first RARE fields are in the reply, in this order, after `ledger`: see store/task_records.py.
 local RARE = 8
 local FIELDS = { 'args', 'retry', 'timeout', 'misfire', 'trace', 'tags', 'snoozes', 'tick',
   'attempt', 'lapses', 'made' }
--- What only a resend needs: which tasks the claim took before, and when they were due.
+-- Read for a resend alone: the tasks that the claim took before, and when they were due.
 local TAKEN_FIELDS = { 'token', 'due' }
 local FIRST, LAST = 4, 3 + RARE -- of what `read` gives beside a record
 
@@ -43,18 +42,18 @@ local reply = { now_us, -1, 0, {}, false, -1 }
 local broken = reply[4]
 local bytes, claimed, alone, meets_blocked = 0, 0, false, false
 local ALONE, SHARE = 1, 2
--- Tasks that were read before their turn, and whether none of these has a timer; and tasks that are
--- taken, and not written yet. A command for many costs far less than one for each.
+-- Tasks that were read ahead, and true if none of these has a timer; and tasks that are taken, but not written
+-- yet. One command for many costs far less than one for each.
 local ahead, none_has_timer, taken = {}, false, {}
 
 local function add_to_reply(id, record, values, due, attempt)
-  -- By their places, not by their names, which costs a claim more.
+  -- Values are read by place: reading by name makes a claim slower.
   local rare = record.key or record.ledger or false
   for i = FIRST, LAST do rare = rare or values[i] end
   if rare then
     rare = { record.key and record.call or false, record.ledger or false, unpack(values, FIRST, LAST) }
   end
-  -- To write a number as text takes the server as long as a small command does.
+  -- Formatting a number takes the server as long as a small command.
   local lapses = record.lapses and string.format('%.0f', tonumber(record.lapses) or 0) or '0'
   local made = record.made and string.format('%.0f', tonumber(record.made) or -1) or '-1'
   reply[#reply + 1] = id .. ' ' .. due .. ' ' .. attempt .. ' ' .. lapses .. ' ' .. made
@@ -64,8 +63,8 @@ local function add_to_reply(id, record, values, due, attempt)
   bytes = bytes + #record.call + #(record.args or '')
 end
 
--- Reads the first of these ids, each followed by its score, and looks for all their timers at once. Of
--- long arguments it reads no more than a claim takes.
+-- Reads the first of these ids, each followed by its score, and checks all their timers at once. It stops at the
+-- bytes that a claim takes.
 local function look_ahead(ids, most)
   local keys, seen = {}, 0
   for i = 1, math.min(#ids, 2 * most), 2 do
@@ -82,7 +81,7 @@ local function look_ahead(ids, most)
   none_has_timer = keys[1] and redis.call('EXISTS', unpack(keys)) == 0
 end
 
--- Writes what was taken, the destination first and the source last, as `move` does for one.
+-- Writes the taken tasks, the destination first and the source last, as `move` does for one.
 local function write_taken()
   if not taken[1] then return end
   local ids, keys, places = {}, {}, {}
@@ -90,7 +89,7 @@ local function write_taken()
   for i, task in ipairs(taken) do
     ids[i], keys[i], places[2 * i - 1], places[2 * i] = task[1], task[2], lease_ends, task[1]
   end
-  -- In its due millisecond a key still lives: to put it off now would seem to succeed.
+  -- In its due millisecond a key still exists: putting it off now would seem to succeed.
   if not none_has_timer then redis.call('DEL', unpack(keys)) end
   redis.call('ZADD', state_set('running'), unpack(places))
   for _, task in ipairs(taken) do
@@ -108,8 +107,8 @@ local function take_task(id, record, values, due)
   add_to_reply(id, record, values, due, attempt)
 end
 
--- How many tasks this claim may take so that its listener has no more than its share of what is due and
--- running, if so many listeners divide that.
+-- Number of tasks that this claim may take: the listener's share of all due and running tasks, less those that it
+-- holds.
 local function share_of(due, running, among) return math.ceil((due + running) / among) - held end
 
 local function is_poison(record) return (tonumber(record.lapses) or 0) >= LAPSES_UNTIL_ALONE end

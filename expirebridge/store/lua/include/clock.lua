@@ -19,7 +19,7 @@ local function set_timer(id, record, due)
   end
 end
 
--- When a key expires, in ms: -1 if it has no TTL, -2 if it does not exist. Reading it makes the server
+-- The expiry of a key, in ms: -1 if it has no TTL, -2 if it does not exist. Reading it makes the server
 -- notice that it has expired, and notify every subscriber.
 --
 -- Redis 6.2 reports only the time left, by a clock that runs on during a script. It is asked again if a
@@ -38,15 +38,15 @@ local function end_of(name)
   return left < 0 and left or math.floor(after / 1000) + left
 end
 
--- What the timer says: when it expires, in ms; 'none' if it has no TTL; nil if it is gone. In its last
--- millisecond a timer still exists, but counts as gone.
+-- The expiry of a task's timer, in ms; 'none' if it has no TTL; nil if it is gone. In its last millisecond a timer
+-- still exists, but counts as gone.
 local function read_timer(id, record)
   local ends = end_of(trigger_key(id, record))
   if ends == -1 then return 'none' end
   return ends > now and ends or nil
 end
 
--- When a task is due, or was, as far as is known now. Needs the fields `due` and `left`.
+-- The due time of a task, in ms, even if it has passed. Needs the fields `due` and `left`.
 local function due_of(id, record)
   if record.state == 'paused' then return now + (tonumber(record.left) or 0) end
   if record.state ~= 'pending' then return tonumber(record.due) or now end

@@ -3,11 +3,11 @@
 -- include clock
 -- include state_sets
 
--- Where the listeners of a database of this number hear of its tasks.
+-- The channel that the listeners of a database subscribe to.
 local function doorbell_channel(database) return prefix .. ':doorbell:' .. database end
 
--- Makes listeners look at a time, or beat. Databases share channels, so the channel's name has the
--- database's number. If ARGV[1] is '', `meta` has it, once a listener has been there.
+-- Publishes a due time, or 'beat' for a heartbeat. Databases share channels, so the channel's name has the
+-- database's number. If ARGV[1] is '', the number is read from `meta`, where the first listener has written it.
 local function notify_listeners(message)
   local database = ARGV[1]
   if database == '' then database = redis.pcall('HGET', meta_key, 'database') end
@@ -18,16 +18,16 @@ local function notify_listeners(message)
   end
 end
 
--- Lets a task wait, with its timer.
+-- Makes a task pending until `due`, and sets its timer.
 local function wait_until(id, record, due)
   set_timer(id, record, due)
   move(id, record, 'pending', due)
 end
 
--- Makes a change, and rings the doorbell if a task that now waits is the earliest; `move` and `write`
--- note the `soonest`. If the fleet runs more than one code, what is due may have been left to others:
--- then only what is not due yet is earlier. If none of the tasks waited before, it is enough to look
--- afterwards, and only if one waits now.
+-- Makes a change, and rings the doorbell if it has made a task the earliest; `move` and `write` note the
+-- `soonest`. If the fleet runs more than one code, due tasks may have been left to other listeners: then only tasks
+-- that are not due yet are compared. If none of the changed tasks was pending before, one look afterwards is
+-- enough, and only if one is pending now.
 local function ring_after(change, none_waited)
   local reply
   if none_waited then

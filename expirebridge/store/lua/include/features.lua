@@ -4,7 +4,7 @@
 
 -- Writes the version of the format, once, and the time, so that a listener sees if the database was
 -- emptied. If listeners are still registered, it was not: only this key was lost, and no time is written.
--- Then the features that are in use are noted again.
+-- The features in use are noted again.
 local function mark_format()
   if written then return end
   local used = {}
@@ -24,8 +24,7 @@ local function mark_format()
 end
 
 -- Notes in `meta` that the database uses a feature: 'series', 'ledger' or 'moving' ('partitions' is noted
--- with their number). A script calls this before it writes, for the first time, what plain use does not
--- ask for.
+-- with their number). A script calls this before its first write that plain use does not make.
 local function note_feature(name)
   mark_format()
   local words = ' ' .. (features or '') .. ' '

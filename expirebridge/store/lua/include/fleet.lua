@@ -2,36 +2,36 @@
 -- include format
 -- include clock
 
--- When any listener beat last, in ms; 0 if none is known.
+-- The time of the latest heartbeat of any listener, in ms; 0 if there is none.
 local function last_beat()
   return tonumber(redis.call('ZREVRANGE', listeners_key, 0, 0, 'WITHSCORES')[2]) or 0
 end
 
--- If none beat for half a lease, the server was away or its clock jumped: no listener died.
+-- True if no heartbeat came for half a lease: the server was away or its clock jumped, and no listener died.
 local function is_long_ago(beat, lease) return now - beat > lease / 2 end
 
--- Which code each listener runs: `fleet` holds the fingerprint of each. A listener that passes over
--- many stranded tasks, whose functions nobody knows, adds the word `?`.
+-- The hash `fleet` holds the fingerprint of each listener's code. A listener that passes over many tasks whose
+-- functions no listener has adds the word `?`.
 local LISTENERS_AT_ONCE = 1000
 
 local function is_fingerprint(word) return #word <= 40 and string.find(word, '^%x+$') ~= nil end
 
--- What a hash holds of these listeners, by their places; false for nothing.
+-- The values of a hash for these listeners, in order; false for a missing one.
 local function values_of(key, listeners)
   local values = {}
   for from = 1, #listeners, LISTENERS_AT_ONCE do
     local upto = math.min(from + LISTENERS_AT_ONCE - 1, #listeners)
-    -- What another client put there says nothing of anybody.
+    -- A key that another client overwrote counts as empty.
     local part = redis.pcall('HMGET', key, unpack(listeners, from, upto))
     for i = 1, upto - from + 1 do values[#values + 1] = part[i] or false end
   end
   return values
 end
 
--- What these listeners run; false for those of which nothing is known.
+-- The codes of these listeners, in order; false where it is unknown.
 local function codes_of(listeners) return values_of(fleet_key(), listeners) end
 
--- Forgets what listeners carried that are gone, their code, and what no other listener runs.
+-- Deletes the declarations and codes of listeners that are gone, and the functions of codes that no other runs.
 local function forget_codes(gone)
   local unused = {}
   for _, code in ipairs(codes_of(gone)) do
@@ -49,13 +49,12 @@ local function forget_codes(gone)
   for fingerprint in pairs(unused) do redis.call('DEL', code_key(fingerprint)) end
 end
 
--- How long a task waits for a listener that knows its function, in ms.
+-- Time in ms that a task waits for a listener that has its function.
 local UNKNOWN_LIMIT = 86400000
 
--- Whether a listener that beats may take a task instead of those that run the code `mine`: it knows the
--- function, in another shape if `mine` knows it, too, and its code is not one of those that `refused`.
--- Beside it, the shape of the function in `mine`, if that knows it. What another client put in the
--- place of a declaration knows nothing.
+-- True if another code of the fleet than `mine` can run the function: it has the function, with another signature
+-- if `mine` has it, too, and is not among the codes that `refused` the task. Second, the signature in `mine`, or
+-- nil. A declaration that another client overwrote counts as empty.
 local function others_can_run(func, mine, refused)
   local others, own = false, nil
   for fingerprint in string.gmatch(mine .. ' ' .. (fleet_code or ''), '%x+') do

@@ -3,9 +3,8 @@
 -- The version of what is stored. A database that a newer version wrote is refused before anything is
 -- read or changed. If another client overwrote `meta`, the version is unknown.
 --
--- Beside it, which code the fleet runs: the fingerprints of the listeners that beat, separated by
--- spaces. One word means that all run the same. And the features that the database uses, absent in plain
--- use, which asks for nothing that only they need (see features).
+-- `fleet_code` holds the fingerprints of the codes that the fleet runs, separated by spaces: one word if all
+-- listeners run the same. `features` are those that the database uses, absent in plain use: see features.lua.
 local KNOWN_FORMAT = 1
 local FIRST_TAG = '{021}' -- of partition 0, whatever their number
 local meta = redis.pcall('HMGET', meta_key, 'format', 'code', 'features')
@@ -16,11 +15,11 @@ end
 local written, fleet_code, features = meta[1], meta[2], meta[3]
 local plain = written == '1' and not features
 
--- How many partitions the database has, and what ids begin with that are made here, so that they belong
--- to this one. More than 1 is a feature, and stands behind the database's number in ARGV[1]. A caller
--- who assumes another number is refused. If `meta` is lost, its sisters say the number: the one without
--- a tag, or that of the first partition. In a cluster, no script may ask them: a caller who writes `?`
--- behind the number is refused, asks them itself, and calls again without.
+-- The number of partitions, and the prefix of ids that are made here, so that they belong to this partition. More
+-- than 1 is a feature, and follows the database's number in ARGV[1]. A caller that assumes another number is refused.
+-- If `meta` is lost, the number is read from the `meta` without a tag, or that of the first partition. In a cluster
+-- no script may read those: a caller that writes `?` behind the number is refused, reads them itself, and calls
+-- again without `?`.
 --
 -- `moving` is set while the tasks are moved to another database ('to <where>'), or from there ('from ...').
 local partitions, home, moving = 1, '', nil
@@ -34,7 +33,7 @@ if not plain or slot ~= '' then
   local known = keeper and redis.pcall('HMGET', keeper, 'partitions', 'moving') or {}
   local stored = known[1] and tonumber(known[1])
   moving = known[2] or nil
-  -- Who calls a function names only the partition.
+  -- A caller of a function names only the partition.
   if ARGV[1] == '' and slot ~= '' then
     partitions = stored or 1
     written = written or ''

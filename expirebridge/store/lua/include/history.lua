@@ -1,13 +1,12 @@
 -- include names
 -- include clock
 
--- What the record's other fields no longer show: each change of the due time, and each attempt but the
--- last. It is in the field `history`, which a task that was only made, or ran once, does not have.
--- One line for each:
+-- The field `history` of a record: each change of the due time, and each attempt but the last. A task that was only
+-- made, or ran once, does not have it. One line for each:
 --   <ms> <what> <old due> <new due> <times>            '-' where there was none: paused, or running
 --   <ms> <how it ended> <attempt> <started> <times> <the last line of its error>
--- What repeats is one line, with the number of times: keepalives, and attempts that were snoozed or
--- whose function is unknown.
+-- Repeated entries are one line with their number: keepalives, and attempts that were snoozed or whose function is
+-- unknown.
 local HISTORY_LINES, HISTORY_TEXT = 20, 200
 local PUTS_OFF = { edit = true, extend = true, beat = true }
 
@@ -58,7 +57,7 @@ local function note_attempt(id, how, text)
   if run[2] then note(id, how, tonumber(run[1]), tonumber(run[2]), text) end
 end
 
--- Notes how a task ended that runs again.
+-- Notes how a finished task ended, before it runs again.
 local function note_end(id, state)
   local run = redis.call('HMGET', record_key(id), 'attempt', 'started', 'error', 'ended')
   note(id, state, tonumber(run[1]), tonumber(run[2]), run[3], tonumber(run[4]))

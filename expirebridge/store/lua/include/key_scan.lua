@@ -14,6 +14,7 @@ local function id_of(name)
   return string.sub(rest, 1, first - 2)
 end
 
+-- Follows an edit of a timer that was missed.
 local function follow(id, record)
   if record.state == 'paused' then return follow_timer(id, record) end
   local timer = read_timer(id, record)
@@ -23,8 +24,8 @@ local function follow(id, record)
   end
 end
 
--- When a listener must look at a task of each state, if nothing else is known. A waiting task whose
--- timer is gone is due, as everywhere.
+-- The score that a task of each state gets if it has lost its own. A pending task whose timer is gone is due, as
+-- everywhere.
 local NEXT_CHECK = {
   pending = function(id, record)
     local timer = read_timer(id, record)
@@ -34,6 +35,7 @@ local NEXT_CHECK = {
   running = function(_, _, lease) return now + lease end,
 }
 
+-- Puts an id that is in no state set back into that of its record.
 local function restore_place(id, misplaced, lease, keep_failed)
   if not lease or not is_id(id) then return end
   local record = read(id)
@@ -51,9 +53,9 @@ local function restore_place(id, misplaced, lease, keep_failed)
   end
 end
 
--- Looks at a key. `found` gets its name if it needs a look; the first three places are where the walk
--- goes on, how many keys are not ours, and ids that had no place. They get one if `lease` is given, in
--- ms, and `keep_failed`.
+-- Checks a key, and adds its name to `found` if its record must be reconciled. The first three places of `found` are
+-- the next cursor, the number of keys that are not ours, and the ids that were in no state set. These are put back if
+-- `lease` and `keep_failed` are given, in ms.
 local function check_key(name, found, lease, keep_failed)
   local id = id_of(name)
   if id then

@@ -2,12 +2,12 @@
 -- include clock
 
 -- The ledger: an SQL table with a row for each of its tasks. In the record of such a task the field
--- `ledger` holds '<generation> <revision>', those of the row that it has followed so far: the row's
--- revision counts what the application asked for, its generation how often the id began anew.
+-- `ledger` holds '<generation> <revision>' of the row as it was applied last: the revision counts the changes that the
+-- application made, the generation how often the id started anew.
 --
--- `dirty`, a sorted set, holds the ids whose rows are behind, with the time in microseconds at which
--- they changed last. The hash `ledger` holds the nonce by which the ledger and this database know each
--- other, and the number of the last pass that was seen here.
+-- `dirty`, a sorted set, holds the ids whose rows must be updated, with the time in microseconds of their last
+-- change. The hash `ledger` holds the nonce that pairs the ledger with this database, and the number of the last
+-- batch that was relayed here.
 local function mark_dirty(id)
   redis.call('ZADD', state_set('dirty'), string.format('%.0f', now_us), id)
 end
@@ -22,11 +22,11 @@ local function put_generation(id, record, generation, revision)
   redis.call('HSET', record_key(id), 'ledger', record.ledger)
 end
 
--- Whether what a task was given was erased, in its row and here: see expirebridge/model/keys.py. It cannot run.
+-- The arguments of a task that were erased, in its row and here: see expirebridge/model/keys.py. It cannot run.
 local ERASED = '?{"erased":true}'
 local function is_erased(record) return string.sub(record.call, -#ERASED) == ERASED end
 
--- A finished task of a ledger begins anew here, not in its row.
+-- Raises the generation of a finished task of a ledger that starts anew here, not in its row.
 local function raise_generation(id, record)
   if not record.ledger then return end
   local generation, revision = generation_of(record.ledger)
@@ -34,14 +34,14 @@ local function raise_generation(id, record)
   mark_dirty(id)
 end
 
--- What this database knows of its ledger: the nonce ('': none) and the number of the last pass.
+-- The nonce of the ledger that this database is bound to ('': none), and the number of the last batch.
 local function read_binding()
   local known = redis.call('HMGET', ledger_key(), 'nonce', 'number')
   return known[1] or '', tonumber(known[2] or nil) or 0
 end
 
--- When a task of a ledger is due as its row is to know it: of one that runs, when it is to run after
--- that, if it was moved or replaced meanwhile. Needs the fields `due`, `left`, `next` and `rearm`.
+-- The due time of a task for its row. If it runs, and was moved or replaced meanwhile, the time of the run after
+-- that. Needs the fields `due`, `left`, `next` and `rearm`.
 local function row_time_of(id, record)
   if record.state ~= 'running' then return due_of(id, record) end
   return record.next and record.next.due or tonumber(record.rearm or nil) or due_of(id, record)

@@ -5,7 +5,7 @@ local slot = string.match(prefix, '^{[^{}]*}') or ''
 local listeners_key = prefix .. ':listeners'
 local meta_key = prefix .. ':meta'
 
--- Beside the sets of the states stands `dirty`, see ledger.lua.
+-- The set of a state; or `dirty`, see ledger.lua.
 local function state_set(state) return prefix .. ':' .. state end
 local function record_key(id) return prefix .. ':task:' .. id end
 local function tag_set(tag) return prefix .. ':tag:' .. tag end
@@ -19,17 +19,17 @@ local function series_key(id) return prefix .. ':series:' .. id end
 local function tzdata_set() return prefix .. ':tzdata' end
 local function declarations_key() return prefix .. ':carriers' end
 
--- Where a key of ours is put after another client has overwritten it.
+-- The new name of a key of ours that another client has overwritten.
 local function broken_key(name) return prefix .. ':broken:' .. name end
 
 local function trigger_key(id, record)
   return record.key or (slot .. id .. ':?' .. record.call)
 end
 
--- All keys but trigger keys have such names.
+-- The names of all keys but trigger keys.
 local function own_key(name) return prefix .. ':' .. name end
 local function is_ours(name) return string.sub(name, 1, #prefix + 1) == prefix .. ':' end
 
--- Whether a key can be ours. With a tag, keys of other tags belong to other partitions, and no script
--- may use them: they may be on another node.
+-- True if a key can belong to this partition. With a tag, keys with other tags belong to other partitions, and no
+-- script may use them: they may be on another node.
 local function in_slot(name) return string.sub(name, 1, #slot) == slot end

@@ -8,8 +8,8 @@
 -- include ledger
 -- include new_tasks
 
--- A finished task begins anew, with all its attempts. The settlement that ended it may be sent again: its
--- token is kept. Needs the fields `token` and `settled`.
+-- Starts a finished task anew, with all its attempts. The settlement that ended it may be sent again, so its token
+-- is kept. Needs the fields `token` and `settled`.
 local function start_anew(id, record)
   note_end(id, record.state)
   redis.call('HDEL', record_key(id), unpack(RUN_FIELDS))
@@ -17,8 +17,8 @@ local function start_anew(id, record)
   if settled then redis.call('HSET', record_key(id), 'settled', settled) end
 end
 
--- Lets no further attempt of a running task follow. What was to follow it has a row of its own in a ledger,
--- which must learn how it ended.
+-- Prevents further attempts of a running task. If its successor has a row of its own in a ledger, that is noted as
+-- cancelled, so that the row is updated.
 local function cancel_run(id, record, keep)
   redis.call('DEL', trigger_key(id, record))
   redis.call('HSET', record_key(id), 'cancel', 1)
@@ -31,13 +31,13 @@ local function cancel_run(id, record, keep)
   end
 end
 
--- Since when a task has been put off with a limit; nil if it ran since, or was not.
+-- The time of the first put-off with a limit, in ms; nil if there was none since the task ran.
 local function put_off_since(first, started)
   first = tonumber(first)
   return first and first > (tonumber(started) or 0) and first or nil
 end
 
--- What follows a run, and has ended before it began, is to run after all: its row does not know that.
+-- Makes a successor run that had ended before it started. Its generation rises: its row still has the end.
 local function begin_next(task)
   if not task.ended or is_erased(task) then return end
   task.ended = nil
@@ -45,7 +45,7 @@ local function begin_next(task)
   put_value(task.fields, 'ledger', string.format('%.0f %.0f', generation + 1, revision))
 end
 
--- Replaces a task that ran by the one that was to follow it. If their keys have the same name, a client
+-- Replaces a task that ran by its successor. If their keys have the same name, a client
 -- may have set the timer since, and it may have ended unseen. The nonces of resends are kept.
 local function become_next(id, record)
   local task = record.next
@@ -73,7 +73,7 @@ end
 
 -- While the handler ran, a client may have asked for one more run: by setting the timer (it is live),
 -- by rescheduling the task, or by replacing it (the record says so, even if that time has come). The
--- task then waits for that time as if it had never run. Returns whether it does.
+-- task is then pending until that time as if it had never run. Returns true in that case.
 local function rearm(id, record)
   if record.next then
     become_next(id, record)
@@ -95,7 +95,7 @@ local function rearm(id, record)
   return true
 end
 
--- Notes what replaces a running task after its run. The timer is set at once if it has the same name:
+-- Notes the successor of a running task. The timer is set at once if it has the same name:
 -- any client can then put it off. Another name would look like a foreign task's.
 local function note_next(id, record, task)
   redis.call('HSET', record_key(id), 'next', cmsgpack.pack(task))
@@ -103,7 +103,7 @@ local function note_next(id, record, task)
   if not task.ended and trigger_key(id, task) == trigger_key(id, record) then set_timer(id, record, task.due) end
 end
 
--- Notes that a running task, or its replacement, is to run at `due`.
+-- Notes that a running task, or its successor, is to run at `due`.
 local function note_rearm(id, record, due)
   if record.next then
     begin_next(record.next)

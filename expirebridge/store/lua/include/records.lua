@@ -2,7 +2,7 @@
 -- include format
 
 -- A record has few fields while its task is pending, since there may be millions:
---   call     <func>?<args>, what follows `<id>:?` in the trigger key's name
+--   call     <func>?<args>, the trigger key's name after `<id>:?`
 --   made     when it was made, in seconds
 -- and only if needed:
 --   args     the arguments, if `call` ends in `@`
@@ -22,28 +22,28 @@
 --   attempt, lapses, started, ended, result, error, unknown   what happened to it
 --   unfit    fingerprints of codes whose listeners refused it, and left it to others
 --   rearm    when it is to run once more, if asked while it ran
---   next     what it becomes after this run, if it was replaced while it ran (see rearm.lua); `ended` is its
---            state if it has ended before it began
+--   next     its successor after this run, if it was replaced while it ran (see rearm.lua); `ended` is its state
+--            if it has ended before it started
 --   snoozes  how often its handler put it off by Snooze since it was made
 --   cancel   1 if it was cancelled while it ran: no further attempt
---   asked    while the database is moved: what its producer asked for if the id is known where it goes
+--   asked    while the database is moved: the producer's `if_exists` for the other database
 --   ledger   of a task of a ledger: the generation and the revision of its row, see ledger.lua
---   history  what came before, see history.lua
+--   history  earlier changes and attempts, see history.lua
 --   left     while paused: the ms that were left until it was due
 local STATES = { 'pending', 'paused', 'running', 'succeeded', 'failed', 'cancelled' }
 local FINISHED = { succeeded = true, failed = true, cancelled = true }
--- How long a finished record is kept at least, in ms: late events of its key must find it.
+-- Least time in ms that a finished record is kept: late events of its key must find it.
 local LATE_EVENTS = 15000
 
--- A task has not run yet if these are absent: a new generation has none of them.
+-- The fields that only runs write: a new generation has none of them.
 local RUN_FIELDS = { 'token', 'settled', 'due', 'attempt', 'lapses', 'started', 'ended', 'result',
   'error', 'unknown', 'unfit', 'rearm', 'next', 'cancel', 'first', 'snoozes' }
 
--- Whether this can be an id: other clients can put anything into a state set, or into the name of a
--- record. The length of an id is checked where it is made.
+-- True if the text can be an id: other clients can put anything into a state set, or into the name of a record. The
+-- length is checked when an id is made.
 local function is_id(id) return string.find(id, '^[%w_.:@-]+$') ~= nil end
 
--- What replaces a task after its run, from its record; nil if another client overwrote it.
+-- The successor of a running task, from its record; nil if another client overwrote it.
 local function read_next(packed)
   local well, task = pcall(cmsgpack.unpack, packed)
   well = well and type(task) == 'table' and type(task.call) == 'string'

@@ -7,7 +7,7 @@
 -- include rearm
 -- include relay_end
 
--- How long a tick's series is kept after the tick is due, in ms.
+-- Time in ms that a tick's series is kept after the tick is due.
 local SERIES_KEPT = 7 * 86400000
 
 -- Writes the part of a tick's series that a claim reads: see tick_claims. The series itself is in the ledger.

@@ -4,7 +4,7 @@
 -- include ledger
 -- include rearm
 
--- What relay returns for a row: the record has changed, or stays as it is.
+-- Codes that relay returns for a row: the record was changed, or stays as it is.
 local APPLIED, KEPT = 1, 2
 local keep_ended = tonumber(ARGV[7]) -- ms
 -- Set if the listeners are to be told that a running task was cancelled.

@@ -5,33 +5,14 @@
 -- include fleet
 -- include new_tasks
 
--- Which declarations each listener carries: a hash of its texts, ' <series>=<fingerprint> ... '.
--- One that has been silent for two leases carries nothing.
-local function read_declarations(lease)
-  -- With ZRANGE, which producers may send, too.
-  local listeners = redis.call('ZRANGE', listeners_key, now - 2 * lease, '+inf', 'BYSCORE')
-  return values_of(declarations_key(), listeners)
-end
-
--- The fingerprints of a series that these carry, each with the number of its carriers.
-local function count_declarations(texts, series)
-  local found = {}
-  for _, text in ipairs(texts) do
-    local _, stop = string.find(text or '', ' ' .. series .. '=', 1, true)
-    local fingerprint = stop and string.match(text, '^%x+', stop + 1)
-    if fingerprint then found[fingerprint] = (found[fingerprint] or 0) + 1 end
-  end
-  return found
-end
-
--- A series is what recurs: a hash, and a place in the set `series`. Its fields:
+-- A series is a recurring task: a hash, and a place in the set `series`. Its fields:
 --   call, args, retry, timeout, misfire, tags   what each of its ticks gets
 --   spec         its schedule, as Python reads it
 --   overlap      'skip' or 'allow'
 --   fingerprint  of all of the above
 --   declared     1 if handlers declare it; absent for what a producer scheduled
---   seen         of what is declared: each fingerprint that a listener carries, with the time at which
---                it was first seen: '<fingerprint>=<microseconds>', separated by spaces
+--   seen         of a declared series: '<fingerprint>=<microseconds>' for each declared fingerprint, with the
+--                time at which it was first seen, separated by spaces
 --   made         when it was made, in ms: intervals count from there
 --   tick         the ms for which its latest tick stands: the watermark
 --   due          when that tick is due, in ms: later than `tick` by the jitter
@@ -50,20 +31,20 @@ local function tzdata_number(data)
   return (tonumber(year) or 0) * 65536 + place(first) * 256 + place(second)
 end
 
--- Lets a series make no more ticks.
+-- Ends a series: no more ticks are made.
 local function end_making(series)
   redis.call('ZADD', series_set(), NEVER, series)
   redis.call('ZREM', tzdata_set(), series)
 end
 
--- Whether a series has a place here. One of a ledger has none: its hash holds what claims ask of it.
-local function stands_here(series) return redis.call('ZSCORE', series_set(), series) end
+-- True if a series has a place here. One of a ledger has none: its hash holds what claims need.
+local function has_place(series) return redis.call('ZSCORE', series_set(), series) end
 
 local OF_TICKS = { 'args', 'retry', 'timeout', 'misfire', 'tags' }
 
 local function tick_id(series, at) return string.format('%s@%.0f', series, at) end
 
--- What a tick's field `tick` says: for which ms it stands, and when the next one is due.
+-- The value of a tick's field `tick`: the ms for which it stands, and when the next one is due.
 local function tick_times(at, successor)
   return successor and string.format('%.0f %.0f', at, successor) or at
 end
@@ -105,7 +86,26 @@ local function advance(series, at, due, successor, tzdata)
   redis.call('ZADD', series_set(), due, series)
 end
 
--- What a reader sees of a series, by the places of these names; see include/series.lua.
+-- The declarations of each listener, a text ' <series>=<fingerprint> ... ' in a hash. Those of a listener without a
+-- heartbeat for two leases are ignored.
+local function read_declarations(lease)
+  -- With ZRANGE, which producers may send, too.
+  local listeners = redis.call('ZRANGE', listeners_key, now - 2 * lease, '+inf', 'BYSCORE')
+  return values_of(declarations_key(), listeners)
+end
+
+-- The declared fingerprints of a series, each with the number of listeners that declare it.
+local function count_declarations(texts, series)
+  local found = {}
+  for _, text in ipairs(texts) do
+    local _, stop = string.find(text or '', ' ' .. series .. '=', 1, true)
+    local fingerprint = stop and string.match(text, '^%x+', stop + 1)
+    if fingerprint then found[fingerprint] = (found[fingerprint] or 0) + 1 end
+  end
+  return found
+end
+
+-- The fields of a series for a reader, in the order of store/series_records.py.
 local SHOWN_OF_SERIES = { 'call', 'args', 'spec', 'fingerprint', 'declared', 'made', 'tick', 'due',
   'tzdata', 'paused', 'last', 'began', 'late', 'outcome', 'ended', 'succeeded', 'running', 'missed',
   'overlapped', 'tags', 'retry', 'timeout', 'misfire' }
@@ -120,9 +120,9 @@ local function view_of_series(id, texts)
   local tick = values[7] and id .. '@' .. values[7]
   local waiting = tick and read(tick, { 'due', 'left' })
   local due = waiting and not FINISHED[waiting.state] and due_of(tick, waiting) or false
-  local carriers = 0
-  for _, count in pairs(values[5] and count_declarations(texts, id) or {}) do carriers = carriers + count end
+  local declarers = 0
+  for _, count in pairs(values[5] and count_declarations(texts, id) or {}) do declarers = declarers + count end
   local last = values[11] and read(values[11])
   return { id, place, due, waiting and waiting.state or false,
-    last and last.state or false, carriers, values }
+    last and last.state or false, declarers, values }
 end

@@ -13,7 +13,7 @@ local function note_end_of_tick(id, state)
   if fields[1] then redis.call('HSET', series_key(series), unpack(fields)) end
 end
 
--- When the first task is due that this script puts into `pending`.
+-- The earliest due time that this script has put into `pending`.
 local soonest = math.huge
 
 -- Moves an id from the set of its state to that of another, and sets `fields`, names and values, which
@@ -59,8 +59,8 @@ local function finish(id, record, state, keep, field, text)
   move(id, record, state, now + keep, fields)
 end
 
--- An id is in the set of `state`, but its record is gone, or another client overwrote it: what is left
--- is kept as a failed task.
+-- Keeps an id in the set of `state` as a failed task if another client overwrote its record; if the record is gone,
+-- removes it.
 local function fail_broken(id, state, keep)
   local kind = redis.call('TYPE', record_key(id)).ok
   if kind == 'none' or not is_id(id) then
@@ -74,8 +74,8 @@ local function fail_broken(id, state, keep)
   finish(id, { state = state }, 'failed', keep, 'error', 'the record held a ' .. kind .. ' without a call')
 end
 
--- Whether an id is in the set of `state` although its record names another. It is removed; if it is
--- then in no set, it is kept as failed.
+-- Removes an id from the set of `state` if its record names another one, and returns true then. If that leaves it in
+-- no set, it is kept as failed.
 local function repair_place(id, record, state, keep)
   if record.state == state then return false end
   redis.call('ZREM', state_set(state), id)
@@ -85,8 +85,8 @@ local function repair_place(id, record, state, keep)
   return true
 end
 
--- Whether the server sorts one id behind another that has the same score: it compares bytes, which
--- `>` does not in every locale.
+-- True if the server sorts one id behind another with the same score. It compares bytes, which `>` does not in every
+-- locale.
 local function is_behind(one, other)
   for place = 1, math.min(#one, #other) do
     local byte, its_byte = string.byte(one, place), string.byte(other, place)

@@ -1,7 +1,7 @@
 -- include names
 -- include clock
 
--- How attempts ended in each minute, and how late they began: a hash per minute, kept for a day.
+-- Counts the outcomes of attempts and their lateness: a hash per minute, kept for a day.
 -- A field is an outcome's first letter and its step of lateness: the place of the first of these limits
 -- in ms that it did not exceed, or one more if it exceeded all.
 local STEPS = { 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 30000, 60000, 600000 }

@@ -8,7 +8,7 @@ local KEPT_SKIPPED = 3600000
 local SERIES_IN_ID = '^(.+)@%d+$'
 local NEXT_IN_TICK = '^%d+ (%d+)$'
 
--- Whether a tick that is due begins now. If not, it ends here:
+-- True if a due tick starts now. Otherwise it ends here:
 --   it never began, and the next one is due: it was missed. A client that moved it there meant it.
 --   its series lets no ticks overlap, and another one runs: it is skipped.
 --   its series lets no ticks overlap, it began before, and the next one is due: its retries are over.
@@ -65,8 +65,8 @@ local function begin_tick(id, record, due, keep_failed, taken)
   return true
 end
 
--- Whether no attempt of a tick may begin at that time: its series lets no ticks overlap, and the next
--- one is due by then.
+-- True if no attempt of a tick may start at that time: its series lets no ticks overlap, and the next one is due by
+-- then.
 local function is_last_attempt(id, at)
   local tick = redis.call('HGET', record_key(id), 'tick')
   local successor = tick and tonumber(string.match(tick, NEXT_IN_TICK))

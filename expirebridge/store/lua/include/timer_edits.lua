@@ -3,13 +3,12 @@
 -- include state_sets
 -- include history
 
--- How often a paused task's timer is checked again, in ms: so an edit whose event was missed is
--- followed late.
+-- Interval in ms at which a paused task's timer is checked, in case the event of an edit was missed.
 local PAUSED_LOOK = 300000
--- When a paused task is due, as its row in a ledger says it.
+-- The due time of a paused task in its row.
 local WHILE_PAUSED = 2 ^ 53 - 1
 
--- Pauses a task that has just been written, and of which nobody knows how much time it had left.
+-- Pauses a task that has just been written, with no time left: its former due time is unknown.
 local function pause_new(id, record)
   redis.call('HSET', record_key(id), 'left', 0)
   redis.call('SET', trigger_key(id, record), 0)

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- Binds this database to a ledger, whatever it was bound to: nothing of it is known to be here.
+-- Binds this database to a ledger, whatever it was bound to. The batch number starts at 0: nothing was relayed yet.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 nonce of the ledger

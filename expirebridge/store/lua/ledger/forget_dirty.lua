@@ -1,13 +1,13 @@
 -- flags: allow-oom
--- Notes that rows of the ledger have learnt what was read by `read_dirty`: the end of a pass.
+-- Unmarks dirty rows after the changes read by `read_dirty` were written back: the end of a batch.
 --
 -- KEYS[1]  prefix
--- ARGV     1 database, 2 nonce of the ledger, 3 the number of the pass that is to be the last one here,
---          4 the number of this pass, then ids, each with the time since when it was dirty
--- returns  1, or 0 if another pass or another ledger was here, or if something that was read is not
---          there any more, since this database lost it: then nothing was written
+-- ARGV     1 database, 2 nonce of the ledger, 3 the number that the last batch here must have, 4 the
+--          number of this batch, then ids, each with the time since when it was dirty
+-- returns  1, or 0 if another batch or another ledger was here, or if a mark that was read is gone,
+--          since this database lost it: then nothing was written
 --
--- What changed since stays dirty.
+-- A task that changed since stays dirty.
 
 -- include names
 -- include format

@@ -1,10 +1,10 @@
 -- flags: allow-oom
--- Forgets tasks of the ledger whose rows are to be deleted: those that have ended, and whose rows know it.
+-- Deletes finished tasks of the ledger whose rows are up to date, before those rows are deleted.
 --
 -- KEYS[1]  prefix
--- ARGV     1 database, 2 nonce of the ledger, 3 the least number of a pass that is to be known here, then ids
--- returns  for each id: 1 nothing of the row is left here, 0 its task has not ended, or its row has
---          something to learn, or this is another ledger's, or has lost something: the row is to stay
+-- ARGV     1 database, 2 nonce of the ledger, 3 the lowest batch number that must be known here, then ids
+-- returns  for each id: 1 nothing of the row is left here, 0 keep the row: its task has not ended,
+--          or is dirty, or this database is another ledger's, or has lost writes
 
 -- include names
 -- include clock
@@ -22,7 +22,7 @@ local function leaves(id)
 end
 
 local nonce, number = read_binding()
-local knows = nonce == ARGV[2] and number >= tonumber(ARGV[3])
+local is_bound = nonce == ARGV[2] and number >= tonumber(ARGV[3])
 local reply = {}
-for at = 4, #ARGV do reply[#reply + 1] = knows and leaves(ARGV[at]) or 0 end
+for at = 4, #ARGV do reply[#reply + 1] = is_bound and leaves(ARGV[at]) or 0 end
 return reply

@@ -1,11 +1,11 @@
 -- flags: no-writes
--- What rows of the ledger are to learn: the first of those that are dirty.
+-- Reads the states of the first dirty tasks, to write them back into their rows.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 how many at most
--- returns  the nonce of the ledger, the number of the last pass, then for each id: id, since when it is
+-- returns  the nonce of the ledger, the number of the last batch, then for each id: id, since when it is
 --          dirty, '<generation> <revision>' ('': there is no such record), state, when it is due in ms (-1: not
---          known, or paused), attempts, why the last one failed, '1' if no further attempt is to follow
+--          known, or paused), attempts, the last error, '1' if no further attempt follows
 
 -- include names
 -- include records

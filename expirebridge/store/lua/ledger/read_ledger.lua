@@ -1,10 +1,10 @@
 -- flags: no-writes
--- What this database knows of its ledger.
+-- Reads the state of this database's ledger.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database
--- returns  the nonce of the ledger ('': none), the number of the last pass, now in ms, how many ids are
---          dirty, since when the first of them is, in microseconds (-1: none is)
+-- returns  the nonce of the ledger ('': none), the number of the last batch, now in ms, number of dirty
+--          ids, time since which the first of them is dirty, in microseconds (-1: none is)
 
 -- include names
 -- include format

@@ -1,5 +1,5 @@
 -- flags: no-writes
--- Which process this server is. It is asked like this, for a key leads to the right node of a cluster.
+-- Reads the run id of this server. A script is used since its key leads to the right node of a cluster.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database

@@ -1,19 +1,19 @@
 -- flags: allow-oom
--- Looks at trigger keys that events or a scan found: makes records for those that another client set,
--- and follows edits of the timers of known tasks.
+-- Reconciles trigger keys from events or a scan with their records: makes records for keys that another client set,
+-- and follows edits of the timers of tasks that have one.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 ms to keep a failed task, 3 ms to keep a cancelled one, then for each key:
---          its name, id, call, what the event was ('expired', 'deleted', 'expired in ledger' if its id
+--          its name, id, call, the event ('expired', 'deleted', 'expired in ledger' if its id
 --          has a row in the ledger, or 'live' for the rest), why it is invalid
 -- returns  for each key: code, id
 --          codes: 1 adopted, 2 known, 3 invalid (kept as failed), 4 nothing there, 5 taken: another
 --          task has the id under which it would be kept, so it is not run
 --
--- The event is only a hint: the key itself and the record decide. The expiry of a finished task's key
--- is the echo of its own run. The expiry of a key that its id does not have may be the echo of a task
--- that had the id before, with other arguments: to act on it would run that task once more. The expiry of
--- a key whose task is the ledger's makes no record: if there is none here, its row says what is to be done.
+-- The event is only a hint: the key itself and the record decide. The expiry of a finished task's key comes from its
+-- own run. The expiry of a key that is not its id's present key may come from an earlier task with that id and other
+-- arguments: adopting it would run that task again. The expiry of a key whose task is in the ledger makes no record:
+-- if there is none here, the relay creates it from the row.
 
 -- include names
 -- include format
@@ -30,7 +30,7 @@ local keep_failed, keep_cancelled = tonumber(ARGV[2]), tonumber(ARGV[3])
 local ADOPTED, KNOWN, INVALID, NOTHING, TAKEN = 1, 2, 3, 4, 5
 local FIELDS = { 'args', 'left' }
 
--- When a key without a record makes its task due: nil if that is unknown.
+-- The due time of a key without a record: nil if it is unknown.
 local function due_by(name, hint)
   local timer = read_timer(nil, { key = name })
   if type(timer) == 'number' then return timer end
@@ -73,9 +73,9 @@ local function revive(id, record, invalid)
 end
 
 -- A waiting task's timer is gone before its time: a client deleted it, or gave it an earlier end,
--- which passed unseen.
+-- whose expiry was missed.
 local function follow_end(id, record, hint)
-  -- Without a place it would never be looked at.
+  -- Without a score it would never be claimed.
   local score = tonumber(redis.call('ZSCORE', state_set(record.state), id)) or math.huge
   if score <= now then return end -- it is due, or about to be looked at
   if hint ~= 'deleted' then
@@ -126,7 +126,7 @@ local function look_at(name, id, call, hint, invalid)
     end
   end
   if not named then return adopt(name, id, call, hint, invalid), id end
-  -- The expiry of a key whose id is another's is ignored: it may be the echo of a task that had the id.
+  -- The expiry of a key whose id is another's is ignored: it may come from an earlier task with that id.
   if not own then return adopt(name, own_id, call, 'live', invalid), own_id end
   return due_by(name, id == own_id and hint or 'live') and TAKEN or NOTHING, id
 end

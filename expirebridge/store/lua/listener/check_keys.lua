@@ -1,10 +1,9 @@
 -- flags: allow-oom
--- Does with keys of this partition what `scan` does with those that it walks over: the walk is made
--- once for all partitions of a server.
+-- Checks keys of this partition as `scan` does. The keys are scanned once for all partitions of a server.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 lease in ms, 3 ms to keep a failed task, then names
--- returns  '0', keys that are not ours, ids that had no place, then the names found
+-- returns  '0', keys that are not ours, ids that were in no state set, then the names found
 
 -- include names
 -- include doorbell

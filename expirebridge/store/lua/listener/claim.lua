@@ -7,12 +7,12 @@
 --          at present, 7 ms to keep a failed task, 8 '1' if this is a resend, 9 the listener's
 --          fingerprint, or ''; if others beat, too: 10 how many listeners, and if it is to take no more
 --          than its share: 11 how many tasks it runs (else ''); and if it has a ledger: 12 the number of
---          the pass that must have been seen here, or '' while nothing of it is to be claimed
+--          the batch that must have been relayed here, or '' while nothing of it is to be claimed
 -- returns  now in microseconds, the ms at which the next task is due (-1: none),
 --          1 if nothing may be claimed until the listener is idle, because a task waits to be
 --          claimed alone, or was, 2 if the listener has its share and leaves the rest; ids whose
 --          records are missing or broken, 1 if nothing was claimed because the fleet runs more than
---          one code, 2 if because what is due first is of a ledger, and withheld: then `claim_known` is
+--          one code, 2 if because the first due task is of a ledger, and blocked: then `claim_known` is
 --          to be sent; how many tasks run now if others beat, or -1; then
 --          for each task:
 --          '<id> <due> <attempt> <lapses> <made>', trigger key, and nil, or what most tasks lack:

@@ -1,21 +1,21 @@
 -- flags: allow-oom
--- Claims due tasks whose functions the listener knows, while its fleet runs more than one code, or much
--- waits that nobody knows. What only others know is left to them.
+-- Claims due tasks whose functions the listener has, while its fleet runs more than one code, or many tasks wait
+-- whose functions no listener has. Tasks that only other listeners can run are left to them.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 to 8 as for `claim`, 9 the listener's code: its fingerprint, and ` ?` if it passes over
---          many tasks that nobody knows, or that are withheld, 10 to 12 as for `claim`, or '', 13
---          fingerprints of the fleet, each with how many listeners run it; then for each walk over the pending tasks:
---          score and id behind which it goes on ('' : before all of that score), its last score
--- returns  as `claim`, but: the ms at which the next task is due that is not due yet; in the fifth
+--          many tasks that no listener can run, or that are blocked, 10 to 12 as for `claim`, or '', 13
+--          fingerprints of the fleet, each with how many listeners run it; then for each scan of the pending tasks:
+--          score and id behind which it continues ('' : before all of that score), its last score
+-- returns  as `claim`, but: the ms at which the first task that is not due yet is due; in the fifth
 --          place 1 if nothing was claimed because `claim` would do, or else
---          {what code the fleet runs, for each walk: score and id that it has reached, 1 if it is at its
---          end, how many tasks it left}
+--          {the codes that the fleet runs, for each scan: score and id that it has reached, 1 if it is at its
+--          end, number of tasks that it left}
 --
--- It looks at so many tasks in a script, taken or not, that others wait for a millisecond or two; the
--- listener says where the next script goes on. A walk ends at tasks that are not due yet. Of what
--- nobody knows only the reason and the time are noted, once: it waits in its place, and after a day it
--- is claimed, so that the listener fails it.
+-- One call looks at a limited number of tasks, taken or not, so that it holds the server for a millisecond or two;
+-- the next call continues where this one ended. A scan ends at tasks that are not due yet. A task whose function no
+-- listener has gets a note of the reason and the time, once. It stays pending, and after a day it is claimed, so that
+-- the listener fails it.
 
 -- include names
 -- include format
@@ -26,13 +26,13 @@
 -- include doorbell
 -- include claims
 
--- What is noted of a task costs the server as much as so many others that are only looked at.
+-- Writing a note costs the server as much as looking at LOOKS_OF_A_NOTE tasks.
 local LOOKS, LOOKS_OF_A_NOTE = 250, 3
 local MINE, OTHERS, NOBODYS = 1, 2, 3
 
 local mine = string.match(ARGV[9], '^%x+')
 local set = state_set('pending')
--- Without its declaration all is taken as if it were known: what is not comes back.
+-- Without its declaration a listener takes every task, and returns those that it cannot run.
 local declared = type(redis.pcall('HGET', code_key(mine), '#')) == 'string'
 local owners, looks, left = {}, 0, 0
 local peers, waiting, running = {}, 0, 0
@@ -48,7 +48,7 @@ local function owner_of(func)
   return owners[func]
 end
 
--- How many listeners know a function; those of which it is not known are taken to.
+-- Number of listeners that have a function; those without a declaration count as having it.
 local function count_peers(func)
   local count = listeners
   for fingerprint, run_it in string.gmatch(ARGV[13], '(%x+) (%d+)') do
@@ -59,7 +59,7 @@ local function count_peers(func)
   return math.max(count, 1)
 end
 
--- Whether the listener has its share of what is due and running, by those that know this function.
+-- True if the listener has its share of the due and running tasks, among the listeners that have this function.
 local function has_its_share(func)
   if not held then return false end
   if not peers[func] then peers[func] = count_peers(func) end
@@ -102,14 +102,14 @@ local function take_or_leave(id, due)
       note_stranded(id, func, { call = values[1], state = values[4] or 'pending', key = values[5] })
     end
   elseif unknown then
-    redis.call('HDEL', record_key(id), 'unknown', 'error') -- somebody knows it by now
+    redis.call('HDEL', record_key(id), 'unknown', 'error') -- a listener has the function by now
   end
   left = left + 1
 end
 
 local function is_full() return claimed >= room or bytes >= max_bytes or reply[3] ~= 0 end
 
-local function walk(score, id, last, most)
+local function scan(score, id, last, most)
   local from = id == '' and redis.call('ZCOUNT', set, '-inf', '(' .. score) or rank_behind(set, score, id)
   local upto = redis.call('ZCOUNT', set, '-inf', last)
   local ids = {}
@@ -128,18 +128,18 @@ local function walk(score, id, last, most)
   return { score, id, from + #ids / 2 >= upto and 1 or 0, left }
 end
 
-local function walk_all(walks)
+local function scan_all(scans)
   local reached = { fleet_code or '' }
-  for at = 1, #walks, 3 do
-    -- What one walk does not need is for those behind it.
-    local most = math.max(math.floor((LOOKS - looks) / ((#walks - at + 1) / 3)), 0)
+  for at = 1, #scans, 3 do
+    -- Looks that one scan does not use are left to the next.
+    local most = math.max(math.floor((LOOKS - looks) / ((#scans - at + 1) / 3)), 0)
     left = 0
-    local last = walks[at + 2]
+    local last = scans[at + 2]
     local at_now = (tonumber(last) or now) >= now
     if at_now then last = now end
-    local found = walk(walks[at], walks[at + 1], last, most)
-    write_taken() -- another walk may come to the same tasks
-    -- More may become due in this very millisecond.
+    local found = scan(scans[at], scans[at + 1], last, most)
+    write_taken() -- another scan may come to the same tasks
+    -- More tasks may become due in this millisecond.
     if found[3] == 1 and at_now then found[1], found[2] = string.format('%.0f', now), '' end
     for _, value in ipairs(found) do reached[#reached + 1] = value end
   end
@@ -152,12 +152,12 @@ if claimed == 0 then
     reply[5] = 1
     return reply
   end
-  -- Before anything is passed over the fleet must know, so that what is due is announced.
+  -- Before it passes over tasks, the fleet is notified, so that due tasks are announced.
   if ARGV[9] ~= mine and not string.find(fleet_code or '', '?', 1, true) then
     redis.pcall('HSET', meta_key, 'code', (fleet_code or mine) .. ' ?')
     notify_listeners('beat')
   end
-  reply[5] = walk_all({ unpack(ARGV, 14) })
+  reply[5] = scan_all({ unpack(ARGV, 14) })
 end
 
 if listeners then reply[6] = running + claimed end

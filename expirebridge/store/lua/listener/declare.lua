@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- Declares what a code knows: the functions of a listener, and the shapes of their signatures.
+-- Declares the functions of a code, with the shapes of their signatures.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 fingerprint, then name and shape of each function
@@ -10,7 +10,7 @@
 -- include names
 -- include format
 
--- Lua can pass some thousands of values to a function. It is even: values come in pairs.
+-- Lua can pass some thousands of values to a function. The number is even, since values come in pairs.
 local VALUES_AT_ONCE = 1000
 
 redis.call('DEL', code_key(ARGV[2]))

@@ -3,7 +3,7 @@
 -- that very time, or ended because a listener claimed their task.
 --
 -- KEYS[1]  prefix
--- ARGV     1 database, 2 what the event was ('expired', 'deleted', or 'live' for anything else), then
+-- ARGV     1 database, 2 the event ('expired', 'deleted', or 'live' for anything else), then
 --          the names of keys
 -- returns  the names of those that need a look
 
@@ -21,13 +21,13 @@ local function has_key(id, name)
   return record and trigger_key(id, record) == name
 end
 
--- Whether a key's end is not the time for which its task waits.
+-- True if a key's expiry is not the due time of its task.
 local function is_unknown_timer(name, id)
   local due = score_of(id, 'pending')
   return not due or end_of(name) ~= due or not has_key(id, name)
 end
 
--- Whether a key ended although its task was not claimed since, nor is due and about to be.
+-- True if a key is gone although its task was not claimed since, and is not due.
 local function is_unexplained_end(name, id)
   local record = is_id(id) and read(id)
   if not record or trigger_key(id, record) ~= name or read_timer(id, record) then return true end

@@ -1,18 +1,18 @@
 -- flags: allow-oom
--- A listener says that it is alive and which claims it holds; their leases are renewed.
+-- Records a listener's heartbeat, and renews the leases of the claims that it holds.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 listener, 3 lease in ms, 4 the code that it runs: its fingerprint, and ` ?`
---          if it passes over many tasks that nobody knows,
+--          if it passes over many tasks that no listener can run,
 --          5 how many functions this code has, then id and token of each task that it holds
 -- returns  now in microseconds, the listener's rank among those that beat, their number,
 --          1 if none had beaten for half a lease, the ids that it lost (not those that it
 --          settled while this heartbeat was on its way), id and token of each that was cancelled,
---          when this database was first written to, 1 if what its code knows is not declared as it
---          should be, fingerprints and how many listeners run each, if there are several, the ms at
+--          when this database was first written to, 1 if the functions of its code are not declared
+--          completely, fingerprints and how many listeners run each, if there are several, the ms at
 --          which the next tick of a series is to be made (-1: there is no series)
 --
--- All beat when a listener joins them, and so learn at once how many they are.
+-- All listeners send a heartbeat when one joins, so each has their new number at once.
 --
 -- If none beat for long, the server was away or its clock jumped: no listener died, and every
 -- running task gets one more lease. If the clock went back, times that are now too far ahead are
@@ -42,8 +42,8 @@ local function clock_went_back()
   renew_all('(' .. (now + lease))
 end
 
--- Notes which code this listener runs, and which those that beat do. Returns whether that changed, and how many run each if
--- there are several.
+-- Notes the code of this listener, and the codes of the fleet. Returns true if that changed, and the number of
+-- listeners of each code if there are several.
 local function note_code(listeners)
   local words, counts, texts = {}, {}, codes_of(listeners)
   for i, listener in ipairs(listeners) do
@@ -85,7 +85,7 @@ mark_format()
 local birth = redis.call('HMGET', meta_key, 'database', 'born')
 local database = string.match(ARGV[1], '^%d+')
 if birth[1] ~= database then redis.call('HSET', meta_key, 'database', database) end
--- In plain use there is no series: nothing is asked for.
+-- In plain use there is no series, so nothing is read.
 local next_making = features and redis.call('ZRANGE', series_set(), 0, 0, 'WITHSCORES')[2]
 local last = last_beat()
 local gap = is_long_ago(last, lease)
@@ -102,8 +102,8 @@ end
 
 local changed, codes = note_code(beating)
 if changed or joined and #beating > 1 then notify_listeners('beat') end
--- Until now what was due behind a task that is left to others was announced to nobody: a heartbeat that
--- was sent before its listener began to pass over tasks does not mention it.
+-- Until now, tasks that became due behind a task that is left to others were not announced: a heartbeat sent before
+-- its listener began to pass over tasks does not have the `?`.
 if changed and #codes > 0 then notify_listeners(string.format('%.0f', now - lease)) end
 
 local lost, cancelled = {}, {}

@@ -1,6 +1,6 @@
 -- flags: allow-oom
--- A listener leaves, so it is no longer counted or waited for. The others beat at once: one of them
--- may have to become an ear.
+-- Removes a listener, so it is no longer counted or waited for. The others send a heartbeat at once: one of them
+-- may have to subscribe to key events.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 listener

@@ -1,12 +1,11 @@
 -- flags: allow-oom
--- Walks over a part of the database and finds trigger keys without a record. It also follows timers of
--- known tasks that were edited while no listener ran, and gives records without a place in a state
--- set one: nothing else would ever look at them.
+-- Scans a part of the database and finds trigger keys without a record. It also follows timers that were edited while
+-- no listener ran, and puts records that are in no state set back into theirs: nothing else would ever find them.
 --
 -- KEYS[1]  prefix
--- ARGV     1 database, 2 cursor ('0' to begin), 3 about how many keys to walk over; and to
---          give records a place: 4 lease in ms, 5 ms to keep a failed task
--- returns  next cursor ('0': the walk is complete), keys that are not ours, ids that had no place,
+-- ARGV     1 database, 2 cursor ('0' to begin), 3 about how many keys to scan; and to
+--          put records back: 4 lease in ms, 5 ms to keep a failed task
+-- returns  next cursor ('0': the scan is complete), keys that are not ours, ids that were in no state set,
 --          then the names found
 
 -- include names

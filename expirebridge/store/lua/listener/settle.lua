@@ -7,13 +7,13 @@
 --          outcomes: 'succeeded' (text: the result), 'retry' and 'failed' (text: the error),
 --          'snoozed' (uncounted; due after the delay; text: why),
 --          'released' (uncounted; due as before, or after the delay; text: why),
---          'unknown' (the same, and failed when no listener has known the function for 24 h),
+--          'unknown' (the same, and failed when no listener has had the function for 24 h),
 --          'unfit' (failed: the arguments do not fit the function)
 -- returns  a code for each attempt: 1 done, 2 refused, 3 left to others instead of failed, 4 failed
 --          instead of a retry: the next tick of its series is due by then
 --
--- What is unknown or unfit is left to others if a listener that beats, and whose code has not refused
--- the task, knows the function, in another shape if both know it: it is due as before, uncounted.
+-- An unknown or unfit task is left to other listeners if another code of the fleet, which has not refused the task,
+-- has the function, with another signature if both have it: it is due as before, uncounted.
 --
 -- A task that was set, or rescheduled, while its handler ran waits for that time with fresh
 -- attempts, whatever the outcome was. A cancelled one is not attempted again. A resend of what was
@@ -50,8 +50,8 @@ local function wait_again(id, record, how, due, text, counted)
   redis.call('HDEL', record_key(id), 'token')
 end
 
--- Those that succeeded, with their results: they are written together. A command for many costs far
--- less than one for each.
+-- Succeeded tasks, with their results: they are written together. One command for many costs far less than one for
+-- each.
 local succeeded = {}
 
 local function write_succeeded()
@@ -107,7 +107,7 @@ local OUTCOMES = {
     wait_again(id, record, 'released', due, text, false)
   end,
 }
--- What this code cannot run is left to others if they can.
+-- A task that this code cannot run is left to others that can.
 OUTCOMES.unknown = function(id, record, delay, text, outcome)
   local refused = redis.call('HGET', record_key(id), 'unfit')
   if others_can_run(string.match(record.call, '^[^?]*'), mine, refused or '') then

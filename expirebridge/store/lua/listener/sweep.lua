@@ -1,12 +1,11 @@
 -- flags: allow-oom
--- One sweep: takes back what dead listeners ran, looks at paused tasks again, and forgets old
--- finished tasks and listeners that have been silent for long.
+-- Releases tasks whose lease has lapsed, checks paused tasks, and deletes old finished tasks and dead listeners.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 lease in ms, 3 most ids to handle, 4 succeeded tasks to keep at most,
 --          5 ms to keep a succeeded task, 6 ms to keep a failed one
 -- returns  1 if there is more to do, tasks forgotten, ids that lapsed, ids that lapsed once too
---          often and failed, ms until the first lease of those that run is over (-1: none runs)
+--          often and failed, ms until the first lease of a running task ends (-1: none runs)
 
 -- include names
 -- include clock
@@ -23,7 +22,7 @@ local lease, limit, keep_count = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(
 local keep_succeeded, keep_failed = tonumber(ARGV[5]), tonumber(ARGV[6])
 
 local MAX_LAPSES = 3
--- How long a task is kept on whose row was not written when its time was over, in ms.
+-- Time in ms for which a finished task is kept longer if its row has not been written yet.
 local DIRTY_LOOK = 60000
 
 local left, forgotten, lapsed, failed = limit, 0, {}, {}
@@ -64,8 +63,8 @@ local function lapse(id)
   move(id, record, 'pending', tonumber(record.due) or now)
 end
 
--- A paused task's timer has no TTL. If it is gone, it was given one, which passed unseen. An unseen
--- deletion looks the same, and is ignored.
+-- A paused task's timer has no TTL. If it is gone, a client gave it one, whose expiry was missed. A deletion that was
+-- missed looks the same, and is ignored.
 local function look_at_paused(id)
   local record = read(id)
   if not record then

@@ -1,12 +1,12 @@
 -- flags: allow-oom
--- Puts a watched task off by its own time to live: what it watches is alive.
+-- Puts a watched task off by its own time to live.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 id
 -- returns  1 done, 2 rearmed, 4 finished, 5 not found, 6 not watched, 7 elsewhere
 --
 -- It does what a plain `PEXPIRE <trigger key> <ttl>` does, and sets the key again if that would
--- answer 0. The score follows when a listener looks, as after any put-off. There is no nonce: a resend
+-- answer 0. The score is updated when a listener claims, as after any put-off. There is no nonce: a resend
 -- is another beat.
 
 -- include names

@@ -4,8 +4,8 @@
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 lease in ms
 -- returns  pending, paused, running, succeeded, failed, cancelled, overdue, listeners that beat; and while
---          there is a move: its way ('to ...' or 'from ...'), series, tasks and series that are on their
---          way, ms since the mover was last here (-1: not known)
+--          there is a move: its direction ('to ...' or 'from ...'), series, tasks and series that are in a
+--          batch, ms since the mover was last here (-1: not known)
 
 -- include names
 -- include format
@@ -16,7 +16,7 @@ local reply = {}
 for i, state in ipairs({ 'pending', 'paused', 'running', 'succeeded', 'failed' }) do
   reply[i] = redis.call('ZCARD', state_set(state))
 end
--- What was carried over is no longer here.
+-- Migrated tasks are no longer here.
 reply[6] = redis.call('ZCOUNT', state_set('cancelled'), -MIGRATED_OFFSET / 2, '+inf')
 reply[7] = redis.call('ZCOUNT', state_set('pending'), '-inf', now)
 reply[8] = redis.call('ZCOUNT', listeners_key, now - tonumber(ARGV[2]), '+inf')

@@ -1,7 +1,6 @@
 -- flags: (none: refused whole when memory is full)
 -- Fixes the number of partitions of a database on one server, in which nothing was written yet: writes
--- `meta` without a tag, which is there before anything of a partition. What knows one partition only is
--- kept out from then on.
+-- `meta` without a tag, before anything of a partition. Clients that assume one partition are refused from then on.
 --
 -- KEYS[1]  prefix, without a tag
 -- ARGV     1 database, 2 number of partitions

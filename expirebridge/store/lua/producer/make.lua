@@ -69,8 +69,8 @@ local function limit(item, old)
   put_value(item.fields, 'first', first)
 end
 
--- What `extend` changes besides the due time: when a limit began, and a watched task's time to live.
--- If a running task is to be replaced, they are noted for its replacement.
+-- Writes the fields that `extend` changes besides the due time: the start of a limit, and a watched task's time to
+-- live. If the task runs and has a successor, they are noted there.
 local function note_fields(id, item, old, last)
   for _, name in ipairs({ 'first', 'ttl' }) do
     local value = value_of(item.fields, name)
@@ -82,7 +82,7 @@ local function note_fields(id, item, old, last)
   end
 end
 
--- What happens if an unfinished task has the id: each returns a code, when it is due now, its state,
+-- The action for each `if_exists` if an unfinished task has the id. It returns a code, the new due time, the state,
 -- and the task that then has the id.
 local IF_EXISTS = {
   reject = function(id, _, old) return EXISTS, due_of(id, old), old.state, old end,
@@ -111,7 +111,7 @@ local IF_EXISTS = {
   end,
 }
 
--- Answers a resend. What follows a running task, and when, is only in its record.
+-- Answers a resend. The successor of a running task, and its due time, are only in the record.
 local function answer_again(id, code, old)
   if code == CREATED then return code, due_of(id, old), old.state, old end
   local last = old.next or old
@@ -124,7 +124,7 @@ local function ran_within(window, old)
 end
 
 local function make(id, item)
-  -- Nothing has an id that was drawn just now, and one field shows it: `read` asks for eleven.
+  -- No task has an id that was drawn just now, and one field shows that: `read` reads eleven.
   if item.drawn and not redis.pcall('HGET', record_key(id), 'call') then
     return CREATED, create(id, item)
   end
@@ -133,7 +133,7 @@ local function make(id, item)
   local before = answered(old, nonce) or (old and item.drawn and CREATED)
   if before then return answer_again(id, before, old) end
   if old and old.ledger and (FINISHED[old.state] or item.if_exists == 'replace') then
-    -- Its row outlives the record, and knows nothing of this call.
+    -- Its row outlives the record, and has no trace of this call.
     return item.if_exists == 'keep' and KEPT or EXISTS, due_of(id, old), old.state, old
   end
   if not old or (FINISHED[old.state] and not ran_within(item.window, old)) then

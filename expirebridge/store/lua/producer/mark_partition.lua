@@ -1,5 +1,5 @@
 -- flags: (none: refused whole when memory is full)
--- Writes to a partition how many there are, unless it knows.
+-- Writes the number of partitions into a partition's `meta`, unless it is there.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database

@@ -1,12 +1,11 @@
 -- flags: allow-oom
--- Ends the time for which failed tasks are kept: a listener's next pass forgets them.
+-- Ends the time for which failed tasks are kept: the next sweep deletes them.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, then ids
 -- returns  for each id: 1 done, 4 not failed, 5 not found
 --
--- A doorbell of their last run may still be on its way, and must find the record: they stay that long
--- after their end.
+-- They stay for LATE_EVENTS after their end: late events of their keys must find the record.
 
 -- include names
 -- include clock

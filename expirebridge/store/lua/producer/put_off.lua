@@ -26,7 +26,7 @@ local function put_off(id, record)
     redis.call('HSET', record_key(id), 'left', left + ms)
     return DONE
   end
-  -- If a paused task's timer is gone, it was given an end, which passed unseen: it is due.
+  -- If a paused task's timer is gone, a client gave it an expiry, which was missed: it is due.
   local due = (timer or record.state == 'paused' and now or due_of(id, record)) + ms
   note(id, 'put_off', due - ms, due)
   wait_until(id, record, due)

@@ -3,7 +3,7 @@
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 nonce of this call, 3 id
--- returns  1 done, 3 running, 4 finished: what it was given was erased, 5 not found, 7 elsewhere
+-- returns  1 done, 3 running, 4 finished: its arguments were erased, 5 not found, 7 elsewhere
 
 -- include clock
 -- include records

@@ -1,13 +1,13 @@
 -- flags: (none: refused whole when memory is full)
--- A listener says which series its handlers declare, and learns which of them it is to put.
+-- Records the series that a listener's handlers declare, and returns which of them it must put.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 listener, 3 lease in ms, then id and fingerprint of each declaration
--- returns  now, then for each: 1 it stands so, 2 it is to be put, 3 another declaration of it counts,
---          4 a producer has scheduled a series of that id; and the fingerprint that stands, or ''.
---          While the database is moved, 3 for a series that is not here: it stands in the other one
+-- returns  now, then for each: 1 it is stored so, 2 put it, 3 another declaration of it counts,
+--          4 a producer has scheduled a series of that id; and the stored fingerprint, or ''.
+--          While the database is moved, 3 for a series that is not here: the other one has it
 --
--- Of the declarations of a series that listeners carry, the one that was first seen last counts.
+-- Of several declarations of a series, the one whose first sight is latest counts.
 
 -- include names
 -- include format
@@ -16,7 +16,7 @@
 
 local STANDS, PUT, OTHERS, SCHEDULED = 1, 2, 3, 4
 
-local function say()
+local function write_declarations()
   local words = { '' }
   for at = 4, #ARGV, 2 do words[#words + 1] = ARGV[at] .. '=' .. ARGV[at + 1] end
   words[#words + 1] = ''
@@ -26,11 +26,11 @@ local function say()
   end
 end
 
--- The fingerprint that counts, and the text of all that are carried.
-local function latest_seen(seen, carriers, mine)
+-- The fingerprint that counts, and the text of all that are declared.
+local function latest_seen(seen, declared, mine)
   local latest, time, words, known = nil, -1, {}, false
   for fingerprint, at in string.gmatch(seen or '', '(%x+)=(%d+)') do
-    if carriers[fingerprint] or fingerprint == mine then
+    if declared[fingerprint] or fingerprint == mine then
       known = known or fingerprint == mine
       words[#words + 1] = fingerprint .. '=' .. at
       if tonumber(at) > time then latest, time = fingerprint, tonumber(at) end
@@ -57,8 +57,8 @@ local function look_at(id, mine)
   return known[2] == mine and redis.call('ZSCORE', series_set(), id) and STANDS or PUT, known[2] or ''
 end
 
--- Before the first series is put, too: another listener must know of it at once.
-say()
+-- Written even before the first series is put: other listeners must see it at once.
+write_declarations()
 texts = read_declarations(tonumber(ARGV[3]))
 local reply = { now }
 for at = 4, #ARGV, 2 do

@@ -1,5 +1,5 @@
 -- flags: (none: refused whole when memory is full)
--- Finds the series whose next tick is to be made: their latest is due.
+-- Finds the series whose latest tick is due: the next one must be made.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 most series to return

@@ -14,7 +14,7 @@ local PAUSED, NOT_FOUND = 1, 5
 
 local function pause(id)
   local known = redis.pcall('HMGET', series_key(id), 'call', 'tick', 'paused')
-  if known.err or not known[1] or not stands_here(id) then return NOT_FOUND end
+  if known.err or not known[1] or not has_place(id) then return NOT_FOUND end
   if known[3] then return PAUSED end
   redis.call('HSET', series_key(id), 'paused', now)
   end_making(id)

@@ -11,8 +11,7 @@
 -- returns  for each series: 1 created, 2 changed, 3 unchanged, 4 another was faster, 5 the next tick's
 --          time has passed: compute it again
 --
--- A paused series stays paused.
--- What happened to a series before stays in its record.
+-- A paused series stays paused, and its past stays in the record.
 
 -- include names
 -- include clock

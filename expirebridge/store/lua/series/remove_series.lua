@@ -3,9 +3,9 @@
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 lease in ms, 3 nonce of this call, then ids
--- returns  for each: 1 removed, 3 not: a listener that beats carries its declaration, 5 not found
+-- returns  for each: 1 removed, 3 not: a live listener declares it, 5 not found
 --
--- Nothing of a series is left that could hold the nonce: a key of its own does, for a minute.
+-- The nonce is kept in a key of its own for a minute, since the series is gone.
 
 -- include names
 -- include format

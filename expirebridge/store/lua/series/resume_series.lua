@@ -1,5 +1,5 @@
 -- flags: (none: refused whole when memory is full)
--- Lets a paused series go on.
+-- Resumes a paused series.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, 2 id, 3 fingerprint, 4 the next tick's ms ('' : there is none any more), 5 when it

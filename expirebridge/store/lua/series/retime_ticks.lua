@@ -1,5 +1,5 @@
 -- flags: (none: refused whole when memory is full)
--- Moves the waiting ticks of series to where later data of their time zones put them.
+-- Moves the waiting ticks of series to the times that newer data of their time zones give.
 --
 -- KEYS[1]  prefix
 -- ARGV     1 database, then for each series: id, the ms for which its waiting tick stands, the ms for

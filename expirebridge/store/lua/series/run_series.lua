@@ -14,7 +14,7 @@
 
 local nonce, id = ARGV[2], ARGV[3]
 local known = redis.pcall('HMGET', series_key(id), 'call', 'extra', 'due')
-if known.err or not known[1] or not stands_here(id) then return false end
+if known.err or not known[1] or not has_place(id) then return false end
 local before, tick = string.match(known[2] or '', '^(%S+) (%S+)$')
 if before == nonce then return tick end
 return ring_after(function()

@@ -24,7 +24,7 @@ local function find_partition(prefix)
   partitions = type(stored) == 'string' and tonumber(stored) or 1
 end
 
--- What CLUSTER KEYSLOT says of an id up to its first `@`, as a partition.
+-- The partition of an id: that of the slot which CLUSTER KEYSLOT gives for it up to its first `@`.
 local function partition_of(id)
   local crc = 0
   for at = 1, #(string.match(id, '^[^@]*')) do
@@ -179,7 +179,7 @@ local function draw_id()
   return partitions > 1 and tag .. '@' .. id or id
 end
 
--- Words for the codes of changes.
+-- The words for the codes of changes.
 local function changed(code, done)
   return ({ done, 'rearmed', 'running', 'finished', 'not found', [7] = 'elsewhere' })[code]
 end
