@@ -1,4 +1,4 @@
-"""The server's time in tests: scripts whose clock is ahead by an offset, which can be moved.
+"""The server's time in tests: scripts with a clock that is ahead by an adjustable offset.
 
 The offset is kept in the database, in ms. A script adds it to what the server's clock says and to
 when a key expires, and takes it away from the end that it gives a timer. So its times are those of
@@ -58,12 +58,12 @@ def shift(to: int) -> Command[int]:
 
 
 def ahead(store: Store) -> int:
-    """How many ms the clock was moved so far."""
+    """The ms by which the clock was moved so far."""
     return int(store.client.get(f"{store.database.prefix}:offset") or 0)
 
 
 def now() -> Command[int]:
-    """What the clock shows, in microseconds since 1970."""
+    """Read the moved clock, in microseconds since 1970."""
     return shift(0)
 
 
@@ -73,7 +73,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class PythonClock:
-    """What `datetime.now()` and `time.time()` say until its `with` block ends.
+    """Python's clock: replaces `datetime.now()` and `time.time()` until its `with` block ends.
 
     Time goes on in between. Raises InvalidSetting if time-machine is not installed.
     """

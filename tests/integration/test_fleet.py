@@ -191,7 +191,7 @@ def test_the_names_of_the_fleet_are_never_taken_for_tasks(
 ) -> None:
     join(store, "one", "aa", OLD)
     scanned = store.run(reconciling.scan("0", 1000, Settings()))
-    assert (scanned.alien, scanned.strays, scanned.found) == (0, [], [])
+    assert (scanned.alien, scanned.repaired, scanned.found) == (0, [], [])
     assert client.exists(FLEET, "expirebridge:code:aa") == 2
 
 

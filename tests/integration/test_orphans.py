@@ -54,9 +54,9 @@ def test_a_record_whose_key_still_ticks_gets_its_place_at_that_time(
     store.run(producing.make([new("a", HOUR)]))
     score = client.zscore("expirebridge:pending", "a")
     client.delete("expirebridge:pending")
-    assert scan(store).strays == ["a"]
+    assert scan(store).repaired == ["a"]
     assert client.zscore("expirebridge:pending", "a") == score
-    assert scan(store).strays == []
+    assert scan(store).repaired == []
 
 
 @pytest.mark.parametrize("state", ["paused", "running", "succeeded", "failed", "cancelled"])
@@ -66,7 +66,7 @@ def test_a_record_without_a_place_gets_one_in_the_set_of_its_state(
     store.run(producing.make([new("a", HOUR)]))
     client.delete("expirebridge:pending", "a:?mail.send?[1]")
     client.hset("expirebridge:task:a", "state", state)
-    assert scan(store).strays == ["a"]
+    assert scan(store).repaired == ["a"]
     assert state_of(store, "a") == state
     score = client.zscore(f"expirebridge:{state}", "a")
     assert score is not None
@@ -100,17 +100,17 @@ def test_what_stands_in_no_set_and_is_no_record_is_kept_as_failed(
         case _:
             client.hset("expirebridge:task:a", mapping={"call": "f.g?[]", "state": "odd"})
             reason = "its record named the state odd"
-    assert scan(store).strays == ["a"]
+    assert scan(store).repaired == ["a"]
     task = store.run(producing.get("a"))
     assert task is not None
     assert (task.state, task.error) == (State.FAILED, reason)
-    assert scan(store).strays == []
+    assert scan(store).repaired == []
 
 
 def test_a_name_that_is_no_id_is_left_alone(store: Store, client: redis.Redis) -> None:
     for id in (b"", b"a b", b"\xff"):
         client.set(b"expirebridge:task:" + id, "what")
-    assert scan(store).strays == []
+    assert scan(store).repaired == []
 
 
 async def test_a_key_without_its_record_runs_as_any_client_s(

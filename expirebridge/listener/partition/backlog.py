@@ -164,7 +164,7 @@ class BacklogScan:
     def take(self, claim: Claim, took: float) -> None:
         """Take note of what a claim found, which took so many seconds."""
         now = claim.now_us // 1000
-        if claim.withheld:
+        if claim.blocked:
             self._code.withholds = True
         if claim.wrong_way:
             self._switch(now)

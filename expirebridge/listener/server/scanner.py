@@ -117,7 +117,7 @@ class Scanner(PeriodicRole):
 
     async def _take(self, consumer: PartitionConsumer, step: reconciling.ScanStep) -> int:
         """Take what a step found; returns how many tasks were adopted."""
-        for id in step.strays:
+        for id in step.repaired:
             logger.error(
                 "task %s was in no state set; it has a place again", id,
                 extra=event("stray", task=id),

@@ -84,8 +84,8 @@ class Claim:
     wrong_way: bool = False
     """True if nothing was claimed because the other one of `claim` and `claim_known` suits
     the fleet now."""
-    withheld: bool = False
-    """True if that is because due tasks of a ledger are withheld."""
+    blocked: bool = False
+    """True if that is because due tasks of a ledger are blocked."""
     fleet: bytes = b""
     """For `claim_known`: the code versions of the fleet."""
     walked: Sequence[Walked] = ()
@@ -183,7 +183,7 @@ def resent(claim: Command[Claim]) -> Command[Claim]:
 
 _ALONE, _SHARE = 1, 2
 """Codes of claim.lua: why a claim left due tasks."""
-_WITHHELD = 2
+_BLOCKED = 2
 """Why it took nothing at all: 1 for a fleet of several codes, or this."""
 
 
@@ -199,7 +199,7 @@ def _read_claim(reply: list[Any], token: str) -> Claim:
         broken=ids_of(broken),
         tasks=[claimed_from(row, token) for row in rows_of(columns, 3)],
         wrong_way=isinstance(way, int),
-        withheld=way == _WITHHELD,
+        blocked=way == _BLOCKED,
         fleet=fleet,
         walked=[Walked(score, id, bool(end), left) for score, id, end, left in rows_of(walked, 4)],
     )

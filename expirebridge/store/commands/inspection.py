@@ -242,7 +242,7 @@ class SearchResult:
 def find_ids(
     state: State, beginning: str, *, rank: int, examine: int, find: int
 ) -> Command[SearchResult]:
-    """Look for ids that begin so: at `examine` at most, from `rank` on, until `find` are found."""
+    """Find up to `find` ids with this beginning among `examine` ids, from `rank` on."""
     return script(
         "find_ids", state, beginning, rank, examine, find,
         read=lambda reply: SearchResult(
@@ -253,18 +253,18 @@ def find_ids(
 
 @dataclass(frozen=True, slots=True)
 class FunctionSurvey:
-    """The tasks that come next."""
+    """The retries and the functions of the pending tasks that are due next."""
 
     examined: int
-    """How many tasks were looked at."""
+    """Number of tasks that were looked at."""
     retries: int
-    """How many of them wait for another attempt."""
+    """Number of them that wait for another attempt."""
     functions: list[str]
-    """The functions that they are for, each once."""
+    """Their functions, each once."""
 
 
 def survey_functions(limit: int) -> Command[FunctionSurvey]:
-    """Look which of the first `limit` pending tasks are retries, and what they are for."""
+    """Count the retries among the first `limit` pending tasks, and list their functions."""
     return script(
         "survey_functions", limit,
         read=lambda reply: FunctionSurvey(reply[0], reply[1], [text(func) for func in reply[2:]]),

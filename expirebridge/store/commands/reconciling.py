@@ -78,22 +78,22 @@ class ScanStep:
     """The next position; "0" at the end."""
     alien: int
     """Keys that are not expirebridge's."""
-    strays: list[str]
+    repaired: list[str]
     """Tasks whose records stood in no state set, and have a place again."""
     found: list[bytes]
 
 
 def scan(cursor: str, count: int, settings: Settings | None = None) -> Command[ScanStep]:
-    """Walk over about `count` keys in search of trigger keys without a record.
+    """Scan about `count` keys for trigger keys without a record.
 
-    With a listener's settings it also gives strays a place; who only looks leaves them alone.
+    With a listener's settings it also puts records that are in no state set back into theirs.
     """
     times = (settings.lease, settings.keep_failed) if settings else ()
     return script("scan", cursor, count, *map(milliseconds, times), read=_read_step)
 
 
 def check_keys(names: Iterable[bytes], settings: Settings) -> Command[ScanStep]:
-    """Do with these keys of one partition what a scan does with those that it walks over."""
+    """Check these keys of one partition as `scan` does."""
     times = (settings.lease, settings.keep_failed)
     return script("check_keys", *map(milliseconds, times), *names, read=_read_step)
 
