@@ -130,11 +130,7 @@ class MakingOperations(OperationGroup):
             count = yield from PARTITIONS
             unavailable = (yield from UNAVAILABLE) if count > 1 else frozenset[int]()
             if unavailable:
-                layout = yield from self._layout()
-                new = [
-                    task if task.id in made else with_available_id(task, layout, unavailable)
-                    for task in new
-                ]
+                new = yield from self._with_available_ids(new, made, unavailable)
                 rest = [task for task in new if task.id not in made and task.id not in undone]
             for chunk in chunks(self._by_partition(rest, count)):
                 self._announce(chunk)
@@ -191,6 +187,19 @@ class MakingOperations(OperationGroup):
         )  # fmt: skip
         new.fields["ttl"] = new.when.ms
         return self._make(new)
+
+    def _with_available_ids(
+        self,
+        new: Sequence[producing.NewTask],
+        made: Mapping[str, Task],
+        unavailable: frozenset[int],
+    ) -> Steps[list[producing.NewTask]]:
+        """Give tasks with random ids that are not made yet ids of available partitions."""
+        layout = yield from self._layout()
+        return [
+            task if task.id in made else with_available_id(task, layout, unavailable)
+            for task in new
+        ]
 
     def _by_partition(
         self, new: Sequence[producing.NewTask], count: int
