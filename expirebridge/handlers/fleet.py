@@ -46,7 +46,7 @@ class KnownFunctions:
     def lack(self, func: str) -> str | None:
         """Return what to say of a function that is not known, with the nearest name.
 
-        None if a listener knows it, or if none says what it knows.
+        None if a listener has it, or if none reports its functions.
         """
         if func in self.names or not self.telling:
             return None

@@ -140,8 +140,7 @@ def _parameter(name: str, kind: Any, default: object = Parameter.empty) -> Param
     return Parameter(name, kind, default=default)
 
 
-# The fingerprint of a registry: which functions a listener knows, and the shapes of their
-# signatures.
+# The fingerprint of a registry: the functions of a listener, and the shapes of their signatures.
 
 _LENGTH = 16
 """Hexadecimal digits: two codes of one fleet never have the same by chance."""

@@ -107,13 +107,13 @@ class Bridge:
     `url` names server, sentinels or cluster, and database (docs/how-to/sentinel-and-cluster.md);
     without it EXPIREBRIDGE_URL does, or redis://localhost:6379/1. A `client` of the caller's own is
     taken instead, and is not closed; it must not decode replies, nor be a cluster's. `tasks` is the
-    handlers' folder, needed only to name a handler that is given as a function. `prefix` is what
-    the names of expirebridge's keys begin with. `hooks` are called for every task that is made.
+    handlers' folder, needed only to name a handler that is given as a function. `prefix` begins
+    the names of expirebridge's keys. `hooks` are called for every task that is made.
     `unknown` is the policy for a new task or series whose function no listener has: `"warn"` logs
     it with the nearest name, `"refuse"` raises InvalidTask before anything is made, `"off"`
     does not ask the listeners. To warn, they are asked once in this process about each function,
-    when its first task has been made. A task is refused only if at least one listener beats, and
-    each that beats says what it knows.
+    when its first task has been made. A task is refused only if at least one listener is live, and
+    each live one reports its functions.
 
     A context manager; safe to share between threads. Raises InvalidSetting for a URL or a client
     that it cannot use, and for another value of `unknown`.

@@ -53,9 +53,9 @@ class UnknownFunctions:
     """Warns of functions that no listener has, or refuses them.
 
     To warn, the listeners are asked once about each function, when its first task has been made.
-    To refuse, what they know is read at most once a second, and once in ten seconds while all
-    functions are known. Nothing is refused unless each listener that beats says what it knows, and
-    the login may read it.
+    To refuse, their functions are read at most once a second, and once in ten seconds while all
+    are known. Nothing is refused unless each live listener reports its functions, and the login may
+    read them.
     """
 
     def __init__(self, policy: UnknownFunction, settings: Settings) -> None:

@@ -96,9 +96,11 @@ class Database:
         """The prefix of the names of all keys but the trigger keys."""
         self.partitions = partitions
         """How many partitions the database has."""
-        self._guessed = assumed and partitions == 1
+        self._count_assumed = assumed and partitions == 1
         """True if the number is assumed, so that a refusal brings the real one."""
-        self._told = number if partitions == 1 else f"{number}/{partitions}{'?' * assumed}"
+        self._count_argument = (
+            number if partitions == 1 else f"{number}/{partitions}{'?' * assumed}"
+        )
         self.number = number
         """The number for SELECT."""
         self.login = login
@@ -151,7 +153,7 @@ class Database:
             return (yield from self._send(call))
         except exceptions.RedisError as error:
             ours = self._explained(translated(error), call)
-            if self._guessed and isinstance(ours, errors.PartitionsDiffer):
+            if self._count_assumed and isinstance(ours, errors.PartitionsDiffer):
                 raise WrongPartitionCount(calls, call, ours) from None
             raise ours from error
 
@@ -177,7 +179,7 @@ class Database:
             if call is LEFT_OUT or call is UNAVAILABLE:
                 return ()
             return (yield (call.name, *call.arguments))
-        tail = (1, self.prefix, self._told, *call.arguments)
+        tail = (1, self.prefix, self._count_argument, *call.arguments)
         script = script_loader.load(call.name)
         headed = self._headers
         source = script.headed if headed else script.plain

@@ -69,7 +69,7 @@ class PartitionCount:
 
         Those of 16 are asked in any case: of each lesser number, all partitions are among them, and
         of each greater one, some. Raises PartitionsDiffer for another number, and a ServerError if
-        none knows it, but not all answer.
+        none has it, but not all answer.
         """
         sixteen = PartitionLayout(self.prefix, PARTITIONS_OF_CLUSTER)
         asked = layout if layout.count > PARTITIONS_OF_CLUSTER else sixteen

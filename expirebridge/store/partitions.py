@@ -87,9 +87,9 @@ class Partitions(_Stores[Store]):
         if self._routing.layout.count == 1:
             try:
                 return self._whole.run(runnable)
-            except WrongPartitionCount as rerouted:
-                self._routing.learn(rerouted.refusal)
-                runnable = rerouted
+            except WrongPartitionCount as wrong:
+                self._routing.correct(wrong.refusal)
+                runnable = wrong
         return drive(self._routing.requests(runnable), self._ask, ServerError)
 
     def _ask(self, request: Request) -> Any:
@@ -118,9 +118,9 @@ class AsyncPartitions(_Stores[AsyncStore]):
         if self._routing.layout.count == 1:
             try:
                 return await self._whole.run(runnable)
-            except WrongPartitionCount as rerouted:
-                self._routing.learn(rerouted.refusal)
-                runnable = rerouted
+            except WrongPartitionCount as wrong:
+                self._routing.correct(wrong.refusal)
+                runnable = wrong
         return await drive_async(self._routing.requests(runnable), self._ask, ServerError)
 
     async def _ask(self, request: Request) -> Any:

@@ -64,8 +64,8 @@ class _Raw:
         return (yield self._call)
 
 
-_MOST_LEARNT = 2
-"""The most changes of the number in one run; after more, the partitions contradict each other."""
+_MAX_CORRECTIONS = 2
+"""The most corrections in one run: after more, the partitions contradict each other."""
 
 
 class Routing:
@@ -85,8 +85,8 @@ class Routing:
         self.layout = PartitionLayout(prefix, PARTITIONS_OF_CLUSTER if self.spread else 1)
         """The partitions, as far as is known."""
 
-    def learn(self, refusal: errors.PartitionsDiffer) -> None:
-        """Record the number of partitions. Raises InvalidSetting if that cannot be."""
+    def correct(self, refusal: errors.PartitionsDiffer) -> None:
+        """Correct the number of partitions. Raises InvalidSetting if that cannot be."""
         if refusal.count > 1 and slot_of(self.prefix):
             raise errors.InvalidSetting(
                 f"prefix={self.prefix!r}: that of one partition, of {refusal.count}; give it "
@@ -109,7 +109,7 @@ class _Run:
         self._unavailable, self._partition_count = routing.unavailable, routing.partition_count
         self._spread = routing.spread
         self._left_out = dict[int, LeftOut]()
-        self._learnt = 0
+        self._corrections = 0
         self._nodes = dict[int, object]()
         """The node of each partition at its last request: it may have moved since."""
 
@@ -130,10 +130,10 @@ class _Run:
             except errors.PartitionsDiffer as refusal:
                 if refusal.asked != layout.count or refusal.count == layout.count:
                     raise
-                if self._learnt == _MOST_LEARNT:
+                if self._corrections == _MAX_CORRECTIONS:
                     raise
-                self._learnt += 1
-                routing.learn(refusal)  # it was assumed, or the database was recreated
+                self._corrections += 1
+                routing.correct(refusal)  # it was assumed, or the database was recreated
                 if isinstance(call.route, At | IfAvailable | Creation):
                     raise
             except NothingWritten:

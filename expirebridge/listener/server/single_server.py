@@ -80,7 +80,7 @@ class SingleServer(Servers):
         try:
             await self.session_for(prefix).store.run(partitions_commands.read_partitions())
         except PartitionsDiffer as told:
-            routing.learn(told)
+            routing.correct(told)
         except NotPermitted:
             pass  # the check of the rights says what is missing
         return routing.layout

@@ -283,8 +283,8 @@ def heartbeat(
 ) -> Command[HeartbeatReply]:
     """Send a heartbeat of `listener`, and renew its claims: `held` are ids with their tokens.
 
-    `code` is the fingerprint of the so many functions that it knows; heartbeat.lua says what may
-    follow it.
+    `code` is the fingerprint of its functions, and `functions` their number; for what may follow,
+    see heartbeat.lua.
     """
     pairs = [item for pair in held for item in pair]
     return script(
