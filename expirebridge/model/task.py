@@ -28,7 +28,7 @@ class State(StrEnum):
 
     @property
     def finished(self) -> bool:
-        """Whether nothing more will happen to the task."""
+        """True in a final state: succeeded, failed or cancelled."""
         return self in FINISHED
 
 
@@ -36,7 +36,7 @@ FINISHED = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED})
 
 
 class Outcome(StrEnum):
-    """What `make_task` did."""
+    """The result of `make_task`."""
 
     CREATED = "created"
     KEPT = "kept"  # the id belonged to an unfinished task, which was left unchanged
@@ -70,20 +70,20 @@ class HistoryEntry:
     """One thing that happened to a task."""
 
     at: datetime
-    """When it happened, or was noticed, on the server's clock; the last time, if repeated."""
+    """The time, or when it was noticed, on the server's clock; the last one, if repeated."""
     what: str
     """`created`; what changed its due time: `reschedule`, `extend`, `put_off`, `run_now`, `pause`,
     `resume`, `beat`, or `edit` for a plain command of any client; or how an attempt ended: `retry`,
     `snoozed`, `released`, `unknown`, `lapsed`, `rearmed`, or a final state. `started`: it is
     running."""
     old_due: datetime | None = None
-    """When it was due before. None if it was paused, or running."""
+    """The due time before. None if it was paused, or running."""
     new_due: datetime | None = None
-    """When it was due from then on. None if it was paused."""
+    """The due time from then on. None if it was paused."""
     attempt: int | None = None
     """The number of the attempt that ended, or is running."""
     started: datetime | None = None
-    """When that attempt was claimed."""
+    """The time at which that attempt was claimed."""
     error: str = ""
     """The last line of its error, or why it was given back."""
     times: int = 1
@@ -107,20 +107,20 @@ class Task:
     """The trigger key. Any client may put the task off with `EXPIRE key seconds`."""
     state: State
     due: datetime
-    """When it should start, on the server's clock (UTC, to the millisecond)."""
+    """The due time, on the server's clock (UTC, to the millisecond)."""
     created: datetime | None = None
-    """When it was made, on the server's clock (UTC, to the second)."""
+    """The time of its creation, on the server's clock (UTC, to the second)."""
     attempt: int = 0
     """How many times its handler was started. While it runs, the number of this attempt."""
     tags: tuple[str, ...] = ()
     outcome: Outcome | None = None
-    """What `make_task` did; None for a task that was looked up."""
+    """The result of `make_task`; None for a task that was looked up."""
     started: datetime | None = None
-    """When the last attempt was claimed, on the server's clock."""
+    """The time at which the last attempt was claimed, on the server's clock."""
     ended: datetime | None = None
-    """When it reached its final state, on the server's clock."""
+    """The time of its final state, on the server's clock."""
     result: Any = None
-    """What the handler returned, if it fits into 4 KiB of JSON; otherwise a note."""
+    """The handler's result, if it fits into 4 KiB of JSON; otherwise a note."""
     error: str | None = None
     """Why the last attempt failed, or why the task waits."""
     lapses: int = 0
@@ -128,7 +128,7 @@ class Task:
     snoozes: int = 0
     """How often its handler raised `Snooze` since the task was made, or ran again by request."""
     history: tuple[HistoryEntry, ...] = ()
-    """What happened to a task that was looked up, latest last. Between its creation and its last
+    """The history of a task that was looked up, latest last. Between its creation and its last
     attempt, at most 20 entries are kept."""
     tick: datetime | None = None
     """Of a task of a series: the scheduled time for which it stands, whenever it runs."""
@@ -164,11 +164,11 @@ class LeftOut:
     partition: int
     """Its number, from 0."""
     tag: str
-    """What the names of its keys begin with."""
+    """The prefix of the names of its keys."""
     why: str
     """`unreachable`, `unserved` (no node of the cluster takes commands for it), or `moving`."""
     error: str
-    """What happened, and what to do."""
+    """The error, with its remedy."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -179,16 +179,16 @@ class Listing:
     examined: int
     """How many tasks were examined."""
     complete: bool
-    """Whether there are no more to find. False if a limit stopped the search."""
+    """True if there are no more to find. False if a limit stopped the search."""
     cursor: str | None = None
-    """Where the search continues: for `list(cursor=...)`. None if it is complete."""
+    """The cursor of the next page, for `list(cursor=...)`. None if the search is complete."""
     left_out: tuple[LeftOut, ...] = ()
     """Partitions that could not be asked: their tasks are not among these."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Moving:
-    """How far the move of a database's tasks to another one is, or from another one."""
+    """The progress of moving a database's tasks to another one, or from another one."""
 
     way: str
     """`to`, or `from`, and the other database: its URL, without passwords, and its prefix."""
@@ -202,13 +202,13 @@ class Moving:
 
     @property
     def leaves(self) -> bool:
-        """Whether tasks go from here to the other database."""
+        """True if tasks go from here to the other database."""
         return self.way.startswith("to ")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Counts:
-    """How many tasks are in each state, and how many listeners beat."""
+    """The numbers of tasks in each state, and of live listeners."""
 
     pending: int
     paused: int

@@ -18,7 +18,7 @@ from expirebridge.store.task_records import args_of, split_call
 
 
 class SeriesOutcome(StrEnum):
-    """What `schedule` did."""
+    """The result of `schedule`."""
 
     CREATED = "created"
     CHANGED = "changed"  # its waiting tick was replaced
@@ -27,7 +27,7 @@ class SeriesOutcome(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Series:
-    """What recurs, as it was when it was read. A tick is one of its tasks, `<id>@<ms>`."""
+    """A recurring task, as it was when it was read. A tick is one of its tasks, `<id>@<ms>`."""
 
     id: str
     func: str
@@ -35,42 +35,42 @@ class Series:
     args: Sequence[Any] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     schedule: Schedule | None
-    """When it has its ticks. None: what is stored cannot be read, and it makes no more."""
+    """Its schedule. None: the stored one cannot be read, and it makes no more ticks."""
     tags: tuple[str, ...] = ()
     ledger: bool = False
-    """Whether it is of a ledger: it stands in SQL, and so do its ticks."""
+    """True for a series of a ledger: it is in SQL, and so are its ticks."""
     declared: bool
-    """Whether handlers declare it with `@every`; otherwise a producer scheduled it."""
+    """True if handlers declare it with `@every`; otherwise a producer scheduled it."""
     carriers: int
     """How many of the listeners that beat declare it."""
     created: datetime | None
-    """When it was made, on the server's clock."""
+    """The time of its creation, on the server's clock."""
     outcome: SeriesOutcome | None = None
-    """What `schedule` did; None for a series that was looked up."""
+    """The result of `schedule`; None for a series that was looked up."""
     next: datetime | None
-    """The time for which its waiting tick stands. None: none waits."""
+    """The scheduled time of its waiting tick. None: none waits."""
     due: datetime | None
-    """When that tick is due: later by the jitter, or as a client moved it."""
+    """The due time of that tick: later by the jitter, or as a client moved it."""
     behind: timedelta
     """For how long its next tick should have been made already."""
     paused: datetime | None
     """Since when it makes no ticks, until it is resumed."""
     over: bool
-    """Whether it makes no more ticks, since its `until` has passed."""
+    """True if it makes no more ticks, since its `until` has passed."""
     last: datetime | None
-    """The time for which the latest tick stood that began."""
+    """The scheduled time of the latest tick that began."""
     last_id: str | None
     """The id of that tick."""
     began: datetime | None
-    """When that one began."""
+    """The start of that one."""
     late: timedelta | None
     """How much later than it was due."""
     state: State | None
-    """What became of it: running, pending (to be retried), or how it ended. None: not known."""
+    """Its state: running, pending (to be retried), or how it ended. None: not known."""
     ended: datetime | None
-    """When it ended, if it did."""
+    """The end of that one, if it ended."""
     succeeded: datetime | None
-    """When a tick last succeeded."""
+    """The time at which a tick last succeeded."""
     missed: int
     """How many ticks did not run because the next one was due when a listener found them."""
     overlapped: int
@@ -127,7 +127,7 @@ class Series:
 
     @property
     def standing(self) -> str:
-        """What is special about it, in a few words; nothing for most."""
+        """Remarks about it, in a few words; empty for most."""
         if self.schedule is None:
             return "its schedule cannot be read"
         if self.paused is not None:
@@ -141,7 +141,7 @@ class Series:
         return ""
 
     def is_behind(self, limit: float) -> bool:
-        """Whether its next tick should have been made more than so many seconds ago."""
+        """True if its next tick is overdue by more than so many seconds."""
         return self.behind > timedelta(seconds=limit)
 
 
@@ -151,7 +151,7 @@ class SeriesListing:
 
     series: list[Series]
     cursor: str | None = None
-    """Where the listing continues: for `list_series(cursor=...)`. None if this was the last."""
+    """The cursor of the next page, for `list_series(cursor=...)`. None if this was the last."""
     left_out: tuple[LeftOut, ...] = ()
     """Partitions that could not be asked: their series are not among these."""
 

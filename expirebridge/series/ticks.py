@@ -51,7 +51,7 @@ def following(schedule: Schedule, id: str, latest: int, now: int, *, made: int) 
 
 
 def retimed(schedule: Schedule, id: str, tick: int, tzdata: str, *, made: int) -> Times | None:
-    """Where this host's data of its time zone put a waiting tick that was computed by other data.
+    """Recompute a waiting tick with this host's data of its time zone, if other data made it.
 
     It is the tick of the same time of day.
     """
