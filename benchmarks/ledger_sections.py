@@ -58,7 +58,7 @@ def commit_lag(records: Records) -> str:
 def _named(row: Row) -> str:
     partitions = row.variant.get("partitions", 1)
     words = [row.title, *([f"{partitions} partitions"] if partitions > 1 else [])]
-    return ", ".join([*words, *([] if row.variant.get("poked", True) else ["no poke"])])
+    return ", ".join([*words, *([] if row.variant.get("poked", True) else ["no notification"])])
 
 
 def _spread(name: str, percent: str) -> Callable[[Row], str]:

@@ -33,7 +33,7 @@ from benchmarks.kit.server import URL, USER
 from expirebridge.ledger import Ledger
 
 engine = create_engine(DATABASE)
-ledger = Ledger(DATABASE, redis=URL if os.environ.get("LAB_POKE", "1") == "1" else None)
+ledger = Ledger(DATABASE, redis=URL if os.environ.get("LAB_NOTIFY", "1") == "1" else None)
 
 
 def transact(number: int, tasks: Tasks, rows: int) -> None:

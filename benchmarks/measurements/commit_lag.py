@@ -6,8 +6,8 @@ commit to the handler's first statement. Ours: `row_ms` is from the handler's en
 so, by the database's clock, in whole ms; and of 1,000 more, due in three days, `server_ms` is from
 the end of the commit until Redis has the task, by the event of its key.
 
-Ours is measured with the poke after each commit, without it, and with it in a database of 16
-partitions.
+Ours is measured with the notification after each commit, without it, and with it in a database of
+16 partitions.
 """
 
 import re
@@ -43,10 +43,10 @@ def variants(contender: Contender, scale: Scale) -> list[Variant]:
 
 def measure(case: Case) -> Figures:
     variant = case.variant
-    poked = {"LAB_POKE": "1" if variant.get("poked", True) else "0"}
+    notify = {"LAB_NOTIFY": "1" if variant.get("poked", True) else "0"}
     handler = case.contender.handlers[0]
     with Stage(
-        case.contender, case.binary, handler=handler, variables=poked,
+        case.contender, case.binary, handler=handler, variables=notify,
         database=variant.get("database"),
     ) as stage:  # fmt: skip
         if variant.get("partitions", 1) > 1:

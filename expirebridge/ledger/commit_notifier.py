@@ -1,4 +1,4 @@
-"""The poker: tells listeners that rows were committed, without making anybody wait."""
+"""Notifies listeners of committed rows, without making the application wait."""
 
 import contextlib
 import logging
@@ -22,14 +22,14 @@ logger = logging.getLogger("expirebridge")
 MESSAGE = "ledger"
 """What is published on the doorbell's channel."""
 GAP = 0.005
-"""Seconds between two pokes, at least: one is enough for all that was committed before it."""
+"""The least seconds between two notifications: one covers all commits before it."""
 
 
 class CommitNotifier:
     """Publishes that rows wait to be relayed, from a thread of its own.
 
-    Best effort: it never raises, and a poke that is lost costs a second, since the relay looks each
-    second in any case. Pokes that come while one is on its way are one.
+    Best effort: it never raises, and a notification that is lost costs a second, since the relay
+    looks each second in any case. Notifications are coalesced while one is being sent.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -39,15 +39,15 @@ class CommitNotifier:
         self._process = 0
         """The process in which the thread runs: a fork leaves it behind."""
 
-    def poke(self) -> None:
-        """Ask for a look at the ledger, and return at once."""
+    def notify(self) -> None:
+        """Have listeners look at the ledger; returns at once."""
         if self._process != os.getpid():
             self._start()
         self._wanted.set()
 
-    def hear_commit(self, session: Session) -> None:  # noqa: ARG002 - an event of SQLAlchemy
-        """Poke, since this session was committed."""
-        self.poke()
+    def on_commit(self, session: Session) -> None:  # noqa: ARG002 - an event of SQLAlchemy
+        """Notify listeners: this session was committed."""
+        self.notify()
 
     def _start(self) -> None:
         with self._lock:
@@ -55,7 +55,7 @@ class CommitNotifier:
                 return
             self._process = os.getpid()
             self._wanted = threading.Event()
-            threading.Thread(target=self._run, name="expirebridge-poker", daemon=True).start()
+            threading.Thread(target=self._run, name="expirebridge-notifier", daemon=True).start()
 
     def _run(self) -> None:
         server: Partitions | None = None
@@ -67,9 +67,9 @@ class CommitNotifier:
                     server = self._connected()
                 server.client.publish(server.database.doorbell_channel, MESSAGE)
             except (RedisError, OSError, ServerUnreachable) as error:
-                logger.debug("no poke: %s", error)
+                logger.debug("no notification: %s", error)
             except Exception:
-                logger.exception("no more pokes: rows are relayed within a second")
+                logger.exception("no more notifications: rows are relayed within a second")
                 return
             time.sleep(GAP)
 
@@ -81,12 +81,12 @@ class CommitNotifier:
         return server
 
 
-def poke_after_commit(transaction: Transaction, poker: CommitNotifier) -> None:
-    """Poke when this transaction is committed, if it is one of a Session or of Django."""
+def notify_after_commit(transaction: Transaction, notifier: CommitNotifier) -> None:
+    """Notify listeners when this transaction of a Session or of Django is committed."""
     if isinstance(transaction, scoped_session):
         transaction = transaction()
     if isinstance(transaction, Session):
-        if not event.contains(transaction, "after_commit", poker.hear_commit):
-            event.listen(transaction, "after_commit", poker.hear_commit)
+        if not event.contains(transaction, "after_commit", notifier.on_commit):
+            event.listen(transaction, "after_commit", notifier.on_commit)
     elif hasattr(transaction, "vendor") and hasattr(transaction, "on_commit"):
-        transaction.on_commit(poker.poke)
+        transaction.on_commit(notifier.notify)

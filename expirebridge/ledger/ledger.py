@@ -16,7 +16,7 @@ from sqlalchemy.pool import NullPool
 
 from expirebridge.errors import InvalidSetting, InvalidTask, TaskExists
 from expirebridge.hooks import Hook, Hooks, Made, Making, NotMade
-from expirebridge.ledger.commit_notifier import CommitNotifier, poke_after_commit
+from expirebridge.ledger.commit_notifier import CommitNotifier, notify_after_commit
 from expirebridge.ledger.database_check import DatabaseCheck
 from expirebridge.ledger.db_errors import is_duplicate
 from expirebridge.ledger.engine import engine_of, read_url, translated
@@ -105,8 +105,8 @@ class Ledger:
     `tasks` is the handlers' folder, needed only to name a handler that is given as a function.
 
     `redis` is the URL of the Redis database whose listeners relay; without it EXPIREBRIDGE_URL is.
-    If there is one, `poke` notifies them of a commit. `hooks` receive events, as those of a Bridge
-    do; the event that a task was made comes before your commit.
+    If there is one, `notify` wakes them after a commit. `hooks` receive events, as those of a
+    Bridge do; the event that a task was made comes before your commit.
 
     Safe to share between threads. Raises InvalidSetting for a URL or a name that cannot be used.
     """
@@ -134,7 +134,7 @@ class Ledger:
         engine = url.sync_engine if isinstance(url, AsyncEngine) else self._engine
         self._acquaintance = DatabaseCheck(self.tables, own, engine)
         there = redis is not None or "EXPIREBRIDGE_URL" in os.environ
-        self._poker = CommitNotifier(Settings.read(url=redis)) if there else None
+        self._notifier = CommitNotifier(Settings.read(url=redis)) if there else None
 
     def create(self) -> bool:
         """Create the ledger's tables, unless they are there.
@@ -481,21 +481,21 @@ class Ledger:
     def _statements(self, channel: TransactionAdapter) -> Statements:
         return statements(self.tables, channel.dialect.name)
 
-    def poke(self) -> None:
+    def notify(self) -> None:
         """Have a listener look for committed rows at once, and not within a second.
 
         Call it after a commit; after that of a Session of SQLAlchemy or of Django it is called for
         you. It returns at once, raises nothing, and does nothing without a Redis: `redis`, or
         EXPIREBRIDGE_URL.
         """
-        if self._poker is not None:
-            self._poker.poke()
+        if self._notifier is not None:
+            self._notifier.notify()
 
     def _changing(self, session: Transaction) -> TransactionAdapter:
         """The same as `_channel`, for what is to be relayed after the commit."""
         channel = self._channel(session)
-        if self._poker is not None:
-            poke_after_commit(session, self._poker)
+        if self._notifier is not None:
+            notify_after_commit(session, self._notifier)
         return channel
 
     def _channel(self, session: Transaction) -> TransactionAdapter:

@@ -34,7 +34,7 @@ HANDLER = (
 )  # fmt: skip
 PRODUCER = (
     "producer: begun", "producer: order written", "producer: task written", "producer: committed",
-    "producer: poked",
+    "producer: notified",
 )  # fmt: skip
 POINTS = (*RELAY, *BACK, *GATE, *HANDLER, *PRODUCER)
 AT = f"at each of the {len(POINTS)} points between two steps of relay, write-back, gate, "

@@ -241,17 +241,17 @@ async def test_an_sql_database_that_was_restored_to_earlier_stops_with_one_error
     assert caplog.text.count("restored from a backup") == 1
 
 
-async def test_a_poke_makes_the_relay_look_at_once(
+async def test_a_notification_makes_the_relay_look_at_once(
     books: Books, engine: Engine, with_ledger: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(RelayLoop, "interval", 3600.0)
     ran: list[int] = []
-    witness, poker = Witness(), CommitNotifier(with_ledger)
+    witness, notifier = Witness(), CommitNotifier(with_ledger)
     books.insert("a", func="test.run", params="[1]")
     async with listening(with_ledger, witness, run=into(ran)):
         await witness.until_ended(1)
         books.insert("b", func="test.run", params="[2]")
-        poker.poke()
+        notifier.notify()
         await witness.until_ended(2)
         ledger = Ledger(engine.url, redis=with_ledger.url)
         with Session(engine) as session, session.begin():
@@ -329,16 +329,16 @@ async def test_ends_soon_after_a_pass_wait_for_each_other(
     async with listening(with_ledger, witness, run=into([])):
         await witness.until_ended(2)
         assert brought_back(witness) == []
-        CommitNotifier(with_ledger).poke()
+        CommitNotifier(with_ledger).notify()
         await witness.until(lambda: brought_back(witness))
     assert brought_back(witness) == [2]
 
 
-def test_a_poke_of_a_server_that_is_away_raises_nothing() -> None:
-    poker = CommitNotifier(Settings(url="redis://127.0.0.1:1/1"))
+def test_notifying_a_server_that_is_away_raises_nothing() -> None:
+    notifier = CommitNotifier(Settings(url="redis://127.0.0.1:1/1"))
     began = time.monotonic()
     for _ in range(100):
-        poker.poke()
+        notifier.notify()
     assert time.monotonic() - began < 5
 
 

@@ -230,17 +230,17 @@ async def test_rows_run_and_are_rebuilt_in_each_partition(
     assert sorted(passes_of(first)) == list(range(COUNT))
 
 
-async def test_a_poke_reaches_every_partition(
+async def test_a_notification_reaches_every_partition(
     books: list[Books], with_ledger: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(RelayLoop, "interval", 3600.0)
     ran: list[int] = []
-    witness, poker = Witness(), CommitNotifier(with_ledger)
+    witness, notifier = Witness(), CommitNotifier(with_ledger)
     books[0].insert(in_partition(0), func="test.run", params="[0]")
     async with listening(with_ledger, witness, run=into(ran)):
         await witness.until_ended(1)
         books[0].insert(in_partition(3), func="test.run", params="[3]")
-        poker.poke()
+        notifier.notify()
         await witness.until_ended(2)
     assert ran == [0, 3]
 

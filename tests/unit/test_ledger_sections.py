@@ -59,7 +59,7 @@ def test_what_a_task_adds_is_shown_beside_a_second_row() -> None:
     assert row_of(table, f"{PEER}, PostgreSQL")[0] == "no database"
 
 
-def test_the_lag_is_the_median_of_the_rounds_with_and_without_a_poke() -> None:
+def test_the_lag_is_the_median_of_the_rounds_with_and_without_a_notification() -> None:
     spread = {"50": 5.0, "99": 15.0, "100": 30.0}
     figures = {"begin_ms": spread, "server_ms": spread, "row_ms": spread, "lost": 0, "twice": 1}
     found = records(
@@ -71,7 +71,7 @@ def test_the_lag_is_the_median_of_the_rounds_with_and_without_a_poke() -> None:
     assert row_of(table, f"{LEDGER}, 16 partitions") == [
         "5.0 ms", "15.0 ms", "30.0 ms", "5.0 ms", "15.0 ms", "5.0 ms", "15.0 ms", "0", "2", "2",
     ]  # fmt: skip
-    assert row_of(table, f"{LEDGER}, no poke")[-1] == "2"
+    assert row_of(table, f"{LEDGER}, no notification")[-1] == "2"
 
 
 def test_what_a_killed_producer_leaves_is_counted() -> None:

@@ -61,7 +61,7 @@ class Shop:
             reach("producer: order written")
             self._ledger.make_task(session, func, args, delay, id=id, retry=RETRY)
             reach("producer: task written")
-        reach("producer: poked")
+        reach("producer: notified")
         self._history.write(Made(id=id, due=due, attempts=ATTEMPTS))
         if delay > FURTHEST / 2:
             self._waiting.append(id)  # the latest has not run yet
@@ -82,13 +82,13 @@ def main() -> None:
     engine = create_engine(url, pool_pre_ping=True)
     if engine.dialect.name == "sqlite":
         begin_immediate(engine)
-    poke = CommitNotifier.poke
+    notify = CommitNotifier.notify
 
-    def poke_later(self: CommitNotifier) -> None:
+    def notify_later(self: CommitNotifier) -> None:
         reach("producer: committed")
-        poke(self)
+        notify(self)
 
-    CommitNotifier.poke = poke_later  # type: ignore[method-assign]
+    CommitNotifier.notify = notify_later  # type: ignore[method-assign]
     shop = Shop(engine, Ledger(), Writer(Path(folder)))
     while not select.select([sys.stdin], [], [], PAUSE)[0]:
         try:
