@@ -25,75 +25,75 @@ from expirebridge.store.commands.ledger import RedisCheckpoint
 logger = logging.getLogger("expirebridge")
 
 TRIES: Final = 5
-"""How often it is tried to remember what was learnt, while others learn, too."""
+"""How often a change of an address or identity is written, while others write, too."""
 
 
 class Binder:
-    """Checks on each new connection whether a ledger and a partition of a server are each other's.
+    """Checks on each new connection that a ledger and a partition of a server are bound together.
 
-    What is new of one of them is remembered beside the passes. `link` says on which connections
-    both stand: as long as it is equal, neither is asked again.
+    A new address or identity of one of them is stored with the relay's progress. `link` identifies
+    the connections to both: as long as it is equal, neither is asked again.
     """
 
     def __init__(
-        self, passbook: RelayStore, store: Callable[[], Store], place: Addresses,
+        self, relay_store: RelayStore, store: Callable[[], Store], place: Addresses,
         link: Callable[[], object],
     ) -> None:  # fmt: skip
-        self._passbook = passbook
+        self._relay_store = relay_store
         self._store = store
         self._place = place
         self._link = link
         self._checked: object = None
-        """The nonces, and the link, for which it was checked last."""
+        """The pairing ids, and the link, of the last check."""
 
-    def begin(self, known: RedisCheckpoint) -> None:
+    def begin(self, checkpoint: RedisCheckpoint) -> None:
         """Bind the two to each other, if neither was bound before. Raises LedgerUnsuitable."""
-        if known.nonce:
+        if checkpoint.nonce:
             raise LedgerUnsuitable(
                 "Redis belongs to another ledger, or this one was restored to before its first "
                 f"pass. {REBUILD}"
             )
-        for text in self._passbook.met_by_all():
+        for text in self._relay_store.met_by_all():
             check_partitions(Met.read(text), self._place.partitions)
-        self._passbook.begin(new_nonce(), Met.first(self._see()).text)
+        self._relay_store.begin(new_nonce(), Met.first(self._see()).text)
 
     def rebind(self, *, above: int) -> str:
-        """Bind the ledger to this server, whatever it knew; returns the nonce for the server.
+        """Bind the ledger to this server, whatever was there; returns the new pairing id.
 
-        The server has seen no pass beyond `above`.
+        The server has seen no batch beyond `above`.
         """
         nonce, met = new_nonce(), Met.first(self._see()).text
-        if self._passbook.read() is None:
-            self._passbook.begin(nonce, met)
-        self._passbook.rebind(nonce, met, above=above)
+        if self._relay_store.read() is None:
+            self._relay_store.begin(nonce, met)
+        self._relay_store.rebind(nonce, met, above=above)
         return nonce
 
-    def check(self, numbers: RelayState, known: RedisCheckpoint) -> None:
-        """Raise LedgerUnsuitable unless they are each other's; see `binding`."""
-        check_numbers(numbers, known)
-        state = (numbers.nonce, known.nonce, self._link())
-        if state != self._checked:
-            self._get_acquainted(numbers.nonce, known)
-            self._checked = state
+    def check(self, state: RelayState, checkpoint: RedisCheckpoint) -> None:
+        """Raise LedgerUnsuitable unless both are bound to each other; see `binding`."""
+        check_numbers(state, checkpoint)
+        present = (state.nonce, checkpoint.nonce, self._link())
+        if present != self._checked:
+            self._check_identities(state.nonce, checkpoint)
+            self._checked = present
 
-    def _get_acquainted(self, nonce: str, known: RedisCheckpoint) -> None:
-        """Compare both with what is remembered of them, and remember what is new."""
+    def _check_identities(self, nonce: str, checkpoint: RedisCheckpoint) -> None:
+        """Compare the identities of both with those that are stored, and store a new one."""
         seen = self._see()
         for _ in range(TRIES):
-            text = self._passbook.met()
+            text = self._relay_store.met()
             met = Met.read(text)
             check_partitions(met, seen.place.partitions)
-            check_sides(met, seen, known)
+            check_sides(met, seen, checkpoint)
             now = met.with_(seen)
             if now == met:
                 return
-            if self._passbook.remember(nonce, now.text, instead_of=text):
+            if self._relay_store.remember(nonce, now.text, instead_of=text):
                 _report(news_of(met, now))
                 return
 
     def _see(self) -> Seen:
         run_id = self._store().run(calls.read_run_id())
-        return Seen(self._place, self._passbook.identity(), run_id)
+        return Seen(self._place, self._relay_store.identity(), run_id)
 
 
 def _report(news: list[str]) -> None:

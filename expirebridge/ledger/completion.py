@@ -10,7 +10,7 @@ from expirebridge.errors import CompletionRefused
 from expirebridge.ledger.rows import Row
 from expirebridge.ledger.statements import statements
 from expirebridge.ledger.tables import Tables, tables
-from expirebridge.ledger.transaction import channel_of
+from expirebridge.ledger.transaction import adapter_of
 from expirebridge.model.row_state import DesiredState, Status
 from expirebridge.model.transactions import Transaction
 
@@ -34,16 +34,16 @@ def complete(
     Raises CompletionRefused if the task was completed, cancelled, rescheduled or replaced
     meanwhile, or if its row is gone. Let it pass, so that the transaction is rolled back.
     """
-    channel = channel_of(transaction, tables.task)
-    ours = statements(tables, channel.dialect.name)
+    adapter = adapter_of(transaction, tables.task)
+    ours = statements(tables, adapter.dialect.name)
     named: dict[str, Any] = {"b_ledger": ledger, "b_id": id}
     fence = {
         "b_generation": generation,
         "b_revision": revision,
         "b_retry_times": max(attempt - 1, 0),
     }
-    if channel.execute(ours.complete, named | fence) == 0:
-        rows = channel.rows(ours.get, named)
+    if adapter.execute(ours.complete, named | fence) == 0:
+        rows = adapter.rows(ours.get, named)
         reason = _reason(rows[0] if rows else None, generation, revision)
         raise CompletionRefused(f"task {id!r} {reason}: what its handler did must be rolled back")
 

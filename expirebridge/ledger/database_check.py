@@ -33,15 +33,15 @@ class DatabaseCheck:
         self._known: WeakSet[object] = WeakSet()
         self._own: Schema | None = None
 
-    def check(self, channel: TransactionAdapter) -> None:
+    def check(self, adapter: TransactionAdapter) -> None:
         """Raise LedgerUnsuitable unless this is the ledger's database, with tables that it can use.
 
         What the database or its driver raises is passed on.
         """
-        if channel.database in self._known:
+        if adapter.database in self._known:
             return
-        found = self._read(channel)
-        is_own = self._engine is not None and channel.database is self._engine
+        found = self._read(adapter)
+        is_own = self._engine is not None and adapter.database is self._engine
         own = found if is_own else self._own_schema()
         if own is not None and own.identity != found.identity:
             raise LedgerUnsuitable(
@@ -49,14 +49,14 @@ class DatabaseCheck:
                 f"{_place(self._url)}: a task in it would never be relayed"
             )
         try:
-            self._known.add(channel.database)
+            self._known.add(adapter.database)
         except TypeError:  # None, or a connection of sqlite3: it is looked at each time
             return
 
-    def _read(self, channel: TransactionAdapter) -> Schema:
-        ours = statements(self._tables, channel.dialect.name)
+    def _read(self, adapter: TransactionAdapter) -> Schema:
+        ours = statements(self._tables, adapter.dialect.name)
         try:
-            rows = channel.rows(ours.schema, {})
+            rows = adapter.rows(ours.schema, {})
         except Exception as error:
             if is_missing(error):
                 raise missing(self._tables) from error

@@ -1,4 +1,4 @@
-"""What the relay reads from the tables, and what it writes there."""
+"""The values that the relay reads from the tables, and writes there."""
 
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
@@ -9,54 +9,55 @@ from expirebridge.model.row_state import RowVersion, Status
 from expirebridge.store.commands.ledger import RedisCheckpoint
 
 REFUSED: Final = "refused: "
-"""What the message of a row that was refused begins with."""
+"""The beginning of the message of a refused row."""
 
 
 class RelayProgress(NamedTuple):
-    """How far the passes of one partition got, as the ledger knows."""
+    """The relay's progress in one partition, as SQL has it."""
 
     number: int
     stamp: int
     nonce: str
     met: str | None
-    """What is remembered of both sides: see `binding.Met`."""
+    """The addresses and identities of both sides: see `binding.Met`."""
 
 
 class RelayState(NamedTuple):
-    """What the ledger knows of its passes."""
+    """The relay's state in one partition, as SQL has it."""
 
     number: int
-    """The last one taken."""
+    """The last batch number that was taken."""
     stamp: int
-    """The highest that was ever given to a row."""
+    """The highest batch number that was ever given to a row."""
     nonce: str
-    """By which ledger and server know each other."""
+    """The pairing id of ledger and server."""
     waiting: bool
-    """Whether a row waits to be carried."""
+    """Whether a row waits for the relay."""
     rebuilding: bool
     """Whether one of them is to be rebuilt."""
     unsorted: bool
-    """Whether a row waits of which nobody knows yet to which partition it belongs."""
+    """Whether a waiting row has no partition yet."""
 
-    def agrees_with(self, known: RedisCheckpoint) -> bool:
-        """Whether the server has lost nothing of what was carried there, or has it again.
+    def agrees_with(self, checkpoint: RedisCheckpoint) -> bool:
+        """Whether neither side lost anything, or the server has it again.
 
-        And whether the ledger has lost nothing: it knows of each pass that the server has seen.
+        The server has seen each batch that stamped rows, and SQL each batch that the server saw.
         """
-        agree = self.nonce == known.nonce and self.stamp <= known.number <= self.number
+        is_ours = self.nonce == checkpoint.nonce
+        agree = is_ours and self.stamp <= checkpoint.number <= self.number
         return agree and not self.rebuilding
 
 
 class RowBatch(NamedTuple):
-    """Rows to be carried."""
+    """Rows to be relayed."""
 
     rows: Sequence[Row[Any]]
     now: int
     """The database's time, in ms."""
 
 
-class Carried(NamedTuple):
-    """What became of a row that was carried."""
+class RowResult(NamedTuple):
+    """The result of a row that was relayed."""
 
     row: Row[Any]
     due: int | None
@@ -66,7 +67,7 @@ class Carried(NamedTuple):
 
 
 class StatusUpdate(NamedTuple):
-    """What a row learns."""
+    """The new state of a row, written back from its task."""
 
     id: str
     version: RowVersion

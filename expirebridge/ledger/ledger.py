@@ -27,7 +27,7 @@ from expirebridge.ledger.series_writer import Scheduler
 from expirebridge.ledger.sql_types import ahead
 from expirebridge.ledger.statements import Statements, statements
 from expirebridge.ledger.tables import Tables, own_tables
-from expirebridge.ledger.transaction import TransactionAdapter, channel_of, check_transaction
+from expirebridge.ledger.transaction import TransactionAdapter, adapter_of, check_transaction
 from expirebridge.model import keys
 from expirebridge.model.durations import Duration
 from expirebridge.model.policies import MisfireSpec, RetrySpec
@@ -132,7 +132,7 @@ class Ledger:
         self._url = own
         self._engine = url if isinstance(url, Engine) else None
         engine = url.sync_engine if isinstance(url, AsyncEngine) else self._engine
-        self._acquaintance = DatabaseCheck(self.tables, own, engine)
+        self._database_check = DatabaseCheck(self.tables, own, engine)
         there = redis is not None or "EXPIREBRIDGE_URL" in os.environ
         self._notifier = CommitNotifier(Settings.read(url=redis)) if there else None
 
@@ -191,11 +191,11 @@ class Ledger:
             tags=tags, retry=retry, timeout=timeout, late_after=late_after, misfire=misfire,
         )  # fmt: skip
         check_ext(ext)
-        channel = self._changing(session)
+        adapter = self._changing(session)
         announce(self._hooks, [new])
         with not_made(self._hooks, [new]):
             values = values_of(new, ledger=self.name, ext=ext)
-            if not self._insert(channel, new, values):
+            if not self._insert(adapter, new, values):
                 raise _exists(new.id)
         return self._made(new, values, Outcome.CREATED)
 
@@ -212,7 +212,7 @@ class Ledger:
         """
         check_transaction(session)
         new, exts = self._checked(tasks)
-        channel = self._changing(session)
+        adapter = self._changing(session)
         announce(self._hooks, new)
         with not_made(self._hooks, new):
             values = [
@@ -221,9 +221,9 @@ class Ledger:
             ]
             drawn = [row for one, row in zip(new, values, strict=True) if one.drawn]
             if drawn:
-                channel.execute_many(self._statements(channel).insert, drawn)
+                adapter.execute_many(self._statements(adapter).insert, drawn)
             done = [
-                one.drawn or self._insert(channel, one, row)
+                one.drawn or self._insert(adapter, one, row)
                 for one, row in zip(new, values, strict=True)
             ]
         return [
@@ -251,13 +251,13 @@ class Ledger:
         """
         check_transaction(session)
         by_id, values = self._which(id, ext)
-        channel = self._changing(session)
-        ours = self._statements(channel)
+        adapter = self._changing(session)
+        ours = self._statements(adapter)
         if not by_id:
-            return channel.execute(ours.cancel_ext, values)
-        if channel.execute(ours.cancel, values) > 0:
+            return adapter.execute(ours.cancel_ext, values)
+        if adapter.execute(ours.cancel, values) > 0:
             return Change.CANCELLED
-        return Change.FINISHED if channel.rows(ours.get, values) else Change.NOT_FOUND
+        return Change.FINISHED if adapter.rows(ours.get, values) else Change.NOT_FOUND
 
     def reschedule(
         self,
@@ -277,9 +277,9 @@ class Ledger:
         check_transaction(session)
         by_id, values = self._which(id, ext)
         values |= times_of(when_of(delay, at))
-        channel = self._changing(session)
-        ours = self._statements(channel)
-        return channel.execute(ours.move if by_id else ours.move_ext, values)
+        adapter = self._changing(session)
+        ours = self._statements(adapter)
+        return adapter.execute(ours.move if by_id else ours.move_ext, values)
 
     def erase(self, session: Transaction, id: str | None = None, *, ext: str | None = None) -> int:
         """Erase what finished tasks were given, and why they failed: of this `id`, or this `ext`.
@@ -290,18 +290,18 @@ class Ledger:
         """
         check_transaction(session)
         by_id, values = self._which(id, ext)
-        channel = self._changing(session)
-        ours = self._statements(channel)
-        return channel.execute(ours.erase if by_id else ours.erase_ext, values)
+        adapter = self._changing(session)
+        ours = self._statements(adapter)
+        return adapter.execute(ours.erase if by_id else ours.erase_ext, values)
 
     def get(self, session: Transaction, id: str) -> LedgerTask | None:
         """Return a task as its row is in your transaction; None if there is none.
 
         Raises InvalidTask for an illegal id, and LedgerUnsuitable as `make_task`.
         """
-        channel = self._channel(session)
+        adapter = self._adapter(session)
         values = {"b_ledger": self.name, "b_id": keys.check_id(id)}
-        rows = channel.rows(self._statements(channel).get, values)
+        rows = adapter.rows(self._statements(adapter).get, values)
         return ledger_task(rows[0]) if rows else None
 
     def find(self, session: Transaction, *, ext: str, limit: int = 100) -> list[LedgerTask]:
@@ -309,9 +309,9 @@ class Ledger:
 
         Raises InvalidTask for an illegal `ext`, and LedgerUnsuitable as `make_task`.
         """
-        channel = self._channel(session)
+        adapter = self._adapter(session)
         values = {"b_ledger": self.name, "b_ext": check_ext(ext), "b_limit": limit}
-        return [ledger_task(row) for row in channel.rows(self._statements(channel).find, values)]
+        return [ledger_task(row) for row in adapter.rows(self._statements(adapter).find, values)]
 
     def schedule(
         self,
@@ -372,9 +372,9 @@ class Ledger:
         When its last tick began, and how late, only Redis knows: those fields are None. Raises
         InvalidTask for an illegal id, and LedgerUnsuitable as `make_task`.
         """
-        channel = self._channel(session)
+        adapter = self._adapter(session)
         values = {"b_ledger": self.name, "b_id": check_series_id(id), "b_ahead": ahead()}
-        rows = channel.rows(self._statements(channel).series_show, values)
+        rows = adapter.rows(self._statements(adapter).series_show, values)
         return series_of(rows[0]) if rows else None
 
     def list_series(
@@ -388,11 +388,11 @@ class Ledger:
         if not isinstance(limit, int) or limit < 1:
             raise InvalidTask(f"limit={limit!r}: it must be a whole number, at least 1")
         due, id = place_in(cursor)
-        channel = self._channel(session)
+        adapter = self._adapter(session)
         values = {
             "b_ledger": self.name, "b_due": due, "b_id": id, "b_limit": limit, "b_ahead": ahead(),
         }  # fmt: skip
-        return listing_of(channel.rows(self._statements(channel).series_list, values), limit)
+        return listing_of(adapter.rows(self._statements(adapter).series_list, values), limit)
 
     def pause_series(self, session: Transaction, id: str) -> Change:
         """Let a series make no ticks until it is resumed, from your commit on.
@@ -453,21 +453,21 @@ class Ledger:
             return True, {"b_ledger": self.name, "b_id": keys.check_id(id)}
         return False, {"b_ledger": self.name, "b_ext": check_ext(ext)}
 
-    def _insert(self, channel: TransactionAdapter, new: NewTask, values: Mapping[str, Any]) -> bool:
+    def _insert(self, adapter: TransactionAdapter, new: NewTask, values: Mapping[str, Any]) -> bool:
         """Insert one task; False if an unfinished one has its id."""
-        ours = self._statements(channel)
+        ours = self._statements(adapter)
         if new.drawn:
-            channel.execute(ours.insert, values)
+            adapter.execute(ours.insert, values)
             return True
         if new.if_exists == "replace":
-            return channel.execute(ours.replace, values) > 0
+            return adapter.execute(ours.replace, values) > 0
         try:
-            return channel.execute(ours.make, values) > 0
+            return adapter.execute(ours.make, values) > 0
         except Exception as error:
             # MySQL only. A duplicate key does not end its transaction.
             if not is_duplicate(error):
                 raise
-        return channel.execute(ours.take, values) > 0
+        return adapter.execute(ours.take, values) > 0
 
     def _made(self, new: NewTask, values: Mapping[str, Any], outcome: Outcome) -> LedgerTask:
         made = _made(new, values, outcome)
@@ -475,11 +475,11 @@ class Ledger:
         return made
 
     def _scheduler(self, session: Transaction) -> Scheduler:
-        channel = self._changing(session)
-        return Scheduler(self.name, channel, self._statements(channel))
+        adapter = self._changing(session)
+        return Scheduler(self.name, adapter, self._statements(adapter))
 
-    def _statements(self, channel: TransactionAdapter) -> Statements:
-        return statements(self.tables, channel.dialect.name)
+    def _statements(self, adapter: TransactionAdapter) -> Statements:
+        return statements(self.tables, adapter.dialect.name)
 
     def notify(self) -> None:
         """Have a listener look for committed rows at once, and not within a second.
@@ -492,17 +492,17 @@ class Ledger:
             self._notifier.notify()
 
     def _changing(self, session: Transaction) -> TransactionAdapter:
-        """The same as `_channel`, for what is to be relayed after the commit."""
-        channel = self._channel(session)
+        """The same as `_adapter`, for what is to be relayed after the commit."""
+        adapter = self._adapter(session)
         if self._notifier is not None:
             notify_after_commit(session, self._notifier)
-        return channel
+        return adapter
 
-    def _channel(self, session: Transaction) -> TransactionAdapter:
+    def _adapter(self, session: Transaction) -> TransactionAdapter:
         """The way to the caller's database, which is looked at when it is first seen."""
-        channel = channel_of(session, self.tables.task)
-        self._acquaintance.check(channel)
-        return channel
+        adapter = adapter_of(session, self.tables.task)
+        self._database_check.check(adapter)
+        return adapter
 
 
 def _written(given: object) -> str | None:

@@ -1,4 +1,4 @@
-"""The books: one ledger and one partition of a server, as a listener that has both uses them."""
+"""One ledger in one partition of a server, as a listener uses it, and the connections to it."""
 
 import asyncio
 import threading
@@ -16,7 +16,7 @@ from expirebridge.ledger.binder import Binder
 from expirebridge.ledger.completion import Completer
 from expirebridge.ledger.engine import engine_of, read_url, translated
 from expirebridge.ledger.entries import RelayState
-from expirebridge.ledger.relay import INTERRUPTED, Pass, Relay, RelaySnapshot, finish
+from expirebridge.ledger.relay import INTERRUPTED, BatchSteps, Relay, RelaySnapshot, finish
 from expirebridge.ledger.relay_store import RelayStore
 from expirebridge.ledger.retention import Pruned, Retention, RetentionCursor
 from expirebridge.ledger.series_ticks import make_ticks
@@ -29,38 +29,33 @@ from expirebridge.store.client import Store
 from expirebridge.store.commands import ledger as calls
 from expirebridge.store.partitions import Partitions
 
-# Looks at the ledger that several partitions share: those that look at once ask once.
-
 
 class RelayStateCache:
-    """What the ledger knows of the passes of all partitions.
+    """The relay's state of all partitions: those that ask at the same moment share one query."""
 
-    A look is answered by whatever was read after it was asked for, by whichever partition.
-    """
-
-    def __init__(self, passbook: RelayStore) -> None:
-        self._passbook = passbook
+    def __init__(self, relay_store: RelayStore) -> None:
+        self._relay_store = relay_store
         self._lock = threading.Lock()
         self._read_at = float("-inf")
-        self._numbers: dict[int, RelayState] = {}
+        self._states: dict[int, RelayState] = {}
 
     def of(self, partition: int, since: float) -> RelayState | None:
-        """The numbers of a partition, read after `since` by time.monotonic(); None before the
-        first pass. Rows that belong nowhere yet are sorted. Raises SQLAlchemy's errors.
+        """Return the state of a partition, read after `since` by time.monotonic(); None before its
+        first batch. Rows without a partition get theirs. Raises SQLAlchemy's errors.
         """
         with self._lock:
             if self._read_at < since:
                 began = time.monotonic()
-                self._numbers = self._read()
+                self._states = self._read()
                 self._read_at = began
-            return self._numbers.get(partition)
+            return self._states.get(partition)
 
     def _read(self) -> dict[int, RelayState]:
-        numbers = self._passbook.read_all()
-        if any(each.unsorted for each in numbers.values()):
-            self._passbook.sort()
-            numbers = self._passbook.read_all()
-        return numbers
+        states = self._relay_store.read_all()
+        if any(each.unsorted for each in states.values()):
+            self._relay_store.sort()
+            states = self._relay_store.read_all()
+        return states
 
 
 P = ParamSpec("P")
@@ -69,34 +64,34 @@ THREADS = 4
 TRIES = 5
 LOOKS, LOOK_PAUSE = 5, 0.05
 """How often in all, and after how many seconds, a server is asked again that seems to have lost
-something: another listener's pass stamps its rows a moment before the server has seen it."""
+something: another listener's batch stamps its rows a moment before the server has seen it."""
 MOST_TICKS = 10
-"""How often a pass looks for ticks that are to be made: what is left is for the next."""
+"""How often one call makes due ticks: the next call makes the others."""
 
 
 class LedgerEngine:
-    """The connections to a ledger's database, and the threads that wait for it.
+    """The connections to a ledger's database, and the threads that use them.
 
     A listener has one, whatever the number of its partitions. Raises InvalidSetting for a URL that
     cannot be used.
     """
 
     def __init__(self, settings: Settings) -> None:
-        assert settings.ledger is not None  # noqa: S101 - the caller's to see
+        assert settings.ledger is not None  # noqa: S101 - the caller checks it
         self.settings = settings
         self.url = read_url(settings.ledger)
         self.made = tables(MetaData())
         self.engine = engine_of(self.url, pool_pre_ping=True)
         self.connections = 0
-        """How many were made to the database: each may lead to another server."""
+        """The number of connections made to the database: each may lead to another server."""
         event.listen(self.engine, "connect", self._count)
         self.waiters = DaemonPool(THREADS)
-        self._glances: dict[PartitionLayout, RelayStateCache] = {}
+        self._state_caches: dict[PartitionLayout, RelayStateCache] = {}
 
     def books(
         self, store: Callable[[], Store], link: Callable[[], object] = lambda: None
     ) -> "LedgerPartition":
-        """The books of the ledger and this partition of the server, which can change its node.
+        """Return the ledger in this partition of the server, which can change its node.
 
         `link` is equal as long as the server is reached on the same connections.
         """
@@ -105,12 +100,12 @@ class LedgerEngine:
     def _count(self, *_: object) -> None:
         self.connections += 1
 
-    def glances(self, passbook: RelayStore) -> RelayStateCache:
-        """The looks that all partitions of one layout share."""
-        return self._glances.setdefault(passbook.layout, RelayStateCache(passbook))
+    def state_cache(self, relay_store: RelayStore) -> RelayStateCache:
+        """Return the state that all partitions of one layout share."""
+        return self._state_caches.setdefault(relay_store.layout, RelayStateCache(relay_store))
 
     def all_books(self, server: Partitions) -> list["LedgerPartition"]:
-        """Those of each partition of the server. Raises a ServerError if it does not answer."""
+        """Return the ledger in each partition. Raises a ServerError if one does not answer."""
         return [self.books(partial(_itself, store)) for store in server.each()]
 
     def close(self) -> None:
@@ -119,42 +114,42 @@ class LedgerEngine:
 
 
 class LedgerPartition:
-    """What a listener does with its ledger.
+    """The operations of a listener on its ledger, for one partition of the server.
 
-    Each method waits; `run` calls one in a thread, and does not wait for long.
+    Each method blocks; `run` calls one in a thread, and waits up to 5 s.
 
     Each raises a LedgerError if the ledger's database fails, and a ServerError if the server does.
     """
 
     def __init__(
-        self, office: LedgerEngine, store: Callable[[], Store], link: Callable[[], object]
+        self, engine: LedgerEngine, store: Callable[[], Store], link: Callable[[], object]
     ) -> None:
-        settings, database = office.settings, store().database
+        settings, database = engine.settings, store().database
         layout = database.layout
-        self._url = office.url
-        self._made = office.made
-        self._engine = office.engine
-        self._passbook = RelayStore(
-            office.engine, office.made, name=settings.ledger_name, layout=layout,
+        self._url = engine.url
+        self._made = engine.made
+        self._engine = engine.engine
+        self._relay_store = RelayStore(
+            engine.engine, engine.made, name=settings.ledger_name, layout=layout,
             partition=layout.number_of(database.prefix),
         )  # fmt: skip
         self.name = settings.ledger_name
         self.partitions = layout.count
-        """How many partitions share the connections and threads."""
+        """The number of partitions that share the connections and threads."""
         binder = Binder(
-            self._passbook, store, place_of(settings, office.url, layout.count),
-            lambda: (link(), office.connections),
+            self._relay_store, store, place_of(settings, engine.url, layout.count),
+            lambda: (link(), engine.connections),
         )  # fmt: skip
-        self.relay = Relay(self._passbook, store, settings, binder)
-        self._archive = Retention(
+        self.relay = Relay(self._relay_store, store, settings, binder)
+        self._retention = Retention(
             self._engine, self._made, self.relay, store, name=self.name,
-            partition=self._passbook.partition,
+            partition=self._relay_store.partition,
         )  # fmt: skip
-        self._is_first = self._passbook.partition == 0
-        self._glances = office.glances(self._passbook) if layout.count > 1 else None
+        self._is_first = self._relay_store.partition == 0
+        self._state_cache = engine.state_cache(self._relay_store) if layout.count > 1 else None
         self._store = store
-        self._one_pass = threading.Lock()
-        self._waiters = office.waiters
+        self._lock = threading.Lock()
+        self._waiters = engine.waiters
 
     async def run(self, method: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
         """Call one of the other methods in a thread, and await it.
@@ -180,47 +175,49 @@ class LedgerPartition:
         return asyncio.wrap_future(self._waiters.submit(partial(method, *args, **options)))
 
     def pass_once(self, since: float | None = None) -> int:
-        """Make a pass in each direction where there is something to carry; returns how many rows
-        were carried by the fuller one.
+        """Relay a batch in each direction where rows wait; returns the size of the larger one.
 
-        Of several partitions, those that look at once share what they read of the ledger after
-        `since`, by time.monotonic(). The first partition's makes the ticks of series, for all.
+        Partitions that look at the same moment share the state that was read after `since`, by
+        time.monotonic(). The first partition makes the ticks of series, for all.
         """
-        with translated(self._url), self._one_pass:
+        with translated(self._url), self._lock:
             looked = self._look(time.monotonic() if since is None else since)
-            carried, found = 0, cast(RelaySnapshot | None, looked)
+            count, snapshot = 0, cast(RelaySnapshot | None, looked)
             if looked.is_to_carry:
-                carried, found = self._repeated(self.relay.carry, looked), None
+                count, snapshot = self._repeated(self.relay.carry, looked), None
             if self._is_first and self._make_ticks():
-                carried, found = max(carried, self._repeated(self.relay.carry)), None
-            if found is None or found.known.dirty:
-                carried = max(carried, self._repeated(self.relay.bring_back, found))
-            return carried
+                count, snapshot = max(count, self._repeated(self.relay.carry)), None
+            if snapshot is None or snapshot.checkpoint.dirty:
+                count = max(count, self._repeated(self.relay.bring_back, snapshot))
+            return count
 
     def _repeated(
-        self, make: Callable[[RelaySnapshot | None], Pass[int]], found: RelaySnapshot | None = None
-    ) -> int:
-        """Make a pass, again if another came before; that is tried so often, for the next look."""
+        self, start: Callable[[RelaySnapshot | None], BatchSteps[int]],
+        snapshot: RelaySnapshot | None = None,
+    ) -> int:  # fmt: skip
+        """Relay a batch; again, up to TRIES times, if another listener's came before it."""
         for _ in range(TRIES):
-            if (carried := finish(make(found or self._settled(self.relay.bind())))) != INTERRUPTED:
-                return carried
-            found = None  # what was read is not so any more
+            count = finish(start(snapshot or self._settled(self.relay.bind())))
+            if count != INTERRUPTED:
+                return count
+            snapshot = None  # it is outdated
         return 0
 
     def _look(self, since: float) -> RelaySnapshot:
-        """What both sides know of passes; Raises as `Relay.bind`."""
-        if self._glances is None:
+        """Read the state of both sides. Raises as `Relay.bind`."""
+        if self._state_cache is None:
             return self._settled(self.relay.bind())
-        return self._settled(self.relay.bind(self._glances.of(self._passbook.partition, since)))
+        state = self._state_cache.of(self._relay_store.partition, since)
+        return self._settled(self.relay.bind(state))
 
-    def _settled(self, found: RelaySnapshot) -> RelaySnapshot:
-        """The same, once no pass of another listener is about to end. Raises as `Relay.bind`."""
+    def _settled(self, snapshot: RelaySnapshot) -> RelaySnapshot:
+        """Read it again while a batch of another listener may be about to end. Raises as `bind`."""
         for _ in range(LOOKS):
-            if not found.seems_lost:
+            if not snapshot.seems_lost:
                 break
             time.sleep(LOOK_PAUSE)
-            found = self.relay.bind()
-        return found
+            snapshot = self.relay.bind()
+        return snapshot
 
     def _make_ticks(self) -> bool:
         """Make the ticks of series that are due soon; returns whether there were any."""
@@ -230,38 +227,38 @@ class LedgerPartition:
         return made[0] > 0
 
     def take_passed(self) -> list[Passed]:
-        """The passes that were made since this was called last, for hooks."""
+        """Return the batches that were relayed since the last call, for hooks."""
         passed = self.relay.passed
         return [passed.popleft() for _ in range(len(passed))]
 
     def fence(self, seen: int) -> None:
-        """Take a number, so that passes which stalled are fenced out; see `RelayStore.fence`."""
+        """Take a number, so that stalled batches are fenced out; see `RelayStore.fence`."""
         with translated(self._url):
-            self._passbook.fence(seen)
+            self._relay_store.fence(seen)
 
-    def read_beside(self, known: calls.RedisCheckpoint) -> RelayState | None:
-        """What the ledger knows of its passes, beside what the server does.
+    def read_beside(self, checkpoint: calls.RedisCheckpoint) -> RelayState | None:
+        """Read the relay's state in SQL, to compare it with the server's checkpoint.
 
-        Raises LedgerUnsuitable if they agree, and are copies.
+        Raises LedgerUnsuitable if they agree although one of them is a copy.
         """
         with translated(self._url):
-            numbers = self._passbook.read()
-            if numbers is not None and numbers.agrees_with(known):
-                self.relay.check(numbers, known)
-            return numbers
+            state = self._relay_store.read()
+            if state is not None and state.agrees_with(checkpoint):
+                self.relay.check(state, checkpoint)
+            return state
 
     def ask(self, ids: Iterable[str]) -> dict[str, RowState]:
-        """What it says of these tasks; those without a row are left out."""
+        """Return the states of the rows of these tasks; those without a row are left out."""
         with translated(self._url):
-            return self._passbook.ask(ids)
+            return self._relay_store.ask(ids)
 
     def recall(self, ids: Iterable[str]) -> None:
-        """Have those of these tasks that wait carried again, since the server has no records."""
+        """Have the waiting ones of these tasks relayed again: the server lost their records."""
         with translated(self._url):
-            self._passbook.recall(ids)
+            self._relay_store.recall(ids)
 
     def completer(self, id: str, version: RowVersion, attempt: int) -> Completer:
-        """What lets the handler of this attempt complete its task."""
+        """Return the object with which the handler of this attempt completes its task."""
         return Completer(self.name, id, version.generation, version.revision, attempt)
 
     def prune(self, keep: float, place: RetentionCursor | None = None) -> Pruned:
@@ -270,15 +267,15 @@ class LedgerPartition:
         `place` is where the batch before said to go on.
         """
         with translated(self._url):
-            return self._archive.prune(keep, place or RetentionCursor())
+            return self._retention.prune(keep, place or RetentionCursor())
 
     def rebuild(self) -> None:
-        """Bind ledger and server to each other, and have every row carried again."""
+        """Bind ledger and server to each other, and have every row relayed again."""
         with translated(self._url):
             self.relay.rebind()
 
     def known(self) -> calls.RedisCheckpoint:
-        """What the server knows of its ledger."""
+        """Read the server's checkpoint."""
         return self._store().run(calls.read_ledger())
 
 

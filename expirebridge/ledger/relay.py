@@ -1,6 +1,6 @@
-"""The relay: carries rows to the server, and back what happened there, in numbered passes.
+"""The relay: brings rows to the server, and outcomes back to rows, in numbered batches.
 
-Each pass is a generator that stops between any two of its steps: a test can leave it there for
+Each batch is a generator that stops between any two of its steps: a test can leave it there for
 ever, as a process does that dies. See docs/internals/outbox-relay.md for why each step is there.
 """
 
@@ -14,9 +14,10 @@ from sqlalchemy import Row
 from expirebridge.errors import InvalidTask
 from expirebridge.hooks import Direction, Passed
 from expirebridge.ledger.binder import Binder
-from expirebridge.ledger.carrying import NEVER, carried
-from expirebridge.ledger.entries import Carried, RelayState, RowBatch, StatusUpdate
+from expirebridge.ledger.entries import RelayState, RowBatch, RowResult, StatusUpdate
 from expirebridge.ledger.relay_store import RelayStore
+from expirebridge.ledger.rows import relayed_row
+from expirebridge.ledger.series_ticks import NEVER
 from expirebridge.model.log_fields import event
 from expirebridge.model.row_state import Status, SyncState
 from expirebridge.settings import Settings
@@ -34,10 +35,10 @@ from expirebridge.store.stepping import drive
 logger = logging.getLogger("expirebridge")
 
 T = TypeVar("T")
-Pass = Generator[str, None, T]
-"""A pass: it yields the name of each step that is done, and returns how many rows it carried."""
+BatchSteps = Generator[str, None, T]
+"""The steps of a batch: yields the name of each completed one, and returns the number of rows."""
 INTERRUPTED = -1
-"""What a pass returns that another came before: it is to be made again."""
+"""The result of a batch if another one came before it: it must be repeated."""
 
 TAKEN = "its id belongs to a task that is not of the ledger"
 _STATUS = {
@@ -48,121 +49,122 @@ _STATUS = {
 
 
 class RelaySnapshot(NamedTuple):
-    """What both sides know of passes."""
+    """The state of the relay, on both sides."""
 
-    numbers: RelayState
-    known: RedisCheckpoint
+    state: RelayState
+    checkpoint: RedisCheckpoint
 
     @property
     def is_to_carry(self) -> bool:
-        """Whether rows wait to be carried, or the server has lost any."""
-        return self.numbers.waiting or self.numbers.unsorted or self.seems_lost
+        """Whether rows wait for the relay, or the server has lost any."""
+        return self.state.waiting or self.state.unsorted or self.seems_lost
 
     @property
     def seems_lost(self) -> bool:
-        """Whether rows were carried, or written to, by a pass that the server has not seen."""
-        return self.known.number < self.numbers.stamp
+        """Whether a row has the stamp of a batch that the server has not seen."""
+        return self.checkpoint.number < self.state.stamp
 
 
 class Relay:
-    """Makes passes between one ledger and one partition of one server.
+    """Relays batches between one ledger and one partition of one server.
 
-    Several can: of two that make a pass at once, one finds that the other did.
+    Several listeners can: of two that relay at once, one is fenced out by the other's number.
     """
 
     def __init__(
-        self, passbook: RelayStore, store: Callable[[], Store], settings: Settings, binder: Binder
-    ) -> None:
-        self._passbook = passbook
+        self, relay_store: RelayStore, store: Callable[[], Store], settings: Settings,
+        binder: Binder,
+    ) -> None:  # fmt: skip
+        self._relay_store = relay_store
         self._store = store
         self._settings = settings
         self._binder = binder
         self.passed: deque[Passed] = deque(maxlen=1000)
-        """The passes that were made, for hooks: whoever tells them takes them from here."""
+        """The batches that were relayed; whoever emits them to hooks takes them from here."""
 
-    def bind(self, numbers: RelayState | None = None) -> RelaySnapshot:
-        """What both sides know of passes. Raises LedgerUnsuitable if they are not each other's.
+    def bind(self, state: RelayState | None = None) -> RelaySnapshot:
+        """Read both sides. Raises LedgerUnsuitable if they are not bound to each other.
 
-        The ledger's side is read first, here or by the caller: a pass that ends meanwhile must not
-        seem to be of another.
+        SQL is read first, here or by the caller: a batch that ends meanwhile must not seem to be
+        that of another ledger.
         """
-        numbers = numbers or self._passbook.read()
-        known = self._store().run(calls.read_ledger())
-        if numbers is None:
-            self._binder.begin(known)
+        state = state or self._relay_store.read()
+        checkpoint = self._store().run(calls.read_ledger())
+        if state is None:
+            self._binder.begin(checkpoint)
             return self.bind()
-        self.check(numbers, known)
-        return RelaySnapshot(numbers, known)
+        self.check(state, checkpoint)
+        return RelaySnapshot(state, checkpoint)
 
-    def check(self, numbers: RelayState, known: RedisCheckpoint) -> None:
-        """Raise LedgerUnsuitable unless the two are each other's."""
-        if known.number > numbers.number:
-            numbers = self._passbook.read() or numbers
-        self._binder.check(numbers, known)
+    def check(self, state: RelayState, checkpoint: RedisCheckpoint) -> None:
+        """Raise LedgerUnsuitable unless the two are bound to each other."""
+        if checkpoint.number > state.number:
+            state = self._relay_store.read() or state
+        self._binder.check(state, checkpoint)
 
     def rebind(self) -> None:
-        """Bind ledger and server to each other again; all rows are carried again."""
-        known = self._store().run(calls.read_ledger())
-        nonce = self._binder.rebind(above=known.number)
+        """Bind ledger and server to each other again; all rows are relayed again."""
+        checkpoint = self._store().run(calls.read_ledger())
+        nonce = self._binder.rebind(above=checkpoint.number)
         self._store().run(calls.bind_ledger(nonce))
 
     # From rows to the server
 
-    def carry(self, found: RelaySnapshot | None = None) -> Pass[int]:
-        """Carry one page of rows, if some wait, or if the server has lost any.
+    def carry(self, snapshot: RelaySnapshot | None = None) -> BatchSteps[int]:
+        """Relay a batch of rows, if some wait, or if the server has lost any.
 
-        `found` is what was read a moment ago. Raises LedgerUnsuitable, a ServerError, or
+        `snapshot` was read a moment ago. Raises LedgerUnsuitable, a ServerError, or
         SQLAlchemy's errors.
         """
-        numbers, known = found or self.bind()
+        state, checkpoint = snapshot or self.bind()
         yield "read"
-        if numbers.unsorted:
-            self._passbook.sort()
+        if state.unsorted:
+            self._relay_store.sort()
             yield "sorted"
-            numbers, known = self.bind()
-        if not numbers.waiting and known.number >= numbers.stamp:
+            state, checkpoint = self.bind()
+        if not state.waiting and checkpoint.number >= state.stamp:
             return 0
-        number = self._passbook.take(numbers, seen=known.number)
+        number = self._relay_store.take(state, seen=checkpoint.number)
         yield "number taken"
         if number is None:
             return INTERRUPTED
-        page = self._passbook.page(calls.MAX_ROWS)
+        page = self._relay_store.page(calls.MAX_ROWS)
         yield "page read"
         sent, refused = self._read(page)
-        landed = self._store().run(
+        results = self._store().run(
             calls.relay(
-                [row for _, row in sent], found=known, nonce=numbers.nonce, number=number,
+                [row for _, row in sent], checkpoint=checkpoint, nonce=state.nonce, number=number,
                 settings=self._settings,
             )
         )  # fmt: skip
         yield "carried"
-        if landed is None:
+        if results is None:
             return INTERRUPTED
         done = [
-            _concluded(page.rows[at], landing)
-            for (at, _), landing in zip(sent, landed, strict=True)
+            _row_result(page.rows[at], result)
+            for (at, _), result in zip(sent, results, strict=True)
         ]
         self._report([each for each in refused + done if each.refusal])
-        is_last = self._passbook.conclude(number, done + refused)
+        is_last = self._relay_store.conclude(number, done + refused)
         yield "stamped"
         if not is_last:
             return INTERRUPTED
         self.passed.append(_passed(page, sum(each.refusal is not None for each in done + refused)))
         return len(page.rows)
 
-    def _read(self, page: RowBatch) -> tuple[list[tuple[int, RelayedRow]], list[Carried]]:
-        """What can be carried, each with its place in the page; and what is refused."""
+    def _read(self, page: RowBatch) -> tuple[list[tuple[int, RelayedRow]], list[RowResult]]:
+        """Return the rows to send, each with its place in the page, and those that are refused."""
         sent, refused = [], []
         for at, row in enumerate(page.rows):
             try:
-                sent.append((at, carried(row, page.now)))
+                sent.append((at, relayed_row(row, page.now)))
             except InvalidTask as error:
-                # One that has ended was refused before; nothing of it is there to be carried.
+                # One that has ended was refused before: there is nothing to relay.
                 reason = str(error) if row.status == Status.WAITING else None
-                refused.append(Carried(row, None, reason))
+                refused.append(RowResult(row, None, reason))
         return sent, refused
 
-    def _report(self, refused: list[Carried]) -> None:
+    def _report(self, refused: list[RowResult]) -> None:
         for each in refused:
             logger.error(
                 "row %r of the ledger is refused: %s", each.row.id, each.refusal,
@@ -171,23 +173,23 @@ class Relay:
 
     # From the server to rows
 
-    def bring_back(self, found: RelaySnapshot | None = None) -> Pass[int]:
-        """Write to rows what happened to their tasks, one page of it. Raises as `carry`."""
-        numbers, known = found or self.bind()
+    def bring_back(self, snapshot: RelaySnapshot | None = None) -> BatchSteps[int]:
+        """Write the states of a batch of dirty tasks to their rows. Raises as `carry`."""
+        state, checkpoint = snapshot or self.bind()
         yield "read"
-        if known.number < numbers.stamp or not known.dirty:
+        if checkpoint.number < state.stamp or not checkpoint.dirty:
             return 0
-        number = self._passbook.take(numbers, seen=known.number)
+        number = self._relay_store.take(state, seen=checkpoint.number)
         yield "number taken"
         if number is None:
             return INTERRUPTED
         dirty = self._store().run(calls.read_dirty(calls.MAX_ROWS))
         yield "dirty read"
-        if dirty.known[:2] != (numbers.nonce, known.number):
+        if dirty.checkpoint[:2] != (state.nonce, checkpoint.number):
             return INTERRUPTED
-        lessons = [lesson for each in dirty.entries if (lesson := _lesson(each))]
+        changes = [change for each in dirty.entries if (change := _status_update(each))]
         lost = [each.id for each in dirty.entries if each.version is None]
-        is_last = self._passbook.learn(number, lessons, lost)
+        is_last = self._relay_store.write_back(number, changes, lost)
         yield "written"
         if not is_last:
             return INTERRUPTED
@@ -204,31 +206,31 @@ def _passed(page: RowBatch, refused: int) -> Passed:
     return Passed(direction=Direction.OUT, rows=len(page.rows), rebuilt=rebuilt, refused=refused)
 
 
-def _concluded(row: Row[Any], landed: RelayResult) -> Carried:
-    taken = landed.landing is RelayCode.TAKEN
-    return Carried(row, landed.due, TAKEN if taken else None)
+def _row_result(row: Row[Any], result: RelayResult) -> RowResult:
+    taken = result.code is RelayCode.TAKEN
+    return RowResult(row, result.due, TAKEN if taken else None)
 
 
-def _lesson(learnt: WriteBack) -> StatusUpdate | None:
-    if learnt.version is None:
+def _status_update(entry: WriteBack) -> StatusUpdate | None:
+    if entry.version is None:
         return None
-    status, runs = _STATUS.get(learnt.state, Status.WAITING), learnt.state == "running"
+    status, runs = _STATUS.get(entry.state, Status.WAITING), entry.state == "running"
     # A claim counts the attempt that it begins: of one that runs it is not over.
     is_last = runs or status in {Status.SUCCEEDED, Status.FAILED}
     return StatusUpdate(
-        learnt.id,
-        learnt.version,
+        entry.id,
+        entry.version,
         status,
-        NEVER if learnt.state == "paused" else learnt.due,
-        max(learnt.attempt - is_last, 0),
-        learnt.error or None,
+        NEVER if entry.state == "paused" else entry.due,
+        max(entry.attempt - is_last, 0),
+        entry.error or None,
         runs,
-        learnt.cancelling,
+        entry.cancelling,
     )
 
 
-def finish(steps: Pass[T]) -> T:
-    """Make a pass to its end: its steps are names of points, of use to tests only."""
+def finish(steps: BatchSteps[T]) -> T:
+    """Run the steps of a batch to its end; they are names of points, of use to tests only."""
     return drive(steps, _ignore, ())
 
 

@@ -25,7 +25,7 @@ from sqlalchemy.exc import IntegrityError
 from expirebridge.ledger.addresses import identity_of
 from expirebridge.ledger.backlog_query import BacklogQuery, Slot
 from expirebridge.ledger.engine import Transactions
-from expirebridge.ledger.entries import REFUSED, Carried, RelayState, RowBatch, StatusUpdate
+from expirebridge.ledger.entries import REFUSED, RelayState, RowBatch, RowResult, StatusUpdate
 from expirebridge.ledger.schema import find
 from expirebridge.ledger.sql_types import NowMs
 from expirebridge.ledger.tables import VERSION, Tables
@@ -40,18 +40,18 @@ RESTORED: Final = 1_000_000
 ONE: Final = PartitionLayout("")
 """One partition."""
 
-_LEARNT: Final = ("generation", "wanted", "status", "due", "retry_times", "message")
-"""The columns of a row that learns."""
+_WRITTEN_BACK: Final = ("generation", "wanted", "status", "due", "retry_times", "message")
+"""The columns that a write-back sets."""
 
 _due: BindParameter[int | None] = bindparam("b_due", type_=BigInteger)
 _message: BindParameter[str | None] = bindparam("b_message", type_=Text)
 
 
 class RelayStore:
-    """The rows of one ledger and partition, as the relay reads and writes them.
+    """Reads and writes the rows of one ledger and partition for the relay.
 
-    What follows a number is done only while that number is the last one taken: whoever stalls is
-    fenced out. Each method may raise SQLAlchemy's errors; nothing was written then.
+    Batch numbers are fencing tokens: writes with a stale number are rejected. Each method may raise
+    SQLAlchemy's errors; nothing was written then.
     """
 
     def __init__(
@@ -78,18 +78,19 @@ class RelayStore:
         self._unsorted: list[Slot] = [None] if layout.count > 1 else []
         self._waiting = BacklogQuery(made.task, name)
         named = {
-            column: bindparam(f"b_{column}", type_=made.task.c[column].type) for column in _LEARNT
+            column: bindparam(f"b_{column}", type_=made.task.c[column].type)
+            for column in _WRITTEN_BACK
         }
-        self._learning = (
+        self._write_back = (
             update(made.task)
             .where(task.ledger == self.name, task.id == bindparam("b_id"))
             .values(**named, stamp=bindparam("b_number"), modified=NowMs())
         )
 
     def read(self) -> RelayState | None:
-        """What is known of passes; None before the first one.
+        """Read the relay's state; None before the first batch.
 
-        Raises LedgerUnsuitable for tables that are missing, older or newer: each pass begins here.
+        Raises LedgerUnsuitable for tables that are missing, older or newer: each batch begins here.
         """
         passes = self._passes.c
         query = select(
@@ -113,7 +114,7 @@ class RelayStore:
         )  # fmt: skip
 
     def read_all(self) -> dict[int, RelayState]:
-        """The same of each partition that has made a pass, where there are several."""
+        """Read that of each partition that has relayed a batch, where there are several."""
         passes = self._passes.c
         relays, rebuilds, new, lost = (
             self._waiting.any(slots, todo)
@@ -138,7 +139,7 @@ class RelayStore:
         }  # fmt: skip
 
     def begin(self, nonce: str, met: str) -> None:
-        """Write that there are passes, from the number 0, unless that was done before."""
+        """Start the numbers of batches at 0, unless that was done before."""
         values = {"number": 0, "stamp": 0, "nonce": nonce, "met": met}
         with suppress(IntegrityError), self.engine.begin() as connection:
             connection.execute(
@@ -146,12 +147,12 @@ class RelayStore:
             )
 
     def identity(self) -> str:
-        """What only this database has."""
+        """Return what identifies this database."""
         with self.engine.connect() as connection:
             return identity_of(connection, self._passes)
 
     def met(self) -> str | None:
-        """What is remembered of both sides; None before the first pass."""
+        """Return the stored identities of both sides; None before the first batch."""
         with self.engine.connect() as connection:
             return connection.scalar(select(self._passes.c.met).where(*self._our_pass))
 
@@ -162,7 +163,7 @@ class RelayStore:
             return connection.scalars(select(passes.met).where(passes.ledger == self.name)).all()
 
     def remember(self, nonce: str, met: str, *, instead_of: str | None) -> bool:
-        """Remember this of both sides; False if another process wrote there meanwhile."""
+        """Store the identities of both sides; False if another process wrote there meanwhile."""
         passes = self._passes
         with self.engine.begin() as connection:
             done = connection.execute(
@@ -223,15 +224,15 @@ class RelayStore:
                 )
 
     def page(self, most: int = MAX_ROWS) -> RowBatch:
-        """Rows to be carried: new ones first, then of what is rebuilt those that ended."""
+        """Read rows to relay: new ones first, then lost ones, of these the ended ones first."""
         with self.engine.connect() as connection:
             rows = connection.execute(self._waiting.page(most, self._slots)).all()
             return RowBatch(rows, connection.scalar(select(NowMs())) or 0)
 
-    def conclude(self, number: int, carried: Iterable[Carried]) -> bool:
-        """Stamp what was carried, unless it changed; False if another number was taken since."""
+    def conclude(self, number: int, results: Iterable[RowResult]) -> bool:
+        """Stamp relayed rows that have not changed; False if another number was taken since."""
         task = self._task
-        values = [self._stamped(each) for each in carried]
+        values = [self._stamped(each) for each in results]
         planned = func.coalesce(task.c.at_ms, task.c.written + task.c.delay_ms)
         statement = update(task).where(
             task.c.ledger == self.name,
@@ -253,8 +254,8 @@ class RelayStore:
                 connection.execute(statement, values)
         return True
 
-    def _stamped(self, carried: Carried) -> dict[str, Any]:
-        row, due, refusal = carried
+    def _stamped(self, result: RowResult) -> dict[str, Any]:
+        row, due, refusal = result
         return {
             "b_id": row.id,
             "b_generation": row.generation,
@@ -265,20 +266,24 @@ class RelayStore:
             "b_message": None if refusal is None else f"{REFUSED}{refusal}",
         }
 
-    def learn(self, number: int, lessons: Iterable[StatusUpdate], lost: Sequence[str] = ()) -> bool:
-        """Write what happened to tasks; False if another number was taken since.
+    def write_back(
+        self, number: int, changes: Iterable[StatusUpdate], lost: Sequence[str] = ()
+    ) -> bool:
+        """Write the states of tasks to their rows; False if another number was taken since.
 
-        A row that wants something which its task has not followed learns nothing: that is carried
-        first. One that has ended otherwise than its task is carried again: what it says counts. Of
-        the ids in `lost` the server has no record any more: those rows are carried again.
+        A row that the application changed since is left alone: it is relayed first. One that has
+        ended otherwise than its task is relayed again: the row counts. The server has no records
+        of the ids in `lost`: those rows are relayed again.
         """
-        task, by_id = self._task, {lesson.id: lesson for lesson in lessons}
+        task, by_id = self._task, {change.id: change for change in changes}
         with self.engine.begin() as connection:
             if not self._is_last(connection, number, stamps=bool(by_id)):
                 return False
-            learnt, again = self._sort_lessons(connection, by_id)
-            if learnt:
-                connection.execute(self._learning, [{"b_number": number, **row} for row in learnt])
+            written, again = self._decide(connection, by_id)
+            if written:
+                connection.execute(
+                    self._write_back, [{"b_number": number, **row} for row in written]
+                )
             if again := [*again, *lost]:
                 connection.execute(
                     update(task)
@@ -290,26 +295,26 @@ class RelayStore:
                 )  # fmt: skip
         return True
 
-    def _sort_lessons(
-        self, connection: Connection, lessons: Mapping[str, StatusUpdate]
+    def _decide(
+        self, connection: Connection, changes: Mapping[str, StatusUpdate]
     ) -> tuple[list[dict[str, Any]], list[str]]:
-        """What rows learn, and which are carried again. They are locked until that is written."""
+        """Return the columns to write, and the rows to relay again. The rows stay locked."""
         task = self._task.c
         query = (
             select(task.id, task.generation, task.revision, task.status, task.wanted, task.due)
-            .where(task.ledger == self.name, task.id.in_(list(lessons)))
+            .where(task.ledger == self.name, task.id.in_(list(changes)))
             .order_by(task.id)
             .with_for_update()
         )
-        learnt, again = [], []
-        for row in connection.execute(query) if lessons else ():
-            lesson = lessons[row.id]
-            match what_comes_of(row, lesson):
-                case "learns":
-                    learnt.append(_learnt(row, lesson))
+        written, again = [], []
+        for row in connection.execute(query) if changes else ():
+            change = changes[row.id]
+            match what_comes_of(row, change):
+                case "written":
+                    written.append(_written_back(row, change))
                 case "again":
                     again.append(row.id)
-        return learnt, again
+        return written, again
 
     def _is_last(self, connection: Connection, number: int, *, stamps: bool) -> bool:
         """Whether this number is the last one taken; none is until this transaction ends."""
@@ -322,7 +327,7 @@ class RelayStore:
         return bool(held.rowcount)
 
     def ask(self, ids: Iterable[str]) -> dict[str, RowState]:
-        """What the ledger says of these tasks; those without a row are left out."""
+        """Return the states of the rows of these tasks; those without a row are left out."""
         task = self._task.c
         query = select(
             task.id, task.generation, task.revision, task.status, task.wanted, task.message
@@ -336,7 +341,7 @@ class RelayStore:
             }
 
     def recall(self, ids: Iterable[str]) -> None:
-        """Have those of these tasks that wait carried again: the server lost their records."""
+        """Have the waiting ones of these tasks relayed again: the server lost their records."""
         task = self._task.c
         with self.engine.begin() as connection:
             connection.execute(
@@ -379,31 +384,31 @@ class RelayStore:
             )
 
 
-def what_comes_of(row: Any, lesson: StatusUpdate) -> str:
-    """What comes of a lesson: the row `learns`, it is carried `again`, or `nothing`."""
-    version = lesson.version
+def what_comes_of(row: Any, change: StatusUpdate) -> str:
+    """Decide on a write-back: the row is `written`, or relayed `again`, or `nothing` is done."""
+    version = change.version
     if row.revision != version.revision or row.generation > version.generation:
         return "nothing"
     if row.generation < version.generation or row.status == Status.WAITING:
-        return "learns"
-    return "nothing" if lesson.runs or row.status == lesson.status else "again"
+        return "written"
+    return "nothing" if change.runs or row.status == change.status else "again"
 
 
-def _learnt(row: Any, lesson: StatusUpdate) -> dict[str, Any]:
+def _written_back(row: Any, change: StatusUpdate) -> dict[str, Any]:
     """What is written into a row, as parameters."""
-    began_anew = row.generation < lesson.version.generation
-    waits = lesson.status == Status.WAITING and not lesson.cancelling
+    began_anew = row.generation < change.version.generation
+    waits = change.status == Status.WAITING and not change.cancelling
     return {
         "b_id": row.id,
-        "b_generation": lesson.version.generation,
+        "b_generation": change.version.generation,
         "b_wanted": DesiredState.NONE.value if began_anew and waits else row.wanted,
-        "b_status": lesson.status.value,
-        "b_due": row.due if lesson.due is None else lesson.due,
-        "b_retry_times": lesson.retry_times,
-        "b_message": lesson.message,
+        "b_status": change.status.value,
+        "b_due": row.due if change.due is None else change.due,
+        "b_retry_times": change.retry_times,
+        "b_message": change.message,
     }
 
 
 def new_nonce() -> str:
-    """A nonce for a ledger and a server that are bound to each other."""
+    """Draw a pairing id for a ledger and a server."""
     return secrets.token_hex(16)

@@ -38,7 +38,7 @@ class Retention:
     """The finished rows of one ledger and partition.
 
     A row is deleted after the server has forgotten its task, and only if that has ended there, too:
-    so nobody can revive a task whose row is gone. The numbers of passes stay, in a table of their
+    so nobody can revive a task whose row is gone. The numbers of batches stay, in a table of their
     own. What a server gets back from an older copy of it has no row then, and is cancelled.
     """
 
@@ -62,12 +62,12 @@ class Retention:
         Nothing is deleted while the server has not everything that it lost. Raises LedgerUnsuitable
         if ledger and server are not each other's, a ServerError, or SQLAlchemy's errors.
         """
-        numbers, known = self._relay.bind()
-        if not numbers.agrees_with(known):
+        state, checkpoint = self._relay.bind()
+        if not state.agrees_with(checkpoint):
             return Pruned(0, None)
         rows = self._old(keep, place)
         ids = sorted(row.id for row in rows)
-        forget = calls.forget_ended(ids, nonce=numbers.nonce, least=numbers.stamp)
+        forget = calls.forget_ended(ids, nonce=state.nonce, least=state.stamp)
         gone = self._store().run(forget) if ids else []
         return Pruned(self._delete(gone, keep) if gone else 0, _next(place, rows))
 

@@ -9,25 +9,35 @@ from datetime import datetime
 from typing import Any, Final
 
 import orjson
+import sqlalchemy
 
 from expirebridge.errors import InvalidTask
 from expirebridge.ledger.tables import LONGEST_EXT
 from expirebridge.model import keys
 from expirebridge.model.durations import LONGEST
-from expirebridge.model.row_state import DesiredState, Status
+from expirebridge.model.row_state import (
+    FINAL_STATES,
+    DesiredState,
+    RowVersion,
+    Status,
+    SyncState,
+)
 from expirebridge.model.task import Outcome, from_ms
 from expirebridge.producer.record_fields import record_fields
 from expirebridge.store.commands.call import Argument, When
+from expirebridge.store.commands.ledger import RelayedRow
 from expirebridge.store.commands.producing import NewTask
 from expirebridge.store.task_records import EXPORTED, split_call
 
 _LONGEST_MS: Final = round(LONGEST * 1000)
 _LAST_MS: Final = 2**53 - 1
-"""Lua reads larger numbers inexactly."""
+"""Lua reads larger numbers inexactly. A paused task is due then."""
 _OPTIONS: Final = sorted({*EXPORTED, "overlap", "trace"})
 
 Row = Mapping[Any, Any]
 """A row by the names of its columns."""
+SqlRow = sqlalchemy.Row[Any]
+"""A row as the relay reads it: its columns are attributes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -212,3 +222,41 @@ def _when(row: Row, now: int) -> When:
     delay = _whole(row, "delay_ms", 0, _LONGEST_MS, "ms, 0 or more, and at most 100 years")
     passed = now - _whole(row, "written", 0, _LAST_MS, "ms since 1970")
     return When(max(delay - max(passed, 0), 0), relative=True)
+
+
+def relayed_row(row: SqlRow, now: int) -> RelayedRow:
+    """Return what the relay sends of a row; `now` is the time of its database, in ms.
+
+    Raises InvalidTask for values that another program wrote and that no task can have.
+    """
+    is_paused = row.due == _LAST_MS
+    values = dict(row._mapping) | ({"due": 0} if is_paused else {})
+    task = new_task_of(values, now)
+    fields = dict(task.fields)
+    if row.retry_times:
+        fields["attempt"] = row.retry_times
+    when, ms = task.when.encode()
+    return RelayedRow(
+        id=task.id,
+        version=RowVersion(row.generation, row.revision),
+        what=_target_state(row),
+        hint=_hint(row),
+        call=task.call,
+        when="never" if is_paused else str(when),
+        ms=int(ms),
+        fields=fields,
+    )
+
+
+def _target_state(row: SqlRow) -> str:
+    if row.status != Status.WAITING:
+        return FINAL_STATES[Status(row.status)]
+    return "cancel" if row.wanted == DesiredState.CANCELLED else "waits"
+
+
+def _hint(row: SqlRow) -> str:
+    words = {
+        "moved": row.due is None,
+        "rebuilt": row.todo == SyncState.REBUILD,
+    }
+    return " ".join(word for word, holds in words.items() if holds)

@@ -25,7 +25,7 @@ class Scheduler:
     """Puts and removes series of one ledger, through one transaction."""
 
     ledger: str
-    channel: TransactionAdapter
+    adapter: TransactionAdapter
     ours: Statements
 
     def put(self, spec: SeriesSpec) -> SeriesOutcome:
@@ -44,7 +44,7 @@ class Scheduler:
             return Change.NOT_FOUND
         if row["paused"] is None:
             self._drop_waiting(row)
-            self.channel.execute(self.ours.series_pause, {"b_ledger": self.ledger, "b_id": id})
+            self.adapter.execute(self.ours.series_pause, {"b_ledger": self.ledger, "b_id": id})
         return Change.PAUSED
 
     def resume(self, id: str) -> Change:
@@ -61,7 +61,7 @@ class Scheduler:
         after = max(row["now"], row["tick"] - 1)
         times = first_after(read_schedule(row["schedule"].encode()), id, after, made=row["made"])
         values = {"b_ledger": self.ledger, "b_id": id} | _watermark(times, row["tick"])
-        self.channel.execute(self.ours.series_resume, values)
+        self.adapter.execute(self.ours.series_resume, values)
         self._insert_tick(row, times)
         return Change.RESUMED
 
@@ -78,30 +78,30 @@ class Scheduler:
         return tick_id(id, at)
 
     def _has_task(self, id: str) -> bool:
-        return bool(self.channel.rows(self.ours.get, {"b_ledger": self.ledger, "b_id": id}))
+        return bool(self.adapter.rows(self.ours.get, {"b_ledger": self.ledger, "b_id": id}))
 
     def remove(self, id: str) -> Change:
         """Remove a series and its waiting tick."""
         row = self._read(id)
         if row is None:
             return Change.NOT_FOUND
-        self.channel.execute(self.ours.series_delete, {"b_ledger": self.ledger, "b_id": id})
+        self.adapter.execute(self.ours.series_delete, {"b_ledger": self.ledger, "b_id": id})
         self._drop_waiting(row)
         return Change.REMOVED
 
     def _read(self, id: str) -> Mapping[str, Any] | None:
         values = {"b_ledger": self.ledger, "b_id": id}
-        rows = self.channel.rows(self.ours.series_get, values)
+        rows = self.adapter.rows(self.ours.series_get, values)
         return {**rows[0], "now": rows[0]["now"] + ahead()} if rows else None
 
     def _make(self, spec: SeriesSpec) -> bool:
         """Make a new series; False if another was faster."""
-        [clock] = self.channel.rows(self.ours.clock, {})
+        [clock] = self.adapter.rows(self.ours.clock, {})
         now = clock["now"] + ahead()
         times = first_after(spec.schedule, spec.id, now, made=now)
         values = self._values(spec) | _watermark(times, now) | {"b_made": now}
         try:
-            if not self.channel.execute(self.ours.series_insert, values):
+            if not self.adapter.execute(self.ours.series_insert, values):
                 return False
         except Exception as error:
             # MySQL only. A duplicate key does not end its transaction.
@@ -116,11 +116,11 @@ class Scheduler:
             return SeriesOutcome.UNCHANGED
         if row["paused"] is not None:  # it stays paused, with the ticks that it had
             values = self._values(spec) | _watermark(None, row["tick"])
-            self.channel.execute(self.ours.series_change, values)
+            self.adapter.execute(self.ours.series_change, values)
             return SeriesOutcome.CHANGED
         times = first_after(spec.schedule, spec.id, row["now"], made=row["made"])
         values = self._values(spec) | _watermark(times, row["now"])
-        self.channel.execute(self.ours.series_change, values)
+        self.adapter.execute(self.ours.series_change, values)
         if times is None or times.tick != row["tick"]:
             self._drop_waiting(row)
         self._insert_tick(self._series(spec), times)
@@ -136,7 +136,7 @@ class Scheduler:
     def _insert_tick(self, series: Mapping[Any, Any], times: Times | None) -> None:
         if times is not None:
             tick = tick_values(series, times)
-            self.channel.execute(
+            self.adapter.execute(
                 self.ours.replace,
                 {"b_ext_string": None} | {f"b_{name}": tick[name] for name in tick},
             )
@@ -146,7 +146,7 @@ class Scheduler:
         due = row["due"] if row["due"] < NEVER else row["tick"]
         if due > row["now"]:
             values = {"b_ledger": self.ledger, "b_id": tick_id(row["id"], row["tick"])}
-            self.channel.execute(self.ours.cancel, values)
+            self.adapter.execute(self.ours.cancel, values)
 
 
 def _watermark(times: Times | None, tick: int) -> dict[str, int]:

@@ -66,21 +66,21 @@ class TransactionAdapter(Protocol):
         ...
 
 
-def channel_of(transaction: Transaction, table: Table) -> TransactionAdapter:
+def adapter_of(transaction: Transaction, table: Table) -> TransactionAdapter:
     """The way to the database that holds `table` in the caller's transaction.
 
     Raises InvalidTask for what is no transaction that can be used.
     """
     check_transaction(transaction)
     if isinstance(transaction, Session | scoped_session):
-        return AlchemyChannel(transaction.connection(bind_arguments={"clause": table}))
+        return SqlAlchemyAdapter(transaction.connection(bind_arguments={"clause": table}))
     if isinstance(transaction, Connection):
-        return AlchemyChannel(transaction)
+        return SqlAlchemyAdapter(transaction)
     if isinstance(transaction, str):
-        return _django_channel(_of_alias(transaction))
+        return _django_adapter(_of_alias(transaction))
     if _is_django(transaction):
-        return _django_channel(transaction)
-    return _driver_channel(transaction)
+        return _django_adapter(transaction)
+    return _driver_adapter(transaction)
 
 
 def check_transaction(transaction: object) -> None:
@@ -129,15 +129,15 @@ def _of_alias(alias: str) -> Any:
     return connections[alias]
 
 
-def _django_channel(wrapper: Any) -> "DriverChannel":
+def _django_adapter(wrapper: Any) -> "DriverAdapter":
     if wrapper.vendor not in _VENDORS:
         raise InvalidTask(f"session: a Django database of {wrapper.vendor!r} holds no ledger")
-    return DriverChannel(wrapper, _dialect(_VENDORS[wrapper.vendor], "format"), wrapper.alias)
+    return DriverAdapter(wrapper, _dialect(_VENDORS[wrapper.vendor], "format"), wrapper.alias)
 
 
-def _driver_channel(connection: Any) -> "DriverChannel":
+def _driver_adapter(connection: Any) -> "DriverAdapter":
     module = type(connection).__module__.partition(".")[0]
-    return DriverChannel(connection, _dialect(*_DRIVERS[module]), None)
+    return DriverAdapter(connection, _dialect(*_DRIVERS[module]), None)
 
 
 @lru_cache
@@ -177,7 +177,7 @@ def _compile(statement: ClauseElement, dialect: Dialect) -> _Compiled:
     return found
 
 
-class AlchemyChannel:
+class SqlAlchemyAdapter:
     """A connection of SQLAlchemy."""
 
     def __init__(self, connection: Connection) -> None:
@@ -206,7 +206,7 @@ class AlchemyChannel:
         return [dict(row) for row in result.mappings()]
 
 
-class DriverChannel:
+class DriverAdapter:
     """A connection of a driver, or of Django."""
 
     def __init__(self, connection: Any, dialect: Dialect, database: object | None) -> None:

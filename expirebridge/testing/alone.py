@@ -9,7 +9,7 @@ from expirebridge.ledger.completion import Completer
 from expirebridge.ledger.relay_store import RelayStore
 from expirebridge.ledger.statements import statements
 from expirebridge.ledger.tables import own_tables
-from expirebridge.ledger.transaction import channel_of
+from expirebridge.ledger.transaction import adapter_of
 from expirebridge.listener.execution.attempt import Attempt
 from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.listener.ledger.row_check import outcome_by_row
@@ -24,9 +24,9 @@ def version_of(session: Transaction, ledger: str, id: str | None) -> RowVersion:
     Raises InvalidTask for what is no transaction.
     """
     tables = own_tables()
-    channel = channel_of(session, tables.task)
-    get = statements(tables, channel.dialect.name).get
-    rows = [] if id is None else channel.rows(get, {"b_ledger": ledger, "b_id": id})
+    adapter = adapter_of(session, tables.task)
+    get = statements(tables, adapter.dialect.name).get
+    rows = [] if id is None else adapter.rows(get, {"b_ledger": ledger, "b_id": id})
     return RowVersion(rows[0]["generation"], rows[0]["revision"]) if rows else RowVersion(0, 0)
 
 

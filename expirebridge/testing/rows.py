@@ -24,7 +24,7 @@ from expirebridge.ledger.relay_store import RelayStore
 from expirebridge.ledger.schema import find
 from expirebridge.ledger.series_ticks import make_ticks, next_due
 from expirebridge.ledger.tables import own_tables
-from expirebridge.ledger.transaction import channel_of
+from expirebridge.ledger.transaction import adapter_of
 from expirebridge.listener.execution.attempt import Attempt
 from expirebridge.listener.execution.outcome import AttemptOutcome
 from expirebridge.listener.ledger.row_check import outcome_by_row
@@ -193,7 +193,7 @@ class DjangoTransaction:
 @contextmanager
 def _of_driver(source: Any) -> Iterator[Transactions]:
     """That of a driver's connection, of Django's, or of the alias of one in Django."""
-    channel_of(source, own_tables().task)  # refuses what is none
+    adapter_of(source, own_tables().task)  # refuses what is none
     if isinstance(source, str):
         from django.db import connections  # noqa: PLC0415 - only programs with Django name aliases
 
@@ -215,7 +215,7 @@ def _of_driver(source: Any) -> Iterator[Transactions]:
 
 def _lending(own: Any) -> Engine:
     """An engine that knows only this connection of a driver."""
-    dialect = channel_of(own, own_tables().task).dialect
+    dialect = adapter_of(own, own_tables().task).dialect
     options: dict[str, Any] = {}
     if dialect.driver == "psycopg":
         options["use_native_hstore"] = False  # else it looks for that type, in its own way
@@ -235,7 +235,7 @@ PLACE = Addresses(("test",), "test", "test")
 """Where both sides of every test are, for a ledger."""
 
 
-class _NotingPassbook(RelayStore):
+class _NotingRelayStore(RelayStore):
     """Notes which rows were carried."""
 
     noted: set[str]
@@ -260,11 +260,11 @@ class Rows:
 
     def __init__(self, source: Transactions, store: Store, settings: Settings) -> None:
         database = store.database
-        self._passbook = _NotingPassbook(
+        self._relay_store = _NotingRelayStore(
             source, own_tables(), name=settings.ledger_name, layout=database.layout,
             partition=database.layout.number_of(database.prefix),
         )  # fmt: skip
-        self._passbook.noted = set()
+        self._relay_store.noted = set()
         self._source = source
         self._is_open = False
         self.awaits = isinstance(source, AwaitedTransaction)
@@ -272,8 +272,8 @@ class Rows:
         self._keep = settings.keep_succeeded
         self._store = store
         place = PLACE._replace(partitions=database.layout.count)
-        binder = Binder(self._passbook, lambda: store, place, lambda: None)
-        self._relay = Relay(self._passbook, lambda: store, settings, binder)
+        binder = Binder(self._relay_store, lambda: store, place, lambda: None)
+        self._relay = Relay(self._relay_store, lambda: store, settings, binder)
         self.undone: set[str] = set()
         """Tasks that were carried, and whose rows were rolled back since."""
 
@@ -296,7 +296,7 @@ class Rows:
             return
         with self._source.connect() as connection:
             task = own_tables().task.c
-            query = select(task.id).where(task.ledger == self._passbook.name).limit(1)
+            query = select(task.id).where(task.ledger == self._relay_store.name).limit(1)
             if connection.execute(query).first() is not None:
                 raise TravelError(
                     "this ledger has rows that no test made: they would be run, and deleted. Give "
@@ -308,7 +308,7 @@ class Rows:
         """Delete all that is the ledger's, where tests commit, unless its tables are gone."""
         if not commits(self._source):
             return
-        made, name = own_tables(), self._passbook.name
+        made, name = own_tables(), self._relay_store.name
         try:
             with self._source.begin() as connection:
                 for table in (made.task, made.series, made.passes):
@@ -324,17 +324,17 @@ class Rows:
         if self._lost_passes():
             self._relay.rebind()
             self._undo()
-        while make_ticks(self._source, own_tables(), self._passbook.name):
+        while make_ticks(self._source, own_tables(), self._relay_store.name):
             pass
         while (carried := finish(self._relay.carry())) or finish(self._relay.bring_back()):
             if carried == INTERRUPTED:
                 raise TravelError("something else relays this ledger: is a listener running?")
         if self.undone:
-            self.undone -= set(self._passbook.ask(self.undone))
+            self.undone -= set(self._relay_store.ask(self.undone))
 
     def next_tick(self) -> int | None:
         """The ms when the next tick of a series is to be made; None if none is."""
-        return next_due(self._source, own_tables(), self._passbook.name)
+        return next_due(self._source, own_tables(), self._relay_store.name)
 
     def _lost_passes(self) -> bool:
         """Whether the test rolled back passes that its database has seen."""
@@ -345,8 +345,8 @@ class Rows:
 
     def _numbers(self) -> RelayState | None:
         """What the ledger knows of passes. Raises TravelError if they are not those of tests."""
-        numbers = self._passbook.read()
-        if numbers is not None and Met.read(self._passbook.met()).redis != PLACE.redis:
+        numbers = self._relay_store.read()
+        if numbers is not None and Met.read(self._relay_store.met()).redis != PLACE.redis:
             raise TravelError(
                 "listeners have used this ledger outside of tests: nothing is taken from it. Give "
                 "the test a database, or a ledger, of its own"
@@ -355,8 +355,8 @@ class Rows:
 
     def _undo(self) -> None:
         """Cancel those tasks of the ledger that have no rows any more."""
-        noted = self._passbook.noted
-        self.undone = noted - set(self._passbook.ask(noted))
+        noted = self._relay_store.noted
+        self.undone = noted - set(self._relay_store.ask(noted))
         if self.undone:
             self._store.run(producing.cancel(sorted(self.undone), keep=self._keep))
 
@@ -374,9 +374,13 @@ class Rows:
         claimed = attempt.claimed
         version = RowVersion.read(claimed.ledger) or RowVersion(0, 0)
         return Completer(
-            self._passbook.name, claimed.id, version.generation, version.revision, claimed.attempt
+            self._relay_store.name,
+            claimed.id,
+            version.generation,
+            version.revision,
+            claimed.attempt,
         )
 
     def _row_of(self, attempt: Attempt) -> RowState | None:
         id = attempt.claimed.id
-        return self._passbook.ask([id]).get(id)
+        return self._relay_store.ask([id]).get(id)

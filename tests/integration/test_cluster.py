@@ -548,7 +548,7 @@ def relay(store: Store) -> None:
         id="ledgered", version=RowVersion(1, 1), what="cancel", hint="",
         call=b"mail.send?[1]", when="in", ms=60_000,
     )  # fmt: skip
-    sent = ledger_calls.relay([row], found=known, nonce="nonce", number=1, settings=Settings())
+    sent = ledger_calls.relay([row], checkpoint=known, nonce="nonce", number=1, settings=Settings())
     assert store.run(sent) is not None
     dirty = store.run(ledger_calls.read_dirty(100))
     assert store.run(ledger_calls.forget_dirty(dirty, number=2))

@@ -72,7 +72,7 @@ def planted(rule: str) -> Iterator[None]:
         with patch.object(RelayStore, "take", _take_without_looking):
             yield
     elif rule == "write-back":
-        with patch.object(relay_store, "what_comes_of", _learning_whatever_it_wants):
+        with patch.object(relay_store, "what_comes_of", _written_whatever_it_wants):
             yield
     elif rule == "completed":
         with patch.object(relay_store, "what_comes_of", _leaving_what_differs):
@@ -101,16 +101,16 @@ def _take_without_looking(self: RelayStore, expected: RelayState, *, seen: int) 
     return number
 
 
-def _leaving_what_differs(row: Any, lesson: StatusUpdate) -> str:
+def _leaving_what_differs(row: Any, change: StatusUpdate) -> str:
     """A row that has ended otherwise than its task stays so."""
-    found = _WHAT_COMES_OF(row, lesson)
+    found = _WHAT_COMES_OF(row, change)
     return "nothing" if found == "again" else found
 
 
-def _learning_whatever_it_wants(row: Any, lesson: StatusUpdate) -> str:
+def _written_whatever_it_wants(row: Any, change: StatusUpdate) -> str:
     """A later life is written into a row that wants something else by now."""
-    is_later = row.generation < lesson.version.generation
-    return "learns" if is_later else _WHAT_COMES_OF(row, lesson)
+    is_later = row.generation < change.version.generation
+    return "written" if is_later else _WHAT_COMES_OF(row, change)
 
 
 _WHAT_COMES_OF = relay_store.what_comes_of

@@ -19,7 +19,7 @@ from expirebridge import Change
 from expirebridge.errors import CompletionRefused, LedgerError
 from expirebridge.ledger import Ledger, complete
 from expirebridge.ledger.entries import RowBatch
-from expirebridge.ledger.relay import Pass
+from expirebridge.ledger.relay import BatchSteps
 from expirebridge.ledger.relay_store import RelayStore
 from expirebridge.listener.ledger.row_check import decide
 from expirebridge.model import keys
@@ -213,7 +213,7 @@ class World:
             yield
             yield from self._steps(relay.bring_back(), model.bring_back() if model else None)
 
-    def _steps(self, steps: Pass[int], modelled: Steps | None) -> Iterator[None]:
+    def _steps(self, steps: BatchSteps[int], modelled: Steps | None) -> Iterator[None]:
         while True:
             try:
                 step = next(steps, "")

@@ -69,7 +69,7 @@ class WriteBackBacklog(NamedTuple):
 
 def read_ledger() -> Command[RedisCheckpoint]:
     """Read the checkpoint in Redis."""
-    return script("read_ledger", read=_read_known)
+    return script("read_ledger", read=_read_checkpoint)
 
 
 def read_run_id() -> Command[str | None]:
@@ -94,7 +94,7 @@ def read_ledgers(*, run_ids: bool = False) -> Steps[dict[int, RedisCheckpoint]]:
     return known
 
 
-def _read_known(reply: list[Any]) -> RedisCheckpoint:
+def _read_checkpoint(reply: list[Any]) -> RedisCheckpoint:
     nonce, number, now, dirty, since = reply
     return RedisCheckpoint(text(nonce), number, now, dirty, since if since >= 0 else None)
 
@@ -129,17 +129,17 @@ class RelayedRow:
 
 
 class RelayCode(IntEnum):
-    """The outcome of relaying a row."""
+    """The reply of relay.lua for one row."""
 
     DONE = 1
-    KEPT = 2  # its task had followed it before
+    KEPT = 2  # its task has this version already
     TAKEN = 3  # a task that is not of the ledger has the id
 
 
 class RelayResult(NamedTuple):
-    """The result of relaying a row."""
+    """The result of relaying one row."""
 
-    landing: RelayCode
+    code: RelayCode
     due: int | None
     """The due time of its task, in ms, if it waits or runs."""
 
@@ -147,24 +147,24 @@ class RelayResult(NamedTuple):
 def relay(
     rows: Iterable[RelayedRow],
     *,
-    found: RedisCheckpoint,
+    checkpoint: RedisCheckpoint,
     nonce: str,
     number: int,
     settings: Settings,
 ) -> Command[list[RelayResult] | None]:
-    """Relay rows, as the pass of this number; None if another pass or ledger came first.
+    """Relay rows, as the batch of this number; None if another batch or ledger was there.
 
-    `found` is what the server knew when the pass began.
+    `checkpoint` was read when the batch began.
     """
     items = [argument for row in rows for argument in row.encode()]
     return script(
-        "relay", found.nonce, nonce, found.number, number, milliseconds(settings.lease),
+        "relay", checkpoint.nonce, nonce, checkpoint.number, number, milliseconds(settings.lease),
         milliseconds(settings.keep_succeeded), *items,
-        read=_read_landed,
+        read=_read_results,
     )  # fmt: skip
 
 
-def _read_landed(reply: list[Any]) -> list[RelayResult] | None:
+def _read_results(reply: list[Any]) -> list[RelayResult] | None:
     if not reply[0]:
         return None
     return [
@@ -174,7 +174,7 @@ def _read_landed(reply: list[Any]) -> list[RelayResult] | None:
 
 
 class WriteBack(NamedTuple):
-    """A status update for a row."""
+    """The state of a dirty task, for its row."""
 
     id: str
     since: bytes
@@ -190,14 +190,14 @@ class WriteBack(NamedTuple):
 
 
 class Dirty(NamedTuple):
-    """The oldest status updates."""
+    """The dirty tasks that changed first, and the checkpoint beside them."""
 
-    known: RedisCheckpoint
+    checkpoint: RedisCheckpoint
     entries: Sequence[WriteBack]
 
 
 def read_dirty(most: int) -> Command[Dirty]:
-    """Read status updates, the oldest first."""
+    """Read the states of dirty tasks, the oldest first."""
     return script("read_dirty", most, read=_read_dirty)
 
 
@@ -214,13 +214,13 @@ def _read_dirty(reply: list[Any]) -> Dirty:
 
 
 def forget_dirty(dirty: Dirty, *, number: int) -> Command[bool]:
-    """Acknowledge, as the pass of this number, that rows have these status updates.
+    """Note, as the batch of this number, that these were written back.
 
-    False if another pass or ledger was there, or if the server has lost something of it.
+    False if another batch or ledger was there, or if the server has lost something of it.
     """
     pairs = [part for entry in dirty.entries for part in (entry.id, entry.since)]
-    known = dirty.known
-    return script("forget_dirty", known.nonce, known.number, number, *pairs, read=bool)
+    checkpoint = dirty.checkpoint
+    return script("forget_dirty", checkpoint.nonce, checkpoint.number, number, *pairs, read=bool)
 
 
 def bind_ledger(nonce: str) -> Command[None]:

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, event
 
 from expirebridge.ledger.partition import LedgerPartition
-from expirebridge.ledger.relay import Pass, Relay
+from expirebridge.ledger.relay import BatchSteps, Relay
 from expirebridge.ledger.relay_store import RelayStore
 from tests.kit.points import reach
 
@@ -16,10 +16,10 @@ _here = threading.local()
 
 
 def _after_each_step(name: str, way: str) -> None:
-    make: Callable[[Relay], Pass[int]] = getattr(Relay, name)
+    make: Callable[[Relay], BatchSteps[int]] = getattr(Relay, name)
 
     @functools.wraps(make)
-    def stepping(self: Relay, *found: Any) -> Pass[int]:
+    def stepping(self: Relay, *found: Any) -> BatchSteps[int]:
         steps = make(self, *found)
         while True:
             try:
@@ -71,7 +71,7 @@ def install() -> None:
     _after_each_step("bring_back", "back")
     _before_its_commit("take", "relay or back: number taken, not committed")
     _before_its_commit("conclude", "relay: stamped, not committed")
-    _before_its_commit("learn", "back: written, not committed")
+    _before_its_commit("write_back", "back: written, not committed")
     event.listen(Engine, "commit", _reach_before_commit)
     _around(LedgerPartition, "fence", "gate: new connection", "gate: number taken")
     _around(LedgerPartition, "read_beside", "gate: server read", "gate: ledger read")
