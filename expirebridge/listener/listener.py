@@ -41,8 +41,8 @@ class Suspension:
     it. The log says when nothing runs in it any longer.
     """
 
-    def __init__(self, site: Servers, executor: Executor, shutdown: StopRequest) -> None:
-        self._site = site
+    def __init__(self, servers: Servers, executor: Executor, shutdown: StopRequest) -> None:
+        self._servers = servers
         self._in_flight = executor.in_flight
         self._shutdown = shutdown
         self._draining: asyncio.Task[None] | None = None
@@ -59,7 +59,7 @@ class Suspension:
         if self._draining is None or self._shutdown.begun:
             return
         self.close()
-        self._site.resume()
+        self._servers.resume()
         logger.info("resumed: claiming again", extra=event("resumed"))
 
     def close(self) -> None:
@@ -69,7 +69,7 @@ class Suspension:
             self._draining = None
 
     async def _drain(self) -> None:
-        await self._site.suspend()
+        await self._servers.suspend()
         logger.info(
             "suspended: claiming no more until SIGCONT or resume()", extra=event("suspended")
         )
@@ -80,7 +80,7 @@ class Suspension:
 # Which site a listener's URL and prefix ask for.
 
 
-def site_of(
+def servers_of(
     settings: Settings, *, name: str, executor: Executor, watchdog: Watchdog, hooks: Hooks
 ) -> Servers:
     """Several nodes for a cluster, unless the prefix has a tag, and so one slot; else one server.
@@ -149,19 +149,19 @@ class Listener:
         all_hooks = Hooks([report.hear, *hooks, *self.registry.hooks])
         self._executor = Executor(self.registry, settings, hooks=all_hooks, shutdown=self._shutdown)
         self._watchdog = Watchdog(self._executor, settings, on_stuck=self._end_blocked)
-        self._site = site_of(
+        self._servers = servers_of(
             settings,
             name=self.name,
             executor=self._executor,
             watchdog=self._watchdog,
             hooks=all_hooks,
         )
-        self._suspension = Suspension(self._site, self._executor, self._shutdown)
+        self._suspension = Suspension(self._servers, self._executor, self._shutdown)
 
     @property
     def ready(self) -> asyncio.Event:
         """Is set once the listener hears doorbells."""
-        return self._site.ready
+        return self._servers.ready
 
     async def __aenter__(self) -> Self:
         """Start it, and wait until it hears doorbells. Raises what `run` raises at the start."""
@@ -230,17 +230,17 @@ class Listener:
         signals = taking_signals(self._take_signal) if take_signals else None
         script_loader.read_all()
         try:
-            await self._site.examine()
-            self._report.wake_at([consumer.wakeup for consumer in self._site.consumers])
+            await self._servers.examine()
+            self._report.wake_at([consumer.wakeup for consumer in self._servers.consumers])
             async with entered(self.registry.lifespans):
                 with signals or contextlib.nullcontext():
                     # It beats before it claims: the first heartbeat finds out whether anybody beat.
-                    await self._site.begin()
+                    await self._servers.begin()
                     self._greet()
                     await self._run_roles()
         finally:
             self._executor.close()
-            await self._site.close()
+            await self._servers.close()
         if self._shutdown.stuck is not None:
             raise ListenerStuck(self._shutdown.stuck, self.settings.grace)
 
@@ -279,9 +279,9 @@ class Listener:
             logger.warning("there is no handler in %s", self.settings.tasks.resolve())
 
     async def _run_roles(self) -> None:
-        self._site.start()
+        self._servers.start()
         self._executor.open()
-        roles = [asyncio.create_task(run, name=role) for role, run in self._site.roles().items()]
+        roles = [asyncio.create_task(run, name=role) for role, run in self._servers.roles().items()]
         stopping = asyncio.create_task(self._until_end(), name="end")
         report = asyncio.create_task(self._report_ready(), name="ready")
         grace = 0.0
@@ -293,7 +293,7 @@ class Listener:
         finally:
             self._suspension.close()
             try:
-                await self._site.stop()
+                await self._servers.stop()
                 logger.info("stopping: claiming no more", extra=event("stopping"))
                 await self._executor.drain(grace)
             finally:
@@ -304,7 +304,7 @@ class Listener:
         """Wait until it is asked to stop, or until nothing else runs beside a stuck handler."""
         await self._shutdown.wait()
         if not self._shutdown.asked:
-            await self._site.stop()
+            await self._servers.stop()
             await self._executor.finish_others(self._shutdown)
 
     async def _report_ready(self) -> None:
@@ -330,7 +330,7 @@ class Listener:
 
     def _end_blocked(self, func: str) -> None:
         """In the heartbeat's thread: the loop is blocked, and may never do anything again."""
-        self._site.fall_silent()
+        self._servers.fall_silent()
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._shutdown.give_up, func)
             self._loop.call_soon_threadsafe(lambda: self.stop(at_once=True))

@@ -53,14 +53,14 @@ class ServerClock:
         return due_ms / 1000 - self.now()
 
 
-# The lot: which listeners hear the key events of a node.
+# The election: which listeners hear the key events of a node.
 
 
 class SubscriberElection:
     """A listener's place among those that may hear a node of a cluster, by rendezvous.
 
     Each listener has a weight at each node, which everybody can compute. So nodes have different
-    ears, and when a listener comes or goes, only those nodes change theirs that it hears.
+    subscribers, and when a listener comes or goes, only those nodes change theirs that it hears.
     """
 
     def __init__(self, node: str, listener: str) -> None:
@@ -87,21 +87,21 @@ class PartitionSession:
     """The same for the thread that beats, with a connection of its own."""
     server_clock: ServerClock
     health: ServerHealth
-    gaps: ResyncRequests
-    ears: EventDemand
-    links: ConnectionCounter
+    resyncs: ResyncRequests
+    event_demand: EventDemand
+    connection_count: ConnectionCounter
     """How many connections `store` has made; not counted without a ledger."""
     may_be_demoted: bool = False
     """Whether another server may become the primary while this one goes on as its replica."""
-    lot: SubscriberElection | None = None
+    election: SubscriberElection | None = None
     """Who hears its key events, among several nodes; None: the rank says that."""
-    pulse: Responsiveness | None = None
+    responsiveness: Responsiveness | None = None
     """Whether it answers at once; None: there is no other node that could lack room."""
 
     @property
     def is_away(self) -> bool:
         """Whether the node does not answer this consumer now."""
-        return self.health.lasts or (self.pulse is not None and self.pulse.weak)
+        return self.health.lasts or (self.responsiveness is not None and self.responsiveness.lost)
 
 
 class SessionOwner(Protocol):
@@ -119,9 +119,9 @@ class SessionOwner(Protocol):
         """The health that roles report to."""
 
 
-# The standing of a listener among those of its partition.
+# The place of a listener among those of its partition.
 
-EARS = 2
+SUBSCRIBERS = 2
 """Listeners that hear key events: one, and a spare (docs/adr/0004-two-subscribers.md)."""
 MOST_TURNS = 10
 """Listeners that one waits for, at most: those of a lower rank may all be unable to do the work."""
@@ -130,14 +130,14 @@ MOST_TURNS = 10
 class Membership:
     """What a listener's rank means for it; each heartbeat brings its current rank."""
 
-    def __init__(self, doorbell: Doorbells, lot: SubscriberElection | None = None) -> None:
+    def __init__(self, doorbell: Doorbells, election: SubscriberElection | None = None) -> None:
         self._doorbell = doorbell
         self.rank = 0
         self.listeners = 1
         """How many listeners beat."""
         self.codes: Sequence[tuple[str, int]] = ()
         """If they run more than one code: each fingerprint, and how many of them run it."""
-        self.lot = lot
+        self.election = election
         """Its place among those that may hear its node, among several nodes."""
 
     @property
@@ -150,15 +150,15 @@ class Membership:
         """Whether it hears key events."""
         if self._doorbell is Doorbells.CLOCK:
             return False
-        return self._place < EARS or self._doorbell is Doorbells.EVENTS
+        return self._place < SUBSCRIBERS or self._doorbell is Doorbells.EVENTS
 
     @property
     def looks(self) -> bool:
         """Whether it scans while the server sends no key events. As many look as would hear; with
         the clock alone, nobody expects that edits are noticed.
         """
-        return self._place < EARS and self._doorbell is not Doorbells.CLOCK
+        return self._place < SUBSCRIBERS and self._doorbell is not Doorbells.CLOCK
 
     @property
     def _place(self) -> int:
-        return self.rank if self.lot is None else self.lot.place
+        return self.rank if self.election is None else self.election.place

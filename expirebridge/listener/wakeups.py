@@ -31,7 +31,7 @@ class ResyncRequests:
         self._reasons: list[str] = []
         self._noticed = asyncio.Event()
 
-    def notice(self, reason: str) -> None:
+    def request(self, reason: str) -> None:
         """Have the server scanned soon, and say why: something may have been missed."""
         self._reasons.append(reason)
         self._noticed.set()
@@ -80,7 +80,7 @@ class EventDemand:
         self._changed.clear()
 
 
-# The links: counts the connections that were made to a server.
+# Connections: counts the connections that were made to a server.
 
 
 class ConnectionCounter:
@@ -102,7 +102,7 @@ class ConnectionCounter:
         await connection.on_connect()
 
 
-# The pulse: whether a node answers at once.
+# Responsiveness: whether a node answers at once.
 
 PATIENCE = 0.25
 """Seconds for which a claim that is not answered keeps its places. A server that works takes
@@ -116,7 +116,7 @@ class Responsiveness:
     """
 
     def __init__(self) -> None:
-        self.weak = False
+        self.lost = False
 
 
 # Cancelling asyncio tasks for good.

@@ -130,7 +130,7 @@ async def test_what_is_under_way_at_a_beat_is_not_lost(
 
     witness = Witness()
     async with listening(Settings(url=url), witness, wait=wait, compute=compute) as listener:
-        [consumer] = listener._site.consumers
+        [consumer] = listener._servers.consumers
         await async_bridge.make_tasks(
             [{"func": f"test.{name}", "args": [1], "delay": 0} for name in ("wait", "compute")]
             * 200

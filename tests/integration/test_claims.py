@@ -71,7 +71,7 @@ async def test_what_ended_takes_no_room_while_it_is_recorded_up_to_a_limit(
     async with listening(replace(settings, concurrency=1), witness, send=send) as listener:
         await async_bridge.make_tasks([{"func": "test.send", "delay": 0}] * 3)
         await witness.until(lambda: len(witness.seen(Started)) == 2)
-        [consumer] = listener._site.consumers
+        [consumer] = listener._servers.consumers
         assert (consumer.settler.claim_limit(), witness.ended()) == (0, [])
         may_record.set()
         await witness.until_ended(3)

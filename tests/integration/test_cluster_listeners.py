@@ -38,8 +38,8 @@ async def note(_: object) -> None:
 
 
 def nodes_of(listener: Listener) -> ClusterServers:
-    assert isinstance(listener._site, ClusterServers)
-    return listener._site
+    assert isinstance(listener._servers, ClusterServers)
+    return listener._servers
 
 
 async def until_tag_is_heard(listener: Listener, node: EmbeddedServer, slot: int) -> None:
@@ -47,7 +47,7 @@ async def until_tag_is_heard(listener: Listener, node: EmbeddedServer, slot: int
     [there] = [each for at, each in nodes_of(listener).nodes.items() if at.port == node.port]
     async with asyncio.timeout(PATIENCE):
         while slot not in {  # noqa: ASYNC110 - nothing says so for each partition
-            slot_of(consumer.store.database.prefix) for consumer in there.directory.consumers
+            slot_of(consumer.store.database.prefix) for consumer in there.key_router.consumers
         }:
             await asyncio.sleep(0.01)
 
@@ -138,7 +138,7 @@ async def test_a_node_without_a_partition_is_heard_too(cluster: Cluster, bridge:
     witness = Witness()
     async with listening(Settings(url=cluster.url), witness, note=note) as listener:
         await until_all_hear(listener, witness)
-        counts = [len(node.directory.consumers) for node in nodes_of(listener).nodes.values()]
+        counts = [len(node.key_router.consumers) for node in nodes_of(listener).nodes.values()]
         assert sorted(counts) == [0, 1, 1]
         ids = [str(number) for number in range(20)]
         for id in ids:
@@ -274,7 +274,7 @@ async def test_a_listener_starts_while_a_node_is_down(cluster: Cluster, bridge: 
 async def test_a_listener_hears_soon_if_those_before_it_were_killed(
     cluster: Cluster, bridge: Bridge
 ) -> None:
-    """They count for half a lease, and would have been the ears; the living ones beat at once when
+    """They count for half a lease, and would have been elected; the living ones beat at once when
     it joins them.
     """
     await asyncio.to_thread(bridge.create_partitions, PARTITIONS_OF_CLUSTER)
@@ -298,19 +298,19 @@ async def test_each_node_has_two_ears_among_many_listeners(cluster: Cluster) -> 
             for witness in witnesses
         ]
 
-        def ears() -> dict[Address, list[int]]:
+        def elected() -> dict[Address, list[int]]:
             return {
                 address: [
                     place for place, listener in enumerate(listeners)
-                    if nodes_of(listener).nodes[address]._ears.open
+                    if nodes_of(listener).nodes[address]._event_demand.open
                 ]
                 for address in nodes_of(listeners[0]).nodes
             }  # fmt: skip
 
         async with asyncio.timeout(PATIENCE):
-            while {len(each) for each in ears().values()} != {2}:  # noqa: ASYNC110
+            while {len(each) for each in elected().values()} != {2}:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)  # nothing says that they were drawn
-        for address, places in ears().items():
+        for address, places in elected().items():
             node = next(each for each in cluster.nodes if each.port == address.port)
             channel, count = "__keyevent@0__:expired", -1
             async with asyncio.timeout(PATIENCE):

@@ -143,15 +143,15 @@ async def test_an_ear_that_opens_while_it_reconnects_hears(
     client.zadd("expirebridge:listeners", {"!1": time.time() * 1000, "!2": time.time() * 1000})
     witness = Witness()
     async with listening(replace(settings, lease=600.0), witness) as listener:
-        assert isinstance(listener._site, SingleServer)
-        node = listener._site.node
+        assert isinstance(listener._servers, SingleServer)
+        node = listener._servers.node
         before = node.subscriber._channels
         client.client_kill_filter(_type="pubsub")
         with hanging(shared_server):
             async with asyncio.timeout(PATIENCE):
                 while node.subscriber._channels is before:  # noqa: ASYNC110 - nothing signals it
                     await asyncio.sleep(0.01)
-            node._ears.want("the test", True)
+            node._event_demand.want("the test", True)
             await asyncio.sleep(0)
             assert not witness.seen(Gap)
         await witness.until_hearing()
@@ -164,8 +164,8 @@ async def test_a_listener_outlives_a_subscription_that_breaks_while_it_changes(
     client.zadd("expirebridge:listeners", {"!1": time.time() * 1000, "!2": time.time() * 1000})
     witness = Witness()
     async with listening(replace(settings, lease=600.0), witness) as listener:
-        assert isinstance(listener._site, SingleServer)
-        node = listener._site.node
+        assert isinstance(listener._servers, SingleServer)
+        node = listener._servers.node
         for steps in range(8):
             async with asyncio.timeout(PATIENCE):
                 while node.subscriber._pubsub is None:  # noqa: ASYNC110 - nothing signals it
@@ -173,10 +173,10 @@ async def test_a_listener_outlives_a_subscription_that_breaks_while_it_changes(
             client.client_kill_filter(_type="pubsub")
             for _ in range(steps):
                 await asyncio.sleep(0)
-            node._ears.want("the test", not node._ears.open)
+            node._event_demand.want("the test", not node._event_demand.open)
             await asyncio.sleep(0.01)
-        if not node._ears.open:
-            node._ears.want("the test", True)
+        if not node._event_demand.open:
+            node._event_demand.want("the test", True)
         await witness.until_hearing()
 
 

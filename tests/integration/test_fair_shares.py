@@ -269,9 +269,9 @@ class Fleet:
 
     async def until_all_know_each_other(self) -> None:
         """Each beats when another joins; this waits for no other beat."""
-        standings = [each._site.consumers[0].standing for each in self.listeners]
+        memberships = [each._servers.consumers[0].membership for each in self.listeners]
         async with asyncio.timeout(PATIENCE):
-            while {each.listeners for each in standings} != {len(standings)}:  # noqa: ASYNC110
+            while {each.listeners for each in memberships} != {len(memberships)}:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 
 

@@ -245,26 +245,28 @@ async def test_an_id_that_is_used_again_with_other_arguments_runs_once_for_each(
     assert ran == [*range(1, STEPS + 1), STEPS]
 
 
-def adopter_on(consumer: SessionOwner, settings: Settings, wakeup: Wakeup) -> KeyReconciler:
-    standing = Membership(settings.doorbell)
-    clock = DueTimer(
+def reconciler_on(consumer: SessionOwner, settings: Settings, wakeup: Wakeup) -> KeyReconciler:
+    membership = Membership(settings.doorbell)
+    due_timer = DueTimer(
         consumer, settings.prefix, wakeup=wakeup, hooks=Hooks(),
-        fairness=FairShare(standing, Capacity(1, InFlight())),
-        scan=BacklogScan(code_without_handlers(), standing),
+        fair_share=FairShare(membership, Capacity(1, InFlight())),
+        scan=BacklogScan(code_without_handlers(), membership),
     )  # fmt: skip
     misplaced = MisplacedKeys(consumer.session.store.database.layout, Hooks())
-    return KeyReconciler(consumer, settings, wakeup=wakeup, clock=clock, misplaced=misplaced)
+    return KeyReconciler(
+        consumer, settings, wakeup=wakeup, due_timer=due_timer, misplaced=misplaced
+    )
 
 
 async def until_stale(store: AsyncStore, settings: Settings) -> None:
     """Hear of the end of a key, and look at it until that is no longer believed."""
     consumer = owner_of(store)
-    looking = adopter_on(consumer, settings, Wakeup())
+    looking = reconciler_on(consumer, settings, Wakeup())
     looking.hear(b"gone:?test.send?[]", EventKind.EXPIRED)
     role = asyncio.create_task(looking.run())
     try:
         async with asyncio.timeout(20):
-            assert await consumer.session.gaps.take() == [
+            assert await consumer.session.resyncs.take() == [
                 "events waited for too long to be believed"
             ]
     finally:
@@ -349,7 +351,7 @@ async def test_an_expiry_is_looked_at_unless_it_is_the_echo_of_a_claim(
 ) -> None:
     behind = iter([True, True, False])
     wakeup = Wakeup()
-    looking = adopter_on(owner_of(async_store), settings, wakeup)
+    looking = reconciler_on(owner_of(async_store), settings, wakeup)
     monkeypatch.setattr(DueTimer, "behind", property(lambda _: next(behind)), raising=False)
     doorbell = async_store.client.pubsub(ignore_subscribe_messages=True)
     await doorbell.subscribe(async_store.database.doorbell_channel)

@@ -104,7 +104,7 @@ async def test_an_outage_its_end_and_the_gap_are_told_once(
 ) -> None:
     async with telling(url, Witness(), note=_note):
         await log.until("gap")
-        # Nothing else is subscribed again: both ears' channels are heard of by now.
+        # Nothing else is subscribed again: both subscribers' channels are heard of by now.
         await asyncio.sleep(0.5)
         before = log.events()["gap"]
         client.client_kill_filter(_type="pubsub", skipme=True)

@@ -311,8 +311,9 @@ async def hear(url: str, client: redis.Redis, caplog: pytest.LogCaptureFixture) 
     node = Process(settings, registry_of()).node(settings.prefix)
     await node.find_consumers()
     [consumer] = node.consumers
-    consumer.hearing = Remembering(heard)
-    ears, subscriber, store = consumer.session.ears, node.node.subscriber, consumer.store
+    consumer.key_events = Remembering(heard)
+    demand, subscriber = consumer.session.event_demand, node.node.subscriber
+    store = consumer.store
     broken = asyncio.create_task(logged("the subscription failed", caplog))
 
     async def steps() -> None:
@@ -323,12 +324,12 @@ async def hear(url: str, client: redis.Redis, caplog: pytest.LogCaptureFixture) 
         client.publish(store.database.doorbell_channel, "7")
         client.set("x", "", ex=60)
         assert [await heard.get(), await heard.get()] == [7, "expire"]
-        ears.want(consumer, False)
+        demand.want(consumer, False)
         while client.pubsub_numsub(store.database.events("expired"))[0][1]:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 
     client.config_resetstat()
-    ears.want(consumer, True)
+    demand.want(consumer, True)
     running = asyncio.create_task(subscriber.run())
     changing = asyncio.create_task(subscriber.run_changes())
     walking = asyncio.create_task(steps())

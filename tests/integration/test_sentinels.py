@@ -56,7 +56,7 @@ async def test_an_orderly_failover_is_followed_by_all(sentinels: Sentinels) -> N
 
     async with listening(Settings(url=sentinels.url), witness, note=note, hold=hold) as listener:
         await witness.until_hearing()
-        old_store = listener._site.consumers[0].store
+        old_store = listener._servers.consumers[0].store
         async with AsyncBridge(sentinels.url) as awaits:
             held = await awaits.make_task("test.hold", [], 0)
             before = await awaits.make_task("test.note", [], 0)

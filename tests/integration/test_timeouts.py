@@ -118,7 +118,7 @@ class Stuck:
 
         What the claimer does next, if the loop goes on after all, is claim.
         """
-        self.listener._site.consumers[0].wakeup.set()
+        self.listener._servers.consumers[0].wakeup.set()
         self.go_on.set()
         self.end.wait(PATIENCE)
 

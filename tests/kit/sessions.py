@@ -23,9 +23,9 @@ def session_with(
         heart_store=heart_store or Store(redis.Redis(), prefix="expirebridge"),
         server_clock=ServerClock(),
         health=ServerHealth(),
-        gaps=ResyncRequests(),
-        ears=EventDemand(),
-        links=ConnectionCounter(),
+        resyncs=ResyncRequests(),
+        event_demand=EventDemand(),
+        connection_count=ConnectionCounter(),
     )
 
 

@@ -98,7 +98,7 @@ def beats_fast(one_row: Settings) -> Settings:
 def has_no_traces(listener: Listener) -> bool:
     """Whether nothing of an attempt is left in it."""
     executor = listener._executor
-    leases = sum(len(consumer.leases) for consumer in listener._site.consumers)
+    leases = sum(len(consumer.leases) for consumer in listener._servers.consumers)
     return not (leases or executor.in_flight or list(executor._running) or executor.withdraw())
 
 

@@ -29,9 +29,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def scan_of(code: CodeVersion | None = None, listeners: int = 1) -> BacklogScan:
-    standing = Membership(Doorbells.BOTH)
-    standing.listeners = listeners
-    return BacklogScan(code or code_without_handlers(), standing)
+    membership = Membership(Doorbells.BOTH)
+    membership.listeners = listeners
+    return BacklogScan(code or code_without_handlers(), membership)
 
 
 def asked(scan: BacklogScan) -> tuple[str, list[Walk]]:

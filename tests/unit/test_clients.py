@@ -25,4 +25,4 @@ def test_a_plain_url_has_plain_connections(url: str) -> None:
     assert clients.primary_of(url) is None
     assert clients.sentinels_of(url) is None
     assert clients.primary_known_to(client) is None
-    assert Process(Settings(url=url), Registry({})).node("expirebridge")._follower is None
+    assert Process(Settings(url=url), Registry({})).node("expirebridge")._failover_monitor is None

@@ -37,12 +37,12 @@ def only_when_due(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(due_timer, "LONGEST_SLEEP", 3600.0)
 
 
-def clock_for(wakeup: Wakeup, fairness: FairShare | None = None) -> DueTimer:
-    standing = Membership(Doorbells.BOTH)
-    scan = BacklogScan(code_without_handlers(), standing)
+def clock_for(wakeup: Wakeup, fair_share: FairShare | None = None) -> DueTimer:
+    membership = Membership(Doorbells.BOTH)
+    scan = BacklogScan(code_without_handlers(), membership)
     return DueTimer(
         owner_of(), "expirebridge", wakeup=wakeup, scan=scan, hooks=Hooks(),
-        fairness=fairness or FairShare(standing, Capacity(1, InFlight())),
+        fair_share=fair_share or FairShare(membership, Capacity(1, InFlight())),
     )  # fmt: skip
 
 
@@ -108,16 +108,16 @@ async def test_who_runs_as_many_as_others_of_a_lower_rank_waits_until_one_of_its
 ) -> None:
     """Two listeners ran two tasks each when this one, the second, last asked."""
     monkeypatch.setattr(due_timer, "TURN", 3600.0)
-    standing, capacity, wakeup = Membership(Doorbells.BOTH), Capacity(9, InFlight()), Wakeup()
-    standing.rank, standing.listeners = 1, 2
+    membership, capacity, wakeup = Membership(Doorbells.BOTH), Capacity(9, InFlight()), Wakeup()
+    membership.rank, membership.listeners = 1, 2
     capacity.acquire(wakeup, 2)
-    fairness = FairShare(standing, capacity)
-    fairness.take(
+    fair_share = FairShare(membership, capacity)
+    fair_share.take(
         Claim(
             now_us=0, next_due=None, alone=False, shared=False, running=4, broken=[], tasks=[]
         )
     )  # fmt: skip
-    alarm = clock_for(wakeup, fairness)
+    alarm = clock_for(wakeup, fair_share)
     alarm.plan(ms_from_now(0.05), now_us=0, count=0)
     async with ringing(alarm):
         await asyncio.sleep(0)

@@ -27,11 +27,11 @@ class Consumer:
     """One of so many listeners, which runs three tasks and asks with two places."""
 
     def __init__(self, listeners: int = 2) -> None:
-        self.standing = Membership(Doorbells.BOTH)
-        self.standing.listeners = listeners
+        self.membership = Membership(Doorbells.BOTH)
+        self.membership.listeners = listeners
         capacity = Capacity(10, InFlight())
         capacity.acquire(Wakeup(), 5)
-        self.fairness = FairShare(self.standing, capacity)
+        self.fairness = FairShare(self.membership, capacity)
 
     def share(self) -> FairShareInput | None:
         return self.fairness.share(2)
@@ -66,7 +66,7 @@ def test_the_only_listener_has_no_share(clock: Clock) -> None:
 def test_what_runs_counts_and_what_is_only_reserved_does_not(clock: Clock) -> None:
     del clock
     consumer = Consumer(listeners=4)
-    consumer.standing.codes = [("aa", 3), ("bb", 1)]
+    consumer.membership.codes = [("aa", 3), ("bb", 1)]
     assert consumer.share() == FairShareInput(4, 3, [("aa", 3), ("bb", 1)])
 
 
@@ -167,7 +167,7 @@ def test_those_that_run_fewer_ask_first(
 ) -> None:
     del clock
     consumer = Consumer(listeners)
-    consumer.standing.rank = rank
+    consumer.membership.rank = rank
     consumer.share()
     consumer.answer(running=running)
     assert (consumer.fairness.turn, consumer.fairness.first_turn) == (turn, first_turn)
@@ -175,7 +175,7 @@ def test_those_that_run_fewer_ask_first(
 
 def test_without_a_limit_the_rank_decides(clock: Clock) -> None:
     consumer = Consumer()
-    consumer.standing.rank = 1
+    consumer.membership.rank = 1
     consumer.share()
     consumer.answer(shared=True, running=4)
     clock.now += PATIENCE

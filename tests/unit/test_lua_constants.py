@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from expirebridge import settings
-from expirebridge.ledger import carrying, series_ticks
+from expirebridge.ledger import series_ticks
 from expirebridge.model import durations, keys
 from expirebridge.model.partitions import _TAGS
 from expirebridge.producer import new_task
@@ -56,7 +56,7 @@ BOTH = [
     ("include/series", "NEVER", series_ticks.NEVER),
     ("include/series", "NEVER", FOREVER),
     ("include/series", "SHOWN_OF_SERIES", list(series_records._NAMES)),
-    ("include/timer_edits", "WHILE_PAUSED", carrying.NEVER),
+    ("include/timer_edits", "WHILE_PAUSED", series_ticks.NEVER),
     ("include/timer_edits", "PAUSED_LOOK", model.PAUSED_LOOK * 1000),
     ("include/records", "LATE_EVENTS", settings.LEAST_KEPT * 1000),
     ("include/tally", "STEPS", list(inspection.STEPS)),

@@ -11,19 +11,19 @@ names = st.sets(st.text("abcdef:0123456789", min_size=1, max_size=12), min_size=
 
 def drawn(node: str, listeners: set[str]) -> list[str]:
     """The listeners in the order of their places at a node, each drawn by itself."""
-    lots = {name: SubscriberElection(node, name) for name in listeners}
-    for lot in lots.values():
-        lot.draw(listeners)
-    return sorted(lots, key=lambda name: lots[name].place)
+    elections = {name: SubscriberElection(node, name) for name in listeners}
+    for election in elections.values():
+        election.draw(listeners)
+    return sorted(elections, key=lambda name: elections[name].place)
 
 
 @given(names)
 def test_each_place_is_one_listener_s(listeners: set[str]) -> None:
     for node in NODES:
-        lots = [SubscriberElection(node, name) for name in listeners]
-        for lot in lots:
-            lot.draw(listeners)
-        assert sorted(lot.place for lot in lots) == list(range(len(listeners)))
+        elections = [SubscriberElection(node, name) for name in listeners]
+        for election in elections:
+            election.draw(listeners)
+        assert sorted(election.place for election in elections) == list(range(len(listeners)))
 
 
 @given(names, st.data())
@@ -32,9 +32,9 @@ def test_who_leaves_changes_the_ears_only_where_it_was_one(
 ) -> None:
     gone = data.draw(st.sampled_from(sorted(listeners)))
     for node in NODES:
-        ears = drawn(node, listeners)[:2]
+        subscribers = drawn(node, listeners)[:2]
         left = drawn(node, listeners - {gone})[:2]
-        assert set(ears) - {gone} <= set(left)
+        assert set(subscribers) - {gone} <= set(left)
 
 
 def test_the_nodes_have_different_ears() -> None:
@@ -44,8 +44,8 @@ def test_the_nodes_have_different_ears() -> None:
 
 
 def test_a_listener_that_is_not_listed_yet_has_a_place() -> None:
-    lot = SubscriberElection(NODES[0], "me")
-    lot.draw([])
-    assert lot.place == 0
-    lot.draw([f"other-{number}" for number in range(50)])
-    assert 0 < lot.place < 50
+    election = SubscriberElection(NODES[0], "me")
+    election.draw([])
+    assert election.place == 0
+    election.draw([f"other-{number}" for number in range(50)])
+    assert 0 < election.place < 50

@@ -32,7 +32,7 @@ class LedgerGate:
     def link(self) -> Link:
         """The present one."""
         session = self._consumer.session
-        return Link(session, session.links.made)
+        return Link(session, session.connection_count.made)
 
     @property
     def number(self) -> int | None:

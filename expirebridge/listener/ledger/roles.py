@@ -127,8 +127,6 @@ class ConsistencyCheck(LedgerRole):
         self._failing = error is not None
 
 
-# The relayer: carries rows of the ledger to the server, and back what happened there.
-
 FULL = 100
 """Rows of a pass from which on another follows at once, after as long as it took."""
 LONG = 15.0
@@ -150,12 +148,12 @@ class RelayLoop(LedgerRole):
     connections, and at least as long as that look took: what ends meanwhile shares a pass."""
 
     def __init__(
-        self, consumer: SessionOwner, books: "LedgerPartition", standing: Membership, *,
+        self, consumer: SessionOwner, books: "LedgerPartition", membership: Membership, *,
         hooks: Hooks,
     ) -> None:  # fmt: skip
         super().__init__(consumer)
         self._books = books
-        self._standing = standing
+        self._membership = membership
         self._hooks = hooks
         self._poked = asyncio.Event()
         self._ended = False
@@ -189,7 +187,7 @@ class RelayLoop(LedgerRole):
             self._ended = self._is_rested = False
             self._rest = self.interval
             now = time.monotonic()
-            if now >= self._looked + self._standing.turn * self.interval:
+            if now >= self._looked + self._membership.turn * self.interval:
                 self._looked = now
                 return
             pause = self._until_next(now)
@@ -260,15 +258,15 @@ class RetentionLoop:
     interval = 60.0
     """Seconds between two rounds; the less often, the higher the rank is."""
 
-    def __init__(self, books: "LedgerPartition", standing: Membership, *, keep: float) -> None:
+    def __init__(self, books: "LedgerPartition", membership: Membership, *, keep: float) -> None:
         self._books = books
-        self._standing = standing
+        self._membership = membership
         self._keep = keep
 
     async def run(self) -> None:
         """Make rounds, for ever."""
         while True:
-            await asyncio.sleep(self.interval * (1 + self._standing.turn))
+            await asyncio.sleep(self.interval * (1 + self._membership.turn))
             await self.run_once()
 
     async def run_once(self) -> None:
@@ -299,40 +297,42 @@ class LedgerRoles:
     """The roles of a consumer that has a ledger, and what they share."""
 
     def __init__(
-        self, office: "LedgerEngine", consumer: SessionOwner, *, wakeup: Wakeup,
-        standing: Membership, hooks: Hooks,
+        self, ledger_engine: "LedgerEngine", consumer: SessionOwner, *, wakeup: Wakeup,
+        membership: Membership, hooks: Hooks,
     ) -> None:  # fmt: skip
-        settings = office.settings
+        settings = ledger_engine.settings
         self.gate = gate = LedgerGate(consumer)
-        self._books = books = office.books(lambda: consumer.session.heart_store, lambda: gate.link)
+        self._books = books = ledger_engine.books(
+            lambda: consumer.session.heart_store, lambda: gate.link
+        )
         self.row_check = RowCheck(books, gate)
-        self._gatekeeper = ConsistencyCheck(
+        self._consistency_check = ConsistencyCheck(
             consumer, books, gate, wakeup=wakeup,
             pause=settings.lease / claiming.BEATS_PER_LEASE,
         )  # fmt: skip
-        self.relayer = RelayLoop(consumer, books, standing, hooks=hooks)
-        self._pruner = RetentionLoop(books, standing, keep=settings.ledger_keep)
+        self.relay_loop = RelayLoop(consumer, books, membership, hooks=hooks)
+        self._retention_loop = RetentionLoop(books, membership, keep=settings.ledger_keep)
 
     def roles(self) -> dict[str, Coroutine[Any, Any, None]]:
         """What it does, each for ever."""
         return {
-            "relay of the ledger": self.relayer.run(),
-            "gate": self._gatekeeper.run(),
-            "old rows of the ledger": self._pruner.run(),
+            "relay of the ledger": self.relay_loop.run(),
+            "gate": self._consistency_check.run(),
+            "old rows of the ledger": self._retention_loop.run(),
         }
 
 
-def desk_of(
-    office: "LedgerEngine | None", consumer: SessionOwner, hooks: Hooks, *, wakeup: Wakeup,
-    standing: Membership,
+def ledger_roles_of(
+    ledger_engine: "LedgerEngine | None", consumer: SessionOwner, hooks: Hooks, *, wakeup: Wakeup,
+    membership: Membership,
 ) -> LedgerRoles | None:  # fmt: skip
     """The desk for this office; None if there is none."""
-    if office is None:
+    if ledger_engine is None:
         return None
-    return LedgerRoles(office, consumer, wakeup=wakeup, standing=standing, hooks=hooks)
+    return LedgerRoles(ledger_engine, consumer, wakeup=wakeup, membership=membership, hooks=hooks)
 
 
-def office_of(settings: Settings) -> "LedgerEngine | None":
+def ledger_engine_of(settings: Settings) -> "LedgerEngine | None":
     """The office for the ledger that the settings name; None if they name none.
 
     Raises InvalidSetting for a URL that cannot be used.

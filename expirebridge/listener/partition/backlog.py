@@ -49,12 +49,12 @@ class BacklogScan:
     """
 
     def __init__(
-        self, code: CodeVersion, standing: Membership, gate: LedgerGate | None = None
+        self, code: CodeVersion, membership: Membership, gate: LedgerGate | None = None
     ) -> None:
         self._code = code
         self._gate = gate
         self._openings = 0
-        self._standing = standing
+        self._membership = membership
         self._walks: dict[ScanKind, Walk] = {}
         self._sent: list[ScanKind] = []
         """The ways of the latest claim, in its order."""
@@ -213,7 +213,7 @@ class BacklogScan:
         self._fleet = claim.fleet
         now = time.monotonic()
         if self.unfinished:
-            others = max(self._standing.listeners, 1)
+            others = max(self._membership.listeners, 1)
             pause = 0.0 if claim.tasks else min(took * others, LONGEST_PAUSE)
             self._ready = now + pause
         else:
@@ -231,7 +231,7 @@ class BacklogScan:
             self._end_pass()
 
     def _end_pass(self) -> None:
-        others = max(self._standing.listeners, 1)
+        others = max(self._membership.listeners, 1)
         rest = max(self._spent * REST * others, SHORTEST_REST)
         self._next_pass = time.monotonic() + rest
         if self._left < FEW:

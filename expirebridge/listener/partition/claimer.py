@@ -46,10 +46,10 @@ class Claimer:
         *,
         settler: Settler,
         wakeup: Wakeup,
-        clock: DueTimer,
+        due_timer: DueTimer,
         scan: BacklogScan,
-        fairness: FairShare,
-        hearing: KeyEventHandler,
+        fair_share: FairShare,
+        key_events: KeyEventHandler,
         executor: Executor,
         hooks: Hooks,
     ) -> None:
@@ -57,10 +57,10 @@ class Claimer:
         self._settings = settings
         self._settler = settler
         self._wakeup = wakeup
-        self._clock = clock
+        self._due_timer = due_timer
         self._scan = scan
-        self._fairness = fairness
-        self._hearing = hearing
+        self._fair_share = fair_share
+        self._key_events = key_events
         self._executor = executor
         self._capacity = executor.capacity
         self._hooks = hooks
@@ -102,7 +102,7 @@ class Claimer:
         """Wait for a ring; with room, also until what was left is asked for, or the scan is to go
         on.
         """
-        left = self._fairness.pause
+        left = self._fair_share.pause
         pause = left if left is not None else self._scan.pause
         if pause is None or not self._has_places:
             await self._wakeup.wait()
@@ -113,8 +113,10 @@ class Claimer:
 
     async def _claim_what_is_due(self) -> None:
         """Claim until nothing more is due, or there is no room."""
-        if (pulse := self._consumer.session.pulse) is not None and pulse.weak:
-            await self._feel_pulse()
+        if (
+            responsiveness := self._consumer.session.responsiveness
+        ) is not None and responsiveness.lost:
+            await self._await_answer()
         places = self._reserve()
         while places:
             asked = time.monotonic()
@@ -122,7 +124,7 @@ class Claimer:
             if claim is None:
                 return
             self._take_note(claim, time.monotonic() - asked)
-            rest = self._clock.behind and not claim.shared
+            rest = self._due_timer.behind and not claim.shared
             more = claim.wrong_way or (rest and bool(claim.tasks))
             places = self._reserve() if more else 0
             if places:
@@ -149,9 +151,9 @@ class Claimer:
         alone = self._capacity.is_exclusive(self._wakeup)
         call = self._scan.call(
             new_nonce(), self._settings, room=places, alone=alone,
-            share=self._fairness.share(places),
+            share=self._fair_share.share(places),
         )  # fmt: skip
-        self._clock.notice_claim()
+        self._due_timer.notice_claim()
         self._places = places
         while True:
             session = self._consumer.session
@@ -161,7 +163,7 @@ class Claimer:
                 claim = await self._send(call, session)
             except ServerError as error:
                 session.health.failed(ROLE, error)
-                self._give_up_places(session.pulse)
+                self._give_up_places(session.responsiveness)
                 if last:
                     return None
                 call = claiming.resent(call)
@@ -173,52 +175,53 @@ class Claimer:
                     call = claiming.resent(call)
                     continue
                 session.server_clock.learn(claim.now_us, sent=sent, received=time.monotonic())
-                patience = self._settings.lease / 2 if session.pulse else 0.0
+                patience = self._settings.lease / 2 if session.responsiveness else 0.0
                 return await self._fit(claim, until=sent + patience, alone=alone)
 
     async def _send(self, call: Command[Claim], session: PartitionSession) -> Claim:
         """Send a claim; while one node of several does not answer, its places go to the others."""
-        pulse = session.pulse
-        if pulse is None:
+        responsiveness = session.responsiveness
+        if responsiveness is None:
             return await session.store.run(call)
-        self._expect_answer(pulse)
+        self._expect_answer(responsiveness)
         try:
             claim = await session.store.run(call)
         finally:
             self._timer.cancel()
-        pulse.weak = False
+        responsiveness.lost = False
         return claim
 
-    def _expect_answer(self, pulse: Responsiveness) -> None:
+    def _expect_answer(self, responsiveness: Responsiveness) -> None:
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(PATIENCE, self._doubt, pulse, loop.time() + PATIENCE)
+        self._timer = loop.call_later(PATIENCE, self._doubt, responsiveness, loop.time() + PATIENCE)
 
-    def _doubt(self, pulse: Responsiveness, at: float) -> None:
+    def _doubt(self, responsiveness: Responsiveness, at: float) -> None:
         """Take note that no answer was read by that time of the event loop."""
         loop = asyncio.get_running_loop()
         if loop.time() > at + PATIENCE:
-            self._expect_answer(pulse)  # this process stood still, and perhaps not the node
+            # This process stood still, and perhaps not the node.
+            self._expect_answer(responsiveness)
         else:
             # An answer that has come in the meantime is read first.
-            self._timer = loop.call_soon(self._notice_silence, pulse)
+            self._timer = loop.call_soon(self._notice_silence, responsiveness)
 
-    def _notice_silence(self, pulse: Responsiveness) -> None:
-        pulse.weak = True
-        self._give_up_places(pulse)
+    def _notice_silence(self, responsiveness: Responsiveness) -> None:
+        responsiveness.lost = True
+        self._give_up_places(responsiveness)
 
-    def _give_up_places(self, pulse: Responsiveness | None) -> None:
+    def _give_up_places(self, responsiveness: Responsiveness | None) -> None:
         """Leave what is reserved; also the whole room, if others can use it."""
         places, self._places = self._places, 0
         self._capacity.release(places)
-        if pulse is not None:
+        if responsiveness is not None:
             self._capacity.release_exclusive(self._wakeup)
 
-    async def _feel_pulse(self) -> None:
+    async def _await_answer(self) -> None:
         """Wait until the node answers, without a place or a turn."""
         self._capacity.withdraw(self._wakeup)
         while not self._stopping:
             session = self._consumer.session
-            if session.pulse is None or not session.pulse.weak:
+            if session.responsiveness is None or not session.responsiveness.lost:
                 return
             try:
                 await session.store.run(command("PING"))
@@ -227,7 +230,7 @@ class Claimer:
                 await asyncio.sleep(RETRY_PAUSE)
             else:
                 session.health.answered(ROLE)
-                session.pulse.weak = False
+                session.responsiveness.lost = False
 
     async def _fit(self, claim: Claim, *, until: float, alone: bool) -> Claim:
         """Keep as many places as the claim brought tasks. If the answer was late, and the places
@@ -264,7 +267,7 @@ class Claimer:
 
     def _take_note(self, claim: Claim, took: float) -> None:
         self._scan.take(claim, took)
-        self._fairness.take(claim)
+        self._fair_share.take(claim)
         if claim.wrong_way:
             return
         if claim.tasks or not self._scan.unfinished:
@@ -281,9 +284,9 @@ class Claimer:
         now_us, next_due = claim.now_us, claim.next_due
         if self._scan.unfinished and claim.tasks:
             next_due = now_us // 1000
-        self._clock.plan(next_due, now_us=now_us, count=len(claim.tasks), shared=claim.shared)
+        self._due_timer.plan(next_due, now_us=now_us, count=len(claim.tasks), shared=claim.shared)
 
     def _start(self, tasks: list[ClaimedTask], asked: float) -> None:
         for task in tasks:
-            self._hearing.expect_end_of(task.key)
+            self._key_events.expect_end_of(task.key)
             self._executor.start(task, self._consumer, asked=asked)

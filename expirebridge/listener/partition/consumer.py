@@ -8,7 +8,7 @@ from expirebridge.hooks import Hooks
 from expirebridge.listener.execution.executor import Executor
 from expirebridge.listener.execution.leases import CodeVersion, Leases
 from expirebridge.listener.execution.settler import Settler
-from expirebridge.listener.ledger.roles import desk_of
+from expirebridge.listener.ledger.roles import ledger_roles_of
 from expirebridge.listener.partition.backlog import BacklogScan
 from expirebridge.listener.partition.claimer import Claimer
 from expirebridge.listener.partition.due_timer import DueTimer
@@ -41,43 +41,43 @@ class PartitionConsumer:
 
     def __init__(
         self, session: PartitionSession, settings: Settings, *, name: str, executor: Executor,
-        hooks: Hooks, office: "LedgerEngine | None" = None,
+        hooks: Hooks, ledger_engine: "LedgerEngine | None" = None,
     ) -> None:  # fmt: skip
-        self._settings, self._executor = settings, executor
-        self.session = session
+        self.session, self._settings, self._executor = session, settings, executor
         self._prefix = session.store.database.prefix
         self.misplaced = MisplacedKeys(session.store.database.layout, hooks)
-        self._born: bytes | None = None
-        """When its database was first written to, as far as that is known."""
+        self._born: bytes | None = None  # the time of the first write to its database, if known
         self.wakeup = wakeup = Wakeup()
-        self.standing = standing = Membership(settings.doorbell, session.lot)
-        code, fairness = CodeVersion(executor.fingerprint), FairShare(standing, executor.capacity)
-        self._desk = desk = desk_of(office, self, hooks, wakeup=wakeup, standing=standing)
-        self.row_check = desk.row_check if desk else None
-        self._scan = scan = BacklogScan(code, standing, desk.gate if desk else None)
+        self.membership = membership = Membership(settings.doorbell, session.election)
+        code = CodeVersion(executor.fingerprint)
+        fair_share = FairShare(membership, executor.capacity)
+        ledger = ledger_roles_of(ledger_engine, self, hooks, wakeup=wakeup, membership=membership)
+        self._ledger_roles, self.row_check = ledger, ledger.row_check if ledger else None
+        self._scan = scan = BacklogScan(code, membership, ledger.gate if ledger else None)
         self.leases = Leases(self, name, lease=settings.lease, code=code)
-        self._clock = clock = DueTimer(
-            self, self._prefix, wakeup=wakeup, fairness=fairness, scan=scan, hooks=hooks
+        self._due_timer = due_timer = DueTimer(
+            self, self._prefix, wakeup=wakeup, fair_share=fair_share, scan=scan, hooks=hooks
         )
-        self._ticker, self._retimer = Ticker(self, standing), TimeZoneUpdater(self, standing)
-        self._declarer = SeriesRegistrar(self, settings, name=name, specs=executor.series)
-        self._sweeper = LeaseReaper(self, settings, wakeup=wakeup, hooks=hooks)
-        self.adopter = KeyReconciler(
-            self, settings, self.row_check, wakeup=wakeup, clock=clock, misplaced=self.misplaced
-        )
-        self.hearing = KeyEventHandler(
-            self, settings.doorbell, wakeup=wakeup, clock=clock, scan=scan,
-            adopter=self.adopter, standing=standing, hooks=hooks,
+        self._ticker = Ticker(self, membership)
+        self._time_zone_updater = TimeZoneUpdater(self, membership)
+        self._series_registrar = SeriesRegistrar(self, settings, name=name, specs=executor.series)
+        self._lease_reaper = LeaseReaper(self, settings, wakeup=wakeup, hooks=hooks)
+        self.reconciler = KeyReconciler(
+            self, settings, self.row_check, wakeup=wakeup, due_timer=due_timer,
+            misplaced=self.misplaced,
+        )  # fmt: skip
+        self.key_events = KeyEventHandler(
+            self, settings.doorbell, wakeup=wakeup, due_timer=due_timer, scan=scan,
+            reconciler=self.reconciler, membership=membership, hooks=hooks,
         )  # fmt: skip
         self.settler = Settler(
-            self, settings,
-            leases=self.leases, capacity=executor.capacity, in_flight=executor.in_flight,
-            wakeup=wakeup, hooks=hooks, hear_end=desk.relayer.hear_end if desk else None,
+            self, settings, leases=self.leases, capacity=executor.capacity,
+            in_flight=executor.in_flight, wakeup=wakeup, hooks=hooks,
+            hear_end=ledger.relay_loop.hear_end if ledger else None,
         )  # fmt: skip
         self._claimer = Claimer(
-            self, settings,
-            settler=self.settler, wakeup=wakeup, clock=clock, scan=scan,
-            hearing=self.hearing, executor=executor, fairness=fairness, hooks=hooks,
+            self, settings, settler=self.settler, wakeup=wakeup, due_timer=due_timer, scan=scan,
+            key_events=self.key_events, executor=executor, fair_share=fair_share, hooks=hooks,
         )  # fmt: skip
 
     @property
@@ -107,33 +107,33 @@ class PartitionConsumer:
         has the new node scanned.
         """
         self.session = session
-        self.standing.lot = session.lot
-        session.ears.want(self, self.standing.hears)
-        self.adopter.forget_all()
-        self.hearing.hear_after_gap(events=True)
+        self.membership.election = session.election
+        session.event_demand.want(self, self.membership.hears)
+        self.reconciler.forget_all()
+        self.key_events.hear_after_gap(events=True)
 
     def roles(self) -> dict[str, Coroutine[Any, Any, None]]:
         """What it does, each for ever."""
         roles = {
             "claims": self._claimer.run(),
             "outcomes": self.settler.run(),
-            "adoption": self.adopter.run(),
-            "sweeps": self._sweeper.run(),
+            "adoption": self.reconciler.run(),
+            "sweeps": self._lease_reaper.run(),
             "ticks": self._ticker.run(),
-            "time zones": self._retimer.run(),
+            "time zones": self._time_zone_updater.run(),
         }
         if self._executor.series:
-            roles["declared series"] = self._declarer.run()
-        if self._desk is not None:
-            roles |= self._desk.roles()
+            roles["declared series"] = self._series_registrar.run()
+        if self._ledger_roles is not None:
+            roles |= self._ledger_roles.roles()
         if self._settings.doorbell is not Doorbells.EVENTS:
-            roles["clock"] = self._clock.run()
+            roles["clock"] = self._due_timer.run()
         return roles
 
     def poke(self) -> None:
         """Take note that a row of the ledger was committed."""
-        if self._desk is not None:
-            self._desk.relayer.poke()
+        if self._ledger_roles is not None:
+            self._ledger_roles.relay_loop.poke()
 
     async def stop(self) -> None:
         """Claim no more; what runs goes on."""
@@ -151,17 +151,17 @@ class PartitionConsumer:
 
     def take_beat(self, beat: claiming.HeartbeatReply) -> None:
         """Take the answer to a heartbeat, on the event loop."""
-        self.standing.rank, self.standing.listeners = beat.rank, beat.listeners
-        self.standing.codes = beat.codes
+        self.membership.rank, self.membership.listeners = beat.rank, beat.listeners
+        self.membership.codes = beat.codes
         if beat.gap:
             self._scan.start_over()
-        self.session.ears.want(self, self.standing.hears)
+        self.session.event_demand.want(self, self.membership.hears)
         self._ticker.hear(beat.next_making)
-        self._retimer.hear(beat.next_making)
+        self._time_zone_updater.hear(beat.next_making)
         self._notice_birth(beat.born)
         if beat.gap and self._settings.doorbell is Doorbells.CLOCK:
             # With events, the subscription is new then, too, and is a gap by itself.
-            self.session.gaps.notice("no listener had beaten for half a lease")
+            self.session.resyncs.request("no listener had beaten for half a lease")
         self._report_lost(beat.lost)
         self._executor.cancel(beat.cancelled)
         self._executor.drop_lost_leases(self)
@@ -173,7 +173,7 @@ class PartitionConsumer:
                 "that waited in it are gone; the listener continues",
                 extra=event("emptied"),
             )
-            self._declarer.hurry()
+            self._series_registrar.hurry()
         self._born = born or self._born or b""
 
     def _report_lost(self, lost: list[str]) -> None:

@@ -61,7 +61,7 @@ class DueTimer:
         prefix: str,
         *,
         wakeup: Wakeup,
-        fairness: FairShare,
+        fair_share: FairShare,
         scan: BacklogScan,
         hooks: Hooks,
     ) -> None:
@@ -69,7 +69,7 @@ class DueTimer:
         self._prefix = prefix
         self._scan = scan
         self._wakeup = wakeup
-        self._fairness = fairness
+        self._fair_share = fair_share
         self._hooks = hooks
         self._next_due: int | None = None
         self._heard: int | None = None
@@ -121,13 +121,13 @@ class DueTimer:
         """Ring whenever it is time, for ever."""
         while True:
             self._changed.clear()
-            first_turn = _seconds(self._fairness.first_turn)
+            first_turn = _seconds(self._fair_share.first_turn)
             if await self._changes_within(self._sleep() + first_turn):
                 continue
             if not self._is_due() and not await self._finds_due():
                 continue
             # By now it is known how many tasks have ended here since the latest claim.
-            turn = max(_seconds(self._fairness.turn), first_turn)
+            turn = max(_seconds(self._fair_share.turn), first_turn)
             if turn > first_turn and await self._changes_within(turn - first_turn):
                 continue
             if self._next_due is not None and self._ahead is not None:

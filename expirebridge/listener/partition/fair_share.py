@@ -31,8 +31,8 @@ class FairShare:
     script computes it; here is when it counts. A listener that is alone has no share.
     """
 
-    def __init__(self, standing: Membership, capacity: Capacity) -> None:
-        self._standing = standing
+    def __init__(self, membership: Membership, capacity: Capacity) -> None:
+        self._membership = membership
         self._capacity = capacity
         self._left: LeftToPeers | None = None
         self._is_limited = False
@@ -62,7 +62,7 @@ class FairShare:
         return self._turn_with(0)
 
     def _turn_with(self, held: int) -> int:
-        rank, listeners = self._standing.rank, self._standing.listeners
+        rank, listeners = self._membership.rank, self._membership.listeners
         if listeners <= 1 or time.monotonic() < self._unlimited_until:
             return rank
         fewest, more = divmod(self._running, listeners)
@@ -74,12 +74,12 @@ class FairShare:
 
     def share(self, reserved: int) -> FairShareInput | None:
         """What a claim needs to know for which so many places are reserved; None: nothing."""
-        standing = self._standing
-        if standing.listeners <= 1:
+        membership = self._membership
+        if membership.listeners <= 1:
             return None
         self._is_limited = time.monotonic() >= self._unlimited_until and self.pause != 0
         held = self._capacity.in_use - reserved if self._is_limited else None
-        return FairShareInput(standing.listeners, held, standing.codes)
+        return FairShareInput(membership.listeners, held, membership.codes)
 
     def take(self, claim: Claim) -> None:
         """Take note of what a claim found."""

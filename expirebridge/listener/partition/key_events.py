@@ -1,4 +1,4 @@
-"""The hearing: what a consumer makes of what its node hears."""
+"""The keyspace events of a partition, less those that its own claims cause."""
 
 import time
 
@@ -74,19 +74,19 @@ class KeyEventHandler:
         mode: Doorbells,
         *,
         wakeup: Wakeup,
-        clock: DueTimer,
+        due_timer: DueTimer,
         scan: BacklogScan,
-        adopter: KeyReconciler,
-        standing: Membership,
+        reconciler: KeyReconciler,
+        membership: Membership,
         hooks: Hooks,
     ) -> None:
         self._consumer = consumer
         self._by_events_alone = mode is Doorbells.EVENTS
         self._wakeup = wakeup
-        self._clock = clock
+        self._due_timer = due_timer
         self._scan = scan
-        self._adopter = adopter
-        self._standing = standing
+        self._reconciler = reconciler
+        self._membership = membership
         self._hooks = hooks
         self._echoes = OwnExpiryFilter()
 
@@ -99,7 +99,7 @@ class KeyEventHandler:
             # can say: its time is known here to within a round trip, and that may say "not yet".
             self._wakeup.set()
         else:
-            self._clock.hear_of(due)
+            self._due_timer.hear_of(due)
 
     def hear_event(self, event: str, name: bytes, *, fresh: bool) -> None:
         """A key event named a key. One of a subscription that is not fresh says nothing to be
@@ -113,8 +113,10 @@ class KeyEventHandler:
             self._hooks.emit(BY_EVENT)
             if self._by_events_alone:
                 self._wakeup.set()
-        if fresh and not self._adopter.hear(name, HEARD[event]):
-            self._consumer.session.gaps.notice("more keys were heard of than could be looked at")
+        if fresh and not self._reconciler.hear(name, HEARD[event]):
+            self._consumer.session.resyncs.request(
+                "more keys were heard of than could be looked at"
+            )
 
     def hear_after_gap(self, *, events: bool) -> None:
         """The subscription is new, and whether key events may have been missed."""
@@ -126,5 +128,5 @@ class KeyEventHandler:
     def expect_end_of(self, key: bytes) -> None:
         """Take note that the task of this key was claimed here, which ends its timer."""
         # The event may have come before the claim's reply, or be on its way.
-        if self._standing.hears and not self._adopter.explain(key):
+        if self._membership.hears and not self._reconciler.explain(key):
             self._echoes.expect(key)

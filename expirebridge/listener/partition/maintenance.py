@@ -86,9 +86,9 @@ class Ticker(PeriodicRole):
     role = "the ticks of series"
     retry_pause = 0.5
 
-    def __init__(self, consumer: SessionOwner, standing: Membership) -> None:
+    def __init__(self, consumer: SessionOwner, membership: Membership) -> None:
         super().__init__(consumer)
-        self._standing = standing
+        self._membership = membership
         self._next: int | None = None
         """The ms at which the next tick is to be made, as far as is known."""
         self._changed = asyncio.Event()
@@ -124,7 +124,7 @@ class Ticker(PeriodicRole):
         """Seconds until its turn; None: there is no series."""
         if self._next is None:
             return None
-        turn = self._standing.turn * BEHIND_A_RANK
+        turn = self._membership.turn * BEHIND_A_RANK
         return self._owner.session.server_clock.seconds_until(self._next) + turn
 
 
@@ -141,9 +141,9 @@ class TimeZoneUpdater(PeriodicRole):
     role = "the ticks of zones that changed"
     retry_pause = 1.0
 
-    def __init__(self, consumer: SessionOwner, standing: Membership) -> None:
+    def __init__(self, consumer: SessionOwner, membership: Membership) -> None:
         super().__init__(consumer)
-        self._standing = standing
+        self._membership = membership
         self._version = newest_tzdata()
         self._due = asyncio.Event()
         self._has_looked = False
@@ -162,7 +162,7 @@ class TimeZoneUpdater(PeriodicRole):
         """Move all ticks that are to be moved; no pause is needed. Raises a ServerError."""
         skip: int | None = 0
         while skip is not None:
-            await asyncio.sleep(self._standing.turn * BEHIND_A_RANK)
+            await asyncio.sleep(self._membership.turn * BEHIND_A_RANK)
             began = time.monotonic()
             skip = await self._owner.session.store.run(retime(self._version, skip))
             await asyncio.sleep(time.monotonic() - began)

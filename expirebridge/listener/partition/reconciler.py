@@ -1,4 +1,4 @@
-"""The adopter: gives records to tasks that other clients set, and follows edits of timers.
+"""The reconciler: gives records to tasks that other clients set, and follows edits of timers.
 
 An event, or a scan, only names a key. Names are collected here for a moment and looked at together.
 """
@@ -84,13 +84,13 @@ class KeyReconciler:
         row_check: RowCheck | None = None,
         *,
         wakeup: Wakeup,
-        clock: DueTimer,
+        due_timer: DueTimer,
         misplaced: MisplacedKeys,
     ) -> None:
         self._consumer = consumer
         self._settings = settings
         self._wakeup = wakeup
-        self._clock = clock
+        self._due_timer = due_timer
         self._misplaced = misplaced
         self._row_check = row_check
         self._waiting: dict[News, float] = {}
@@ -148,7 +148,11 @@ class KeyReconciler:
         """Look at the keys whose end no claim has explained in time."""
         gone = self._gone[heard]
         # A deletion is an order; that a key expired is known to the clock as well.
-        wait = LONGEST_ECHO_WAIT if heard is EventKind.EXPIRED and self._clock.behind else ECHO_WAIT
+        wait = (
+            LONGEST_ECHO_WAIT
+            if heard is EventKind.EXPIRED and self._due_timer.behind
+            else ECHO_WAIT
+        )
         until = time.monotonic() - wait
         ripe = list(takewhile(lambda item: item[1] <= until, gone.items()))
         for name, since in ripe:
@@ -183,7 +187,7 @@ class KeyReconciler:
         if not self._waiting:
             self._has_news.clear()
         if stale:
-            self._consumer.session.gaps.notice("events waited for too long to be believed")
+            self._consumer.session.resyncs.request("events waited for too long to be believed")
             logger.warning(
                 "%d events were dropped: there was no time to look at them", stale,
                 extra=event("events dropped", count=stale),
@@ -266,7 +270,7 @@ class KeyReconciler:
             or await session.store.run(reconciling.is_primary())
         ):
             return True
-        session.gaps.notice("the server that reported deletions is a replica now")
+        session.resyncs.request("the server that reported deletions is a replica now")
         logger.warning(
             "%d deletions were not believed: the server that reported them is a replica now",
             deleted, extra=event("deletions ignored", count=deleted),

@@ -78,8 +78,8 @@ async def _asked(
     cluster: Cluster, known: SlotMap, settings: Settings, prefix: str
 ) -> AsyncIterator[AsyncStore]:
     slot = slot_of(prefix)
-    berth = PinnedPrimary(SlotPrimary(cluster, slot), known.node_of(slot))
-    client = clients.listener_client(settings.url, socket_timeout=PATIENCE, place=berth)
+    pinned = PinnedPrimary(SlotPrimary(cluster, slot), known.node_of(slot))
+    client = clients.listener_client(settings.url, socket_timeout=PATIENCE, place=pinned)
     try:
         yield AsyncStore(client, prefix=prefix, partitions=PARTITIONS_OF_CLUSTER, assumed=True)
     finally:
@@ -111,7 +111,7 @@ ASK_SOON = 0.2
 ALL_BEAT_WITHIN = 1.0
 """Seconds within which those that live beat once another listener has joined them."""
 MOST_NAMES = 1000
-"""Listeners among which the ears of each node are drawn, at most."""
+"""Listeners among which the subscribers of each server are elected, at most."""
 
 
 class ClusterServers(Servers):
@@ -140,7 +140,7 @@ class ClusterServers(Servers):
         self._hooks = hooks
         self._new_consumer = partial(
             PartitionConsumer, settings=settings, name=name, executor=executor, hooks=hooks,
-            office=self.office,
+            ledger_engine=self.ledger_engine,
         )  # fmt: skip
         self._layout = PartitionLayout(settings.prefix)
         self._misplaced: MisplacedKeys
@@ -214,7 +214,10 @@ class ClusterServers(Servers):
 
     def node_roles(self) -> dict[str, Coroutine[Any, Any, None]]:
         """What it does for its nodes, each for ever."""
-        return {"nodes of the cluster": self._run_nodes(), "ears": self._run_ears()}
+        return {
+            "nodes of the cluster": self._run_nodes(),
+            "subscriber election": self._elect_subscribers(),
+        }
 
     async def _run_nodes(self) -> None:
         """Run the nodes' roles, and follow the slots, for ever."""
@@ -254,7 +257,7 @@ class ClusterServers(Servers):
             self._start_one(address)
         self._move_consumers(known)
         for address in self.nodes.keys() - known.primaries:
-            if not self.nodes[address].directory.consumers:
+            if not self.nodes[address].key_router.consumers:
                 node = self.nodes.pop(address)
                 self._left.append(asyncio.create_task(_leave(node), name=f"leaving {address}"))
 
@@ -294,7 +297,7 @@ class ClusterServers(Servers):
             self._layout.count,
             watchdog=self._watchdog,
             hooks=self._hooks,
-            lot=SubscriberElection(str(address), self._name),
+            election=SubscriberElection(str(address), self._name),
             misplaced=self._misplaced,
         )
         return node
@@ -307,9 +310,11 @@ class ClusterServers(Servers):
 
     # Who hears which node
 
-    async def _run_ears(self) -> None:
-        """Draw the ears of all nodes again and again: the first time soon, in case that those drawn
-        at the start had been killed. Of these nobody has heard since this listener joined.
+    async def _elect_subscribers(self) -> None:
+        """Elect the subscribers of all servers three times a lease; first within a second.
+
+        Those elected at the start may have been killed: then they have sent no heartbeat since this
+        listener joined.
         """
         pause = self._settings.lease / claiming.BEATS_PER_LEASE
         await asyncio.sleep(min(pause, ALL_BEAT_WITHIN))
@@ -320,7 +325,7 @@ class ClusterServers(Servers):
     async def _draw(self, within: float) -> None:
         """Ask one partition who has beaten within so many seconds: every listener beats in all."""
         for node in sorted(self.nodes.values(), key=lambda node: node.health.lasts):
-            for consumer in node.directory.consumers[:1]:
+            for consumer in node.key_router.consumers[:1]:
                 try:
                     beats = await consumer.store.run(inspection.list_listeners(MOST_NAMES))
                 except ServerError:
@@ -342,15 +347,15 @@ class ClusterServers(Servers):
         self._thread.shutdown(wait=False, cancel_futures=True)
         nodes = list(self.nodes.values())
         await asyncio.gather(*(node.close() for node in nodes), *self._left)
-        await self.close_office()
+        await self.close_ledger_engine()
         for node in nodes:
-            await node.generation.close()
+            await node.connections.close()
 
 
 async def _leave(node: Server) -> None:
     """Close a node on which nothing stands any more."""
-    await node.generation.cut()
+    await node.connections.cut()
     await node.close()
     # Somebody may still have sent there, and so connected once more.
     await asyncio.sleep(ASK_EVERY)
-    await node.generation.close()
+    await node.connections.close()

@@ -32,28 +32,28 @@ class ServerConnections:
     def __init__(
         self,
         settings: Settings,
-        berth: PinnedPrimary | None,
+        pinned: PinnedPrimary | None,
         *,
         health: ServerHealth,
-        gaps: ResyncRequests,
-        ears: EventDemand,
-        lot: SubscriberElection | None = None,
+        resyncs: ResyncRequests,
+        event_demand: EventDemand,
+        election: SubscriberElection | None = None,
     ) -> None:
         # An answer that takes longer than this is no answer: the lease would be in danger.
         patience = max(settings.lease / 2, 1.0)
         url = settings.url
-        self.berth = berth
-        self._client = clients.listener_client(url, socket_timeout=patience, place=berth)
-        self._heart_client = clients.heartbeat_client(url, socket_timeout=patience, place=berth)
-        self._links = ConnectionCounter()
+        self.pinned = pinned
+        self._client = clients.listener_client(url, socket_timeout=patience, place=pinned)
+        self._heart_client = clients.heartbeat_client(url, socket_timeout=patience, place=pinned)
+        self._connection_count = ConnectionCounter()
         if settings.ledger is not None:
-            self._links.watch(self._client)
+            self._connection_count.watch(self._client)
         self._server_clock = ServerClock()
         self._health = health
-        self._gaps = gaps
-        self._ears = ears
-        self._lot = lot
-        self._pulse = Responsiveness() if lot else None
+        self._resyncs = resyncs
+        self._event_demand = event_demand
+        self._election = election
+        self._responsiveness = Responsiveness() if election else None
 
     def session_for(self, prefix: str, partitions: int = 1) -> PartitionSession:
         """What a consumer of this prefix stands on, if its database has so many partitions."""
@@ -61,13 +61,13 @@ class ServerConnections:
             store=AsyncStore(self._client, prefix=prefix, partitions=partitions),
             heart_store=Store(self._heart_client, prefix=prefix, partitions=partitions),
             server_clock=self._server_clock,
-            health=PartitionHealth(self._health, prefix) if self._lot else self._health,
-            gaps=self._gaps,
-            ears=self._ears,
-            links=self._links,
-            may_be_demoted=self.berth is not None,
-            lot=self._lot,
-            pulse=self._pulse,
+            health=PartitionHealth(self._health, prefix) if self._election else self._health,
+            resyncs=self._resyncs,
+            event_demand=self._event_demand,
+            connection_count=self._connection_count,
+            may_be_demoted=self.pinned is not None,
+            election=self._election,
+            responsiveness=self._responsiveness,
         )
 
     async def cut(self) -> None:

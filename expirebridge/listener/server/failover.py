@@ -62,14 +62,14 @@ class FailoverMonitor(PeriodicRole):
             raise translated(error) from error
 
     def _is_news(self, address: Address) -> bool:
-        berth = self._node.generation.berth
-        return berth is not None and berth.known != address
+        pinned = self._node.connections.pinned
+        return pinned is not None and pinned.known != address
 
     async def follow(self, address: Address) -> None:
         """Change to the primary at this address."""
         old = self._node.renew(PinnedPrimary(self._primary, address))
-        self._node.gaps.notice("another server is the primary")
-        before = str(old.berth.known) if old.berth else ""
+        self._node.resyncs.request("another server is the primary")
+        before = str(old.pinned.known) if old.pinned else ""
         logger.warning(
             "the primary is now %s; it was %s", address, before,
             extra=event("failed over", server=str(address), before=before),

@@ -27,8 +27,8 @@ class Heartbeat:
     At each round the watchdog looks whether the event loop still goes on.
     """
 
-    def __init__(self, directory: KeyRouter, *, lease: float, watchdog: Watchdog) -> None:
-        self._directory = directory
+    def __init__(self, key_router: KeyRouter, *, lease: float, watchdog: Watchdog) -> None:
+        self._key_router = key_router
         self._pause = lease / claiming.BEATS_PER_LEASE
         self._short_pause = min(0.5, lease / 10)
         self._watchdog = watchdog
@@ -39,7 +39,7 @@ class Heartbeat:
 
     async def begin(self) -> None:
         """Beat once, before anything is claimed. Raises a ServerError."""
-        for consumer in self._directory.consumers:
+        for consumer in self._key_router.consumers:
             consumer.take_beat(await asyncio.to_thread(consumer.leases.beat))
 
     def start(self) -> None:
@@ -49,7 +49,7 @@ class Heartbeat:
 
     def fail(self, error: ServerError) -> None:
         """Take note that the server was away when this was to begin, and try again soon."""
-        for consumer in self._directory.consumers:
+        for consumer in self._key_router.consumers:
             consumer.session.health.failed(ROLE, error)
         self.hurry()
 
@@ -67,7 +67,7 @@ class Heartbeat:
         self._wake.set()
         if self._thread.ident is not None:
             self._thread.join()
-        for consumer in self._directory.consumers:
+        for consumer in self._key_router.consumers:
             if not consumer.leases.leave():
                 return
 
@@ -84,7 +84,7 @@ class Heartbeat:
         """Beat for each consumer; whether all were answered."""
         answered, failed = set[ServerHealth](), set[ServerHealth]()
         try:
-            for consumer in self._directory.consumers:
+            for consumer in self._key_router.consumers:
                 health = consumer.session.health
                 try:
                     self._beat_for(consumer)

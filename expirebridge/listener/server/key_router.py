@@ -1,4 +1,4 @@
-"""The directory: which consumers stand on a node, and to which of them a key belongs."""
+"""The key router: which consumers stand on a node, and to which of them a key belongs."""
 
 from expirebridge.listener.partition.consumer import PartitionConsumer
 from expirebridge.listener.partition.misplaced_keys import MisplacedKeys

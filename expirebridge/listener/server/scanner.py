@@ -38,33 +38,33 @@ class Scanner(PeriodicRole):
     def __init__(
         self,
         server: SessionOwner,
-        directory: KeyRouter,
+        key_router: KeyRouter,
         settings: Settings,
         *,
-        gaps: ResyncRequests,
+        resyncs: ResyncRequests,
         hooks: Hooks,
         node: str = "",
     ) -> None:
         super().__init__(server)
-        self._directory = directory
+        self._key_router = key_router
         self._settings = settings
-        self._gaps = gaps
+        self._resyncs = resyncs
         self._hooks = hooks
         self._node = node
 
     async def run_once(self) -> float:
         """Wait for a gap, or until asked, and scan; no pause is needed. Raises a ServerError."""
-        reasons = await self._gaps.take()
+        reasons = await self._resyncs.take()
         if reasons:
             self._hooks.emit(Gap(reason=", ".join(reasons), node=self._node))
-        for consumer in self._directory.consumers:
+        for consumer in self._key_router.consumers:
             consumer.wakeup.set()
         self._report(await self._scan_all(SHARE if reasons else PATIENT_SHARE))
         return 0.0
 
     def after_failure(self) -> None:
         """Ask for another scan."""
-        self._gaps.notice("the last scan failed")
+        self._resyncs.request("the last scan failed")
 
     def _report(self, adopted: int) -> None:
         self._hooks.emit(Scanned(adopted=adopted, node=self._node))
@@ -79,24 +79,24 @@ class Scanner(PeriodicRole):
 
         Returns how many tasks were adopted.
         """
-        consumers = self._directory.consumers
+        consumers = self._key_router.consumers
         if len(consumers) == 1 and consumers[0].store.database.partitions == 1:
             return await self._scan(consumers[0], share)
         return await self._walk(share)
 
     async def _walk(self, share: float) -> int:
         """One walk for all consumers: each looks over its own keys."""
-        directory, store = self._directory, self._owner.session.store
+        key_router, store = self._key_router, self._owner.session.store
         cursor, adopted = "0", 0
         while True:
             began = time.monotonic()
             cursor, names = await store.run(reconciling.walk(cursor, STEP))
             own: dict[PartitionConsumer, list[bytes]] = {}
             for name in names:
-                if consumer := directory.find(name):
+                if consumer := key_router.find(name):
                     own.setdefault(consumer, []).append(name)
                 else:
-                    directory.notice_misplaced(name)
+                    key_router.notice_misplaced(name)
             for consumer, theirs in own.items():
                 step = await consumer.store.run(reconciling.check_keys(theirs, self._settings))
                 adopted += await self._take(consumer, step)
@@ -122,4 +122,4 @@ class Scanner(PeriodicRole):
                 "task %s was in no state set; it has a place again", id,
                 extra=event("stray", task=id),
             )  # fmt: skip
-        return await consumer.adopter.look_at(step.found)
+        return await consumer.reconciler.look_at(step.found)

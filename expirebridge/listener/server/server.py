@@ -36,60 +36,58 @@ logger = logging.getLogger("expirebridge")
 
 
 class Server:
-    """The roles of one server; its consumers are those that stand on it now.
+    """One Redis server: its connections, its roles, and the consumers of its partitions.
 
-    A node that is one of several has a `lot`, `misplaced`, and a berth that is its address.
+    A node of a cluster has an `election` and `misplaced`, and is pinned to its address.
     """
 
     def __init__(
         self,
         settings: Settings,
-        berth: PinnedPrimary | None,
+        pinned: PinnedPrimary | None,
         prefix: str,
         partitions: int = 1,
         *,
         watchdog: Watchdog,
         hooks: Hooks,
-        lot: SubscriberElection | None = None,
+        election: SubscriberElection | None = None,
         misplaced: MisplacedKeys | None = None,
     ) -> None:
         self._settings = settings
-        self._lot = lot
-        self._standing = Membership(settings.doorbell, lot)
-        """What its lot means for it, even if no consumer stands here."""
-        self.health, self.gaps, self._ears = health, gaps, ears = (
-            ServerHealth(),
-            ResyncRequests(),
-            EventDemand(),
-        )
-        self._begin = partial(
-            ServerConnections, settings, health=health, gaps=gaps, ears=ears, lot=lot
-        )
-        self.generation = self._begin(berth)
-        """The present one."""
+        self._election = election
+        self._membership = Membership(settings.doorbell, election)
+        """Of this listener, by the election, even while no partition is here."""
+        self.health = health = ServerHealth()
+        self.resyncs = resyncs = ResyncRequests()
+        self._event_demand = event_demand = EventDemand()
+        self._connect = partial(
+            ServerConnections, settings, health=health, resyncs=resyncs, event_demand=event_demand,
+            election=election,
+        )  # fmt: skip
+        self.connections = self._connect(pinned)
         self.session = self.session_for(prefix, partitions)
         """For what concerns the server as a whole."""
-        self.directory = directory = KeyRouter(misplaced)
-        self.heartbeat = Heartbeat(directory, lease=settings.lease, watchdog=watchdog)
+        self.key_router = key_router = KeyRouter(misplaced)
+        self.heartbeat = Heartbeat(key_router, lease=settings.lease, watchdog=watchdog)
         self.subscriber = Subscriber(
-            self, directory, heartbeat=self.heartbeat, ears=ears, gaps=gaps
+            self, key_router, heartbeat=self.heartbeat, event_demand=event_demand, resyncs=resyncs
         )
-        self.name = name = str(berth.known) if lot and berth else ""
+        self.name = name = str(pinned.known) if election and pinned else ""
         """Its address, if it is one of several."""
-        self._scanner = Scanner(self, directory, settings, gaps=gaps, hooks=hooks, node=name)
-        self._inspector = SettingsMonitor(self, directory, settings, gaps=gaps)
+        self._scanner = Scanner(self, key_router, settings, resyncs=resyncs, hooks=hooks, node=name)
+        self._settings_monitor = SettingsMonitor(self, key_router, settings, resyncs=resyncs)
         self._tasks: list[asyncio.Task[None]] = []
 
     def session_for(self, prefix: str, partitions: int = 1) -> PartitionSession:
         """What a consumer of this prefix stands on here."""
-        return self.generation.session_for(prefix, partitions)
+        return self.connections.session_for(prefix, partitions)
 
     # Consumers that come and go
 
     def add(self, consumer: PartitionConsumer) -> None:
         """Take note of a consumer that stands here."""
-        self.directory.add(consumer)
-        self._ears.look_again()
+        self.key_router.add(consumer)
+        self._event_demand.look_again()
 
     def receive(self, consumer: PartitionConsumer) -> None:
         """Let a consumer go on here that stood on another node."""
@@ -97,20 +95,20 @@ class Server:
         consumer.move_to(self.session_for(database.prefix, database.partitions))
         self.add(consumer)
         self.heartbeat.hurry()
-        if consumer.standing.looks:
-            self.gaps.notice(f"{database.prefix} has come here from another node")
+        if consumer.membership.looks:
+            self.resyncs.request(f"{database.prefix} has come here from another node")
 
     def dismiss(self, consumer: PartitionConsumer) -> None:
         """Let a consumer go to another node."""
-        self.directory.remove(consumer)
-        self._ears.want(consumer, False)
-        self._ears.look_again()
+        self.key_router.remove(consumer)
+        self._event_demand.want(consumer, False)
+        self._event_demand.look_again()
         consumer.session.health.end()
 
-    def renew(self, berth: PinnedPrimary) -> ServerConnections:
+    def renew(self, pinned: PinnedPrimary) -> ServerConnections:
         """Let all go on at another server, which is the primary now; return what they left."""
-        old, self.generation = self.generation, self._begin(berth)
-        for consumer in self.directory.consumers:
+        old, self.connections = self.connections, self._connect(pinned)
+        for consumer in self.key_router.consumers:
             database = consumer.store.database
             consumer.move_to(self.session_for(database.prefix, database.partitions))
         database = self.session.store.database
@@ -120,19 +118,19 @@ class Server:
 
     def draw(self, listeners: Iterable[str]) -> None:
         """Find out whether this listener is among those that hear a node of several."""
-        if self._lot is not None:
-            self._lot.draw(listeners)
-            self._ears.want(self, self._standing.hears)
-            for consumer in self.directory.consumers:
-                self._ears.want(consumer, consumer.standing.hears)
+        if self._election is not None:
+            self._election.draw(listeners)
+            self._event_demand.want(self, self._membership.hears)
+            for consumer in self.key_router.consumers:
+                self._event_demand.want(consumer, consumer.membership.hears)
 
     # The checks at the start
 
     async def examine(self, *, data: bool = True) -> list[Finding]:
         """Check whether the server can be used, and return the findings. Raises a ServerError."""
-        if not self.directory.consumers:
+        if not self.key_router.consumers:
             return []
-        store = self.directory.consumers[0].store
+        store = self.key_router.consumers[0].store
         findings = await store.run(check_server(store.database, data=data))
         refuse_unsuitable(findings)
         if self._settings.doorbell is Doorbells.EVENTS and not events_are_on(findings):
@@ -140,7 +138,7 @@ class Server:
                 "--doorbell events needs the server's key events, and it sends none: CONFIG SET "
                 f"notify-keyspace-events {EVENT_FLAGS}, or take --doorbell both"
             )
-        self._inspector.learn(findings)
+        self._settings_monitor.learn(findings)
         return findings
 
     # Running
@@ -151,7 +149,7 @@ class Server:
             "subscription": self.subscriber.run(),
             "changes of the subscription": self.subscriber.run_changes(),
             "scans": self._scanner.run(),
-            "inspection": self._inspector.run(),
+            "inspection": self._settings_monitor.run(),
         }
 
     def start(self, ended: "asyncio.Future[None]") -> None:

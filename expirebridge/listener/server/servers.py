@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Coroutine
 from typing import Any
 
-from expirebridge.listener.ledger.roles import office_of
+from expirebridge.listener.ledger.roles import ledger_engine_of
 from expirebridge.listener.partition.consumer import PartitionConsumer
 from expirebridge.settings import Settings
 
@@ -14,7 +14,7 @@ class Servers(ABC):
     """The consumers of all partitions, and the nodes below them."""
 
     def __init__(self, settings: Settings) -> None:
-        self.office = office_of(settings)
+        self.ledger_engine = ledger_engine_of(settings)
         """What all consumers share of their ledger; None without one."""
         self.consumers: list[PartitionConsumer] = []
         """None until `examine` finds out how many partitions there are."""
@@ -51,10 +51,10 @@ class Servers(ABC):
     async def close(self) -> None:
         """Say goodbye to the servers that answer, and close the connections."""
 
-    async def close_office(self) -> None:
+    async def close_ledger_engine(self) -> None:
         """Close the connections to the ledger's database."""
-        if self.office is not None:
-            await asyncio.to_thread(self.office.close)
+        if self.ledger_engine is not None:
+            await asyncio.to_thread(self.ledger_engine.close)
 
     def roles(self) -> dict[str, Coroutine[Any, Any, None]]:
         """What it does, each for ever, and what its consumers do."""

@@ -37,16 +37,16 @@ class SettingsMonitor(PeriodicRole):
     def __init__(
         self,
         server: SessionOwner,
-        directory: KeyRouter,
+        key_router: KeyRouter,
         settings: Settings,
         *,
-        gaps: ResyncRequests,
+        resyncs: ResyncRequests,
     ) -> None:
         super().__init__(server)
         self.retry_pause = settings.lease
-        self._directory = directory
+        self._key_router = key_router
         self._settings = settings
-        self._gaps = gaps
+        self._resyncs = resyncs
         self._known: dict[str, Finding] = {}
         self._silent = False
 
@@ -57,12 +57,12 @@ class SettingsMonitor(PeriodicRole):
     async def wait(self, pause: float) -> None:
         """Wait for a lease at a time, until the server has a partition."""
         await super().wait(max(pause, self._settings.lease))
-        while not self._directory.consumers:
+        while not self._key_router.consumers:
             await super().wait(self._settings.lease)
 
     async def run_once(self) -> float:
         """Check the server once; returns the seconds to pause. Raises a ServerError."""
-        store = self._directory.consumers[0].store
+        store = self._key_router.consumers[0].store
         findings = await store.run(check_server(store.database, data=False))
         await self._declare_again()
         self._compare(findings)
@@ -70,7 +70,7 @@ class SettingsMonitor(PeriodicRole):
 
     async def _declare_again(self) -> None:
         """What other clients wrote there does not stay."""
-        for consumer in self._directory.consumers:
+        for consumer in self._key_router.consumers:
             await asyncio.to_thread(consumer.leases.declare)
 
     def _compare(self, findings: list[Finding]) -> None:
@@ -85,6 +85,6 @@ class SettingsMonitor(PeriodicRole):
                 )  # fmt: skip
         self.learn(findings)
         was_silent, self._silent = self._silent, not events_are_on(findings)
-        looks = any(consumer.standing.looks for consumer in self._directory.consumers)
+        looks = any(consumer.membership.looks for consumer in self._key_router.consumers)
         if (self._silent or was_silent) and looks:
-            self._gaps.look_again()
+            self._resyncs.look_again()

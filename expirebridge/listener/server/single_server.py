@@ -38,17 +38,19 @@ class SingleServer(Servers):
         super().__init__(settings)
         self._prefixes = prefixes
         primary = clients.to_follow(settings.url, prefixes[0])
-        berth = PinnedPrimary(primary) if primary else None
-        self.node = Server(settings, berth, prefixes[0], watchdog=watchdog, hooks=hooks)
+        pinned = PinnedPrimary(primary) if primary else None
+        self.node = Server(settings, pinned, prefixes[0], watchdog=watchdog, hooks=hooks)
         self._new_consumer = partial(
             PartitionConsumer,
             settings=settings,
             name=name,
             executor=executor,
             hooks=hooks,
-            office=self.office,
+            ledger_engine=self.ledger_engine,
         )
-        self._follower = FailoverMonitor(primary, self.node, hooks=hooks) if primary else None
+        self._failover_monitor = (
+            FailoverMonitor(primary, self.node, hooks=hooks) if primary else None
+        )
 
     @property
     def ready(self) -> asyncio.Event:
@@ -100,14 +102,14 @@ class SingleServer(Servers):
     def node_roles(self) -> dict[str, Coroutine[Any, Any, None]]:
         """What it does for its node, each for ever."""
         roles = self.node.roles()
-        if self._follower is not None:
-            roles["the primary"] = self._follower.run()
+        if self._failover_monitor is not None:
+            roles["the primary"] = self._failover_monitor.run()
         return roles
 
     async def close(self) -> None:
         """Say goodbye, if the server answers, and close the connections."""
         await self.node.close()
-        await self.close_office()
-        if self._follower is not None:
-            await self._follower.close()
-        await self.node.generation.close()
+        await self.close_ledger_engine()
+        if self._failover_monitor is not None:
+            await self._failover_monitor.close()
+        await self.node.connections.close()

@@ -41,19 +41,19 @@ class Subscriber:
     def __init__(
         self,
         server: SessionOwner,
-        directory: KeyRouter,
+        key_router: KeyRouter,
         *,
         heartbeat: Heartbeat,
-        ears: EventDemand,
-        gaps: ResyncRequests,
+        event_demand: EventDemand,
+        resyncs: ResyncRequests,
     ) -> None:
         self._server = server
-        self._directory = directory
+        self._key_router = key_router
         database = server.session.store.database
         self._events = {database.events(event).encode(): event for event in HEARD}
         self._heartbeat = heartbeat
-        self._ears = ears
-        self._gaps = gaps
+        self._event_demand = event_demand
+        self._resyncs = resyncs
         self.ready, self.tried = asyncio.Event(), asyncio.Event()
         self._channels: list[bytes] = []
         """What was subscribed to."""
@@ -75,7 +75,7 @@ class Subscriber:
     async def run_changes(self) -> None:
         """Hear what is wanted from now on, whenever that changes, for ever."""
         while True:
-            await self._ears.change()
+            await self._event_demand.change()
             if self._pubsub is not None:
                 # A subscription that breaks just now is renewed with what is wanted then.
                 with contextlib.suppress(RedisError, OSError):
@@ -96,8 +96,8 @@ class Subscriber:
     def _wanted(self) -> list[bytes]:
         """The channels of the consumers, and of key events; without any, one that says nothing."""
         nothing = self._server.session.store.database.doorbell_channel.encode()
-        consumers = list(self._directory.by_channel) or [nothing]
-        return [*consumers, *(self._events if self._ears.open else ())]
+        consumers = list(self._key_router.by_channel) or [nothing]
+        return [*consumers, *(self._events if self._event_demand.open else ())]
 
     async def run(self) -> None:
         """Stay subscribed, for ever."""
@@ -154,29 +154,29 @@ class Subscriber:
     def _notice_gap(self, *, events: bool) -> None:
         self.ready.set()
         self.tried.set()
-        for consumer in self._directory.consumers:
-            consumer.hearing.hear_after_gap(events=events)
+        for consumer in self._key_router.consumers:
+            consumer.key_events.hear_after_gap(events=events)
         if events:
-            self._gaps.notice("the subscription to key events is new")
+            self._resyncs.request("the subscription to key events is new")
 
     def _hear_message(self, channel: bytes, data: bytes) -> None:
         if event := self._events.get(channel):
-            consumer = self._directory.find(data)
+            consumer = self._key_router.find(data)
             if consumer is not None:
-                consumer.hearing.hear_event(event, data, fresh=self.fresh)
+                consumer.key_events.hear_event(event, data, fresh=self.fresh)
             elif HEARD[event] is not EventKind.DELETED:
-                self._directory.notice_misplaced(data)
+                self._key_router.notice_misplaced(data)
         elif data == b"beat":
             self._heartbeat.hurry()
         elif data == b"ledger":
-            for consumer in self._directory.consumers:  # who committed does not know the partitions
+            for consumer in self._key_router.consumers:  # the producer may not know the partitions
                 consumer.poke()
-        elif (consumer := self._directory.by_channel.get(channel)) is None:
+        elif (consumer := self._key_router.by_channel.get(channel)) is None:
             return  # it has moved to another node
         else:
             # Anyone may publish; what is no number says no more than "look now".
             due = int(data) if data.isdigit() and len(data) < 16 else 0
-            consumer.hearing.hear_doorbell(due)
+            consumer.key_events.hear_doorbell(due)
 
 
 def _ours(error: Exception) -> ServerError:
