@@ -34,21 +34,21 @@ if TYPE_CHECKING:
     from expirebridge.ledger.partition import LedgerEngine, LedgerPartition
 
 
-# The way of the ledger's commands to its database and to the server at once.
+# Opens the SQL and Redis connections for the ledger's commands.
 
 
 @contextmanager
 def opened(
     url: str | None, prefix: str | None, ledger: str | None, ledger_name: str | None
 ) -> "Iterator[tuple[Partitions, LedgerEngine]]":
-    """The server and the ledger of a command's options, closed in the end."""
+    """Open the server and the ledger of a command's options, and close them in the end."""
     with extra_is_there():
         from expirebridge.ledger.partition import LedgerEngine  # noqa: PLC0415
     redis = Settings.read(url=url, prefix=prefix)
     with closing(store_of(redis)) as server:
         settings = replace(settings_of(ledger, ledger_name), url=redis.url, prefix=redis.prefix)
-        with closing(LedgerEngine(settings)) as office:
-            yield server, office
+        with closing(LedgerEngine(settings)) as engine:
+            yield server, engine
 
 
 # The commands that keep the ledger's table small, and forget what it should not hold.
@@ -82,20 +82,20 @@ def prune(
 
     Example: expirebridge ledger prune --older-than 7d
     """
-    with opened(url, prefix, ledger, ledger_name) as (server, office):
-        keep = office.settings.ledger_keep if older_than is None else _seconds(older_than)
-        count = sum(_pruned(books, keep) for books in office.all_books(server))
+    with opened(url, prefix, ledger, ledger_name) as (server, engine):
+        keep = engine.settings.ledger_keep if older_than is None else _seconds(older_than)
+        count = sum(_pruned(partition, keep) for partition in engine.all_books(server))
     if as_json:
         return print_json({"deleted": count})
     return print_line(f"deleted {count} rows")
 
 
-def _pruned(books: "LedgerPartition", keep: float) -> int:
+def _pruned(partition: "LedgerPartition", keep: float) -> int:
     """Delete the old rows of one partition; returns how many."""
-    pruned = books.prune(keep)
+    pruned = partition.prune(keep)
     count = pruned.deleted
     while pruned.place is not None:
-        pruned = books.prune(keep, pruned.place)
+        pruned = partition.prune(keep, pruned.place)
         count += pruned.deleted
     return count
 
@@ -258,15 +258,15 @@ def rebuild_(
 
     Example: expirebridge ledger rebuild --yes
     """
-    with opened(url, prefix, ledger, ledger_name) as (server, office):
-        settings = office.settings
+    with opened(url, prefix, ledger, ledger_name) as (server, engine):
+        settings = engine.settings
         if not yes:
             raise InvalidSetting(
                 f"every unfinished task of the ledger {settings.ledger_name!r} would run from "
                 f"{safe_url(settings.url)}: pass --yes if that is meant"
             )
-        for books in office.all_books(server):
-            books.rebuild()
+        for partition in engine.all_books(server):
+            partition.rebuild()
     if as_json:
         return print_json({"bound": settings.ledger_name})
     return print_line("bound; a listener with this ledger carries every row again")

@@ -29,7 +29,7 @@ _CREATED = text(
 
 
 def place_of(settings: Settings, url: URL, partitions: int = 1) -> Addresses:
-    """Where these settings find both sides; `url` is that of the SQL database."""
+    """Return the addresses of both sides in these settings; `url` is that of the SQL database."""
     number, addresses = _redis(settings.url)
     database = f"{number} {settings.prefix}"
     return Addresses(
@@ -77,7 +77,7 @@ def _sql(url: URL) -> str:
 
 
 def identity_of(connection: Connection, table: Table) -> str:
-    """What only this database has, and a dump of it that is restored elsewhere has not.
+    """Return what identifies this database; a dump that is restored elsewhere has another identity.
 
     `table` is one of the ledger's. What an ordinary login may not ask is left out.
     """

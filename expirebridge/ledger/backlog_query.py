@@ -1,4 +1,4 @@
-"""The rows that wait to be carried, as the index has them.
+"""The rows that wait for the relay, in the order of the index.
 
 A million may wait, and as many may have waited a moment ago. A query here takes its rows from one
 stretch of the index `expirebridge_task_todo`, in the order of the index, and with constants that
@@ -58,7 +58,7 @@ class BacklogQuery:
         )
 
     def all(self, *columns: Any, todo: SyncState) -> Select[Any]:
-        """Those of all partitions, in the order of the index: for a page at a time."""
+        """Select those of all partitions in the order of the index, to be read in pages."""
         row = self._task.c
         return (
             select(*columns)
@@ -70,7 +70,7 @@ class BacklogQuery:
         )
 
     def any(self, slots: Sequence[Slot], todo: SyncState) -> ColumnElement[bool]:
-        """Whether there is such a row: one look at the index for each slot."""
+        """A condition: there is such a row. It reads the index once for each slot."""
         looks = (
             self.first(1, constant(1), slot=slot, todo=todo).scalar_subquery().is_not(None)
             for slot in slots
@@ -90,7 +90,7 @@ class BacklogQuery:
 
 
 class _IsInIndex(FunctionElement[Any]):
-    """The condition of the index, as each dialect must hear it."""
+    """The condition of the partial index, as each dialect recognises it."""
 
     inherit_cache = True
     name = "is_in_index"
@@ -98,7 +98,7 @@ class _IsInIndex(FunctionElement[Any]):
 
 
 class HasEnded(_IsInIndex):
-    """That of the index `expirebridge_task_ended`."""
+    """The condition of the index `expirebridge_task_ended`."""
 
     inherit_cache = True
     beyond = 1
@@ -124,7 +124,7 @@ class _Forwards(FunctionElement[Any]):
 
 
 class _Backwards(_Forwards):
-    """The same from its end."""
+    """The reverse order of the index: slot and status, descending."""
 
     inherit_cache = True
     name = "backwards"

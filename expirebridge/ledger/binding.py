@@ -15,15 +15,15 @@ from expirebridge.ledger.entries import RelayProgress, RelayState
 from expirebridge.store.commands.ledger import RedisCheckpoint
 
 MOST = 50
-"""How many addresses of a side are remembered; beyond, the oldest is forgotten."""
+"""The number of addresses that are stored for a side; an older one is dropped."""
 SHOWN = 5
-"""How many of them an error names."""
+"""The number of them that an error names."""
 _LISTS = ("redis", "sql", "identities")
 REBUILD = "Nothing is sent. `expirebridge ledger rebuild --yes` binds them to each other"
 
 
 class Addresses(NamedTuple):
-    """Where both sides are, as settings spell it, without logins."""
+    """The addresses of both sides, as settings spell them, without logins."""
 
     redis: tuple[str, ...]
     """The addresses at which Redis is found, each with its database and prefix; any of them will
@@ -36,11 +36,11 @@ class Addresses(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What both sides say of themselves now."""
+    """The present addresses and identities of both sides."""
 
     place: Addresses
     identity: str
-    """What only this SQL database has, as long as nobody restores a dump of it elsewhere."""
+    """The identity of this SQL database; a dump that is restored elsewhere has another one."""
     run_id: str | None
     """The server's process; None if it does not say."""
 
@@ -52,7 +52,7 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Met:
-    """What a ledger remembers of the two sides, since they were bound to each other."""
+    """The addresses and identities of both sides that a ledger has stored since they were bound."""
 
     redis: tuple[str, ...] = ()
     """The addresses at which Redis was met."""
@@ -61,12 +61,12 @@ class Met:
     sql: tuple[str, ...] = ()
     """The addresses at which the SQL database was met."""
     identities: tuple[str, ...] = ()
-    """What it said of itself: there are several servers in a cluster of MariaDB."""
+    """The identities that it had: a cluster of MariaDB has several servers."""
     partitions: int = 0
 
     @classmethod
     def first(cls, seen: Seen) -> "Met":
-        """What is remembered when both are bound to each other."""
+        """Return what is stored when both are bound to each other."""
         place = seen.place
         return cls(
             redis=place.redis, run=seen.run, sql=(place.sql,), identities=(seen.identity,),
@@ -86,7 +86,7 @@ class Met:
         return orjson.dumps(asdict(self)).decode()
 
     def with_(self, seen: Seen) -> "Met":
-        """The same after both were met as they are now; addresses stay known."""
+        """Return it with the present addresses and identities; earlier addresses are kept."""
         place = seen.place
         return replace(
             self, redis=_added(self.redis, place.redis), run=seen.run or self.run,
@@ -96,7 +96,7 @@ class Met:
 
 
 def check_numbers(numbers: RelayState | RelayProgress, known: RedisCheckpoint) -> None:
-    """Raise LedgerUnsuitable unless server and ledger know of each other, and of the same passes.
+    """Raise LedgerUnsuitable unless server and ledger have the same pairing id and batch numbers.
 
     A server that knows no ledger may have lost everything.
     """
@@ -137,7 +137,7 @@ def check_sides(met: Met, seen: Seen, known: RedisCheckpoint) -> None:
 
 
 def _faults(met: Met, seen: Seen, known: RedisCheckpoint) -> list[str]:
-    """What is not as it was, on both sides."""
+    """Name the changes of both sides."""
     place, faults = seen.place, []
     if not known.nonce:
         faults.append("Redis knows no ledger")
@@ -158,7 +158,7 @@ def _faults(met: Met, seen: Seen, known: RedisCheckpoint) -> list[str]:
 
 
 def news_of(before: Met, after: Met) -> list[str]:
-    """What is new about where both are, for the log; a restart is not."""
+    """Name new addresses and identities for the log; a restart is not one."""
     news = [f"Redis is at {one}" for one in after.redis if one not in before.redis]
     news += [f"the SQL database is at {one}" for one in after.sql if one not in before.sql]
     fresh = [one for one in after.identities if one not in before.identities]

@@ -20,7 +20,7 @@ from expirebridge.store.partitions import Partitions
 logger = logging.getLogger("expirebridge")
 
 MESSAGE = "ledger"
-"""What is published on the doorbell's channel."""
+"""The message that is published on the doorbell's channel."""
 GAP = 0.005
 """The least seconds between two notifications: one covers all commits before it."""
 

@@ -1,4 +1,4 @@
-"""What a driver's error means, whoever wrapped it: SQLAlchemy, Django or nobody."""
+"""The meaning of a driver's error, also if SQLAlchemy or Django wrapped it."""
 
 import re
 from typing import Any, Final
@@ -39,7 +39,7 @@ def _code_of(error: BaseException) -> Any:
 
 
 def is_missing(error: BaseException) -> bool:
-    """Whether a statement failed for want of a table, or of a column."""
+    """Return whether a statement failed because a table or a column is missing."""
     code = _code_of(error)
     if isinstance(code, str) and any(text in code for text in _NO_TABLE_SQLITE):
         return True
@@ -47,12 +47,12 @@ def is_missing(error: BaseException) -> bool:
 
 
 def is_duplicate(error: BaseException) -> bool:
-    """Whether MySQL refused a row since there is one with this key."""
+    """Return whether MySQL refused a row with a duplicate key."""
     return bool(_code_of(error) == _DUPLICATE_MYSQL)
 
 
 def is_unreachable(error: BaseException) -> bool:
-    """Whether the database did not answer: no connection, a broken one, or none allowed."""
+    """Return whether the database did not answer: no connection, a broken or a forbidden one."""
     said = driver_error(error)
     code = _code_of(error)
     if isinstance(code, int):

@@ -15,9 +15,9 @@ from expirebridge.ledger.schema import DIALECTS, missing
 from expirebridge.ledger.tables import own_tables
 
 CONNECT_SECONDS: Final = 5
-"""How long a connection may take to be made; for SQLite, how long another writer is waited for."""
+"""Seconds to wait for a connection; in SQLite, for another writer."""
 SILENT_SECONDS: Final = 120
-"""How long MySQL may take for an answer: drivers cannot ask whether the other end is there."""
+"""Seconds to wait for an answer of MySQL: its drivers have no keepalive."""
 _WAITING_DRIVERS: Final = {
     "sqlite+aiosqlite": "sqlite",
     "postgresql+asyncpg": "postgresql+psycopg",
@@ -117,7 +117,7 @@ def begin_immediate(engine: Engine) -> None:
 
 
 def ledger_error(error: DBAPIError, url: URL) -> LedgerError:
-    """What went wrong, in one line, without the password and without what was sent."""
+    """Describe an error in one line, without the password and the parameters."""
     place = url.render_as_string(hide_password=True)
     if is_unreachable(error):
         return LedgerUnreachable(
@@ -156,7 +156,7 @@ def translated(url: URL) -> Iterator[None]:
 
 
 class Transactions(Protocol):
-    """What an Engine of SQLAlchemy has of this, and the open transaction of a test as well."""
+    """A source of transactions: an Engine of SQLAlchemy, or the open transaction of a test."""
 
     def connect(self) -> AbstractContextManager[Connection]:
         """A connection that reads; nothing is left of its transaction."""

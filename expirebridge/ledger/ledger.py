@@ -1,4 +1,4 @@
-"""The producer's side of the ledger: tasks in the caller's own transaction."""
+"""The producer's API of the ledger: tasks in the caller's own transaction."""
 
 import os
 import time
@@ -42,11 +42,11 @@ from expirebridge.store.commands.call import When
 from expirebridge.store.commands.producing import NewTask
 from expirebridge.store.task_records import split_call
 
-# Tells hooks of the tasks that a ledger makes, as a Bridge does of its own.
+# Emits the events of tasks that a ledger makes, as a Bridge does of its own.
 
 
 def announce(hooks: Hooks, new: Sequence[NewTask]) -> None:
-    """Tell that tasks are about to be made; a hook may give each a place in a trace."""
+    """Emit that tasks are about to be made; a hook may give each a place in a trace."""
     for task in new if hooks else ():
         making = Making(id=task.id, func=split_call(task.call)[0])
         hooks.emit(making)
@@ -56,7 +56,7 @@ def announce(hooks: Hooks, new: Sequence[NewTask]) -> None:
 
 @contextmanager
 def not_made(hooks: Hooks, new: Sequence[NewTask]) -> Iterator[None]:
-    """Tell that none of these was made if the block raises: the transaction is lost, or ends so."""
+    """Emit that none of these was made if the block raises: the transaction is lost."""
     try:
         yield
     except Exception as error:
@@ -66,7 +66,7 @@ def not_made(hooks: Hooks, new: Sequence[NewTask]) -> Iterator[None]:
 
 
 def emit_made(hooks: Hooks, new: NewTask, made: LedgerTask) -> None:
-    """Tell that the statement of a task was sent. Its due time is by this machine's clock."""
+    """Emit that the statement of a task was sent. Its due time is by this machine's clock."""
     if not hooks:
         return
     task = Task(
@@ -446,7 +446,7 @@ class Ledger:
         return new, exts
 
     def _which(self, id: str | None, ext: str | None) -> tuple[bool, dict[str, Any]]:
-        """Whether a task is named by its id, and the parameters that name it."""
+        """Return whether the task is named by its id, and the parameters."""
         if (id is None) == (ext is None):
             raise InvalidTask("give either id or ext")
         if id is not None:
@@ -492,14 +492,14 @@ class Ledger:
             self._notifier.notify()
 
     def _changing(self, session: Transaction) -> TransactionAdapter:
-        """The same as `_adapter`, for what is to be relayed after the commit."""
+        """Return the adapter of a transaction that writes: listeners are notified of its commit."""
         adapter = self._adapter(session)
         if self._notifier is not None:
             notify_after_commit(session, self._notifier)
         return adapter
 
     def _adapter(self, session: Transaction) -> TransactionAdapter:
-        """The way to the caller's database, which is looked at when it is first seen."""
+        """Return the adapter of the caller's transaction; a new database is checked first."""
         adapter = adapter_of(session, self.tables.task)
         self._database_check.check(adapter)
         return adapter

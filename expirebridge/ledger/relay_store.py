@@ -1,4 +1,4 @@
-"""The relay's half of the tables: each method is one transaction."""
+"""Reads and writes the tables for the relay: each method is one transaction."""
 
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
@@ -157,7 +157,7 @@ class RelayStore:
             return connection.scalar(select(self._passes.c.met).where(*self._our_pass))
 
     def met_by_all(self) -> Sequence[str | None]:
-        """The same of each partition."""
+        """Return those of each partition."""
         passes = self._passes.c
         with self.engine.connect() as connection:
             return connection.scalars(select(passes.met).where(passes.ledger == self.name)).all()
@@ -395,7 +395,7 @@ def what_comes_of(row: Any, change: StatusUpdate) -> str:
 
 
 def _written_back(row: Any, change: StatusUpdate) -> dict[str, Any]:
-    """What is written into a row, as parameters."""
+    """Return the parameters that are written into a row."""
     began_anew = row.generation < change.version.generation
     waits = change.status == Status.WAITING and not change.cancelling
     return {

@@ -1,4 +1,4 @@
-"""The archive: finished rows, which are kept for a while and then deleted."""
+"""Retention: finished rows are kept for a while, and then deleted."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
@@ -18,7 +18,7 @@ _ENDED: Final = (Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)
 
 
 class RetentionCursor(NamedTuple):
-    """How far a round through the archive got."""
+    """The position of a round through the finished rows."""
 
     status: Status = _ENDED[0]
     modified: int = -1
@@ -26,16 +26,16 @@ class RetentionCursor(NamedTuple):
 
 
 class Pruned(NamedTuple):
-    """What one batch did."""
+    """The result of one batch."""
 
     deleted: int
     """Rows that were deleted."""
     place: RetentionCursor | None
-    """Where the next one goes on; None: the round is over."""
+    """The position of the next one; None: the round is over."""
 
 
 class Retention:
-    """The finished rows of one ledger and partition.
+    """Deletes the finished rows of one ledger and partition.
 
     A row is deleted after the server has forgotten its task, and only if that has ended there, too:
     so nobody can revive a task whose row is gone. The numbers of batches stay, in a table of their
@@ -98,7 +98,7 @@ class Retention:
 
 
 def _next(place: RetentionCursor, rows: Sequence[Any]) -> RetentionCursor | None:
-    """Where to go on: after the last row, or with the next status."""
+    """Return the next position: after the last row, or at the next status."""
     if len(rows) == BATCH:
         return RetentionCursor(place.status, rows[-1].modified, rows[-1].id)
     following = _ENDED.index(place.status) + 1

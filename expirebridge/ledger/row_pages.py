@@ -40,7 +40,7 @@ Read = Callable[[Executable], list[Row]]
 
 
 class RowKind(StrEnum):
-    """What a row waits for, or that it was refused."""
+    """The kinds of rows that are listed."""
 
     RELAY = "relay"  # it is new, or changed, and not carried to Redis yet
     REBUILD = "rebuild"  # Redis lost it
@@ -66,7 +66,7 @@ class RowPage:
 
     rows: list[ListedRow]
     cursor: str | None
-    """Where the next page begins; None if there is none."""
+    """The position of the next page; None if there is none."""
     is_cut: bool = False
     """Whether there are more, beyond those that are listed."""
 
@@ -88,7 +88,7 @@ def read_page(read: Read, task: Table, ledger: str, kind: RowKind, cursor: str |
 
 
 def _skipped(cursor: str | None) -> int:
-    """How many rows are before a page."""
+    """Return the number of rows before a page."""
     if cursor is None:
         return 0
     if not re.fullmatch(r"[0-9]{1,5}", cursor) or int(cursor) >= MOST_LISTED:
@@ -110,7 +110,7 @@ def _to_carry(task: Table, ledger: str, kind: RowKind) -> Select[Any]:
 
 
 def _refused(task: Table, ledger: str) -> Select[Any]:
-    """Those of the last day among the last that failed, the latest first."""
+    """Select those of the last day among the last that failed, the latest first."""
     row = task.c
     # How many failed is limited before anything else is asked: for PostgreSQL its clock is no
     # constant, so a condition on the time would not end the walk along the index.
@@ -133,7 +133,7 @@ def _refused(task: Table, ledger: str) -> Select[Any]:
 
 
 def _read_by_id(read: Read, task: Table, ledger: str, after: str) -> RowPage:
-    """Those that wait and were carried, in the order of their ids."""
+    """Read waiting rows that were relayed, in the order of their ids."""
     row = task.c
     looked_at = (
         select(task)

@@ -53,7 +53,7 @@ class LedgerTask:
     """The handler's positional arguments; none if a row holds what are no arguments."""
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     ext: str | None = None
-    """What the application calls it."""
+    """The name that the application gave it."""
     status: Status = Status.WAITING
     wanted: DesiredState = DesiredState.NONE
     """Whether its cancel is wanted."""
@@ -65,7 +65,7 @@ class LedgerTask:
     message: str | None = None
     """Why the last attempt failed, or why the row was refused."""
     generation: int | None = None
-    """The number of this life of the id; None from `make_task`."""
+    """The version of this task among those of its id; None from `make_task`."""
     revision: int = 1
     """Raised with each change of what is wanted."""
     created: datetime | None = None
@@ -115,7 +115,7 @@ def check_ext(ext: object) -> str | None:
 
 
 def options_of(fields: Mapping[str, Any]) -> str | None:
-    """What a row holds of a record's fields."""
+    """Encode the fields of a record for the column `options`."""
     if not fields:
         return None
     options = dict(fields)
@@ -125,7 +125,7 @@ def options_of(fields: Mapping[str, Any]) -> str | None:
 
 
 def ledger_task(row: Row) -> LedgerTask:
-    """A row as people see it, whatever is in it."""
+    """Return a row as a task; values that cannot be read are left out."""
     try:
         args, kwargs = keys.decode_args(str(row["params"]).encode())
     except ValueError:
@@ -149,7 +149,7 @@ def ledger_task(row: Row) -> LedgerTask:
 
 
 def new_task_of(row: Row, now: int) -> NewTask:
-    """What a row asks for, checked as `make_task` would.
+    """Return the task that a row asks for, checked as by `make_task`.
 
     `now` is the database's clock, in ms, when the row was read: what has passed of a delay since
     the row was written is taken off. A row that was relayed before is due when it was last. Raises
@@ -172,7 +172,7 @@ def new_task_of(row: Row, now: int) -> NewTask:
 
 
 def _check_numbers(row: Row) -> None:
-    """What CHECK constraints allow, and what only our own statements keep."""
+    """Check the columns that CHECK constraints or only our own statements restrict."""
     if row["status"] not in list(Status) or row["wanted"] not in list(DesiredState):
         raise InvalidTask("status, wanted: there are no such values")
     for name, last in (("generation", _LAST_MS), ("revision", 2**31 - 1)):

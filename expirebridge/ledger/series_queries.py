@@ -1,6 +1,6 @@
-"""The timetable: the series of a ledger, as people see them.
+"""Reads the series of a ledger.
 
-What a row does not know stands in Redis only: when a tick began, and how late.
+Only Redis has the time when a tick began, and its lateness.
 """
 
 import re
@@ -114,7 +114,7 @@ def listing_of(rows: list[Row], limit: int) -> SeriesListing:
 
 
 def series_of(row: Row) -> Series:
-    """A series as people see it, whatever is in its row."""
+    """Return a row as a series; values that cannot be read are left out."""
     tick_due = row["waiting_due"] if _waits(row) else None
     last = None if row["last_id"] is None or _is_to_come(row) else row["last_id"]
     state = None if last is None else FINAL_STATES.get(row["last_status"])
@@ -148,13 +148,13 @@ def series_of(row: Row) -> Series:
 
 
 def _waits(row: Row) -> bool:
-    """Whether the latest tick is still to come, as far as its row knows."""
+    """Return whether the latest tick is still to come, by its row."""
     waits = row["waiting_status"] == Status.WAITING and row["waiting_wanted"] == DesiredState.NONE
     return waits and row["paused"] is None
 
 
 def _is_to_come(row: Row) -> bool:
-    """Whether the last tick by its time waits for its jitter, or as it was moved."""
+    """Return whether the last tick by its time still waits: for its jitter, or a later time."""
     is_latest = row["last_id"] == f"{row['id']}@{row['tick']}"
     return is_latest and _waits(row) and row["waiting_due"] > row["now"]
 

@@ -19,9 +19,9 @@ from expirebridge.store.commands.series import Times
 logger = logging.getLogger("expirebridge")
 
 AHEAD: Final = 2000
-"""How many ms before a tick is due its successor is made: passes follow each other by a second."""
+"""Milliseconds before a tick is due at which its successor is made: the relay looks each second."""
 NEVER: Final = 2**53 - 1
-"""When the next tick of a series is to be made that has none any more."""
+"""The due time of a series that makes no more ticks."""
 MOST: Final = 100
 """Series whose next tick one transaction makes."""
 

@@ -1,4 +1,4 @@
-"""The producer's half of series: each statement in the caller's transaction."""
+"""Writes series in the caller's transaction."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The statements of the producer's side, built once for each dialect."""
+"""The statements of producers, built once for each dialect."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -41,7 +41,7 @@ _UPSERTS: Final = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statements:
-    """What a producer sends, for one dialect."""
+    """The statements of a producer for one dialect."""
 
     insert: ClauseElement
     """A task whose id was drawn."""
@@ -49,7 +49,7 @@ class Statements:
     """A task with an id that a finished one may have. It changes no row if an unfinished one has
     it; in MySQL it fails with a duplicate key then, and `take` follows."""
     replace: ClauseElement
-    """The same, whatever has the id: it never fails."""
+    """The same, also if an unfinished one has the id: it never fails."""
     take: ClauseElement
     """Put the new task in the place of a finished one (MySQL)."""
     cancel: ClauseElement
@@ -72,7 +72,7 @@ class Statements:
     series_pause: ClauseElement
     series_resume: ClauseElement
     series_show: ClauseElement
-    """A series with its ticks, as `timetable.series_of` takes it; it locks nothing."""
+    """A series with its ticks, as `series_queries.series_of` reads it; it locks nothing."""
     series_list: ClauseElement
 
 
@@ -147,7 +147,7 @@ def _finished(task: Table) -> ColumnElement[bool]:
 
 
 def _relayed_again(task: Table) -> dict[str, Any]:
-    """What each change of a row's wishes sets. A row to be rebuilt stays one: see `SyncState`."""
+    """The columns that each change by the application sets. A row to be rebuilt stays one."""
     return {
         "revision": task.c.revision + 1,
         "todo": case((task.c.todo == _REBUILD, _REBUILD), else_=_RELAY),
@@ -156,8 +156,8 @@ def _relayed_again(task: Table) -> dict[str, Any]:
 
 
 def _new_life(task: Table) -> dict[str, Any]:
-    """What is set beside the given columns when a new task takes an id. Its stamp stays: what Redis
-    holds of the older one may have to be rebuilt."""
+    """The columns set when a new task takes an id, beside the given ones. The stamp stays: if Redis
+    loses the older task, the row has to be rebuilt."""
     last = task.c.generation
     return _relayed_again(task) | {
         "generation": case((last >= NowMs(), last + 1), else_=NowMs()),
@@ -221,7 +221,7 @@ def _move(task: Table) -> Update:
 
 
 def _erase(task: Table) -> Update:
-    """The relay then carries the row as another one, which takes the place of what Redis holds."""
+    """The relay then replaces the task in Redis by the erased one."""
     return (
         update(task)
         .values(_relayed_again(task) | {"params": _ERASED, "options": null(), "message": null()})

@@ -1,4 +1,4 @@
-"""The ledger's tables, and what each column means.
+"""The ledger's tables and their columns.
 
 Times are whole milliseconds since 1970 on the database's clock, unless a column says otherwise.
 Redis knows when a task is due, who runs it, and its attempts. The row knows that the task exists,
@@ -55,9 +55,9 @@ class Tables:
     task: Table
     """`expirebridge_task`: one row for each task."""
     passes: Table
-    """`expirebridge_pass`: the relay's numbers, one row for each partition."""
+    """`expirebridge_pass`: the relay's progress, one row for each partition."""
     schema: Table
-    """`expirebridge_schema`: one row, with the version of these tables and who they are."""
+    """`expirebridge_schema`: one row, with the version and the identity of these tables."""
     series: Table
     """`expirebridge_series`: one row for each series, with its watermark."""
 
@@ -86,12 +86,12 @@ def tables(metadata: MetaData) -> Tables:
 
 @cache
 def own_tables() -> Tables:
-    """The tables in a MetaData of their own, for who has none."""
+    """Return the tables in a MetaData of their own, for applications without one."""
     return tables(MetaData())
 
 
 def extras(made: Tables) -> list[Executable]:
-    """What `create_all` executes beside the tables themselves: the view, and the version."""
+    """Return what `create_all` executes beside the tables: the view, and the version."""
     return [CreateView(made.task), insert(made.schema).values(version=VERSION)]
 
 
@@ -203,7 +203,7 @@ def task_table(metadata: MetaData) -> Table:
 
 
 def _indices() -> list[Index]:
-    """For the relay, for a lookup by ext_string, and for pruning; partial where that is known."""
+    """For the relay, the lookup by ext_string, and retention; partial where that is supported."""
 
     def index(name: str, *columns: str, only: str) -> Index:
         return Index(
@@ -221,7 +221,7 @@ def _indices() -> list[Index]:
 
 
 def pass_table(metadata: MetaData) -> Table:
-    """`expirebridge_pass`: the numbers of the relay's passes, one sequence for each partition."""
+    """`expirebridge_pass`: the relay's progress, with the batch numbers of each partition."""
     return Table(
         NAMES[1],
         metadata,

@@ -1,4 +1,4 @@
-"""Threads in which a database is waited for: one that hangs holds up nobody else.
+"""Daemon threads for blocking database calls, and a timeout for one call.
 
 They are daemons, so a call that never returns does not keep the process from its end, as a thread
 of `concurrent.futures` would.
@@ -16,9 +16,9 @@ from expirebridge.errors import LedgerUnreachable
 T = TypeVar("T")
 
 PATIENCE: Final = 5.0
-"""Seconds for which an answer of the database is waited for where something else waits for it."""
+"""Seconds to wait for an answer of the database before the caller gets an error."""
 CLOSING: Final = 0.2
-"""Seconds for which calls under way are waited for at the end. A pass cut off then is repeated."""
+"""Seconds to wait at the end for calls under way. A batch cut off then is repeated."""
 
 
 class DaemonPool:

@@ -45,12 +45,12 @@ class TransactionAdapter(Protocol):
 
     @property
     def dialect(self) -> Dialect:
-        """How its database writes SQL."""
+        """The dialect of its database."""
         ...
 
     @property
     def database(self) -> object | None:
-        """What stands for the database, the same for each of its transactions; None if unknown."""
+        """An identity of the database, equal for all of its transactions; None if unknown."""
         ...
 
     def execute(self, statement: ClauseElement, values: Values) -> int:

@@ -55,7 +55,7 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerState:
-    """How the ledger stands now."""
+    """The present state of the ledger."""
 
     figures: LedgerFigures | None = None
     """None if its database does not answer."""
@@ -69,7 +69,7 @@ class Beside(NamedTuple):
     shown: Task
     """The row as a task, without what must not be shown."""
     state: State | None
-    """That of its task; None if Redis has none."""
+    """The state of its task; None if Redis has none."""
     reason: str
 
 
@@ -99,7 +99,7 @@ class LedgerPages:
         )  # fmt: skip
 
     async def alarms(self) -> tuple[Finding, ...]:
-        """What is wrong with the ledger, for the overview."""
+        """Return the alarms of the ledger, for the overview."""
         return (await self._present()).alarms
 
     async def _read(self) -> LedgerState:
@@ -178,7 +178,7 @@ def _kind_in(query: Mapping[str, str], present: LedgerState) -> RowKind:
 
 
 def _states_of(ids: Sequence[str], operations: Operations) -> Steps[dict[str, State]]:
-    """How the tasks of these ids stand that Redis has."""
+    """Return the states of those tasks that Redis has."""
     states = {}
     for id in ids:
         task = yield from operations.get(id)

@@ -1,4 +1,4 @@
-"""The calls of the ledger's relay: rows to Redis, and status updates back."""
+"""The commands of the relay: rows to Redis, and the states of tasks back to rows."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -20,26 +20,26 @@ from expirebridge.store.commands.call import (
 from expirebridge.store.task_records import text
 
 MAX_ROWS = 100
-"""The most rows that one pass relays, in either direction."""
+"""The most rows of a batch, in either direction."""
 MOST_DIRTY = 100_000
-"""Beyond so many rows that are behind, no task of a ledger begins: see include/claims.lua."""
+"""Beyond so many lagging rows, no task of a ledger is claimed: see include/claims.lua."""
 
 
 class RedisCheckpoint(NamedTuple):
-    """The checkpoint in Redis: the state of the relay there."""
+    """The checkpoint of the relay in one partition of Redis."""
 
     nonce: str
-    """The pairing id of Redis and ledger; empty: none."""
+    """The pairing id; empty if the server is bound to no ledger."""
     number: int
-    """The number of the last pass."""
+    """The number of the last batch seen here."""
     now: int = 0
     """The server's time, in ms."""
     dirty: int = 0
-    """The number of pending status updates."""
+    """The number of tasks whose rows are lagging."""
     dirty_since: int | None = None
-    """The time of the oldest of them, in microseconds."""
+    """The time of the first change that is not written back, in microseconds."""
     run_id: str | None = None
-    """The run id of the server; None if it has none, or was not asked."""
+    """The run id of the server's process; None if it is not told, or was not asked for."""
 
     @property
     def behind(self) -> float:
@@ -68,7 +68,7 @@ class WriteBackBacklog(NamedTuple):
 
 
 def read_ledger() -> Command[RedisCheckpoint]:
-    """Read the checkpoint in Redis."""
+    """Read the checkpoint of one partition."""
     return script("read_ledger", read=_read_checkpoint)
 
 
@@ -78,7 +78,7 @@ def read_run_id() -> Command[str | None]:
 
 
 def read_ledgers(*, run_ids: bool = False) -> Steps[dict[int, RedisCheckpoint]]:
-    """Read the same of each partition, by its number; those that cannot be asked are left out."""
+    """Read that of each partition, by its number; those that do not answer are left out."""
     known: dict[int, RedisCheckpoint] = {}
     # Its reply also brings the number of partitions.
     first = yield from at_if_available(read_ledger(), 0, fail_fast=True)
