@@ -1,4 +1,4 @@
-"""The report of what was late: after each gap one line, when all of it has been taken."""
+"""The log line after each gap: how many tasks were late, and by how much."""
 
 import logging
 import time
@@ -20,7 +20,7 @@ FORGET = 5.0
 
 
 class LateReport:
-    """Hears what happens in a listener, and reports after each gap which tasks it took late.
+    """Hook that logs, after each gap, which tasks were late.
 
     It waits until the scan that follows a gap is done, and the late tasks are behind: a claim found
     nothing, or a task that is on time started; what is due first is claimed first. Neither may come
@@ -47,7 +47,7 @@ class LateReport:
         self._wakeups = wakeups
 
     def hear(self, event: Event) -> None:
-        """Take note of an event; it is a hook."""
+        """Count an event; this is the hook."""
         match event:
             case Gap(reason=reason, node=node):
                 self._reasons.append(reason)

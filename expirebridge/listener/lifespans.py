@@ -1,4 +1,4 @@
-"""Lifespans: what handlers' modules open before the first task, and close after the last."""
+"""Lifespans: resources of handlers, opened before the first task and closed after the last."""
 
 import contextlib
 from collections.abc import AsyncIterator, Sequence

@@ -31,7 +31,7 @@ from expirebridge.model.log_fields import event
 from expirebridge.settings import Settings
 from expirebridge.store import script_loader
 
-# The suspension: a listener that claims nothing for a while, and goes on with what it has.
+# Suspending a listener: it claims nothing, and continues what it has.
 
 
 class Suspension:
@@ -77,7 +77,7 @@ class Suspension:
         logger.info("nothing runs in this listener any more", extra=event("drained"))
 
 
-# Which site a listener's URL and prefix ask for.
+# The servers of a listener, by its URL and prefix.
 
 
 def servers_of(

@@ -1,4 +1,4 @@
-"""The event loop: asyncio's own, which also wakes up on time.
+"""The set-up of a listener's process: event loop, signals, logging.
 
 A listener sleeps until a task is due. asyncio's loop on Linux rounds each sleep up to a whole
 millisecond, because `epoll` takes no less; for most tasks that was the greater part of their
@@ -40,7 +40,7 @@ class PunctualSelector(selectors.EpollSelector):
         return super().select(0)
 
 
-# Signals: what stops, suspends and resumes a listener that has its process to itself.
+# Signals that stop, suspend and resume a listener with a process of its own.
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGTSTP, signal.SIGCONT)
 
@@ -69,7 +69,7 @@ def taking_signals(take: Callable[[signal.Signals], None]) -> Iterator[None]:
                 signal.signal(number, handler)
 
 
-# The log guard: keeps what is broken in the process's logging out of the listener's code.
+# The log guard: errors in the logging of the process do not reach the listener's code.
 #
 # Handlers' modules, and the program around a listener, may add filters and handlers of their own
 # to the log. One that raises does so wherever a line is logged: in a role, it would end the

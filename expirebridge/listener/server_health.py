@@ -14,9 +14,9 @@ logger = logging.getLogger("expirebridge")
 
 
 class ServerHealth:
-    """Hears of each role whether the server answers it. Safe for threads: one of them beats.
+    """Health of a server, from the reports of the roles that call it. Thread-safe.
 
-    It begins with the first role that fails, and is over when each that failed has had an answer.
+    An outage begins with the first role that fails, and ends when each that failed has an answer.
     """
 
     def __init__(self) -> None:
@@ -28,11 +28,11 @@ class ServerHealth:
 
     @property
     def lasts(self) -> bool:
-        """Whether some role has had no answer since it failed."""
+        """True during an outage."""
         return bool(self._failing)
 
     def failed(self, role: str, error: ServerError) -> None:
-        """Take note that the server failed or refused a call of this role, which will ask again."""
+        """Report that the server failed or refused a call of this role, which will retry."""
         with self._lock:
             if not self._failing:
                 self._logged.clear()
@@ -49,7 +49,7 @@ class ServerHealth:
             logger.debug("%s failed: %s", role, error)
 
     def answered(self, role: str) -> None:
-        """Take note that the server answered this role."""
+        """Report that the server answered this role."""
         if role not in self._failing:
             return
         with self._lock:
@@ -64,11 +64,11 @@ class ServerHealth:
             )
 
     def end(self) -> None:
-        """Take note that the consumer that has it stands elsewhere; others may stand here."""
+        """Report that the partition moved to another server."""
 
 
 class PartitionHealth(ServerHealth):
-    """The health of one partition of a server that has several: its slot may move alone.
+    """Health of one partition of a cluster node; its slot may move alone.
 
     The server's health logs it.
     """
@@ -80,7 +80,7 @@ class PartitionHealth(ServerHealth):
         self._ended = False
 
     def failed(self, role: str, error: ServerError) -> None:
-        """Take note that the server failed or refused a call of this role, which will ask again."""
+        """Report that the server failed or refused a call of this role, which will retry."""
         with self._lock:
             if self._ended:
                 return
@@ -88,7 +88,7 @@ class PartitionHealth(ServerHealth):
         self._node.failed(f"{role} of {self._partition}", error)
 
     def answered(self, role: str) -> None:
-        """Take note that the server answered this role."""
+        """Report that the server answered this role."""
         if role not in self._failing:
             return
         with self._lock:
@@ -96,7 +96,7 @@ class PartitionHealth(ServerHealth):
         self._node.answered(f"{role} of {self._partition}")
 
     def end(self) -> None:
-        """Forget it: the consumer stands on another node."""
+        """Report that the partition moved to another server: its failures here are over."""
         with self._lock:
             self._ended = True
         for role in list(self._failing):

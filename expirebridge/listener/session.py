@@ -16,15 +16,13 @@ from expirebridge.listener.wakeups import (
 from expirebridge.settings import Doorbells
 from expirebridge.store.client import AsyncStore, Store
 
-# Estimates the server's clock from the times that its replies carry.
-
 # An estimate is as good as the round trip was short. An older one is trusted less, by so many
 # seconds of error for each second of age: more than clocks drift apart.
 _DRIFT = 0.0005
 
 
 class ServerClock:
-    """What the server's clock shows, seen from here.
+    """Estimate of the server's clock, from the times in its replies.
 
     The server wrote its time somewhere between our sending and our receiving, so the middle is off
     by half the round trip at most. The sample with the least possible error is kept.
@@ -53,11 +51,11 @@ class ServerClock:
         return due_ms / 1000 - self.now()
 
 
-# The election: which listeners hear the key events of a node.
+# The election of the listeners that subscribe to the key events of a server.
 
 
 class SubscriberElection:
-    """A listener's place among those that may hear a node of a cluster, by rendezvous.
+    """Elects a cluster node's subscribers to key events, by rendezvous hashing.
 
     Each listener has a weight at each node, which everybody can compute. So nodes have different
     subscribers, and when a listener comes or goes, only those nodes change theirs that it hears.
@@ -80,11 +78,11 @@ class SubscriberElection:
 
 @dataclass(frozen=True, slots=True)
 class PartitionSession:
-    """One partition of one node, as far as the roles of a consumer use it."""
+    """Connections, clock and health of one partition on one server."""
 
     store: AsyncStore
     heart_store: Store
-    """The same for the thread that beats, with a connection of its own."""
+    """For the thread of the heartbeat, with a connection of its own."""
     server_clock: ServerClock
     health: ServerHealth
     resyncs: ResyncRequests
@@ -92,15 +90,15 @@ class PartitionSession:
     connection_count: ConnectionCounter
     """How many connections `store` has made; not counted without a ledger."""
     may_be_demoted: bool = False
-    """Whether another server may become the primary while this one goes on as its replica."""
+    """True if a failover may turn this server into a replica while it runs."""
     election: SubscriberElection | None = None
-    """Who hears its key events, among several nodes; None: the rank says that."""
+    """Elects the subscribers of a cluster node; None: the rank decides."""
     responsiveness: Responsiveness | None = None
-    """Whether it answers at once; None: there is no other node that could lack room."""
+    """Circuit breaker of a cluster node; None: there is no other node to protect."""
 
     @property
     def is_away(self) -> bool:
-        """Whether the node does not answer this consumer now."""
+        """True while the server does not answer this partition."""
         return self.health.lasts or (self.responsiveness is not None and self.responsiveness.lost)
 
 
@@ -128,7 +126,7 @@ MOST_TURNS = 10
 
 
 class Membership:
-    """What a listener's rank means for it; each heartbeat brings its current rank."""
+    """Rank of this listener and number of listeners, updated by each heartbeat."""
 
     def __init__(self, doorbell: Doorbells, election: SubscriberElection | None = None) -> None:
         self._doorbell = doorbell
@@ -147,15 +145,16 @@ class Membership:
 
     @property
     def hears(self) -> bool:
-        """Whether it hears key events."""
+        """True if this listener subscribes to key events."""
         if self._doorbell is Doorbells.CLOCK:
             return False
         return self._place < SUBSCRIBERS or self._doorbell is Doorbells.EVENTS
 
     @property
     def looks(self) -> bool:
-        """Whether it scans while the server sends no key events. As many look as would hear; with
-        the clock alone, nobody expects that edits are noticed.
+        """True if this listener scans while the server sends no key events.
+
+        As many scan as would subscribe; with the clock alone, edits need not be noticed.
         """
         return self._place < SUBSCRIBERS and self._doorbell is not Doorbells.CLOCK
 

@@ -21,23 +21,23 @@ class Wakeup:
         self._is_set.clear()
 
 
-# Gaps: times in which something may have been missed on a server.
+# Requests to scan a server again, after events may have been missed.
 
 
 class ResyncRequests:
-    """Whoever notices a gap says why; the scanner waits here, and takes what was noticed."""
+    """Requests for a full scan of a server; the scanner waits for them."""
 
     def __init__(self) -> None:
         self._reasons: list[str] = []
         self._noticed = asyncio.Event()
 
     def request(self, reason: str) -> None:
-        """Have the server scanned soon, and say why: something may have been missed."""
+        """Request a scan soon, with a reason: events may have been missed."""
         self._reasons.append(reason)
         self._noticed.set()
 
     def look_again(self) -> None:
-        """Have it scanned soon, for a reason that is known and lasts."""
+        """Request a scan soon, for a reason that was reported before and lasts."""
         self._noticed.set()
 
     async def take(self) -> list[str]:
@@ -48,11 +48,11 @@ class ResyncRequests:
         return list(dict.fromkeys(reasons))
 
 
-# Ears: whether a listener hears the key events of a server.
+# The demand for keyspace events of a server.
 
 
 class EventDemand:
-    """Is open while some consumer of the node wants to hear; the subscriber waits for changes."""
+    """Tracks whether any partition needs keyspace events; the subscriber waits for changes."""
 
     def __init__(self) -> None:
         self._wanted_by: set[object] = set()
@@ -60,31 +60,31 @@ class EventDemand:
 
     @property
     def open(self) -> bool:
-        """Whether key events are to be heard."""
+        """True while any partition needs key events."""
         return bool(self._wanted_by)
 
     def want(self, who: object, wants: bool) -> None:
-        """Take note whether this consumer wants to hear, from now on."""
+        """Set whether this consumer needs key events from now on."""
         before = self.open
         (self._wanted_by.add if wants else self._wanted_by.discard)(who)
         if self.open != before:
             self._changed.set()
 
     def look_again(self) -> None:
-        """Take note that other consumers stand on the node."""
+        """Have the subscriber compare its channels: the server has other partitions now."""
         self._changed.set()
 
     async def change(self) -> None:
-        """Wait until they are opened or closed, or others stand on the node."""
+        """Wait until the demand or the partitions of the server change."""
         await self._changed.wait()
         self._changed.clear()
 
 
-# Connections: counts the connections that were made to a server.
+# The connections made to a server.
 
 
 class ConnectionCounter:
-    """How many connections a client has made.
+    """Counts the connections that a client has made.
 
     A new one may lead to a server that has lost something, or to another server.
     """
@@ -97,12 +97,12 @@ class ConnectionCounter:
         client.connection_pool.connection_kwargs["redis_connect_func"] = self._connected
 
     async def _connected(self, connection: Any) -> None:
-        """What redis-py calls in place of a connection's own greeting."""
+        """Called by redis-py instead of the connection's own handshake."""
         self.made += 1
         await connection.on_connect()
 
 
-# Responsiveness: whether a node answers at once.
+# The circuit breaker of a server.
 
 PATIENCE = 0.25
 """Seconds for which a claim that is not answered keeps its places. A server that works takes
@@ -110,9 +110,9 @@ milliseconds; the other nodes' tasks are late by this once if a node hangs."""
 
 
 class Responsiveness:
-    """What the consumers of a node have noticed. Only where a listener has several nodes.
+    """Circuit breaker of one server among several: claims wait while it does not answer.
 
-    While it is weak none of them reserves room: the first ones ask for a sign of life.
+    While it is lost, the consumers of its partitions acquire no capacity and send it a PING.
     """
 
     def __init__(self) -> None:
@@ -133,22 +133,22 @@ async def cancel_roles(tasks: Sequence[asyncio.Task[object]]) -> None:
         _, waiting = await asyncio.wait(waiting, timeout=0.1)
 
 
-# The shutdown: whether this listener is to end, and whether a handler is why.
+# The end of a listener.
 
 
 class StopRequest:
-    """Begins when somebody asks the listener to stop, or when a handler is stuck."""
+    """Request to stop the listener, and its cause: a caller, or a stuck handler."""
 
     def __init__(self) -> None:
         self._begun = asyncio.Event()
         self.asked = False
-        """Whether somebody asked the listener to stop."""
+        """True once a caller has asked the listener to stop."""
         self.stuck: str | None = None
         """The first function that did not end a grace time after its timeout, if one did not."""
 
     @property
     def begun(self) -> bool:
-        """Whether the listener is to end."""
+        """True once the listener must end."""
         return self._begun.is_set()
 
     def ask(self) -> None:

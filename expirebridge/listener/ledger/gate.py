@@ -1,4 +1,4 @@
-"""The gate: whether tasks of the ledger may be claimed on the present connection."""
+"""The gate that closes a ledger's tasks to claims until ledger and server agree."""
 
 import asyncio
 from typing import NamedTuple
@@ -7,16 +7,17 @@ from expirebridge.listener.session import PartitionSession, SessionOwner
 
 
 class Link(NamedTuple):
-    """What a listener stands on, and how many connections it has made there."""
+    """Session of a partition, and the number of connections made in it."""
 
     session: PartitionSession
     made: int
 
 
 class LedgerGate:
-    """Open on the link for which the numbers of ledger and server were compared, and on no other.
+    """Lets tasks of the ledger be claimed while the checkpoints of ledger and server agree.
 
-    Its keeper opens it. A new connection closes it: it may lead to a server that lost something.
+    ConsistencyCheck opens it for one link. A new connection closes it: it may lead to a server that
+    has lost data.
     """
 
     def __init__(self, consumer: SessionOwner) -> None:
@@ -26,7 +27,7 @@ class LedgerGate:
         self.openings = 0
         """How often it was opened: each time what was passed over is looked at again."""
         self.wanted = asyncio.Event()
-        """Is set when a closed gate was found: its keeper looks again."""
+        """Set when a closed gate held up a task; wakes the ConsistencyCheck."""
 
     @property
     def link(self) -> Link:

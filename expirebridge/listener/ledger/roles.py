@@ -1,4 +1,4 @@
-"""The desk: what a consumer does for its ledger."""
+"""The roles of a partition that has a ledger: relay, consistency check, retention."""
 
 import asyncio
 import contextlib
@@ -23,8 +23,6 @@ from expirebridge.store.commands import ledger as calls
 if TYPE_CHECKING:
     from expirebridge.ledger.partition import LedgerEngine, LedgerPartition
 
-
-# The gatekeeper: opens the gate for tasks of the ledger when ledger and server agree.
 
 logger = logging.getLogger("expirebridge")
 
@@ -54,7 +52,9 @@ class LedgerRole(PeriodicRole):
 
 
 class ConsistencyCheck(LedgerRole):
-    """Compares the ledger's numbers with the server's: after each new connection, and now and then.
+    """Opens the gate when the checkpoints of ledger and server agree.
+
+    It compares them after each new connection, and regularly.
 
     After a new connection it first takes a number, once: a pass that stalled before cannot end.
     """
@@ -134,7 +134,9 @@ LONG = 15.0
 
 
 class RelayLoop(LedgerRole):
-    """Makes passes: at each look with the lowest rank, and the less often the higher its rank is.
+    """Relays rows of the ledger to the server, and status updates back.
+
+    The listener of the lowest rank makes a pass at each look; others less often, by their rank.
 
     Those of a lower rank may lack the ledger. If two make a pass at once, one finds that out.
     """
@@ -157,16 +159,16 @@ class RelayLoop(LedgerRole):
         self._hooks = hooks
         self._poked = asyncio.Event()
         self._ended = False
-        """Whether a row is to learn something that may have come too late for the latest look."""
+        """An attempt ended since the latest look; its row needs a status update."""
         self._rest = 0.0
         """Seconds after the latest look for which ends wait."""
         self._is_rested = False
-        """Whether these have passed."""
+        """True once these have passed."""
         self._looked = time.monotonic()
         self._error: LedgerError | None = None
 
     def poke(self) -> None:
-        """Look at once: a row was committed."""
+        """Relay at once: a row was committed."""
         self._poked.set()
 
     def hear_end(self) -> None:
@@ -245,11 +247,8 @@ class RelayLoop(LedgerRole):
         return self.interval - now % self.interval
 
 
-# The pruner: deletes rows of the ledger whose tasks finished long ago.
-
-
 class RetentionLoop:
-    """Goes through the finished rows now and then, and deletes those that are old, in batches.
+    """Deletes finished rows of the ledger after their retention, in batches.
 
     After each batch it rests for as long as that took: deleting is never in a hurry.
     """
@@ -294,7 +293,7 @@ class RetentionLoop:
 
 
 class LedgerRoles:
-    """The roles of a consumer that has a ledger, and what they share."""
+    """Roles of a partition that has a ledger, and the objects that they share."""
 
     def __init__(
         self, ledger_engine: "LedgerEngine", consumer: SessionOwner, *, wakeup: Wakeup,
@@ -314,7 +313,7 @@ class LedgerRoles:
         self._retention_loop = RetentionLoop(books, membership, keep=settings.ledger_keep)
 
     def roles(self) -> dict[str, Coroutine[Any, Any, None]]:
-        """What it does, each for ever."""
+        """The coroutine of each role, by its name."""
         return {
             "relay of the ledger": self.relay_loop.run(),
             "gate": self._consistency_check.run(),
@@ -326,14 +325,14 @@ def ledger_roles_of(
     ledger_engine: "LedgerEngine | None", consumer: SessionOwner, hooks: Hooks, *, wakeup: Wakeup,
     membership: Membership,
 ) -> LedgerRoles | None:  # fmt: skip
-    """The desk for this office; None if there is none."""
+    """The roles of this ledger; None without a ledger."""
     if ledger_engine is None:
         return None
     return LedgerRoles(ledger_engine, consumer, wakeup=wakeup, membership=membership, hooks=hooks)
 
 
 def ledger_engine_of(settings: Settings) -> "LedgerEngine | None":
-    """The office for the ledger that the settings name; None if they name none.
+    """The engine of the ledger in the settings; None if they name none.
 
     Raises InvalidSetting for a URL that cannot be used.
     """

@@ -39,7 +39,7 @@ class ScanKind(Enum):
 
 
 class BacklogScan:
-    """How far a consumer's claims have come, in a fleet that runs more than one code.
+    """Scan position over due tasks, for a fleet that runs more than one code.
 
     What is due may then be left to others, and stays in front. So each claim looks at a part, and
     the next one goes on behind it. The ways share each claim, and take turns to be its first: what
@@ -63,7 +63,7 @@ class BacklogScan:
         self._heard: dict[ScanKind, int] = {}
         """The earliest due time of each way that was announced since the latest claim was sent."""
         self._again = False
-        """Whether a pass is wanted after the present one, without a rest."""
+        """Set if another full scan must follow the present one without a rest."""
         self._left = 0
         """Tasks that the present pass left where they are."""
         self._spent = 0.0
@@ -73,11 +73,11 @@ class BacklogScan:
         self._strangers = 0
         self._counted_since = 0.0
         self.unfinished = False
-        """Whether the latest claim did not get to the end of each way."""
+        """True if the latest claim did not finish every part of the backlog."""
 
     @property
     def active(self) -> bool:
-        """Whether tasks may be left where they are; else claims take whatever is due first."""
+        """True while due tasks may be left to others; else claims take the first due ones."""
         return bool(self._walks)
 
     @property
@@ -91,7 +91,7 @@ class BacklogScan:
         return self._walks[ScanKind.NEW].score if self._walks else FRONT
 
     def hear_of(self, due: int) -> None:
-        """Take note that a task due at that ms was announced."""
+        """Handle the announcement of a task due at that ms."""
         if self._walks:
             way = (
                 ScanKind.RECENT
@@ -101,7 +101,7 @@ class BacklogScan:
             self._heard[way] = min(due, self._heard.get(way, due))
 
     def start_over(self) -> None:
-        """Take note that something may have been missed: all is looked at once more."""
+        """Request a full scan: something may have been missed."""
         self._again = True
 
     def call(
@@ -130,7 +130,7 @@ class BacklogScan:
         )  # fmt: skip
 
     def _gate_number(self) -> int | None:
-        """What a claim needs for tasks of the ledger; None: it takes none."""
+        """The batch number that a claim of ledger tasks requires; None: it claims none."""
         if self._gate is None:
             return None
         if self._openings != self._gate.openings:
@@ -162,7 +162,7 @@ class BacklogScan:
         return ways[first:] + ways[:first]
 
     def take(self, claim: Claim, took: float) -> None:
-        """Take note of what a claim found, which took so many seconds."""
+        """Update the position from the reply to a claim, which took so many seconds."""
         now = claim.now_us // 1000
         if claim.blocked:
             self._code.withholds = True

@@ -1,4 +1,4 @@
-"""The claimer: answers the doorbell by claiming what is due, as far as there is room."""
+"""The claimer: claims due tasks at each wake-up, as far as there is capacity."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ NO_ROOM = "its listener had no room for it when the claim was answered"
 
 
 class Claimer:
-    """Turns rings into running tasks.
+    """Claims due tasks and starts them, at each wake-up.
 
     It reserves room before it asks, and takes no more than its listener's share, unless others let
     the rest lie. A task whose listeners died twice runs alone in its process: if
@@ -92,16 +92,14 @@ class Claimer:
         self._wakeup.set()
 
     async def run(self) -> None:
-        """Answer rings, for ever."""
+        """Claim at each wake-up."""
         while True:
-            await self._ring()
+            await self._wait()
             async with self._claiming:
                 await self._claim_what_is_due()
 
-    async def _ring(self) -> None:
-        """Wait for a ring; with room, also until what was left is asked for, or the scan is to go
-        on.
-        """
+    async def _wait(self) -> None:
+        """Wait for a wake-up; with capacity, only until the share or the scan asks for a claim."""
         left = self._fair_share.pause
         pause = left if left is not None else self._scan.pause
         if pause is None or not self._has_places:
@@ -134,7 +132,7 @@ class Claimer:
                 self._start(claim.tasks, asked)
 
     def _reserve(self) -> int:
-        """Places for the next claim. Whoever gets none is rung when there are some."""
+        """Places for the next claim. Without any, the claimer is woken when there are some."""
         closed = self._stopping or self._suspended
         most = 0 if closed else min(self._most, self._settler.claim_limit())
         places = self._capacity.acquire(self._wakeup, most) if most else 0
@@ -196,7 +194,7 @@ class Claimer:
         self._timer = loop.call_later(PATIENCE, self._doubt, responsiveness, loop.time() + PATIENCE)
 
     def _doubt(self, responsiveness: Responsiveness, at: float) -> None:
-        """Take note that no answer was read by that time of the event loop."""
+        """Suspect the server: no answer was read by that time of the event loop."""
         loop = asyncio.get_running_loop()
         if loop.time() > at + PATIENCE:
             # This process stood still, and perhaps not the node.
@@ -254,15 +252,15 @@ class Claimer:
         Other consumers reserve more than they fill, and leave the rest in a moment.
         """
         places = self._capacity.acquire(self._wakeup, wanted) if wanted else 0
-        rung = False
+        woken = False
         while places < wanted and not self._stopping and time.monotonic() < until:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(until - time.monotonic()):
                     await self._wakeup.wait()
             places += self._capacity.acquire(self._wakeup, wanted - places)
-            rung = True
-        if rung:
-            self._wakeup.set()  # who rang may have meant something else
+            woken = True
+        if woken:
+            self._wakeup.set()  # it may have been for something else
         return places
 
     def _take_note(self, claim: Claim, took: float) -> None:

@@ -1,4 +1,4 @@
-"""The consumer of a partition: what a listener runs for one partition."""
+"""The consumer of a partition: its roles, and the objects that they share."""
 
 import logging
 from collections.abc import Coroutine
@@ -37,7 +37,7 @@ logger = logging.getLogger("expirebridge")
 
 
 class PartitionConsumer:
-    """The roles of one partition, which stand on a node; all run their tasks in one executor."""
+    """Consumer of one partition; all consumers run their tasks in one executor."""
 
     def __init__(
         self, session: PartitionSession, settings: Settings, *, name: str, executor: Executor,
@@ -92,7 +92,7 @@ class PartitionConsumer:
 
     @property
     def tag(self) -> bytes:
-        """What the names of its trigger keys begin with; empty without a tag."""
+        """The beginning of the names of its trigger keys; empty without a tag."""
         return self.store.database.tag.encode()
 
     @property
@@ -113,7 +113,7 @@ class PartitionConsumer:
         self.key_events.hear_after_gap(events=True)
 
     def roles(self) -> dict[str, Coroutine[Any, Any, None]]:
-        """What it does, each for ever."""
+        """The coroutine of each role, by its name."""
         roles = {
             "claims": self._claimer.run(),
             "outcomes": self.settler.run(),
@@ -131,7 +131,7 @@ class PartitionConsumer:
         return roles
 
     def poke(self) -> None:
-        """Take note that a row of the ledger was committed."""
+        """Wake the relay: a row of the ledger was committed."""
         if self._ledger_roles is not None:
             self._ledger_roles.relay_loop.poke()
 

@@ -1,4 +1,4 @@
-"""The clock: rings the doorbell when the next known task is about to be due."""
+"""The timer that wakes the claimer when the next known task is about to be due."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from expirebridge.listener.session import SessionOwner
 from expirebridge.listener.wakeups import Wakeup
 from expirebridge.store.commands import claiming
 
-# The lead: a claim is sent before a task is due, so that it arrives when the task is due.
+# The lead time: a claim is sent before a task is due, so that it arrives when the task is due.
 
 LONGEST = 0.002
 """Seconds, at most."""
@@ -20,8 +20,9 @@ came too early. So about one in ten comes too early."""
 
 
 class LeadTime:
-    """Learns how long it takes from the end of a sleep until a claim reaches the server: this
-    process wakes up, writes the claim and sends it, and the server reads it.
+    """Estimate of the time from the end of a sleep until a claim reaches the server.
+
+    In it, this process wakes up, writes the claim and sends it, and the server reads it.
 
     It decides nothing. A claim that comes too early finds nothing, and is repeated.
     """
@@ -30,7 +31,7 @@ class LeadTime:
         self.seconds = 0.0
 
     def learn(self, delay: float) -> None:
-        """Take note that a claim came so many seconds after a task was due; before, if negative."""
+        """Take a sample: a claim came so many seconds after a task was due; before, if negative."""
         if delay < 0:
             self.seconds -= self.seconds * LOSS
         else:
@@ -47,8 +48,7 @@ RUNG = Rung(source=Source.CLOCK)
 
 
 class DueTimer:
-    """Sleeps until the earliest due time that is known, and rings then: before it, by what a claim
-    takes to reach the server.
+    """Wakes the claimer at the earliest known due time, less the lead time.
 
     Of several listeners each waits a millisecond for each one whose turn is before its own, up to
     four, so that they do not all ask for the same task; a claim that came back empty although a
@@ -81,19 +81,19 @@ class DueTimer:
         """Seconds before the due time at which it rings. None: there is no time for that, such as
         after a claim that came too early; then it rings when the task is due."""
         self._aim: float | None = None
-        """When the claim that it rings for should reach the server, by the server's clock."""
+        """Time by the server's clock at which the next claim should reach the server."""
         self._sent_aim: float | None = None
         """The same of the latest claim that was sent."""
         self.behind = False
-        """Whether the latest claim left something that is due."""
+        """True if the latest claim left due tasks."""
 
     def notice_claim(self) -> None:
-        """Take note that a claim is sent: what is heard of from now on, its answer may not know."""
+        """Prepare for a claim that is sent now: its reply may miss later announcements."""
         self._heard = None
         self._sent_aim, self._aim = self._aim, None
 
     def plan(self, next_due: int | None, *, now_us: int, count: int, shared: bool = False) -> None:
-        """Take note of what a claim found: the next due time in ms, the server's time in
+        """Plan by the reply to a claim: the next due time in ms, the server's time in
         microseconds, and how many tasks it took. If it left what is due to others, `shared`, the
         claimer asks for that again.
         """
@@ -111,14 +111,14 @@ class DueTimer:
         self._changed.set()
 
     def hear_of(self, due: int) -> None:
-        """Take note that a task due at that ms was made; only an earlier one matters."""
+        """Handle the announcement of a task due at that ms; only an earlier one matters."""
         self._heard = due if self._heard is None else min(self._heard, due)
         if self._next_due is None or due < self._next_due:
             self._next_due = due
             self._changed.set()
 
     async def run(self) -> None:
-        """Ring whenever it is time, for ever."""
+        """Wake the claimer whenever it is time."""
         while True:
             self._changed.clear()
             first_turn = _seconds(self._fair_share.first_turn)

@@ -1,4 +1,4 @@
-"""Fairness: keeps a listener to its share of the tasks, as long as others take the rest."""
+"""The fair share of each listener in the due tasks."""
 
 import time
 from typing import NamedTuple
@@ -8,24 +8,24 @@ from expirebridge.listener.session import Membership
 from expirebridge.store.commands.claiming import Claim, FairShareInput
 
 PATIENCE = 0.010
-"""Seconds for which what is more than the share is left to others. Their clocks ring within 4 ms of
-each other; a peer that is late costs these tasks no more than this."""
+"""Seconds for which tasks beyond the share are left to peers. Peers wake within 4 ms of each
+other; a late peer delays these tasks by no more than this."""
 DISTRUST = 5.0
 """Seconds without a limit after nobody took what was left: peers that are full, suspended or dead
 hold up one task in this time, not each."""
 
 
 class LeftToPeers(NamedTuple):
-    """What this listener left to others."""
+    """Due tasks that this listener left to its peers."""
 
     until: float
-    """When it asks for the rest (monotonic)."""
+    """Time at which it claims them itself (monotonic)."""
     at: int
-    """When it was left, by the server's clock, in ms."""
+    """Time at which they were left, by the server's clock, in ms."""
 
 
 class FairShare:
-    """Says how much the next claim may take, and when the rest is asked for, without a limit.
+    """Limits claims to this listener's fair share, as long as its peers take the rest.
 
     The share is what is due and running, divided by the listeners, less what this one runs. The
     script computes it; here is when it counts. A listener that is alone has no share.
@@ -36,7 +36,7 @@ class FairShare:
         self._capacity = capacity
         self._left: LeftToPeers | None = None
         self._is_limited = False
-        """Whether the latest claim was."""
+        """True if the latest claim was limited."""
         self._unlimited_until = 0.0
         self._running = 0
         """How many tasks ran in all listeners when the latest claim was answered."""
@@ -73,7 +73,7 @@ class FairShare:
         return listeners - more + rank * more // listeners
 
     def share(self, reserved: int) -> FairShareInput | None:
-        """What a claim needs to know for which so many places are reserved; None: nothing."""
+        """The input of a claim with so many reserved places; None: it is not limited."""
         membership = self._membership
         if membership.listeners <= 1:
             return None
@@ -82,7 +82,7 @@ class FairShare:
         return FairShareInput(membership.listeners, held, membership.codes)
 
     def take(self, claim: Claim) -> None:
-        """Take note of what a claim found."""
+        """Update from the reply to a claim."""
         if claim.wrong_way:
             return
         if claim.running >= 0:

@@ -11,7 +11,7 @@ from expirebridge.listener.wakeups import Wakeup
 from expirebridge.settings import Doorbells
 from expirebridge.store.commands.reconciling import EventKind
 
-# Echoes: the events that a listener's own claims cause.
+# Filter for the key events that a listener's own claims cause.
 #
 # The timer of a claimed task has expired, or is deleted by the claim, and the server notifies
 # every subscriber. To the listener that claimed the task this is no news; each look that it did
@@ -24,7 +24,7 @@ LONGEST = 5.0
 
 
 class OwnExpiryFilter:
-    """Distinguishes the end of a claimed task's timer from that of a timer that was set since.
+    """Filter for the expiries and deletions that this listener's own claims cause.
 
     A timer that is set is heard of before it ends, for the same subscription hears both, in order.
     So an end is an echo if nothing was heard of its key since the claim.
@@ -35,22 +35,22 @@ class OwnExpiryFilter:
         """Names of the keys and when they were claimed, the oldest claim's first."""
 
     def expect(self, key: bytes) -> None:
-        """Take note that the task of this key was claimed here."""
+        """Expect the end of this key: its task was claimed here."""
         self._awaited[key] = time.monotonic()
         if len(self._awaited) > MOST:
             del self._awaited[next(iter(self._awaited))]
 
     def take(self, key: bytes) -> bool:
-        """Whether this key's end is an echo; each comes once."""
+        """Return True if a claim here caused this key's end; each is expected once."""
         claimed = self._awaited.pop(key, None)
         return claimed is not None and time.monotonic() - claimed < LONGEST
 
     def forget(self, key: bytes) -> None:
-        """Take note that something else was heard of the key: its next end is news."""
+        """Expect it no longer: another event named the key, so its next end is news."""
         self._awaited.pop(key, None)
 
     def forget_all(self) -> None:
-        """Take note that something may have been missed."""
+        """Expect none: events may have been missed."""
         self._awaited.clear()
 
 
@@ -66,7 +66,7 @@ BY_EVENT, BY_PRODUCER = Rung(source=Source.EVENT), Rung(source=Source.PRODUCER)
 
 
 class KeyEventHandler:
-    """Passes on what is news, and drops the echoes of this consumer's own claims."""
+    """Handles announcements and key events of a partition, less those of its own claims."""
 
     def __init__(
         self,
@@ -119,14 +119,14 @@ class KeyEventHandler:
             )
 
     def hear_after_gap(self, *, events: bool) -> None:
-        """The subscription is new, and whether key events may have been missed."""
+        """Handle a new subscription; `events`: key events may have been missed."""
         self._scan.start_over()
         self._wakeup.set()
         if events:
             self._echoes.forget_all()
 
     def expect_end_of(self, key: bytes) -> None:
-        """Take note that the task of this key was claimed here, which ends its timer."""
+        """Expect the end of this key's timer: its task was claimed here."""
         # The event may have come before the claim's reply, or be on its way.
         if self._membership.hears and not self._reconciler.explain(key):
             self._echoes.expect(key)

@@ -1,4 +1,4 @@
-"""The sweeper: takes back what dead listeners held, and forgets what is over."""
+"""Periodic maintenance of a partition: lapsed leases, series, time zones."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ A_MOMENT = 0.01
 
 
 class LeaseReaper(PeriodicRole):
-    """Makes a pass when a lease may be over.
+    """Takes back tasks whose leases have lapsed, and deletes old records.
 
     A pass takes back the tasks of dead listeners, looks again at paused ones and forgets old ones.
     There are at least two in each lease.
@@ -62,8 +62,6 @@ class LeaseReaper(PeriodicRole):
         return min(sweep.lapse_in + A_MOMENT if sweep.lapse_in > 0 else EVERY, longest)
 
 
-# The ticker: makes the next tick of each series when its latest is due.
-
 BEHIND_A_RANK = 0.1
 """Seconds that a listener waits for each rank above it: the first makes the ticks, as long as it
 lives."""
@@ -77,8 +75,10 @@ LONGEST_SLEEP = 1.0
 
 
 class Ticker(PeriodicRole):
-    """Makes ticks in bounded passes. While more are to be made, it pauses after each for as long as
-    that took, so that claims are not held up.
+    """Makes the next tick of each series when its latest is due, in bounded passes.
+
+    While more are to be made, it pauses after each pass for as long as that took, so that claims
+    are not held up.
 
     Heartbeats say when the first is to be made. Without a series it asks for nothing.
     """
@@ -94,7 +94,7 @@ class Ticker(PeriodicRole):
         self._changed = asyncio.Event()
 
     def hear(self, next_making: int | None) -> None:
-        """Take note of what a heartbeat said."""
+        """Update the time of the next tick from a heartbeat, in ms."""
         if next_making != self._next:
             self._next = next_making
             self._changed.set()
@@ -128,11 +128,10 @@ class Ticker(PeriodicRole):
         return self._owner.session.server_clock.seconds_until(self._next) + turn
 
 
-# The retimer: moves waiting ticks when this host has later time zone data than computed them.
-
-
 class TimeZoneUpdater(PeriodicRole):
-    """Looks once: when it starts, or as soon as there are series.
+    """Recomputes waiting ticks if this host has newer time zone data.
+
+    It does so once: when it starts, or as soon as there are series.
 
     It takes bounded passes, with a pause after each as long as the pass took. A process reads a
     zone once: newer data count from the next start.
@@ -149,7 +148,7 @@ class TimeZoneUpdater(PeriodicRole):
         self._has_looked = False
 
     def hear(self, next_making: int | None) -> None:
-        """Take note of what a heartbeat said: whether there are series."""
+        """Learn from a heartbeat that there are series."""
         if next_making is not None and not self._has_looked:
             self._due.set()
 
@@ -171,11 +170,10 @@ class TimeZoneUpdater(PeriodicRole):
         return 0.0
 
 
-# The declarer: sees that the series that a listener's handlers declare stand as declared.
-
-
 class SeriesRegistrar(PeriodicRole):
-    """Declares the series of its partition: at the start, once a lease, and if that was emptied.
+    """Registers the series that handlers declare.
+
+    It does so at the start, once a lease, and if the database was emptied.
 
     So a listener takes over when those that carried another declaration are gone.
     """

@@ -18,7 +18,7 @@ REMEMBERED = 1000
 
 
 class MisplacedKeys:
-    """Names each of them once, with the name that would be right. Arguments are not shown."""
+    """Reports each misplaced key once, with its right tag, without arguments."""
 
     def __init__(self, layout: PartitionLayout, hooks: Hooks) -> None:
         self._layout = layout
@@ -26,7 +26,7 @@ class MisplacedKeys:
         self._known: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     def hear(self, name: bytes) -> None:
-        """Take note of a key that is in no partition, or in another one than its id says."""
+        """Report a key that is in no partition, or not in that of its id."""
         try:
             key = parse_key(name)
         except InvalidKey:

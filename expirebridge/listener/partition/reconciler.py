@@ -1,4 +1,4 @@
-"""The reconciler: gives records to tasks that other clients set, and follows edits of timers.
+"""Reconciles keys with records: adopts tasks that other clients set, and follows edits.
 
 An event, or a scan, only names a key. Names are collected here for a moment and looked at together.
 """
@@ -23,7 +23,7 @@ from expirebridge.store.commands import reconciling
 from expirebridge.store.commands.call import BATCH, Steps, batches
 from expirebridge.store.commands.reconciling import Adoption, EventKind, KeyEvent
 
-# What events say of keys, and what of it needs a look.
+# Key events, and the keys that need a look.
 
 News = tuple[bytes, EventKind]
 """What an event says: a key's name, and what happened to it."""
@@ -75,7 +75,7 @@ LONGEST_ECHO_WAIT = 4.0
 
 
 class KeyReconciler:
-    """Looks at every key of our form that an event or a scan named."""
+    """Reconciles keys that an event or a scan named with their records."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class KeyReconciler:
         self._has_news = asyncio.Event()
 
     def hear(self, name: bytes, heard: EventKind) -> bool:
-        """Take note of a key that an event named; keys of another form are left alone.
+        """Queue a key that an event named; keys of another form are ignored.
 
         Returns False, and forgets it, if too many wait: only a scan finds it then.
         """
@@ -136,7 +136,7 @@ class KeyReconciler:
             gone.clear()
 
     def explain(self, name: bytes) -> bool:
-        """Take note that the task of this key was claimed here; whether its end was heard of."""
+        """Drop the end of this key, whose task was claimed here; return True if it was queued."""
         expired = self._gone[EventKind.EXPIRED].pop(name, None)
         deleted = self._gone[EventKind.DELETED].pop(name, None)
         return expired is not None or deleted is not None

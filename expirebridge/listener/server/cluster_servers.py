@@ -43,7 +43,7 @@ from expirebridge.store.commands import partitions as partitions_commands
 from expirebridge.store.errors import CountUnknown, translated
 from expirebridge.store.partitions import AsyncPartitions
 
-# Finds out how many partitions a database in a cluster has.
+# The number of partitions of a database in a cluster.
 
 PATIENCE = 2.0
 """Seconds for which one node is asked, before another."""
@@ -115,7 +115,7 @@ MOST_NAMES = 1000
 
 
 class ClusterServers(Servers):
-    """Asks which node serves which slot, and has each consumer stand there.
+    """Servers of a cluster: a Server for each primary; consumers follow their slots.
 
     A node that appears gets all its roles; one that serves no slots any more is closed. A node's
     connections lead to its address for good, so commands, heartbeats and key events of a consumer
@@ -147,7 +147,7 @@ class ClusterServers(Servers):
         self._health = ServerHealth()
         self._ready = asyncio.Event()
         self._joined = 0.0
-        """When this listener began to beat (monotonic)."""
+        """Time of this listener's first heartbeat (monotonic)."""
         self._names: list[str] = []
         """Those of the listeners that beat."""
         self.nodes: dict[Address, Server] = {}
@@ -213,7 +213,7 @@ class ClusterServers(Servers):
     # Running
 
     def node_roles(self) -> dict[str, Coroutine[Any, Any, None]]:
-        """What it does for its nodes, each for ever."""
+        """The coroutine of each role for the cluster as a whole, by its name."""
         return {
             "nodes of the cluster": self._run_nodes(),
             "subscriber election": self._elect_subscribers(),

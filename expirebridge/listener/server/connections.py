@@ -1,6 +1,6 @@
-"""A generation: a node's connections to one primary.
+"""The connections of a server to one primary.
 
-If another server becomes the primary, another generation follows. Commands, heartbeats and the
+If another server becomes the primary, other connections replace them. Commands, heartbeats and the
 subscription change to it together: otherwise leases would be renewed on one side and claimed on the
 other.
 """
@@ -23,10 +23,10 @@ from expirebridge.store.client import AsyncStore, Store
 
 
 class ServerConnections:
-    """The clients of one primary, and the estimate of its clock.
+    """Clients of one primary, and the estimate of its clock.
 
-    `berth` is where the primary is; None if the URL says that. `lot` is for a node that is one of
-    several.
+    `pinned` is the address of the primary; None if the URL names it. `election` is for a node of a
+    cluster.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class ServerConnections:
         self._responsiveness = Responsiveness() if election else None
 
     def session_for(self, prefix: str, partitions: int = 1) -> PartitionSession:
-        """What a consumer of this prefix stands on, if its database has so many partitions."""
+        """The session of this prefix, whose database has so many partitions."""
         return PartitionSession(
             store=AsyncStore(self._client, prefix=prefix, partitions=partitions),
             heart_store=Store(self._heart_client, prefix=prefix, partitions=partitions),

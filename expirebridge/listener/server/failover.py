@@ -1,4 +1,4 @@
-"""The follower: leads a node to whichever server is the primary now."""
+"""Follows the primary after a failover."""
 
 import asyncio
 import logging
@@ -24,7 +24,7 @@ ASK_SOON = 0.2
 
 
 class FailoverMonitor(PeriodicRole):
-    """Asks where the primary is, and changes the connections of its server if it has moved.
+    """Watches for a new primary, and moves the server's connections to it.
 
     All consumers use the new connections before anything else is sent. An answer of the old primary
     that comes later is ignored, and its call is sent again to the new one.

@@ -1,4 +1,4 @@
-"""The heartbeat: keeps the claims of a node's consumers alive, from a thread of its own.
+"""The heartbeat: renews the leases of a server's partitions, in a thread of its own.
 
 A handler that blocks the event loop must not cost the other handlers their leases, so the
 heartbeat has its own thread and its own connection.
@@ -22,7 +22,7 @@ ROLE = "the heartbeat"
 
 
 class Heartbeat:
-    """Beats three times a lease for each consumer, which takes the answer on the event loop.
+    """Sends the heartbeats of all partitions of a server, three times a lease.
 
     At each round the watchdog looks whether the event loop still goes on.
     """
@@ -48,7 +48,7 @@ class Heartbeat:
         self._thread.start()
 
     def fail(self, error: ServerError) -> None:
-        """Take note that the server was away when this was to begin, and try again soon."""
+        """Report that the server did not answer the first heartbeat, and retry soon."""
         for consumer in self._key_router.consumers:
             consumer.session.health.failed(ROLE, error)
         self.hurry()

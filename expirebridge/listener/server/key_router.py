@@ -1,11 +1,11 @@
-"""The key router: which consumers stand on a node, and to which of them a key belongs."""
+"""The partitions of a server, by the names of their keys and channels."""
 
 from expirebridge.listener.partition.consumer import PartitionConsumer
 from expirebridge.listener.partition.misplaced_keys import MisplacedKeys
 
 
 class KeyRouter:
-    """The consumers of a node, in order; they come and go where the node is one of several.
+    """Finds the partition of a key or channel among those of a server.
 
     Without a tag, as with one partition, every key belongs to the one consumer. `misplaced` names
     keys that are in no partition; without it that of the first of several consumers does.
@@ -22,7 +22,7 @@ class KeyRouter:
         """The tags of all partitions: those without a consumer here are on another node."""
 
     def add(self, consumer: PartitionConsumer) -> None:
-        """Take note that a consumer stands here."""
+        """Add a partition that is on this server now."""
         self._index((*self.consumers, consumer))
         layout = consumer.store.database.layout
         if layout.count > 1:
@@ -31,7 +31,7 @@ class KeyRouter:
             self._elsewhere = frozenset(layout.slot_of(each).encode() for each in numbers)
 
     def remove(self, consumer: PartitionConsumer) -> None:
-        """Take note that a consumer stands here no longer."""
+        """Remove a partition that has left this server."""
         self._index(tuple(each for each in self.consumers if each is not consumer))
 
     def _index(self, consumers: tuple[PartitionConsumer, ...]) -> None:

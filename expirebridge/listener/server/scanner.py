@@ -1,4 +1,4 @@
-"""The scanner: walks over a server's keys and finds what no doorbell announced."""
+"""The scanner: walks over a server's keys and finds what no event announced."""
 
 import asyncio
 import logging

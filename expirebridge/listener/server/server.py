@@ -1,4 +1,4 @@
-"""A node: one server, and the roles that this listener has there."""
+"""One Redis server, as a listener uses it."""
 
 import asyncio
 import logging
@@ -79,18 +79,18 @@ class Server:
         self._tasks: list[asyncio.Task[None]] = []
 
     def session_for(self, prefix: str, partitions: int = 1) -> PartitionSession:
-        """What a consumer of this prefix stands on here."""
+        """The session of this prefix on this server."""
         return self.connections.session_for(prefix, partitions)
 
     # Consumers that come and go
 
     def add(self, consumer: PartitionConsumer) -> None:
-        """Take note of a consumer that stands here."""
+        """Add a consumer whose partition is on this server."""
         self.key_router.add(consumer)
         self._event_demand.look_again()
 
     def receive(self, consumer: PartitionConsumer) -> None:
-        """Let a consumer go on here that stood on another node."""
+        """Add a consumer whose partition was on another server."""
         database = consumer.store.database
         consumer.move_to(self.session_for(database.prefix, database.partitions))
         self.add(consumer)
@@ -99,14 +99,14 @@ class Server:
             self.resyncs.request(f"{database.prefix} has come here from another node")
 
     def dismiss(self, consumer: PartitionConsumer) -> None:
-        """Let a consumer go to another node."""
+        """Remove a consumer whose partition moves to another server."""
         self.key_router.remove(consumer)
         self._event_demand.want(consumer, False)
         self._event_demand.look_again()
         consumer.session.health.end()
 
     def renew(self, pinned: PinnedPrimary) -> ServerConnections:
-        """Let all go on at another server, which is the primary now; return what they left."""
+        """Connect to another primary; return the connections to the former one."""
         old, self.connections = self.connections, self._connect(pinned)
         for consumer in self.key_router.consumers:
             database = consumer.store.database
@@ -144,7 +144,7 @@ class Server:
     # Running
 
     def roles(self) -> dict[str, Coroutine[Any, Any, None]]:
-        """What it does, each for ever."""
+        """The coroutine of each role, by its name."""
         return {
             "subscription": self.subscriber.run(),
             "changes of the subscription": self.subscriber.run_changes(),

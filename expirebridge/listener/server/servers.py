@@ -1,4 +1,4 @@
-"""The site: where the consumers of a listener stand, on one server or on the nodes of a cluster."""
+"""The servers of a listener: one, or the primaries of a cluster."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -11,11 +11,11 @@ from expirebridge.settings import Settings
 
 
 class Servers(ABC):
-    """The consumers of all partitions, and the nodes below them."""
+    """Servers of a listener, and the consumers of all partitions on them."""
 
     def __init__(self, settings: Settings) -> None:
         self.ledger_engine = ledger_engine_of(settings)
-        """What all consumers share of their ledger; None without one."""
+        """Engine and threads of the ledger, shared by all partitions; None without one."""
         self.consumers: list[PartitionConsumer] = []
         """None until `examine` finds out how many partitions there are."""
 
@@ -45,7 +45,7 @@ class Servers(ABC):
 
     @abstractmethod
     def node_roles(self) -> dict[str, Coroutine[Any, Any, None]]:
-        """What it does for its nodes, each for ever."""
+        """The coroutine of each role of the servers, by its name."""
 
     @abstractmethod
     async def close(self) -> None:
@@ -57,7 +57,7 @@ class Servers(ABC):
             await asyncio.to_thread(self.ledger_engine.close)
 
     def roles(self) -> dict[str, Coroutine[Any, Any, None]]:
-        """What it does, each for ever, and what its consumers do."""
+        """The coroutine of each role of servers and consumers, by its name."""
         roles = self.node_roles()
         for consumer in self.consumers:
             prefix = consumer.store.database.prefix

@@ -1,4 +1,4 @@
-"""The inspector: checks the server regularly, since its settings may change while it runs."""
+"""Checks the server's settings regularly: they may change while it runs."""
 
 import asyncio
 import logging
@@ -69,7 +69,7 @@ class SettingsMonitor(PeriodicRole):
         return self._settings.lease
 
     async def _declare_again(self) -> None:
-        """What other clients wrote there does not stay."""
+        """Overwrite what other clients may have written there."""
         for consumer in self._key_router.consumers:
             await asyncio.to_thread(consumer.leases.declare)
 

@@ -1,4 +1,4 @@
-"""One server: a site whose URL names a server, or sentinels, or a cluster and one of its slots."""
+"""The one server of a URL that names a server, sentinels, or one slot of a cluster."""
 
 import asyncio
 from collections.abc import Coroutine, Sequence
@@ -23,7 +23,7 @@ from expirebridge.store.routing import Routing
 
 
 class SingleServer(Servers):
-    """One node, with a consumer for each partition of these prefixes; it follows the primary."""
+    """One server, with a consumer for each partition of these prefixes; it follows the primary."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class SingleServer(Servers):
         return self.node.subscriber.ready
 
     def session_for(self, prefix: str, partitions: int = 1) -> PartitionSession:
-        """What a consumer of this prefix stands on here."""
+        """The session of this prefix on the server."""
         return self.node.session_for(prefix, partitions)
 
     async def examine(self) -> None:
@@ -100,7 +100,7 @@ class SingleServer(Servers):
         self.node.heartbeat.fall_silent()
 
     def node_roles(self) -> dict[str, Coroutine[Any, Any, None]]:
-        """What it does for its node, each for ever."""
+        """The coroutine of each role of the server, by its name."""
         roles = self.node.roles()
         if self._failover_monitor is not None:
             roles["the primary"] = self._failover_monitor.run()

@@ -1,4 +1,4 @@
-"""The subscriber: hears the server, and only rings.
+"""The subscription to announcements and key events of a server.
 
 Redis forgets what it sent to nobody, and a client library that reconnects in silence hides that.
 So a subscription is trusted only while its own pings are answered; each time it is renewed, there
@@ -31,7 +31,7 @@ RETRY_PAUSE = 0.2
 
 
 class Subscriber:
-    """Holds one subscription to the consumers' doorbell channels and, for an ear, to key events.
+    """Holds one subscription: to doorbell channels and, while they are needed, key events.
 
     Each event is news for the consumer whose key it names. A subscription that begins may have
     missed things: that is a gap if key events were among them. `ready` is set at the first, and
@@ -56,13 +56,13 @@ class Subscriber:
         self._resyncs = resyncs
         self.ready, self.tried = asyncio.Event(), asyncio.Event()
         self._channels: list[bytes] = []
-        """What was subscribed to."""
+        """The channels that it has subscribed to."""
         self._pubsub: PubSub | None = None
         self._answered = 0.0
 
     @property
     def fresh(self) -> bool:
-        """Whether what was heard can be trusted to be all there was."""
+        """True while pings are answered, so no message can have been missed."""
         return time.monotonic() - self._answered < FRESH
 
     async def settled(self, patience: float) -> None:
