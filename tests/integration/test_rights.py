@@ -305,7 +305,7 @@ class Remembering(KeyEventHandler):
 
 
 async def hear(url: str, client: redis.Redis, caplog: pytest.LogCaptureFixture) -> None:
-    """Hear the server as an ear, then as a listener that is none; whatever breaks is logged."""
+    """Hear key events and announcements, then announcements alone; whatever breaks is logged."""
     heard: asyncio.Queue[object] = asyncio.Queue()
     settings = Settings(url=url)
     node = Process(settings, registry_of()).node(settings.prefix)

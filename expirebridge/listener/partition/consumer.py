@@ -87,7 +87,7 @@ class PartitionConsumer:
 
     @property
     def store(self) -> AsyncStore:
-        """Its partition, on the node on which it stands now."""
+        """Its partition, on the server that it is on now."""
         return self.session.store
 
     @property

@@ -270,7 +270,7 @@ class ClusterServers(Servers):
         return None if address is None else self.nodes.get(address)
 
     def _move_consumers(self, known: SlotMap) -> None:
-        """Have each consumer stand on the node that serves its slot now, all at once."""
+        """Move each consumer to the server of its slot, all at once."""
         moves = Counter[tuple[Server, Server]]()
         for consumer, old in self._places.items():
             new = self._serving(consumer.store.database.prefix, known)
